@@ -1,0 +1,97 @@
+//! Turns the generated hardware into something the harness can call.
+//!
+//! For each design of the catalogue: elaborate it with `ndp_hdl`, write its Verilog below `OUT_DIR`, run
+//! Verilator, compile the C++ together with a shim, and link everything into the library crate. `bindgen`
+//! then binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. What was built before from the
+//! same Verilog with the same flags and tools is reused.
+//!
+//! Environment: `NDP_DESIGNS` (configurations whose GEMV unit is built), `VERILATOR` or `VERILATOR_ROOT`
+//! (which Verilator), `CXX`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
+
+#[path = "sim/build/cache.rs"]
+mod cache;
+#[path = "sim/build/catalog.rs"]
+mod catalog;
+#[path = "sim/build/compile.rs"]
+mod compile;
+#[path = "sim/build/selftest.rs"]
+mod selftest;
+#[path = "sim/build/shims.rs"]
+mod shims;
+#[path = "sim/build/tools.rs"]
+mod tools;
+#[path = "sim/build/verilate.rs"]
+mod verilate;
+
+use std::path::PathBuf;
+use std::process::exit;
+
+/// A message for the user, one line each; printed by cargo without a backtrace.
+type Failure = Vec<String>;
+
+fn main() {
+    for path in ["build.rs", "sim/build", "sim/ffi", "hdl/src", "rust/config"] {
+        println!("cargo::rerun-if-changed={path}");
+    }
+    for variable in ["NDP_DESIGNS", "VERILATOR", "VERILATOR_ROOT"] {
+        println!("cargo::rerun-if-env-changed={variable}");
+    }
+    if let Err(lines) = run() {
+        for line in lines {
+            println!("cargo::error={line}");
+        }
+        exit(1);
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let out_dir = PathBuf::from(variable("OUT_DIR")?);
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let jobs = variable("NUM_JOBS")?.parse().unwrap_or(1).max(1);
+    let waves = std::env::var_os("CARGO_FEATURE_WAVES").is_some();
+
+    let tools = tools::find()?;
+    let designs = catalog::designs(&root)?;
+    let mut units = Vec::new();
+    for design in &designs {
+        units.push(verilate::Unit::new(design, false, &out_dir, &tools));
+        if waves {
+            units.push(verilate::Unit::new(design, true, &out_dir, &tools));
+        }
+    }
+    let stale: Vec<&verilate::Unit> = units.iter().filter(|unit| !unit.is_fresh()).collect();
+    cache::in_parallel(jobs, &stale, |unit| unit.verilate(&tools))?;
+    compile::designs(jobs, &stale, &tools, &root)?;
+    compile::runtime(jobs, &designs, waves, &out_dir, &tools, &root)?;
+    bind(&root, &out_dir)?;
+
+    println!("cargo::rustc-link-search=native={}", out_dir.display());
+    for unit in &units {
+        println!("cargo::rustc-link-search=native={}", unit.dir.display());
+    }
+    // The linker resolves left to right: the table of designs first, what it refers to after it.
+    println!("cargo::rustc-link-lib=static={}", compile::SHIM);
+    for unit in &units {
+        println!("cargo::rustc-link-lib=static={}", unit.library);
+    }
+    println!("cargo::rustc-link-lib=static={}", compile::RUNTIME);
+    println!("cargo::rustc-link-lib={}", if cfg!(target_os = "macos") { "c++" } else { "stdc++" });
+    Ok(())
+}
+
+/// Binds the C interface; the checks of [`tools::find`] have loaded libclang already.
+fn bind(root: &std::path::Path, out_dir: &std::path::Path) -> Result<(), Failure> {
+    let header = root.join("sim/ffi/shim.h");
+    let bindings = bindgen::Builder::default()
+        .header(header.display().to_string())
+        .allowlist_item("[Nn]dp_?.*")
+        .layout_tests(false)
+        .rust_edition(bindgen::RustEdition::Edition2024)
+        .generate()
+        .map_err(|e| vec![format!("{}: bindgen: {e}", header.display())])?;
+    cache::write_if_changed(&out_dir.join("bindings.rs"), bindings.to_string().as_bytes())
+}
+
+fn variable(name: &str) -> Result<String, Failure> {
+    std::env::var(name).map_err(|_| vec![format!("{name} is not set; build.rs is meant to be run by cargo")])
+}

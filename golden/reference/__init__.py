@@ -1,0 +1,15 @@
+"""Exact reference of docs/numerics.md, written from that document alone: nothing is shared with the RTL or the Rust model.
+
+A number is its FP16 bit pattern: a Python int in the scalar modules, an element of a numpy uint16 array in `vector` and
+`opt`. The scalar modules compute with Python integers only; `vector` is the fast path, with its proofs in its comments.
+
+    fp16         rounding of rationals, add, mul, relu
+    dot          the exact dot product, special values included
+    exponential  E(D), the exponential of a non-positive fixed-point number
+    softmax      probabilities of one row of scores
+    layernorm    LayerNorm of one vector
+    sampler      SplitMix64 and the choice of the next token
+    vector       add, mul, relu and matrix-vector products on whole arrays
+    opt          the OPT decoder with its KV cache, and generation
+    checkpoint   safetensors and config.json
+"""

@@ -1,0 +1,336 @@
+//! The rules a module has to keep before it is emitted.
+
+use super::bits::{Node, Signal};
+use super::builder::{Inner, InstanceBody, Kind};
+use super::module::Direction;
+use super::{Bits, HdlError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What checking found out, for lowering and for the parents.
+pub(super) struct Report {
+    pub clocked: bool,
+    pub resettable: bool,
+    pub comb_paths: BTreeMap<String, Vec<String>>,
+}
+
+pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
+    check_names(inner)?;
+    check_instances(inner)?;
+    let expressions = expressions(inner);
+    for (signal, width, expression) in &expressions {
+        check_expression(inner, signal, expression)?;
+        if let Some(width) = width
+            && *width != expression.width()
+        {
+            return Err(HdlError::Width {
+                module: inner.name.clone(),
+                signal: signal.clone(),
+                what: "assignment".into(),
+                left: *width,
+                right: expression.width(),
+            });
+        }
+    }
+    check_resets(inner)?;
+    check_drivers(inner)?;
+    check_readers(inner, &expressions)?;
+    let comb_paths = check_loops(inner)?;
+    let child_has = |name: &str| inner.instances.iter().any(|i| i.module.port(name).is_some());
+    let clocked = !inner.regs.is_empty()
+        || inner.memories.iter().any(|m| !m.writes.is_empty())
+        || child_has("clk_i");
+    let resettable = inner.regs.iter().any(|r| r.reset.is_some()) || child_has("rst_ni");
+    Ok(Report { clocked, resettable, comb_paths })
+}
+
+/// Every expression of the module: what it drives, the width wanted there (if fixed), the expression.
+fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
+    let target = |id: usize| (inner.declarations[id].name.clone(), Some(inner.declarations[id].width));
+    let mut all = Vec::new();
+    for (id, value) in &inner.drives {
+        let (name, width) = target(*id);
+        all.push((name, width, value));
+    }
+    for reg in &inner.regs {
+        let (name, width) = target(reg.id);
+        all.extend(reg.next.iter().map(|next| (name.clone(), width, next)));
+        all.extend(reg.enable.iter().map(|enable| (format!("{name} (enable)"), Some(1), enable)));
+    }
+    for memory in &inner.memories {
+        let addr_bits = Some(memory.depth.next_power_of_two().trailing_zeros().max(1));
+        for (enable, addr, data) in &memory.writes {
+            all.push((format!("{} (write enable)", memory.name), Some(1), enable));
+            all.push((format!("{} (write address)", memory.name), addr_bits, addr));
+            all.push((format!("{} (write data)", memory.name), Some(memory.width), data));
+        }
+        for addr in &memory.read_addrs {
+            all.push((format!("{} (read address)", memory.name), addr_bits, addr));
+        }
+    }
+    for instance in &inner.instances {
+        for (port, value) in &instance.inputs {
+            let width = instance.module.port(port).map(|p| p.width);
+            all.push((format!("{}.{port}", instance.name), width, value));
+        }
+    }
+    all.extend(inner.unused.iter().map(|(value, _)| ("unused".to_owned(), None, value)));
+    all
+}
+
+const KEYWORDS: &[&str] = &[
+    "always", "and", "assign", "automatic", "begin", "bit", "buf", "byte", "case", "casex", "casez", "cell",
+    "config", "const", "deassign", "default", "defparam", "design", "disable", "do", "edge", "else", "end",
+    "endcase", "endconfig", "endfunction", "endgenerate", "endmodule", "endprimitive", "endspecify", "endtable",
+    "endtask", "enum", "event", "final", "for", "force", "forever", "fork", "function", "generate", "genvar",
+    "highz0", "highz1", "if", "ifnone", "incdir", "include", "initial", "inout", "input", "instance", "int",
+    "integer", "join", "large", "liblist", "library", "localparam", "logic", "macromodule", "medium", "module",
+    "nand", "negedge", "nmos", "nor", "not", "notif0", "notif1", "or", "output", "parameter", "pmos", "posedge",
+    "primitive", "priority", "pull0", "pull1", "pulldown", "pullup", "rcmos", "real", "realtime", "reg",
+    "release", "repeat", "rnmos", "rpmos", "rtran", "scalared", "showcancelled", "signed", "small", "specify",
+    "specparam", "static", "strong0", "strong1", "struct", "supply0", "supply1", "table", "task", "this", "time",
+    "tran", "tri", "tri0", "tri1", "triand", "trior", "trireg", "type", "union", "unique", "unsigned", "use",
+    "var", "vectored", "wait", "wand", "weak0", "weak1", "while", "wire", "wor", "xnor", "xor",
+];
+
+fn check_names(inner: &Inner) -> Result<(), HdlError> {
+    let legal = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            && !KEYWORDS.contains(&name)
+    };
+    let names = inner.declarations.iter().map(|d| &d.name);
+    let names = names.chain(inner.memories.iter().map(|m| &m.name));
+    let names = names.chain(inner.instances.iter().map(|i| &i.name));
+    let mut seen = BTreeSet::from(["clk_i", "rst_ni"]);
+    for name in std::iter::once(&inner.name).chain(names.clone()) {
+        if !legal(name) {
+            return Err(HdlError::IllegalName { module: inner.name.clone(), name: name.clone() });
+        }
+    }
+    for name in names {
+        if !seen.insert(name) {
+            return Err(HdlError::DuplicateName { module: inner.name.clone(), name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn check_instances(inner: &Inner) -> Result<(), HdlError> {
+    for instance in &inner.instances {
+        let connected = instance.inputs.iter().map(|(port, _)| (port, Direction::Input));
+        let connected = connected.chain(instance.outputs.iter().map(|(port, _)| (port, Direction::Output)));
+        for (port, direction) in connected.clone() {
+            if instance.module.port(port).is_none_or(|p| p.direction != direction) {
+                return Err(HdlError::NoSuchPort {
+                    module: inner.name.clone(),
+                    instance: instance.name.clone(),
+                    child: instance.module.name().to_owned(),
+                    port: port.clone(),
+                    direction: if direction == Direction::Input { "input" } else { "output" },
+                });
+            }
+        }
+        for port in instance.module.ports().iter().filter(|p| !matches!(&*p.name, "clk_i" | "rst_ni")) {
+            let drivers = connected.clone().filter(|(name, _)| **name == port.name).count();
+            if drivers == 0 {
+                return Err(HdlError::Unconnected {
+                    module: inner.name.clone(),
+                    instance: instance.name.clone(),
+                    child: instance.module.name().to_owned(),
+                    port: port.name.clone(),
+                    width: port.width,
+                });
+            }
+            if drivers > 1 {
+                let signal = format!("{}.{}", instance.name, port.name);
+                return Err(HdlError::MultipleDrivers { module: inner.name.clone(), signal, drivers });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_expression(inner: &Inner, signal: &str, expression: &Bits) -> Result<(), HdlError> {
+    let mut failure = None;
+    visit(expression, &mut |node| {
+        if failure.is_some() {
+            return;
+        }
+        let (module, signal) = (inner.name.clone(), signal.to_owned());
+        failure = match node {
+            Node::Mismatch { what, left, right } => {
+                Some(HdlError::Width { module, signal, what: (*what).into(), left: *left, right: *right })
+            }
+            Node::Invalid(what) => Some(HdlError::Expression { module, signal, what: what.clone() }),
+            Node::Signal(Signal { name, module: owner, .. }) if *owner != inner.name => {
+                let (foreign, owner) = (name.clone(), owner.clone());
+                Some(HdlError::ForeignSignal { module, signal, foreign, owner })
+            }
+            _ => None,
+        };
+    });
+    failure.map_or(Ok(()), Err)
+}
+
+fn check_resets(inner: &Inner) -> Result<(), HdlError> {
+    for reg in &inner.regs {
+        let declaration = &inner.declarations[reg.id];
+        if let Some(value) = reg.reset
+            && declaration.width < 128
+            && value >> declaration.width != 0
+        {
+            return Err(HdlError::Expression {
+                module: inner.name.clone(),
+                signal: declaration.name.clone(),
+                what: format!("reset value {value} in {} bits", declaration.width),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
+    let mut drivers = vec![0; inner.declarations.len()];
+    for (id, _) in &inner.drives {
+        drivers[*id] += 1;
+    }
+    for reg in &inner.regs {
+        drivers[reg.id] += reg.next.len();
+    }
+    for (declaration, drivers) in inner.declarations.iter().zip(drivers) {
+        let (module, signal) = (inner.name.clone(), declaration.name.clone());
+        match declaration.kind {
+            Kind::Input { .. } | Kind::InstanceOutput if drivers == 0 => {}
+            Kind::Input { .. } | Kind::InstanceOutput => {
+                return Err(HdlError::MultipleDrivers { module, signal, drivers: drivers + 1 });
+            }
+            _ if drivers == 0 => return Err(HdlError::Undriven { module, signal }),
+            _ if drivers > 1 => return Err(HdlError::MultipleDrivers { module, signal, drivers }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
+    let mut read = vec![false; inner.declarations.len()];
+    for (target, _, expression) in expressions {
+        visit(expression, &mut |node| {
+            // A register that only feeds itself is as useless as one that feeds nothing.
+            if let Node::Signal(signal) = node
+                && signal.name != *target
+            {
+                read[signal.id] = true;
+            }
+        });
+    }
+    for (declaration, read) in inner.declarations.iter().zip(read) {
+        if !read && !matches!(declaration.kind, Kind::Output { .. }) {
+            return Err(HdlError::Unread { module: inner.name.clone(), signal: declaration.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Finds loops and, for every output, the inputs that reach it combinationally.
+fn check_loops(inner: &Inner) -> Result<BTreeMap<String, Vec<String>>, HdlError> {
+    let mut sources: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); inner.declarations.len()];
+    for (id, value) in &inner.drives {
+        sources[*id].extend(signals_of(value));
+    }
+    for instance in &inner.instances {
+        for (port, id) in &instance.outputs {
+            for input in instance.module.comb_inputs_of(port) {
+                sources[*id].extend(input_expression(instance, input).into_iter().flat_map(signals_of));
+            }
+        }
+    }
+    let mut search = Search { inner, sources, state: vec![State::New; inner.declarations.len()], path: Vec::new() };
+    for id in 0..inner.declarations.len() {
+        search.visit(id)?;
+    }
+    let mut paths = BTreeMap::new();
+    for (id, declaration) in inner.declarations.iter().enumerate() {
+        if matches!(declaration.kind, Kind::Output { .. }) {
+            let State::Done(inputs) = &search.state[id] else { continue };
+            let names = inputs.iter().map(|i| inner.declarations[*i].name.clone()).collect();
+            paths.insert(declaration.name.clone(), names);
+        }
+    }
+    Ok(paths)
+}
+
+fn input_expression<'a>(instance: &'a InstanceBody, port: &str) -> Option<&'a Bits> {
+    instance.inputs.iter().find(|(name, _)| name == port).map(|(_, value)| value)
+}
+
+#[derive(Clone)]
+enum State {
+    New,
+    Open,
+    Done(BTreeSet<usize>),
+}
+
+struct Search<'a> {
+    inner: &'a Inner,
+    sources: Vec<BTreeSet<usize>>,
+    state: Vec<State>,
+    path: Vec<usize>,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, id: usize) -> Result<BTreeSet<usize>, HdlError> {
+        match &self.state[id] {
+            State::Done(inputs) => return Ok(inputs.clone()),
+            State::Open => {
+                let start = self.path.iter().position(|p| *p == id).unwrap_or(0);
+                let names = self.path[start..].iter().chain([&id]);
+                let path = names.map(|i| self.inner.declarations[*i].name.clone()).collect();
+                return Err(HdlError::CombinationalLoop { module: self.inner.name.clone(), path });
+            }
+            State::New => {}
+        }
+        self.state[id] = State::Open;
+        self.path.push(id);
+        let mut inputs = BTreeSet::new();
+        if matches!(self.inner.declarations[id].kind, Kind::Input { .. }) {
+            inputs.insert(id);
+        }
+        for source in self.sources[id].clone() {
+            inputs.extend(self.visit(source)?);
+        }
+        self.path.pop();
+        self.state[id] = State::Done(inputs.clone());
+        Ok(inputs)
+    }
+}
+
+fn signals_of(expression: &Bits) -> Vec<usize> {
+    let mut ids = Vec::new();
+    visit(expression, &mut |node| {
+        if let Node::Signal(signal) = node {
+            ids.push(signal.id);
+        }
+    });
+    ids
+}
+
+fn visit(expression: &Bits, action: &mut impl FnMut(&Node)) {
+    action(expression.node());
+    match expression.node() {
+        Node::Unary(_, a) | Node::Repeat(_, a) => visit(a, action),
+        Node::Slice { base, .. } => visit(base, action),
+        Node::MemoryRead { addr, .. } => visit(addr, action),
+        Node::Binary(_, a, b) => {
+            visit(a, action);
+            visit(b, action);
+        }
+        Node::Mux(select, a, b) => {
+            visit(select, action);
+            visit(a, action);
+            visit(b, action);
+        }
+        Node::Cat(parts) => parts.iter().for_each(|part| visit(part, action)),
+        Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {}
+    }
+}

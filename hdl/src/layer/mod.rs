@@ -1,0 +1,24 @@
+//! Typed hardware description layer on top of `rust-hdl-core`.
+//!
+//! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`])
+//! know their widths. [`ModuleBuilder::finish`] refuses whatever rust-hdl would pass on silently: width
+//! mismatches, signals driven twice or never, unconnected ports, combinational loops, illegal or repeated names.
+//! What passes is lowered to rust-hdl's AST and printed once per distinct module ([`Design`]).
+//!
+//! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold
+//! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that
+//! refers to itself is a loop and refused).
+
+mod bits;
+mod builder;
+mod check;
+mod design;
+mod error;
+mod lower;
+mod module;
+
+pub use bits::{Bits, any_of, cat, lit, mux, one_hot_mux, repeat, zeros};
+pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
+pub use design::Design;
+pub use error::HdlError;
+pub use module::{Direction, MemoryInfo, Module, Port};

@@ -1,0 +1,70 @@
+//! Errors of reading and validating a configuration: each names the value and the limit.
+
+use thiserror::Error;
+
+/// Why a configuration or a shape was refused.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// No preset has that name.
+    #[error("unknown preset '{name}', expected one of {} or a path ending in .toml", crate::DesignConfig::PRESETS.join(", "))]
+    UnknownPreset {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The text is not TOML, has an unknown key or a value of the wrong type.
+    #[error("not a valid configuration: {0}")]
+    Syntax(String),
+    /// The file could not be read.
+    #[error("cannot read configuration '{path}': {reason}")]
+    Read {
+        /// Path as given.
+        path: String,
+        /// The operating system's words.
+        reason: String,
+    },
+    /// An error inside a configuration file.
+    #[error("in '{path}': {source}")]
+    InFile {
+        /// Path as given.
+        path: String,
+        /// What is wrong in it.
+        source: Box<ConfigError>,
+    },
+    /// The design's name cannot be used in file and module names.
+    #[error("name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-'")]
+    Name {
+        /// The name found.
+        name: String,
+    },
+    /// A value is outside of its range.
+    #[error("{key} = {value} must be in {min}..={max}")]
+    Range {
+        /// Key as written in the file.
+        key: &'static str,
+        /// Value found.
+        value: u64,
+        /// Smallest legal value.
+        min: u64,
+        /// Largest legal value.
+        max: u64,
+    },
+    /// A value has to be a power of two.
+    #[error("{key} = {value} must be a power of two")]
+    PowerOfTwo {
+        /// Key as written in the file.
+        key: &'static str,
+        /// Value found.
+        value: u64,
+    },
+    /// Two values do not fit together.
+    #[error("{what} = {value} must {rule}")]
+    Mismatch {
+        /// The quantity, with the formula where it is a derived one.
+        what: String,
+        /// Its value.
+        value: u64,
+        /// The rule it breaks, with the limit.
+        rule: String,
+    },
+}

@@ -1,0 +1,276 @@
+//! Parameters of the GEMV unit and everything that follows from them.
+//!
+//! Source of the defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree,
+//! 256 KB buffer) and Table II's four DDR4-3200 ranks.
+
+use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError, RANK_GBPS};
+use serde::{Deserialize, Serialize};
+
+/// The `[gemv]` table as written: every key optional, the paper's value the default.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawGemv {
+    multipliers: u32,
+    lanes: u32,
+    serial_steps: u32,
+    acc_bits: u32,
+    acc_segments: u32,
+    ranks: u32,
+    buffer_kib: u32,
+    max_batch: u32,
+    weight_fifo_beats: u32,
+}
+
+impl Default for RawGemv {
+    fn default() -> Self {
+        Self {
+            multipliers: 256,
+            lanes: 8,
+            serial_steps: 11,
+            acc_bits: 104,
+            acc_segments: 4,
+            ranks: 4,
+            buffer_kib: 256,
+            max_batch: 16,
+            weight_fifo_beats: 8,
+        }
+    }
+}
+
+/// Validated parameters of the GEMV unit.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct GemvConfig {
+    multipliers: u32,
+    lanes: u32,
+    serial_steps: u32,
+    acc_bits: u32,
+    acc_segments: u32,
+    ranks: u32,
+    buffer_kib: u32,
+    max_batch: u32,
+    weight_fifo_beats: u32,
+}
+
+fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError::Range { key, value: value.into(), min: min.into(), max: max.into() })
+}
+
+fn power_of_two(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
+    in_range(key, value, min, max)?;
+    if value.is_power_of_two() {
+        return Ok(());
+    }
+    Err(ConfigError::PowerOfTwo { key, value: value.into() })
+}
+
+fn require(ok: bool, what: impl Into<String>, value: u32, rule: impl Into<String>) -> Result<(), ConfigError> {
+    if ok {
+        return Ok(());
+    }
+    Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule: rule.into() })
+}
+
+/// Bits needed to hold `0..=max`; at least one.
+const fn bits_for(max: u32) -> u32 {
+    if max == 0 { 1 } else { 32 - max.leading_zeros() }
+}
+
+impl GemvConfig {
+    /// Accumulator bits that a sum of FP16 products needs: 2^32 / 2^-48 and a sign (numerics contract).
+    pub const MIN_ACC_BITS: u32 = 81 + 16;
+
+    pub(crate) fn validate(raw: RawGemv) -> Result<Self, ConfigError> {
+        power_of_two("gemv.multipliers", raw.multipliers, 4, 1024)?;
+        power_of_two("gemv.lanes", raw.lanes, 4, 16)?;
+        in_range("gemv.serial_steps", raw.serial_steps, 2, 11)?;
+        in_range("gemv.acc_bits", raw.acc_bits, Self::MIN_ACC_BITS, 120)?;
+        in_range("gemv.acc_segments", raw.acc_segments, 3, 6)?;
+        power_of_two("gemv.ranks", raw.ranks, 1, 4)?;
+        power_of_two("gemv.buffer_kib", raw.buffer_kib, 1, 1024)?;
+        power_of_two("gemv.max_batch", raw.max_batch, 1, 16)?;
+        power_of_two("gemv.weight_fifo_beats", raw.weight_fifo_beats, 4, 64)?;
+        let RawGemv {
+            multipliers,
+            lanes,
+            serial_steps,
+            acc_bits,
+            acc_segments,
+            ranks,
+            buffer_kib,
+            max_batch,
+            weight_fifo_beats,
+        } = raw;
+        let config = Self {
+            multipliers,
+            lanes,
+            serial_steps,
+            acc_bits,
+            acc_segments,
+            ranks,
+            buffer_kib,
+            max_batch,
+            weight_fifo_beats,
+        };
+        require(
+            acc_bits.is_multiple_of(acc_segments),
+            "gemv.acc_bits",
+            acc_bits,
+            format!("be a multiple of gemv.acc_segments = {acc_segments}"),
+        )?;
+        require(
+            config.units_per_rank() >= config.beat_chunks() && multipliers >= ranks,
+            "multipliers / ranks",
+            multipliers / ranks,
+            format!("be at least the {} chunks of one {BEAT_BITS}-bit beat", config.beat_chunks()),
+        )?;
+        let slice = buffer_kib * 1024 / multipliers;
+        require(
+            slice >= config.chunk_bytes() * 2 * max_batch.min(4),
+            "slice bytes (buffer_kib * 1024 / multipliers)",
+            slice,
+            format!("hold at least {} chunks of {} bytes", 2 * max_batch.min(4), config.chunk_bytes()),
+        )?;
+        Ok(config)
+    }
+
+    /// Multiplier units (the paper's "multipliers": 128 bits each).
+    pub fn multipliers(&self) -> u32 {
+        self.multipliers
+    }
+
+    /// Bit-serial lanes of a multiplier unit; one FP16 product each per window.
+    pub fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    /// Steps of one serial multiplication: the weight's significand bits (11 for FP16).
+    pub fn serial_steps(&self) -> u32 {
+        self.serial_steps
+    }
+
+    /// Width of the exact accumulator; its least significant bit weighs 2^-48.
+    pub fn acc_bits(&self) -> u32 {
+        self.acc_bits
+    }
+
+    /// Segments of the accumulator between which carries are saved for a cycle.
+    pub fn acc_segments(&self) -> u32 {
+        self.acc_segments
+    }
+
+    /// Bits of one accumulator segment, and of one digit in the reduction tree: `acc_bits / acc_segments`.
+    pub fn digit_bits(&self) -> u32 {
+        self.acc_bits / self.acc_segments
+    }
+
+    /// DRAM ranks, each feeding its own group of multiplier units.
+    pub fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    /// Multiplier units fed by one rank: `multipliers / ranks`.
+    pub fn units_per_rank(&self) -> u32 {
+        self.multipliers / self.ranks
+    }
+
+    /// Bytes of one chunk (the operand of one unit): `2 * lanes`.
+    pub fn chunk_bytes(&self) -> u32 {
+        2 * self.lanes
+    }
+
+    /// Chunks of one beat: `32 / lanes`.
+    pub fn beat_chunks(&self) -> u32 {
+        BEAT_ELEMS / self.lanes
+    }
+
+    /// Beats that fill one rank's units once: `units_per_rank / beat_chunks`.
+    pub fn beats_per_stripe(&self) -> u32 {
+        self.units_per_rank() / self.beat_chunks()
+    }
+
+    /// Elements of one stripe, the share of a row that one rank's units take at a time:
+    /// `units_per_rank * lanes` (512 in the paper's design).
+    pub fn stripe_elems(&self) -> u32 {
+        self.units_per_rank() * self.lanes
+    }
+
+    /// Cycles of one window, in which every lane does one product: the serial steps, or the
+    /// lanes' turns at the shared aligner plus the carries that ripple through the segments afterwards:
+    /// `max(serial_steps, lanes + acc_segments - 1)`.
+    pub fn window_cycles(&self) -> u32 {
+        self.serial_steps.max(self.lanes + self.acc_segments - 1)
+    }
+
+    /// Buffer size in KiB, all slices together.
+    pub fn buffer_kib(&self) -> u32 {
+        self.buffer_kib
+    }
+
+    /// Words of one unit's buffer slice, a chunk each: `buffer_kib * 1024 / multipliers / chunk_bytes`.
+    pub fn slice_words(&self) -> u32 {
+        self.buffer_kib * 1024 / self.multipliers / self.chunk_bytes()
+    }
+
+    /// Bits of a slice address.
+    pub fn slice_addr_bits(&self) -> u32 {
+        bits_for(self.slice_words() - 1)
+    }
+
+    /// Largest batch of one pass.
+    pub fn max_batch(&self) -> u32 {
+        self.max_batch
+    }
+
+    /// Bits that hold `0..=max_batch`.
+    pub fn batch_bits(&self) -> u32 {
+        bits_for(self.max_batch)
+    }
+
+    /// Beats of the weight FIFO in front of each rank's units.
+    pub fn weight_fifo_beats(&self) -> u32 {
+        self.weight_fifo_beats
+    }
+
+    /// Bits of a row count or index.
+    pub fn row_bits(&self) -> u32 {
+        24
+    }
+
+    /// Largest number of rows of one command: `2^row_bits - 1`.
+    pub fn max_rows(&self) -> u32 {
+        (1 << self.row_bits()) - 1
+    }
+
+    /// Longest row that fits the buffer at batch 1: `buffer bytes / 2`.
+    pub fn max_cols(&self) -> u32 {
+        self.buffer_kib * 512
+    }
+
+    /// Bits that hold `0..=max_cols`.
+    pub fn col_bits(&self) -> u32 {
+        bits_for(self.max_cols())
+    }
+
+    /// Levels of one rank's reduction tree: `log2(units_per_rank)`.
+    pub fn tree_levels(&self) -> u32 {
+        self.units_per_rank().trailing_zeros()
+    }
+
+    /// Multiply-accumulates per cycle of all units: `multipliers * lanes / window_cycles`.
+    pub fn peak_macs_per_cycle(&self) -> f64 {
+        f64::from(self.multipliers * self.lanes) / f64::from(self.window_cycles())
+    }
+
+    /// FP16 weights that all ranks deliver per core cycle: `ranks * 25.6 / 2` (51.2 for four).
+    pub fn dram_weights_per_cycle(&self) -> f64 {
+        f64::from(self.ranks) * RANK_GBPS / 2.0
+    }
+
+    /// Roofline in multiply-accumulates per cycle at a batch size: `min(dram * batch, peak)`.
+    pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {
+        (self.dram_weights_per_cycle() * f64::from(batch)).min(self.peak_macs_per_cycle())
+    }
+}

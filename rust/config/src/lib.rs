@@ -1,0 +1,114 @@
+//! Design configuration: the one place where the parameters of the hardware are read, checked and
+//! turned into widths.
+//!
+//! Upstream of everything: the generator (`hdl`), the harness and the synthesis flow all take a
+//! [`DesignConfig`]. It is validated on construction and immutable afterwards; every derived width
+//! is a method of [`GemvConfig`] with its formula. Presets are the paper's design point, the sweep of
+//! its Fig. 16 and a small one for tests. What the numbers do in hardware is left to the generator.
+
+#![deny(missing_docs)]
+
+mod error;
+mod gemv;
+mod shape;
+
+pub use error::ConfigError;
+pub use gemv::GemvConfig;
+pub use shape::{GemvShape, RowLayout};
+
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Bits of one DDR4 burst on a 64-bit rank (BL8): the unit in which weights and activations arrive.
+pub const BEAT_BITS: u32 = 512;
+/// FP16 elements of one beat.
+pub const BEAT_ELEMS: u32 = BEAT_BITS / 16;
+/// Core clock in GHz (Hermes, section V-A2).
+pub const CORE_GHZ: f64 = 1.0;
+/// Peak bandwidth of one DDR4-3200 rank in GB/s, equal to bytes per core cycle at 1 GHz.
+pub const RANK_GBPS: f64 = 25.6;
+
+/// A complete, validated design.
+///
+/// ```
+/// let config = ndp_config::DesignConfig::preset("hermes").unwrap();
+/// assert_eq!(config.gemv().window_cycles(), 11);
+/// assert!(ndp_config::DesignConfig::from_toml("name = \"x\"\n[gemv]\nlanes = 3").is_err());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DesignConfig {
+    name: String,
+    gemv: GemvConfig,
+}
+
+/// The file format: unknown keys are refused so that a typo cannot silently select a default.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawDesign {
+    name: String,
+    #[serde(default)]
+    gemv: gemv::RawGemv,
+}
+
+impl DesignConfig {
+    /// Names of the embedded presets, in the order in which `--help` lists them.
+    pub const PRESETS: [&'static str; 6] =
+        ["hermes", "hermes-32", "hermes-64", "hermes-128", "hermes-512", "tiny"];
+
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownPreset`] lists the names that exist.
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let text = match name {
+            "hermes" => include_str!("../presets/hermes.toml"),
+            "hermes-32" => include_str!("../presets/hermes-32.toml"),
+            "hermes-64" => include_str!("../presets/hermes-64.toml"),
+            "hermes-128" => include_str!("../presets/hermes-128.toml"),
+            "hermes-512" => include_str!("../presets/hermes-512.toml"),
+            "tiny" => include_str!("../presets/tiny.toml"),
+            _ => return Err(ConfigError::UnknownPreset { name: name.to_owned() }),
+        };
+        Self::from_toml(text)
+    }
+
+    /// Parses and validates a configuration in TOML.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise
+    /// the first limit that a value breaks.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let raw: RawDesign = toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string()))?;
+        let legal = raw.name.starts_with(|c: char| c.is_ascii_lowercase())
+            && raw.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        if !legal {
+            return Err(ConfigError::Name { name: raw.name });
+        }
+        Ok(Self { name: raw.name, gemv: GemvConfig::validate(raw.gemv)? })
+    }
+
+    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
+    ///
+    /// # Errors
+    /// As [`DesignConfig::preset`] and [`DesignConfig::from_toml`], with the path; or
+    /// [`ConfigError::Read`] when the file cannot be read.
+    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
+        if !preset_or_path.ends_with(".toml") {
+            return Self::preset(preset_or_path);
+        }
+        let text = std::fs::read_to_string(Path::new(preset_or_path))
+            .map_err(|e| ConfigError::Read { path: preset_or_path.to_owned(), reason: e.to_string() })?;
+        Self::from_toml(&text)
+            .map_err(|e| ConfigError::InFile { path: preset_or_path.to_owned(), source: Box::new(e) })
+    }
+
+    /// Name of the design: lower-case letters, digits and `-`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The GEMV unit.
+    pub fn gemv(&self) -> &GemvConfig {
+        &self.gemv
+    }
+}

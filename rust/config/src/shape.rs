@@ -1,0 +1,119 @@
+//! How a row of a matrix is cut over the ranks, and which shapes a design can take.
+//!
+//! A row is cut into stripes of [`GemvConfig::stripe_elems`] elements. Stripe `j` of the full waves belongs to
+//! rank `j mod ranks`. What is left over (fewer than `ranks` stripes) is the tail: tails of consecutive rows are
+//! laid side by side, so that row `r`'s tail starts at rank `r * tail_stripes mod ranks` and no rank idles.
+
+use crate::{ConfigError, GemvConfig};
+use serde::Serialize;
+
+/// Size of one matrix-vector product: `y[batch x rows] = w[rows x cols] * x[batch x cols]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GemvShape {
+    /// Rows of the weight matrix (outputs).
+    pub rows: u32,
+    /// Columns of the weight matrix (inputs).
+    pub cols: u32,
+    /// Activation vectors that share the weights.
+    pub batch: u32,
+}
+
+/// The cut of one row over the ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowLayout {
+    /// Elements of the row.
+    pub cols: u32,
+    /// Elements of one stripe.
+    pub stripe_elems: u32,
+    /// Ranks.
+    pub ranks: u32,
+    /// Stripes that every rank takes of every row.
+    pub full_waves: u32,
+    /// Stripes left over, `0..ranks`.
+    pub tail_stripes: u32,
+    /// Slice words that hold the tail of one activation vector (each rank sees that many different tail stripes).
+    pub tail_words: u32,
+}
+
+impl RowLayout {
+    /// The cut of rows of `cols` elements (`cols >= 1`).
+    pub fn new(config: &GemvConfig, cols: u32) -> Self {
+        let ranks = config.ranks();
+        let stripes = cols.div_ceil(config.stripe_elems());
+        let (full_waves, tail_stripes) = (stripes / ranks, stripes % ranks);
+        // Row r's tail starts at rank (r * tail_stripes) mod ranks, so a rank meets every g-th tail stripe only,
+        // g = gcd(tail_stripes, ranks); both are at most 4 and ranks is a power of two.
+        let gcd = 1 << tail_stripes.trailing_zeros().min(ranks.trailing_zeros());
+        let tail_words = if tail_stripes == 0 { 0 } else { tail_stripes / gcd };
+        Self { cols, stripe_elems: config.stripe_elems(), ranks, full_waves, tail_stripes, tail_words }
+    }
+
+    /// Slice words of one activation vector.
+    pub fn words_per_vector(&self) -> u32 {
+        self.full_waves + self.tail_words
+    }
+
+    /// The stripes of row `row` that `rank` takes, in the order in which it takes them.
+    pub fn stripes_of(&self, row: u32, rank: u32) -> impl Iterator<Item = u32> + use<> {
+        let Self { ranks, full_waves, tail_stripes, .. } = *self;
+        let start = (u64::from(row) * u64::from(tail_stripes) % u64::from(ranks)) as u32;
+        let tail = (rank + ranks - start) % ranks;
+        let tail_stripe = (tail < tail_stripes).then_some(full_waves * ranks + tail);
+        (0..full_waves).map(move |wave| wave * ranks + rank).chain(tail_stripe)
+    }
+
+    /// Elements of a stripe: `stripe_elems`, or less for the last one of the row.
+    pub fn elems_of(&self, stripe: u32) -> u32 {
+        (self.cols - stripe * self.stripe_elems).min(self.stripe_elems)
+    }
+
+    /// Stripes of one row.
+    pub fn stripes(&self) -> u32 {
+        self.full_waves * self.ranks + self.tail_stripes
+    }
+}
+
+impl GemvShape {
+    /// Checks the shape against what the design can take in one pass.
+    ///
+    /// # Errors
+    /// [`ConfigError::Range`] for rows, columns or batch, [`ConfigError::Mismatch`] when the
+    /// activations do not fit the buffer.
+    pub fn check(&self, config: &GemvConfig) -> Result<RowLayout, ConfigError> {
+        let limits = [
+            ("rows", self.rows, config.max_rows()),
+            ("cols", self.cols, config.max_cols()),
+            ("batch", self.batch, config.max_batch()),
+        ];
+        for (key, value, max) in limits {
+            if value < 1 || value > max {
+                return Err(ConfigError::Range { key, value: value.into(), min: 1, max: max.into() });
+            }
+        }
+        let layout = RowLayout::new(config, self.cols);
+        let words = layout.words_per_vector() * self.batch;
+        if words > config.slice_words() {
+            return Err(ConfigError::Mismatch {
+                what: format!("slice words for cols = {} at batch = {}", self.cols, self.batch),
+                value: words.into(),
+                rule: format!("be at most {} (a {} KiB buffer)", config.slice_words(), config.buffer_kib()),
+            });
+        }
+        Ok(layout)
+    }
+
+    /// The largest batch of one pass for rows of `cols` elements; 0 when not even one vector fits.
+    pub fn max_batch(config: &GemvConfig, cols: u32) -> u32 {
+        (config.slice_words() / RowLayout::new(config, cols).words_per_vector()).min(config.max_batch())
+    }
+
+    /// Multiply-accumulates of the product.
+    pub fn macs(&self) -> u64 {
+        u64::from(self.rows) * u64::from(self.cols) * u64::from(self.batch)
+    }
+
+    /// Least cycles in which any machine with these memories and multipliers can do it, rounded up.
+    pub fn roofline_cycles(&self, config: &GemvConfig) -> u64 {
+        (self.macs() as f64 / config.roofline_macs_per_cycle(self.batch)).ceil() as u64
+    }
+}

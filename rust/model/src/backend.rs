@@ -1,0 +1,257 @@
+//! The one operation that near-data hardware takes over: a matrix times a batch of vectors, behind a trait.
+//!
+//! The decoder hands every such product to a [`GemvBackend`]; [`SoftwareBackend`] computes it here, a co-simulation
+//! computes it in the RTL. Since a dot product is an exact sum rounded once, all of them must agree to the last bit.
+
+use std::convert::Infallible;
+
+use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
+
+use crate::ModelError;
+
+/// Which matrix of the decoder an operation multiplies by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GemvClass {
+    /// Query, key or value projection, `[d x d]`.
+    Qkv,
+    /// Attention scores of one head: key cache `[positions x head_width]` times a query.
+    Scores,
+    /// Attention context of one head: transposed value cache `[head_width x positions]` times the probabilities.
+    Context,
+    /// Output projection of the attention, `[d x d]`.
+    Proj,
+    /// First feed-forward layer, `[f x d]`.
+    Fc1,
+    /// Second feed-forward layer, `[d x f]`; its activations are sparse (after a ReLU).
+    Fc2,
+    /// Output head, `[V x d]`.
+    Head,
+}
+
+/// `y[b, r] = dot(weights[r, :], activations[b, :])` for every row `r` and every vector `b` of the batch; no bias.
+///
+/// Lengths are checked on construction, so a backend may rely on them.
+#[derive(Debug, Clone, Copy)]
+pub struct GemvOp<'a> {
+    label: &'a str,
+    class: GemvClass,
+    rows: usize,
+    cols: usize,
+    batch: usize,
+    weights: &'a [f16],
+    activations: &'a [f16],
+}
+
+impl<'a> GemvOp<'a> {
+    /// `weights` is `[rows x cols]` row-major, `activations` is `[batch x cols]` row-major; `rows`, `cols` and the batch
+    /// (deduced) are at least 1. Errors with [`ModelError::Length`] otherwise.
+    pub fn new(
+        label: &'a str,
+        class: GemvClass,
+        (rows, cols): (usize, usize),
+        weights: &'a [f16],
+        activations: &'a [f16],
+    ) -> Result<Self, ModelError> {
+        let length = |part: &str, found, expected| ModelError::Length {
+            what: format!("{label}: {part}"),
+            found,
+            expected,
+        };
+        let expected = rows.saturating_mul(cols);
+        if weights.len() != expected {
+            return Err(length("weights", weights.len(), expected));
+        }
+        if expected == 0 {
+            return Err(length("weights", 0, 1));
+        }
+        let batch = activations.len() / cols;
+        if batch == 0 || !activations.len().is_multiple_of(cols) {
+            return Err(length("activations", activations.len(), batch.max(1) * cols));
+        }
+        Ok(Self { label, class, rows, cols, batch, weights, activations })
+    }
+
+    /// Where in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
+    pub fn label(&self) -> &'a str {
+        self.label
+    }
+
+    /// Which kind of matrix.
+    pub fn class(&self) -> GemvClass {
+        self.class
+    }
+
+    /// Number of outputs per vector.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of inputs per vector.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Number of vectors.
+    pub fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// `[rows x cols]`, row-major.
+    pub fn weights(&self) -> &'a [f16] {
+        self.weights
+    }
+
+    /// One row of the weights, `[cols]`.
+    ///
+    /// # Panics
+    /// If `row >= rows`.
+    pub fn weight_row(&self, row: usize) -> &'a [f16] {
+        &self.weights[row * self.cols..(row + 1) * self.cols]
+    }
+
+    /// `[batch x cols]`, row-major.
+    pub fn activations(&self) -> &'a [f16] {
+        self.activations
+    }
+
+    /// One vector of the batch, `[cols]`.
+    ///
+    /// # Panics
+    /// If `index >= batch`.
+    pub fn activation(&self, index: usize) -> &'a [f16] {
+        &self.activations[index * self.cols..(index + 1) * self.cols]
+    }
+}
+
+/// Something that multiplies matrices by vectors with the exact-sum semantics of the numerics contract.
+///
+/// Object safe for a given `Error`.
+pub trait GemvBackend {
+    /// Why a product could not be computed (a co-simulation timed out, say).
+    type Error: std::error::Error + Send + Sync + 'static;
+
+    /// Computes `op`; the result is `[batch x rows]`, batch-major: element `b * rows + r` is
+    /// `dot(weights[r, :], activations[b, :])`, +-0, subnormals, infinities and NaN included.
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Self::Error>;
+}
+
+/// The software backend: [`ndp_numerics`]'s dot product, one thread.
+#[derive(Debug, Clone)]
+pub struct SoftwareBackend {
+    steps: SerialSteps,
+    products: u64,
+}
+
+impl Default for SoftwareBackend {
+    fn default() -> Self {
+        Self::with_serial_steps(SerialSteps::FULL)
+    }
+}
+
+impl SoftwareBackend {
+    /// The backend with full significands.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A backend whose weights (also keys and values in the attention) are truncated to `steps` significand bits, as in
+    /// [`ndp_numerics::dot_truncated`].
+    pub fn with_serial_steps(steps: SerialSteps) -> Self {
+        Self { steps, products: 0 }
+    }
+
+    /// Multiplications done so far.
+    pub fn products(&self) -> u64 {
+        self.products
+    }
+}
+
+impl GemvBackend for SoftwareBackend {
+    type Error = Infallible;
+
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Infallible> {
+        let (rows, batch) = (op.rows(), op.batch());
+        let activations: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(op.activation(b))).collect();
+        let mut result = vec![f16::from_bits(0); batch * rows];
+        let mut buffer = Vec::new();
+        let mut truncated = Vec::new();
+        for r in 0..rows {
+            let mut row = op.weight_row(r);
+            if self.steps != SerialSteps::FULL {
+                truncated.clear();
+                truncated.extend(row.iter().map(|&w| self.steps.truncate(w)));
+                row = &truncated;
+            }
+            if let [x] = activations.as_slice() {
+                result[r] = x.dot(row); // nothing to share the decoded row with
+                continue;
+            }
+            let row = Decoded::reuse(row, buffer);
+            for (b, x) in activations.iter().enumerate() {
+                result[b * rows + r] = dot_decoded(&row, x);
+            }
+            buffer = row.into_buffer();
+        }
+        self.products += (batch * rows * op.cols()) as u64;
+        Ok(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_numerics::{SplitMix64, dot, dot_truncated};
+
+    fn random(seed: u64, len: usize) -> Vec<f16> {
+        let mut rng = SplitMix64::new(seed);
+        (0..len).map(|_| f16::from_bits(rng.next_u64() as u16 & 0xBFFF)).collect()
+    }
+
+    #[test]
+    fn the_result_is_batch_major_and_equals_single_dots() {
+        let (rows, cols) = (5, 7);
+        let mut w = random(1, rows * cols);
+        w[9] = f16::from_bits(0x7C00); // row 1 is special
+        let x = random(2, 3 * cols);
+        for steps in [SerialSteps::FULL, SerialSteps::new(4).unwrap()] {
+            for batch in 1..=3 {
+                let op = GemvOp::new("t", GemvClass::Fc1, (rows, cols), &w, &x[..batch * cols]).unwrap();
+                let mut backend = SoftwareBackend::with_serial_steps(steps);
+                let y = backend.gemv(&op).unwrap();
+                assert_eq!(backend.products(), (batch * rows * cols) as u64);
+                assert_eq!(y.len(), batch * rows);
+                for b in 0..batch {
+                    for r in 0..rows {
+                        let expected = dot_truncated(steps, op.weight_row(r), op.activation(b));
+                        assert_eq!(y[b * rows + r].to_bits(), expected.to_bits());
+                    }
+                }
+            }
+        }
+        assert_eq!(dot(&w[..cols], &x[..cols]).to_bits(), {
+            let op = GemvOp::new("t", GemvClass::Head, (rows, cols), &w, &x[..cols]).unwrap();
+            SoftwareBackend::new().gemv(&op).unwrap()[0].to_bits()
+        });
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_refused() {
+        let v = random(3, 12);
+        let op =
+            |shape, w, x| GemvOp::new("layers.0.fc1", GemvClass::Fc1, (shape, 4), w, x).map(|op| op.batch());
+        assert_eq!(op(3, &v, &v).unwrap(), 3);
+        for bad in [op(2, &v, &v), op(3, &v, &v[..6]), op(3, &v, &[]), op(0, &[], &v)] {
+            assert!(matches!(bad, Err(ModelError::Length { .. })));
+        }
+        assert!(GemvOp::new("t", GemvClass::Fc1, (3, 0), &[], &v).is_err());
+        assert!(GemvOp::new("t", GemvClass::Fc1, (1, 0), &v[..1], &v).is_err());
+    }
+
+    #[test]
+    fn the_trait_is_object_safe() {
+        let v = random(4, 4);
+        let backend: &mut dyn GemvBackend<Error = Infallible> = &mut SoftwareBackend::new();
+        let op = GemvOp::new("t", GemvClass::Proj, (1, 4), &v, &v).unwrap();
+        assert_eq!(backend.gemv(&op).unwrap().len(), 1);
+    }
+}

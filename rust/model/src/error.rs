@@ -1,0 +1,146 @@
+//! The one error type of the crate: each variant names the file, the tensor or the value, and what was expected.
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use ndp_numerics::NumericsError;
+use safetensors::{Dtype, SafeTensorError};
+
+/// What can go wrong while loading or running a model.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A file that cannot be read, or is not there.
+    #[error("{path}: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The operating system's reason.
+        source: std::io::Error,
+    },
+    /// A JSON file (`config.json`, the shard index) that is no JSON or has a field of the wrong type.
+    #[error("{path}: {source}", path = path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// An option of `config.json` that this decoder does not implement, or that contradicts another one.
+    #[error("config: {field} = {found}, expected {expected}")]
+    Config {
+        /// The field.
+        field: &'static str,
+        /// The value found.
+        found: String,
+        /// What is supported.
+        expected: String,
+    },
+    /// Neither `model.safetensors` nor `model.safetensors.index.json` in the directory.
+    #[error("{dir}: neither model.safetensors nor model.safetensors.index.json is there", dir = dir.display())]
+    NoWeights {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// A shard index that names a file outside its directory.
+    #[error("{path}: shard {shard:?} of tensor {tensor} must be a plain file name", path = path.display())]
+    ShardName {
+        /// The index.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The name found.
+        shard: String,
+    },
+    /// A weights file that is truncated or corrupt.
+    #[error("{path}: not a valid safetensors file: {source}", path = path.display())]
+    SafeTensors {
+        /// The file.
+        path: PathBuf,
+        /// The parser's reason.
+        source: SafeTensorError,
+    },
+    /// A tensor that the model needs and the file does not hold.
+    #[error("{path}: tensor {tensor} is missing (also without the prefix \"model.\")", path = path.display())]
+    MissingTensor {
+        /// The file, or the shard index.
+        path: PathBuf,
+        /// The name looked for.
+        tensor: String,
+    },
+    /// A tensor of another element type.
+    #[error("{path}: tensor {tensor} has dtype {found:?}, expected {expected:?}", path = path.display())]
+    Dtype {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its element type.
+        found: Dtype,
+        /// The element type expected.
+        expected: Dtype,
+    },
+    /// A tensor whose shape contradicts `config.json`.
+    #[error("{path}: tensor {tensor} has shape {found:?}, expected {expected:?}", path = path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape that the configuration implies.
+        expected: Vec<usize>,
+    },
+    /// A flat vector that is not as long as its shape says.
+    #[error("{what} has {found} elements, expected {expected}")]
+    Length {
+        /// Which vector.
+        what: String,
+        /// Its length.
+        found: usize,
+        /// The length its shape implies.
+        expected: usize,
+    },
+    /// Nothing to run the model on.
+    #[error("the prompt is empty, at least one token is needed")]
+    EmptyPrompt,
+    /// More positions than the model has.
+    #[error("{requested} positions are needed, max_position_embeddings = {max}")]
+    PositionOverflow {
+        /// Prompt and tokens to generate, or the position that was asked for and all before it.
+        requested: usize,
+        /// The model's number of positions.
+        max: usize,
+    },
+    /// A token that is not in the vocabulary.
+    #[error("token {token} is outside the vocabulary, vocab_size = {vocab_size}")]
+    TokenOutOfRange {
+        /// The token.
+        token: u32,
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// Text was asked of a model whose tokens are not bytes.
+    #[error("text needs a byte-level model: vocab_size = {vocab_size}, expected 256")]
+    NotByteLevel {
+        /// Size of the vocabulary.
+        vocab_size: usize,
+    },
+    /// An operation of the numerics contract refused its operands.
+    #[error("{at}: {source}")]
+    Numerics {
+        /// Which operation of the model.
+        at: String,
+        /// Why.
+        source: NumericsError,
+    },
+    /// The backend failed.
+    #[error("{label}: backend: {source}")]
+    Backend {
+        /// The label of the operation.
+        label: String,
+        /// The backend's own error.
+        source: Box<dyn Error + Send + Sync>,
+    },
+}

@@ -1,0 +1,93 @@
+//! The keys and values of one layer, laid out as the attention's products want them.
+//!
+//! The decoder appends and reads; both products of the attention see plain row-major matrices.
+
+use ndp_numerics::f16;
+
+/// Keys and values of all positions so far, per head.
+#[derive(Debug, Clone)]
+pub struct LayerCache {
+    head_width: usize,
+    /// Per head `[positions x head_width]`.
+    keys: Vec<Vec<f16>>,
+    /// Per head `[positions x head_width]`; transposed on the way out, since a row of the transpose grows with time.
+    values: Vec<Vec<f16>>,
+}
+
+impl LayerCache {
+    /// An empty cache of `heads` heads of `head_width` elements.
+    pub fn new(heads: usize, head_width: usize) -> Self {
+        Self { head_width, keys: vec![Vec::new(); heads], values: vec![Vec::new(); heads] }
+    }
+
+    /// Number of positions held.
+    pub fn positions(&self) -> usize {
+        self.keys.first().map_or(0, |keys| keys.len() / self.head_width)
+    }
+
+    /// Forgets all positions from `positions` on.
+    pub fn truncate(&mut self, positions: usize) {
+        for rows in self.keys.iter_mut().chain(&mut self.values) {
+            rows.truncate(positions * self.head_width);
+        }
+    }
+
+    /// Appends one position: `key` and `value` are `[d]`, head after head.
+    ///
+    /// # Panics
+    /// If a slice is shorter than the heads together.
+    pub fn push(&mut self, key: &[f16], value: &[f16]) {
+        let width = self.head_width;
+        for (head, (keys, values)) in self.keys.iter_mut().zip(&mut self.values).enumerate() {
+            keys.extend_from_slice(&key[head * width..(head + 1) * width]);
+            values.extend_from_slice(&value[head * width..(head + 1) * width]);
+        }
+    }
+
+    /// The keys of `head` at the first `positions` positions: `[positions x head_width]`.
+    ///
+    /// # Panics
+    /// If the cache holds fewer positions.
+    pub fn keys(&self, head: usize, positions: usize) -> &[f16] {
+        &self.keys[head][..positions * self.head_width]
+    }
+
+    /// The values of `head` at the first `positions` positions, transposed: `[head_width x positions]`.
+    ///
+    /// # Panics
+    /// If the cache holds fewer positions.
+    pub fn values_transposed(&self, head: usize, positions: usize) -> Vec<f16> {
+        let (width, values) = (self.head_width, &self.values[head][..positions * self.head_width]);
+        (0..width).flat_map(|i| values.iter().skip(i).step_by(width).copied()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(first: u16) -> Vec<f16> {
+        (first..first + 4).map(f16::from_bits).collect()
+    }
+
+    fn bits(values: &[f16]) -> Vec<u16> {
+        values.iter().map(|v| v.to_bits()).collect()
+    }
+
+    #[test]
+    fn keys_are_rows_and_values_are_columns() {
+        let mut cache = LayerCache::new(2, 2);
+        assert_eq!(cache.positions(), 0);
+        for p in 0..3 {
+            cache.push(&row(10 * p), &row(100 + 10 * p));
+        }
+        assert_eq!(cache.positions(), 3);
+        assert_eq!(bits(cache.keys(1, 2)), [2, 3, 12, 13]);
+        assert_eq!(bits(&cache.values_transposed(0, 3)), [100, 110, 120, 101, 111, 121]);
+        assert_eq!(bits(&cache.values_transposed(1, 2)), [102, 112, 103, 113]);
+        cache.truncate(1);
+        assert_eq!(cache.positions(), 1);
+        cache.push(&row(50), &row(60));
+        assert_eq!(bits(cache.keys(0, 2)), [0, 1, 50, 51]);
+    }
+}

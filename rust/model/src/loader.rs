@@ -1,0 +1,168 @@
+//! Reads a model from a directory in Hugging Face's layout: `config.json` and safetensors, in one file or in shards.
+//!
+//! The only file that touches weights on disk. Every defect of a file is a [`ModelError`] that names file and tensor; what
+//! the tensors are for is [`crate::weights`]'s business. Tensors the decoder does not need (a stored copy of the tied
+//! head, say) are ignored.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use ndp_numerics::f16;
+use safetensors::{Dtype, SafeTensors};
+use serde::Deserialize;
+
+use crate::{Model, ModelError, OptConfig};
+
+const SINGLE_FILE: &str = "model.safetensors";
+const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// The prefix that `OPTForCausalLM` checkpoints have and `OPTModel` checkpoints have not.
+const OPTIONAL_PREFIX: &str = "model.";
+
+/// The part of the shard index that matters: tensor name to file name.
+#[derive(Debug, Deserialize)]
+struct ShardIndex {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl Model {
+    /// Loads `config.json` and the weights in `dir`: `model.safetensors` if it is there, else the shards that
+    /// `model.safetensors.index.json` lists. All tensors must be F16.
+    ///
+    /// Files are read whole, each once; memory peaks at the file bytes plus the model.
+    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+        let config = OptConfig::load(dir)?;
+        let (single, index) = (dir.join(SINGLE_FILE), dir.join(INDEX_FILE));
+        let source = if single.exists() {
+            WeightFiles::Single(read(single)?)
+        } else if index.exists() {
+            WeightFiles::sharded(dir, index)?
+        } else {
+            return Err(ModelError::NoWeights { dir: dir.to_owned() });
+        };
+        let parsed = source.parse()?;
+        Self::from_tensors(config, |name, shape| parsed.tensor(name, shape))
+    }
+}
+
+/// A file and its bytes.
+struct WeightFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+fn read(path: PathBuf) -> Result<WeightFile, ModelError> {
+    match fs::read(&path) {
+        Ok(bytes) => Ok(WeightFile { path, bytes }),
+        Err(source) => Err(ModelError::Io { path, source }),
+    }
+}
+
+/// The files in memory.
+enum WeightFiles {
+    Single(WeightFile),
+    Sharded { index: PathBuf, map: BTreeMap<String, String>, shards: BTreeMap<String, WeightFile> },
+}
+
+impl WeightFiles {
+    fn sharded(dir: &Path, index: PathBuf) -> Result<Self, ModelError> {
+        let json = read(index.clone())?;
+        let parsed: ShardIndex = serde_json::from_slice(&json.bytes)
+            .map_err(|source| ModelError::Json { path: index.clone(), source })?;
+        let mut shards = BTreeMap::new();
+        for (tensor, shard) in &parsed.weight_map {
+            if shards.contains_key(shard) {
+                continue;
+            }
+            // A checkpoint is data from elsewhere: it must not make us read outside its directory.
+            let mut components = Path::new(shard).components();
+            if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
+                return Err(ModelError::ShardName {
+                    path: index,
+                    tensor: tensor.clone(),
+                    shard: shard.clone(),
+                });
+            }
+            shards.insert(shard.clone(), read(dir.join(shard))?);
+        }
+        Ok(Self::Sharded { index, map: parsed.weight_map, shards })
+    }
+
+    fn parse(&self) -> Result<ParsedFiles<'_>, ModelError> {
+        match self {
+            Self::Single(file) => Ok(ParsedFiles::Single(ParsedFile::new(file)?)),
+            Self::Sharded { index, map, shards } => {
+                let shards = shards.iter().map(|(name, file)| Ok((name.as_str(), ParsedFile::new(file)?)));
+                Ok(ParsedFiles::Sharded { index, map, shards: shards.collect::<Result<_, ModelError>>()? })
+            }
+        }
+    }
+}
+
+/// One file's header, pointing into its bytes.
+struct ParsedFile<'a> {
+    path: &'a Path,
+    tensors: SafeTensors<'a>,
+}
+
+impl<'a> ParsedFile<'a> {
+    fn new(file: &'a WeightFile) -> Result<Self, ModelError> {
+        match SafeTensors::deserialize(&file.bytes) {
+            Ok(tensors) => Ok(Self { path: &file.path, tensors }),
+            Err(source) => Err(ModelError::SafeTensors { path: file.path.clone(), source }),
+        }
+    }
+
+    /// The tensor of exactly this name, checked; `None` if the file does not hold it.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>, ModelError> {
+        let Ok(view) = self.tensors.tensor(name) else { return Ok(None) };
+        let (path, tensor) = (self.path.to_owned(), name.to_owned());
+        if view.dtype() != Dtype::F16 {
+            return Err(ModelError::Dtype { path, tensor, found: view.dtype(), expected: Dtype::F16 });
+        }
+        if view.shape() != shape {
+            let (found, expected) = (view.shape().to_vec(), shape.to_vec());
+            return Err(ModelError::Shape { path, tensor, found, expected });
+        }
+        // Little-endian on disk and of no particular alignment in memory, so the elements are assembled from bytes.
+        let (pairs, _) = view.data().as_chunks::<2>();
+        Ok(Some(pairs.iter().map(|&pair| f16::from_bits(u16::from_le_bytes(pair))).collect()))
+    }
+}
+
+/// All headers.
+enum ParsedFiles<'a> {
+    Single(ParsedFile<'a>),
+    Sharded { index: &'a Path, map: &'a BTreeMap<String, String>, shards: BTreeMap<&'a str, ParsedFile<'a>> },
+}
+
+impl ParsedFiles<'_> {
+    /// The tensor `name`, stored with the prefix or without.
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>, ModelError> {
+        let prefixed = format!("{OPTIONAL_PREFIX}{name}");
+        for stored in [prefixed.as_str(), name] {
+            match self {
+                Self::Single(file) => {
+                    if let Some(data) = file.tensor(stored, shape)? {
+                        return Ok(data);
+                    }
+                }
+                Self::Sharded { map, shards, .. } => {
+                    let Some(shard) = map.get(stored).and_then(|file| shards.get(file.as_str())) else {
+                        continue;
+                    };
+                    return shard.tensor(stored, shape)?.ok_or_else(|| ModelError::MissingTensor {
+                        path: shard.path.to_owned(),
+                        tensor: stored.to_owned(),
+                    });
+                }
+            }
+        }
+        let path = match self {
+            Self::Single(file) => file.path,
+            Self::Sharded { index, .. } => index,
+        };
+        Err(ModelError::MissingTensor { path: path.to_owned(), tensor: prefixed })
+    }
+}

@@ -1,0 +1,50 @@
+//! How many activations are zero where zeros save work: in front of the QKV projections and between FC1 and FC2.
+//!
+//! Counted by the decoder as it runs; a neuron whose activation is zero need not be fetched.
+
+use ndp_numerics::{f16, fp16};
+
+/// Zeros among the elements seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ZeroCount {
+    /// Elements that were +0 or -0.
+    pub zeros: u64,
+    /// All elements.
+    pub total: u64,
+}
+
+impl ZeroCount {
+    /// Counts `values` in.
+    pub fn count(&mut self, values: &[f16]) {
+        self.zeros += values.iter().filter(|&&v| fp16::is_zero(v)).count() as u64;
+        self.total += values.len() as u64;
+    }
+
+    /// Zeros per element, 0 to 1; 0 if nothing was counted.
+    pub fn fraction(&self) -> f64 {
+        if self.total == 0 { 0.0 } else { self.zeros as f64 / self.total as f64 }
+    }
+}
+
+/// The counts of one layer over all positions run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LayerSparsity {
+    /// Input of the Q, K and V projections (after the ReLU, if `relu_before_qkv`).
+    pub qkv_input: ZeroCount,
+    /// Hidden activations of the feed-forward block, after its ReLU: the input of FC2.
+    pub ffn_hidden: ZeroCount,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_zeros_count() {
+        let mut count = ZeroCount::default();
+        assert_eq!(count.fraction(), 0.0);
+        count.count(&[0x0000, 0x8000, 0x0001, 0x3C00].map(f16::from_bits));
+        assert_eq!(count, ZeroCount { zeros: 2, total: 4 });
+        assert_eq!(count.fraction(), 0.5);
+    }
+}

@@ -1,0 +1,214 @@
+//! Loading from disk: the layouts that are accepted, and every defect with the error that names it.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Stored, config, config_json, model_and_tensors, serialize};
+use ndp_model::{Model, ModelError};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+use serde_json::json;
+use tempfile::TempDir;
+
+const WEIGHTS: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+const FC1: &str = "decoder.layers.1.fc1.weight";
+
+/// A directory with `config.json`, the model that belongs there, and its tensors.
+fn fixture() -> (TempDir, Model, Vec<Stored>) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("config.json"), config_json(17, true).to_string()).unwrap();
+    let (model, tensors) = model_and_tensors(config(17, true), 1);
+    (dir, model, tensors)
+}
+
+fn write_index(dir: &Path, map: serde_json::Map<String, serde_json::Value>) {
+    fs::write(dir.join(INDEX), json!({"metadata": {}, "weight_map": map}).to_string()).unwrap();
+}
+
+/// Writes the tensors alternately into two shards and returns the index's map.
+fn write_shards(dir: &Path, tensors: &[Stored], prefix: &str) -> serde_json::Map<String, serde_json::Value> {
+    let mut map = serde_json::Map::new();
+    for shard in 0..2 {
+        let file = format!("model-{:05}-of-00002.safetensors", shard + 1);
+        let part: Vec<Stored> = tensors.iter().skip(shard).step_by(2).cloned().collect();
+        fs::write(dir.join(&file), serialize(&part, prefix)).unwrap();
+        map.extend(part.into_iter().map(|(name, ..)| (format!("{prefix}{name}"), json!(file))));
+    }
+    map
+}
+
+#[test]
+fn one_file_with_and_without_the_prefix() {
+    for prefix in ["model.", ""] {
+        let (dir, model, mut tensors) = fixture();
+        tensors.push(("lm_head.weight".into(), vec![3], vec![0; 6])); // not needed, ignored
+        fs::write(dir.path().join(WEIGHTS), serialize(&tensors, prefix)).unwrap();
+        let loaded = Model::load(dir.path()).unwrap();
+        assert_eq!(loaded, model);
+        let elements: usize = tensors.iter().map(|(_, _, bytes)| bytes.len() / 2).sum();
+        assert_eq!(loaded.parameters(), elements - 3);
+    }
+}
+
+#[test]
+fn tensors_at_odd_byte_offsets_load() {
+    // A header of any length is legal, so the data may start at an odd address.
+    for padding in 0..4 {
+        let (dir, model, tensors) = fixture();
+        let bytes = serialize(&tensors, "");
+        let header_len = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+        let (header, data) = bytes[8..].split_at(header_len as usize);
+        let mut file = (header_len + padding).to_le_bytes().to_vec();
+        file.extend_from_slice(header);
+        file.extend(std::iter::repeat_n(b' ', padding as usize));
+        file.extend_from_slice(data);
+        fs::write(dir.path().join(WEIGHTS), file).unwrap();
+        assert_eq!(Model::load(dir.path()).unwrap(), model, "padding {padding}");
+    }
+}
+
+#[test]
+fn shards_with_and_without_the_prefix() {
+    for prefix in ["model.", ""] {
+        let (dir, model, tensors) = fixture();
+        let map = write_shards(dir.path(), &tensors, prefix);
+        write_index(dir.path(), map);
+        assert_eq!(Model::load(dir.path()).unwrap(), model);
+    }
+}
+
+#[test]
+fn absent_files_are_named() {
+    let (dir, _, tensors) = fixture();
+    assert!(matches!(Model::load(dir.path()), Err(ModelError::NoWeights { dir: d }) if d == dir.path()));
+    let map = write_shards(dir.path(), &tensors, "");
+    write_index(dir.path(), map);
+    let shard = dir.path().join("model-00002-of-00002.safetensors");
+    fs::remove_file(&shard).unwrap();
+    assert!(matches!(Model::load(dir.path()), Err(ModelError::Io { path, .. }) if path == shard));
+    fs::remove_file(dir.path().join("config.json")).unwrap();
+    let error = Model::load(dir.path()).unwrap_err();
+    assert!(error.to_string().contains("config.json"), "{error}");
+}
+
+#[test]
+fn a_missing_tensor_is_named() {
+    let (dir, _, mut tensors) = fixture();
+    let map = write_shards(dir.path(), &tensors, "model.");
+    tensors.retain(|(name, ..)| name != FC1);
+    fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "model.")).unwrap();
+    let error = Model::load(dir.path()).unwrap_err();
+    assert!(matches!(&error, ModelError::MissingTensor { path, tensor }
+        if path.ends_with(WEIGHTS) && tensor == &format!("model.{FC1}")));
+    assert!(error.to_string().contains(FC1), "{error}");
+
+    // Missing from the index, then listed for a shard that does not hold it.
+    fs::remove_file(dir.path().join(WEIGHTS)).unwrap();
+    let mut without = map.clone();
+    let shard = without.remove(&format!("model.{FC1}")).unwrap();
+    write_index(dir.path(), without);
+    assert!(
+        matches!(Model::load(dir.path()), Err(ModelError::MissingTensor { path, .. }) if path.ends_with(INDEX))
+    );
+    let other = if shard.as_str().unwrap().contains("00001-of") { 2 } else { 1 };
+    let other = format!("model-0000{other}-of-00002.safetensors");
+    let mut wrong = map;
+    wrong.insert(format!("model.{FC1}"), json!(other));
+    write_index(dir.path(), wrong);
+    assert!(
+        matches!(Model::load(dir.path()), Err(ModelError::MissingTensor { path, .. }) if path.ends_with(&other))
+    );
+}
+
+#[test]
+fn another_dtype_is_refused() {
+    let (dir, _, tensors) = fixture();
+    let zeros = vec![0; 40 * 24 * 4];
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = match name == FC1 {
+            true => TensorView::new(Dtype::F32, shape.clone(), &zeros),
+            false => TensorView::new(Dtype::F16, shape.clone(), bytes),
+        };
+        (name.clone(), view.unwrap())
+    });
+    fs::write(dir.path().join(WEIGHTS), safetensors::serialize(views, None).unwrap()).unwrap();
+    let error = Model::load(dir.path()).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        matches!(error, ModelError::Dtype { tensor, found: Dtype::F32, expected: Dtype::F16, .. } if tensor == FC1)
+    );
+    assert!(text.contains(FC1) && text.contains("F32") && text.contains("F16"), "{text}");
+}
+
+#[test]
+fn another_shape_is_refused() {
+    let (dir, _, mut tensors) = fixture();
+    let fc1 = tensors.iter_mut().find(|(name, ..)| name == FC1).unwrap();
+    fc1.1 = vec![24, 40]; // the same number of elements
+    fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "")).unwrap();
+    match Model::load(dir.path()) {
+        Err(ModelError::Shape { tensor, found, expected, .. }) => {
+            assert_eq!((tensor.as_str(), found, expected), (FC1, vec![24, 40], vec![40, 24]));
+        }
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+#[test]
+fn truncated_files_never_panic() {
+    let (dir, _, tensors) = fixture();
+    let bytes = serialize(&tensors, "model.");
+    let path = dir.path().join(WEIGHTS);
+    let lengths = (0..64).chain((64..bytes.len()).step_by(997)).chain([bytes.len() - 1]);
+    for len in lengths {
+        fs::write(&path, &bytes[..len]).unwrap();
+        let error = Model::load(dir.path()).unwrap_err();
+        assert!(matches!(&error, ModelError::SafeTensors { path: p, .. } if p == &path), "{len}: {error}");
+        assert!(error.to_string().contains(WEIGHTS));
+    }
+}
+
+#[test]
+fn corrupt_headers_never_panic() {
+    let (dir, model, tensors) = fixture();
+    let good = serialize(&tensors, "model.");
+    let header = 8 + u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+    let path = dir.path().join(WEIGHTS);
+    let mut refused = 0;
+    for at in (0..header).step_by(7) {
+        for flip in [0x01, 0x80, 0xFF] {
+            let mut bad = good.clone();
+            bad[at] ^= flip;
+            fs::write(&path, bad).unwrap();
+            match Model::load(dir.path()) {
+                Err(_) => refused += 1,
+                // Padding of the header, at most: whatever loads must be the model.
+                Ok(loaded) => assert_eq!(loaded, model, "byte {at} ^ {flip:#x}"),
+            }
+        }
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_broken_index_is_refused() {
+    let (dir, _, tensors) = fixture();
+    let map = write_shards(dir.path(), &tensors, "");
+    fs::write(dir.path().join(INDEX), "{\"weight_map\": [1]}").unwrap();
+    assert!(matches!(Model::load(dir.path()), Err(ModelError::Json { path, .. }) if path.ends_with(INDEX)));
+    for outside in ["../model-00001-of-00002.safetensors", "/etc/hostname", "a/b", "..", "", "."] {
+        let mut map = map.clone();
+        map.insert(FC1.to_owned(), json!(outside));
+        write_index(dir.path(), map);
+        match Model::load(dir.path()) {
+            Err(ModelError::ShardName { tensor, shard, .. }) => {
+                assert_eq!((tensor.as_str(), shard.as_str()), (FC1, outside));
+            }
+            other => panic!("{outside}: {:?}", other.err()),
+        }
+    }
+}

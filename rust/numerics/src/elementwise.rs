@@ -1,0 +1,78 @@
+//! Element-wise operations: IEEE 754 addition and multiplication, and the ReLU.
+//!
+//! Through the exact integers and the one rounding, like everything else; the decoder applies them element by element.
+
+use half::f16;
+
+use crate::exact_sum::SpecialFlags;
+use crate::fp16::{self, CANONICAL_NAN, NEG_ZERO, POS_ZERO};
+use crate::rounding::{SUM_LSB, round_fixed};
+
+/// IEEE 754 addition, RNE. `-0 + -0 = -0`, any other exact zero is +0; `Inf - Inf` and NaN operands give canonical NaN.
+pub fn add(a: f16, b: f16) -> f16 {
+    match (fp16::to_fixed(a), fp16::to_fixed(b)) {
+        (Some(fixed_a), Some(fixed_b)) => {
+            let both_negative = fp16::is_sign_negative(a) && fp16::is_sign_negative(b);
+            match fixed_a + fixed_b {
+                0 if both_negative => NEG_ZERO,
+                sum => round_fixed(i128::from(sum) << (SUM_LSB - fp16::FIXED_LSB), SpecialFlags::default()),
+            }
+        }
+        _ if fp16::is_nan(a) || fp16::is_nan(b) => CANONICAL_NAN,
+        (Some(_), None) => b,
+        (None, Some(_)) => a,
+        (None, None) if a.to_bits() == b.to_bits() => a,
+        (None, None) => CANONICAL_NAN,
+    }
+}
+
+/// IEEE 754 multiplication, RNE. The sign of a zero is the XOR of the signs; `Inf x 0` and NaN operands give canonical
+/// NaN.
+pub fn mul(a: f16, b: f16) -> f16 {
+    if let (Some(fixed_a), Some(fixed_b)) = (fp16::to_fixed(a), fp16::to_fixed(b)) {
+        return match i128::from(fixed_a) * i128::from(fixed_b) {
+            0 => f16::from_bits((a.to_bits() ^ b.to_bits()) & 0x8000),
+            product => round_fixed(product, SpecialFlags::default()),
+        };
+    }
+    round_fixed(0, SpecialFlags::of_product(a, b))
+}
+
+/// NaN -> canonical NaN; negative numbers (also -Inf) and -0 -> +0; otherwise `a`.
+pub fn relu(a: f16) -> f16 {
+    if fp16::is_nan(a) {
+        CANONICAL_NAN
+    } else if fp16::is_sign_negative(a) {
+        POS_ZERO
+    } else {
+        a
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relu_of_every_bit_pattern() {
+        for bits in 0..=u16::MAX {
+            let expected = match bits {
+                0..=0x7C00 => bits,
+                0x7C01..=0x7FFF | 0xFC01.. => 0x7E00,
+                _ => 0,
+            };
+            assert_eq!(relu(f16::from_bits(bits)).to_bits(), expected, "{bits:#06x}");
+        }
+    }
+
+    #[test]
+    fn signs_of_zeros() {
+        let op = |f: fn(f16, f16) -> f16, a, b| f(f16::from_bits(a), f16::from_bits(b)).to_bits();
+        assert_eq!(op(add, 0x8000, 0x8000), 0x8000);
+        assert_eq!(op(add, 0x8000, 0x0000), 0x0000);
+        assert_eq!(op(add, 0x3C00, 0xBC00), 0x0000);
+        assert_eq!(op(mul, 0x8000, 0x3C00), 0x8000);
+        assert_eq!(op(mul, 0x8000, 0xBC00), 0x0000);
+        assert_eq!(op(mul, 0x8001, 0x0001), 0x8000); // rounds to zero, keeps its sign
+    }
+}

@@ -1,0 +1,293 @@
+//! The exact accumulator: a fixed-point sum of products and three sticky flags.
+//!
+//! The slow, plainly stated model of the hardware's accumulator, with its range checked. [`crate::dot()`] is the fast path
+//! and must give the same bits; merging partial sums of different memory modules is [`ExactSum::add`].
+
+use half::f16;
+
+use crate::NumericsError;
+use crate::fp16::{self, CANONICAL_NAN, NEG_INF, POS_INF};
+use crate::rounding::round_fixed;
+
+/// The special values met on the way, kept beside the sum. Sticky: nothing clears them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SpecialFlags {
+    /// A NaN operand, or an infinity times a zero.
+    pub nan: bool,
+    /// A product that is +Inf.
+    pub pos_inf: bool,
+    /// A product that is -Inf.
+    pub neg_inf: bool,
+}
+
+impl SpecialFlags {
+    /// The flags of both (logical OR).
+    pub fn merge(self, other: Self) -> Self {
+        Self {
+            nan: self.nan | other.nan,
+            pos_inf: self.pos_inf | other.pos_inf,
+            neg_inf: self.neg_inf | other.neg_inf,
+        }
+    }
+
+    /// What the flags alone decide: NaN, an infinity, or `None` if the sum decides.
+    pub fn result(self) -> Option<f16> {
+        match self {
+            Self { nan: true, .. } => Some(CANONICAL_NAN),
+            Self { pos_inf: true, neg_inf: true, .. } => Some(CANONICAL_NAN),
+            Self { pos_inf: true, .. } => Some(POS_INF),
+            Self { neg_inf: true, .. } => Some(NEG_INF),
+            _ => None,
+        }
+    }
+
+    /// The flags of the product `w * x`; all clear if both are finite.
+    pub fn of_product(w: f16, x: f16) -> Self {
+        let mut flags = Self::default();
+        if fp16::is_nan(w) || fp16::is_nan(x) {
+            flags.nan = true;
+        } else if fp16::is_infinite(w) || fp16::is_infinite(x) {
+            if fp16::is_zero(w) || fp16::is_zero(x) {
+                flags.nan = true;
+            } else if fp16::is_sign_negative(w) != fp16::is_sign_negative(x) {
+                flags.neg_inf = true;
+            } else {
+                flags.pos_inf = true;
+            }
+        }
+        flags
+    }
+}
+
+/// A two's-complement fixed-point sum of `acc_bits` bits whose least significant bit weighs 2^-48.
+///
+/// The model carries the sum in an `i128`. A product of two finite FP16 numbers is an integer below 2^80 in these
+/// units, so `acc_bits` bits hold any `2^(acc_bits - 81)` products: 2^23 for the default 104, 2^47 for 128. Sums are
+/// exact while that holds, and then independent of order and grouping. Leaving the range is never silent: hardware of
+/// `acc_bits` bits wraps, so an excursion that comes back is harmless, and [`ExactSum::try_round`] reports a final sum
+/// outside the range (and [`ExactSum::round`] panics).
+///
+/// ```
+/// use ndp_numerics::{ExactSum, f16};
+/// let half = f16::from_bits(0x3800);
+/// let mut a = ExactSum::default();
+/// a.mul_add(half, half);
+/// let mut b = ExactSum::default();
+/// b.mul_add(half, half);
+/// a.add(&b);
+/// assert_eq!(a.round(), half);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExactSum {
+    acc_bits: u32,
+    sum: i128,
+    flags: SpecialFlags,
+    wide_overflow: bool,
+}
+
+impl Default for ExactSum {
+    /// An empty sum of the default width.
+    fn default() -> Self {
+        Self {
+            acc_bits: Self::DEFAULT_ACC_BITS,
+            sum: 0,
+            flags: SpecialFlags::default(),
+            wide_overflow: false,
+        }
+    }
+}
+
+impl ExactSum {
+    /// The contract's default width: 2^23 products cannot overflow it.
+    pub const DEFAULT_ACC_BITS: u32 = 104;
+    /// A sign and the 80 bits of one product.
+    pub const MIN_ACC_BITS: u32 = 81;
+    /// The width of the model's integer.
+    pub const MAX_ACC_BITS: u32 = 128;
+
+    /// An empty sum. Errors if `acc_bits` is outside 81..=128.
+    pub fn new(acc_bits: u32) -> Result<Self, NumericsError> {
+        if !(Self::MIN_ACC_BITS..=Self::MAX_ACC_BITS).contains(&acc_bits) {
+            return Err(NumericsError::AccBits {
+                acc_bits,
+                min: Self::MIN_ACC_BITS,
+                max: Self::MAX_ACC_BITS,
+            });
+        }
+        Ok(Self { acc_bits, ..Self::default() })
+    }
+
+    /// Adds the product `w * x`, exactly; a special product only sets its flag.
+    pub fn mul_add(&mut self, w: f16, x: f16) {
+        if let (Some(w), Some(x)) = (fp16::to_fixed(w), fp16::to_fixed(x)) {
+            self.add_fixed(i128::from(w) * i128::from(x));
+        } else {
+            self.flags = self.flags.merge(SpecialFlags::of_product(w, x));
+        }
+    }
+
+    /// Adds the FP16 number `x` itself, exactly (a partial result that arrives already rounded).
+    pub fn add_value(&mut self, x: f16) {
+        self.mul_add(f16::from_bits(0x3C00), x);
+    }
+
+    /// Merges another partial sum of the same output; widths may differ, `self` keeps its own.
+    pub fn add(&mut self, other: &Self) {
+        self.add_fixed(other.sum);
+        self.flags = self.flags.merge(other.flags);
+        self.wide_overflow |= other.wide_overflow;
+    }
+
+    /// Adds `sum * 2^-48`.
+    fn add_fixed(&mut self, sum: i128) {
+        let (sum, overflow) = self.sum.overflowing_add(sum);
+        self.sum = sum;
+        self.wide_overflow |= overflow;
+    }
+
+    /// The sum in units of 2^-48 and the flags, unrounded.
+    pub fn raw(&self) -> (i128, SpecialFlags) {
+        (self.sum, self.flags)
+    }
+
+    /// The width of the accumulator.
+    pub fn acc_bits(&self) -> u32 {
+        self.acc_bits
+    }
+
+    /// Whether the sum fits the `acc_bits` bits now.
+    pub fn in_range(&self) -> bool {
+        let spare = Self::MAX_ACC_BITS - self.acc_bits;
+        !self.wide_overflow && (self.sum << spare) >> spare == self.sum
+    }
+
+    /// The rounded result; an error if the sum does not fit the accumulator (flags or not).
+    pub fn try_round(&self) -> Result<f16, NumericsError> {
+        if self.in_range() {
+            Ok(round_fixed(self.sum, self.flags))
+        } else {
+            Err(NumericsError::AccumulatorOverflow {
+                acc_bits: self.acc_bits,
+                sum: self.sum,
+                wide_overflow: self.wide_overflow,
+            })
+        }
+    }
+
+    /// The rounded result.
+    ///
+    /// # Panics
+    /// If the sum does not fit the accumulator, which takes more than `2^(acc_bits - 81)` products.
+    pub fn round(&self) -> f16 {
+        match self.try_round() {
+            Ok(result) => result,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: f16 = f16::from_bits(0x7BFF);
+    const ONE: f16 = f16::from_bits(0x3C00);
+
+    fn rounded(products: &[(u16, u16)]) -> u16 {
+        let mut sum = ExactSum::default();
+        for &(w, x) in products {
+            sum.mul_add(f16::from_bits(w), f16::from_bits(x));
+        }
+        sum.round().to_bits()
+    }
+
+    #[test]
+    fn table_of_special_values() {
+        let (inf, ninf, nan, one, zero, nzero) = (0x7C00, 0xFC00, 0x7E00, 0x3C00, 0, 0x8000);
+        assert_eq!(rounded(&[]), zero);
+        assert_eq!(rounded(&[(nzero, one)]), zero);
+        assert_eq!(rounded(&[(one, one), (one, 0xBC00)]), zero);
+        assert_eq!(rounded(&[(inf, one)]), inf);
+        assert_eq!(rounded(&[(inf, 0xBC00)]), ninf);
+        assert_eq!(rounded(&[(ninf, 0xBC00)]), inf);
+        assert_eq!(rounded(&[(inf, 0x8001)]), ninf);
+        assert_eq!(rounded(&[(inf, ninf)]), ninf);
+        assert_eq!(rounded(&[(inf, one), (one, ninf)]), nan);
+        assert_eq!(rounded(&[(inf, zero)]), nan);
+        assert_eq!(rounded(&[(nzero, ninf)]), nan);
+        for any_nan in [0x7E00, 0x7C01, 0xFE00, 0xFFFF, 0x7DFF] {
+            assert_eq!(rounded(&[(any_nan, one)]), nan);
+            assert_eq!(rounded(&[(zero, any_nan)]), nan);
+            assert_eq!(rounded(&[(inf, one), (any_nan, inf)]), nan);
+        }
+        // An infinity outlives any finite sum.
+        assert_eq!(rounded(&[(inf, one), (0xFBFF, 0x7BFF)]), inf);
+    }
+
+    #[test]
+    fn widths_outside_the_range_are_refused() {
+        for bad in [0, 80, 129] {
+            assert_eq!(ExactSum::new(bad), Err(NumericsError::AccBits { acc_bits: bad, min: 81, max: 128 }));
+        }
+        assert!(ExactSum::new(81).is_ok() && ExactSum::new(128).is_ok());
+    }
+
+    #[test]
+    fn the_stated_number_of_products_fits_and_overflow_is_reported() {
+        // 2^(84 - 81) = 8 products are promised; the largest product is a little below 2^80.
+        let mut sum = ExactSum::new(84).unwrap();
+        for _ in 0..8 {
+            sum.mul_add(MAX, MAX);
+            assert!(sum.in_range());
+        }
+        assert_eq!(sum.try_round(), Ok(POS_INF));
+        sum.mul_add(MAX, MAX);
+        assert!(matches!(sum.try_round(), Err(NumericsError::AccumulatorOverflow { acc_bits: 84, .. })));
+        // The wrapped accumulator comes back, and with it the result.
+        for _ in 0..9 {
+            sum.mul_add(f16::from_bits(0xFBFF), MAX);
+        }
+        sum.mul_add(ONE, ONE);
+        assert_eq!(sum.try_round(), Ok(ONE));
+    }
+
+    #[test]
+    fn the_default_width_holds_two_to_the_23_products_and_not_twice_as_many() {
+        let mut sum = ExactSum::default();
+        sum.mul_add(MAX, MAX);
+        for _ in 0..23 {
+            let copy = sum.clone();
+            sum.add(&copy);
+        }
+        assert!(sum.in_range());
+        let copy = sum.clone();
+        sum.add(&copy);
+        assert!(!sum.in_range());
+    }
+
+    #[test]
+    fn overflow_of_the_wide_integer_is_never_forgotten() {
+        let mut sum = ExactSum::new(128).unwrap();
+        sum.mul_add(MAX, MAX);
+        for _ in 0..60 {
+            let copy = sum.clone();
+            sum.add(&copy);
+        }
+        let zero = ExactSum::default();
+        sum.add(&zero);
+        assert!(matches!(
+            sum.try_round(),
+            Err(NumericsError::AccumulatorOverflow { wide_overflow: true, .. })
+        ));
+    }
+
+    #[test]
+    fn a_rounded_partial_may_join_the_sum() {
+        let mut sum = ExactSum::default();
+        sum.mul_add(ONE, ONE);
+        sum.add_value(f16::from_bits(0x0001));
+        assert_eq!(sum.raw().0, (1 << 48) + (1 << 24));
+        sum.add_value(NEG_INF);
+        assert_eq!(sum.round(), NEG_INF);
+    }
+}

@@ -1,0 +1,143 @@
+//! What an FP16 bit pattern is worth: classes, and the exact integer of a finite number.
+//!
+//! The bottom of the crate; rounding (integer to bit pattern) is [`crate::rounding`]'s.
+
+use half::f16;
+
+/// The only NaN an operation of the contract returns (quiet, positive, no payload).
+pub const CANONICAL_NAN: f16 = f16::from_bits(0x7E00);
+/// +Inf.
+pub const POS_INF: f16 = f16::from_bits(0x7C00);
+/// -Inf.
+pub const NEG_INF: f16 = f16::from_bits(0xFC00);
+/// +0.
+pub const POS_ZERO: f16 = f16::from_bits(0x0000);
+/// -0.
+pub const NEG_ZERO: f16 = f16::from_bits(0x8000);
+
+/// Bits of FP16's significand: the hidden bit and ten fraction bits.
+pub const SIGNIFICAND_BITS: u32 = 11;
+/// The exact integer [`to_fixed`] of a number is in units of 2^-`FIXED_LSB`.
+pub const FIXED_LSB: u32 = 24;
+
+const EXPONENT_MASK: u16 = 0x7C00;
+const FRACTION_MASK: u16 = 0x03FF;
+
+/// The IEEE 754 class of a bit pattern, without its sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// +0 or -0.
+    Zero,
+    /// Exponent field 0, fraction not 0: a multiple of 2^-24 below 2^-14.
+    Subnormal,
+    /// Exponent field 1..=30.
+    Normal,
+    /// +Inf or -Inf.
+    Infinite,
+    /// Any NaN, quiet or signalling.
+    Nan,
+}
+
+/// The class of `a`.
+pub fn classify(a: f16) -> Class {
+    match (a.to_bits() & EXPONENT_MASK, a.to_bits() & FRACTION_MASK) {
+        (EXPONENT_MASK, 0) => Class::Infinite,
+        (EXPONENT_MASK, _) => Class::Nan,
+        (0, 0) => Class::Zero,
+        (0, _) => Class::Subnormal,
+        _ => Class::Normal,
+    }
+}
+
+/// Whether `a` is neither NaN nor infinite.
+#[inline]
+pub fn is_finite(a: f16) -> bool {
+    a.to_bits() & EXPONENT_MASK != EXPONENT_MASK
+}
+
+/// Whether `a` is a NaN (any payload).
+#[inline]
+pub fn is_nan(a: f16) -> bool {
+    a.to_bits() & 0x7FFF > EXPONENT_MASK
+}
+
+/// Whether `a` is +Inf or -Inf.
+#[inline]
+pub fn is_infinite(a: f16) -> bool {
+    a.to_bits() & 0x7FFF == EXPONENT_MASK
+}
+
+/// Whether `a` is +0 or -0.
+#[inline]
+pub fn is_zero(a: f16) -> bool {
+    a.to_bits() & 0x7FFF == 0
+}
+
+/// The sign bit of `a` (also of zeros and NaNs).
+#[inline]
+pub fn is_sign_negative(a: f16) -> bool {
+    a.to_bits() & 0x8000 != 0
+}
+
+/// `I(a) = a * 2^24`, exact, |I(a)| < 2^40; `None` for NaN and infinities. Both zeros give 0.
+pub fn to_fixed(a: f16) -> Option<i64> {
+    is_finite(a).then(|| fixed_of_finite(a.to_bits()))
+}
+
+/// [`to_fixed`] without the test: the caller has excluded exponent field 31 (whose result means nothing).
+///
+/// A normal number is `(1024 + fraction) * 2^(exponent - 1)` and a subnormal `fraction * 2^0`, in units of 2^-24.
+/// Branch-free, because the dot product decodes each weight with it.
+#[inline]
+pub(crate) fn fixed_of_finite(bits: u16) -> i64 {
+    let exponent = i64::from((bits & EXPONENT_MASK) >> 10);
+    let normal = i64::from(exponent != 0);
+    let magnitude = (i64::from(bits & FRACTION_MASK) | (normal << 10)) << (exponent - normal);
+    let sign = -i64::from(bits >> 15);
+    (magnitude ^ sign) - sign
+}
+
+/// Whether exponent field 31 (NaN or infinity) occurs in `values`.
+pub(crate) fn any_special(values: &[f16]) -> bool {
+    // An OR over all elements, without an early exit: adding 1 to the exponent field carries into bit 15 exactly when
+    // the field is 31, and the loop vectorises.
+    let carry = values.iter().fold(0u16, |seen, a| seen | ((a.to_bits() & EXPONENT_MASK) + (1 << 10)));
+    carry & 0x8000 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_of_every_bit_pattern_agree_with_half() {
+        let mut counts = [0u32; 5];
+        for bits in 0..=u16::MAX {
+            let a = f16::from_bits(bits);
+            let class = classify(a);
+            counts[class as usize] += 1;
+            assert_eq!(class == Class::Nan, a.is_nan(), "{bits:#06x}");
+            assert_eq!(class == Class::Infinite, a.is_infinite(), "{bits:#06x}");
+            assert_eq!(is_nan(a), a.is_nan());
+            assert_eq!(is_infinite(a), a.is_infinite());
+            assert_eq!(is_finite(a), a.is_finite());
+            assert_eq!(is_zero(a), class == Class::Zero);
+            assert_eq!(any_special(&[POS_ZERO, a]), !is_finite(a));
+        }
+        assert_eq!(counts, [2, 2 * 1023, 2 * 30 * 1024, 2, 2 * 1023]);
+    }
+
+    #[test]
+    fn fixed_point_of_every_finite_pattern_is_exact() {
+        for bits in 0..=u16::MAX {
+            let a = f16::from_bits(bits);
+            match to_fixed(a) {
+                Some(fixed) => {
+                    assert!(fixed.abs() < 1 << 40);
+                    assert_eq!(fixed as f64, a.to_f64() * 16_777_216.0, "{bits:#06x}");
+                }
+                None => assert!(!a.is_finite()),
+            }
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! The numerics contract in software.
+//!
+//! This crate is the software side of `docs/numerics.md`: every operation of the decoder on FP16 (IEEE 754 binary16)
+//! numbers, defined over integers so that a result is a bit pattern and never "close". It sits between the model
+//! (`ndp-model`, which calls it) and the checks of the RTL (which compare bits with it).
+//!
+//! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
+//! (the exact accumulator and the fast path that must agree with it), then the operations: [`elementwise`],
+//! [`layer_norm()`], [`exp`], [`softmax()`], [`sampling`].
+//!
+//! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
+//! structure (lanes, trees, latencies). It shares no code and no table with the RTL generator, on purpose: a shared
+//! table would hide the very error that a comparison is there to find.
+//!
+//! `half::f16` is used as a carrier of 16 bits only; none of its arithmetic is.
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod dot;
+pub mod elementwise;
+mod error;
+pub mod exact_sum;
+pub mod exp;
+pub mod fp16;
+pub mod layer_norm;
+pub mod rounding;
+pub mod sampling;
+pub mod softmax;
+
+pub use half::f16;
+
+pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
+pub use elementwise::{add, mul, relu};
+pub use error::NumericsError;
+pub use exact_sum::{ExactSum, SpecialFlags};
+pub use exp::exp_q30;
+pub use fp16::{CANONICAL_NAN, Class};
+pub use layer_norm::layer_norm;
+pub use rounding::{rne_ratio, rne_rsqrt, round_fixed};
+pub use sampling::{SplitMix64, sample};
+pub use softmax::softmax;

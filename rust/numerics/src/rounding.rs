@@ -1,0 +1,205 @@
+//! The one rounding of the contract: an exact rational number to FP16, to nearest, ties to even (RNE16).
+//!
+//! Everything above computes exactly and ends here once. Overflow gives infinity when the exact magnitude is at least
+//! 65520 (half way between the largest finite number, 65504, and 2^16), an exact zero gives +0, and a non-zero value
+//! that rounds to zero keeps its sign.
+
+use half::f16;
+
+use crate::exact_sum::SpecialFlags;
+use crate::fp16::{CANONICAL_NAN, POS_INF};
+
+/// Fixed-point sums are in units of 2^-`SUM_LSB`: a product of two multiples of 2^-24.
+pub const SUM_LSB: u32 = 48;
+
+/// Magnitudes from here on round to infinity.
+const OVERFLOW: u64 = 65520;
+
+/// Fraction bits that a ratio is computed to before its remainder becomes a sticky bit: one more than the 24 of the
+/// smallest subnormal, so the half-way point of the finest rounding is a bit of its own.
+const RATIO_FRACTION_BITS: u32 = 25;
+
+/// Rounds `magnitude * 2^-48`, plus something in (0, 2^-48) if `sticky`, with the sign given.
+///
+/// The result's last place weighs `2^shift` units: 2^24 units (2^-24) for subnormals and the lowest normal binade,
+/// and 2^(msb - 10) above. `(shift - 24) << 10` plus the kept bits is the encoding in all cases: the hidden bit of a normal
+/// number adds the one to the exponent field that a subnormal lacks, and a carry out of the kept bits moves to the
+/// next binade or to infinity by itself.
+fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
+    let sign = if negative { 0x8000u16 } else { 0 };
+    if magnitude >= OVERFLOW << SUM_LSB {
+        return f16::from_bits(sign | POS_INF.to_bits());
+    }
+    let msb = 63 - (magnitude | 1).leading_zeros();
+    let shift = msb.saturating_sub(10).max(24);
+    let kept = magnitude >> shift;
+    let rest = magnitude & ((1 << shift) - 1);
+    let half = 1u64 << (shift - 1);
+    let up = rest > half || (rest == half && (sticky || kept & 1 == 1));
+    // kept < 2^11 and shift <= 53, so the sum is at most 0x7C00 and fits the 15 bits below the sign.
+    let encoded = (u64::from(shift - 24) << 10) + kept + u64::from(up);
+    f16::from_bits(sign | encoded as u16)
+}
+
+/// The result of an exact sum `sum * 2^-48` and its flags of special values.
+///
+/// NaN if NaN was seen or both infinities were, else the infinity that was seen, else the rounded sum. An exact zero
+/// sum gives +0. Any `i128` is allowed.
+pub fn round_fixed(sum: i128, flags: SpecialFlags) -> f16 {
+    if let Some(special) = flags.result() {
+        return special;
+    }
+    // A magnitude that does not fit 64 bits is at least 2^16 and rounds to infinity, as does 2^64 - 1 in its place.
+    let magnitude = u64::try_from(sum.unsigned_abs()).unwrap_or(u64::MAX);
+    round_magnitude(sum < 0, magnitude, false)
+}
+
+/// `RNE16(num / den)` of the exact ratio, for every pair of integers with `den != 0`.
+///
+/// No magnitude overflows: the integer part is below 65520 or the result is infinite at once, and the fraction bits
+/// come from a remainder below `|den| <= 2^127`, doubled in 128 unsigned bits. A zero numerator gives +0. A ratio with
+/// a zero denominator is no number: canonical NaN.
+pub fn rne_ratio(num: i128, den: i128) -> f16 {
+    if den == 0 {
+        return CANONICAL_NAN;
+    }
+    let negative = num != 0 && (num < 0) != (den < 0);
+    let (num, den) = (num.unsigned_abs(), den.unsigned_abs());
+    let integer = num / den;
+    if integer >= u128::from(OVERFLOW) {
+        return round_magnitude(negative, u64::MAX, false);
+    }
+    let mut quotient = integer as u64; // below 2^16, then 25 bits more: below 2^41
+    let mut remainder = num % den;
+    if den >> (128 - RATIO_FRACTION_BITS) == 0 {
+        let scaled = remainder << RATIO_FRACTION_BITS;
+        quotient = (quotient << RATIO_FRACTION_BITS) | (scaled / den) as u64;
+        remainder = scaled % den;
+    } else {
+        for _ in 0..RATIO_FRACTION_BITS {
+            remainder <<= 1; // remainder < den <= 2^127
+            let bit = remainder >= den;
+            if bit {
+                remainder -= den;
+            }
+            quotient = (quotient << 1) | u64::from(bit);
+        }
+    }
+    // quotient < 65520 * 2^25, so the shift to units of 2^-48 stays below 65520 * 2^48 < 2^64.
+    let magnitude = quotient << (SUM_LSB - RATIO_FRACTION_BITS);
+    round_magnitude(negative, magnitude, remainder != 0)
+}
+
+/// `RNE16(1 / sqrt(n))` of the exact real number; +Inf for `n = 0`.
+///
+/// The attention scale of a head of width `n`. `floor(2^48 / sqrt(n)) = isqrt(2^96 // n)`, and the floor lost
+/// something unless its square times `n` is 2^96.
+pub fn rne_rsqrt(n: u32) -> f16 {
+    if n == 0 {
+        return POS_INF;
+    }
+    let n = u128::from(n);
+    let root = ((1u128 << (2 * SUM_LSB)) / n).isqrt(); // at most 2^48
+    round_magnitude(false, root as u64, root * root * n != 1 << (2 * SUM_LSB))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(sum: i128) -> u16 {
+        round_fixed(sum, SpecialFlags::default()).to_bits()
+    }
+
+    #[test]
+    fn ties_go_to_even_and_neighbours_to_nearest() {
+        let one = 1i128 << 48;
+        let ulp = one >> 10;
+        assert_eq!(round(one), 0x3C00);
+        assert_eq!(round(one + ulp / 2), 0x3C00);
+        assert_eq!(round(one + ulp / 2 + 1), 0x3C01);
+        assert_eq!(round(one + ulp / 2 - 1), 0x3C00);
+        assert_eq!(round(one + ulp + ulp / 2), 0x3C02);
+        assert_eq!(round(one + ulp + ulp / 2 - 1), 0x3C01);
+        // A carry through the whole significand into the next binade.
+        assert_eq!(round(2 * one - ulp / 2), 0x4000);
+        assert_eq!(round(2 * one - ulp / 2 - 1), 0x3FFF);
+    }
+
+    #[test]
+    fn subnormals_and_the_smallest_normal() {
+        let tiny = 1i128 << 24; // 2^-24
+        assert_eq!(round(0), 0x0000);
+        assert_eq!(round(1), 0x0000);
+        assert_eq!(round(-1), 0x8000);
+        assert_eq!(round(tiny / 2), 0x0000);
+        assert_eq!(round(tiny / 2 + 1), 0x0001);
+        assert_eq!(round(-tiny / 2 - 1), 0x8001);
+        assert_eq!(round(tiny + tiny / 2), 0x0002);
+        assert_eq!(round(1023 * tiny), 0x03FF);
+        assert_eq!(round(1023 * tiny + tiny / 2), 0x0400);
+        assert_eq!(round(1024 * tiny), 0x0400);
+        assert_eq!(round(2047 * tiny + tiny / 2), 0x0800);
+    }
+
+    #[test]
+    fn overflow_starts_at_65520() {
+        let one = 1i128 << 48;
+        assert_eq!(round(65504 * one), 0x7BFF);
+        assert_eq!(round(65520 * one - 1), 0x7BFF);
+        assert_eq!(round(65520 * one), 0x7C00);
+        assert_eq!(round(-65520 * one + 1), 0xFBFF);
+        assert_eq!(round(-65520 * one), 0xFC00);
+        assert_eq!(round(i128::MAX), 0x7C00);
+        assert_eq!(round(i128::MIN), 0xFC00);
+        assert_eq!(rne_ratio(131_040, 2).to_bits(), 0x7C00);
+        assert_eq!(rne_ratio(131_039, 2).to_bits(), 0x7BFF);
+        assert_eq!(rne_ratio(131_040 * 3 - 1, -6).to_bits(), 0xFBFF);
+    }
+
+    #[test]
+    fn every_finite_number_rounds_to_itself() {
+        for bits in 0..0x7C00u16 {
+            let fixed = i128::from(crate::fp16::fixed_of_finite(bits));
+            assert_eq!(round(fixed << 24), bits);
+            assert_eq!(rne_ratio(fixed, 1 << 24).to_bits(), bits);
+            assert_eq!(rne_ratio(-fixed << 80, -1 << 104).to_bits(), bits);
+        }
+    }
+
+    #[test]
+    fn ratios_of_extreme_magnitudes() {
+        assert_eq!(rne_ratio(0, 7).to_bits(), 0);
+        assert_eq!(rne_ratio(0, -7).to_bits(), 0);
+        assert_eq!(rne_ratio(1, 0).to_bits(), 0x7E00);
+        assert_eq!(rne_ratio(i128::MIN, i128::MIN).to_bits(), 0x3C00);
+        assert_eq!(rne_ratio(i128::MAX, i128::MIN).to_bits(), 0xBC00);
+        assert_eq!(rne_ratio(i128::MIN, 1).to_bits(), 0xFC00);
+        assert_eq!(rne_ratio(1, i128::MIN).to_bits(), 0x8000);
+        assert_eq!(rne_ratio(i128::MAX, i128::MAX - 1).to_bits(), 0x3C00);
+        // The half-way point of the smallest subnormal, exactly and a hair above, with a small and a large denominator.
+        assert_eq!(rne_ratio(1, 1 << 25).to_bits(), 0x0000);
+        assert_eq!(rne_ratio(1 << 101, 1 << 126).to_bits(), 0x0000);
+        assert_eq!(rne_ratio((1 << 101) + 1, 1 << 126).to_bits(), 0x0001);
+        assert_eq!(rne_ratio(1, (1 << 25) - 1).to_bits(), 0x0001);
+    }
+
+    #[test]
+    fn reciprocal_square_roots() {
+        assert_eq!(rne_rsqrt(0).to_bits(), 0x7C00);
+        assert_eq!(rne_rsqrt(1).to_bits(), 0x3C00);
+        assert_eq!(rne_rsqrt(16).to_bits(), 0x3400);
+        assert_eq!(rne_rsqrt(64).to_bits(), 0x3000);
+        assert_eq!(rne_rsqrt(256).to_bits(), 0x2C00);
+        for n in 1..=70_000u32 {
+            // f64 is nearer to the real root than any FP16 half-way point is for these n (checked by the margin).
+            let root = 1.0 / f64::from(n).sqrt();
+            let got = rne_rsqrt(n);
+            let error = (got.to_f64() - root).abs();
+            for neighbour in [got.to_bits() - 1, got.to_bits() + 1] {
+                let other = (f16::from_bits(neighbour).to_f64() - root).abs();
+                assert!(error < other, "n = {n}: {got} vs {neighbour:#06x}");
+            }
+        }
+    }
+}

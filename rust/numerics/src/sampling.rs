@@ -1,0 +1,178 @@
+//! Sampling the next token: SplitMix64 and the inverse of the cumulative distribution, in integers.
+//!
+//! Same logits, temperature and seed give the same token on every machine; there is no floating point here.
+
+use half::f16;
+
+use crate::NumericsError;
+use crate::fp16::{fixed_of_finite, is_finite};
+use crate::softmax::shifted_exponentials;
+
+/// Highest temperature, in hundredths.
+pub const MAX_TEMPERATURE_PERCENT: u32 = 1000;
+
+/// The generator SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): one 64-bit state, one output per step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SplitMix64 {
+    state: u64,
+}
+
+impl SplitMix64 {
+    /// The initial state is the seed.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// Steps once and returns the mixed state.
+    pub fn next_u64(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+/// Draws a token from `logits` (`[V]`, V >= 1) at `temperature_percent / 100`; returns its index.
+///
+/// Temperature 0 is greedy: the smallest index with the largest logit, and `rng` does not step. Otherwise `rng` steps
+/// once. Errors (before any step): no logits, a temperature above 1000 percent, a logit that is NaN or infinite (the first
+/// one is named).
+pub fn sample(
+    logits: &[f16],
+    temperature_percent: u32,
+    rng: &mut SplitMix64,
+) -> Result<usize, NumericsError> {
+    if logits.is_empty() {
+        return Err(NumericsError::VectorLength { operation: "sampling", found: 0, min: 1, max: usize::MAX });
+    }
+    if temperature_percent > MAX_TEMPERATURE_PERCENT {
+        return Err(NumericsError::Temperature { percent: temperature_percent });
+    }
+    if let Some(position) = logits.iter().position(|&l| !is_finite(l)) {
+        return Err(NumericsError::NonFiniteLogit { position, bits: logits[position].to_bits() });
+    }
+    if temperature_percent == 0 {
+        return Ok(greedy(logits));
+    }
+    // A difference is below 2^41, so times 100 it is below 2^48.
+    let weights = shifted_exponentials(logits, |d| d * 100 / u64::from(temperature_percent));
+    let total: u64 = weights.iter().sum();
+    // r < total because z < 2^64, so the walk ends inside the slice; the weight of the maximum makes total > 0.
+    let r = ((u128::from(rng.next_u64()) * u128::from(total)) >> 64) as u64;
+    let mut cumulative = 0;
+    let index = weights.iter().position(|&w| {
+        cumulative += w;
+        cumulative > r
+    });
+    Ok(index.unwrap_or(logits.len() - 1))
+}
+
+/// The smallest index with the largest logit (both zeros are equal).
+fn greedy(logits: &[f16]) -> usize {
+    let mut best = (0, i64::MIN);
+    for (index, logit) in logits.iter().enumerate() {
+        let value = fixed_of_finite(logit.to_bits());
+        if value > best.1 {
+            best = (index, value);
+        }
+    }
+    best.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logits(bits: &[u16]) -> Vec<f16> {
+        bits.iter().map(|&b| f16::from_bits(b)).collect()
+    }
+
+    #[test]
+    fn splitmix64_gives_its_published_sequence() {
+        let mut rng = SplitMix64::new(1_234_567);
+        let expected = [6_457_827_717_110_365_317u64, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423];
+        assert_eq!([(); 3].map(|()| rng.next_u64()), expected);
+    }
+
+    #[test]
+    fn greedy_takes_the_first_maximum_and_draws_nothing() {
+        let mut rng = SplitMix64::new(9);
+        let before = rng.clone();
+        let l = logits(&[0xBC00, 0x8000, 0x0000, 0x3C00, 0x3C00]);
+        assert_eq!(sample(&l, 0, &mut rng), Ok(3));
+        assert_eq!(sample(&l[..3], 0, &mut rng), Ok(1)); // -0 and +0 are equal
+        assert_eq!(rng, before);
+    }
+
+    #[test]
+    fn refusals_name_the_value_and_draw_nothing() {
+        let mut rng = SplitMix64::new(9);
+        let before = rng.clone();
+        for temperature in [0, 100] {
+            for bits in [0x7C00, 0xFC00, 0x7E00] {
+                assert_eq!(
+                    sample(&logits(&[0, 0x3C00, bits, bits]), temperature, &mut rng),
+                    Err(NumericsError::NonFiniteLogit { position: 2, bits })
+                );
+            }
+        }
+        assert_eq!(sample(&logits(&[0]), 1001, &mut rng), Err(NumericsError::Temperature { percent: 1001 }));
+        assert!(sample(&[], 100, &mut rng).is_err());
+        assert_eq!(rng, before);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_tokens() {
+        let l: Vec<f16> = (0..64u16).map(|i| f16::from_bits(0x3000 + 37 * i)).collect();
+        let run = |seed| {
+            let mut rng = SplitMix64::new(seed);
+            (0..200).map(|_| sample(&l, 80, &mut rng).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(run(7), run(7));
+        assert_ne!(run(7), run(8));
+    }
+
+    #[test]
+    fn frequencies_follow_the_distribution() {
+        // Logits 0, 1, 2 at temperature 2: weights 1, exp(1/2), exp(1).
+        let l = logits(&[0x0000, 0x3C00, 0x4000]);
+        let weights = [0.0f64, 0.5, 1.0].map(f64::exp);
+        let total: f64 = weights.iter().sum();
+        let mut counts = [0u32; 3];
+        let mut rng = SplitMix64::new(42);
+        let draws = 200_000;
+        for _ in 0..draws {
+            counts[sample(&l, 200, &mut rng).unwrap()] += 1;
+        }
+        for (count, weight) in counts.iter().zip(weights) {
+            let expected = weight / total;
+            let sigma = (expected * (1.0 - expected) / f64::from(draws)).sqrt();
+            let seen = f64::from(*count) / f64::from(draws);
+            assert!((seen - expected).abs() < 5.0 * sigma, "{seen} vs {expected}");
+        }
+    }
+
+    #[test]
+    fn a_low_temperature_is_nearly_greedy() {
+        let l = logits(&[0x4400, 0x4600, 0x4500]);
+        let mut rng = SplitMix64::new(1);
+        assert!((0..100).all(|_| sample(&l, 1, &mut rng) == Ok(1)));
+    }
+
+    #[test]
+    fn the_boundary_between_two_tokens_belongs_to_the_second() {
+        // Seeds whose first output is the number beside them (the mixing is a bijection). With two equal weights the
+        // boundary is at 2^63.
+        let l = logits(&[0x3C00, 0x3C00]);
+        for (seed, output, token) in [
+            (0x61C8_8646_80B5_83EB, 0, 0),
+            (0x0D4F_88B4_0677_61BD, (1 << 63) - 1, 0),
+            (0x2FED_F1EF_CE1D_5545, 1 << 63, 1),
+            (0x3162_8AF6_7B21_31AB, u64::MAX, 1),
+        ] {
+            assert_eq!(SplitMix64::new(seed).next_u64(), output);
+            assert_eq!(sample(&l, 100, &mut SplitMix64::new(seed)), Ok(token));
+        }
+    }
+}

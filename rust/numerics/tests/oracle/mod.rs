@@ -1,0 +1,45 @@
+//! The oracle of the integration tests: exact rationals (bignum) and rounding by search.
+//!
+//! It knows only what each bit pattern is worth as a real number (from `half`'s exact conversion to `f64`) and shares no
+//! code with the crate: the nearest FP16 number is found by binary search over all of them, not by bit fields.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{FromPrimitive, Signed, Zero};
+
+/// The exact value of a finite bit pattern.
+pub fn value(bits: u16) -> BigRational {
+    let real = half::f16::from_bits(bits).to_f64();
+    assert!(real.is_finite());
+    // A finite FP16 number times 2^24 is an integer below 2^40.
+    let fixed = BigInt::from_f64(real * 16_777_216.0).expect("finite");
+    BigRational::new(fixed, BigInt::from(1 << 24))
+}
+
+/// To nearest, ties to the even bit pattern, infinity from 65520 on; +0 for zero.
+pub fn nearest(q: &BigRational) -> u16 {
+    if q.is_zero() {
+        return 0;
+    }
+    let sign = if q.is_negative() { 0x8000 } else { 0 };
+    let magnitude = q.abs();
+    if magnitude >= BigRational::from_integer(BigInt::from(65520)) {
+        return sign | 0x7C00;
+    }
+    // The largest finite pattern whose value is at most the magnitude.
+    let (mut low, mut high) = (0u16, 0x7BFFu16);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if value(middle) <= magnitude {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    if low == 0x7BFF {
+        return sign | low;
+    }
+    let (below, above) = (&magnitude - value(low), value(low + 1) - &magnitude);
+    let up = above < below || (above == below && low & 1 == 1);
+    sign | (low + u16::from(up))
+}

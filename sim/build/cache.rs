@@ -1,0 +1,66 @@
+//! Small helpers of the build: content hashes, files that keep their time stamp, a pool of workers.
+//!
+//! Used by every other part of the build script. What goes into a hash is decided by the callers.
+
+use super::Failure;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// 64-bit FNV-1a over a list of parts; the length of each part is hashed too, so that parts cannot run
+/// together.
+pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut state = 0xcbf2_9ce4_8422_2325_u64;
+    let mut eat = |bytes: &[u8]| {
+        for byte in bytes {
+            state = (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    };
+    for part in parts {
+        eat(&part.len().to_le_bytes());
+        eat(part);
+    }
+    format!("{state:016x}")
+}
+
+/// Writes a file unless it has this content already.
+pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<(), Failure> {
+    if std::fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    std::fs::write(path, content).map_err(|e| file_failure("write", path, &e))
+}
+
+/// The message for a failed file operation.
+pub fn file_failure(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
+    vec![format!("cannot {verb} {}: {error}", path.display())]
+}
+
+/// Runs `work` on every item with at most `jobs` threads; items are started in order. The failure of the
+/// first item in that order is returned.
+pub fn in_parallel<T: Sync>(
+    jobs: usize,
+    items: &[T],
+    work: impl Fn(&T) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
+    let next = AtomicUsize::new(0);
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.min(items.len()) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { return };
+                    let Err(failure) = work(item) else { continue };
+                    // Nothing new is started after a failure.
+                    next.store(items.len(), Ordering::Relaxed);
+                    if let Ok(mut failures) = failures.lock() {
+                        failures.push((index, failure));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    failures.into_iter().min_by_key(|(index, _)| *index).map_or(Ok(()), |(_, failure)| Err(failure))
+}

@@ -1,0 +1,118 @@
+//! Which designs are built: the catalogue behind `Model::open`.
+//!
+//! The GEMV unit of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
+//! in `.toml`, relative to the workspace; `tiny,hermes` if unset), the unit blocks of the paper's
+//! configuration, and the two self-test blocks. A design is known as `<configuration>/<block>`. Elaboration
+//! itself is `ndp_hdl`'s.
+
+use super::{Failure, selftest};
+use ndp_config::DesignConfig;
+use ndp_hdl::layer::{Design, Direction};
+use std::path::Path;
+
+/// Configurations whose GEMV unit is built when `NDP_DESIGNS` is not set.
+const DEFAULT_CONFIGS: &str = "tiny,hermes";
+/// Blocks that are also built alone, always with the paper's configuration.
+const UNIT_BLOCKS: [&str; 2] = ["multiplier_unit", "fp16_rounder"];
+const UNIT_CONFIG: &str = "hermes";
+
+/// One elaborated design, reduced to what the rest of the build needs.
+pub struct Entry {
+    /// Configuration name.
+    pub config: String,
+    /// Block name.
+    pub block: String,
+    /// The configuration as TOML; empty for the self-test.
+    pub config_toml: String,
+    /// Name of the top module.
+    pub top: String,
+    /// All modules.
+    pub verilog: String,
+    /// Ports of the top module.
+    pub ports: Vec<Port>,
+}
+
+/// One port of the top module.
+pub struct Port {
+    /// Name.
+    pub name: String,
+    /// Width in bits.
+    pub width: u32,
+    /// Driven by the model.
+    pub output: bool,
+}
+
+impl Entry {
+    /// The name under which the harness opens the design.
+    pub fn name(&self) -> String {
+        format!("{}/{}", self.config, self.block)
+    }
+
+    /// The name as part of an identifier.
+    pub fn identifier(&self) -> String {
+        self.name().replace(['/', '-'], "_")
+    }
+
+    fn new(config: &str, block: &str, config_toml: String, design: &Design) -> Self {
+        let top = design.top();
+        let ports = top.ports().iter().map(|port| Port {
+            name: port.name.clone(),
+            width: port.width,
+            output: port.direction == Direction::Output,
+        });
+        Self {
+            config: config.to_owned(),
+            block: block.to_owned(),
+            config_toml,
+            top: top.name().to_owned(),
+            verilog: design.verilog(),
+            ports: ports.collect(),
+        }
+    }
+}
+
+/// Elaborates the whole catalogue.
+pub fn designs(root: &Path) -> Result<Vec<Entry>, Failure> {
+    let mut entries = Vec::new();
+    for block in selftest::BLOCKS {
+        let design = selftest::build(block).map_err(|e| vec![format!("{}/{block}: {e}", selftest::CONFIG)])?;
+        entries.push(Entry::new(selftest::CONFIG, block, String::new(), &design));
+    }
+    let list = std::env::var("NDP_DESIGNS").unwrap_or_else(|_| DEFAULT_CONFIGS.to_owned());
+    for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        let config = load(root, item)?;
+        if entries.iter().any(|e| e.config == config.name()) {
+            return Err(vec![format!("NDP_DESIGNS={list}: the name `{}` occurs twice", config.name())]);
+        }
+        entries.push(elaborate(&config, "gemv_unit")?);
+    }
+    let config = load(root, UNIT_CONFIG)?;
+    for block in UNIT_BLOCKS {
+        entries.push(elaborate(&config, block)?);
+    }
+    Ok(entries)
+}
+
+fn load(root: &Path, preset_or_path: &str) -> Result<DesignConfig, Failure> {
+    let from_file = preset_or_path.ends_with(".toml");
+    let argument = if from_file {
+        let path = root.join(preset_or_path);
+        println!("cargo::rerun-if-changed={}", path.display());
+        path.display().to_string()
+    } else {
+        preset_or_path.to_owned()
+    };
+    DesignConfig::load(&argument).map_err(|e| vec![format!("NDP_DESIGNS: {preset_or_path}: {e}")])
+}
+
+fn elaborate(config: &DesignConfig, block: &str) -> Result<Entry, Failure> {
+    let failure = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", config.name())];
+    let design = ndp_hdl::designs::build(config, block).map_err(|e| failure(&e))?;
+    let text = toml::to_string(config).map_err(|e| failure(&e))?;
+    // A harness that reads another configuration than the one that was built would test nothing.
+    let again = DesignConfig::from_toml(&text).map_err(|e| failure(&e))?;
+    if again != *config {
+        return Err(failure(&"the configuration does not survive being written as TOML"));
+    }
+    Ok(Entry::new(config.name(), block, text, &design))
+}

@@ -1,0 +1,156 @@
+//! Finds Verilator, the C++ compiler and libclang, and says which package to install when one is missing.
+//!
+//! First part of the build. Verilator is taken from `VERILATOR`, else from `VERILATOR_ROOT`, else from `PATH`,
+//! else from an installed `verilator` Python package. How the tools are called is left to `verilate` and
+//! `compile`.
+
+use super::Failure;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Oldest Verilator whose output is known to work: the one of Debian 12.
+const OLDEST: (u32, u32) = (5, 6);
+
+/// What the build runs.
+pub struct Tools {
+    /// The executable.
+    pub verilator: PathBuf,
+    /// Its installation: `include/verilated.cpp` and the rest of the run-time library.
+    pub verilator_root: PathBuf,
+    /// Whether the executable has to be told where that is.
+    pub export_root: bool,
+    /// Version as the run-time library states it.
+    pub verilator_version: String,
+    /// Everything about the C++ compiler that changes its output, the processor of `-march=native` included.
+    pub compiler_identity: String,
+}
+
+/// Finds all tools.
+pub fn find() -> Result<Tools, Failure> {
+    let (verilator, verilator_root, export_root) = find_verilator()?;
+    let verilator_version = check_version(&verilator, &verilator_root)?;
+    let compiler_identity = find_compiler()?;
+    find_libclang()?;
+    Ok(Tools { verilator, verilator_root, export_root, verilator_version, compiler_identity })
+}
+
+/// Executable, installation, and whether the latter has to be exported.
+fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
+    let executable = std::env::var_os("VERILATOR").map(PathBuf::from);
+    let root = std::env::var_os("VERILATOR_ROOT").map(PathBuf::from);
+    let in_path = PathBuf::from("verilator");
+    let mut candidates: Vec<(String, PathBuf, Option<PathBuf>)> = Vec::new();
+    match (executable, root) {
+        (Some(path), root) => candidates.push((format!("VERILATOR={}", path.display()), path, root)),
+        (None, Some(root)) if root.join("bin/verilator").is_file() => {
+            let path = root.join("bin/verilator");
+            candidates.push((format!("VERILATOR_ROOT={}", root.display()), path, Some(root)));
+        }
+        (None, Some(root)) => {
+            candidates.push((format!("VERILATOR_ROOT={} without bin/verilator", root.display()), in_path, None));
+        }
+        (None, None) => {
+            candidates.push(("`verilator` in PATH".into(), in_path, None));
+            if let Some(root) = python_package() {
+                candidates.push(("Python package".into(), root.join("bin/verilator"), Some(root)));
+            }
+        }
+    }
+    let mut tried = Vec::new();
+    for (label, path, root) in candidates {
+        // A distribution's executable knows where its library is, and breaks when it is told.
+        let export = root.is_some();
+        match root.map_or_else(|| root_of(&path), Ok) {
+            Ok(root) if root.join("include/verilated.cpp").is_file() => return Ok((path, root, export)),
+            Ok(root) => tried.push(format!("  {label}: no include/verilated.cpp in {}", root.display())),
+            Err(reason) => tried.push(format!("  {label}: {reason}")),
+        }
+    }
+    let mut lines = vec![format!("Verilator {} or newer is needed and was not found.", dotted(OLDEST))];
+    lines.extend(tried);
+    lines.push("Install it (Debian, Ubuntu: apt-get install verilator) or set VERILATOR or VERILATOR_ROOT.".into());
+    Err(lines)
+}
+
+/// Asks the executable where it is installed.
+fn root_of(verilator: &Path) -> Result<PathBuf, String> {
+    let mut command = Command::new(verilator);
+    let output = command.env_remove("VERILATOR_ROOT").args(["--getenv", "VERILATOR_ROOT"]).output();
+    let output = output.map_err(|e| e.to_string())?;
+    let root = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if !output.status.success() || root.is_empty() {
+        return Err(format!("--getenv VERILATOR_ROOT: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
+    Ok(root.into())
+}
+
+/// Directory of the `verilator` package of the Python in `PATH`, if there is one.
+fn python_package() -> Option<PathBuf> {
+    let program = "import os, verilator; print(os.path.dirname(verilator.__file__))";
+    let output = Command::new("python3").args(["-c", program]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| PathBuf::from(path.trim()))
+}
+
+/// Reads the version from the run-time library rather than from `--version`, which some builds print without a
+/// number.
+fn check_version(verilator: &Path, root: &Path) -> Result<String, Failure> {
+    let header = root.join("include/verilated_config.h");
+    let text = std::fs::read_to_string(&header).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("#define VERILATOR_VERSION "));
+    let version = line.unwrap_or_default().trim().trim_matches('"').to_owned();
+    let number = version.split_whitespace().next().and_then(|number| {
+        let (major, minor) = number.split_once('.')?;
+        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+    });
+    match number {
+        Some(number) if number >= OLDEST => Ok(version),
+        _ => {
+            let found = if version.is_empty() { "of unknown version" } else { &version };
+            Err(vec![
+                format!("Verilator {} or newer is needed; found {found}", dotted(OLDEST)),
+                format!("  executable {}, library {}", verilator.display(), root.display()),
+                "Install a newer one (Debian 12: apt-get install verilator) or set VERILATOR or VERILATOR_ROOT.".into(),
+            ])
+        }
+    }
+}
+
+/// Verilator writes its minor version with three digits: 5.006.
+fn dotted((major, minor): (u32, u32)) -> String {
+    format!("{major}.{minor:03}")
+}
+
+fn find_compiler() -> Result<String, Failure> {
+    let missing = |reason: String| {
+        vec![
+            "A C++17 compiler is needed to compile the Verilated models.".to_owned(),
+            format!("  {reason}"),
+            "Install one (Debian, Ubuntu: apt-get install g++) or set CXX.".to_owned(),
+        ]
+    };
+    let compiler = cc::Build::new().cpp(true).cargo_metadata(false).try_get_compiler();
+    let compiler = compiler.map_err(|e| missing(e.to_string()))?;
+    let version = Command::new(compiler.path()).arg("--version").output();
+    let version = version.map_err(|e| missing(format!("{}: {e}", compiler.path().display())))?;
+    if !version.status.success() {
+        return Err(missing(format!("{} --version failed", compiler.path().display())));
+    }
+    // What `native` means differs between machines that share a cache of build output.
+    let native = Command::new(compiler.path()).args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"]).output();
+    let native = native.map(|output| output.stderr).unwrap_or_default();
+    let text = String::from_utf8_lossy(&native);
+    let target = text.lines().find(|line| line.contains("cc1plus")).unwrap_or_default();
+    Ok(format!("{}\n{target}", String::from_utf8_lossy(&version.stdout)))
+}
+
+/// Loads libclang here, where its absence can still be reported; `bindgen` would panic.
+fn find_libclang() -> Result<(), Failure> {
+    clang_sys::load().map_err(|reason| {
+        vec![
+            "libclang is needed to bind the C interface of the models.".to_owned(),
+            format!("  {}", reason.lines().next().unwrap_or_default()),
+            "Install it (Debian, Ubuntu: apt-get install libclang-dev) or set LIBCLANG_PATH.".to_owned(),
+        ]
+    })
+}

@@ -1,0 +1,119 @@
+//! One Verilator run per design and variant.
+//!
+//! Each design is built twice: the fast variant without any trace code, and the waves variant whose signals
+//! can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve
+//! both. Which of them runs is decided when a model is opened; compiling is left to `compile`.
+
+use super::cache::{file_failure, hash, write_if_changed};
+use super::catalog::Entry;
+use super::tools::Tools;
+use super::{Failure, compile, shims};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Width and style findings belong to the lint of the generator; registers start at zero unless the harness
+/// asks for random contents, which needs `--x-initial unique`.
+const FLAGS: [&str; 10] = [
+    "--cc",
+    "-O3",
+    "--x-assign",
+    "fast",
+    "--x-initial",
+    "unique",
+    "--no-timing",
+    "-Wno-fatal",
+    "-Wno-lint",
+    "-Wno-style",
+];
+
+/// One variant of one design.
+pub struct Unit {
+    /// Name of the design, for messages.
+    pub name: String,
+    /// Where everything of this unit is kept.
+    pub dir: PathBuf,
+    /// Name of the static library.
+    pub library: String,
+    /// Whether signals can be dumped.
+    pub waves: bool,
+    prefix: String,
+    top: String,
+    verilog: String,
+    shim: String,
+    key: String,
+}
+
+impl Unit {
+    /// Plans a variant; nothing is written yet.
+    pub fn new(design: &Entry, waves: bool, out_dir: &Path, tools: &Tools) -> Self {
+        let identifier = design.identifier() + if waves { "_waves" } else { "" };
+        let prefix = format!("V{identifier}");
+        let shim = shims::model(design, waves, &prefix);
+        let flags = FLAGS.join(" ");
+        let compile_key = compile::key();
+        let parts =
+            [&prefix, &design.verilog, &shim, &flags, &tools.verilator_version, &tools.compiler_identity, &compile_key];
+        Self {
+            name: design.name(),
+            dir: out_dir.join(&identifier),
+            library: format!("ndp_{identifier}"),
+            waves,
+            key: hash(parts.map(|part| part.as_bytes())),
+            prefix,
+            top: design.top.clone(),
+            verilog: design.verilog.clone(),
+            shim,
+        }
+    }
+
+    /// Whether the library on disk was made from the same inputs.
+    pub fn is_fresh(&self) -> bool {
+        let library = self.dir.join(format!("lib{}.a", self.library));
+        library.is_file() && std::fs::read(self.stamp()).is_ok_and(|stamp| stamp == self.key.as_bytes())
+    }
+
+    /// Records that the library is complete.
+    pub fn set_fresh(&self) -> Result<(), Failure> {
+        write_if_changed(&self.stamp(), self.key.as_bytes())
+    }
+
+    fn stamp(&self) -> PathBuf {
+        self.dir.join("key")
+    }
+
+    /// Directory of the generated C++.
+    pub fn sources(&self) -> PathBuf {
+        self.dir.join("cpp")
+    }
+
+    /// Writes the Verilog and the shim, and runs Verilator.
+    pub fn verilate(&self, tools: &Tools) -> Result<(), Failure> {
+        match std::fs::remove_dir_all(&self.dir) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(file_failure("clear", &self.dir, &e)),
+            _ => {}
+        }
+        let sources = self.sources();
+        std::fs::create_dir_all(&sources).map_err(|e| file_failure("create", &sources, &e))?;
+        let verilog = self.dir.join("design.v");
+        write_if_changed(&verilog, self.verilog.as_bytes())?;
+
+        let mut command = Command::new(&tools.verilator);
+        command.env_remove("VERILATOR_ROOT").args(FLAGS);
+        if tools.export_root {
+            command.env("VERILATOR_ROOT", &tools.verilator_root);
+        }
+        if self.waves {
+            command.arg("--trace");
+        }
+        command.args(["--prefix", &self.prefix, "--top-module", &self.top, "--Mdir"]).arg(&sources).arg(&verilog);
+        let output = command.output().map_err(|e| file_failure("run", &tools.verilator, &e))?;
+        if !output.status.success() {
+            let mut lines = vec![format!("Verilator failed on {} ({}):", self.name, verilog.display())];
+            let text = String::from_utf8_lossy(&output.stderr);
+            let lines_shown = text.lines().filter(|line| !line.starts_with("%Warning")).take(12);
+            lines.extend(lines_shown.map(|line| format!("  {line}")));
+            return Err(lines);
+        }
+        write_if_changed(&sources.join(shims::FILE), self.shim.as_bytes())
+    }
+}

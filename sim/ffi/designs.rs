@@ -1,0 +1,57 @@
+//! The list of designs that build.rs compiled in.
+//!
+//! Which ones these are is decided by the catalogue of the build script; here they are only looked up.
+#![allow(unsafe_code)]
+
+use super::{SimError, raw};
+use std::ffi::{CStr, c_char};
+
+/// One design.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DesignInfo {
+    /// `<configuration>/<block>`, the name under which it is opened.
+    pub name: &'static str,
+    /// Name of the configuration; `selftest` for the blocks on which the harness tests itself.
+    pub config: &'static str,
+    /// Name of the block.
+    pub block: &'static str,
+    /// The configuration it was built from, as TOML; empty for the self-test.
+    pub config_toml: &'static str,
+    /// Whether its signals can be dumped.
+    pub waves: bool,
+}
+
+/// All designs, in the order of the catalogue.
+pub fn designs() -> impl Iterator<Item = DesignInfo> {
+    (0..u32::MAX).map_while(|index| {
+        // SAFETY: any index may be passed; what comes back is null or a row of a constant table.
+        let row = unsafe { raw::ndp_design(index).as_ref() }?;
+        Some(DesignInfo {
+            name: text(row.name),
+            config: text(row.config),
+            block: text(row.block),
+            config_toml: text(row.config_toml),
+            waves: row.waves,
+        })
+    })
+}
+
+/// Version of the Verilator that built the models, such as `5.006 2023-01-22`.
+pub fn verilator_version() -> &'static str {
+    // SAFETY: no arguments, and the result is a constant.
+    text(unsafe { raw::ndp_verilator_version() })
+}
+
+/// The number of a design in the table, and its row.
+pub(super) fn find(name: &str) -> Result<(u32, DesignInfo), SimError> {
+    (0..).zip(designs()).find(|(_, design)| design.name == name).ok_or_else(|| SimError::UnknownDesign {
+        name: name.to_owned(),
+        known: designs().map(|design| design.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// A string of a constant table. Generated names are ASCII; anything else reads as empty.
+pub(super) fn text(pointer: *const c_char) -> &'static str {
+    // SAFETY: callers pass strings of the tables that build.rs generates, which are constants.
+    unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or_default()
+}

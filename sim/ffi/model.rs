@@ -1,0 +1,315 @@
+//! One simulated instance of a design.
+//!
+//! Cycle `n` is what happens in the `n`-th call of [`Model::tick`], counted from 0: the inputs the caller has
+//! set are taken over at the rising edge of `clk_i`, and the outputs afterwards are those the registers produce
+//! until the next edge. In waves it spans `n` ns to `n + 1` ns with the rising edge in the middle.
+#![allow(unsafe_code)]
+
+use super::designs::{self, DesignInfo};
+use super::error::{Direction, SimError};
+use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
+use super::storage::Slot;
+use super::waves::{WaveOptions, WaveSink};
+use super::raw;
+use std::ptr::NonNull;
+
+/// How a model is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Dump signals to a file. Models without waves run another, faster variant of the same design.
+    pub waves: Option<WaveOptions>,
+    /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
+    /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version.
+    pub random_contents: Option<u32>,
+}
+
+/// A running model. Several can exist at once, of the same design or of different ones.
+///
+/// Blocks with a clock have no path from an input to an output without a register, so that outputs change in
+/// [`Model::tick`] alone; blocks without one settle in [`Model::eval`].
+#[derive(Debug)]
+pub struct Model {
+    raw: NonNull<raw::NdpModel>,
+    design: u32,
+    info: DesignInfo,
+    ports: Vec<PortInfo>,
+    slots: Vec<Slot>,
+    reset: Option<InputPort>,
+    clocked: bool,
+    cycle: u64,
+    waves: Option<WaveSink>,
+}
+
+// SAFETY: a C++ model owns all of its state, its context included, and shim.cpp leaves no pointer to it behind in
+// the thread that made it. It is not `Sync`, and everything that changes it takes `&mut self`.
+unsafe impl Send for Model {}
+
+impl Model {
+    /// Opens a design, `<configuration>/<block>`, with all inputs and registers 0.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownDesign`] lists what was built.
+    pub fn open(name: &str) -> Result<Self, SimError> {
+        Self::open_with(name, &OpenOptions::default())
+    }
+
+    /// Opens a design with waves or random register contents.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownDesign`]; with waves, also what is wrong with [`WaveOptions`], a file that cannot be
+    /// created, or [`SimError::WavesNotBuilt`].
+    pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, SimError> {
+        let (design, info) = designs::find(name)?;
+        if options.waves.is_some() && !info.waves {
+            return Err(SimError::WavesNotBuilt { design: info.name.to_owned() });
+        }
+        let waves = options.waves.as_ref().map(WaveSink::create).transpose()?;
+        let raw_options = raw::NdpOpenOptions {
+            waves: waves.is_some(),
+            random: options.random_contents.is_some(),
+            // Verilator takes a positive 31-bit seed; 0 means a random one to it.
+            seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
+        };
+        // SAFETY: `design` was found in the table, and the variant exists.
+        let raw = unsafe { raw::ndp_open(design, &raw_options) };
+        let Some(raw) = NonNull::new(raw) else {
+            return Err(SimError::WavesNotBuilt { design: info.name.to_owned() });
+        };
+        // SAFETY: the table of ports belongs to the model that was just made.
+        let table = unsafe {
+            std::slice::from_raw_parts(raw::ndp_ports(raw.as_ptr()), raw::ndp_port_count(raw.as_ptr()) as usize)
+        };
+        let ports = table.iter().map(|port| PortInfo {
+            name: designs::text(port.name),
+            direction: if port.output { Direction::Output } else { Direction::Input },
+            width: port.width,
+        });
+        let ports: Vec<PortInfo> = ports.collect();
+        let slots = table.iter().filter_map(|port| {
+            let data = NonNull::new(port.data.cast())?;
+            // SAFETY: the generated shim states address, size and width of the port's storage. It lives as long
+            // as the model, and the model touches it only in calls that borrow `self`.
+            Some(unsafe { Slot::new(data, port.bytes, port.width) })
+        });
+        let slots = slots.collect();
+        let reset = ports::find(&ports, (design, info.name), "rst_ni", Direction::Input, Some(1));
+        let reset = reset.ok().map(InputPort);
+        let clocked = ports.iter().any(|port| port.name == "clk_i");
+        let model = Self { raw, design, info, ports, slots, reset, clocked, cycle: 0, waves };
+        if let Some(waves) = &model.waves {
+            // SAFETY: the model was opened with waves, and this is the only call.
+            unsafe { raw::ndp_trace_begin(model.raw.as_ptr(), waves.depth()) };
+        }
+        Ok(model)
+    }
+
+    /// The design.
+    pub fn design(&self) -> DesignInfo {
+        self.info
+    }
+
+    /// All ports, clock and reset included.
+    pub fn ports(&self) -> &[PortInfo] {
+        &self.ports
+    }
+
+    /// Looks an input up.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownPort`] lists the inputs; [`SimError::PortDirection`] for an output.
+    pub fn input(&self, name: &str) -> Result<InputPort, SimError> {
+        self.find(name, Direction::Input, None).map(InputPort)
+    }
+
+    /// Looks an output up.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownPort`] lists the outputs; [`SimError::PortDirection`] for an input.
+    pub fn output(&self, name: &str) -> Result<OutputPort, SimError> {
+        self.find(name, Direction::Output, None).map(OutputPort)
+    }
+
+    /// Looks up an input of a known width.
+    ///
+    /// # Errors
+    /// As [`Model::input`], and [`SimError::PortWidth`].
+    pub fn input_of_width(&self, name: &str, width: u32) -> Result<InputPort, SimError> {
+        self.find(name, Direction::Input, Some(width)).map(InputPort)
+    }
+
+    /// Looks up an output of a known width.
+    ///
+    /// # Errors
+    /// As [`Model::output`], and [`SimError::PortWidth`].
+    pub fn output_of_width(&self, name: &str, width: u32) -> Result<OutputPort, SimError> {
+        self.find(name, Direction::Output, Some(width)).map(OutputPort)
+    }
+
+    fn find(&self, name: &str, direction: Direction, width: Option<u32>) -> Result<Handle, SimError> {
+        ports::find(&self.ports, (self.design, self.info.name), name, direction, width)
+    }
+
+    #[inline]
+    fn slot(&self, handle: Handle) -> Slot {
+        assert!(handle.design == self.design, "a port of another design was used with {}", self.info.name);
+        self.slots[handle.index as usize]
+    }
+
+    /// Drives an input; ports beyond 64 bits are filled up with zeros.
+    ///
+    /// # Panics
+    /// If the value is wider than the port, or the port is of another design.
+    #[inline]
+    pub fn set(&mut self, port: InputPort, value: u64) {
+        self.slot(port.0).write(value);
+    }
+
+    /// Drives an input of any width, least significant word first.
+    ///
+    /// # Panics
+    /// If there are not exactly [`InputPort::words`] words or the last one has bits above the width.
+    pub fn set_words(&mut self, port: InputPort, words: &[u32]) {
+        self.slot(port.0).write_words(words);
+    }
+
+    /// Drives an input; ports beyond 128 bits are filled up with zeros.
+    ///
+    /// # Panics
+    /// If the value is wider than the port.
+    pub fn set_u128(&mut self, port: InputPort, value: u128) {
+        self.slot(port.0).write_wide(value);
+    }
+
+    /// Reads an output of up to 64 bits.
+    ///
+    /// # Panics
+    /// If the port is wider, or of another design.
+    #[inline]
+    pub fn get(&self, port: OutputPort) -> u64 {
+        self.slot(port.0).read()
+    }
+
+    /// Reads an output of any width, least significant word first.
+    ///
+    /// # Panics
+    /// If `words` does not have exactly [`OutputPort::words`] elements.
+    pub fn get_words(&self, port: OutputPort, words: &mut [u32]) {
+        self.slot(port.0).read_words(words);
+    }
+
+    /// Reads an output of up to 128 bits.
+    ///
+    /// # Panics
+    /// If the port is wider.
+    pub fn get_u128(&self, port: OutputPort) -> u128 {
+        self.slot(port.0).read_wide()
+    }
+
+    /// Number of cycles simulated so far, which is also the number of the next one.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Lets the inputs settle without moving the clock or counting a cycle.
+    #[inline]
+    pub fn eval(&mut self) {
+        // SAFETY: `raw` is open until `drop`.
+        unsafe { raw::ndp_eval(self.raw.as_ptr()) }
+    }
+
+    /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle.
+    #[inline]
+    pub fn tick(&mut self) {
+        self.ticks(1);
+    }
+
+    /// `cycles` cycles with the same inputs.
+    #[inline]
+    pub fn ticks(&mut self, cycles: u64) {
+        if self.waves.is_some() {
+            return (0..cycles).for_each(|_| self.tick_with_waves());
+        }
+        // SAFETY: `raw` is open until `drop`.
+        unsafe { raw::ndp_tick(self.raw.as_ptr(), cycles) };
+        self.cycle += cycles;
+    }
+
+    /// Drives `rst_ni` low for `cycles` cycles and high again. A block without reset only spends the time.
+    pub fn reset(&mut self, cycles: u64) {
+        if let Some(reset) = self.reset {
+            self.set(reset, 0);
+        }
+        self.ticks(cycles);
+        if let Some(reset) = self.reset {
+            self.set(reset, 1);
+        }
+    }
+
+    /// Completes the wave file, also before its window is over. Dropping the model does the same but cannot
+    /// report what went wrong. Without waves nothing happens.
+    ///
+    /// # Errors
+    /// [`SimError::WaveWrite`] if anything failed to be written since the model was opened.
+    pub fn close_waves(&mut self) -> Result<(), SimError> {
+        let Some(mut waves) = self.waves.take() else { return Ok(()) };
+        // SAFETY: the model was opened with waves, and they end only here.
+        unsafe { raw::ndp_trace_end(self.raw.as_ptr()) };
+        waves.take_text(self.drain());
+        // SAFETY: as above; the text that was drained is not used any more.
+        unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
+        waves.finish(self.cycle)
+    }
+
+    #[cold]
+    fn tick_with_waves(&mut self) {
+        let raw = self.raw.as_ptr();
+        let cycle = self.cycle;
+        self.cycle += 1;
+        // Once the window is over the waves are complete, and the rest runs without them.
+        let inside = self.waves.as_ref().is_some_and(|waves| waves.contains(cycle));
+        if !inside {
+            // SAFETY: `raw` is open until `drop`.
+            return unsafe { raw::ndp_tick(raw, 1) };
+        }
+        // SAFETY: `raw` is open until `drop`, and it was opened with waves. The additional evaluation shows the
+        // inputs before the edge; it moves no clock, so no register changes.
+        unsafe {
+            raw::ndp_eval(raw);
+            raw::ndp_trace_dump(raw, WaveSink::start_ps(cycle));
+            if self.clocked {
+                raw::ndp_set_clock(raw, true);
+                raw::ndp_trace_dump(raw, WaveSink::edge_ps(cycle));
+                raw::ndp_set_clock(raw, false);
+            }
+        }
+        let text = self.drain();
+        if text.len() >= WaveSink::CHUNK
+            && let Some(mut waves) = self.waves.take()
+        {
+            waves.take_text(self.drain());
+            self.waves = Some(waves);
+            // SAFETY: as above; the text that was drained is not used any more.
+            unsafe { raw::ndp_trace_clear(raw) };
+        }
+    }
+
+    /// The VCD text that has piled up.
+    fn drain(&self) -> &[u8] {
+        let mut length = 0;
+        // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
+        // the model, all of which need `&mut self` or come after the last use of this slice.
+        unsafe {
+            let data = raw::ndp_trace_data(self.raw.as_ptr(), &mut length);
+            std::slice::from_raw_parts(data, length)
+        }
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // Who wants to know whether the waves are complete calls `close_waves`.
+        let _ = self.close_waves();
+        // SAFETY: opened in `open_with`, closed only here.
+        unsafe { raw::ndp_close(self.raw.as_ptr()) };
+    }
+}

@@ -1,0 +1,97 @@
+// Implements shim.h for any model. The classes of the models and the table of designs are generated.
+#include "model.hpp"
+
+#include "verilated_vcd_c.h"
+
+#include <cstring>
+#include <string>
+
+namespace {
+
+// Where Verilator believes to write its file. Format, window and disk are the business of the Rust side.
+class Memory final : public VerilatedVcdFile {
+public:
+    std::string text;
+
+    bool open(const std::string&) override { return true; }
+    void close() override {}
+    ssize_t write(const char* data, ssize_t length) override {
+        text.append(data, static_cast<size_t>(length));
+        return length;
+    }
+};
+
+}  // namespace
+
+struct NdpTrace {
+    Memory memory;
+    VerilatedVcdC vcd{&memory};
+};
+
+const char* ndp_verilator_version() { return Verilated::productVersion(); }
+
+uint32_t ndp_design_count() { return ndp_factory_count; }
+
+const NdpDesign* ndp_design(uint32_t index) {
+    return index < ndp_factory_count ? &ndp_factories[index].design : nullptr;
+}
+
+NdpModel* ndp_open(uint32_t design, const NdpOpenOptions* options) {
+    if (design >= ndp_factory_count) return nullptr;
+    const auto create = options->waves ? ndp_factories[design].waves : ndp_factories[design].fast;
+    if (!create) return nullptr;
+    NdpModel* const model = create(*options);
+    for (const NdpPort& port : model->ports) {
+        const size_t count = port.width > 64 ? (port.width + 31) / 32 : 1;
+        if (!port.output) std::memset(port.data, 0, count * port.bytes);
+    }
+    // The first evaluation also records the level of the clock: without it the first edge would be missed.
+    model->eval();
+    // Verilator remembers the last context of each thread by address; this one may be closed on another thread.
+    Verilated::threadContextp(Verilated::defaultContextp());
+    return model;
+}
+
+void ndp_close(NdpModel* model) {
+    if (model->tracer) model->tracer->vcd.close();
+    NdpTrace* const tracer = model->tracer;
+    delete model;
+    delete tracer;
+}
+
+uint32_t ndp_port_count(const NdpModel* model) { return static_cast<uint32_t>(model->ports.size()); }
+
+const NdpPort* ndp_ports(const NdpModel* model) { return model->ports.data(); }
+
+void ndp_eval(NdpModel* model) { model->eval(); }
+
+void ndp_tick(NdpModel* model, uint64_t cycles) { model->tick(cycles); }
+
+void ndp_set_clock(NdpModel* model, bool level) {
+    if (!model->clock) return;
+    *model->clock = level;
+    model->eval();
+}
+
+void ndp_trace_begin(NdpModel* model, uint32_t depth) {
+    model->tracer = new NdpTrace;
+    VerilatedVcdC& vcd = model->tracer->vcd;
+    vcd.set_time_unit("1ps");
+    vcd.set_time_resolution("1ps");
+    // Verilator puts a scope of its own, TOP, above the top module.
+    if (depth != 0) vcd.dumpvars(static_cast<int>(depth) + 1, "TOP");
+    model->trace(&vcd);
+    vcd.open("memory");
+}
+
+void ndp_trace_dump(NdpModel* model, uint64_t time_ps) { model->tracer->vcd.dump(time_ps); }
+
+void ndp_trace_end(NdpModel* model) { model->tracer->vcd.close(); }
+
+const uint8_t* ndp_trace_data(const NdpModel* model, size_t* length) {
+    const std::string& text = model->tracer->memory.text;
+    *length = text.size();
+    return reinterpret_cast<const uint8_t*>(text.data());
+}
+
+void ndp_trace_clear(NdpModel* model) { model->tracer->memory.text.clear(); }

@@ -1,0 +1,78 @@
+/* C interface between the Verilated models and Rust.
+ *
+ * Bound with bindgen by build.rs and implemented in shim.cpp. Each model is independent: two models may be used
+ * by two threads at once, one model by one thread at a time. Strings and tables are owned by the library and
+ * outlive every model; what belongs to a model dies with it. Checking names, widths and directions is left to
+ * the Rust side.
+ */
+#ifndef NDP_SHIM_H
+#define NDP_SHIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct NdpModel NdpModel;
+
+/* One design that was compiled in. */
+typedef struct NdpDesign {
+    const char* name;   /* <configuration>/<block> */
+    const char* config; /* configuration name */
+    const char* block;
+    const char* config_toml; /* the configuration itself; empty for the self-test */
+    bool waves;              /* there is a variant whose signals can be dumped */
+} NdpDesign;
+
+typedef struct NdpOpenOptions {
+    bool waves;       /* open the variant whose signals can be dumped */
+    bool random;      /* registers start with random contents instead of zero */
+    int32_t seed;     /* of those contents, greater than 0 */
+} NdpOpenOptions;
+
+/* One port and the place where the model keeps its value: up to 64 bits as one unsigned integer of `bytes`
+ * bytes, beyond that as an array of 32-bit words, least significant first. Bits above `width` must be 0. */
+typedef struct NdpPort {
+    const char* name;
+    uint32_t width;
+    bool output;
+    uint32_t bytes;
+    void* data;
+} NdpPort;
+
+const char* ndp_verilator_version(void);
+uint32_t ndp_design_count(void);
+const NdpDesign* ndp_design(uint32_t index);
+
+/* A new model with all inputs 0, evaluated once; NULL for a bad index or a variant that does not exist. */
+NdpModel* ndp_open(uint32_t design, const NdpOpenOptions* options);
+void ndp_close(NdpModel* model);
+
+uint32_t ndp_port_count(const NdpModel* model);
+const NdpPort* ndp_ports(const NdpModel* model);
+
+/* Lets the inputs settle; the clock does not move. */
+void ndp_eval(NdpModel* model);
+/* `cycles` times: rising edge, falling edge. Without a clock the same as ndp_eval. */
+void ndp_tick(NdpModel* model, uint64_t cycles);
+/* Sets the clock and lets it settle; nothing happens to a model without one. */
+void ndp_set_clock(NdpModel* model, bool level);
+
+/* Starts a VCD in memory with `depth` levels of modules (0: all). The model must have been opened with waves. */
+void ndp_trace_begin(NdpModel* model, uint32_t depth);
+/* Appends the present values, or what changed since the last call, at `time_ps`. */
+void ndp_trace_dump(NdpModel* model, uint64_t time_ps);
+/* Ends the VCD: what Verilator still buffers is moved to memory. */
+void ndp_trace_end(NdpModel* model);
+/* The VCD text that was produced since the last ndp_trace_clear; valid until the next call for this model. */
+const uint8_t* ndp_trace_data(const NdpModel* model, size_t* length);
+void ndp_trace_clear(NdpModel* model);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

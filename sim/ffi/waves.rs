@@ -1,0 +1,132 @@
+//! Wave files: which cycles, which levels, which format.
+//!
+//! Verilator writes the value changes of the waves variant as VCD text into memory, whatever the format: that
+//! needs no compression library, and is the same in all its versions. Here the text either goes to a file as it
+//! is, or through [`super::fst`] into the far smaller FST. Time is in ps, one cycle per ns. A failure to write is
+//! kept until the end, so that waves cannot change how a simulation runs.
+
+use super::SimError;
+use super::fst::FstWriter;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+/// What to dump, and where to.
+///
+/// ```
+/// use ndp_cosim::ffi::WaveOptions;
+/// let failing = WaveOptions { start_cycle: 900, stop_cycle: Some(1000), ..WaveOptions::new("fail.fst") };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaveOptions {
+    /// The file; `.fst` or `.vcd` selects the format.
+    pub path: PathBuf,
+    /// First cycle of the window.
+    pub start_cycle: u64,
+    /// First cycle after the window; `None` for no end.
+    pub stop_cycle: Option<u64>,
+    /// Levels of modules, the top module being the first; `None` for all.
+    pub depth: Option<u32>,
+}
+
+impl WaveOptions {
+    /// Everything, into this file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), start_cycle: 0, stop_cycle: None, depth: None }
+    }
+}
+
+#[derive(Debug)]
+enum Format {
+    Vcd(BufWriter<File>),
+    Fst(Box<FstWriter>),
+}
+
+/// An open wave file.
+#[derive(Debug)]
+pub(super) struct WaveSink {
+    options: WaveOptions,
+    format: Format,
+    /// The first thing that went wrong; nothing is written after it.
+    failure: Option<String>,
+}
+
+impl WaveSink {
+    /// Text is passed on in pieces of at least this size.
+    pub(super) const CHUNK: usize = 1 << 18;
+
+    /// Checks the options and creates the file.
+    pub(super) fn create(options: &WaveOptions) -> Result<Self, SimError> {
+        let (path, start) = (options.path.clone(), options.start_cycle);
+        if let Some(stop) = options.stop_cycle
+            && stop <= start
+        {
+            return Err(SimError::WaveWindow { start, stop });
+        }
+        if options.depth == Some(0) {
+            return Err(SimError::WaveDepth);
+        }
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if !matches!(extension, "fst" | "vcd") {
+            return Err(SimError::WaveFormat { path });
+        }
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+        let file = match file {
+            Ok(file) => BufWriter::new(file),
+            Err(source) => return Err(SimError::WaveCreate { path, source }),
+        };
+        let format = match extension {
+            "fst" => Format::Fst(Box::new(FstWriter::new(file, Self::start_ps(start)))),
+            _ => Format::Vcd(file),
+        };
+        Ok(Self { options: options.clone(), format, failure: None })
+    }
+
+    /// Levels in the convention of `shim.h`.
+    pub(super) fn depth(&self) -> u32 {
+        self.options.depth.unwrap_or(0)
+    }
+
+    /// Whether a cycle is dumped.
+    pub(super) fn contains(&self, cycle: u64) -> bool {
+        cycle >= self.options.start_cycle && self.options.stop_cycle.is_none_or(|stop| cycle < stop)
+    }
+
+    /// When a cycle begins: the falling edge, with the inputs for the rising one.
+    pub(super) fn start_ps(cycle: u64) -> u64 {
+        cycle * 1000
+    }
+
+    /// When the rising edge of a cycle is.
+    pub(super) fn edge_ps(cycle: u64) -> u64 {
+        cycle * 1000 + 500
+    }
+
+    /// Passes VCD text on.
+    pub(super) fn take_text(&mut self, text: &[u8]) {
+        if self.failure.is_some() {
+            return;
+        }
+        let result = match &mut self.format {
+            Format::Vcd(file) => file.write_all(text).map_err(|e| e.to_string()),
+            Format::Fst(writer) => writer.take_text(text),
+        };
+        self.failure = result.err();
+    }
+
+    /// Completes the file; `cycle` is the number of cycles that were simulated.
+    pub(super) fn finish(mut self, cycle: u64) -> Result<(), SimError> {
+        let end = self.options.stop_cycle.map_or(cycle, |stop| stop.min(cycle));
+        if end > self.options.start_cycle {
+            // Without it the last value would have no duration in a viewer.
+            self.take_text(format!("#{}\n", Self::start_ps(end)).as_bytes());
+        }
+        let failure = match (self.failure, self.format) {
+            (Some(failure), _) => Some(failure),
+            (None, Format::Vcd(mut file)) => file.flush().err().map(|e| e.to_string()),
+            (None, Format::Fst(writer)) => writer.finish().err(),
+        };
+        let path = self.options.path;
+        failure.map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
+    }
+}

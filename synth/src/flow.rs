@@ -1,0 +1,401 @@
+//! Who runs when: every module of a hierarchy through Yosys, and its netlist through OpenSTA, several at a time.
+//!
+//! Each module has a directory of its own in the working directory, because ABC writes a file of a fixed name. The libraries
+//! are linked into it: the WebAssembly build of Yosys opens relative paths only and follows no symbolic links out.
+
+use crate::liberty::{Family, Liberty};
+use crate::parse::{self, AbcDelay, CellCounts};
+use crate::script::{self, Mapping, Recipe};
+use crate::source::{Hierarchy, Unit};
+use crate::tools::{self, Tool};
+use crate::{SynthError, process, sta};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const YOSYS: &str = "Yosys";
+const OPENSTA: &str = "OpenSTA";
+/// Lines of a failing tool's log that are shown.
+const TAIL_LINES: usize = 15;
+
+/// The cell library.
+#[derive(Debug)]
+pub struct Library {
+    /// Gates, and flip-flops when there is no `seq`.
+    pub comb: Liberty,
+    /// Flip-flops that `dfflibmap` may choose.
+    pub seq: Option<Liberty>,
+    /// Parts of names of cells that must not be used.
+    pub avoided: Vec<String>,
+}
+
+impl Library {
+    /// The family by which the driving cell and load are chosen.
+    pub fn family(&self) -> Family {
+        self.comb.family()
+    }
+
+    /// Driving cell of every input and load of every output in fF; none when the library lacks the cell.
+    pub fn boundary(&self) -> Option<(&'static str, f64)> {
+        self.family().boundary().filter(|(cell, _)| self.comb.cells.contains_key(*cell))
+    }
+
+    /// Area and kind of a cell: the sum over a netlist, without the black boxes in `children`.
+    fn sum(&self, cells: &CellCounts, unit: &Unit) -> Result<Cells, SynthError> {
+        let mut sum = Cells::default();
+        for (name, count) in cells.iter().filter(|(name, _)| !unit.children.contains_key(*name)) {
+            let found = self.comb.cells.get(name).or_else(|| self.seq.as_ref()?.cells.get(name));
+            let cell = found.ok_or_else(|| unmapped(unit, name, *count))?;
+            sum.area_um2 += cell.area_um2 * *count as f64;
+            sum.cells += count;
+            sum.flip_flops += if cell.sequential { *count } else { 0 };
+        }
+        Ok(sum)
+    }
+}
+
+#[derive(Default)]
+struct Cells {
+    area_um2: f64,
+    cells: u64,
+    flip_flops: u64,
+}
+
+fn unmapped(unit: &Unit, cell: &str, count: u64) -> SynthError {
+    SynthError::Unmapped { module: unit.name.clone(), cell: cell.to_owned(), count }
+}
+
+/// Settings of a run.
+#[derive(Debug)]
+pub struct Flow {
+    /// Yosys.
+    pub yosys: Tool,
+    /// OpenSTA, when timing is wanted; needs a library.
+    pub sta: Option<Tool>,
+    /// Cell library; without one only generic gates are counted.
+    pub library: Option<Library>,
+    /// Recipes to try; of several, the smallest result that meets the target is kept.
+    pub recipes: Vec<Recipe>,
+    /// Clock period.
+    pub period_ps: f64,
+    /// Modules synthesised at the same time.
+    pub jobs: usize,
+    /// Limit of one tool run.
+    pub limit: Duration,
+}
+
+/// Technology-independent figures of a module's own logic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Generic {
+    /// Gates and flip-flops.
+    pub cells: u64,
+    /// Flip-flops.
+    pub flip_flops: u64,
+    /// Transistors in static CMOS, 16 for a flip-flop.
+    pub transistors: u64,
+}
+
+/// Figures of a module's own logic in the library's cells.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Mapped {
+    /// Recipe that gave them.
+    pub recipe: Recipe,
+    /// Cell area.
+    pub area_um2: f64,
+    /// Cells.
+    pub cells: u64,
+    /// Flip-flops.
+    pub flip_flops: u64,
+    /// Longest combinational path according to ABC; none without combinational logic.
+    pub delay_ps: Option<f64>,
+    /// OpenSTA's findings.
+    pub timing: Option<sta::Timing>,
+}
+
+/// Everything measured on one module.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Figures {
+    /// Generic gates.
+    pub generic: Generic,
+    /// Library cells.
+    pub mapped: Option<Mapped>,
+}
+
+impl Flow {
+    /// ABC's target.
+    pub fn target_ps(&self) -> f64 {
+        self.period_ps * script::ABC_SHARE
+    }
+
+    /// Runs every module that is no memory; the result has one entry per module, in order. `done` is called with
+    /// the name of each finished module, from any thread.
+    ///
+    /// # Errors
+    /// The first failure in the order of the modules among those that had started.
+    pub fn run(
+        &self,
+        hierarchy: &Hierarchy,
+        folder: &Path,
+        done: &(dyn Fn(&str) + Sync),
+    ) -> Result<Vec<Option<Figures>>, SynthError> {
+        self.write_libraries(folder)?;
+        let mut order: Vec<usize> =
+            (0..hierarchy.units.len()).filter(|i| hierarchy.units[*i].memory.is_none()).collect();
+        // Long ones first, so that none of them starts when everything else has finished.
+        order.sort_by_key(|i| (std::cmp::Reverse(hierarchy.units[*i].verilog.len()), *i));
+        let results = Mutex::new(vec![None; hierarchy.units.len()]);
+        let failures = Mutex::new(Vec::new());
+        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let work = || {
+            while !stop.load(Ordering::Relaxed) {
+                let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                match self.module(hierarchy, index, folder) {
+                    Ok(figures) => {
+                        lock(&results)[index] = Some(figures);
+                        done(&hierarchy.units[index].name);
+                    }
+                    Err(error) => {
+                        stop.store(true, Ordering::Relaxed);
+                        lock(&failures).push((index, error));
+                    }
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs.clamp(1, order.len().max(1)) {
+                scope.spawn(work);
+            }
+        });
+        let mut failures = failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+        failures.sort_by_key(|(index, _)| *index);
+        match failures.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
+        }
+    }
+
+    fn write_libraries(&self, folder: &Path) -> Result<(), SynthError> {
+        let Some(library) = &self.library else { return Ok(()) };
+        write(&folder.join(script::COMB_LIB), &library.comb.text_without(&library.avoided))?;
+        if let Some(seq) = &library.seq {
+            write(&folder.join(script::SEQ_LIB), &seq.text_without(&[]))?;
+        }
+        write(&folder.join(script::CONSTRAINTS), &script::constraints(library.boundary()))
+    }
+
+    /// Prepares the directory of one module.
+    fn prepare(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<PathBuf, SynthError> {
+        let unit = &hierarchy.units[index];
+        let own = folder.join(format!("m{index:04}"));
+        std::fs::create_dir_all(&own).map_err(|source| SynthError::Write { path: own.clone(), source })?;
+        if let Some(library) = &self.library {
+            let seq = if library.seq.is_some() { script::SEQ_LIB } else { script::COMB_LIB };
+            for (from, to) in [
+                (script::COMB_LIB, script::COMB_LIB),
+                (seq, script::SEQ_LIB),
+                (script::CONSTRAINTS, script::CONSTRAINTS),
+            ] {
+                link(&folder.join(from), &own.join(to))?;
+            }
+        }
+        // ABC appends to it.
+        let _ = std::fs::remove_file(own.join(script::ABC_STATS));
+        let stubs =
+            unit.children.keys().filter_map(|name| hierarchy.unit(name)).map(|child| child.stub.as_str());
+        let verilog: String = stubs.chain([unit.verilog.as_str()]).collect::<Vec<_>>().join("\n");
+        write(&own.join(script::VERILOG), &verilog)?;
+        let mapping = self
+            .library
+            .is_some()
+            .then(|| Mapping { recipes: self.recipes.clone(), target_ps: self.target_ps() });
+        write(&own.join(script::SCRIPT), &script::yosys_script(unit, mapping.as_ref()))?;
+        Ok(own)
+    }
+
+    fn module(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<Figures, SynthError> {
+        let unit = &hierarchy.units[index];
+        let own = self.prepare(hierarchy, index, folder)?;
+        self.start(&self.yosys, YOSYS, &[script::SCRIPT], &own, script::LOG, &unit.name)?;
+        let generic = generic(&self.stat(&own, script::GENERIC_STAT, unit)?, unit)?;
+        let Some(library) = &self.library else { return Ok(Figures { generic, mapped: None }) };
+        let dumped = std::fs::read_to_string(own.join(script::ABC_STATS)).unwrap_or_default();
+        let dumped: Vec<&str> = dumped.lines().filter(|line| !line.trim().is_empty()).collect();
+        let mut found = Vec::new();
+        for (position, recipe) in self.recipes.iter().enumerate() {
+            let cells = library.sum(&self.stat(&own, &script::mapped_stat(*recipe), unit)?, unit)?;
+            let log = read(&own.join(script::abc_log(*recipe)))?;
+            let delay = parse::abc_delay(&log, dumped.get(position).copied())
+                .map_err(|reason| output(YOSYS, &unit.name, reason))?;
+            found.push(Mapped {
+                recipe: *recipe,
+                area_um2: cells.area_um2,
+                cells: cells.cells,
+                flip_flops: cells.flip_flops,
+                delay_ps: match delay {
+                    AbcDelay::Ps(ps) => Some(ps),
+                    AbcDelay::NoLogic => None,
+                },
+                timing: None,
+            });
+        }
+        let mut mapped = best(found, self.target_ps());
+        if let (Some(mapped), Some(tool)) = (&mut mapped, &self.sta) {
+            mapped.timing = Some(self.time(tool, library, unit, mapped, &own)?);
+        }
+        Ok(Figures { generic, mapped })
+    }
+
+    fn time(
+        &self,
+        tool: &Tool,
+        library: &Library,
+        unit: &Unit,
+        mapped: &Mapped,
+        own: &Path,
+    ) -> Result<sta::Timing, SynthError> {
+        let netlist = script::netlist(mapped.recipe);
+        let boundary = library.boundary().map(|(cell, load_ff)| (cell, load_ff / library.comb.cap_unit_ff));
+        let both = [script::COMB_LIB, script::SEQ_LIB];
+        let request = sta::Request {
+            module: &unit.name,
+            libraries: if library.seq.is_some() { &both } else { &both[..1] },
+            netlist: &netlist,
+            clocked: unit.clocked,
+            registers: mapped.flip_flops > 0,
+            period_ps: self.period_ps,
+            time_unit_ps: library.comb.time_unit_ps,
+            boundary,
+        };
+        write(&own.join(sta::SCRIPT), &sta::script(&request))?;
+        self.start(tool, OPENSTA, &["-no_splash", "-exit", sta::SCRIPT], own, sta::LOG, &unit.name)?;
+        sta::timing(&read(&own.join(sta::LOG))?, &request)
+            .map_err(|reason| output(OPENSTA, &unit.name, reason))
+    }
+
+    fn start(
+        &self,
+        tool: &Tool,
+        name: &'static str,
+        arguments: &[&str],
+        own: &Path,
+        log: &str,
+        module: &str,
+    ) -> Result<(), SynthError> {
+        let log = own.join(log);
+        let mut command = tools::command(&tool.program, own);
+        let status = process::run(command.args(arguments), &log, self.limit).map_err(|source| {
+            SynthError::MissingTool { program: tool.program.clone(), hint: "it answered before", source }
+        })?;
+        match status {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(SynthError::ToolFailed {
+                tool: name,
+                module: module.to_owned(),
+                status: status.to_string(),
+                tail: process::tail(&log, TAIL_LINES),
+            }),
+            None => Err(SynthError::Timeout {
+                tool: name,
+                module: module.to_owned(),
+                seconds: self.limit.as_secs(),
+            }),
+        }
+    }
+
+    fn stat(&self, own: &Path, file: &str, unit: &Unit) -> Result<CellCounts, SynthError> {
+        parse::stat_json(&read(&own.join(file))?, &unit.name)
+            .map_err(|reason| output(YOSYS, &unit.name, reason))
+    }
+}
+
+/// The smallest result that meets the target, or the fastest when none does.
+fn best(found: Vec<Mapped>, target_ps: f64) -> Option<Mapped> {
+    let delay = |mapped: &Mapped| mapped.delay_ps.unwrap_or(0.0);
+    let misses = |mapped: &Mapped| delay(mapped) > target_ps;
+    found.into_iter().min_by(|a, b| {
+        let by_figure =
+            if misses(a) { delay(a).total_cmp(&delay(b)) } else { a.area_um2.total_cmp(&b.area_um2) };
+        misses(a).cmp(&misses(b)).then(by_figure)
+    })
+}
+
+fn generic(cells: &CellCounts, unit: &Unit) -> Result<Generic, SynthError> {
+    let mut sum = Generic::default();
+    for (name, count) in cells.iter().filter(|(name, _)| !unit.children.contains_key(*name)) {
+        let each = parse::transistors(name).ok_or_else(|| unmapped(unit, name, *count))?;
+        sum.cells += count;
+        sum.transistors += each * count;
+        sum.flip_flops += if name.contains("DFF") { *count } else { 0 };
+    }
+    Ok(sum)
+}
+
+fn output(tool: &'static str, module: &str, reason: String) -> SynthError {
+    SynthError::Output { tool, module: module.to_owned(), reason }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    // A panicking worker ends the scope with that panic; the data is never used after it.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn read(path: &Path) -> Result<String, SynthError> {
+    let bytes = std::fs::read(path).map_err(|source| SynthError::Read { path: path.into(), source })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), SynthError> {
+    std::fs::write(path, text).map_err(|source| SynthError::Write { path: path.into(), source })
+}
+
+fn link(from: &Path, to: &Path) -> Result<(), SynthError> {
+    let _ = std::fs::remove_file(to);
+    std::fs::hard_link(from, to)
+        .or_else(|_| std::fs::copy(from, to).map(drop))
+        .map_err(|source| SynthError::Write { path: to.into(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapped(recipe: Recipe, area_um2: f64, delay_ps: f64) -> Mapped {
+        Mapped { recipe, area_um2, cells: 1, flip_flops: 0, delay_ps: Some(delay_ps), timing: None }
+    }
+
+    #[test]
+    fn the_smallest_that_meets_the_target_wins() {
+        let found = || {
+            vec![
+                mapped(Recipe::Balanced, 438.0, 734.0),
+                mapped(Recipe::Area, 435.0, 1114.0),
+                mapped(Recipe::Speed, 468.0, 608.0),
+            ]
+        };
+        let chosen = |target| best(found(), target).map(|m| m.recipe);
+        assert_eq!(chosen(1200.0), Some(Recipe::Area));
+        assert_eq!(chosen(900.0), Some(Recipe::Balanced));
+        assert_eq!(chosen(734.0), Some(Recipe::Balanced));
+        assert_eq!(chosen(733.9), Some(Recipe::Speed));
+        assert_eq!(chosen(100.0), Some(Recipe::Speed));
+    }
+
+    #[test]
+    fn a_cell_without_known_size_is_an_error_but_a_black_box_is_not() {
+        let unit = Unit {
+            name: "top".into(),
+            verilog: String::new(),
+            stub: String::new(),
+            children: [("ram".to_owned(), 2)].into(),
+            instances: 1,
+            memory: None,
+            clocked: true,
+        };
+        let cells = |name: &str| CellCounts::from([(name.to_owned(), 3), ("ram".to_owned(), 2)]);
+        let sum = generic(&cells("$_DFF_P_"), &unit).unwrap();
+        assert_eq!(sum, Generic { cells: 3, flip_flops: 3, transistors: 48 });
+        let error = generic(&cells("$_DLATCH_P_"), &unit).unwrap_err().to_string();
+        assert!(error.contains("3 cells '$_DLATCH_P_'"), "{error}");
+    }
+}

@@ -1,0 +1,200 @@
+//! What is synthesised: a design of `ndp-hdl` reduced to plain data that threads can share.
+//!
+//! The only file that knows the generator's types. Memory macros stay black boxes from here on.
+
+use crate::SynthError;
+use ndp_hdl::layer::{Design, Direction, Module};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Words and width of a memory macro.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct MemoryShape {
+    /// Words.
+    pub depth: u32,
+    /// Bits of a word.
+    pub width: u32,
+}
+
+impl MemoryShape {
+    /// Bits of one macro, depth x width.
+    pub fn bits(self) -> u64 {
+        u64::from(self.depth) * u64::from(self.width)
+    }
+}
+
+/// One distinct module.
+#[derive(Clone, Debug)]
+pub struct Unit {
+    /// Module name.
+    pub name: String,
+    /// Verilog definition; of a flattened block, all definitions of it.
+    pub verilog: String,
+    /// Ports only, as a black box.
+    pub stub: String,
+    /// Distinct black boxes below, with how many instances of each this module holds.
+    pub children: BTreeMap<String, u64>,
+    /// Occurrences below the top, the top itself once.
+    pub instances: u64,
+    /// Set for a memory macro.
+    pub memory: Option<MemoryShape>,
+    /// Has a clock port `clk_i`.
+    pub clocked: bool,
+}
+
+/// Every distinct module of a design, children before parents, the top last.
+#[derive(Clone, Debug)]
+pub struct Hierarchy {
+    /// The modules.
+    pub units: Vec<Unit>,
+}
+
+impl Hierarchy {
+    /// Takes a design apart.
+    pub fn from_design(design: &Design) -> Self {
+        let unit = |(module, instances): (std::rc::Rc<Module>, u64)| {
+            let mut children = BTreeMap::new();
+            for (_, child) in module.instances() {
+                *children.entry(child.name().to_owned()).or_insert(0) += 1;
+            }
+            Unit {
+                name: module.name().to_owned(),
+                verilog: module.verilog().to_owned(),
+                stub: stub(&module),
+                children,
+                instances,
+                memory: module.memory().map(|m| MemoryShape { depth: m.depth, width: m.width }),
+                clocked: module.ports().iter().any(|port| port.name == "clk_i"),
+            }
+        };
+        Self { units: design.instance_counts().into_iter().map(unit).collect() }
+    }
+
+    /// The module of that name.
+    pub fn unit(&self, name: &str) -> Option<&Unit> {
+        self.units.iter().find(|unit| unit.name == name)
+    }
+
+    /// The same design with all logic in one module; memory macros stay apart.
+    pub fn flattened(&self) -> Self {
+        let (memories, logic): (Vec<Unit>, Vec<Unit>) =
+            self.units.iter().cloned().partition(|unit| unit.memory.is_some());
+        let mut units = memories;
+        if let Some(top) = logic.last() {
+            let children = units.iter().map(|unit| (unit.name.clone(), unit.instances)).collect();
+            let verilog = logic.iter().map(|unit| unit.verilog.as_str()).collect::<Vec<_>>().join("\n");
+            let whole = Unit { verilog, children, ..top.clone() };
+            units.push(whole);
+        }
+        Self { units }
+    }
+}
+
+/// A block of a configuration.
+///
+/// # Errors
+/// [`SynthError::Design`] when the block is unknown or the generator refuses it.
+pub fn block(config: &ndp_config::DesignConfig, block: &str) -> Result<Hierarchy, SynthError> {
+    let design = ndp_hdl::designs::build(config, block)
+        .map_err(|e| SynthError::Design { block: block.to_owned(), reason: e.to_string() })?;
+    Ok(Hierarchy::from_design(&design))
+}
+
+/// Names of the blocks that [`block`] knows.
+pub fn blocks() -> Vec<String> {
+    ndp_hdl::designs::BLOCKS.iter().map(|name| name.to_string()).collect()
+}
+
+fn stub(module: &Module) -> String {
+    let mut text = format!("(* blackbox *)\nmodule {} (\n", module.name());
+    for (index, port) in module.ports().iter().enumerate() {
+        let direction = match port.direction {
+            Direction::Input => "input",
+            Direction::Output => "output",
+        };
+        let range = if port.width == 1 { String::new() } else { format!("[{}:0] ", port.width - 1) };
+        let comma = if index + 1 == module.ports().len() { "" } else { "," };
+        let _ = writeln!(text, "    {direction} {range}{}{comma}", port.name);
+    }
+    text + ");\nendmodule\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_hdl::layer::ModuleBuilder;
+    use std::rc::Rc;
+
+    fn two_level() -> Design {
+        let ram = ModuleBuilder::new("ram_4x8", "A memory.");
+        let addr = ram.input("addr_i", 2, "address");
+        let data = ram.input("data_i", 8, "data");
+        let write = ram.input("write_i", 1, "write");
+        let words = ram.memory("words_q", 8, 4);
+        words.write(&write, &addr, &data);
+        ram.output("data_o", words.read(&addr), "data");
+        ram.memory_macro(4, 8);
+        let ram = ram.finish().unwrap();
+        let leaf = |name: &str, ram: Option<&Rc<Module>>| {
+            let m = ModuleBuilder::new(name, "A leaf.");
+            let a = m.input("a_i", 8, "a");
+            let q = m.reg("a_q", 8);
+            q.next(&a);
+            match ram {
+                None => m.output("y_o", q.q(), "y"),
+                Some(ram) => {
+                    let instance = m
+                        .instance("ram", ram)
+                        .input("addr_i", q.low(2))
+                        .input("data_i", q.q())
+                        .input("write_i", q.msb());
+                    m.output("y_o", instance.output("data_o"), "y");
+                }
+            }
+            m.finish().unwrap()
+        };
+        let plain = leaf("plain", None);
+        let holder = leaf("holder", Some(&ram));
+        let top = ModuleBuilder::new("top", "Two levels.");
+        let a = top.input("a_i", 8, "a");
+        let first = top.instance("first", &holder).input("a_i", &a).output("y_o");
+        let second = top.instance("second", &holder).input("a_i", first).output("y_o");
+        let third = top.instance("third", &plain).input("a_i", second).output("y_o");
+        top.output("y_o", third, "y");
+        Design::new(&top.finish().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_stub_lists_every_port_and_nothing_else() {
+        let hierarchy = Hierarchy::from_design(&two_level());
+        let stub = &hierarchy.unit("ram_4x8").unwrap().stub;
+        assert!(stub.starts_with("(* blackbox *)\nmodule ram_4x8 (\n    input clk_i,\n"), "{stub}");
+        assert!(
+            stub.contains("    input [7:0] data_i,\n") && stub.contains("    output [7:0] data_o\n);"),
+            "{stub}"
+        );
+        assert!(!stub.contains("reg"), "{stub}");
+    }
+
+    #[test]
+    fn children_are_counted_per_module_and_memories_marked() {
+        let hierarchy = Hierarchy::from_design(&two_level());
+        let top = hierarchy.unit("top").unwrap();
+        assert_eq!(top.children, BTreeMap::from([("holder".into(), 2), ("plain".into(), 1)]));
+        let ram = hierarchy.unit("ram_4x8").unwrap();
+        assert_eq!((ram.instances, ram.memory.map(MemoryShape::bits)), (2, Some(32)));
+    }
+
+    #[test]
+    fn flattening_keeps_memories_apart() {
+        let flat = Hierarchy::from_design(&two_level()).flattened();
+        let names: Vec<&str> = flat.units.iter().map(|unit| unit.name.as_str()).collect();
+        assert_eq!(names, ["ram_4x8", "top"]);
+        let top = &flat.units[1];
+        assert_eq!(top.children, BTreeMap::from([("ram_4x8".into(), 2)]));
+        for name in ["module top", "module holder", "module plain"] {
+            assert!(top.verilog.contains(name));
+        }
+        assert!(!top.verilog.contains("module ram_4x8"));
+    }
+}

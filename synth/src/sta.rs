@@ -1,0 +1,161 @@
+//! The timing run: OpenSTA's commands for one mapped netlist and what they found, in ps.
+//!
+//! Every path between registers, ports and pins of black boxes has one clock period; wires have no delay and the
+//! clock is ideal. Deciding which netlist is timed is the flow's business.
+
+use crate::parse;
+use std::fmt::Write;
+
+/// OpenSTA's commands.
+pub const SCRIPT: &str = "sta.tcl";
+/// OpenSTA's output.
+pub const LOG: &str = "sta.log";
+
+/// Name of the section with the worst path of all.
+const WORST: &str = "worst";
+/// Name of the section with the worst path from register to register.
+const REGISTERS: &str = "registers";
+
+/// What is to be timed.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// Module.
+    pub module: &'a str,
+    /// Libraries, in the working directory.
+    pub libraries: &'a [&'a str],
+    /// Mapped netlist, in the working directory.
+    pub netlist: &'a str,
+    /// Has a clock port.
+    pub clocked: bool,
+    /// Has flip-flops of its own.
+    pub registers: bool,
+    /// Clock period.
+    pub period_ps: f64,
+    /// Picoseconds of the library's time unit.
+    pub time_unit_ps: f64,
+    /// Driving cell and output load in the library's capacitance unit.
+    pub boundary: Option<(&'a str, f64)>,
+}
+
+/// One path.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Path {
+    /// Register or port where it starts.
+    pub from: String,
+    /// Register or port where it ends.
+    pub to: String,
+    /// Arrival after the clock edge, clock-to-Q included.
+    pub arrival_ps: f64,
+    /// Period minus arrival and setup.
+    pub slack_ps: f64,
+    /// Shortest period at which this path has no negative slack.
+    pub min_period_ps: f64,
+}
+
+/// The worst paths of a netlist.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Timing {
+    /// Over all paths.
+    pub worst: Option<Path>,
+    /// Over the paths from register to register.
+    pub registers: Option<Path>,
+}
+
+/// OpenSTA's commands for `request`.
+pub fn script(request: &Request) -> String {
+    let period = request.period_ps / request.time_unit_ps;
+    let source = if request.clocked { " [get_ports clk_i]" } else { "" };
+    let mut text: String = request.libraries.iter().map(|file| format!("read_liberty {file}\n")).collect();
+    let _ = write!(
+        text,
+        "read_verilog {}\nlink_design {}\n\
+         create_clock -name clk -period {period}{source}\n\
+         set data {{}}\nforeach port [all_inputs] {{\n    \
+         if {{[get_property $port full_name] != \"clk_i\"}} {{ lappend data $port }}\n}}\n\
+         if {{[llength $data] > 0}} {{ set_input_delay 0 -clock clk $data }}\n\
+         if {{[llength [all_outputs]] > 0}} {{ set_output_delay 0 -clock clk [all_outputs] }}\n",
+        request.netlist, request.module
+    );
+    if let Some((cell, load)) = request.boundary {
+        let _ = writeln!(text, "if {{[llength $data] > 0}} {{ set_driving_cell -lib_cell {cell} $data }}");
+        let _ = writeln!(text, "if {{[llength [all_outputs]] > 0}} {{ set_load {load} [all_outputs] }}");
+    }
+    let report = "report_checks -path_delay max -format full -digits 5";
+    let _ = writeln!(text, "puts \"## {WORST}\"\n{report}\nputs \"## {REGISTERS}\"");
+    if request.registers {
+        let ends = "-from [all_registers -clock_pins] -to [all_registers -data_pins]";
+        let _ = writeln!(text, "{report} {ends}");
+    } else {
+        text += "puts \"No paths found.\"\n";
+    }
+    text += "puts \"## end\"\n";
+    text
+}
+
+/// Reads the log of [`script`].
+///
+/// # Errors
+/// OpenSTA's error, or what is missing.
+pub fn timing(log: &str, request: &Request) -> Result<Timing, String> {
+    if !log.contains("## end") {
+        return Err("the script did not run to its end".into());
+    }
+    let path = |section| {
+        let found = parse::sta_path(log, section)?;
+        Ok::<_, String>(found.map(|path| {
+            let slack_ps = path.slack * request.time_unit_ps;
+            Path {
+                from: path.from,
+                to: path.to,
+                arrival_ps: path.arrival * request.time_unit_ps,
+                slack_ps,
+                min_period_ps: request.period_ps - slack_ps,
+            }
+        }))
+    };
+    Ok(Timing { worst: path(WORST)?, registers: path(REGISTERS)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(time_unit_ps: f64) -> Request<'static> {
+        Request {
+            module: "top",
+            libraries: &["comb.lib"],
+            netlist: "net.v",
+            clocked: true,
+            registers: true,
+            period_ps: 1000.0,
+            time_unit_ps,
+            boundary: Some(("BUF", 2.0)),
+        }
+    }
+
+    #[test]
+    fn the_period_is_given_in_the_library_unit() {
+        assert!(script(&request(1.0)).contains("-period 1000 [get_ports clk_i]"));
+        assert!(script(&request(1000.0)).contains("-period 1 [get_ports clk_i]"));
+        let virtual_clock = Request { clocked: false, registers: false, ..request(1.0) };
+        assert!(script(&virtual_clock).contains("-period 1000\n"));
+    }
+
+    #[test]
+    fn times_come_back_in_ps() {
+        let log = include_str!("../tests/logs/sta_2.0.17.log");
+        let found = timing(log, &request(1.0)).unwrap();
+        let worst = found.worst.unwrap();
+        assert_eq!((worst.arrival_ps, worst.slack_ps), (421.69, 557.98));
+        assert!((worst.min_period_ps - 442.02).abs() < 1e-9);
+        assert_eq!(found.registers, None);
+        let scaled = timing(log, &request(1000.0)).unwrap().worst.unwrap();
+        assert!((scaled.arrival_ps - 421_690.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_script_that_stopped_early_is_an_error() {
+        let log = include_str!("../tests/logs/sta_2.0.17.log").replace("## end", "");
+        assert!(timing(&log, &request(1.0)).is_err());
+    }
+}

