@@ -71,7 +71,8 @@ fn with_waves(waves: WaveOptions) -> OpenOptions {
 fn changes(path: &Path) -> Result<Vec<(String, u64, String)>, Box<dyn Error>> {
     let mut wave = wellen::simple::read(path)?;
     let hierarchy = wave.hierarchy();
-    let variables = hierarchy.all_vars().map(|v| (hierarchy[v].full_name(hierarchy), hierarchy[v].signal_ref()));
+    let variables =
+        hierarchy.all_vars().map(|v| (hierarchy[v].full_name(hierarchy), hierarchy[v].signal_ref()));
     let variables: Vec<_> = variables.collect();
     if wave.time_table().is_empty() {
         return Ok(Vec::new());
@@ -174,7 +175,10 @@ fn errors_name_what_exists() -> Outcome {
     assert!(port.contains("no input port `q_i`") && port.contains("a100_i [100]"), "{port}");
     assert!(!port.contains("y8_o"), "{port}");
     assert!(matches!(model.input("y8_o"), Err(SimError::PortDirection { .. })));
-    assert!(matches!(model.output_of_width("y8_o", 9), Err(SimError::PortWidth { actual: 8, wanted: 9, .. })));
+    assert!(matches!(
+        model.output_of_width("y8_o", 9),
+        Err(SimError::PortWidth { actual: 8, wanted: 9, .. })
+    ));
     Ok(())
 }
 
@@ -251,7 +255,11 @@ fn waves_show_what_the_harness_read() -> Outcome {
         for (width, expected) in WIDTHS.iter().zip(&outputs[1..]) {
             let name = format!("TOP.selftest_accumulator.y{width}_o");
             // Between the rising edge of this cycle and the end of it.
-            assert_eq!(value_at(&changes, &name, cycle * 1000 + 999), Some(*expected), "{name} in cycle {cycle}");
+            assert_eq!(
+                value_at(&changes, &name, cycle * 1000 + 999),
+                Some(*expected),
+                "{name} in cycle {cycle}"
+            );
         }
     }
     let clock = changes.iter().filter(|(name, _, bits)| name == "TOP.clk_i" && bits == "1");

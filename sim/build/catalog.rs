@@ -75,7 +75,8 @@ impl Entry {
 pub fn designs(root: &Path) -> Result<Vec<Entry>, Failure> {
     let mut entries = Vec::new();
     for block in selftest::BLOCKS {
-        let design = selftest::build(block).map_err(|e| vec![format!("{}/{block}: {e}", selftest::CONFIG)])?;
+        let design =
+            selftest::build(block).map_err(|e| vec![format!("{}/{block}: {e}", selftest::CONFIG)])?;
         entries.push(Entry::new(selftest::CONFIG, block, String::new(), &design));
     }
     let list = std::env::var("NDP_DESIGNS").unwrap_or_else(|_| DEFAULT_CONFIGS.to_owned());

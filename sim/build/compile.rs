@@ -21,7 +21,8 @@ pub const RUNTIME: &str = "ndp_verilated";
 const UNIT_BYTES: u64 = 3_000_000;
 
 /// Flags that all units share. Position-independent code would otherwise keep functions from being inlined.
-const FLAGS: [&str; 4] = ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
+const FLAGS: [&str; 4] =
+    ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
 const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD"];
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,9 +66,10 @@ struct Task {
 /// Identifies how units are compiled.
 pub fn key() -> String {
     let grades = [Grade::Fast, Grade::Traced, Grade::Slow].map(|grade| grade.opt_level().to_string());
-    format!("{FLAGS:?} {grades:?} {UNIT_BYTES} {}", hash([include_bytes!("../ffi/model.hpp"), &HEADER[..]]))
+    format!("{FLAGS:?} {grades:?} {UNIT_BYTES} {}", hash(HEADERS.map(str::as_bytes)))
 }
-const HEADER: &[u8] = include_bytes!("../ffi/shim.h");
+/// What every shim includes.
+const HEADERS: [&str; 2] = [include_str!("../ffi/shim.h"), include_str!("../ffi/model.hpp")];
 
 /// Compiles the verilated designs and archives each.
 pub fn designs(jobs: usize, units: &[&Unit], tools: &Tools, root: &Path) -> Result<(), Failure> {
@@ -138,7 +140,8 @@ pub fn runtime(
     let shim = root.join("sim/ffi/shim.cpp");
     let shim_text = std::fs::read(&shim).map_err(|e| file_failure("read", &shim, &e))?;
     let library = tools.verilator_root.join("include");
-    let runtime = ["verilated", "verilated_threads", "verilated_vcd_c"].map(|f| library.join(f).with_extension("cpp"));
+    let runtime =
+        ["verilated", "verilated_threads", "verilated_vcd_c"].map(|f| library.join(f).with_extension("cpp"));
 
     let shared = [key(), tools.verilator_version.clone(), tools.compiler_identity.clone()];
     let shared = shared.each_ref().map(|part| part.as_bytes());

@@ -47,7 +47,11 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
             candidates.push((format!("VERILATOR_ROOT={}", root.display()), path, Some(root)));
         }
         (None, Some(root)) => {
-            candidates.push((format!("VERILATOR_ROOT={} without bin/verilator", root.display()), in_path, None));
+            candidates.push((
+                format!("VERILATOR_ROOT={} without bin/verilator", root.display()),
+                in_path,
+                None,
+            ));
         }
         (None, None) => {
             candidates.push(("`verilator` in PATH".into(), in_path, None));
@@ -68,7 +72,9 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     }
     let mut lines = vec![format!("Verilator {} or newer is needed and was not found.", dotted(OLDEST))];
     lines.extend(tried);
-    lines.push("Install it (Debian, Ubuntu: apt-get install verilator) or set VERILATOR or VERILATOR_ROOT.".into());
+    lines.push(
+        "Install it (Debian, Ubuntu: apt-get install verilator) or set VERILATOR or VERILATOR_ROOT.".into(),
+    );
     Err(lines)
 }
 
@@ -137,7 +143,8 @@ fn find_compiler() -> Result<String, Failure> {
         return Err(missing(format!("{} --version failed", compiler.path().display())));
     }
     // What `native` means differs between machines that share a cache of build output.
-    let native = Command::new(compiler.path()).args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"]).output();
+    let native =
+        Command::new(compiler.path()).args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"]).output();
     let native = native.map(|output| output.stderr).unwrap_or_default();
     let text = String::from_utf8_lossy(&native);
     let target = text.lines().find(|line| line.contains("cc1plus")).unwrap_or_default();

@@ -51,8 +51,15 @@ impl Unit {
         let shim = shims::model(design, waves, &prefix);
         let flags = FLAGS.join(" ");
         let compile_key = compile::key();
-        let parts =
-            [&prefix, &design.verilog, &shim, &flags, &tools.verilator_version, &tools.compiler_identity, &compile_key];
+        let parts = [
+            &prefix,
+            &design.verilog,
+            &shim,
+            &flags,
+            &tools.verilator_version,
+            &tools.compiler_identity,
+            &compile_key,
+        ];
         Self {
             name: design.name(),
             dir: out_dir.join(&identifier),
@@ -89,7 +96,9 @@ impl Unit {
     /// Writes the Verilog and the shim, and runs Verilator.
     pub fn verilate(&self, tools: &Tools) -> Result<(), Failure> {
         match std::fs::remove_dir_all(&self.dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(file_failure("clear", &self.dir, &e)),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                return Err(file_failure("clear", &self.dir, &e));
+            }
             _ => {}
         }
         let sources = self.sources();
@@ -105,7 +114,10 @@ impl Unit {
         if self.waves {
             command.arg("--trace");
         }
-        command.args(["--prefix", &self.prefix, "--top-module", &self.top, "--Mdir"]).arg(&sources).arg(&verilog);
+        command
+            .args(["--prefix", &self.prefix, "--top-module", &self.top, "--Mdir"])
+            .arg(&sources)
+            .arg(&verilog);
         let output = command.output().map_err(|e| file_failure("run", &tools.verilator, &e))?;
         if !output.status.success() {
             let mut lines = vec![format!("Verilator failed on {} ({}):", self.name, verilog.display())];

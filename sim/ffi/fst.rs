@@ -4,8 +4,8 @@
 //! layout are the `fst-writer` crate's. The result carries no date: equal simulations give equal files.
 
 use fst_writer::{
-    FstBodyWriter, FstFileType, FstHeaderWriter, FstInfo, FstScopeType, FstSignalId, FstSignalType, FstVarDirection,
-    FstVarType, FstWriteError,
+    FstBodyWriter, FstFileType, FstHeaderWriter, FstInfo, FstScopeType, FstSignalId, FstSignalType,
+    FstVarDirection, FstVarType, FstWriteError,
 };
 use std::collections::HashMap;
 use std::fs::File;
@@ -103,7 +103,9 @@ impl FstWriter {
                 let header = FstHeaderWriter::new(file, &info).map_err(text_of)?;
                 declaration(header, &mut self.signals, words).map_err(text_of)?
             }
-            (State::Header(header), words) => declaration(header, &mut self.signals, words).map_err(text_of)?,
+            (State::Header(header), words) => {
+                declaration(header, &mut self.signals, words).map_err(text_of)?
+            }
             (other, _) => other,
         };
         Ok(())

@@ -8,9 +8,9 @@
 use super::designs::{self, DesignInfo};
 use super::error::{Direction, SimError};
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
+use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
-use super::raw;
 use std::ptr::NonNull;
 
 /// How a model is opened.
@@ -77,7 +77,10 @@ impl Model {
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {
-            std::slice::from_raw_parts(raw::ndp_ports(raw.as_ptr()), raw::ndp_port_count(raw.as_ptr()) as usize)
+            std::slice::from_raw_parts(
+                raw::ndp_ports(raw.as_ptr()),
+                raw::ndp_port_count(raw.as_ptr()) as usize,
+            )
         };
         let ports = table.iter().map(|port| PortInfo {
             name: designs::text(port.name),

@@ -69,7 +69,8 @@ pub(super) fn find(
 ) -> Result<Handle, SimError> {
     let Some((index, port)) = (0..).zip(table).find(|(_, port)| port.name == name) else {
         let known = table.iter().filter(|port| port.direction == wanted);
-        let known = known.map(|port| format!("{} [{}]", port.name, port.width)).collect::<Vec<_>>().join(", ");
+        let known =
+            known.map(|port| format!("{} [{}]", port.name, port.width)).collect::<Vec<_>>().join(", ");
         let (design, port) = (design_name.to_owned(), name.to_owned());
         return Err(SimError::UnknownPort { design, port, direction: wanted, known });
     };

@@ -103,7 +103,11 @@ impl Slot {
     }
 
     pub(super) fn write_wide(self, value: u128) {
-        assert!(self.width >= 128 || value >> self.width == 0, "{value:#x} does not fit in {} bits", self.width);
+        assert!(
+            self.width >= 128 || value >> self.width == 0,
+            "{value:#x} does not fit in {} bits",
+            self.width
+        );
         if self.width <= 64 {
             return self.write(value as u64);
         }
@@ -126,7 +130,8 @@ mod tests {
 
     #[test]
     fn each_storage_class_keeps_its_largest_value_and_nothing_beside() {
-        for (bytes, width) in [(1, 1), (1, 8), (2, 9), (2, 16), (4, 17), (4, 32), (8, 33), (8, 64), (4, 65), (4, 128)]
+        for (bytes, width) in
+            [(1, 1), (1, 8), (2, 9), (2, 16), (4, 17), (4, 32), (8, 33), (8, 64), (4, 65), (4, 128)]
         {
             let mut storage = [0; 4];
             let slot = slot(&mut storage, bytes, width);

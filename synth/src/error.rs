@@ -16,20 +16,20 @@ pub enum SynthError {
         reason: String,
     },
     /// A file could not be read.
-    #[error("cannot read '{}': {source}", path.display())]
+    #[error("cannot read '{}': {reason}", path.display())]
     Read {
         /// Path as given.
         path: PathBuf,
         /// The operating system's words.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A file could not be written.
-    #[error("cannot write '{}': {source}", path.display())]
+    #[error("cannot write '{}': {reason}", path.display())]
     Write {
         /// Path as given.
         path: PathBuf,
         /// The operating system's words.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A file was given as cell library but is none that can be used.
     #[error("'{}' is not a usable Liberty file: {reason}", path.display())]
@@ -40,14 +40,14 @@ pub enum SynthError {
         reason: String,
     },
     /// A program is not installed or cannot be started.
-    #[error("cannot run '{program}' ({source}): {hint}")]
+    #[error("cannot run '{program}' ({reason}): {hint}")]
     MissingTool {
         /// Program as looked for.
         program: String,
         /// How to get it.
         hint: &'static str,
         /// The operating system's words.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A program ended with an error.
     #[error("{tool} failed on module '{module}' ({status}); the end of its log:\n{tail}")]

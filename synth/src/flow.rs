@@ -188,7 +188,7 @@ impl Flow {
     fn prepare(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<PathBuf, SynthError> {
         let unit = &hierarchy.units[index];
         let own = folder.join(format!("m{index:04}"));
-        std::fs::create_dir_all(&own).map_err(|source| SynthError::Write { path: own.clone(), source })?;
+        std::fs::create_dir_all(&own).map_err(|reason| SynthError::Write { path: own.clone(), reason })?;
         if let Some(library) = &self.library {
             let seq = if library.seq.is_some() { script::SEQ_LIB } else { script::COMB_LIB };
             for (from, to) in [
@@ -284,8 +284,8 @@ impl Flow {
     ) -> Result<(), SynthError> {
         let log = own.join(log);
         let mut command = tools::command(&tool.program, own);
-        let status = process::run(command.args(arguments), &log, self.limit).map_err(|source| {
-            SynthError::MissingTool { program: tool.program.clone(), hint: "it answered before", source }
+        let status = process::run(command.args(arguments), &log, self.limit).map_err(|reason| {
+            SynthError::MissingTool { program: tool.program.clone(), hint: "it answered before", reason }
         })?;
         match status {
             Some(status) if status.success() => Ok(()),
@@ -341,19 +341,19 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 fn read(path: &Path) -> Result<String, SynthError> {
-    let bytes = std::fs::read(path).map_err(|source| SynthError::Read { path: path.into(), source })?;
+    let bytes = std::fs::read(path).map_err(|reason| SynthError::Read { path: path.into(), reason })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), SynthError> {
-    std::fs::write(path, text).map_err(|source| SynthError::Write { path: path.into(), source })
+    std::fs::write(path, text).map_err(|reason| SynthError::Write { path: path.into(), reason })
 }
 
 fn link(from: &Path, to: &Path) -> Result<(), SynthError> {
     let _ = std::fs::remove_file(to);
     std::fs::hard_link(from, to)
         .or_else(|_| std::fs::copy(from, to).map(drop))
-        .map_err(|source| SynthError::Write { path: to.into(), source })
+        .map_err(|reason| SynthError::Write { path: to.into(), reason })
 }
 
 #[cfg(test)]

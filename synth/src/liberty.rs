@@ -71,7 +71,7 @@ impl Liberty {
     /// # Errors
     /// [`SynthError::Read`] or [`SynthError::Liberty`], both with the path.
     pub fn load(path: &Path) -> Result<Self, SynthError> {
-        let bytes = std::fs::read(path).map_err(|source| SynthError::Read { path: path.into(), source })?;
+        let bytes = std::fs::read(path).map_err(|reason| SynthError::Read { path: path.into(), reason })?;
         let refuse = |reason: String| SynthError::Liberty { path: path.into(), reason };
         let text = String::from_utf8(bytes).map_err(|_| refuse("not a text file (compressed?)".into()))?;
         Self::scan(text).map_err(refuse)

@@ -76,7 +76,7 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), SynthError> {
         }
         file.persist(path).map(drop).map_err(|e| e.error)
     };
-    write().map_err(|source| SynthError::Write { path: path.into(), source })
+    write().map_err(|reason| SynthError::Write { path: path.into(), reason })
 }
 
 #[cfg(test)]

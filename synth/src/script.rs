@@ -109,7 +109,7 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
     // Flip-flops named after their nets, so that timing reports can be read.
     text += "rename -wire t:$_*DFF*\nopt\ndesign -save mapped_from_here\n";
     // Enables and resets become gates, as they do in a library whose only flip-flop is a plain one.
-    text += "dfflegalize -cell $_DFF_P_ x\nopt\nabc -g cmos\nopt_clean -purge\n";
+    text += "dfflegalize -cell $_DFF_P_ x\nopt -nodffe -nosdff\nabc -g cmos\nopt_clean -purge\n";
     let _ = writeln!(text, "tee -q -o {} stat -json", GENERIC_STAT);
     let Some(mapping) = mapping else { return text };
     let _ =

@@ -70,15 +70,19 @@ pub fn script(request: &Request) -> String {
         text,
         "read_verilog {}\nlink_design {}\n\
          create_clock -name clk -period {period}{source}\n\
-         set data {{}}\nforeach port [all_inputs] {{\n    \
-         if {{[get_property $port full_name] != \"clk_i\"}} {{ lappend data $port }}\n}}\n\
-         if {{[llength $data] > 0}} {{ set_input_delay 0 -clock clk $data }}\n\
-         if {{[llength [all_outputs]] > 0}} {{ set_output_delay 0 -clock clk [all_outputs] }}\n",
+         # Clock pins of black boxes became outputs; they carry no data.\n\
+         proc data_of {{ports}} {{\n    set data {{}}\n    foreach port $ports {{\n        \
+         if {{![string match *clk_i [get_property $port full_name]]}} {{ lappend data $port }}\n    }}\n    \
+         return $data\n}}\n\
+         set inputs [data_of [all_inputs]]\nset outputs [data_of [all_outputs]]\n\
+         if {{[llength $inputs] > 0}} {{ set_input_delay 0 -clock clk $inputs }}\n\
+         if {{[llength $outputs] > 0}} {{ set_output_delay 0 -clock clk $outputs }}\n",
         request.netlist, request.module
     );
     if let Some((cell, load)) = request.boundary {
-        let _ = writeln!(text, "if {{[llength $data] > 0}} {{ set_driving_cell -lib_cell {cell} $data }}");
-        let _ = writeln!(text, "if {{[llength [all_outputs]] > 0}} {{ set_load {load} [all_outputs] }}");
+        let _ =
+            writeln!(text, "if {{[llength $inputs] > 0}} {{ set_driving_cell -lib_cell {cell} $inputs }}");
+        let _ = writeln!(text, "if {{[llength $outputs] > 0}} {{ set_load {load} $outputs }}");
     }
     let report = "report_checks -path_delay max -format full -digits 5";
     let _ = writeln!(text, "puts \"## {WORST}\"\n{report}\nputs \"## {REGISTERS}\"");

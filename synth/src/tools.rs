@@ -55,8 +55,8 @@ pub fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
-fn missing(program: &str, hint: &'static str, source: std::io::Error) -> SynthError {
-    SynthError::MissingTool { program: program.to_owned(), hint, source }
+fn missing(program: &str, hint: &'static str, reason: std::io::Error) -> SynthError {
+    SynthError::MissingTool { program: program.to_owned(), hint, reason }
 }
 
 /// The line of the version output that starts with `expected`.
@@ -67,7 +67,7 @@ fn probe(
     hint: &'static str,
     limit: Duration,
 ) -> Result<String, SynthError> {
-    let fail = |source| missing(program, hint, source);
+    let fail = |reason| missing(program, hint, reason);
     let folder = tempfile::tempdir().map_err(fail)?;
     let log = folder.path().join("version");
     let status = process::run(command(program, folder.path()).arg(flag), &log, limit).map_err(fail)?;

@@ -12,6 +12,7 @@ use ndp_synth::report::{LibraryInfo, Report, SramAssumption};
 use ndp_synth::script::Recipe;
 use ndp_synth::{process, source, tools};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Published area of a 7 nm high-density bit cell.
@@ -96,14 +97,23 @@ impl RecipeArg {
     }
 }
 
-fn main() -> Result<()> {
-    let args = Args::parse();
+fn main() -> ExitCode {
+    match start(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(args: &Args) -> Result<()> {
     if args.list {
         println!("presets: {}", ndp_config::DesignConfig::PRESETS.join(", "));
         println!("blocks: {}", source::blocks().join(", "));
         return Ok(());
     }
-    let (report, path) = run(&args)?;
+    let (report, path) = run(args)?;
     process::write_whole(&path, &report.markdown())?;
     if args.json {
         print!("{}", report.json()?);
