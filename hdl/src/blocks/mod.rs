@@ -1,0 +1,1 @@
+//! Hardware blocks, one per file.
