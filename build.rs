@@ -5,8 +5,8 @@
 //! then binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. What was built before from the
 //! same Verilog with the same flags and tools is reused.
 //!
-//! Environment: `NDP_DESIGNS` (configurations whose GEMV unit is built), `VERILATOR` or `VERILATOR_ROOT`
-//! (which Verilator), `CXX`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
+//! Environment: `NDP_DESIGNS` (configurations whose GEMV unit is built), `NDP_WAVES` (those of them whose waves can be
+//! written), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
 
 #[path = "sim/build/cache.rs"]
 mod cache;
@@ -26,14 +26,29 @@ mod verilate;
 use std::path::PathBuf;
 use std::process::exit;
 
+/// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
+const INPUTS: [&str; 8] = [
+    "build.rs",
+    "sim/build",
+    "sim/ffi/shim.h",
+    "sim/ffi/shim.cpp",
+    "sim/ffi/model.hpp",
+    "hdl/src",
+    "rust/config/src",
+    "rust/config/presets",
+];
+/// Environment variables that select what is built, or with which tools.
+const VARIABLES: [&str; 7] =
+    ["NDP_DESIGNS", "NDP_WAVES", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
+
 /// A message for the user, one line each; printed by cargo without a backtrace.
 type Failure = Vec<String>;
 
 fn main() {
-    for path in ["build.rs", "sim/build", "sim/ffi", "hdl/src", "rust/config"] {
+    for path in INPUTS {
         println!("cargo::rerun-if-changed={path}");
     }
-    for variable in ["NDP_DESIGNS", "VERILATOR", "VERILATOR_ROOT"] {
+    for variable in VARIABLES {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     if let Err(lines) = run() {
@@ -51,18 +66,18 @@ fn run() -> Result<(), Failure> {
     let waves = std::env::var_os("CARGO_FEATURE_WAVES").is_some();
 
     let tools = tools::find()?;
-    let designs = catalog::designs(&root)?;
+    let designs = catalog::designs(&root, waves)?;
     let mut units = Vec::new();
     for design in &designs {
         units.push(verilate::Unit::new(design, false, &out_dir, &tools));
-        if waves {
+        if design.waves {
             units.push(verilate::Unit::new(design, true, &out_dir, &tools));
         }
     }
     let stale: Vec<&verilate::Unit> = units.iter().filter(|unit| !unit.is_fresh()).collect();
     cache::in_parallel(jobs, &stale, |unit| unit.verilate(&tools))?;
     compile::designs(jobs, &stale, &tools, &root)?;
-    compile::runtime(jobs, &designs, waves, &out_dir, &tools, &root)?;
+    compile::runtime(jobs, &designs, &out_dir, &tools, &root)?;
     bind(&root, &out_dir)?;
 
     println!("cargo::rustc-link-search=native={}", out_dir.display());

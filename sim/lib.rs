@@ -4,5 +4,8 @@
 //! compared with what is left to the testbenches and binaries.
 
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod error;
 pub mod ffi;
+pub mod gemv;

@@ -2,8 +2,11 @@
 //!
 //! The GEMV unit of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
 //! in `.toml`, relative to the workspace; `tiny,hermes` if unset), the unit blocks of the paper's
-//! configuration, and the two self-test blocks. A design is known as `<configuration>/<block>`. Elaboration
-//! itself is `ndp_hdl`'s.
+//! configuration, and the two self-test blocks. A design is known as `<configuration>/<block>`.
+//!
+//! The small blocks also get a variant whose signals can be dumped. For a GEMV unit that takes longer to compile than the
+//! unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
+//! Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
 use ndp_config::DesignConfig;
@@ -12,6 +15,8 @@ use std::path::Path;
 
 /// Configurations whose GEMV unit is built when `NDP_DESIGNS` is not set.
 const DEFAULT_CONFIGS: &str = "tiny,hermes";
+/// Configurations whose GEMV unit also gets a variant with waves when `NDP_WAVES` is not set.
+const DEFAULT_WAVES: &str = "tiny";
 /// Blocks that are also built alone, always with the paper's configuration.
 const UNIT_BLOCKS: [&str; 2] = ["multiplier_unit", "fp16_rounder"];
 const UNIT_CONFIG: &str = "hermes";
@@ -30,6 +35,8 @@ pub struct Entry {
     pub verilog: String,
     /// Ports of the top module.
     pub ports: Vec<Port>,
+    /// Whether to build the variant whose signals can be dumped.
+    pub waves: bool,
 }
 
 /// One port of the top module.
@@ -53,7 +60,7 @@ impl Entry {
         self.name().replace(['/', '-'], "_")
     }
 
-    fn new(config: &str, block: &str, config_toml: String, design: &Design) -> Self {
+    fn new(config: &str, block: &str, config_toml: String, design: &Design, waves: bool) -> Self {
         let top = design.top();
         let ports = top.ports().iter().map(|port| Port {
             name: port.name.clone(),
@@ -67,31 +74,44 @@ impl Entry {
             top: top.name().to_owned(),
             verilog: design.verilog(),
             ports: ports.collect(),
+            waves,
         }
     }
 }
 
-/// Elaborates the whole catalogue.
-pub fn designs(root: &Path) -> Result<Vec<Entry>, Failure> {
+/// Elaborates the whole catalogue; without `waves` no design gets a variant whose signals can be dumped.
+pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let mut entries = Vec::new();
     for block in selftest::BLOCKS {
         let design =
             selftest::build(block).map_err(|e| vec![format!("{}/{block}: {e}", selftest::CONFIG)])?;
-        entries.push(Entry::new(selftest::CONFIG, block, String::new(), &design));
+        entries.push(Entry::new(selftest::CONFIG, block, String::new(), &design, waves));
     }
     let list = std::env::var("NDP_DESIGNS").unwrap_or_else(|_| DEFAULT_CONFIGS.to_owned());
-    for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+    let traced = std::env::var("NDP_WAVES").unwrap_or_else(|_| DEFAULT_WAVES.to_owned());
+    for item in items(&list) {
         let config = load(root, item)?;
         if entries.iter().any(|e| e.config == config.name()) {
             return Err(vec![format!("NDP_DESIGNS={list}: the name `{}` occurs twice", config.name())]);
         }
-        entries.push(elaborate(&config, "gemv_unit")?);
+        let waves = waves && items(&traced).any(|name| name == config.name());
+        entries.push(elaborate(&config, "gemv_unit", waves)?);
+    }
+    // A misspelt name would otherwise only be noticed when the waves are wanted.
+    let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
+    if let (Some(name), Ok(_)) = (unknown, std::env::var("NDP_WAVES")) {
+        return Err(vec![format!("NDP_WAVES={traced}: `{name}` is not among NDP_DESIGNS={list}")]);
     }
     let config = load(root, UNIT_CONFIG)?;
     for block in UNIT_BLOCKS {
-        entries.push(elaborate(&config, block)?);
+        entries.push(elaborate(&config, block, waves)?);
     }
     Ok(entries)
+}
+
+/// The items of a comma-separated list.
+fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
 fn load(root: &Path, preset_or_path: &str) -> Result<DesignConfig, Failure> {
@@ -106,7 +126,7 @@ fn load(root: &Path, preset_or_path: &str) -> Result<DesignConfig, Failure> {
     DesignConfig::load(&argument).map_err(|e| vec![format!("NDP_DESIGNS: {preset_or_path}: {e}")])
 }
 
-fn elaborate(config: &DesignConfig, block: &str) -> Result<Entry, Failure> {
+fn elaborate(config: &DesignConfig, block: &str, waves: bool) -> Result<Entry, Failure> {
     let failure = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", config.name())];
     let design = ndp_hdl::designs::build(config, block).map_err(|e| failure(&e))?;
     let text = toml::to_string(config).map_err(|e| failure(&e))?;
@@ -115,5 +135,5 @@ fn elaborate(config: &DesignConfig, block: &str) -> Result<Entry, Failure> {
     if again != *config {
         return Err(failure(&"the configuration does not survive being written as TOML"));
     }
-    Ok(Entry::new(config.name(), block, text, &design))
+    Ok(Entry::new(config.name(), block, text, &design, waves))
 }

@@ -129,13 +129,12 @@ fn join(unit: &Unit, tools: &Tools, root: &Path) -> Result<Vec<Task>, Failure> {
 pub fn runtime(
     jobs: usize,
     designs: &[Entry],
-    waves: bool,
     out_dir: &Path,
     tools: &Tools,
     root: &Path,
 ) -> Result<(), Failure> {
     let table = out_dir.join("ndp_designs.cpp");
-    let text = shims::table(designs, waves);
+    let text = shims::table(designs);
     write_if_changed(&table, text.as_bytes())?;
     let shim = root.join("sim/ffi/shim.cpp");
     let shim_text = std::fs::read(&shim).map_err(|e| file_failure("read", &shim, &e))?;

@@ -50,6 +50,13 @@ pub(super) fn find(name: &str) -> Result<(u32, DesignInfo), SimError> {
     })
 }
 
+/// The error for a design whose signals cannot be dumped.
+pub(super) fn without_waves(info: DesignInfo) -> SimError {
+    let traced = designs().filter(|design| design.waves).map(|design| design.name).collect::<Vec<_>>();
+    let known = if traced.is_empty() { "none".to_owned() } else { traced.join(", ") };
+    SimError::WavesNotBuilt { design: info.name.to_owned(), config: info.config.to_owned(), known }
+}
+
 /// A string of a constant table. Generated names are ASCII; anything else reads as empty.
 pub(super) fn text(pointer: *const c_char) -> &'static str {
     // SAFETY: callers pass strings of the tables that build.rs generates, which are constants.

@@ -20,15 +20,14 @@
 //! ```
 
 mod designs;
-mod error;
 mod fst;
 mod model;
 mod ports;
 mod storage;
 mod waves;
 
+pub use crate::error::{Direction, SimError};
 pub use designs::{DesignInfo, designs, verilator_version};
-pub use error::{Direction, SimError};
 pub use model::{Model, OpenOptions};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;

@@ -6,11 +6,11 @@
 #![allow(unsafe_code)]
 
 use super::designs::{self, DesignInfo};
-use super::error::{Direction, SimError};
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
+use crate::error::{Direction, SimError};
 use std::ptr::NonNull;
 
 /// How a model is opened.
@@ -61,7 +61,7 @@ impl Model {
     pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, SimError> {
         let (design, info) = designs::find(name)?;
         if options.waves.is_some() && !info.waves {
-            return Err(SimError::WavesNotBuilt { design: info.name.to_owned() });
+            return Err(designs::without_waves(info));
         }
         let waves = options.waves.as_ref().map(WaveSink::create).transpose()?;
         let raw_options = raw::NdpOpenOptions {
@@ -73,7 +73,7 @@ impl Model {
         // SAFETY: `design` was found in the table, and the variant exists.
         let raw = unsafe { raw::ndp_open(design, &raw_options) };
         let Some(raw) = NonNull::new(raw) else {
-            return Err(SimError::WavesNotBuilt { design: info.name.to_owned() });
+            return Err(designs::without_waves(info));
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {

@@ -3,7 +3,7 @@
 //! A handle is made by looking a name up once. It is valid for every model of the same design, with or without
 //! waves, and costs an index when used. Where the values live is left to `storage`.
 
-use super::error::{Direction, SimError};
+use crate::error::{Direction, SimError};
 
 /// One line of the port table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

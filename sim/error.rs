@@ -1,9 +1,10 @@
-//! What can go wrong between the harness and a model.
+//! What can go wrong in the harness, in one enum.
 //!
 //! Every variant carries the value that was refused and, where there is a choice, what would have been
-//! accepted. Mismatches between a model and its reference are not errors of this kind; the testbenches report
-//! them.
+//! accepted. Raised by the models (`ffi`), by the GEMV driver (`gemv`) and by the backend; which file or argument
+//! was meant, and the exit code, are added by the binaries.
 
+use crate::gemv::Mismatch;
 use std::path::PathBuf;
 
 /// Direction of a port, seen from the model.
@@ -21,7 +22,7 @@ impl std::fmt::Display for Direction {
     }
 }
 
-/// Errors of the Verilated models.
+/// Errors of the Verilated models and of what drives them.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
     /// The catalogue of build.rs has no such design.
@@ -72,10 +73,17 @@ pub enum SimError {
         wanted: u32,
     },
     /// The harness was built without the variants that can dump signals.
-    #[error("`{design}` was built without waves; enable the cargo feature `waves`")]
+    #[error(
+        "`{design}` was built without waves; rebuild with {config} among the environment variable NDP_WAVES (such as \
+         NDP_WAVES=tiny,{config}) and the cargo feature `waves` on, or choose one of {known}"
+    )]
     WavesNotBuilt {
         /// The design.
         design: String,
+        /// Its configuration.
+        config: String,
+        /// All designs that have waves, separated by commas.
+        known: String,
     },
     /// The file name does not say which format is meant.
     #[error("wave file `{}` must end in .fst or .vcd", path.display())]
@@ -109,5 +117,77 @@ pub enum SimError {
         path: PathBuf,
         /// The reason.
         reason: String,
+    },
+    /// A shape or a configuration outside of what the design can take.
+    #[error(transparent)]
+    Config(#[from] ndp_config::ConfigError),
+    /// The configuration asked for is not the one that was compiled in under the same name.
+    #[error(
+        "`{design}` was built from another configuration of the same name; rebuild with NDP_DESIGNS naming the file, or \
+         give the configuration another name"
+    )]
+    OtherConfiguration {
+        /// The design.
+        design: String,
+    },
+    /// A setting of the driver is out of its range.
+    #[error("{key} = {value} must be in {min}..={max}")]
+    Range {
+        /// The setting.
+        key: &'static str,
+        /// Value found.
+        value: u64,
+        /// Smallest legal value.
+        min: u64,
+        /// Largest legal value.
+        max: u64,
+    },
+    /// A flat operand is not as long as its shape says.
+    #[error("{what} has {found} elements, expected {expected}")]
+    Length {
+        /// Which operand.
+        what: &'static str,
+        /// Its length.
+        found: usize,
+        /// The length its shape implies.
+        expected: usize,
+    },
+    /// Nothing moved for too long.
+    #[error("no handshake moved for {quiet_cycles} cycles up to cycle {cycle}; {state}; stall seed {seed}")]
+    Hang {
+        /// The cycle in which the driver gave up.
+        cycle: u64,
+        /// Cycles without any transfer.
+        quiet_cycles: u64,
+        /// Every handshake, and how far the commands have come.
+        state: String,
+        /// Seed of the stalls.
+        seed: u64,
+    },
+    /// An output broke the valid/ready protocol or the order of results.
+    #[error("cycle {cycle}: {signal}: expected {expected}, actual {actual}; {state}; stall seed {seed}")]
+    Protocol {
+        /// The cycle.
+        cycle: u64,
+        /// The signal that is wrong.
+        signal: &'static str,
+        /// What the protocol asks for.
+        expected: String,
+        /// What was there.
+        actual: String,
+        /// Every handshake, and how far the commands have come.
+        state: String,
+        /// Seed of the stalls.
+        seed: u64,
+    },
+    /// Outputs differ from the reference.
+    #[error("{count} of {outputs} outputs differ from the reference, the first: {first}")]
+    Mismatch {
+        /// The first one.
+        first: Box<Mismatch>,
+        /// How many.
+        count: u64,
+        /// Outputs of the product that was compared.
+        outputs: u64,
     },
 }

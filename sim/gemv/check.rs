@@ -1,0 +1,141 @@
+//! Compares what the unit computed with the numerics contract, bit for bit.
+//!
+//! The reference is `ndp_numerics` through the software backend, which shares nothing with the generator. One reference
+//! output costs about as much as a tenth of a simulated cycle for rows of a few thousand elements, so it is computed in
+//! the same thread, after the run.
+
+use super::lockstep::DotResult;
+use crate::error::SimError;
+use ndp_model::{GemvBackend, GemvOp, SoftwareBackend};
+use ndp_numerics::{SerialSteps, f16};
+use serde::Serialize;
+
+/// One output that differs from the reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mismatch {
+    /// Label of the product.
+    pub label: String,
+    /// The cycle in which the output was taken.
+    pub cycle: u64,
+    /// Row of the weights.
+    pub row: usize,
+    /// Vector of the batch.
+    pub batch: usize,
+    /// FP16 bits of the reference.
+    pub expected: u16,
+    /// FP16 bits of the unit.
+    pub actual: u16,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { label, cycle, row, batch, expected, actual } = self;
+        let value = |bits: u16| f16::from_bits(bits).to_f32();
+        write!(
+            f,
+            "{label}: cycle {cycle}, row {row}, batch {batch}: expected {expected:#06x} ({}), actual {actual:#06x} ({})",
+            value(*expected),
+            value(*actual)
+        )
+    }
+}
+
+/// The reference, with the number of weight bits that the hardware multiplies.
+#[derive(Clone, Debug)]
+pub struct Checker {
+    reference: SoftwareBackend,
+}
+
+impl Checker {
+    /// A checker for a unit with this many serial steps.
+    ///
+    /// # Errors
+    /// [`SimError::Range`] unless it is 1..=11.
+    pub fn new(serial_steps: u32) -> Result<Self, SimError> {
+        let steps = SerialSteps::new(serial_steps).map_err(|_| SimError::Range {
+            key: "serial_steps",
+            value: serial_steps.into(),
+            min: 1,
+            max: SerialSteps::FULL.get().into(),
+        })?;
+        Ok(Self { reference: SoftwareBackend::with_serial_steps(steps) })
+    }
+
+    /// Every output of `result` that is not the reference's, row by row.
+    ///
+    /// # Errors
+    /// [`SimError::Length`] if there are not `batch x rows` outputs.
+    pub fn mismatches(&mut self, op: &GemvOp<'_>, result: &DotResult) -> Result<Vec<Mismatch>, SimError> {
+        let (rows, expected) = (op.rows(), op.rows() * op.batch());
+        for found in [result.bits.len(), result.cycles.len()] {
+            if found != expected {
+                return Err(SimError::Length { what: "the unit's result", found, expected });
+            }
+        }
+        let reference = match self.reference.gemv(op) {
+            Ok(reference) => reference,
+            Err(never) => match never {},
+        };
+        let outputs = reference.iter().zip(&result.bits).zip(&result.cycles).enumerate();
+        let differing = outputs.filter(|(_, ((expected, actual), _))| expected.to_bits() != **actual);
+        let mut all: Vec<Mismatch> = differing
+            .map(|(index, ((expected, actual), cycle))| Mismatch {
+                label: op.label().to_owned(),
+                cycle: *cycle,
+                row: index % rows,
+                batch: index / rows,
+                expected: expected.to_bits(),
+                actual: *actual,
+            })
+            .collect();
+        all.sort_by_key(|mismatch| (mismatch.row, mismatch.batch));
+        Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_model::GemvClass;
+    use ndp_numerics::dot;
+
+    #[test]
+    fn every_single_wrong_bit_is_found_and_described() {
+        let w: Vec<f16> = [0x3C00, 0x4000, 0xC200, 0x0001].map(f16::from_bits).to_vec();
+        let x: Vec<f16> = [0x3C00, 0x3800, 0x7BFF, 0x8001].map(f16::from_bits).to_vec();
+        let op = GemvOp::new("t", GemvClass::Fc1, (2, 2), &w, &x).unwrap();
+        let mut bits = Vec::new();
+        for b in 0..2 {
+            bits.extend((0..2).map(|r| dot(op.weight_row(r), op.activation(b)).to_bits()));
+        }
+        let good = DotResult { bits, cycles: vec![7, 8, 9, 10] };
+        let mut checker = Checker::new(11).unwrap();
+        assert_eq!(checker.mismatches(&op, &good).unwrap(), []);
+        for index in 0..4 {
+            for bit in 0..16 {
+                let mut bad = good.clone();
+                bad.bits[index] ^= 1 << bit;
+                let found = checker.mismatches(&op, &bad).unwrap();
+                assert_eq!(found.len(), 1);
+                assert_eq!((found[0].row, found[0].batch), (index % 2, index / 2));
+                assert_eq!((found[0].cycle, found[0].actual), (good.cycles[index], bad.bits[index]));
+            }
+        }
+        let mut bad = good.clone();
+        bad.bits[0] = 0x3C00;
+        let text = checker.mismatches(&op, &bad).unwrap()[0].to_string();
+        assert_eq!(text, "t: cycle 7, row 0, batch 0: expected 0x4000 (2), actual 0x3c00 (1)");
+        bad.bits.pop();
+        assert!(checker.mismatches(&op, &bad).is_err());
+    }
+
+    #[test]
+    fn the_serial_steps_of_the_hardware_count() {
+        let (w, x) = ([f16::from_bits(0x3FFF)], [f16::from_bits(0x3C00)]);
+        let op = GemvOp::new("t", GemvClass::Fc1, (1, 1), &w, &x).unwrap();
+        let result = DotResult { bits: vec![0x3F80], cycles: vec![0] };
+        assert_eq!(Checker::new(4).unwrap().mismatches(&op, &result).unwrap(), []);
+        assert_eq!(Checker::new(11).unwrap().mismatches(&op, &result).unwrap().len(), 1);
+        assert!(Checker::new(12).is_err());
+    }
+}

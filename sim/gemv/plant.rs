@@ -1,0 +1,61 @@
+//! A deliberate error: one wrong bit on the side of the hardware.
+//!
+//! A check that has never failed proves nothing, so tests (and a hidden option of the binary) flip one bit of what the
+//! hardware gets or of what it returns and expect the check to find it. The reference never sees it.
+
+/// Which bit is flipped, once, in the first product that has such a row and column or batch index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A bit of a weight on its way to the unit.
+    Weight {
+        /// Row of the weight.
+        row: u32,
+        /// Column of the weight.
+        col: u32,
+        /// Bit, 0..16.
+        bit: u32,
+    },
+    /// A bit of a result on its way back.
+    Result {
+        /// Row of the result.
+        row: u32,
+        /// Vector of the batch.
+        batch: u32,
+        /// Bit, 0..16.
+        bit: u32,
+    },
+}
+
+impl std::str::FromStr for Plant {
+    type Err = String;
+
+    /// `weight:ROW:COL:BIT` or `result:ROW:BATCH:BIT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("`{text}` must be weight:ROW:COL:BIT or result:ROW:BATCH:BIT with BIT in 0..=15");
+        let mut parts = text.split(':');
+        let kind = parts.next().unwrap_or_default();
+        let numbers: Result<Vec<u32>, _> = parts.map(str::parse).collect();
+        match (kind, numbers.as_deref()) {
+            ("weight", Ok(&[row, col, bit])) if bit < 16 => Ok(Self::Weight { row, col, bit }),
+            ("result", Ok(&[row, batch, bit])) if bit < 16 => Ok(Self::Result { row, batch, bit }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_form_is_checked() {
+        assert_eq!("weight:1:2:3".parse(), Ok(Plant::Weight { row: 1, col: 2, bit: 3 }));
+        assert_eq!("result:4:5:15".parse(), Ok(Plant::Result { row: 4, batch: 5, bit: 15 }));
+        for bad in
+            ["", "weight", "weight:1:2", "weight:1:2:16", "result:1:x:3", "row:1:2:3", "weight:1:2:3:4"]
+        {
+            assert!(bad.parse::<Plant>().is_err(), "{bad}");
+        }
+    }
+}
