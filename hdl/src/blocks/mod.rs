@@ -1,1 +1,60 @@
-//! Hardware blocks, one per file.
+//! Hardware blocks, one per file, from the bit-serial lane up to the GEMV unit.
+//!
+//! Reading order: [`serial_lane`], [`multiplier_unit`], [`compute_tile`], [`reduction_tree`], [`row_accumulator`],
+//! [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when), [`rank_group`],
+//! [`activation_loader`], [`combiner`], [`fp16_rounder`], [`gemv_unit`]. Every block is a function from parameters to a
+//! checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`].
+//!
+//! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
+//! multiplier can tell them by its product. **Digits**: an exact sum travels as `acc_segments` digits of
+//! `digit_bits`, least significant first, one per cycle, two's complement, with three sticky flags ([`FLAG_BITS`])
+//! that are valid with the last digit.
+
+pub mod activation_loader;
+pub mod combiner;
+pub mod command_decoder;
+pub mod compute_tile;
+pub mod fifo;
+pub mod fill_sequencer;
+pub mod fp16_rounder;
+pub mod gemv_unit;
+pub mod multiplier_unit;
+pub mod operand_recoder;
+pub mod phase_ring;
+pub mod rank_group;
+pub mod reduction_tree;
+pub mod row_accumulator;
+pub mod serial_lane;
+pub mod slice_sram;
+pub mod window_sequencer;
+
+use crate::layer::Bits;
+
+/// Bits of an FP16 value.
+pub const FP16_BITS: u32 = 16;
+/// Significand bits of an FP16 value, the hidden one included.
+pub const SIGNIFICAND_BITS: u32 = 11;
+/// Bits of the sum of two effective exponents (2..=60; 63 marks a special operand).
+pub const EXPONENT_SUM_BITS: u32 = 6;
+/// Weight of the accumulator's least significant bit: 2^-48.
+pub const ACC_LSB_EXPONENT: i32 = -48;
+/// Sticky flags of a sum, from bit 0: NaN seen, +Inf seen, -Inf seen.
+pub const FLAG_BITS: u32 = 3;
+
+/// Bits needed to hold `0..=max`; at least one.
+pub(crate) const fn bits_for(max: u32) -> u32 {
+    if max == 0 { 1 } else { 32 - max.leading_zeros() }
+}
+
+/// `log2` of a power of two.
+pub(crate) const fn log2(value: u32) -> u32 {
+    value.trailing_zeros()
+}
+
+/// One-hot code of `index`: bit `i` is set when `index == i`, for `i < count`.
+pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
+    if count == 1 {
+        return crate::layer::lit(1, 1);
+    }
+    crate::layer::cat((0..count).rev().map(|i| index.eq_lit(i.into())))
+}

@@ -11,9 +11,16 @@ use std::rc::Rc;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Signal {
     pub name: String,
-    pub module: String,
+    pub owner: Owner,
     /// Number of the signal within its module.
     pub id: usize,
+}
+
+/// The builder that a signal or memory belongs to. The serial number tells builders of the same name apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub module: String,
+    pub serial: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +61,7 @@ pub(super) enum Node {
     },
     MemoryRead {
         memory: String,
+        owner: Owner,
         addr: Bits,
     },
     Mismatch {
@@ -87,7 +95,7 @@ impl Bits {
 
     /// Bits `low + width - 1` down to `low`.
     pub fn slice(&self, low: u32, width: u32) -> Self {
-        if width == 0 || low + width > self.width {
+        if width == 0 || low.checked_add(width).is_none_or(|end| end > self.width) {
             let what = format!("slice [{low} +: {width}] of {} bits", self.width);
             return Self::new(width.max(1), Node::Invalid(what));
         }
@@ -98,7 +106,8 @@ impl Bits {
             // A slice of a slice is a slice of its base; a slice inside one part of a concatenation is a slice
             // of that part. Both keep the Verilog free of helper wires.
             Node::Slice { base, low: offset } => base.slice(offset + low, width),
-            Node::Literal(value) => lit(value >> low & mask(width), width),
+            // Bits of a literal above the 128th are zero.
+            Node::Literal(value) => lit(value.checked_shr(low).unwrap_or(0) & mask(width), width),
             Node::Cat(parts) => {
                 let mut offset = 0;
                 for part in parts.iter().rev() {
@@ -130,7 +139,7 @@ impl Bits {
 
     /// The most significant bit.
     pub fn msb(&self) -> Self {
-        self.bit(self.width - 1)
+        self.bit(self.width.saturating_sub(1))
     }
 
     /// Zero-extended to `width` bits.
@@ -258,7 +267,10 @@ pub fn cat(parts: impl IntoIterator<Item = Bits>) -> Bits {
     match parts.len() {
         0 => Bits::new(1, Node::Invalid("empty concatenation".into())),
         1 => parts[0].clone(),
-        _ => Bits::new(parts.iter().map(Bits::width).sum(), Node::Cat(parts)),
+        _ => {
+            let width = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.width));
+            Bits::new(width, Node::Cat(parts))
+        }
     }
 }
 
@@ -267,7 +279,7 @@ pub fn repeat(count: u32, part: &Bits) -> Bits {
     match count {
         0 => Bits::new(1, Node::Invalid("repetition of count 0".into())),
         1 => part.clone(),
-        _ => Bits::new(part.width * count, Node::Repeat(count, part.clone())),
+        _ => Bits::new(part.width.saturating_mul(count), Node::Repeat(count, part.clone())),
     }
 }
 

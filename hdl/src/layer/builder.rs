@@ -3,12 +3,13 @@
 //! Nothing is checked here; [`ModuleBuilder::finish`] hands everything to `check` and `lower`. That keeps
 //! block descriptions free of `?` on every line.
 
-use super::bits::{Node, Signal};
+use super::bits::{Node, Owner, Signal};
 use super::module::{Direction, MemoryInfo, Module, Port};
 use super::{Bits, HdlError, check, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
@@ -30,7 +31,8 @@ pub(super) struct Declaration {
 pub(super) struct RegBody {
     pub id: usize,
     pub next: Vec<Bits>,
-    pub enable: Option<Bits>,
+    /// At most one; `check` refuses more.
+    pub enable: Vec<Bits>,
     pub reset: Option<u128>,
 }
 
@@ -56,7 +58,7 @@ pub(super) struct InstanceBody {
 
 #[derive(Debug, Default)]
 pub(super) struct Inner {
-    pub name: String,
+    pub owner: Owner,
     pub doc: String,
     pub declarations: Vec<Declaration>,
     /// Signal id and driving expression, of wires and outputs.
@@ -70,6 +72,13 @@ pub(super) struct Inner {
     pub memory_macro: Option<MemoryInfo>,
 }
 
+impl Inner {
+    /// Name of the module.
+    pub fn name(&self) -> &str {
+        &self.owner.module
+    }
+}
+
 /// Describes one module; see [the layer](super) for the conventions.
 #[derive(Debug)]
 pub struct ModuleBuilder {
@@ -79,14 +88,17 @@ pub struct ModuleBuilder {
 impl ModuleBuilder {
     /// Starts a module. `name` carries the parameters, `doc` says in a sentence what it does.
     pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
-        let inner = Inner { name: name.into(), doc: doc.into(), ..Inner::default() };
+        // Only compared, never printed: the numbers differ from run to run when threads build modules.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let owner = Owner { module: name.into(), serial: NEXT.fetch_add(1, Ordering::Relaxed) };
+        let inner = Inner { owner, doc: doc.into(), ..Inner::default() };
         Self { inner: Rc::new(RefCell::new(inner)) }
     }
 
     fn declare(&self, name: impl Into<String>, width: u32, kind: Kind) -> (usize, Bits) {
         let mut inner = self.inner.borrow_mut();
         let (id, name) = (inner.declarations.len(), name.into());
-        let signal = Signal { name: name.clone(), module: inner.name.clone(), id };
+        let signal = Signal { name: name.clone(), owner: inner.owner.clone(), id };
         inner.declarations.push(Declaration { name, width, kind });
         (id, Bits::new(width, Node::Signal(signal)))
     }
@@ -121,7 +133,7 @@ impl ModuleBuilder {
     pub fn reg(&self, name: impl Into<String>, width: u32) -> Reg {
         let (id, bits) = self.declare(name, width, Kind::Reg);
         let mut inner = self.inner.borrow_mut();
-        inner.regs.push(RegBody { id, next: Vec::new(), enable: None, reset: None });
+        inner.regs.push(RegBody { id, next: Vec::new(), enable: Vec::new(), reset: None });
         Reg { bits, index: inner.regs.len() - 1, inner: self.inner.clone() }
     }
 
@@ -136,7 +148,8 @@ impl ModuleBuilder {
             writes: Vec::new(),
             read_addrs: Vec::new(),
         });
-        Memory { name, width, index: inner.memories.len() - 1, inner: self.inner.clone() }
+        let (index, owner) = (inner.memories.len() - 1, inner.owner.clone());
+        Memory { name, width, index, owner, inner: self.inner.clone() }
     }
 
     /// Starts an instance of `module`; clock and reset are connected by themselves.
@@ -195,7 +208,7 @@ impl ModuleBuilder {
             });
         }
         Ok(Rc::new(Module {
-            name: inner.name.clone(),
+            name: inner.name().to_owned(),
             doc: inner.doc.clone(),
             ports,
             verilog,
@@ -231,7 +244,7 @@ impl Reg {
 
     /// Holds the value while `enable` is 0.
     pub fn enable(self, enable: impl Into<Bits>) -> Self {
-        self.inner.borrow_mut().regs[self.index].enable = Some(enable.into());
+        self.inner.borrow_mut().regs[self.index].enable.push(enable.into());
         self
     }
 
@@ -300,6 +313,7 @@ pub struct Memory {
     name: String,
     width: u32,
     index: usize,
+    owner: Owner,
     inner: Rc<RefCell<Inner>>,
 }
 
@@ -307,7 +321,8 @@ impl Memory {
     /// The word at `addr`.
     pub fn read(&self, addr: &Bits) -> Bits {
         self.inner.borrow_mut().memories[self.index].read_addrs.push(addr.clone());
-        Bits::new(self.width, Node::MemoryRead { memory: self.name.clone(), addr: addr.clone() })
+        let (memory, owner) = (self.name.clone(), self.owner.clone());
+        Bits::new(self.width, Node::MemoryRead { memory, owner, addr: addr.clone() })
     }
 
     /// Writes `data` at `addr` on the clock edge when `enable` is set.

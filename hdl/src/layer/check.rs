@@ -15,6 +15,7 @@ pub(super) struct Report {
 
 pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_names(inner)?;
+    check_sizes(inner)?;
     check_instances(inner)?;
     let expressions = expressions(inner);
     for (signal, width, expression) in &expressions {
@@ -23,7 +24,7 @@ pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
             && *width != expression.width()
         {
             return Err(HdlError::Width {
-                module: inner.name.clone(),
+                module: inner.name().to_owned(),
                 signal: signal.clone(),
                 what: "assignment".into(),
                 left: *width,
@@ -33,12 +34,12 @@ pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
     }
     check_resets(inner)?;
     check_drivers(inner)?;
+    check_memories(inner)?;
     check_readers(inner, &expressions)?;
     let comb_paths = check_loops(inner)?;
     let child_has = |name: &str| inner.instances.iter().any(|i| i.module.port(name).is_some());
-    let clocked = !inner.regs.is_empty()
-        || inner.memories.iter().any(|m| !m.writes.is_empty())
-        || child_has("clk_i");
+    let clocked =
+        !inner.regs.is_empty() || inner.memories.iter().any(|m| !m.writes.is_empty()) || child_has("clk_i");
     let resettable = inner.regs.iter().any(|r| r.reset.is_some()) || child_has("rst_ni");
     Ok(Report { clocked, resettable, comb_paths })
 }
@@ -77,39 +78,45 @@ fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     all
 }
 
-const KEYWORDS: &[&str] = &[
-    "always", "and", "assign", "automatic", "begin", "bit", "buf", "byte", "case", "casex", "casez", "cell",
-    "config", "const", "deassign", "default", "defparam", "design", "disable", "do", "edge", "else", "end",
-    "endcase", "endconfig", "endfunction", "endgenerate", "endmodule", "endprimitive", "endspecify", "endtable",
-    "endtask", "enum", "event", "final", "for", "force", "forever", "fork", "function", "generate", "genvar",
-    "highz0", "highz1", "if", "ifnone", "incdir", "include", "initial", "inout", "input", "instance", "int",
-    "integer", "join", "large", "liblist", "library", "localparam", "logic", "macromodule", "medium", "module",
-    "nand", "negedge", "nmos", "nor", "not", "notif0", "notif1", "or", "output", "parameter", "pmos", "posedge",
-    "primitive", "priority", "pull0", "pull1", "pulldown", "pullup", "rcmos", "real", "realtime", "reg",
-    "release", "repeat", "rnmos", "rpmos", "rtran", "scalared", "showcancelled", "signed", "small", "specify",
-    "specparam", "static", "strong0", "strong1", "struct", "supply0", "supply1", "table", "task", "this", "time",
-    "tran", "tri", "tri0", "tri1", "triand", "trior", "trireg", "type", "union", "unique", "unsigned", "use",
-    "var", "vectored", "wait", "wand", "weak0", "weak1", "while", "wire", "wor", "xnor", "xor",
-];
-
 fn check_names(inner: &Inner) -> Result<(), HdlError> {
     let legal = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-            && !KEYWORDS.contains(&name)
+            && !super::keywords::KEYWORDS.contains(&name)
     };
     let names = inner.declarations.iter().map(|d| &d.name);
     let names = names.chain(inner.memories.iter().map(|m| &m.name));
     let names = names.chain(inner.instances.iter().map(|i| &i.name));
     let mut seen = BTreeSet::from(["clk_i", "rst_ni"]);
-    for name in std::iter::once(&inner.name).chain(names.clone()) {
+    for name in std::iter::once(&inner.owner.module).chain(names.clone()) {
         if !legal(name) {
-            return Err(HdlError::IllegalName { module: inner.name.clone(), name: name.clone() });
+            return Err(HdlError::IllegalName { module: inner.name().to_owned(), name: name.clone() });
         }
     }
     for name in names {
         if !seen.insert(name) {
-            return Err(HdlError::DuplicateName { module: inner.name.clone(), name: name.clone() });
+            return Err(HdlError::DuplicateName { module: inner.name().to_owned(), name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Longest vector: what every Verilog-2005 tool has to take.
+const MAX_WIDTH: u32 = 1 << 16;
+/// Deepest memory; what no tool could simulate anyway.
+const MAX_DEPTH: u32 = 1 << 28;
+
+fn check_sizes(inner: &Inner) -> Result<(), HdlError> {
+    let widths = inner.declarations.iter().map(|d| (&d.name, "width", d.width, MAX_WIDTH));
+    let words = inner.memories.iter().map(|m| (&m.name, "word width", m.width, MAX_WIDTH));
+    let depths = inner.memories.iter().map(|m| (&m.name, "depth", m.depth, MAX_DEPTH));
+    for (signal, what, value, max) in widths.chain(words).chain(depths) {
+        if !(1..=max).contains(&value) {
+            return Err(HdlError::Expression {
+                module: inner.name().to_owned(),
+                signal: signal.clone(),
+                what: format!("{what} {value} must be in 1..={max}"),
+            });
         }
     }
     Ok(())
@@ -122,7 +129,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
         for (port, direction) in connected.clone() {
             if instance.module.port(port).is_none_or(|p| p.direction != direction) {
                 return Err(HdlError::NoSuchPort {
-                    module: inner.name.clone(),
+                    module: inner.name().to_owned(),
                     instance: instance.name.clone(),
                     child: instance.module.name().to_owned(),
                     port: port.clone(),
@@ -134,7 +141,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
             let drivers = connected.clone().filter(|(name, _)| **name == port.name).count();
             if drivers == 0 {
                 return Err(HdlError::Unconnected {
-                    module: inner.name.clone(),
+                    module: inner.name().to_owned(),
                     instance: instance.name.clone(),
                     child: instance.module.name().to_owned(),
                     port: port.name.clone(),
@@ -143,7 +150,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
             }
             if drivers > 1 {
                 let signal = format!("{}.{}", instance.name, port.name);
-                return Err(HdlError::MultipleDrivers { module: inner.name.clone(), signal, drivers });
+                return Err(HdlError::MultipleDrivers { module: inner.name().to_owned(), signal, drivers });
             }
         }
     }
@@ -152,19 +159,25 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
 
 fn check_expression(inner: &Inner, signal: &str, expression: &Bits) -> Result<(), HdlError> {
     let mut failure = None;
-    visit(expression, &mut |node| {
+    visit(expression, &mut |bits| {
         if failure.is_some() {
             return;
         }
-        let (module, signal) = (inner.name.clone(), signal.to_owned());
-        failure = match node {
+        let (module, signal) = (inner.name().to_owned(), signal.to_owned());
+        failure = match bits.node() {
             Node::Mismatch { what, left, right } => {
                 Some(HdlError::Width { module, signal, what: (*what).into(), left: *left, right: *right })
             }
             Node::Invalid(what) => Some(HdlError::Expression { module, signal, what: what.clone() }),
-            Node::Signal(Signal { name, module: owner, .. }) if *owner != inner.name => {
-                let (foreign, owner) = (name.clone(), owner.clone());
+            Node::Signal(Signal { name, owner, .. }) | Node::MemoryRead { memory: name, owner, .. }
+                if *owner != inner.owner =>
+            {
+                let (foreign, owner) = (name.clone(), owner.module.clone());
                 Some(HdlError::ForeignSignal { module, signal, foreign, owner })
+            }
+            _ if bits.width() > MAX_WIDTH => {
+                let what = format!("an expression of {} bits must have at most {MAX_WIDTH}", bits.width());
+                Some(HdlError::Expression { module, signal, what })
             }
             _ => None,
         };
@@ -180,10 +193,26 @@ fn check_resets(inner: &Inner) -> Result<(), HdlError> {
             && value >> declaration.width != 0
         {
             return Err(HdlError::Expression {
-                module: inner.name.clone(),
+                module: inner.name().to_owned(),
                 signal: declaration.name.clone(),
                 what: format!("reset value {value} in {} bits", declaration.width),
             });
+        }
+    }
+    Ok(())
+}
+
+/// A memory has one write port (the order of two is not defined when their addresses agree) and is read somewhere.
+fn check_memories(inner: &Inner) -> Result<(), HdlError> {
+    for memory in &inner.memories {
+        let (module, signal) = (inner.name().to_owned(), memory.name.clone());
+        match memory.writes.len() {
+            0 => return Err(HdlError::Undriven { module, signal }),
+            1 => {}
+            drivers => return Err(HdlError::MultipleDrivers { module, signal, drivers }),
+        }
+        if memory.read_addrs.is_empty() {
+            return Err(HdlError::Unread { module, signal });
         }
     }
     Ok(())
@@ -196,9 +225,14 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
     }
     for reg in &inner.regs {
         drivers[reg.id] += reg.next.len();
+        if reg.enable.len() > 1 {
+            let signal = format!("{} (enable)", inner.declarations[reg.id].name);
+            let drivers = reg.enable.len();
+            return Err(HdlError::MultipleDrivers { module: inner.name().to_owned(), signal, drivers });
+        }
     }
     for (declaration, drivers) in inner.declarations.iter().zip(drivers) {
-        let (module, signal) = (inner.name.clone(), declaration.name.clone());
+        let (module, signal) = (inner.name().to_owned(), declaration.name.clone());
         match declaration.kind {
             Kind::Input { .. } | Kind::InstanceOutput if drivers == 0 => {}
             Kind::Input { .. } | Kind::InstanceOutput => {
@@ -215,9 +249,9 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
 fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
     let mut read = vec![false; inner.declarations.len()];
     for (target, _, expression) in expressions {
-        visit(expression, &mut |node| {
+        visit(expression, &mut |bits| {
             // A register that only feeds itself is as useless as one that feeds nothing.
-            if let Node::Signal(signal) = node
+            if let Node::Signal(signal) = bits.node()
                 && signal.name != *target
             {
                 read[signal.id] = true;
@@ -226,7 +260,10 @@ fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) ->
     }
     for (declaration, read) in inner.declarations.iter().zip(read) {
         if !read && !matches!(declaration.kind, Kind::Output { .. }) {
-            return Err(HdlError::Unread { module: inner.name.clone(), signal: declaration.name.clone() });
+            return Err(HdlError::Unread {
+                module: inner.name().to_owned(),
+                signal: declaration.name.clone(),
+            });
         }
     }
     Ok(())
@@ -245,7 +282,8 @@ fn check_loops(inner: &Inner) -> Result<BTreeMap<String, Vec<String>>, HdlError>
             }
         }
     }
-    let mut search = Search { inner, sources, state: vec![State::New; inner.declarations.len()], path: Vec::new() };
+    let mut search =
+        Search { inner, sources, state: vec![State::New; inner.declarations.len()], path: Vec::new() };
     for id in 0..inner.declarations.len() {
         search.visit(id)?;
     }
@@ -286,7 +324,7 @@ impl Search<'_> {
                 let start = self.path.iter().position(|p| *p == id).unwrap_or(0);
                 let names = self.path[start..].iter().chain([&id]);
                 let path = names.map(|i| self.inner.declarations[*i].name.clone()).collect();
-                return Err(HdlError::CombinationalLoop { module: self.inner.name.clone(), path });
+                return Err(HdlError::CombinationalLoop { module: self.inner.name().to_owned(), path });
             }
             State::New => {}
         }
@@ -307,16 +345,16 @@ impl Search<'_> {
 
 fn signals_of(expression: &Bits) -> Vec<usize> {
     let mut ids = Vec::new();
-    visit(expression, &mut |node| {
-        if let Node::Signal(signal) = node {
+    visit(expression, &mut |bits| {
+        if let Node::Signal(signal) = bits.node() {
             ids.push(signal.id);
         }
     });
     ids
 }
 
-fn visit(expression: &Bits, action: &mut impl FnMut(&Node)) {
-    action(expression.node());
+fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
+    action(expression);
     match expression.node() {
         Node::Unary(_, a) | Node::Repeat(_, a) => visit(a, action),
         Node::Slice { base, .. } => visit(base, action),

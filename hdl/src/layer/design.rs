@@ -62,8 +62,12 @@ fn collect(
     out: &mut Vec<Rc<Module>>,
 ) -> Result<(), HdlError> {
     if let Some(known) = seen.get(module.name()) {
-        if Rc::ptr_eq(known, module) || known.verilog == module.verilog {
+        if Rc::ptr_eq(known, module) {
             return Ok(());
+        }
+        if known.verilog == module.verilog {
+            // The text names its children only: they can still be different ones.
+            return module.instances().iter().try_for_each(|(_, child)| collect(child, seen, out));
         }
         return Err(HdlError::ModuleClash { module: module.name().to_owned() });
     }

@@ -20,7 +20,7 @@ pub enum HdlError {
         /// Width of the right operand or source.
         right: u32,
     },
-    /// A slice or literal that does not fit.
+    /// A slice, literal, width or depth that does not fit.
     #[error("module {module}: {signal}: {what}")]
     Expression {
         /// Module being built.
@@ -93,7 +93,9 @@ pub enum HdlError {
         path: Vec<String>,
     },
     /// A name that is no Verilog identifier or is a keyword.
-    #[error("module {module}: '{name}' is not a legal name (lower-case letter first, then a-z, 0-9, _; no Verilog keyword)")]
+    #[error(
+        "module {module}: '{name}' is not a legal name (lower-case letter first, then a-z, 0-9, _; no keyword of Verilog or SystemVerilog)"
+    )]
     IllegalName {
         /// Module being built.
         module: String,

@@ -15,12 +15,12 @@ use rust_hdl_core::prelude::{
     Atom, AtomKind, Block, Logic, PinConstraint, Probe, TypeDescriptor, TypeKind, VCDValue,
 };
 use rust_hdl_core::verilog_gen::verilog_combinatorial;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Prints the module.
 pub(super) fn lower(inner: &Inner, report: &Report) -> String {
-    let mut printer = Printer::default();
+    let mut printer = Printer { taken: names(inner), ..Printer::default() };
     let body = printer.body(inner);
     let mut nets = Vec::new();
     if report.clocked {
@@ -44,7 +44,7 @@ pub(super) fn lower(inner: &Inner, report: &Report) -> String {
     );
     let module = Printable { nets, body };
     let mut defines = rust_hdl_core::module_defines::ModuleDefines::default();
-    module.accept(&inner.name, &mut defines);
+    module.accept(inner.name(), &mut defines);
     let text = defines.defines();
     finish_text(inner, &text)
 }
@@ -57,7 +57,8 @@ fn finish_text(inner: &Inner, printed: &str) -> String {
     }
     for line in printed.lines() {
         let line = line.trim_end().replace("wire  ", "wire ").replace("reg  ", "reg ");
-        let heading = ["// Module arguments", "// Stub signals", "// Local signals", "// Update code (custom)"];
+        let heading =
+            ["// Module arguments", "// Stub signals", "// Local signals", "// Update code (custom)"];
         if line.is_empty() || heading.contains(&line.trim_start()) {
             continue;
         }
@@ -101,8 +102,16 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Names that the module's author gave.
+fn names(inner: &Inner) -> BTreeSet<String> {
+    let names = inner.declarations.iter().map(|d| &d.name).chain(inner.memories.iter().map(|m| &m.name));
+    names.chain(inner.instances.iter().map(|i| &i.name)).cloned().collect()
+}
+
 #[derive(Default)]
 struct Printer {
+    /// Names in use, helper wires included.
+    taken: BTreeSet<String>,
     /// Texts behind the placeholders of the expression being printed.
     pieces: Vec<String>,
     /// Helper wires: name, width, text.
@@ -156,7 +165,7 @@ impl Printer {
         let mut order: BTreeMap<Option<String>, usize> = BTreeMap::new();
         for reg in &inner.regs {
             let declaration = &inner.declarations[reg.id];
-            let enable = reg.enable.as_ref().map(|e| self.text(&format!("{}_enable", declaration.name), e));
+            let enable = reg.enable.first().map(|e| self.text(&format!("{}_enable", declaration.name), e));
             let count = order.len();
             let position = *order.entry(enable.clone()).or_insert(count);
             let key = (position, enable, reg.reset.is_some());
@@ -208,7 +217,15 @@ impl Printer {
         let mut text = String::new();
         for (index, (value, reason)) in inner.unused.iter().enumerate() {
             let value = self.text("unused", value);
-            let _ = writeln!(text, "wire unused_{index} = &{{1'b0, {value}}}; // {reason}");
+            let name = self.free_name("unused_", index);
+            // A line break in the reason would end the comment.
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {reason}");
+        }
+        if !self.hoisted.is_empty() {
+            let name = self.free_name("unused_", inner.unused.len());
+            let parts: Vec<&str> = self.hoisted.iter().map(|(name, _, _)| name.as_str()).collect();
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {}}}; // slices leave bits out", parts.join(", "));
         }
         text
     }
@@ -253,7 +270,12 @@ impl Printer {
                     UnaryOp::All => VerilogOpUnary::All,
                     UnaryOp::Any => VerilogOpUnary::Any,
                 };
-                let unary = VerilogExpression::Unary(op.clone(), Box::new(self.operand(a)));
+                let operand = match self.operand(a) {
+                    // Verilog's grammar takes a primary after a unary operator: no `&~a`, no `~~a`.
+                    unary @ VerilogExpression::Unary(..) => VerilogExpression::Paren(Box::new(unary)),
+                    other => other,
+                };
+                let unary = VerilogExpression::Unary(op.clone(), Box::new(operand));
                 if matches!(op, VerilogOpUnary::Not) {
                     return unary;
                 }
@@ -293,9 +315,13 @@ impl Printer {
                     _ => self.hoist(base),
                 };
                 let high = low + expression.width() - 1;
-                self.piece(if high == *low { format!("{name}[{low}]") } else { format!("{name}[{high}:{low}]") })
+                self.piece(if high == *low {
+                    format!("{name}[{low}]")
+                } else {
+                    format!("{name}[{high}:{low}]")
+                })
             }
-            Node::MemoryRead { memory, addr } => {
+            Node::MemoryRead { memory, addr, .. } => {
                 let addr = self.nested(addr);
                 self.piece(format!("{memory}[{addr}]"))
             }
@@ -312,11 +338,22 @@ impl Printer {
         }
     }
 
+    /// `<stem><number>`, or with the next number that nobody uses.
+    fn free_name(&mut self, stem: &str, mut number: usize) -> String {
+        loop {
+            let name = format!("{stem}{number}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
     /// Gives an expression a wire of its own, because Verilog takes slices of names only.
     fn hoist(&mut self, expression: &Bits) -> String {
         let target = self.target.clone();
         let text = self.text(&target, expression);
-        let name = format!("{target}_part{}", self.hoisted.len());
+        let name = self.free_name(&format!("{target}_part"), self.hoisted.len());
         self.hoisted.push((name.clone(), expression.width(), text));
         name
     }

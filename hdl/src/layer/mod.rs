@@ -7,13 +7,15 @@
 //!
 //! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold
 //! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that
-//! refers to itself is a loop and refused).
+//! refers to itself is a loop and refused). An expression is printed wherever it is used: give one that is used
+//! several times a name with [`ModuleBuilder::wire`].
 
 mod bits;
 mod builder;
 mod check;
 mod design;
 mod error;
+mod keywords;
 mod lower;
 mod module;
 

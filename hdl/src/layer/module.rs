@@ -89,7 +89,10 @@ impl Module {
 
     /// The port table in Markdown.
     pub fn port_table(&self) -> String {
-        let mut text = format!("### `{}`\n\n{}\n\n| port | direction | bits | meaning |\n| --- | --- | ---: | --- |\n", self.name, self.doc);
+        let mut text = format!(
+            "### `{}`\n\n{}\n\n| port | direction | bits | meaning |\n| --- | --- | ---: | --- |\n",
+            self.name, self.doc
+        );
         for port in &self.ports {
             let direction = match port.direction {
                 Direction::Input => "in",

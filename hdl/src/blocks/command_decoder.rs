@@ -1,0 +1,120 @@
+//! What a row of `cols` elements means for the ranks: how many stripes, and where the last one ends.
+//!
+//! A row is cut into stripes of `stripe_elems`; stripe `j` of the full waves goes to rank `j mod ranks`, the stripes that
+//! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
+
+use super::{bits_for, log2};
+use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, cat, lit, zeros};
+use ndp_config::{BEAT_ELEMS, GemvConfig};
+use std::rc::Rc;
+
+/// Bits of a wave count of one row.
+pub(crate) fn wave_bits(config: &GemvConfig) -> u32 {
+    config.col_bits() - log2(config.stripe_elems()) - log2(config.ranks()) + 1
+}
+
+/// Bits of a tail count or rank index.
+pub(crate) fn rank_bits(config: &GemvConfig) -> u32 {
+    bits_for(config.ranks() - 1)
+}
+
+/// Bits of the position of a beat in its stripe.
+pub(crate) fn position_bits(config: &GemvConfig) -> u32 {
+    bits_for(config.beats_per_stripe() - 1)
+}
+
+/// Name, bits and meaning of the fields that describe a row's cut.
+pub(crate) fn layout_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 4] {
+    [
+        ("waves", wave_bits(config), "stripes of the row that every rank takes"),
+        ("tail", rank_bits(config), "stripes of the row that are left over"),
+        ("last_beat", position_bits(config), "position of the last beat in the row's last stripe"),
+        ("last_elem", log2(BEAT_ELEMS), "last element of the row in that beat"),
+    ]
+}
+
+/// The fields of a row's cut as signals, in the order of [`layout_fields`].
+#[derive(Clone)]
+pub(crate) struct Layout {
+    pub waves: Bits,
+    pub tail: Bits,
+    pub last_beat: Bits,
+    pub last_elem: Bits,
+}
+
+impl Layout {
+    fn from_vec(fields: Vec<Bits>) -> Self {
+        let mut fields = fields.into_iter();
+        let mut take = || fields.next().unwrap_or_else(|| zeros(1));
+        Self { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
+    }
+
+    /// Input ports `<field>_i`.
+    pub fn inputs(m: &ModuleBuilder, config: &GemvConfig) -> Self {
+        Self::from_vec(layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc)).into())
+    }
+
+    /// Outputs of an instance of [`command_decoder`].
+    pub fn of_decoder(decoder: &InstanceBuilder<'_>, config: &GemvConfig) -> Self {
+        Self::from_vec(layout_fields(config).map(|(name, ..)| decoder.output(&format!("{name}_o"))).into())
+    }
+
+    /// Registers `<field>_q` that take the fields when `enable` is set.
+    pub fn registered(&self, m: &ModuleBuilder, enable: &Bits) -> Self {
+        let register = |name: &str, value: &Bits| {
+            let reg = m.reg(format!("{name}_q"), value.width()).enable(enable);
+            reg.next(value);
+            reg.q()
+        };
+        Self {
+            waves: register("waves", &self.waves),
+            tail: register("tail", &self.tail),
+            last_beat: register("last_beat", &self.last_beat),
+            last_elem: register("last_elem", &self.last_elem),
+        }
+    }
+
+    /// Connects the fields to the input ports of an instance.
+    pub fn connect<'a>(&self, instance: InstanceBuilder<'a>) -> InstanceBuilder<'a> {
+        instance
+            .input("waves_i", &self.waves)
+            .input("tail_i", &self.tail)
+            .input("last_beat_i", &self.last_beat)
+            .input("last_elem_i", &self.last_elem)
+    }
+}
+
+/// Cuts a row of `cols_i` elements, and says whether the command makes sense: at least one column and vector, at most
+/// `max_cols` and `max_batch` of them. Combinational.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn command_decoder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (stripe_bits, rank_log2) = (log2(config.stripe_elems()), log2(config.ranks()));
+    let (beat_log2, col_bits) = (log2(BEAT_ELEMS), config.col_bits());
+    let m = ModuleBuilder::new(
+        format!("command_decoder_c{col_bits}_e{}_g{}", config.stripe_elems(), config.ranks()),
+        "Cuts a row over the ranks and checks a command's sizes.",
+    );
+    let cols = m.input("cols_i", col_bits, "elements of a row");
+    let batch = m.input("batch_i", config.batch_bits(), "vectors");
+
+    let last = m.wire("last", cols.minus_one());
+    // Stripes of the row; one bit more than `last` has above the stripe, for a row that fills the buffer.
+    let count_bits = col_bits - stripe_bits + 1;
+    let stripes = m.wire("stripes", last.high(col_bits - stripe_bits).zext(count_bits).plus_one());
+    let tail = if rank_log2 == 0 { zeros(1) } else { stripes.low(rank_log2) };
+    let last_beat = match stripe_bits - beat_log2 {
+        0 => zeros(1),
+        bits => last.slice(beat_log2, bits),
+    };
+    m.output("waves_o", stripes.high(count_bits - rank_log2), "stripes of the row that every rank takes");
+    m.output("tail_o", tail, "stripes of the row that are left over");
+    m.output("last_beat_o", last_beat, "position of the last beat in the row's last stripe");
+    m.output("last_elem_o", last.low(beat_log2), "last element of the row in that beat");
+    let too_wide = lit(config.max_cols().into(), col_bits).lt(&cols);
+    let too_many = lit(config.max_batch().into(), config.batch_bits()).lt(&batch);
+    let legal = cat([cols.any(), batch.any(), !too_wide, !too_many]).all();
+    m.output("legal_o", legal, "the sizes are possible");
+    m.finish()
+}

@@ -1,0 +1,141 @@
+//! Decides what becomes of each beat of weights that a rank delivers.
+//!
+//! Knows the order in which a rank sends a matrix: row by row, in a row the full waves and then the tail stripe if the
+//! rank has one. Gives each beat its position among the tiles, cuts the row's end, fills up what the row does
+//! not reach with zeros, and describes the finished stripe to [`super::window_sequencer`]. Tails of consecutive rows are
+//! laid side by side over the ranks: row `r`'s tail starts at rank `r * tail mod ranks`.
+
+use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
+use super::log2;
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
+use ndp_config::{BEAT_ELEMS, GemvConfig};
+use std::rc::Rc;
+
+/// The tail stripe that `rank` takes of a row whose tail starts at `start`: `(rank - start) mod ranks`.
+fn tail_index(config: &GemvConfig, rank: &Bits, start: &Bits) -> Bits {
+    if config.ranks() == 1 { zeros(1) } else { rank - start }
+}
+
+/// The next row's tail start: `(start + tail) mod ranks`.
+pub(crate) fn next_start(config: &GemvConfig, start: &Bits, tail: &Bits) -> Bits {
+    if config.ranks() == 1 { zeros(1) } else { start + tail }
+}
+
+/// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
+/// cycle, from the FIFO or zeros.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (row_bits, batch_bits, addr_bits) = (config.row_bits(), config.batch_bits(), config.slice_addr_bits());
+    let (rank_width, positions) = (rank_bits(config), config.beats_per_stripe());
+    let m = ModuleBuilder::new(
+        format!("fill_sequencer_g{}_p{positions}", config.ranks()),
+        "Places a rank's beats of weights and describes each stripe.",
+    );
+    let rank = m.input("rank_i", rank_width, "which rank this is");
+    let start_command = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let rows = m.input("rows_i", row_bits, "rows, at least one");
+    let layout = Layout::inputs(&m, config);
+    let batch = m.input("batch_i", batch_bits, "vectors");
+    let base = m.input("base_i", addr_bits, "first word of the activations");
+    let beat_valid = m.input("beat_valid_i", 1, "the FIFO has a beat");
+    let take_stripe = m.input("stripe_take_i", 1, "the described stripe starts computing");
+
+    let active = m.reg("active_q", 1).reset(0);
+    let layout = layout.registered(&m, &start_command);
+    let command = |name: &str, value: &Bits| {
+        let reg = m.reg(format!("{name}_q"), value.width()).enable(&start_command);
+        reg.next(value);
+        reg.q()
+    };
+    let (batch, base) = (command("batch", &batch), command("base", &base));
+
+    // Where the next plan stands: row, wave and tail.
+    let plan_valid = m.reg("plan_valid_q", 1).reset(0);
+    let make_plan = m.wire("make_plan", active.q() & !plan_valid.q());
+    let tail_start = m.reg("tail_start_q", rank_width);
+    let wave = m.reg("wave_q", wave_bits(config));
+    let rows_left = m.reg("rows_left_q", row_bits);
+    let tail_at = m.wire("tail_at", tail_index(config, &rank, &tail_start));
+    let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
+    let in_waves = m.wire("in_waves", wave.ne(&layout.waves));
+    let last_wave = m.wire("last_wave", wave.plus_one().eq(&layout.waves));
+    let row_first = m.wire("row_first", wave.is_zero());
+    let row_last = m.wire("row_last", mux(&in_waves, &(&last_wave & !&has_tail), &lit(1, 1)));
+    // The stripe that holds the row's end: the last tail stripe, or the last rank's last wave.
+    let ends_tail = tail_at.plus_one().eq(&layout.tail) & layout.tail.any();
+    let ends_wave = layout.tail.is_zero() & &last_wave & rank.eq_lit((config.ranks() - 1).into());
+    let row_end = m.wire("row_end", mux(&in_waves, &ends_wave, &ends_tail));
+    // Three tail stripes over four ranks: a rank meets all three in turn and its slice holds all three; with one or
+    // two tail stripes it always meets the same.
+    let skip = if config.ranks() == 4 {
+        let three = layout.tail.eq_lit(3);
+        tail_at.gated(&(three & !&in_waves))
+    } else {
+        zeros(rank_width)
+    };
+    let planned = m.wire("planned", &make_plan & (&in_waves | &has_tail));
+    // A row that leaves this rank out takes a cycle and makes no plan.
+    let row_done = m.wire("row_done", &make_plan & &row_last);
+    let command_done = m.wire("command_done", &row_done & rows_left.eq_lit(1));
+    active.next(any_of(&[start_command.clone(), active.q() & !&command_done]));
+    rows_left.next(mux(&start_command, &rows, &mux(&row_done, &rows_left.minus_one(), &rows_left)));
+    let restart = m.wire("restart", &start_command | &row_done);
+    wave.next(mux(&restart, &zeros(wave_bits(config)), &mux(&planned, &wave.plus_one(), &wave)));
+    let advanced = next_start(config, &tail_start, &layout.tail);
+    tail_start.next(mux(&start_command, &zeros(rank_width), &mux(&row_done, &advanced, &tail_start)));
+
+    let plan = |name: &str, value: &Bits| {
+        let reg = m.reg(format!("plan_{name}_q"), value.width()).enable(&planned);
+        reg.next(value);
+        reg.q()
+    };
+    let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
+    let (plan_end, plan_skip) = (plan("end", &row_end), plan("skip", &skip));
+    let (plan_batch, plan_base) = (plan("batch", &batch), plan("base", &base));
+    let (plan_last_beat, plan_last_elem) = (plan("last_beat", &layout.last_beat), plan("last_elem", &layout.last_elem));
+
+    // Beats of the planned stripe, while the tiles' next weights are free.
+    let full = m.reg("stripe_valid_q", 1).reset(0);
+    let position = m.reg("position_q", position_bits(config)).reset(0);
+    let beyond = m.wire("beyond", &plan_end & plan_last_beat.lt(&position));
+    let ready = m.wire("ready", plan_valid.q() & !full.q());
+    let pop = m.wire("pop", &ready & !&beyond & &beat_valid);
+    let step = m.wire("step", &ready & (&beyond | &beat_valid));
+    let finish = m.wire("finish", &step & position.eq_lit((positions - 1).into()));
+    position.next(match positions {
+        1 => zeros(1),
+        _ => mux(&step, &position.plus_one(), &position),
+    });
+    plan_valid.next(any_of(&[planned.clone(), plan_valid.q() & !&finish]));
+    full.next(any_of(&[finish.clone(), full.q() & !&take_stripe]));
+
+    let stripe = |name: &str, value: &Bits| {
+        let reg = m.reg(format!("stripe_{name}_q"), value.width()).enable(&finish);
+        reg.next(value);
+        reg.q()
+    };
+    let outputs = [
+        ("stripe_first_o", stripe("first", &plan_first), "it is the row's first on this rank"),
+        ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),
+        ("stripe_skip_o", stripe("skip", &plan_skip), "tail stripes to skip in the slice"),
+        ("stripe_batch_o", stripe("batch", &plan_batch), "vectors"),
+        ("stripe_base_o", stripe("base", &plan_base), "first word of the activations"),
+    ];
+    // Positions wrap at the end of a stripe because their number is a power of two.
+    debug_assert!(positions.is_power_of_two() && BEAT_ELEMS.is_power_of_two() && log2(positions) <= position.width());
+
+    m.output("idle_o", !active.q(), "a command can be taken");
+    m.output("beat_pop_o", pop, "take a beat from the FIFO");
+    m.output("place_o", &step, "a beat goes to the tiles");
+    m.output("place_position_o", &position, "its position among the tiles");
+    m.output("place_clear_o", &beyond, "it is all zeros");
+    m.output("place_cut_o", &plan_end & position.eq(&plan_last_beat), "it is the row's last");
+    m.output("place_last_elem_o", &plan_last_elem, "last element of the row in that beat");
+    m.output("stripe_valid_o", &full, "the tiles' next weights are complete and described");
+    for (name, value, doc) in outputs {
+        m.output(name, value, doc);
+    }
+    m.finish()
+}

@@ -1,0 +1,175 @@
+//! Multiplier unit: eight bit-serial lanes, one aligner, one exact accumulator (Hermes, section IV-A2).
+//!
+//! Lanes load one phase apart. In phase `i` lane `i` takes weight `i` and activation `i` while its previous product
+//! leaves to the aligner, so that neither operands nor products are held anywhere else. The product is shifted to
+//! its place above 2^-48 and added to the accumulator, whose segments pass carries on one segment per cycle; the
+//! phases in which no product arrives resolve the last carries. A window's digits are read while the next window's
+//! products are on their way: segment `k` in phase `lanes + 1 + k`. What comes before (buffers, window control) is
+//! [`super::compute_tile`]'s and [`super::window_sequencer`]'s business.
+
+use super::serial_lane::serial_lane;
+use super::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, one_hot_mux, repeat, zeros};
+use ndp_config::GemvConfig;
+use std::rc::Rc;
+
+/// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
+/// the lanes hand their products over: `lanes + 1 + k`; beyond the window's end it lies in the next one.
+pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
+    config.lanes() + 1 + k
+}
+
+/// A recoded operand taken apart.
+struct Operand {
+    sign: Bits,
+    special: Bits,
+    exp: Bits,
+    significand: Bits,
+}
+
+fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
+    let raw = value.slice(10, 5);
+    let special = m.wire(format!("{name}_special"), raw.all());
+    let subnormal = m.wire(format!("{name}_subnormal"), raw.is_zero());
+    // Subnormals have the exponent of the smallest normal and no hidden bit; recoded specials have none either.
+    let exp = cat([raw.high(4), raw.bit(0) | &subnormal]);
+    let hidden = !(&special | &subnormal);
+    Operand { sign: value.msb(), special, exp, significand: cat([hidden, value.low(10)]) }
+}
+
+/// Bits `[low +: width]` of `vector` placed with its bit 0 at `offset`; zeros around it.
+fn placed(vector: &Bits, offset: u32, low: u32, width: u32) -> Bits {
+    let (start, end) = (offset.max(low), (offset + vector.width()).min(low + width));
+    if start >= end {
+        return zeros(width);
+    }
+    let mut parts = Vec::new();
+    if end < low + width {
+        parts.push(zeros(low + width - end));
+    }
+    parts.push(vector.slice(start - offset, end - start));
+    if start > low {
+        parts.push(zeros(start - low));
+    }
+    cat(parts)
+}
+
+/// The unit for `lanes`, `serial_steps`, `acc_bits` and `acc_segments` of `config`.
+///
+/// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read in phase `i` only. The sum over a window is exact:
+/// a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one window, digits from phase
+/// `lanes + 1` of the next.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
+    let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
+    let m = ModuleBuilder::new(
+        format!("multiplier_unit_l{lanes}_s{steps}_w{}", config.acc_bits()),
+        "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator.".replace("Eight", &spelled(lanes)),
+    );
+    let phase = m.input("phase_i", window, "phase of the window, one-hot");
+    let w = m.input("w_i", lanes * FP16_BITS, "recoded weights, element i used in phase i");
+    let x = m.input("x_i", lanes * FP16_BITS, "recoded activations, element i used in phase i");
+
+    // Operand of the phase, decoded once for all lanes.
+    let turn = phase.low(lanes);
+    let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
+    let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(&turn, &elements(&w))));
+    let x_now = decode(&m, "x", &m.wire("x_now", one_hot_mux(&turn, &elements(&x))));
+    let special = m.wire("special", &w_now.special | &x_now.special);
+    let exp_sum = w_now.exp.zext(EXPONENT_SUM_BITS) + x_now.exp.zext(EXPONENT_SUM_BITS);
+    let exp = m.wire("exp", exp_sum | repeat(EXPONENT_SUM_BITS, &special));
+    let sign = m.wire("sign", &w_now.sign ^ &x_now.sign);
+    let sig_w = m.wire("sig_w", w_now.significand.high(steps));
+    let sig_x = m.wire("sig_x", &x_now.significand);
+    if steps < SIGNIFICAND_BITS {
+        m.unused(w.low(1), "weights keep their leading serial_steps significand bits only");
+    }
+
+    let lane = serial_lane(steps, window)?;
+    let mut leaving = Vec::new();
+    for i in 0..lanes {
+        let instance = m
+            .instance(format!("lane{i}"), &lane)
+            .input("load_i", phase.bit(i))
+            .input("sig_w_i", &sig_w)
+            .input("sig_x_i", &sig_x)
+            .input("exp_i", &exp)
+            .input("sign_i", &sign);
+        leaving.push(cat([instance.output("sign_o"), instance.output("exp_o"), instance.output("product_o")]));
+    }
+
+    // One product per phase; zero when no lane has its turn, which is what resolves the carries.
+    let product_bits = SIGNIFICAND_BITS + steps;
+    let term = m.reg("term_q", 1 + EXPONENT_SUM_BITS + product_bits);
+    term.next(one_hot_mux(&turn, &leaving));
+    let term_product = term.low(product_bits);
+    let term_exp = term.slice(product_bits, EXPONENT_SUM_BITS);
+    let negative = term.msb();
+
+    // 2^(exp - 50) is the weight of the product's least significant bit; the smallest exponent sum is 2, which is
+    // 2^-48. The shift is done in two parts, so that no intermediate needs more than 64 bits in simulation.
+    let padded = if steps < SIGNIFICAND_BITS {
+        cat([term_product.clone(), zeros(SIGNIFICAND_BITS - steps)])
+    } else {
+        term_product.clone()
+    };
+    let fine_bits = 2 * SIGNIFICAND_BITS + 31;
+    let fine = m.wire("fine", padded.zext(fine_bits).shl(&term_exp.low(5)));
+    let far = m.wire("far", term_exp.msb());
+    let near_value = m.wire("near_value", fine.high(fine_bits - 2).gated(&!&far));
+    let far_value = m.wire("far_value", fine.gated(&far));
+    m.unused(fine.low(2), "a near product has an exponent sum of 2 at least, so they are zero; far ones use them");
+
+    // The first product of a window replaces the sum, and with it the carries of the one before.
+    let keep = m.wire("keep", !phase.bit(1));
+    let mut carry_in = negative.clone();
+    let mut digits = Vec::new();
+    for k in 0..segments {
+        let low = k * digit_bits;
+        let aligned = placed(&near_value, 0, low, digit_bits) | placed(&far_value, 30, low, digit_bits);
+        let aligned = m.wire(format!("aligned{k}"), aligned ^ repeat(digit_bits, &negative));
+        let segment = m.reg(format!("acc{k}_q"), digit_bits);
+        let sum = segment.gated(&keep).zext(digit_bits + 1)
+            + aligned.zext(digit_bits + 1)
+            + carry_in.zext(digit_bits + 1);
+        let sum = m.wire(format!("acc{k}_sum"), sum);
+        segment.next(sum.low(digit_bits));
+        if k + 1 < segments {
+            let carry = m.reg(format!("carry{k}_q"), 1);
+            carry.next(sum.msb());
+            carry_in = m.wire(format!("carry{k}"), carry.q() & &keep);
+        } else {
+            m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
+        }
+        digits.push(segment.q());
+    }
+
+    // Recoded NaNs have a zero significand and infinities do not, so the product tells them apart; infinity times
+    // zero comes out as NaN by itself.
+    let is_special = m.wire("term_special", term_exp.all());
+    let nonzero = m.wire("term_nonzero", term_product.any());
+    let infinite = m.wire("term_infinite", &is_special & &nonzero);
+    let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
+    let flags = m.reg("flags_q", FLAG_BITS);
+    flags.next(seen | flags.gated(&keep));
+
+    let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();
+    let quiet: Vec<Bits> =
+        (0..window).filter(|p| (0..segments).all(|k| digit_phase(config, k) % window != *p)).map(|p| phase.bit(p)).collect();
+    m.unused(any_of(&quiet), "phases in which nothing but the lanes' own turn happens");
+    m.output("digit_o", one_hot_mux(&cat(read), &digits), "digit of the sum over the last window, in its phase");
+    m.output("flags_o", &flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
+    m.finish()
+}
+
+fn spelled(lanes: u32) -> String {
+    match lanes {
+        4 => "Four".into(),
+        8 => "Eight".into(),
+        16 => "Sixteen".into(),
+        other => other.to_string(),
+    }
+}

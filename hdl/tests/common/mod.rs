@@ -1,0 +1,28 @@
+//! Runs the Verilog tools on emitted text. A tool that is not installed fails the test and names its package.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Runs `program` in `folder` and returns what it printed; panics when it is missing, fails or prints a warning.
+pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> String {
+    let output = Command::new(program).args(arguments).current_dir(folder).output();
+    let output =
+        output.unwrap_or_else(|e| panic!("cannot run '{program}' ({e}): install Debian's package {package}"));
+    let [out, err] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(output.status.success(), "{program} {arguments:?}: {}\n{out}{err}", output.status);
+    assert!(!err.to_lowercase().contains("warning"), "{program} {arguments:?} warns:\n{err}");
+    out
+}
+
+/// Lints the text with the three tools that the project's Verilog has to pass, warnings being errors.
+#[allow(dead_code)] // Not every test binary lints.
+pub fn lint(verilog: &str, top: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("dut.v"), verilog).unwrap();
+    let verilator = ["--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", top, "dut.v"];
+    run("verilator", "verilator", &verilator, folder.path());
+    run("iverilog", "iverilog", &["-g2005", "-Wall", "-t", "null", "-s", top, "dut.v"], folder.path());
+    let script = format!("read_verilog dut.v; hierarchy -check -top {top}; proc; check -assert");
+    run("yosys", "yosys", &["-q", "-p", &script], folder.path());
+}
