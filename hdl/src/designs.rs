@@ -1,7 +1,9 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
-use crate::blocks::{combiner, compute_tile, fp16_rounder, gemv_unit, multiplier_unit, rank_group, reduction_tree};
 use crate::blocks::{activation_loader, serial_lane};
+use crate::blocks::{
+    combiner, compute_tile, fp16_rounder, gemv_unit, multiplier_unit, rank_group, reduction_tree,
+};
 use crate::layer::{Design, HdlError};
 use ndp_config::DesignConfig;
 

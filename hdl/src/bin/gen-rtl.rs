@@ -18,7 +18,11 @@ use std::process::ExitCode;
 /// Writes <module>.v for every distinct module, files.f (children first, for -f of simulators and synthesis) and
 /// ports.md (the port table of every module). Needs no other tool.
 #[derive(Debug, Parser)]
-#[command(name = "gen-rtl", version, after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group")]
+#[command(
+    name = "gen-rtl",
+    version,
+    after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group"
+)]
 struct Args {
     /// Preset, or path of a configuration ending in .toml
     #[arg(long, default_value = "hermes")]
@@ -63,7 +67,13 @@ fn run(args: &Args) -> Result<String> {
     }
     write(out, &files)?;
     let bytes: usize = files.values().map(String::len).sum();
-    Ok(format!("{}: {} modules of {}, {} KiB\n", out.display(), design.modules().len(), design.top().name(), bytes / 1024))
+    Ok(format!(
+        "{}: {} modules of {}, {} KiB\n",
+        out.display(),
+        design.modules().len(),
+        design.top().name(),
+        bytes / 1024
+    ))
 }
 
 fn list(config: &DesignConfig, design: &Design) -> String {
@@ -160,5 +170,9 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
 
 /// Whether a file carries the header of a generated one.
 fn ours(path: &Path) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| text.starts_with("// Generated from") || text.starts_with("# Generated") || text.starts_with("# Ports"))
+    fs::read_to_string(path).is_ok_and(|text| {
+        text.starts_with("// Generated from")
+            || text.starts_with("# Generated")
+            || text.starts_with("# Ports")
+    })
 }

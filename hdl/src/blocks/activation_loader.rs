@@ -6,6 +6,7 @@
 //! the row does not reach is written as zeros, so that no old value can meet a padded weight.
 
 use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
+use super::fit;
 use super::operand_recoder::operand_recoder;
 use super::phase_ring::phase_ring;
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
@@ -83,7 +84,7 @@ pub fn activation_loader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let addr = m.reg("addr_q", addr_bits);
     let three = if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) };
     let onward = m.wire("onward", &wave_done | (&stripe_done & &three & !&in_waves));
-    let words = cat([zeros(addr_bits.max(batch_bits + 1) - batch_bits), batch_words.q()]).low(addr_bits);
+    let words = fit(&batch_words, addr_bits);
     addr.next(mux(&restart, &next_base, &(addr.q() + words.gated(&onward))));
 
     // Ranks that take the stripe. Two tail stripes over four ranks: even ranks meet the first, odd ones the second.

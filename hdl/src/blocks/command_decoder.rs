@@ -51,7 +51,9 @@ impl Layout {
 
     /// Input ports `<field>_i`.
     pub fn inputs(m: &ModuleBuilder, config: &GemvConfig) -> Self {
-        Self::from_vec(layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc)).into())
+        Self::from_vec(
+            layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc)).into(),
+        )
     }
 
     /// Outputs of an instance of [`command_decoder`].

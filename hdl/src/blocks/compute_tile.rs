@@ -4,9 +4,9 @@
 //! `current`; the step from one to the other happens for all tiles of a rank at once. When to fill, to step and
 //! to read is decided in [`super::fill_sequencer`] and [`super::window_sequencer`].
 
+use super::FP16_BITS;
 use super::multiplier_unit::multiplier_unit;
 use super::slice_sram::slice_sram;
-use super::FP16_BITS;
 use crate::layer::{HdlError, Module, ModuleBuilder};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
@@ -20,14 +20,19 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let chunk_bits = config.lanes() * FP16_BITS;
     let sram = slice_sram(config.slice_words(), chunk_bits)?;
     let m = ModuleBuilder::new(
-        format!("compute_tile_{}_a{}", unit.name().trim_start_matches("multiplier_unit_"), config.slice_words()),
+        format!(
+            "compute_tile_{}_a{}",
+            unit.name().trim_start_matches("multiplier_unit_"),
+            config.slice_words()
+        ),
         "Multiplier unit with double-buffered weights and its slice of the activation buffer.",
     );
     m.no_inline();
     let phase = m.input("phase_i", config.window_cycles(), "phase of the window, one-hot");
     let weight = m.input("weight_i", chunk_bits, "recoded weights of the next stripe");
     let weight_write = m.input("weight_we_i", 1, "take `weight_i` as the next weights");
-    let advance = m.input("advance_i", 1, "make the next weights the current ones; in the window's last phase");
+    let advance =
+        m.input("advance_i", 1, "make the next weights the current ones; in the window's last phase");
     let slice_addr = m.input("slice_addr_i", config.slice_addr_bits(), "word of the slice");
     let slice_read = m.input("slice_re_i", 1, "read activations; in the window's last phase");
     let slice_write = m.input("slice_we_i", 1, "write `slice_wdata_i`; in any other phase");

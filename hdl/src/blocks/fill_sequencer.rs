@@ -27,7 +27,8 @@ pub(crate) fn next_start(config: &GemvConfig, start: &Bits, tail: &Bits) -> Bits
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (row_bits, batch_bits, addr_bits) = (config.row_bits(), config.batch_bits(), config.slice_addr_bits());
+    let (row_bits, batch_bits, addr_bits) =
+        (config.row_bits(), config.batch_bits(), config.slice_addr_bits());
     let (rank_width, positions) = (rank_bits(config), config.beats_per_stripe());
     let m = ModuleBuilder::new(
         format!("fill_sequencer_g{}_p{positions}", config.ranks()),
@@ -94,7 +95,8 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
     let (plan_end, plan_skip) = (plan("end", &row_end), plan("skip", &skip));
     let (plan_batch, plan_base) = (plan("batch", &batch), plan("base", &base));
-    let (plan_last_beat, plan_last_elem) = (plan("last_beat", &layout.last_beat), plan("last_elem", &layout.last_elem));
+    let (plan_last_beat, plan_last_elem) =
+        (plan("last_beat", &layout.last_beat), plan("last_elem", &layout.last_elem));
 
     // Beats of the planned stripe, while the tiles' next weights are free.
     let full = m.reg("stripe_valid_q", 1).reset(0);
@@ -124,7 +126,9 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("stripe_base_o", stripe("base", &plan_base), "first word of the activations"),
     ];
     // Positions wrap at the end of a stripe because their number is a power of two.
-    debug_assert!(positions.is_power_of_two() && BEAT_ELEMS.is_power_of_two() && log2(positions) <= position.width());
+    debug_assert!(
+        positions.is_power_of_two() && BEAT_ELEMS.is_power_of_two() && log2(positions) <= position.width()
+    );
 
     m.output("idle_o", !active.q(), "a command can be taken");
     m.output("beat_pop_o", pop, "take a beat from the FIFO");

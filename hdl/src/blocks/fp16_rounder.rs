@@ -85,7 +85,8 @@ pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let leading: Vec<Bits> = (0..=MAX_SHIFT)
         .map(|shift| {
             let higher = lowest + shift + 1;
-            let none_above = if higher < OVERFLOW { magnitude.high(OVERFLOW - higher).is_zero() } else { lit(1, 1) };
+            let none_above =
+                if higher < OVERFLOW { magnitude.high(OVERFLOW - higher).is_zero() } else { lit(1, 1) };
             let here = if shift == 0 { lit(1, 1) } else { magnitude.bit(lowest + shift) };
             m.wire(format!("leading{shift}"), here & none_above)
         })
@@ -94,8 +95,12 @@ pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let amount: Vec<Bits> = (0..shift_bits)
         .rev()
         .map(|bit| {
-            let set: Vec<Bits> =
-                leading.iter().zip(0..=MAX_SHIFT).filter(|(_, shift)| shift >> bit & 1 == 1).map(|(l, _)| l.clone()).collect();
+            let set: Vec<Bits> = leading
+                .iter()
+                .zip(0..=MAX_SHIFT)
+                .filter(|(_, shift)| shift >> bit & 1 == 1)
+                .map(|(l, _)| l.clone())
+                .collect();
             any_of(&set)
         })
         .collect();
@@ -107,7 +112,8 @@ pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     };
     let shift = hold("shift_q", &cat(amount), &magnitude_valid);
     let value = hold("value_q", &magnitude.q(), &magnitude_valid);
-    let value_special = hold("value_special_q", &cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
+    let value_special =
+        hold("value_special_q", &cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
 
     // Stage 4: shift; what falls below the guard bit is only tested for zero.
     let rounded_valid = delay("kept_valid_q", &shift_valid);
@@ -115,7 +121,10 @@ pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let movable = value.high(OVERFLOW - guard_at);
     let moved = m.wire("moved", movable.shr(&shift));
     let kept_bits = SIGNIFICAND_BITS + 1;
-    m.unused(moved.high(moved.width() - kept_bits), "the leading one has arrived at bit 11, above it are zeros");
+    m.unused(
+        moved.high(moved.width() - kept_bits),
+        "the leading one has arrived at bit 11, above it are zeros",
+    );
     let lost_mask = m.wire("lost_mask", !repeat(MAX_SHIFT, &lit(1, 1)).shl(&shift));
     let lost = (movable.low(MAX_SHIFT) & &lost_mask).any() | value.low(guard_at).any();
     let kept = hold("kept_q", &moved.low(kept_bits), &shift_valid);

@@ -35,7 +35,13 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (row_bits, col_bits, batch_bits) = (config.row_bits(), config.col_bits(), config.batch_bits());
     let addr_bits = config.slice_addr_bits();
     let m = ModuleBuilder::new(
-        format!("gemv_unit_n{}_l{}_s{}_w{}", config.multipliers(), config.lanes(), config.serial_steps(), config.acc_bits()),
+        format!(
+            "gemv_unit_n{}_l{}_s{}_w{}",
+            config.multipliers(),
+            config.lanes(),
+            config.serial_steps(),
+            config.acc_bits()
+        ),
         "Exact FP16 matrix-vector products, weights from the ranks, activations from the buffer.",
     );
     let load_valid = m.input("load_valid_i", 1, "LOAD: activation vectors follow on the x stream");
@@ -51,8 +57,16 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let dot_base = m.input("dot_base_i", addr_bits, "DOT: first word of the activations in the slices");
     let weights: Vec<(Bits, Bits)> = (0..ranks)
         .map(|g| {
-            let valid = m.input(format!("w{g}_valid_i"), 1, format!("weights of rank {g}: a beat is offered"));
-            (valid, m.input(format!("w{g}_data_i"), BEAT_BITS, format!("weights of rank {g}: 32 FP16 values, in the order of the stripes")))
+            let valid =
+                m.input(format!("w{g}_valid_i"), 1, format!("weights of rank {g}: a beat is offered"));
+            (
+                valid,
+                m.input(
+                    format!("w{g}_data_i"),
+                    BEAT_BITS,
+                    format!("weights of rank {g}: 32 FP16 values, in the order of the stripes"),
+                ),
+            )
         })
         .collect();
     let result_ready = m.input("result_ready_i", 1, "result: taken");
@@ -98,7 +112,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let dot_cols = capture("dot_cols_q", &dot_cols, &dot_taken);
     let dot_batch = capture("dot_batch_q", &dot_batch, &dot_taken);
     let dot_base = capture("dot_base_q", &dot_base, &dot_taken);
-    let dot_decoder = m.instance("dot_decoder", &decoder).input("cols_i", &dot_cols).input("batch_i", &dot_batch);
+    let dot_decoder =
+        m.instance("dot_decoder", &decoder).input("cols_i", &dot_cols).input("batch_i", &dot_batch);
     let dot_legal = m.wire("dot_legal", dot_decoder.output("legal_o") & dot_rows.any());
     let issue = m.wire("issue", dot_pending.q() & &dot_legal);
     let decoded = Layout::of_decoder(&dot_decoder, config);
@@ -127,7 +142,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("sum_release_i", combine.output(&format!("sum{g}_release_o")));
         let instance = layout.connect(instance);
         idle.drive(instance.output("idle_o"));
-        m.output(format!("w{g}_ready_o"), instance.output("weight_ready_o"), format!("weights of rank {g}: the beat is taken"));
+        m.output(
+            format!("w{g}_ready_o"),
+            instance.output("weight_ready_o"),
+            format!("weights of rank {g}: the beat is taken"),
+        );
         combine = combine
             .input(format!("sum{g}_valid_i"), instance.output("sum_valid_o"))
             .input(format!("sum{g}_digit_i"), instance.output("sum_digit_o"))
@@ -162,6 +181,10 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("result_last_o", combine.output("result_last_o"), "result: the DOT's last");
     let busy = [!load_ready, dot_pending.q(), slots_full.q(), combine.output("busy_o")];
     m.output("busy_o", any_of(&busy), "a command is being executed or a result waits");
-    m.output("refused_o", &refused, "a command had a size of zero or beyond the configuration and was dropped; until reset");
+    m.output(
+        "refused_o",
+        &refused,
+        "a command had a size of zero or beyond the configuration and was dropped; until reset",
+    );
     m.finish()
 }

@@ -58,3 +58,8 @@ pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
     }
     crate::layer::cat((0..count).rev().map(|i| index.eq_lit(i.into())))
 }
+
+/// `value` zero-extended to `width` bits, or its lower bits if that is narrower.
+pub(crate) fn fit(value: &Bits, width: u32) -> Bits {
+    if value.width() > width { value.low(width) } else { value.zext(width) }
+}

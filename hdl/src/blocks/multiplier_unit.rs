@@ -67,7 +67,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let m = ModuleBuilder::new(
         format!("multiplier_unit_l{lanes}_s{steps}_w{}", config.acc_bits()),
-        "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator.".replace("Eight", &spelled(lanes)),
+        "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator."
+            .replace("Eight", &spelled(lanes)),
     );
     let phase = m.input("phase_i", window, "phase of the window, one-hot");
     let w = m.input("w_i", lanes * FP16_BITS, "recoded weights, element i used in phase i");
@@ -98,7 +99,11 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("sig_x_i", &sig_x)
             .input("exp_i", &exp)
             .input("sign_i", &sign);
-        leaving.push(cat([instance.output("sign_o"), instance.output("exp_o"), instance.output("product_o")]));
+        leaving.push(cat([
+            instance.output("sign_o"),
+            instance.output("exp_o"),
+            instance.output("product_o"),
+        ]));
     }
 
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
@@ -121,7 +126,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let far = m.wire("far", term_exp.msb());
     let near_value = m.wire("near_value", fine.high(fine_bits - 2).gated(&!&far));
     let far_value = m.wire("far_value", fine.gated(&far));
-    m.unused(fine.low(2), "a near product has an exponent sum of 2 at least, so they are zero; far ones use them");
+    m.unused(
+        fine.low(2),
+        "a near product has an exponent sum of 2 at least, so they are zero; far ones use them",
+    );
 
     // The first product of a window replaces the sum, and with it the carries of the one before.
     let keep = m.wire("keep", !phase.bit(1));
@@ -157,10 +165,16 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     flags.next(seen | flags.gated(&keep));
 
     let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();
-    let quiet: Vec<Bits> =
-        (0..window).filter(|p| (0..segments).all(|k| digit_phase(config, k) % window != *p)).map(|p| phase.bit(p)).collect();
+    let quiet: Vec<Bits> = (0..window)
+        .filter(|p| (0..segments).all(|k| digit_phase(config, k) % window != *p))
+        .map(|p| phase.bit(p))
+        .collect();
     m.unused(any_of(&quiet), "phases in which nothing but the lanes' own turn happens");
-    m.output("digit_o", one_hot_mux(&cat(read), &digits), "digit of the sum over the last window, in its phase");
+    m.output(
+        "digit_o",
+        one_hot_mux(&cat(read), &digits),
+        "digit of the sum over the last window, in its phase",
+    );
     m.output("flags_o", &flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
     m.finish()
 }

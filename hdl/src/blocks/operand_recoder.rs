@@ -15,11 +15,15 @@ use std::rc::Rc;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn operand_recoder() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("operand_recoder_{BEAT_ELEMS}"), "Recodes and masks one beat of FP16 operands.");
+    let m = ModuleBuilder::new(
+        format!("operand_recoder_{BEAT_ELEMS}"),
+        "Recodes and masks one beat of FP16 operands.",
+    );
     let data = m.input("data_i", BEAT_BITS, "FP16 values, element e in bits 16e+15..16e");
     let clear = m.input("clear_i", 1, "replace all elements by +0");
     let cut = m.input("cut_i", 1, "replace the elements after `last_i` by +0");
-    let last = m.input("last_i", super::log2(BEAT_ELEMS), "index of the last element of the row in this beat");
+    let last =
+        m.input("last_i", super::log2(BEAT_ELEMS), "index of the last element of the row in this beat");
     let elements: Vec<Bits> = (0..BEAT_ELEMS)
         .map(|e| {
             let value = data.slice(e * FP16_BITS, FP16_BITS);

@@ -9,7 +9,8 @@ use std::rc::Rc;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn phase_ring(window: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("phase_ring_{window}"), "One-hot ring counter of the window's phases.");
+    let m =
+        ModuleBuilder::new(format!("phase_ring_{window}"), "One-hot ring counter of the window's phases.");
     let phase = m.reg("phase_q", window).reset(1);
     phase.next(cat([phase.low(window - 1), phase.msb()]));
     m.output("phase_o", &phase, "phase, one-hot");

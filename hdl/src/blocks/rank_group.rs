@@ -34,7 +34,8 @@ fn jobs_in_flight(config: &GemvConfig) -> u32 {
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (tiles, positions, digit_bits) = (config.units_per_rank(), config.beats_per_stripe(), config.digit_bits());
+    let (tiles, positions, digit_bits) =
+        (config.units_per_rank(), config.beats_per_stripe(), config.digit_bits());
     let (chunk_bits, beat_chunks) = (config.lanes() * FP16_BITS, config.beat_chunks());
     let (addr_bits, vector_bits) = (config.slice_addr_bits(), bits_for(config.max_batch() - 1));
     let m = ModuleBuilder::new(
@@ -50,7 +51,11 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let weight_valid = m.input("weight_valid_i", 1, "a beat of weights is offered");
     let weight_data = m.input("weight_data_i", BEAT_BITS, "32 FP16 weights");
     let x_write = m.input("x_we_i", 1, "write activations; not in the window's last phase");
-    let x_position = m.input("x_position_i", super::command_decoder::position_bits(config), "position of the beat among the tiles");
+    let x_position = m.input(
+        "x_position_i",
+        super::command_decoder::position_bits(config),
+        "position of the beat among the tiles",
+    );
     let x_addr = m.input("x_addr_i", addr_bits, "word of the slices");
     let x_data = m.input("x_data_i", BEAT_BITS, "recoded activations");
     let sum_pop = m.input("sum_pop_i", 1, "take a digit");
@@ -141,7 +146,10 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let jobs = m
         .instance("jobs", &fifo(vector_bits + 2, jobs_in_flight(config))?)
         .input("push_i", &job)
-        .input("data_i", cat([windows.output("job_vector_o"), windows.output("job_first_o"), job_last.clone()]))
+        .input(
+            "data_i",
+            cat([windows.output("job_vector_o"), windows.output("job_first_o"), job_last.clone()]),
+        )
         .input("pop_i", &sum_last)
         .ignore("valid_o", "there is a job for every sum")
         .ignore("ready_o", "deep enough for all jobs between issue and sum");

@@ -16,12 +16,20 @@ use std::rc::Rc;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
-    let name = if steps == window { format!("serial_lane_s{steps}") } else { format!("serial_lane_s{steps}_p{window}") };
-    let m = ModuleBuilder::new(name, "Bit-serial multiplier of two significands, with the exponent sum and sign that belong to them.");
+    let name = if steps == window {
+        format!("serial_lane_s{steps}")
+    } else {
+        format!("serial_lane_s{steps}_p{window}")
+    };
+    let m = ModuleBuilder::new(
+        name,
+        "Bit-serial multiplier of two significands, with the exponent sum and sign that belong to them.",
+    );
     let load = m.input("load_i", 1, "takes new operands; the old product is read in the same cycle");
     let sig_w = m.input("sig_w_i", steps, "significand of the weight");
     let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
-    let exp = m.input("exp_i", EXPONENT_SUM_BITS, "sum of the effective exponents, or 63 for a special operand");
+    let exp =
+        m.input("exp_i", EXPONENT_SUM_BITS, "sum of the effective exponents, or 63 for a special operand");
     let sign = m.input("sign_i", 1, "sign of the product");
 
     let multiplicand = m.reg("multiplicand_q", SIGNIFICAND_BITS).enable(&load);
@@ -40,7 +48,10 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
     scale.next(cat([sign, exp]));
 
     if window > steps {
-        m.unused(product.high(window - steps), "the steps beyond the weight's bits add nothing, so these stay zero");
+        m.unused(
+            product.high(window - steps),
+            "the steps beyond the weight's bits add nothing, so these stay zero",
+        );
     }
     m.output("product_o", product.low(SIGNIFICAND_BITS + steps), "product of the significands");
     m.output("exp_o", scale.low(EXPONENT_SUM_BITS), "exponent sum of the product");

@@ -10,7 +10,10 @@ use std::rc::Rc;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn slice_sram(depth: u32, width: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("slice_sram_{depth}x{width}"), "Single-port SRAM: a slice of the activation buffer.");
+    let m = ModuleBuilder::new(
+        format!("slice_sram_{depth}x{width}"),
+        "Single-port SRAM: a slice of the activation buffer.",
+    );
     m.memory_macro(depth, width);
     let addr = m.input("addr_i", super::bits_for(depth - 1), "word");
     let read = m.input("re_i", 1, "read `addr_i`");

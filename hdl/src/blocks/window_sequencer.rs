@@ -5,10 +5,10 @@
 //! no room for the row's sum. Jobs are decided two phases before the window begins, so that all controls of the
 //! tiles come from registers.
 
-use super::multiplier_unit::digit_phase;
-use super::bits_for;
 use super::command_decoder::rank_bits;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use super::multiplier_unit::digit_phase;
+use super::{bits_for, fit};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -17,7 +17,8 @@ use std::rc::Rc;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (window, batch_bits, addr_bits) = (config.window_cycles(), config.batch_bits(), config.slice_addr_bits());
+    let (window, batch_bits, addr_bits) =
+        (config.window_cycles(), config.batch_bits(), config.slice_addr_bits());
     let vector_bits = bits_for(config.max_batch() - 1);
     let m = ModuleBuilder::new(
         format!("window_sequencer_p{window}_b{}_a{}", config.max_batch(), config.slice_words()),
@@ -63,12 +64,10 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let addr = m.reg("slice_addr_q", addr_bits).enable(&issue);
     let restart = m.wire("restart", &fresh & &stripe_first);
     let origin = m.wire("origin", mux(&restart, &stripe_base, &addr.plus_one()));
-    let batch_words = cat([zeros(addr_bits.max(batch_bits + 1) - batch_bits), stripe_batch.clone()]);
-    let single = batch_words.low(addr_bits).gated(&stripe_skip.bit(0));
-    let mut skipped = single;
+    let mut skipped = fit(&stripe_batch, addr_bits).gated(&stripe_skip.bit(0));
     if stripe_skip.width() > 1 {
-        let double = cat([batch_words.low(addr_bits - 1), zeros(1)]);
-        skipped = skipped | double.gated(&stripe_skip.bit(1));
+        let twice = cat([stripe_batch.clone(), zeros(1)]);
+        skipped = skipped | fit(&twice, addr_bits).gated(&stripe_skip.bit(1));
     }
     let skipped = m.wire("skipped", skipped.gated(&fresh));
     addr.next(origin + skipped);
@@ -114,6 +113,5 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     };
     let idle: Vec<Bits> = (0..window).filter(|p| !read_phases(p)).map(|p| phase.bit(p)).collect();
     m.unused(any_of(&idle), "phases in which nothing is decided");
-    let _ = lit;
     m.finish()
 }
