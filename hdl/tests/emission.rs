@@ -3,6 +3,8 @@
 //!
 //! Values of combinational expressions are `semantics.rs`'s business, refusals `refusals.rs`'s.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use ndp_hdl::layer::{

@@ -2,6 +2,8 @@
 //!
 //! What it accepts, and the Verilog it prints for that, is `emission.rs`'s and `semantics.rs`'s business.
 
+#![allow(clippy::unwrap_used)]
+
 use ndp_hdl::layer::{
     Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };

@@ -3,6 +3,8 @@
 //! Proves that precedence, widths and slices survive the lowering: the evaluator computes on bit vectors
 //! (`Vec<bool>`, least significant bit first) and shares no code with the layer.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use ndp_hdl::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat};

@@ -1,5 +1,7 @@
 //! Runs the Verilog tools on emitted text. A tool that is not installed fails the test and names its package.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::process::Command;
 

@@ -66,7 +66,12 @@ fn power_of_two(key: &'static str, value: u32, min: u32, max: u32) -> Result<(),
     Err(ConfigError::PowerOfTwo { key, value: value.into() })
 }
 
-fn require(ok: bool, what: impl Into<String>, value: u32, rule: impl Into<String>) -> Result<(), ConfigError> {
+fn require(
+    ok: bool,
+    what: impl Into<String>,
+    value: u32,
+    rule: impl Into<String>,
+) -> Result<(), ConfigError> {
     if ok {
         return Ok(());
     }

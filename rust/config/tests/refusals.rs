@@ -1,0 +1,204 @@
+//! Files and shapes that must be refused, each with the value found and the limit it breaks.
+
+#![allow(clippy::unwrap_used)]
+
+use ndp_config::{ConfigError, DesignConfig, GemvShape};
+
+/// The refusal of a `[gemv]` table.
+fn refused(keys: &str) -> String {
+    let text = format!("name = \"x\"\n[gemv]\n{keys}\n");
+    DesignConfig::from_toml(&text).expect_err(keys).to_string()
+}
+
+fn accepted(keys: &str) {
+    DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n"))
+        .unwrap_or_else(|e| panic!("{keys}: {e}"));
+}
+
+#[test]
+fn values_outside_their_range_are_refused_with_the_range() {
+    let limits = [
+        ("multipliers", 4, 1024),
+        ("lanes", 4, 16),
+        ("serial_steps", 2, 11),
+        ("acc_bits", 97, 120),
+        ("acc_segments", 3, 6),
+        ("ranks", 1, 4),
+        ("buffer_kib", 1, 1024),
+        ("max_batch", 1, 16),
+        ("weight_fifo_beats", 4, 64),
+    ];
+    for (key, min, max) in limits {
+        for value in [0, min - 1, max + 1, u32::MAX] {
+            let expected = format!("gemv.{key} = {value} must be in {min}..={max}");
+            assert_eq!(refused(&format!("{key} = {value}")), expected);
+        }
+    }
+}
+
+#[test]
+fn values_at_their_limits_are_accepted() {
+    // With the other keys moved where two belong together.
+    let tables = [
+        "multipliers = 1024\nbuffer_kib = 1024",
+        "multipliers = 4\nranks = 1",
+        "lanes = 4",
+        "lanes = 16",
+        "serial_steps = 2",
+        "serial_steps = 11",
+        "acc_bits = 120\nacc_segments = 6",
+        "acc_bits = 99\nacc_segments = 3",
+        "ranks = 1",
+        "ranks = 4",
+        "buffer_kib = 1024",
+        "buffer_kib = 1\nmultipliers = 4\nranks = 1",
+        "max_batch = 1",
+        "max_batch = 16",
+        "weight_fifo_beats = 4",
+        "weight_fifo_beats = 64",
+    ];
+    for table in tables {
+        accepted(table);
+    }
+}
+
+#[test]
+fn values_that_are_no_power_of_two_are_refused() {
+    for (key, value) in [
+        ("multipliers", 96),
+        ("lanes", 12),
+        ("ranks", 3),
+        ("buffer_kib", 100),
+        ("max_batch", 6),
+        ("weight_fifo_beats", 12),
+    ] {
+        let expected = format!("gemv.{key} = {value} must be a power of two");
+        assert_eq!(refused(&format!("{key} = {value}")), expected);
+    }
+}
+
+#[test]
+fn an_accumulator_that_its_segments_do_not_divide_is_refused() {
+    let expected = "gemv.acc_bits = 104 must be a multiple of gemv.acc_segments = 3";
+    assert_eq!(refused("acc_segments = 3"), expected);
+    let expected = "gemv.acc_bits = 103 must be a multiple of gemv.acc_segments = 4";
+    assert_eq!(refused("acc_bits = 103"), expected);
+}
+
+#[test]
+fn a_rank_with_fewer_units_than_a_beat_has_chunks_is_refused() {
+    let expected = "multipliers / ranks = 2 must be at least the 4 chunks of one 512-bit beat";
+    assert_eq!(refused("multipliers = 8"), expected);
+    let expected = "multipliers / ranks = 4 must be at least the 8 chunks of one 512-bit beat";
+    assert_eq!(refused("multipliers = 16\nlanes = 4"), expected);
+    accepted("multipliers = 16");
+}
+
+#[test]
+fn a_buffer_too_small_for_two_vectors_per_slice_is_refused() {
+    let what = "slice bytes (buffer_kib * 1024 / multipliers)";
+    let expected = format!("{what} = 64 must hold at least 8 chunks of 16 bytes");
+    assert_eq!(refused("buffer_kib = 16"), expected);
+    let expected = format!("{what} = 16 must hold at least 2 chunks of 16 bytes");
+    assert_eq!(refused("buffer_kib = 4\nmax_batch = 1"), expected);
+    accepted("buffer_kib = 32");
+    accepted("buffer_kib = 8\nmax_batch = 1");
+}
+
+#[test]
+fn names_that_are_no_file_names_are_refused() {
+    for name in ["", "Hermes", "4ranks", "-x", "a b", "a/b", "a_b", "\u{e4}"] {
+        let error = DesignConfig::from_toml(&format!("name = \"{name}\"")).unwrap_err();
+        assert_eq!(error, ConfigError::Name { name: name.into() });
+        let expected =
+            format!("name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-'");
+        assert_eq!(error.to_string(), expected);
+    }
+}
+
+/// The refusal of a whole file, which has to name all of `parts`.
+fn refused_text(text: &str, parts: &[&str]) {
+    let error = DesignConfig::from_toml(text).unwrap_err();
+    assert!(matches!(error, ConfigError::Syntax(_)), "{error:?}");
+    for part in ["not a valid configuration: "].iter().chain(parts) {
+        assert!(error.to_string().contains(part), "'{part}' is missing in: {error}");
+    }
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_line_and_the_known_ones() {
+    refused_text("name = \"x\"\n[gemv]\nlane = 8\n", &["unknown field `lane`", "line 3", "`lanes`"]);
+    refused_text("name = \"x\"\ngmv = 1\n", &["unknown field `gmv`", "line 2", "`gemv`"]);
+}
+
+#[test]
+fn text_that_is_not_toml_is_refused_with_its_line() {
+    refused_text("name = \"x\"\n[gemv\nlanes = 8\n", &["line 2"]);
+    refused_text("name = \"x\"\n[gemv]\nlanes = \n", &["line 3"]);
+    refused_text("name = \"x\"\n[gemv]\nlanes = 8\nlanes = 8\n", &["line 4", "duplicate key"]);
+}
+
+#[test]
+fn values_of_another_type_are_refused_with_their_line() {
+    refused_text("name = \"x\"\n[gemv]\nlanes = \"8\"\n", &["line 3", "expected u32"]);
+    refused_text("name = \"x\"\n[gemv]\nlanes = -8\n", &["line 3", "-8"]);
+    refused_text("name = \"x\"\n[gemv]\nlanes = 8.0\n", &["line 3", "expected u32"]);
+    refused_text("name = \"x\"\n[gemv]\nlanes = 4294967296\n", &["line 3", "4294967296"]);
+    refused_text("[gemv]\nlanes = 8\n", &["missing field `name`"]);
+}
+
+#[test]
+fn a_missing_file_is_refused_with_its_path() {
+    let error = DesignConfig::load("no/such/design.toml").unwrap_err();
+    assert!(matches!(&error, ConfigError::Read { path, .. } if path == "no/such/design.toml"), "{error:?}");
+    let message = error.to_string();
+    assert!(
+        message.starts_with("cannot read configuration 'no/such/design.toml': No such file"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_file_loads_by_path_and_its_errors_carry_the_path() {
+    let folder = std::env::temp_dir().join(format!("ndp-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("mine.toml").display().to_string();
+    std::fs::write(&path, "name = \"mine\"\n[gemv]\nmultipliers = 128\n").unwrap();
+    let good = DesignConfig::load(&path);
+    std::fs::write(&path, "name = \"mine\"\n[gemv]\nmultipliers = 100\n").unwrap();
+    let bad = DesignConfig::load(&path).map_err(|e| e.to_string());
+    std::fs::remove_dir_all(&folder).unwrap();
+    let good = good.unwrap();
+    assert_eq!((good.name(), good.gemv().multipliers()), ("mine", 128));
+    assert_eq!(bad, Err(format!("in '{path}': gemv.multipliers = 100 must be a power of two")));
+}
+
+#[test]
+fn shapes_beyond_the_design_are_refused() {
+    let config = DesignConfig::preset("hermes").unwrap();
+    let refused = |rows, cols, batch| {
+        GemvShape { rows, cols, batch }.check(config.gemv()).expect_err("the shape fits").to_string()
+    };
+    assert_eq!(refused(0, 1, 1), "rows = 0 must be in 1..=16777215");
+    assert_eq!(refused(16_777_216, 1, 1), "rows = 16777216 must be in 1..=16777215");
+    assert_eq!(refused(1, 0, 1), "cols = 0 must be in 1..=131072");
+    assert_eq!(refused(1, 131_073, 1), "cols = 131073 must be in 1..=131072");
+    assert_eq!(refused(1, 1, 0), "batch = 0 must be in 1..=16");
+    assert_eq!(refused(1, 1, 17), "batch = 17 must be in 1..=16");
+    // 27 stripes: 6 full waves, and 3 tail stripes that all ranks meet in turn: 9 words a vector.
+    assert_eq!(
+        refused(1, 13_824, 16),
+        "slice words for cols = 13824 at batch = 16 = 144 must be at most 64 (a 256 KiB buffer)"
+    );
+}
+
+#[test]
+fn the_paper_s_shapes_fit() {
+    let config = DesignConfig::preset("hermes").unwrap();
+    for (cols, batch) in [(4096, 16), (5120, 16), (9216, 4), (13_824, 4), (131_072, 1)] {
+        let shape = GemvShape { rows: 1024, cols, batch };
+        shape.check(config.gemv()).unwrap_or_else(|e| panic!("{cols} x {batch}: {e}"));
+        assert!(GemvShape::max_batch(config.gemv(), cols) >= batch);
+    }
+    assert_eq!(GemvShape::max_batch(config.gemv(), 13_824), 7);
+}
