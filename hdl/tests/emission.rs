@@ -163,11 +163,12 @@ fn a_hierarchy_has_one_definition_per_distinct_module() {
 
 #[test]
 fn the_text_is_the_same_every_time() {
-    let all =
-        || [registers().verilog().to_owned(), expressions().verilog().to_owned(), hierarchy().verilog()];
+    fn all() -> [String; 3] {
+        [registers().verilog().to_owned(), expressions().verilog().to_owned(), hierarchy().verilog()]
+    }
     let first = all();
     // Other modules in between, and another thread: neither may leave a trace in the text.
-    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(move || all())).collect();
+    let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(all)).collect();
     for thread in threads {
         assert_eq!(thread.join().unwrap(), first);
     }

@@ -22,7 +22,7 @@ impl Random {
     }
 
     fn below(&mut self, limit: u32) -> u32 {
-        ((self.next() >> 32) * u64::from(limit) >> 32) as u32
+        (((self.next() >> 32) * u64::from(limit)) >> 32) as u32
     }
 
     /// Random bits, with all-zero and all-one vectors more often than by chance.
@@ -130,12 +130,12 @@ impl Generator<'_> {
             7 => self.unary(width, d, |a| !a, invert),
             8 => self.unary(width, d, Bits::plus_one, |a| add(a, &vec![false; a.len()], true)),
             9 => self.unary(width, d, Bits::minus_one, |a| add(a, &vec![true; a.len()], false)),
-            10 => self.to_bit(width, other, d, Bits::eq, |a, b| a == b),
-            11 => self.to_bit(width, other, d, Bits::ne, |a, b| a != b),
-            12 => self.to_bit(width, other, d, Bits::lt, less),
-            13 => self.to_bit(width, other, d, Bits::ge, |a, b| !less(a, b)),
-            14 => self.to_bit(width, other, d, |a, _| a.all(), |a, _| a.iter().all(|bit| *bit)),
-            15 => self.to_bit(width, other, d, |a, _| a.is_zero(), |a, _| !a.contains(&true)),
+            10 => self.one_bit(width, other, d, Bits::eq, |a, b| a == b),
+            11 => self.one_bit(width, other, d, Bits::ne, |a, b| a != b),
+            12 => self.one_bit(width, other, d, Bits::lt, less),
+            13 => self.one_bit(width, other, d, Bits::ge, |a, b| !less(a, b)),
+            14 => self.one_bit(width, other, d, |a, _| a.all(), |a, _| a.iter().all(|bit| *bit)),
+            15 => self.one_bit(width, other, d, |a, _| a.is_zero(), |a, _| !a.contains(&true)),
             16 | 17 => {
                 let [value, amount] = [self.expression(width, d), self.expression(other.min(7), d)];
                 let left = operation == 16;
@@ -234,7 +234,7 @@ impl Generator<'_> {
     }
 
     /// A one-bit result of two operands of `other` bits, repeated to `width`.
-    fn to_bit(
+    fn one_bit(
         &mut self,
         width: u32,
         other: u32,

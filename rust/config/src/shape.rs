@@ -62,9 +62,9 @@ impl RowLayout {
         (0..full_waves).map(move |wave| wave * ranks + rank).chain(tail_stripe)
     }
 
-    /// Elements of a stripe: `stripe_elems`, or less for the last one of the row.
+    /// Elements of a stripe: `stripe_elems`, or less for the last one of the row, or none beyond it.
     pub fn elems_of(&self, stripe: u32) -> u32 {
-        (self.cols - stripe * self.stripe_elems).min(self.stripe_elems)
+        self.cols.saturating_sub(stripe.saturating_mul(self.stripe_elems)).min(self.stripe_elems)
     }
 
     /// Stripes of one row.
@@ -102,9 +102,10 @@ impl GemvShape {
         Ok(layout)
     }
 
-    /// The largest batch of one pass for rows of `cols` elements; 0 when not even one vector fits.
+    /// The largest batch of one pass for rows of `cols` elements; 0 when not even one vector fits, or `cols` is 0.
     pub fn max_batch(config: &GemvConfig, cols: u32) -> u32 {
-        (config.slice_words() / RowLayout::new(config, cols).words_per_vector()).min(config.max_batch())
+        let words = RowLayout::new(config, cols).words_per_vector();
+        config.slice_words().checked_div(words).unwrap_or(0).min(config.max_batch())
     }
 
     /// Multiply-accumulates of the product.

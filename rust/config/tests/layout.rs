@@ -123,6 +123,14 @@ fn the_largest_batch_is_the_last_one_that_fits() {
 }
 
 #[test]
+fn rows_without_elements_have_neither_stripes_nor_a_batch() {
+    let design = DesignConfig::preset("hermes").unwrap();
+    let layout = RowLayout::new(design.gemv(), 0);
+    assert_eq!((layout.stripes(), layout.elems_of(0), layout.elems_of(u32::MAX)), (0, 0, 0));
+    assert_eq!(GemvShape::max_batch(design.gemv(), 0), 0);
+}
+
+#[test]
 fn the_longest_row_fits_at_batch_one() {
     for preset in DesignConfig::PRESETS {
         let design = DesignConfig::preset(preset).unwrap();
