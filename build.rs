@@ -1,9 +1,10 @@
 //! Turns the generated hardware into something the harness can call.
 //!
-//! For each design of the catalogue: elaborate it with `ndp_hdl`, write its Verilog below `OUT_DIR`, run
+//! For each design of the catalogue: elaborate it with `ndp_hdl`, write its Verilog below the target directory, run
 //! Verilator, compile the C++ together with a shim, and link everything into the library crate. `bindgen`
 //! then binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. What was built before from the
-//! same Verilog with the same flags and tools is reused.
+//! same Verilog with the same flags and tools is reused, by all profiles of the target directory: the optimisation of the
+//! models does not follow cargo's profile.
 //!
 //! Environment: `NDP_DESIGNS` (configurations whose GEMV unit is built), `NDP_WAVES` (those of them whose waves can be
 //! written), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
@@ -65,13 +66,15 @@ fn run() -> Result<(), Failure> {
     let jobs = variable("NUM_JOBS")?.parse().unwrap_or(1).max(1);
     let waves = std::env::var_os("CARGO_FEATURE_WAVES").is_some();
 
+    let models_dir = cache::shared_dir(&out_dir)?;
+    let _lock = cache::lock(&models_dir)?;
     let tools = tools::find()?;
     let designs = catalog::designs(&root, waves)?;
     let mut units = Vec::new();
     for design in &designs {
-        units.push(verilate::Unit::new(design, false, &out_dir, &tools));
+        units.push(verilate::Unit::new(design, false, &models_dir, &tools));
         if design.waves {
-            units.push(verilate::Unit::new(design, true, &out_dir, &tools));
+            units.push(verilate::Unit::new(design, true, &models_dir, &tools));
         }
     }
     let stale: Vec<&verilate::Unit> = units.iter().filter(|unit| !unit.is_fresh()).collect();
@@ -79,6 +82,13 @@ fn run() -> Result<(), Failure> {
     compile::designs(jobs, &stale, &tools, &root)?;
     compile::runtime(jobs, &designs, &out_dir, &tools, &root)?;
     bind(&root, &out_dir)?;
+
+    // For the reports of the binaries; the version is no reason to fail.
+    let rustc =
+        std::env::var_os("RUSTC").and_then(|rustc| std::process::Command::new(rustc).arg("-V").output().ok());
+    let rustc =
+        rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
+    println!("cargo::rustc-env=NDP_RUSTC_VERSION={rustc}");
 
     println!("cargo::rustc-link-search=native={}", out_dir.display());
     for unit in &units {

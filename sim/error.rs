@@ -27,8 +27,8 @@ impl std::fmt::Display for Direction {
 pub enum SimError {
     /// The catalogue of build.rs has no such design.
     #[error(
-        "no design `{name}` was built; there are {known} (the environment variable NDP_DESIGNS of the build \
-         selects the configurations)"
+        "no design `{name}` was built; there are {known}; rebuild with its configuration in the environment variable \
+         NDP_DESIGNS, such as NDP_DESIGNS=tiny,hermes"
     )]
     UnknownDesign {
         /// What was asked for.

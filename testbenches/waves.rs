@@ -9,6 +9,8 @@ use std::path::Path;
 use wellen::simple::Waveform;
 
 type Outcome = Result<(), Box<dyn Error>>;
+/// A value change: full name, time in ps, bits.
+type Change = (String, u64, String);
 
 const ACCUMULATOR: &str = "selftest/accumulator";
 const ADDER: &str = "selftest/adder";
@@ -67,8 +69,8 @@ fn with_waves(waves: WaveOptions) -> OpenOptions {
     OpenOptions { waves: Some(waves), ..OpenOptions::default() }
 }
 
-/// Every value change of a file: full name, time, bits.
-fn changes(path: &Path) -> Result<Vec<(String, u64, String)>, Box<dyn Error>> {
+/// Every value change of a file.
+fn changes(path: &Path) -> Result<Vec<Change>, Box<dyn Error>> {
     let mut wave = wellen::simple::read(path)?;
     let hierarchy = wave.hierarchy();
     let variables =
@@ -92,7 +94,7 @@ fn changes(path: &Path) -> Result<Vec<(String, u64, String)>, Box<dyn Error>> {
 }
 
 /// The value that the changes give a signal at a time.
-fn value_at(changes: &[(String, u64, String)], name: &str, time: u64) -> Option<u128> {
+fn value_at(changes: &[Change], name: &str, time: u64) -> Option<u128> {
     let own = changes.iter().filter(|(n, t, _)| n == name && *t <= time);
     own.max_by_key(|(_, t, _)| *t).and_then(|(_, _, bits)| u128::from_str_radix(bits, 2).ok())
 }

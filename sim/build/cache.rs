@@ -1,9 +1,10 @@
-//! Small helpers of the build: content hashes, files that keep their time stamp, a pool of workers.
+//! Small helpers of the build: content hashes, files that keep their time stamp, where models are kept, a pool of workers.
 //!
 //! Used by every other part of the build script. What goes into a hash is decided by the callers.
 
 use super::Failure;
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +22,24 @@ pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
         eat(part);
     }
     format!("{state:016x}")
+}
+
+/// Where the models are kept: `ndp-models` in the target directory. Cargo gives each profile, and builds with and
+/// without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
+pub fn shared_dir(out_dir: &Path) -> Result<PathBuf, Failure> {
+    let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
+    let target = out_dir.ancestors().nth(4).filter(|_| known);
+    let dir = target.unwrap_or(out_dir).join("ndp-models");
+    std::fs::create_dir_all(&dir).map_err(|e| file_failure("create", &dir, &e))?;
+    Ok(dir)
+}
+
+/// Waits until no other build uses the directory; cargo's own lock is held per profile.
+pub fn lock(dir: &Path) -> Result<File, Failure> {
+    let path = dir.join("lock");
+    let file = File::create(&path).map_err(|e| file_failure("create", &path, &e))?;
+    file.lock().map_err(|e| file_failure("lock", &path, &e))?;
+    Ok(file)
 }
 
 /// Writes a file unless it has this content already.

@@ -45,7 +45,7 @@ pub struct Unit {
 
 impl Unit {
     /// Plans a variant; nothing is written yet.
-    pub fn new(design: &Entry, waves: bool, out_dir: &Path, tools: &Tools) -> Self {
+    pub fn new(design: &Entry, waves: bool, models_dir: &Path, tools: &Tools) -> Self {
         let identifier = design.identifier() + if waves { "_waves" } else { "" };
         let prefix = format!("V{identifier}");
         let shim = shims::model(design, waves, &prefix);
@@ -62,7 +62,7 @@ impl Unit {
         ];
         Self {
             name: design.name(),
-            dir: out_dir.join(&identifier),
+            dir: models_dir.join(&identifier),
             library: format!("ndp_{identifier}"),
             waves,
             key: hash(parts.map(|part| part.as_bytes())),

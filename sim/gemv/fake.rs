@@ -53,7 +53,6 @@ struct Fake {
     running: VecDeque<CommandWord>,
     beats: Vec<VecDeque<Beat>>,
     results: VecDeque<ResultBeat>,
-    waited: u32,
 }
 
 fn unpack(beat: &Beat, elements: usize, into: &mut Vec<f16>) {
@@ -79,7 +78,6 @@ impl Fake {
             running: VecDeque::new(),
             beats: vec![VecDeque::new(); ranks],
             results: VecDeque::new(),
-            waited: 0,
         }
     }
 
@@ -150,15 +148,12 @@ impl Fake {
     }
 
     fn next_result(&mut self) -> Option<ResultBeat> {
-        if let Some(held) = self.outputs.result {
-            if !self.result_ready {
-                self.waited += 1;
-                return match self.fault {
-                    Fault::DropsValid => None,
-                    Fault::ChangesData => Some(ResultBeat { data: held.data ^ 1, ..held }),
-                    _ => Some(held),
-                };
-            }
+        if let Some(held) = self.outputs.result.filter(|_| !self.result_ready) {
+            return match self.fault {
+                Fault::DropsValid => None,
+                Fault::ChangesData => Some(ResultBeat { data: held.data ^ 1, ..held }),
+                _ => Some(held),
+            };
         }
         self.results.pop_front()
     }

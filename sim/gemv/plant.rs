@@ -26,6 +26,15 @@ pub enum Plant {
     },
 }
 
+impl std::fmt::Display for Plant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Weight { row, col, bit } => write!(f, "weight:{row}:{col}:{bit}"),
+            Self::Result { row, batch, bit } => write!(f, "result:{row}:{batch}:{bit}"),
+        }
+    }
+}
+
 impl std::str::FromStr for Plant {
     type Err = String;
 
@@ -52,6 +61,9 @@ mod tests {
     fn the_text_form_is_checked() {
         assert_eq!("weight:1:2:3".parse(), Ok(Plant::Weight { row: 1, col: 2, bit: 3 }));
         assert_eq!("result:4:5:15".parse(), Ok(Plant::Result { row: 4, batch: 5, bit: 15 }));
+        for text in ["weight:1:2:3", "result:4:5:15"] {
+            assert_eq!(text.parse::<Plant>().unwrap().to_string(), text);
+        }
         for bad in
             ["", "weight", "weight:1:2", "weight:1:2:16", "result:1:x:3", "row:1:2:3", "weight:1:2:3:4"]
         {

@@ -60,7 +60,8 @@ impl Default for GemvOptions {
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let mut unit = GemvUnit::open(&DesignConfig::preset("tiny")?, &GemvOptions::default())?;
 /// let one = f16::from_bits(0x3C00);
-/// let op = GemvOp::new("ones", GemvClass::Fc1, (3, 40), &[one; 120], &[one; 40])?;
+/// let (weights, activations) = ([one; 120], [one; 40]);
+/// let op = GemvOp::new("ones", GemvClass::Fc1, (3, 40), &weights, &activations)?;
 /// assert_eq!(unit.gemv(&op)?.bits, [0x5100; 3]); // 40
 /// # Ok(())
 /// # }

@@ -1,0 +1,248 @@
+//! `cosim generate`: a text, with all matrix products in RTL.
+//!
+//! Loads the model, runs the decoder on the checking backend, shows the text as it comes, and reports figures per class
+//! of product and the comparison with the stored golden. Everything but the products is reference numerics.
+
+use crate::Verdict;
+use crate::args::GenerateArgs;
+use crate::golden::{self, Comparison, workspace_path};
+use crate::report::{Summary, Tools, grouped};
+use crate::rerun::Rerun;
+use crate::stream::TextStream;
+use anyhow::{Context, bail};
+use ndp_config::{CORE_GHZ, DesignConfig};
+use ndp_cosim::backend::{Figures, RtlBackend, class_name};
+use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
+use ndp_numerics::SerialSteps;
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    config: &'a DesignConfig,
+    model: String,
+    prompt: &'a str,
+    text: &'a str,
+    tokens: usize,
+    temperature_percent: u32,
+    seed: u64,
+    stalls_percent: u32,
+    #[serde(flatten)]
+    summary: Summary,
+    classes: Vec<Class>,
+    sparsity: Vec<Layer>,
+    prompt_cycles: u64,
+    tokens_per_second: f64,
+    golden: Option<Comparison>,
+    rerun: &'a str,
+    tools: Tools,
+}
+
+#[derive(Debug, Serialize)]
+struct Class {
+    class: &'static str,
+    #[serde(flatten)]
+    figures: Figures,
+    efficiency: f64,
+}
+
+/// Fraction of zeros.
+#[derive(Debug, Serialize)]
+struct Layer {
+    qkv_input: f64,
+    ffn_hidden: f64,
+}
+
+/// Arguments with the defaults filled in.
+struct Job {
+    prompt: String,
+    options: GenerateOptions,
+    model: PathBuf,
+    own_model: bool,
+}
+
+impl Job {
+    fn new(args: &GenerateArgs) -> anyhow::Result<Self> {
+        let default = workspace_path("golden/generate/default.json");
+        let needed = args.prompt.is_none() || args.temperature.is_none() || args.seed.is_none();
+        let stored = if needed {
+            let context = || "--prompt, --temperature and --seed were not all given, and their defaults are stored there";
+            Some(golden::read(&default).with_context(context)?)
+        } else {
+            None
+        };
+        let stored = stored.as_ref();
+        let prompt = args.prompt.clone().or(stored.map(|stored| stored.prompt.clone())).unwrap_or_default();
+        let options = GenerateOptions {
+            tokens: args.tokens as usize,
+            temperature_percent: args
+                .temperature
+                .or(stored.map(|s| s.temperature_percent))
+                .unwrap_or_default(),
+            seed: args.seed.or(stored.map(|stored| stored.seed)).unwrap_or_default(),
+        };
+        let own = workspace_path("golden/model");
+        let model = args.model.clone().unwrap_or_else(|| own.clone());
+        let canonical = |path: &Path| path.canonicalize().ok();
+        let own_model = canonical(&model).is_some() && canonical(&model) == canonical(&own);
+        Ok(Self { prompt, options, model, own_model })
+    }
+}
+
+/// Runs the job.
+pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
+    let unit = &args.unit;
+    let config = DesignConfig::load(&unit.config)?;
+    let job = Job::new(args)?;
+    let Job { prompt, options, .. } = &job;
+    let seed = options.seed;
+    let model =
+        Model::load(&job.model).with_context(|| format!("cannot load model {}", job.model.display()))?;
+    let mut backend = RtlBackend::open(&config, &unit.options(seed))?;
+
+    let mut rerun = Rerun::new("generate", unit);
+    rerun.option("prompt", prompt);
+    rerun.option("tokens", options.tokens);
+    rerun.option("temperature", f64::from(options.temperature_percent) / 100.0);
+    rerun.option("seed", seed);
+    if !job.own_model {
+        rerun.option("model", job.model.display());
+    }
+
+    let meter = backend.meter();
+    let mut prompt_cycles = 0;
+    let mut stream = TextStream::new(prompt, args.tokens, unit.json);
+    let generation = generate(&model, &mut backend, prompt.as_bytes(), options, |token| {
+        if token.index == 0 {
+            prompt_cycles = meter.cycles();
+        }
+        stream.push(token.token as u8);
+    });
+    let shown = stream.finish();
+    backend.unit_mut().close_waves()?;
+    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    summary.print_mismatches(seed, rerun.line());
+    let generation = match generation {
+        Ok(generation) => generation,
+        // Reported above; the figures up to there are still of interest.
+        Err(_) if summary.mismatches > 0 => Generation {
+            tokens: Vec::new(),
+            text: shown.strip_prefix(prompt.as_str()).unwrap_or_default().to_owned(),
+            logits_digests: Vec::new(),
+            sparsity: Vec::new(),
+        },
+        Err(error) if summary.outputs_checked == 0 => return Err(error.into()),
+        Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line())),
+    };
+    let checked = summary.mismatches == 0;
+    if checked && backend.unit().plant_is_pending() {
+        bail!("no product of the model holds the planted bit");
+    }
+
+    // The stored texts are those of the repository's own model with full significands.
+    let comparable = checked && job.own_model && config.gemv().serial_steps() == SerialSteps::FULL.get();
+    let stored = if comparable {
+        golden::find(prompt, options.temperature_percent, seed, options.tokens)?
+    } else {
+        None
+    };
+    let comparison = stored.map(|(file, golden)| golden::compare(&file, &golden, &generation));
+    let agrees = checked && comparison.as_ref().is_none_or(Comparison::agrees);
+    let rerun = rerun.line();
+    if checked && !agrees {
+        eprintln!("MISMATCH {}; seed {seed}\nrerun: {rerun}", verdict_text(comparison.as_ref()));
+    }
+    let classes = classes(&backend);
+    // The first token comes out of the prompt's pass.
+    let decode_cycles = summary.cycles.saturating_sub(prompt_cycles).max(1);
+    let decoded = generation.tokens.len().saturating_sub(1);
+    let tokens_per_second = decoded as f64 * CORE_GHZ * 1e9 / decode_cycles as f64;
+
+    if unit.json {
+        let report = Report {
+            command: "generate",
+            config: &config,
+            model: job.model.display().to_string(),
+            prompt,
+            text: &generation.text,
+            tokens: generation.tokens.len(),
+            temperature_percent: options.temperature_percent,
+            seed,
+            stalls_percent: unit.stalls,
+            summary,
+            classes,
+            sparsity: generation.sparsity.iter().map(Layer::from).collect(),
+            prompt_cycles,
+            tokens_per_second,
+            golden: comparison,
+            rerun,
+            tools: Tools::new(),
+        };
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("\n{}/gemv_unit, seed {seed}, {} % stalls", config.name(), unit.stalls);
+        print_classes(&classes);
+        for (index, layer) in generation.sparsity.iter().enumerate() {
+            let Layer { qkv_input, ffn_hidden } = Layer::from(layer);
+            println!(
+                "zeros, layer {index}     {:.1} % of the QKV input, {:.1} % of the FFN's hidden activations",
+                100.0 * qkv_input,
+                100.0 * ffn_hidden
+            );
+        }
+        summary.print();
+        println!(
+            "speed at {CORE_GHZ} GHz     {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
+            grouped(prompt_cycles)
+        );
+        println!("golden             {}", verdict_text(comparison.as_ref()));
+    }
+    Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
+}
+
+impl From<&LayerSparsity> for Layer {
+    fn from(layer: &LayerSparsity) -> Self {
+        Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
+    }
+}
+
+fn classes(backend: &RtlBackend) -> Vec<Class> {
+    let class = |(class, figures): (&_, &Figures)| Class {
+        class: class_name(*class),
+        figures: *figures,
+        efficiency: figures.efficiency(),
+    };
+    backend.classes().iter().map(class).collect()
+}
+
+fn print_classes(classes: &[Class]) {
+    println!(
+        "{:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{:>12}",
+        "product", "calls", "outputs", "MAC", "cycles", "roofline", "efficiency"
+    );
+    for Class { class, figures, efficiency } in classes {
+        println!(
+            "{class:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{efficiency:>12.3}",
+            grouped(figures.calls),
+            grouped(figures.outputs_checked),
+            grouped(figures.macs),
+            grouped(figures.cycles),
+            grouped(figures.roofline_cycles),
+        );
+    }
+}
+
+fn verdict_text(comparison: Option<&Comparison>) -> String {
+    match comparison {
+        None => "none stored for this model, prompt, temperature and seed".to_owned(),
+        Some(c) if c.agrees() => format!("{}: all {} tokens and logits are equal", c.file, c.tokens),
+        Some(c) => {
+            let at = c.first_difference.unwrap_or(0);
+            format!(
+                "{}: differs from token {at} on (text equal: {}, logits equal: {})",
+                c.file, c.text_equal, c.logits_equal
+            )
+        }
+    }
+}

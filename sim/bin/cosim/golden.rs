@@ -1,0 +1,149 @@
+//! The stored texts of `golden/generate`: defaults of the main job, and what its result is compared with.
+//!
+//! They were computed by the independent Python reference. Files are looked for below the current directory first,
+//! then where the harness was built.
+
+use anyhow::Context;
+use ndp_model::Generation;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// One stored text; fields that are not needed here are left out.
+#[derive(Debug, Deserialize)]
+pub struct Golden {
+    /// Text that was continued.
+    pub prompt: String,
+    prompt_tokens: Vec<u32>,
+    /// Temperature in hundredths.
+    pub temperature_percent: u32,
+    /// Seed of the sampler.
+    pub seed: u64,
+    generated_tokens: Vec<u32>,
+    /// Digests of the logits at every position, prompt included, in hexadecimal.
+    logits_fnv1a64: Vec<String>,
+}
+
+/// Result of the comparison.
+#[derive(Debug, Serialize)]
+pub struct Comparison {
+    /// The file.
+    pub file: String,
+    /// Tokens that were compared, and as many digests of logits.
+    pub tokens: usize,
+    /// Whether all tokens are equal, and so the text.
+    pub text_equal: bool,
+    /// Whether all digests are equal.
+    pub logits_equal: bool,
+    /// First token (from 0) whose digest or value differs.
+    pub first_difference: Option<usize>,
+}
+
+impl Comparison {
+    /// Whether nothing differs.
+    pub fn agrees(&self) -> bool {
+        self.text_equal && self.logits_equal
+    }
+}
+
+/// A file or directory of the workspace.
+pub fn workspace_path(relative: &str) -> PathBuf {
+    let here = PathBuf::from(relative);
+    if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join(relative) }
+}
+
+/// Reads one stored text.
+pub fn read(path: &Path) -> anyhow::Result<Golden> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
+}
+
+/// The stored text with this prompt, temperature and seed and at least that many tokens, if there is one.
+pub fn find(
+    prompt: &str,
+    temperature_percent: u32,
+    seed: u64,
+    tokens: usize,
+) -> anyhow::Result<Option<(PathBuf, Golden)>> {
+    let dir = workspace_path("golden/generate");
+    let Ok(entries) = std::fs::read_dir(&dir) else { return Ok(None) };
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    for file in files {
+        let golden = read(&file)?;
+        let same_seed = golden.seed == seed || temperature_percent == 0;
+        let same = golden.prompt == prompt && golden.temperature_percent == temperature_percent && same_seed;
+        if same && tokens <= golden.generated_tokens.len() {
+            return Ok(Some((file, golden)));
+        }
+    }
+    Ok(None)
+}
+
+/// Compares tokens and logits; `golden` has at least as many tokens.
+pub fn compare(file: &Path, golden: &Golden, generation: &Generation) -> Comparison {
+    // The first token is drawn from the logits at the prompt's last position.
+    let first = golden.prompt_tokens.len().saturating_sub(1);
+    let digests = golden.logits_fnv1a64.iter().skip(first);
+    let tokens_equal: Vec<bool> =
+        generation.tokens.iter().zip(&golden.generated_tokens).map(|(ours, theirs)| ours == theirs).collect();
+    let logits_equal: Vec<bool> = generation
+        .logits_digests
+        .iter()
+        .zip(digests)
+        .map(|(ours, theirs)| format!("{ours:016x}") == *theirs)
+        .collect();
+    let count = generation.tokens.len();
+    let complete = |equal: &[bool]| equal.len() == count && equal.iter().all(|equal| *equal);
+    let differs = |index: &usize| {
+        !(tokens_equal.get(*index).copied().unwrap_or(false)
+            && logits_equal.get(*index).copied().unwrap_or(false))
+    };
+    Comparison {
+        file: file.display().to_string(),
+        tokens: count,
+        text_equal: complete(&tokens_equal),
+        logits_equal: complete(&logits_equal),
+        first_difference: (0..count).find(differs),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golden() -> Golden {
+        Golden {
+            prompt: "ab".into(),
+            prompt_tokens: vec![97, 98],
+            temperature_percent: 50,
+            seed: 1,
+            generated_tokens: vec![99, 100],
+            logits_fnv1a64: ["0", "1", "2"].map(|digit| format!("{digit:0>16}")).to_vec(),
+        }
+    }
+
+    fn generation(tokens: &[u32], digests: &[u64]) -> Generation {
+        Generation {
+            tokens: tokens.to_vec(),
+            text: String::new(),
+            logits_digests: digests.to_vec(),
+            sparsity: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn equal_texts_agree_and_any_difference_is_located() {
+        let compare = |tokens: &[u32], digests: &[u64]| {
+            let comparison = compare(Path::new("g.json"), &golden(), &generation(tokens, digests));
+            assert_eq!(comparison.agrees(), comparison.first_difference.is_none());
+            comparison.first_difference
+        };
+        assert_eq!(compare(&[99, 100], &[1, 2]), None);
+        assert_eq!(compare(&[99], &[1]), None);
+        assert_eq!(compare(&[99, 101], &[1, 2]), Some(1));
+        assert_eq!(compare(&[99, 100], &[1, 3]), Some(1));
+        assert_eq!(compare(&[99, 100], &[0, 2]), Some(0));
+        assert_eq!(compare(&[99, 100, 101], &[1, 2, 3]), Some(2));
+    }
+}

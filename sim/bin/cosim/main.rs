@@ -1,0 +1,58 @@
+//! `cosim`: runs the generated hardware in lockstep with its host software and checks every output bit for bit.
+//!
+//! Two jobs: `gemv`, one matrix-vector product with random operands, and `generate`, a text by a language model whose
+//! matrix products are all computed in RTL. Exit codes: 0 if everything agreed; 1 for a mismatch, a protocol error or a
+//! hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
+
+mod args;
+mod gemv;
+mod generate;
+mod golden;
+mod report;
+mod rerun;
+mod stream;
+
+use clap::Parser;
+use ndp_cosim::error::SimError;
+use ndp_model::ModelError;
+use std::process::ExitCode;
+
+/// How a job ended that could be started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// Everything that was checked agreed.
+    Agreed,
+    /// Something differed; it has been reported.
+    Differed,
+}
+
+fn main() -> ExitCode {
+    let result = match args::Cli::parse().command {
+        args::Command::Gemv(args) => gemv::run(&args),
+        args::Command::Generate(args) => generate::run(&args),
+    };
+    match result {
+        Ok(Verdict::Agreed) => ExitCode::SUCCESS,
+        Ok(Verdict::Differed) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(if is_failure_of_the_run(&error) { 1 } else { 2 })
+        }
+    }
+}
+
+/// Whether the simulation failed, rather than its arguments.
+fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let sim = matches!(
+            cause.downcast_ref(),
+            Some(
+                SimError::Hang { .. }
+                    | SimError::Protocol { .. }
+                    | SimError::Mismatch { .. }
+                    | SimError::WaveWrite { .. }
+            )
+        );
+        sim || matches!(cause.downcast_ref(), Some(ModelError::Numerics { .. }))
+    })
+}

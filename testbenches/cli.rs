@@ -1,0 +1,243 @@
+//! The binary `cosim` from outside: results, JSON, and what it says to bad arguments.
+//!
+//! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
+//! arguments or files were unusable, 1 that the hardware or the golden differed.
+
+use serde_json::Value;
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, Output};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn cosim(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs a command that has to be refused, and compares its message.
+fn refused(line: &str, message: &str) -> Outcome {
+    let output = cosim(line)?;
+    let text = stderr(&output);
+    assert!(text.contains(message), "`cosim {line}` says\n{text}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(2), "`cosim {line}`: {text}");
+    assert!(!text.contains("panicked"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {
+    refused("gemv --config tiny --rows 0 --cols 8", "rows = 0 must be in 1..=16777215")?;
+    refused("gemv --config tiny --rows 16777216 --cols 8", "rows = 16777216 must be in 1..=16777215")?;
+    refused("gemv --config tiny --rows 1 --cols 0", "cols = 0 must be in 1..=8192")?;
+    refused("gemv --config tiny --rows 1 --cols 8193", "cols = 8193 must be in 1..=8192")?;
+    refused("gemv --config tiny --rows 1 --cols 8 --batch 0", "batch = 0 must be in 1..=4")?;
+    refused("gemv --config tiny --rows 1 --cols 8 --batch 5", "batch = 5 must be in 1..=4")?;
+    refused("gemv --config hermes --rows 1 --cols 8 --batch 17", "batch = 17 must be in 1..=16")?;
+    refused(
+        "gemv --config tiny --rows 40000 --cols 8000",
+        "rows * cols = 320000000 must be at most 268435456",
+    )?;
+    refused("gemv --config tiny --rows 1 --cols 8 --stalls 100", "stalls = 100 must be in 0..=99")?;
+    refused("gemv --config tiny --rows -1 --cols 8", "unexpected argument '-1'")?;
+    refused("gemv --config tiny --rows 99999999999 --cols 8", "99999999999 is not in 0..=4294967295")
+}
+
+#[test]
+fn missing_and_misspelt_arguments_are_named() -> Outcome {
+    refused("", "Usage: cosim <COMMAND>")?;
+    refused("gemv --config tiny --cols 8", "--rows <ROWS>")?;
+    refused("gemv --config tiny --rows 8 --colls 8", "unexpected argument '--colls'")?;
+    refused("gemv --config tiny --rows 8 --cols 8 --data nice", "[possible values: uniform, gaussian")?;
+    refused("gemv --config tiny --rows 8 --cols 8 --wave-start 5", "--waves <FILE>")?;
+    refused("gemv --config tiny --rows 8 --cols 8 --watchdog 0", "0 is not in 1..")?;
+    refused("gemv --config tiny --rows 8 --cols 8 --plant weight:1:2:16", "BIT in 0..=15")?;
+    refused("generate --config tiny --tokens 0", "0 is not in 1..")?;
+    refused("generate --config tiny --temperature 10.01", "temperature 10.01 must be a number in 0..=10")
+}
+
+#[test]
+fn configurations_that_cannot_be_used_are_explained() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| -> Result<String, Box<dyn Error>> {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let gemv = |config: &str| format!("gemv --rows 8 --cols 8 --config {config}");
+    refused(&gemv("huge"), "unknown preset 'huge', expected one of hermes, hermes-32")?;
+    refused(&gemv("hermes-512"), "no design `hermes-512/gemv_unit` was built")?;
+    refused(&gemv("hermes-512"), "NDP_DESIGNS=tiny,hermes")?;
+    refused(&gemv("missing.toml"), "cannot read configuration 'missing.toml'")?;
+    let typo = file("typo.toml", "name = \"typo\"\n[gemv]\nmultiplyers = 4\n")?;
+    refused(&gemv(&typo), "unknown field `multiplyers`")?;
+    let odd = file("odd.toml", "name = \"odd\"\n[gemv]\nlanes = 6\n")?;
+    refused(&gemv(&odd), "gemv.lanes = 6 must be a power of two")?;
+    let other = file("tiny.toml", "name = \"tiny\"\n[gemv]\nranks = 2\n")?;
+    refused(&gemv(&other), "`tiny/gemv_unit` was built from another configuration of the same name")
+}
+
+#[test]
+fn waves_that_cannot_be_written_are_explained() -> Outcome {
+    let gemv = "gemv --config tiny --rows 8 --cols 8 --waves";
+    refused(&format!("{gemv} /no/such/dir/a.fst"), "cannot create wave file `/no/such/dir/a.fst`")?;
+    refused(&format!("{gemv} a.wav"), "wave file `a.wav` must end in .fst or .vcd")?;
+    refused(
+        &format!("{gemv} /tmp/a.fst --wave-start 9 --wave-stop 9"),
+        "the wave window from cycle 9 up to cycle 9 is empty",
+    )
+}
+
+#[test]
+fn models_that_cannot_be_used_are_explained() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model");
+    let line = format!("generate --config tiny --tokens 1 --model {}", dir.path().display());
+    refused(&line, "cannot load model")?;
+    refused(&line, "config.json")?;
+    std::fs::copy(golden.join("config.json"), dir.path().join("config.json"))?;
+    refused(&line, "neither model.safetensors nor model.safetensors.index.json is there")?;
+
+    let weights = std::fs::read(golden.join("model.safetensors"))?;
+    let broken = dir.path().join("model.safetensors");
+    std::fs::write(&broken, &weights[..weights.len() / 2])?;
+    refused(&line, "not a valid safetensors file")?;
+    let header = |from: &str, to: &str| {
+        assert_eq!(from.len(), to.len(), "the header keeps its length");
+        let at =
+            weights.windows(from.len()).position(|window| window == from.as_bytes()).ok_or("not there")?;
+        let mut changed = weights.clone();
+        changed[at..at + to.len()].copy_from_slice(to.as_bytes());
+        std::fs::write(&broken, changed).map_err(|e| e.to_string())
+    };
+    header("layers.1.fc1.weight", "layers.1.fc1.weighs")?;
+    refused(&line, "layers.1.fc1.weight is missing")?;
+    header("\"dtype\":\"F16\"", "\"dtype\":\"I16\"")?;
+    refused(&line, "has dtype I16, expected F16")?;
+
+    refused("generate --config tiny --tokens 2000", "2026 positions are needed, max_position_embeddings = ")?;
+    let empty = Command::new(env!("CARGO_BIN_EXE_cosim"))
+        .args(["generate", "--config", "tiny", "--prompt", ""])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()?;
+    assert!(stderr(&empty).contains("the prompt is empty"), "{}", stderr(&empty));
+    assert_eq!(empty.status.code(), Some(2));
+    Ok(())
+}
+
+#[test]
+fn a_product_is_reported_as_text_and_as_json() -> Outcome {
+    let line = "gemv --config tiny --rows 9 --cols 70 --batch 3 --seed 5 --data mixed --stalls 20";
+    let text = cosim(line)?;
+    assert!(text.status.success(), "{}", stderr(&text));
+    assert!(stdout(&text).contains("outputs checked    27, 0 mismatches"), "{}", stdout(&text));
+
+    let output = cosim(&format!("{line} --json"))?;
+    assert!(output.status.success() && output.stderr.is_empty());
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(report["outputs_checked"], 27);
+    assert_eq!(report["mismatches"], 0);
+    assert_eq!((&report["rows"], &report["cols"], &report["batch"]), (&9.into(), &70.into(), &3.into()));
+    assert_eq!((&report["seed"], &report["config"]["name"]), (&5.into(), &"tiny".into()));
+    let (cycles, roofline) = (report["cycles"].as_u64(), report["roofline_cycles"].as_u64());
+    assert!(cycles > roofline && roofline > Some(0), "{report}");
+    assert!(report["efficiency"].as_f64() < Some(1.0));
+    assert!(report["sim_cycles_per_second"].as_f64() > Some(0.0));
+    assert!(report["tools"]["verilator"].as_str().is_some_and(|version| version.starts_with("5.")));
+    assert!(report["tools"]["rustc"].as_str().is_some_and(|version| version.starts_with("rustc")));
+
+    // Everything but the speed of the simulation is the same in each run.
+    let mut again: Value = serde_json::from_slice(&cosim(&format!("{line} --json"))?.stdout)?;
+    again["sim_cycles_per_second"] = report["sim_cycles_per_second"].clone();
+    assert_eq!(again, report);
+    Ok(())
+}
+
+#[test]
+fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
+    let line = "gemv --config tiny --rows 9 --cols 70 --batch 2 --seed 5 --data uniform --plant result:4:1:3";
+    let output = cosim(line)?;
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("MISMATCH gemv: cycle ") && text.contains("row 4, batch 1: expected 0x"), "{text}");
+    assert!(text.contains("actual 0x") && text.contains("seed 5"), "{text}");
+    let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
+        return Err(format!("no command to repeat it: {text}").into());
+    };
+    let Some(arguments) = rerun.strip_prefix("cargo run --release --bin cosim -- ") else {
+        return Err(rerun.to_owned().into());
+    };
+    let again = cosim(arguments)?;
+    assert_eq!((again.status.code(), stderr(&again)), (Some(1), text));
+
+    let report: Value = serde_json::from_slice(&cosim(&format!("{line} --json"))?.stdout)?;
+    assert_eq!(report["mismatches"], 1);
+    assert_eq!(report["first_mismatches"][0]["row"], 4);
+    refused(
+        "gemv --config tiny --rows 2 --cols 8 --plant weight:2:0:0",
+        "the planted bit is outside of the product",
+    )
+}
+
+#[test]
+fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
+    // Within one cycle nothing has moved yet in a unit that is stalled nearly always.
+    let output = cosim("gemv --config tiny --rows 2 --cols 8 --stalls 99 --watchdog 1 --seed 3")?;
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("no handshake moved for 1 cycles up to cycle"), "{text}");
+    assert!(text.contains("valid/ready: load 0/") && text.contains("seed 3, rerun: cargo run"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn generation_is_compared_with_the_stored_text() -> Outcome {
+    let output = cosim("generate --config tiny --tokens 1 --json")?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let golden: Value = serde_json::from_str(&std::fs::read_to_string(
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/generate/default.json"),
+    )?)?;
+    assert_eq!(report["text"].as_str(), golden["text"].as_str().map(|text| &text[..1]));
+    assert_eq!((&report["prompt"], &report["seed"]), (&golden["prompt"], &golden["seed"]));
+    let comparison = &report["golden"];
+    assert_eq!((&comparison["text_equal"], &comparison["logits_equal"]), (&true.into(), &true.into()));
+    assert!(report["outputs_checked"].as_u64() > Some(10_000) && report["mismatches"] == 0);
+    let classes = report["classes"].as_array().ok_or("classes")?;
+    assert_eq!(classes.len(), 7);
+    let sum: u64 = classes.iter().filter_map(|class| class["cycles"].as_u64()).sum();
+    assert_eq!(Some(sum), report["cycles"].as_u64());
+
+    let planted = cosim("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
+    assert_eq!(planted.status.code(), Some(1));
+    assert!(stderr(&planted).contains("MISMATCH layers.0.q_proj: cycle "), "{}", stderr(&planted));
+    let report: Value = serde_json::from_slice(&planted.stdout)?;
+    assert!(report["mismatches"].as_u64() > Some(0) && report["golden"].is_null());
+    Ok(())
+}
+
+#[test]
+fn help_gives_units_defaults_and_examples() -> Outcome {
+    for (line, words) in [
+        ("--help", &["gemv", "generate", "Exit codes"][..]),
+        ("gemv --help", &["--rows", "in percent", "[default: hermes]", "Examples:", "CYCLES"][..]),
+        ("generate --help", &["--prompt", "--temperature", "[default: golden/model]", "Examples:"][..]),
+    ] {
+        let output = cosim(line)?;
+        let text = stdout(&output);
+        assert!(output.status.success());
+        for word in words {
+            assert!(text.contains(word), "`cosim {line}` lacks {word}:\n{text}");
+        }
+        assert!(!text.contains("--plant"), "{text}");
+    }
+    Ok(())
+}

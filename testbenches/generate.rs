@@ -1,0 +1,80 @@
+//! Text generation with every matrix product in RTL, on the small unit: equal to the reference to the last logit.
+//!
+//! The full unit does the same in `cosim generate`; here few tokens have to do, with stalls on every handshake.
+
+use ndp_config::DesignConfig;
+use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::error::SimError;
+use ndp_cosim::gemv::{GemvOptions, Plant};
+use ndp_model::{GemvClass, GenerateOptions, Model, ModelError, generate};
+use std::error::Error;
+use std::path::Path;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn model() -> Result<Model, Box<dyn Error>> {
+    Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
+}
+
+fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/generate").join(name);
+    Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
+}
+
+#[test]
+fn text_and_logits_equal_the_stored_golden() -> Outcome {
+    let golden = stored("greedy.json")?;
+    let prompt = golden["prompt"].as_str().ok_or("prompt")?;
+    let tokens = 2;
+    let options = GenerateOptions { tokens, temperature_percent: 0, seed: 0 };
+    let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
+    let mut backend = RtlBackend::open(&DesignConfig::preset("tiny")?, &stalls)?;
+    let generation = generate(&model()?, &mut backend, prompt.as_bytes(), &options, |_| {})?;
+
+    assert_eq!(Some(generation.text.as_str()), golden["text"].as_str().map(|text| &text[..tokens]));
+    let digests: Vec<String> =
+        generation.logits_digests.iter().map(|digest| format!("{digest:016x}")).collect();
+    let stored = golden["logits_fnv1a64"].as_array().ok_or("digests")?;
+    assert_eq!(digests, stored[prompt.len() - 1..][..tokens]);
+
+    let (total, model) = (backend.total(), model()?);
+    let positions = prompt.len() as u64 + tokens as u64 - 1;
+    let config = &model.config;
+    let layers = config.num_hidden_layers() as u64;
+    let (d, f) = (config.hidden_size() as u64, config.ffn_dim() as u64);
+    // Each position has the outputs of Q, K and V, of the two FFN layers, and of the attention's projection.
+    for (class, per_position) in [
+        (GemvClass::Qkv, layers * 3 * d),
+        (GemvClass::Proj, layers * d),
+        (GemvClass::Fc1, layers * f),
+        (GemvClass::Fc2, layers * d),
+        (GemvClass::Context, layers * d),
+    ] {
+        assert_eq!(backend.classes()[&class].outputs_checked, positions * per_position, "{class:?}");
+    }
+    assert_eq!(
+        backend.classes()[&GemvClass::Head].outputs_checked,
+        tokens as u64 * config.vocab_size() as u64
+    );
+    assert!(backend.mismatches().is_empty());
+    assert!(total.efficiency() > 0.0 && total.efficiency() <= 1.0, "{}", total.efficiency());
+    assert_eq!(backend.meter().cycles(), total.cycles);
+    Ok(())
+}
+
+#[test]
+fn one_wrong_bit_ends_the_generation() -> Outcome {
+    let plant = Some(Plant::Result { row: 100, batch: 0, bit: 0 });
+    let mut backend =
+        RtlBackend::open(&DesignConfig::preset("tiny")?, &GemvOptions { plant, ..GemvOptions::default() })?;
+    let options = GenerateOptions { tokens: 1, temperature_percent: 0, seed: 0 };
+    let failed = generate(&model()?, &mut backend, b"E", &options, |_| {});
+    let Err(ModelError::Backend { label, source }) = failed else {
+        return Err("the bit was not found".into());
+    };
+    assert_eq!(label, "layers.0.q_proj");
+    assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { count: 1, .. })), "{source}");
+    assert_eq!(backend.mismatches().len(), 1);
+    assert_eq!((backend.mismatches()[0].row, backend.mismatches()[0].batch), (100, 0));
+    Ok(())
+}

@@ -1,0 +1,125 @@
+//! The software numerics and the software model against the Python reference's vectors and texts.
+//!
+//! Reads every file of `golden/vectors` and `golden/generate`. No hardware takes part: this shows that what the
+//! hardware is compared with is itself right. A file without cases fails.
+
+use ndp_model::{Decoder, GenerateOptions, Model, SoftwareBackend, generate, logits_digest};
+use ndp_numerics::{SplitMix64, add, dot, exp_q30, f16, layer_norm, mul, sample, softmax};
+use serde_json::Value;
+use std::error::Error;
+use std::path::Path;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn golden(path: &str) -> Result<Value, Box<dyn Error>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(path);
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The cases of a vector file; there must be at least forty, so that an emptied file cannot pass.
+fn cases(name: &str) -> Result<Vec<Value>, Box<dyn Error>> {
+    let file = golden(&format!("vectors/{name}.json"))?;
+    let cases = file["cases"].as_array().cloned().unwrap_or_default();
+    assert!(cases.len() >= 40, "{name}: only {} cases", cases.len());
+    Ok(cases)
+}
+
+/// FP16 numbers as hex digits, four each.
+fn halves(value: &Value) -> Result<Vec<f16>, Box<dyn Error>> {
+    let digits = value.as_str().ok_or("not a string of digits")?;
+    let number = |start: usize| Ok(f16::from_bits(u16::from_str_radix(&digits[start..start + 4], 16)?));
+    (0..digits.len()).step_by(4).map(number).collect()
+}
+
+fn quad(value: &Value) -> Result<u64, Box<dyn Error>> {
+    Ok(u64::from_str_radix(value.as_str().ok_or("not a number in hex")?, 16)?)
+}
+
+fn bits(values: &[f16]) -> Vec<u16> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+#[test]
+fn sums_and_products_are_those_of_the_reference() -> Outcome {
+    for (name, operation) in [("add", add as fn(f16, f16) -> f16), ("mul", mul)] {
+        for case in cases(name)? {
+            let [a, b, expected] = halves(&case)?[..] else { return Err(format!("{name}: {case}").into()) };
+            assert_eq!(operation(a, b).to_bits(), expected.to_bits(), "{name} {case}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn dot_products_are_those_of_the_reference() -> Outcome {
+    for case in cases("dot")? {
+        let y = dot(&halves(&case["w"])?, &halves(&case["x"])?);
+        assert_eq!([y.to_bits()], *bits(&halves(&case["y"])?), "{}", case["kind"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn layer_norms_are_those_of_the_reference() -> Outcome {
+    for case in cases("layernorm")? {
+        let y = layer_norm(&halves(&case["x"])?, &halves(&case["gain"])?, &halves(&case["bias"])?)?;
+        assert_eq!(bits(&y), bits(&halves(&case["y"])?), "{case}");
+    }
+    Ok(())
+}
+
+#[test]
+fn softmax_and_exp_are_those_of_the_reference() -> Outcome {
+    for case in cases("softmax")? {
+        let p = softmax(&halves(&case["scores"])?);
+        assert_eq!(bits(&p), bits(&halves(&case["p"])?), "{case}");
+    }
+    for case in cases("exp")? {
+        let (d, e) = (case[0].as_u64().ok_or("D")?, case[1].as_u64().ok_or("E")?);
+        assert_eq!(exp_q30(d), e, "E({d})");
+    }
+    Ok(())
+}
+
+#[test]
+fn samples_are_those_of_the_reference() -> Outcome {
+    for case in cases("sample")? {
+        let temperature = u32::try_from(case["temperature_percent"].as_u64().ok_or("temperature")?)?;
+        let mut random = SplitMix64::new(quad(&case["state"])?);
+        let token = sample(&halves(&case["logits"])?, temperature, &mut random)?;
+        assert_eq!(Some(token as u64), case["token"].as_u64(), "{case}");
+        assert_eq!(random, SplitMix64::new(quad(&case["state_after"])?), "{case}");
+    }
+    Ok(())
+}
+
+#[test]
+fn texts_and_all_logits_are_those_of_the_reference() -> Outcome {
+    let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?;
+    for name in ["default", "greedy"] {
+        let golden = golden(&format!("generate/{name}.json"))?;
+        let number = |key: &str| golden[key].as_u64().ok_or_else(|| format!("{name}: {key}"));
+        let prompt = golden["prompt"].as_str().ok_or("prompt")?;
+        let options = GenerateOptions {
+            tokens: number("tokens")? as usize,
+            temperature_percent: number("temperature_percent")? as u32,
+            seed: number("seed")?,
+        };
+        let mut backend = SoftwareBackend::new();
+        let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
+        assert_eq!(Some(generation.text.as_str()), golden["text"].as_str(), "{name}");
+        assert!(options.tokens >= 32 && generation.tokens.len() == options.tokens, "{name}");
+
+        // Every position, the prompt's included; the last generated token is not run.
+        let mut tokens: Vec<u32> = prompt.bytes().map(u32::from).collect();
+        tokens.extend(&generation.tokens[..options.tokens - 1]);
+        let logits = Decoder::new(&model).prefill_all_logits(&mut backend, &tokens)?;
+        let digests: Vec<u64> = logits.chunks(256).map(logits_digest).collect();
+        let expected: Result<Vec<u64>, _> =
+            golden["logits_fnv1a64"].as_array().ok_or("digests")?.iter().map(quad).collect();
+        assert_eq!(digests, expected?, "{name}");
+        assert_eq!(generation.logits_digests, digests[prompt.len() - 1..], "{name}");
+    }
+    Ok(())
+}
