@@ -13,6 +13,7 @@
 //! power and the insides of memory macros (nobody here; the report says so).
 
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod error;
 pub mod flow;

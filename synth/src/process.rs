@@ -58,15 +58,34 @@ pub fn tail(log: &Path, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
+/// Finds out before a long run whether [`write_whole`] will work; creates the folder.
+///
+/// # Errors
+/// [`SynthError::Write`] with the path.
+pub fn check_writable(path: &Path) -> Result<(), SynthError> {
+    let check = || {
+        if path.is_dir() {
+            return Err(std::io::ErrorKind::IsADirectory.into());
+        }
+        temporary_beside(path).map(drop)
+    };
+    check().map_err(|reason| SynthError::Write { path: path.into(), reason })
+}
+
+/// A temporary file in the folder of `path`, which is created.
+fn temporary_beside(path: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    tempfile::Builder::new().prefix(".synth-").tempfile_in(folder)
+}
+
 /// Writes a file completely or not at all: into a temporary file beside it, then renamed.
 ///
 /// # Errors
 /// [`SynthError::Write`] with the path.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), SynthError> {
     let write = || {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let mut file = tempfile::Builder::new().prefix(".synth-").tempfile_in(folder)?;
+        let mut file = temporary_beside(path)?;
         std::io::Write::write_all(&mut file, text.as_bytes())?;
         #[cfg(unix)]
         {
@@ -114,8 +133,13 @@ mod tests {
         let target = dir.path().join("taken");
         std::fs::create_dir(&target).unwrap();
         std::fs::write(target.join("x"), "").unwrap();
-        let error = write_whole(&target, "text").unwrap_err().to_string();
-        assert!(error.contains("taken"), "{error}");
+        for error in [write_whole(&target, "text"), check_writable(&target)] {
+            let error = error.unwrap_err().to_string();
+            assert!(error.starts_with("cannot write '") && error.contains("taken"), "{error}");
+        }
+        let below_a_file = target.join("x/report.md");
+        assert!(check_writable(&below_a_file).unwrap_err().to_string().contains("x/report.md"));
+        check_writable(&dir.path().join("report.md")).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         write_whole(&dir.path().join("new/report.md"), "text").unwrap();
         assert_eq!(std::fs::read_to_string(dir.path().join("new/report.md")).unwrap(), "text");

@@ -144,10 +144,14 @@ impl Report {
             "Not a layout: no placement, wires, clock tree, power grid, scan chain or filler. Wires alone add area and, \
              at small nodes, a large part of the delay."
                 .to_owned(),
-            "Memory macros are counted in bits. Their area is an assumption stated below, their access time is in no \
-             delay here."
-                .to_owned(),
         ];
+        if self.rollup.total.memory_bits > 0 {
+            lines.push(
+                "Memory macros are counted in bits. Their area is an assumption stated below, their access time is in \
+                 no delay here."
+                    .into(),
+            );
+        }
         if self.flattened {
             lines.push("The block was synthesised as a whole: figures of its parts are lost in it.".into());
         } else {
@@ -223,6 +227,9 @@ impl Report {
                 self.abc_target_ps,
                 names.join(", ")
             ));
+        }
+        if self.rollup.total.memory_bits == 0 {
+            return lines;
         }
         lines.push(match self.sram.um2_per_bit {
             Some(each) => format!(

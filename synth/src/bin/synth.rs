@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// Where reports go unless told otherwise, seen from the root of the repository.
+const REPORTS: &str = "synth/reports";
 /// Published area of a 7 nm high-density bit cell.
 const SRAM_UM2_PER_BIT: f64 = 0.027;
 const SRAM_SOURCE: &str = "7 nm high-density 6T cell, S.-Y. Wu et al., IEDM 2016";
@@ -135,10 +137,9 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
         "--sram-efficiency = {} must be above 0 and at most 1",
         args.sram_efficiency
     );
-    ensure!(
-        args.sram_um2_per_bit.is_none_or(|area| area.is_finite() && area > 0.0),
-        "--sram-um2-per-bit must be above 0"
-    );
+    if let Some(area) = args.sram_um2_per_bit {
+        ensure!(area.is_finite() && area > 0.0, "--sram-um2-per-bit = {area} must be a number above 0");
+    }
     ensure!(args.jobs != Some(0), "--jobs = 0 must be at least 1");
     ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let config = ndp_config::DesignConfig::load(&args.config)?;
@@ -147,6 +148,8 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
         hierarchy = hierarchy.flattened();
     }
     let flow = flow(args)?;
+    // Rather now than after minutes of synthesis.
+    process::check_writable(args.report.as_deref().unwrap_or(Path::new(REPORTS).join("x.md").as_path()))?;
     let temporary = tempfile::Builder::new().prefix("synth-").tempdir().context("no temporary directory")?;
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
@@ -175,7 +178,7 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
         sram,
         rollup,
     };
-    let path = args.report.clone().unwrap_or_else(|| Path::new("synth/reports").join(report.file_name()));
+    let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(report.file_name()));
     Ok((report, path))
 }
 
