@@ -74,8 +74,8 @@ pub enum SimError {
     },
     /// The harness was built without the variants that can dump signals.
     #[error(
-        "`{design}` was built without waves; rebuild with {config} among the environment variable NDP_WAVES (such as \
-         NDP_WAVES=tiny,{config}) and the cargo feature `waves` on, or choose one of {known}"
+        "`{design}` was built without waves; rebuild with NDP_WAVES={config} in the environment and the cargo feature \
+         `waves` on, or choose one of {known}"
     )]
     WavesNotBuilt {
         /// The design.

@@ -89,6 +89,11 @@ fn configurations_that_cannot_be_used_are_explained() -> Outcome {
 fn waves_that_cannot_be_written_are_explained() -> Outcome {
     let gemv = "gemv --config tiny --rows 8 --cols 8 --waves";
     refused(&format!("{gemv} /no/such/dir/a.fst"), "cannot create wave file `/no/such/dir/a.fst`")?;
+    // The unit of the paper only has waves if the build was asked for them.
+    if ndp_cosim::ffi::designs().any(|design| design.name == "hermes/gemv_unit" && !design.waves) {
+        let hermes = "gemv --config hermes --rows 8 --cols 8 --waves /tmp/a.fst";
+        refused(hermes, "`hermes/gemv_unit` was built without waves; rebuild with NDP_WAVES=hermes")?;
+    }
     refused(&format!("{gemv} a.wav"), "wave file `a.wav` must end in .fst or .vcd")?;
     refused(
         &format!("{gemv} /tmp/a.fst --wave-start 9 --wave-stop 9"),

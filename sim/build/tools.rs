@@ -73,7 +73,7 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     let mut lines = vec![format!("Verilator {} or newer is needed and was not found.", dotted(OLDEST))];
     lines.extend(tried);
     lines.push(
-        "Install it (Debian, Ubuntu: apt-get install verilator) or set VERILATOR or VERILATOR_ROOT.".into(),
+        "Install it (Debian 12: apt-get install verilator, which is 5.006) or set VERILATOR or VERILATOR_ROOT.".into(),
     );
     Err(lines)
 }
@@ -132,7 +132,8 @@ fn find_compiler() -> Result<String, Failure> {
         vec![
             "A C++17 compiler is needed to compile the Verilated models.".to_owned(),
             format!("  {reason}"),
-            "Install one (Debian, Ubuntu: apt-get install g++) or set CXX.".to_owned(),
+            "Install one (g++ 8 or newer; Debian 12: apt-get install g++, which is 12.2) or set CXX."
+                .to_owned(),
         ]
     };
     let compiler = cc::Build::new().cpp(true).cargo_metadata(false).try_get_compiler();
@@ -157,7 +158,7 @@ fn find_libclang() -> Result<(), Failure> {
         vec![
             "libclang is needed to bind the C interface of the models.".to_owned(),
             format!("  {}", reason.lines().next().unwrap_or_default()),
-            "Install it (Debian, Ubuntu: apt-get install libclang-dev) or set LIBCLANG_PATH.".to_owned(),
+            "Install version 9 or newer (Debian 12: apt-get install libclang-dev, which is 14) or set LIBCLANG_PATH.".to_owned(),
         ]
     })
 }
