@@ -9,7 +9,7 @@
 
 use super::serial_lane::serial_lane;
 use super::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, one_hot_mux, repeat, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat, zeros};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -37,21 +37,39 @@ fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     Operand { sign: value.msb(), special, exp, significand: cat([hidden, value.low(10)]) }
 }
 
-/// Bits `[low +: width]` of `vector` placed with its bit 0 at `offset`; zeros around it.
-fn placed(vector: &Bits, offset: u32, low: u32, width: u32) -> Bits {
-    let (start, end) = (offset.max(low), (offset + vector.width()).min(low + width));
-    if start >= end {
-        return zeros(width);
+/// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
+const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;
+
+/// A value whose bit 0 stands at bit `offset` of the accumulator.
+struct Placed {
+    value: Bits,
+    offset: u32,
+}
+
+impl Placed {
+    /// Bits `[low +: width]` of the accumulator, `fill` where the value does not reach.
+    fn bits(&self, low: u32, width: u32, fill: &Bits) -> Bits {
+        let (first, end) = (self.offset.max(low), (self.offset + self.value.width()).min(low + width));
+        if first >= end {
+            return repeat(width, fill);
+        }
+        let mut parts = Vec::new();
+        if end < low + width {
+            parts.push(repeat(low + width - end, fill));
+        }
+        parts.push(self.value.slice(first - self.offset, end - first));
+        if first > low {
+            parts.push(repeat(first - low, fill));
+        }
+        cat(parts)
     }
-    let mut parts = Vec::new();
-    if end < low + width {
-        parts.push(zeros(low + width - end));
-    }
-    parts.push(vector.slice(start - offset, end - start));
-    if start > low {
-        parts.push(zeros(start - low));
-    }
-    cat(parts)
+}
+
+/// `value` (one bit) delayed by `stages` cycles.
+fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32) -> Bits {
+    let line = m.reg(name, stages);
+    line.next(cat([line.low(stages - 1), value.clone()]));
+    line.msb()
 }
 
 /// The unit for `lanes`, `serial_steps`, `acc_bits` and `acc_segments` of `config`.
@@ -96,40 +114,37 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .instance(format!("lane{i}"), &lane)
             .input("load_i", phase.bit(i))
             .input("sig_w_i", &sig_w)
-            .input("sig_x_i", &sig_x)
-            .input("exp_i", &exp)
-            .input("sign_i", &sign);
-        leaving.push(cat([
-            instance.output("sign_o"),
-            instance.output("exp_o"),
-            instance.output("product_o"),
-        ]));
+            .input("sig_x_i", &sig_x);
+        leaving.push(instance.output("product_o"));
     }
 
+    // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a delay
+    // line of a window's length brings them to the aligner in the same cycle. Phases without an operand send zeros.
+    let late = |name: &str, value: &Bits| delay_line(&m, name, value, window + 1);
+    let exp_bits: Vec<Bits> =
+        (0..EXPONENT_SUM_BITS).rev().map(|bit| late(&format!("exp{bit}_line_q"), &exp.bit(bit))).collect();
+    let term_exp = m.wire("term_exp", cat(exp_bits));
+    let negative = m.wire("negative", late("sign_line_q", &sign));
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
-    let product_bits = SIGNIFICAND_BITS + steps;
-    let term = m.reg("term_q", 1 + EXPONENT_SUM_BITS + product_bits);
+    let term = m.reg("term_q", SIGNIFICAND_BITS + steps);
     term.next(one_hot_mux(&turn, &leaving));
-    let term_product = term.low(product_bits);
-    let term_exp = term.slice(product_bits, EXPONENT_SUM_BITS);
-    let negative = term.msb();
 
-    // 2^(exp - 50) is the weight of the product's least significant bit; the smallest exponent sum is 2, which is
-    // 2^-48. The shift is done in two parts, so that no intermediate needs more than 64 bits in simulation.
-    let padded = if steps < SIGNIFICAND_BITS {
-        cat([term_product.clone(), zeros(SIGNIFICAND_BITS - steps)])
-    } else {
-        term_product.clone()
+    // The product of exponent sum e stands at 2^(e - 50). It is complemented before it is shifted, with the sign filled in
+    // on both sides: that takes far fewer gates than complementing the aligned value. The smallest sum is 2, at the
+    // accumulator's end; below it nothing is kept. In two parts, so that simulation needs no more than 64 bits.
+    let padded = match SIGNIFICAND_BITS - steps {
+        0 => term.q(),
+        cut => cat([term.q(), zeros(cut)]),
     };
-    let fine_bits = 2 * SIGNIFICAND_BITS + 31;
-    let fine = m.wire("fine", padded.zext(fine_bits).shl(&term_exp.low(5)));
+    let mut fine = m.wire("term_signed", &padded ^ repeat(padded.width(), &negative));
+    for level in 0..FINE_SHIFT_BITS {
+        let fill = repeat(1 << level, &negative);
+        let (moved, kept) = (cat([fine.clone(), fill.clone()]), cat([fill, fine]));
+        fine = m.wire(format!("shifted{level}"), mux(&term_exp.bit(level), &moved, &kept));
+    }
     let far = m.wire("far", term_exp.msb());
-    let near_value = m.wire("near_value", fine.high(fine_bits - 2).gated(&!&far));
-    let far_value = m.wire("far_value", fine.gated(&far));
-    m.unused(
-        fine.low(2),
-        "a near product has an exponent sum of 2 at least, so they are zero; far ones use them",
-    );
+    let near = Placed { value: fine.high(fine.width() - 2), offset: 0 };
+    let away = Placed { value: fine, offset: (1 << FINE_SHIFT_BITS) - 2 };
 
     // The first product of a window replaces the sum, and with it the carries of the one before.
     let keep = m.wire("keep", !phase.bit(1));
@@ -137,8 +152,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let mut digits = Vec::new();
     for k in 0..segments {
         let low = k * digit_bits;
-        let aligned = placed(&near_value, 0, low, digit_bits) | placed(&far_value, 30, low, digit_bits);
-        let aligned = m.wire(format!("aligned{k}"), aligned ^ repeat(digit_bits, &negative));
+        let part = |value: &Placed| value.bits(low, digit_bits, &negative);
+        let aligned = m.wire(format!("aligned{k}"), mux(&far, &part(&away), &part(&near)));
         let segment = m.reg(format!("acc{k}_q"), digit_bits);
         let sum = segment.gated(&keep).zext(digit_bits + 1)
             + aligned.zext(digit_bits + 1)
@@ -158,7 +173,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // Recoded NaNs have a zero significand and infinities do not, so the product tells them apart; infinity times
     // zero comes out as NaN by itself.
     let is_special = m.wire("term_special", term_exp.all());
-    let nonzero = m.wire("term_nonzero", term_product.any());
+    let nonzero = m.wire("term_nonzero", term.any());
     let infinite = m.wire("term_infinite", &is_special & &nonzero);
     let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
     let flags = m.reg("flags_q", FLAG_BITS);

@@ -2,9 +2,10 @@
 //!
 //! Sits eight times in a [`super::multiplier_unit`], which decodes the operands it loads and collects what leaves.
 //! The weight's significand is consumed one bit per cycle from the low half of the product register, which the
-//! product itself fills from above (the classic shift-add multiplier, one register for both).
+//! product itself fills from above (the classic shift-add multiplier, one register for both). Exponents and signs pass
+//! the lanes by in the unit's delay line.
 
-use super::{EXPONENT_SUM_BITS, SIGNIFICAND_BITS, bits_for};
+use super::SIGNIFICAND_BITS;
 use crate::layer::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
 use std::rc::Rc;
 
@@ -21,16 +22,10 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
     } else {
         format!("serial_lane_s{steps}_p{window}")
     };
-    let m = ModuleBuilder::new(
-        name,
-        "Bit-serial multiplier of two significands, with the exponent sum and sign that belong to them.",
-    );
+    let m = ModuleBuilder::new(name, "Bit-serial multiplier of two significands.");
     let load = m.input("load_i", 1, "takes new operands; the old product is read in the same cycle");
     let sig_w = m.input("sig_w_i", steps, "significand of the weight");
     let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
-    let exp =
-        m.input("exp_i", EXPONENT_SUM_BITS, "sum of the effective exponents, or 63 for a special operand");
-    let sign = m.input("sign_i", 1, "sign of the product");
 
     let multiplicand = m.reg("multiplicand_q", SIGNIFICAND_BITS).enable(&load);
     multiplicand.next(&sig_x);
@@ -44,9 +39,6 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
     let loaded = cat([zeros(1), first_sum, sig_w.slice(1, steps - 1).zext(window - 1)]);
     product.next(mux(&load, &loaded, &stepped));
 
-    let scale = m.reg("scale_q", EXPONENT_SUM_BITS + bits_for(1)).enable(&load);
-    scale.next(cat([sign, exp]));
-
     if window > steps {
         m.unused(
             product.high(window - steps),
@@ -54,7 +46,5 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
         );
     }
     m.output("product_o", product.low(SIGNIFICAND_BITS + steps), "product of the significands");
-    m.output("exp_o", scale.low(EXPONENT_SUM_BITS), "exponent sum of the product");
-    m.output("sign_o", scale.msb(), "sign of the product");
     m.finish()
 }
