@@ -123,10 +123,20 @@ fn every_tail_class_and_batch_gives_exact_dot_products() -> Outcome {
 
 #[test]
 fn a_hundred_thousand_random_dot_products_are_exact() -> Outcome {
+    random_products(0x6e64_7001, 100_000)
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn five_million_random_dot_products_are_exact() -> Outcome {
+    random_products(0x6e64_7002, 5_000_000)
+}
+
+fn random_products(seed: u64, count: usize) -> Outcome {
     let config = tiny()?;
     let config = config.gemv();
-    let (mut outputs, mut random) = (0, SplitMix64::new(0x6e64_7001));
-    while outputs < 100_000 {
+    let (mut outputs, mut random) = (0, SplitMix64::new(seed));
+    while outputs < count {
         let seed = random.next_u64();
         let mut draw = |limit: u64| (random.next_u64() % limit) as usize;
         let stall_percent = [0, 0, 5, 30][draw(4)];

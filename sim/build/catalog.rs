@@ -1,8 +1,8 @@
 //! Which designs are built: the catalogue behind `Model::open`.
 //!
 //! The GEMV unit of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
-//! in `.toml`, relative to the workspace; `tiny,hermes` if unset), the unit blocks of the paper's
-//! configuration, and the two self-test blocks. A design is known as `<configuration>/<block>`.
+//! in `.toml`, relative to the workspace; `tiny,hermes` if unset), small units with other parameters for the
+//! testbenches, the unit blocks of the paper's configuration, and the two self-test blocks. A design is known as `<configuration>/<block>`.
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a GEMV unit that takes longer to compile than the
 //! unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
@@ -17,6 +17,12 @@ use std::path::Path;
 const DEFAULT_CONFIGS: &str = "tiny,hermes";
 /// Configurations whose GEMV unit also gets a variant with waves when `NDP_WAVES` is not set.
 const DEFAULT_WAVES: &str = "tiny";
+/// Units that differ from the presets in lanes, serial steps and accumulator, so that these are shown to be parameters.
+const VARIANTS: [&str; 3] = [
+    "testbenches/configs/four-lanes.toml",
+    "testbenches/configs/sixteen-lanes.toml",
+    "testbenches/configs/short-steps.toml",
+];
 /// Blocks that are also built alone, always with the paper's configuration.
 const UNIT_BLOCKS: [&str; 2] = ["multiplier_unit", "fp16_rounder"];
 const UNIT_CONFIG: &str = "hermes";
@@ -101,6 +107,10 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
     if let (Some(name), Ok(_)) = (unknown, std::env::var("NDP_WAVES")) {
         return Err(vec![format!("NDP_WAVES={traced}: `{name}` is not among NDP_DESIGNS={list}")]);
+    }
+    for path in VARIANTS {
+        let config = load(root, path)?;
+        entries.push(elaborate(&config, "gemv_unit", false)?);
     }
     let config = load(root, UNIT_CONFIG)?;
     for block in UNIT_BLOCKS {

@@ -6,9 +6,9 @@
 //! the row does not reach is written as zeros, so that no old value can meet a padded weight.
 
 use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
-use super::fit;
 use super::operand_recoder::operand_recoder;
 use super::phase_ring::phase_ring;
+use super::words;
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
@@ -84,8 +84,8 @@ pub fn activation_loader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let addr = m.reg("addr_q", addr_bits);
     let three = if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) };
     let onward = m.wire("onward", &wave_done | (&stripe_done & &three & !&in_waves));
-    let words = fit(&batch_words, addr_bits);
-    addr.next(mux(&restart, &next_base, &(addr.q() + words.gated(&onward))));
+    let wave_words = words(&m, &batch_words, addr_bits);
+    addr.next(mux(&restart, &next_base, &(addr.q() + wave_words.gated(&onward))));
 
     // Ranks that take the stripe. Two tail stripes over four ranks: even ranks meet the first, odd ones the second.
     let two = if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) };

@@ -6,7 +6,6 @@
 
 use super::command_decoder::{rank_bits, wave_bits};
 use super::fifo::fifo;
-use super::fill_sequencer::next_start;
 use super::fp16_rounder::fp16_rounder;
 use super::{FLAG_BITS, FP16_BITS, bits_for};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
@@ -56,7 +55,7 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let prepare = m.wire("prepare", active.q() & !prepared.q());
     let takes_part: Vec<Bits> = (0..ranks)
         .map(|g| {
-            let index = if ranks == 1 { zeros(1) } else { lit(g.into(), rank_width) - tail_start.q() };
+            let index = lit(g.into(), rank_width) - tail_start.q();
             &everyone | index.lt(&tail)
         })
         .collect();
@@ -85,7 +84,7 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     row.next(mux(&start, &zeros(row_bits), &mux(&row_ends, &row.plus_one(), &row)));
     let restart = m.wire("restart", &start | &row_ends);
     vector.next(mux(&restart, &zeros(batch_bits), &mux(&ends, &vector.plus_one(), &vector)));
-    let rotated = next_start(config, &tail_start, &tail);
+    let rotated = tail_start.q() + &tail;
     tail_start.next(mux(&start, &zeros(rank_width), &mux(&row_ends, &rotated, &tail_start)));
 
     // Adder: one digit of all members per cycle.

@@ -11,16 +11,6 @@ use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zero
 use ndp_config::{BEAT_ELEMS, GemvConfig};
 use std::rc::Rc;
 
-/// The tail stripe that `rank` takes of a row whose tail starts at `start`: `(rank - start) mod ranks`.
-fn tail_index(config: &GemvConfig, rank: &Bits, start: &Bits) -> Bits {
-    if config.ranks() == 1 { zeros(1) } else { rank - start }
-}
-
-/// The next row's tail start: `(start + tail) mod ranks`.
-pub(crate) fn next_start(config: &GemvConfig, start: &Bits, tail: &Bits) -> Bits {
-    if config.ranks() == 1 { zeros(1) } else { start + tail }
-}
-
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
 /// cycle, from the FIFO or zeros.
 ///
@@ -58,7 +48,8 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let tail_start = m.reg("tail_start_q", rank_width);
     let wave = m.reg("wave_q", wave_bits(config));
     let rows_left = m.reg("rows_left_q", row_bits);
-    let tail_at = m.wire("tail_at", tail_index(config, &rank, &tail_start));
+    // The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
+    let tail_at = m.wire("tail_at", &rank - tail_start.q());
     let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
     let in_waves = m.wire("in_waves", wave.ne(&layout.waves));
     let last_wave = m.wire("last_wave", wave.plus_one().eq(&layout.waves));
@@ -84,7 +75,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     rows_left.next(mux(&start_command, &rows, &mux(&row_done, &rows_left.minus_one(), &rows_left)));
     let restart = m.wire("restart", &start_command | &row_done);
     wave.next(mux(&restart, &zeros(wave_bits(config)), &mux(&planned, &wave.plus_one(), &wave)));
-    let advanced = next_start(config, &tail_start, &layout.tail);
+    let advanced = tail_start.q() + &layout.tail;
     tail_start.next(mux(&start_command, &zeros(rank_width), &mux(&row_done, &advanced, &tail_start)));
 
     let plan = |name: &str, value: &Bits| {

@@ -28,7 +28,7 @@ pub mod serial_lane;
 pub mod slice_sram;
 pub mod window_sequencer;
 
-use crate::layer::Bits;
+use crate::layer::{Bits, ModuleBuilder};
 
 /// Bits of an FP16 value.
 pub const FP16_BITS: u32 = 16;
@@ -53,13 +53,14 @@ pub(crate) const fn log2(value: u32) -> u32 {
 
 /// One-hot code of `index`: bit `i` is set when `index == i`, for `i < count`.
 pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
-    if count == 1 {
-        return crate::layer::lit(1, 1);
-    }
     crate::layer::cat((0..count).rev().map(|i| index.eq_lit(i.into())))
 }
 
-/// `value` zero-extended to `width` bits, or its lower bits if that is narrower.
-pub(crate) fn fit(value: &Bits, width: u32) -> Bits {
-    if value.width() > width { value.low(width) } else { value.zext(width) }
+/// A number of slice words in the width of a slice address, modulo which it counts.
+pub(crate) fn words(m: &ModuleBuilder, value: &Bits, addr_bits: u32) -> Bits {
+    if value.width() <= addr_bits {
+        return value.zext(addr_bits);
+    }
+    m.unused(value.high(value.width() - addr_bits), "addresses count modulo the words of a slice");
+    value.low(addr_bits)
 }

@@ -7,7 +7,7 @@
 
 use super::command_decoder::rank_bits;
 use super::multiplier_unit::digit_phase;
-use super::{bits_for, fit};
+use super::{bits_for, words};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
@@ -64,10 +64,10 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let addr = m.reg("slice_addr_q", addr_bits).enable(&issue);
     let restart = m.wire("restart", &fresh & &stripe_first);
     let origin = m.wire("origin", mux(&restart, &stripe_base, &addr.plus_one()));
-    let mut skipped = fit(&stripe_batch, addr_bits).gated(&stripe_skip.bit(0));
+    let mut skipped = words(&m, &stripe_batch, addr_bits).gated(&stripe_skip.bit(0));
     if stripe_skip.width() > 1 {
         let twice = cat([stripe_batch.clone(), zeros(1)]);
-        skipped = skipped | fit(&twice, addr_bits).gated(&stripe_skip.bit(1));
+        skipped = skipped | words(&m, &twice, addr_bits).gated(&stripe_skip.bit(1));
     }
     let skipped = m.wire("skipped", skipped.gated(&fresh));
     addr.next(origin + skipped);
@@ -86,12 +86,11 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     };
     let loading = age("loading_q", &read.q());
     let leaving = age("leaving_q", &loading);
-    let resolving = age("resolving_q", &leaving);
-    let strobe = |k: u32| {
-        let at = digit_phase(config, k);
-        phase.bit(at % window) & if at < window { &leaving } else { &resolving }
-    };
-    let strobes: Vec<Bits> = (0..config.acc_segments()).map(strobe).collect();
+    let digit_phases: Vec<u32> = (0..config.acc_segments()).map(|k| digit_phase(config, k)).collect();
+    let wraps = digit_phases.iter().any(|at| *at >= window);
+    let resolving = if wraps { age("resolving_q", &leaving) } else { leaving.clone() };
+    let strobe = |at: &u32| phase.bit(at % window) & if *at < window { &leaving } else { &resolving };
+    let strobes: Vec<Bits> = digit_phases.iter().map(strobe).collect();
 
     m.output("stripe_take_o", &take, "the stripe is taken; its weights step up in the next cycle");
     m.output("advance_o", &advance, "the next weights become the current ones");
@@ -108,10 +107,8 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.unused(vector_now.msb(), "vectors are numbered below the batch size");
     }
     let used = [window - 2, window - 1];
-    let read_phases = |p: &u32| {
-        used.contains(p) || (0..config.acc_segments()).any(|k| digit_phase(config, k) % window == *p)
-    };
-    let idle: Vec<Bits> = (0..window).filter(|p| !read_phases(p)).map(|p| phase.bit(p)).collect();
+    let is_read = |p: &u32| used.contains(p) || digit_phases.iter().any(|at| at % window == *p);
+    let idle: Vec<Bits> = (0..window).filter(|p| !is_read(p)).map(|p| phase.bit(p)).collect();
     m.unused(any_of(&idle), "phases in which nothing is decided");
     m.finish()
 }

@@ -1,0 +1,115 @@
+//! Every preset, and configurations drawn at random from everything the limits allow, elaborate; what they are emitted
+//! as passes the linters of three tools.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use ndp_config::DesignConfig;
+use ndp_hdl::designs::{BLOCKS, BuildError, build};
+use std::collections::BTreeSet;
+
+/// A number of a fixed sequence (Knuth's 64-bit linear congruential generator, upper bits).
+fn draw(state: &mut u64, from: &[u32]) -> u32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    from[(*state >> 33) as usize % from.len()]
+}
+
+/// A configuration that passes validation.
+fn random_config(state: &mut u64) -> DesignConfig {
+    loop {
+        let mut one_of = |from: &[u32]| draw(state, from);
+        let segments = one_of(&[3, 4, 5, 6]);
+        let text = format!(
+            "name = \"random\"\n[gemv]\nmultipliers = {}\nlanes = {}\nserial_steps = {}\nacc_bits = {}\n\
+             acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n",
+            one_of(&[4, 8, 16, 32, 64]),
+            one_of(&[4, 8, 16]),
+            one_of(&[2, 3, 5, 8, 10, 11]),
+            segments * (97u32.div_ceil(segments) + one_of(&[0, 1, 2])),
+            one_of(&[1, 2, 4]),
+            one_of(&[1, 2, 4, 16, 64, 256, 1024]),
+            one_of(&[1, 2, 4, 8, 16]),
+            one_of(&[4, 8, 64]),
+        );
+        if let Ok(config) = DesignConfig::from_toml(&text) {
+            return config;
+        }
+    }
+}
+
+#[test]
+fn every_block_of_every_preset_passes_all_linters() {
+    let mut linted = BTreeSet::new();
+    for preset in DesignConfig::PRESETS {
+        let config = DesignConfig::preset(preset).unwrap();
+        for block in BLOCKS {
+            let design = build(&config, block).unwrap();
+            // What lies below a unit is linted with it; many blocks are the same in several presets.
+            if *block == "gemv_unit" || linted.insert(design.verilog()) {
+                common::lint(&design.verilog(), design.top().name());
+            }
+        }
+    }
+}
+
+#[test]
+fn whatever_the_limits_allow_elaborates() {
+    let mut state = 1;
+    for _ in 0..200 {
+        let config = random_config(&mut state);
+        for block in BLOCKS {
+            let design = build(&config, block);
+            assert!(design.is_ok(), "{block} of {config:?}: {}", design.err().unwrap());
+        }
+    }
+}
+
+#[test]
+fn random_configurations_pass_all_linters() {
+    lint_random_configurations(7, 5);
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn many_random_configurations_pass_all_linters() {
+    lint_random_configurations(8, 150);
+}
+
+fn lint_random_configurations(seed: u64, count: u32) {
+    let mut state = seed;
+    for _ in 0..count {
+        let config = random_config(&mut state);
+        let design = build(&config, "gemv_unit").unwrap();
+        println!("{config:?}");
+        common::lint(&design.verilog(), design.top().name());
+    }
+}
+
+#[test]
+fn a_module_is_defined_once_however_often_it_is_used() {
+    let design = build(&DesignConfig::preset("hermes").unwrap(), "gemv_unit").unwrap();
+    let text = design.verilog();
+    let defined: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("module "))
+        .filter_map(|rest| rest.split(' ').next())
+        .collect();
+    let distinct: BTreeSet<&str> = defined.iter().copied().collect();
+    assert_eq!(defined.len(), distinct.len());
+    assert_eq!(defined.len(), design.modules().len());
+    let units: u64 = design
+        .instance_counts()
+        .into_iter()
+        .filter(|(module, _)| module.name().starts_with("multiplier_unit"))
+        .map(|(_, count)| u64::try_from(count).unwrap())
+        .sum();
+    assert_eq!(units, 256);
+}
+
+#[test]
+fn an_unknown_block_is_refused_with_those_that_exist() {
+    let error = build(&DesignConfig::preset("tiny").unwrap(), "gemv").unwrap_err();
+    assert!(matches!(error, BuildError::UnknownBlock { .. }));
+    assert!(error.to_string().starts_with("unknown block `gemv`; the blocks are gemv_unit, "), "{error}");
+}
