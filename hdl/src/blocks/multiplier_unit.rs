@@ -65,11 +65,17 @@ impl Placed {
     }
 }
 
-/// `value` (one bit) delayed by `stages` cycles.
+/// `value` delayed by `stages` cycles. Several stages share a register, of at most 64 bits: that is one word in simulation.
 fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32) -> Bits {
-    let line = m.reg(name, stages);
-    line.next(cat([line.low(stages - 1), value.clone()]));
-    line.msb()
+    let widest = 64 / stages;
+    let delayed = |low: u32| {
+        let part = value.slice(low, widest.min(value.width() - low));
+        let line = m.reg(format!("{name}{low}_q"), stages * part.width());
+        line.next(cat([line.low(line.width() - part.width()), part.clone()]));
+        line.high(part.width())
+    };
+    let parts: Vec<Bits> = (0..value.width()).step_by(widest as usize).map(delayed).collect();
+    cat(parts.into_iter().rev())
 }
 
 /// The unit for `lanes`, `serial_steps`, `acc_bits` and `acc_segments` of `config`.
@@ -120,11 +126,9 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a delay
     // line of a window's length brings them to the aligner in the same cycle. Phases without an operand send zeros.
-    let late = |name: &str, value: &Bits| delay_line(&m, name, value, window + 1);
-    let exp_bits: Vec<Bits> =
-        (0..EXPONENT_SUM_BITS).rev().map(|bit| late(&format!("exp{bit}_line_q"), &exp.bit(bit))).collect();
-    let term_exp = m.wire("term_exp", cat(exp_bits));
-    let negative = m.wire("negative", late("sign_line_q", &sign));
+    let late = delay_line(&m, "line", &cat([sign, exp]), window + 1);
+    let term_exp = m.wire("term_exp", late.low(EXPONENT_SUM_BITS));
+    let negative = m.wire("negative", late.msb());
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
     let term = m.reg("term_q", SIGNIFICAND_BITS + steps);
     term.next(one_hot_mux(&turn, &leaving));
