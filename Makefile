@@ -1,16 +1,70 @@
-# Entry points of the project.
-.PHONY: test lint clean
+# Entry points of the project. Each target installs the Debian packages it lacks, or says which to install.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint synth exhaustive bench clean
 
-## test: unit tests of every crate and of the Python reference
+CARGO ?= cargo
+# Python with numpy: the one in PATH, else Debian's.
+PYTHON = $(shell python3 -c 'import numpy' 2>/dev/null && echo python3 || echo /usr/bin/python3)
+# Cell library of `make synth`; without one there are gates and transistors only.
+LIBERTY ?=
+LIBERTY_SEQ ?=
+TEST_LOG := target/test.log
+
+# Runs the tests given in $(1), and fails if none ran: a filter that matches nothing would pass otherwise.
+define cargo_test
+mkdir -p target
+$(CARGO) test --release $(1) 2>&1 | tee $(TEST_LOG)
+passed=$$(awk '/^test result: ok/ { n += $$4 } END { print n + 0 }' $(TEST_LOG))
+[[ $$passed -gt 0 ]] || { echo "no test ran" >&2; exit 1; }
+echo "$$passed tests passed"
+endef
+
+## help: this list
+help:
+	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
+
+## demo: generate text with every matrix product computed by the RTL of the full unit
+demo:
+	@.ci/install build
+	$(CARGO) run --release --bin cosim -- generate
+
+## test: all tests of the workspace, then those of the Python reference
 test:
-	cargo test --workspace --release
-	python3 -c 'import numpy' 2>/dev/null || python3 -m pip install --quiet -r golden/requirements.txt
-	python3 golden/test_reference.py
+	@.ci/install build test
+	$(call cargo_test,--workspace)
+	$(PYTHON) golden/test_reference.py
+	$(PYTHON) golden/make_goldens.py --check
 
-## lint: formatting and clippy
+## lint: formatting, clippy, and the emitted Verilog of every preset
 lint:
-	cargo fmt --all --check
-	cargo clippy --workspace --all-targets -- -D warnings
+	@.ci/install build test
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --release --package ndp-hdl --test designs
 
+## synth: area of the GEMV unit and of one multiplier unit (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)
+synth:
+	@.ci/install synth
+	$(CARGO) build --release --bin synth
+	libraries=($(if $(LIBERTY),--liberty $(LIBERTY) --sta) $(if $(LIBERTY_SEQ),--liberty-seq $(LIBERTY_SEQ)))
+	target/release/synth --config hermes --block multiplier_unit --flatten "$${libraries[@]}"
+	target/release/synth --config hermes --block gemv_unit "$${libraries[@]}"
+
+## exhaustive: the long tests too (about an hour on two cores)
+exhaustive:
+	@.ci/install build test
+	$(call cargo_test,--workspace -- --include-ignored)
+
+## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer
+bench:
+	@.ci/install build
+	$(CARGO) bench --package ndp-hdl --bench elaborate
+	$(CARGO) bench --package ndp-numerics --bench dot
+	$(CARGO) run --release --bin cosim -- bench
+
+## clean: everything that was built
 clean:
-	cargo clean
+	$(CARGO) clean

@@ -21,6 +21,8 @@ pub struct Tools {
     pub export_root: bool,
     /// Version as the run-time library states it.
     pub verilator_version: String,
+    /// The same as numbers.
+    pub verilator_number: (u32, u32),
     /// Everything about the C++ compiler that changes its output, the processor of `-march=native` included.
     pub compiler_identity: String,
 }
@@ -28,10 +30,17 @@ pub struct Tools {
 /// Finds all tools.
 pub fn find() -> Result<Tools, Failure> {
     let (verilator, verilator_root, export_root) = find_verilator()?;
-    let verilator_version = check_version(&verilator, &verilator_root)?;
+    let (verilator_version, verilator_number) = check_version(&verilator, &verilator_root)?;
     let compiler_identity = find_compiler()?;
     find_libclang()?;
-    Ok(Tools { verilator, verilator_root, export_root, verilator_version, compiler_identity })
+    Ok(Tools {
+        verilator,
+        verilator_root,
+        export_root,
+        verilator_version,
+        verilator_number,
+        compiler_identity,
+    })
 }
 
 /// Executable, installation, and whether the latter has to be exported.
@@ -100,7 +109,7 @@ fn python_package() -> Option<PathBuf> {
 
 /// Reads the version from the run-time library rather than from `--version`, which some builds print without a
 /// number.
-fn check_version(verilator: &Path, root: &Path) -> Result<String, Failure> {
+fn check_version(verilator: &Path, root: &Path) -> Result<(String, (u32, u32)), Failure> {
     let header = root.join("include/verilated_config.h");
     let text = std::fs::read_to_string(&header).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("#define VERILATOR_VERSION "));
@@ -110,7 +119,7 @@ fn check_version(verilator: &Path, root: &Path) -> Result<String, Failure> {
         Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
     });
     match number {
-        Some(number) if number >= OLDEST => Ok(version),
+        Some(number) if number >= OLDEST => Ok((version, number)),
         _ => {
             let found = if version.is_empty() { "of unknown version" } else { &version };
             Err(vec![

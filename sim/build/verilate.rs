@@ -29,6 +29,14 @@ const FLAGS: [&str; 11] = [
     "-Wno-style",
 ];
 
+/// Newer versions look across instances in a second pass, which makes the code of each tile its own again.
+const SCOPED_DFG_SINCE: (u32, u32) = (5, 34);
+
+fn flags(tools: &Tools) -> Vec<&'static str> {
+    let newer: &[&str] = if tools.verilator_number >= SCOPED_DFG_SINCE { &["-fno-dfg"] } else { &[] };
+    FLAGS.iter().chain(newer).copied().collect()
+}
+
 /// One variant of one design.
 pub struct Unit {
     /// Name of the design, for messages.
@@ -52,7 +60,7 @@ impl Unit {
         let identifier = design.identifier() + if waves { "_waves" } else { "" };
         let prefix = format!("V{identifier}");
         let shim = shims::model(design, waves, &prefix);
-        let flags = FLAGS.join(" ");
+        let flags = flags(tools).join(" ");
         let compile_key = compile::key();
         let parts = [
             &prefix,
@@ -110,7 +118,7 @@ impl Unit {
         write_if_changed(&verilog, self.verilog.as_bytes())?;
 
         let mut command = Command::new(&tools.verilator);
-        command.env_remove("VERILATOR_ROOT").args(FLAGS);
+        command.env_remove("VERILATOR_ROOT").args(flags(tools));
         if tools.export_root {
             command.env("VERILATOR_ROOT", &tools.verilator_root);
         }

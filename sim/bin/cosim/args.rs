@@ -39,6 +39,8 @@ pub enum Command {
         If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
         tokens than it has, text and logits are compared with it.")]
     Generate(GenerateArgs),
+    /// Run the row lengths of the paper's models and compare their cycles with the roofline
+    Bench(BenchArgs),
 }
 
 /// Which hardware, and how it is treated.
@@ -110,6 +112,23 @@ pub struct GemvArgs {
     /// Kind of operands
     #[arg(long, value_enum, default_value_t = DataKind::Gaussian)]
     pub data: DataKind,
+}
+
+/// Options of `cosim bench`.
+#[derive(Args, Debug)]
+pub struct BenchArgs {
+    /// Preset or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
+    pub config: String,
+    /// Rows of each matrix (1..=65536)
+    #[arg(long, default_value_t = 1024)]
+    pub rows: u32,
+    /// Seed of the operands
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on standard output instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `cosim generate`.

@@ -1,10 +1,11 @@
 //! `cosim`: runs the generated hardware in lockstep with its host software and checks every output bit for bit.
 //!
-//! Two jobs: `gemv`, one matrix-vector product with random operands, and `generate`, a text by a language model whose
-//! matrix products are all computed in RTL. Exit codes: 0 if everything agreed; 1 for a mismatch, a protocol error or a
+//! Jobs: `gemv`, one matrix-vector product with random operands; `generate`, a text by a language model whose matrix
+//! products are all computed in RTL; `bench`, the paper's row lengths against the roofline. Exit codes: 0 if everything agreed; 1 for a mismatch, a protocol error or a
 //! hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
 
 mod args;
+mod bench;
 mod gemv;
 mod generate;
 mod golden;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
     let result = match args::Cli::parse().command {
         args::Command::Gemv(args) => gemv::run(&args),
         args::Command::Generate(args) => generate::run(&args),
+        args::Command::Bench(args) => bench::run(&args),
     };
     match result {
         Ok(Verdict::Agreed) => ExitCode::SUCCESS,

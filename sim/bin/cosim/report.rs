@@ -27,6 +27,11 @@ impl Tools {
             rustc: env!("NDP_RUSTC_VERSION"),
         }
     }
+
+    /// Verilator's.
+    pub fn verilator(&self) -> &'static str {
+        self.verilator
+    }
 }
 
 /// The figures of a run.

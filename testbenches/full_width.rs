@@ -1,0 +1,46 @@
+//! The paper's GEMV unit at full width: bits, and cycles against the roofline.
+//!
+//! Row lengths that are and that are no multiple of the 2048 elements of a wave. `cosim bench` has all of the paper's.
+
+use ndp_config::DesignConfig;
+use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::gemv::GemvOptions;
+use ndp_cosim::stimulus::DataKind;
+use ndp_model::{GemvBackend, GemvClass, GemvOp};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Runs a product; every output is compared by the backend. Returns cycles at the roofline over cycles.
+fn efficiency(
+    (rows, cols, batch): (usize, usize, usize),
+    data: DataKind,
+    options: &GemvOptions,
+) -> Result<f64, Box<dyn Error>> {
+    let mut backend = RtlBackend::open(&DesignConfig::preset("hermes")?, options)?;
+    let (w, x) = (data.weights(rows, cols, options.seed), data.activations(batch, cols, options.seed));
+    backend.gemv(&GemvOp::new("full width", GemvClass::Proj, (rows, cols), &w, &x)?)?;
+    let total = backend.total();
+    assert_eq!(total.outputs_checked, (rows * batch) as u64);
+    Ok(total.efficiency())
+}
+
+#[test]
+fn long_rows_reach_the_roofline() -> Outcome {
+    // 256 rows: enough for the LOAD and the first row's latency to weigh less than the bound.
+    for shape in [(256, 5120, 1), (256, 5120, 4), (256, 13824, 1), (256, 13824, 4)] {
+        let reached = efficiency(shape, DataKind::Gaussian, &GemvOptions::default())?;
+        println!("{shape:?}: {reached:.3}");
+        assert!((0.95..=1.0).contains(&reached), "{shape:?}: {reached}");
+    }
+    Ok(())
+}
+
+#[test]
+fn special_operands_short_rows_and_stalls_give_the_same_bits() -> Outcome {
+    for (index, cols) in [1, 64, 511, 513, 2047, 2049, 4095, 7168].into_iter().enumerate() {
+        let options = GemvOptions { stall_percent: 20, seed: 40 + index as u64, ..GemvOptions::default() };
+        efficiency((9, cols, 1 + 5 * (index % 4)), DataKind::Mixed, &options)?;
+    }
+    Ok(())
+}
