@@ -103,7 +103,7 @@ pub enum SimError {
     #[error("a wave depth of 0 levels dumps nothing; leave the depth out for all levels")]
     WaveDepth,
     /// The file cannot be created.
-    #[error("cannot create wave file `{}`: {source}", path.display())]
+    #[error("cannot create wave file `{}`", path.display())]
     WaveCreate {
         /// The file.
         path: PathBuf,

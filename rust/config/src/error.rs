@@ -24,12 +24,12 @@ pub enum ConfigError {
         reason: String,
     },
     /// An error inside a configuration file.
-    #[error("in '{path}': {source}")]
+    #[error("in '{path}': {error}")]
     InFile {
         /// Path as given.
         path: String,
         /// What is wrong in it.
-        source: Box<ConfigError>,
+        error: Box<ConfigError>,
     },
     /// The design's name cannot be used in file and module names.
     #[error("name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-'")]

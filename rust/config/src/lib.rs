@@ -78,7 +78,8 @@ impl DesignConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise
     /// the first limit that a value breaks.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let raw: RawDesign = toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string()))?;
+        let raw: RawDesign =
+            toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string().trim_end().to_owned()))?;
         let legal = raw.name.starts_with(|c: char| c.is_ascii_lowercase())
             && raw.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
         if !legal {
@@ -99,7 +100,7 @@ impl DesignConfig {
         let text = std::fs::read_to_string(Path::new(preset_or_path))
             .map_err(|e| ConfigError::Read { path: preset_or_path.to_owned(), reason: e.to_string() })?;
         Self::from_toml(&text)
-            .map_err(|e| ConfigError::InFile { path: preset_or_path.to_owned(), source: Box::new(e) })
+            .map_err(|e| ConfigError::InFile { path: preset_or_path.to_owned(), error: Box::new(e) })
     }
 
     /// Name of the design: lower-case letters, digits and `-`.

@@ -266,7 +266,8 @@ mod tests {
         assert!(matches!(parse(&config), Err(ModelError::Config { field: "model_type", .. })));
         let mut config = base();
         config.as_object_mut().unwrap().remove("ffn_dim");
-        assert!(parse(&config).unwrap_err().to_string().contains("ffn_dim"));
+        let reason = std::error::Error::source(&parse(&config).unwrap_err()).unwrap().to_string();
+        assert!(reason.contains("ffn_dim"), "{reason}");
         config["ffn_dim"] = json!(-1);
         assert!(matches!(parse(&config), Err(ModelError::Json { .. })));
     }

@@ -11,7 +11,7 @@ use safetensors::{Dtype, SafeTensorError};
 #[non_exhaustive]
 pub enum ModelError {
     /// A file that cannot be read, or is not there.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("cannot read {path}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
@@ -19,7 +19,7 @@ pub enum ModelError {
         source: std::io::Error,
     },
     /// A JSON file (`config.json`, the shard index) that is no JSON or has a field of the wrong type.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path} is not valid", path = path.display())]
     Json {
         /// The file.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum ModelError {
         shard: String,
     },
     /// A weights file that is truncated or corrupt.
-    #[error("{path}: not a valid safetensors file: {source}", path = path.display())]
+    #[error("{path}: not a valid safetensors file", path = path.display())]
     SafeTensors {
         /// The file.
         path: PathBuf,
@@ -128,7 +128,7 @@ pub enum ModelError {
         vocab_size: usize,
     },
     /// An operation of the numerics contract refused its operands.
-    #[error("{at}: {source}")]
+    #[error("{at}")]
     Numerics {
         /// Which operation of the model.
         at: String,
@@ -136,7 +136,7 @@ pub enum ModelError {
         source: NumericsError,
     },
     /// The backend failed.
-    #[error("{label}: backend: {source}")]
+    #[error("{label}: the backend failed")]
     Backend {
         /// The label of the operation.
         label: String,

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::error::Error;
 use std::fmt;
 
 use common::model;
@@ -210,7 +211,7 @@ fn a_failed_batch_leaves_the_sequence_where_it_was() {
     decoder.prefill(&mut probe, &tokens[..4]).unwrap();
     probe.fail = Some("layers.1.fc1");
     let error = decoder.prefill(&mut probe, &tokens[4..]).unwrap_err();
-    assert_eq!(error.to_string(), "layers.1.fc1: backend: the link is down");
+    assert_eq!(chain(&error), "layers.1.fc1: the backend failed: the link is down");
     assert_eq!(decoder.position(), 4);
     probe.fail = None;
     probe.shorten = Some("layers.0.fc2");
@@ -276,7 +277,7 @@ fn logits_that_are_not_finite_stop_the_sampler() {
     let options = GenerateOptions { tokens: 2, temperature_percent: 100, seed: 0 };
     let error =
         generate_tokens(&model, &mut SoftwareBackend::new(), &tokens(2), &options, |_| ()).unwrap_err();
-    assert_eq!(error.to_string(), "generated token 0: logit 0 is not finite: 0x7e00");
+    assert_eq!(chain(&error), "generated token 0: logit 0 is not finite: 0x7e00");
 }
 
 #[test]
@@ -314,4 +315,9 @@ fn generation_is_determined_by_its_options() {
     let none = GenerateOptions { tokens: 0, temperature_percent: 0, seed: 0 };
     let empty = generate(&model, &mut SoftwareBackend::new(), b"x", &none, |_| ()).unwrap();
     assert!(empty.tokens.is_empty() && empty.text.is_empty());
+}
+
+/// An error with its causes.
+fn chain(error: &dyn Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", chain(cause)))
 }
