@@ -59,7 +59,9 @@ pub fn activation_loader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let beyond = m.wire("beyond", &row_end & layout.last_beat.lt(&position));
     let can_take = m.wire("can_take", cat([active.q(), !&beyond, free.clone()]).all());
     let step = m.wire("step", active.q() & &free & (&beyond | &x_valid));
-    let stripe_done = m.wire("stripe_done", &step & position.eq_lit((positions - 1).into()));
+    // All that lies beyond the row's end is blanked in one step.
+    let last_step = m.wire("last_step", &beyond | position.eq_lit((positions - 1).into()));
+    let stripe_done = m.wire("stripe_done", &step & &last_step);
     let vector_done = m.wire("vector_done", &stripe_done & &row_end);
     let vectors_left = m.reg("vectors_left_q", batch_bits);
     vectors_left.next(mux(&start, &batch, &mux(&vector_done, &vectors_left.minus_one(), &vectors_left)));
@@ -67,10 +69,8 @@ pub fn activation_loader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     active.next(any_of(&[start.clone(), active.q() & !&command_done]));
 
     let restart = m.wire("restart", &start | &vector_done);
-    position.next(match positions {
-        1 => zeros(1),
-        _ => mux(&start, &zeros(position.width()), &mux(&step, &position.plus_one(), &position)),
-    });
+    let onward = m.wire("onward", position.plus_one().gated(&!&last_step));
+    position.next(mux(&start, &zeros(position.width()), &mux(&step, &onward, &position)));
     let wave_done = m.wire("wave_done", &stripe_done & &in_waves & &last_rank);
     let next_rank = if ranks == 1 { zeros(1) } else { mux(&stripe_done, &rank.plus_one(), &rank) };
     rank.next(mux(&restart, &zeros(rank_width), &next_rank));
@@ -83,9 +83,9 @@ pub fn activation_loader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     vector_base.next(mux(&restart, &next_base, &vector_base));
     let addr = m.reg("addr_q", addr_bits);
     let three = if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) };
-    let onward = m.wire("onward", &wave_done | (&stripe_done & &three & !&in_waves));
+    let next_word = m.wire("next_word", &wave_done | (&stripe_done & &three & !&in_waves));
     let wave_words = words(&m, &batch_words, addr_bits);
-    addr.next(mux(&restart, &next_base, &(addr.q() + wave_words.gated(&onward))));
+    addr.next(mux(&restart, &next_base, &(addr.q() + wave_words.gated(&next_word))));
 
     // Ranks that take the stripe. Two tail stripes over four ranks: even ranks meet the first, odd ones the second.
     let two = if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) };
@@ -115,6 +115,7 @@ pub fn activation_loader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("x_ready_o", can_take, "the beat of activations is taken");
     m.output("write_o", &staged_ranks & repeat(ranks, &writes), "ranks whose slices are written");
     m.output("write_position_o", stage("position", &position), "position of the beat among the tiles");
+    m.output("write_rest_o", stage("rest", &beyond), "zeros, for all positions after it too");
     m.output("write_addr_o", stage("addr", &addr), "word of the slices");
     m.output("write_data_o", stage("data", &recoder.output("data_o")), "recoded activations");
     m.finish()

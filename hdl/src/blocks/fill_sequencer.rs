@@ -6,13 +6,12 @@
 //! laid side by side over the ranks: row `r`'s tail starts at rank `r * tail mod ranks`.
 
 use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
-use super::log2;
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
-use ndp_config::{BEAT_ELEMS, GemvConfig};
+use ndp_config::GemvConfig;
 use std::rc::Rc;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
-/// cycle, from the FIFO or zeros.
+/// cycle, and one more cycle for the zeros if the row ends before the stripe does.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
@@ -96,11 +95,11 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let ready = m.wire("ready", plan_valid.q() & !full.q());
     let pop = m.wire("pop", &ready & !&beyond & &beat_valid);
     let step = m.wire("step", &ready & (&beyond | &beat_valid));
-    let finish = m.wire("finish", &step & position.eq_lit((positions - 1).into()));
-    position.next(match positions {
-        1 => zeros(1),
-        _ => mux(&step, &position.plus_one(), &position),
-    });
+    // All that lies beyond the row's end is blanked in one step.
+    let last_step = m.wire("last_step", &beyond | position.eq_lit((positions - 1).into()));
+    let finish = m.wire("finish", &step & &last_step);
+    let onward = m.wire("onward", position.plus_one().gated(&!&last_step));
+    position.next(mux(&step, &onward, &position));
     plan_valid.next(any_of(&[planned.clone(), plan_valid.q() & !&finish]));
     full.next(any_of(&[finish.clone(), full.q() & !&take_stripe]));
 
@@ -116,16 +115,12 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("stripe_batch_o", stripe("batch", &plan_batch), "vectors"),
         ("stripe_base_o", stripe("base", &plan_base), "first word of the activations"),
     ];
-    // Positions wrap at the end of a stripe because their number is a power of two.
-    debug_assert!(
-        positions.is_power_of_two() && BEAT_ELEMS.is_power_of_two() && log2(positions) <= position.width()
-    );
 
     m.output("idle_o", !active.q(), "a command can be taken");
     m.output("beat_pop_o", pop, "take a beat from the FIFO");
     m.output("place_o", &step, "a beat goes to the tiles");
     m.output("place_position_o", &position, "its position among the tiles");
-    m.output("place_clear_o", &beyond, "it is all zeros");
+    m.output("place_clear_o", &beyond, "zeros instead, for this position and all after it");
     m.output("place_cut_o", &plan_end & position.eq(&plan_last_beat), "it is the row's last");
     m.output("place_last_elem_o", &plan_last_elem, "last element of the row in that beat");
     m.output("stripe_valid_o", &full, "the tiles' next weights are complete and described");

@@ -99,7 +99,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let loader = Layout::of_decoder(&load_decoder, config).connect(loader);
     loader_free.drive(loader.output("idle_o"));
     let write_ranks = loader.output("write_o");
-    let write_position = loader.output("write_position_o");
+    let (write_position, write_rest) = (loader.output("write_position_o"), loader.output("write_rest_o"));
     let (write_addr, write_data) = (loader.output("write_addr_o"), loader.output("write_data_o"));
 
     // DOT: accepted when every slot is free and no LOAD is on its way, decoded, then put into all slots at once.
@@ -136,6 +136,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("weight_data_i", data)
             .input("x_we_i", write_ranks.bit(g))
             .input("x_position_i", &write_position)
+            .input("x_rest_i", &write_rest)
             .input("x_addr_i", &write_addr)
             .input("x_data_i", &write_data)
             .input("sum_pop_i", combine.output(&format!("sum{g}_pop_o")))

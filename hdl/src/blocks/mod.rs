@@ -28,7 +28,7 @@ pub mod serial_lane;
 pub mod slice_sram;
 pub mod window_sequencer;
 
-use crate::layer::{Bits, ModuleBuilder};
+use crate::layer::{Bits, ModuleBuilder, cat, lit};
 
 /// Bits of an FP16 value.
 pub const FP16_BITS: u32 = 16;
@@ -51,9 +51,19 @@ pub(crate) const fn log2(value: u32) -> u32 {
     value.trailing_zeros()
 }
 
-/// One-hot code of `index`: bit `i` is set when `index == i`, for `i < count`.
-pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
-    crate::layer::cat((0..count).rev().map(|i| index.eq_lit(i.into())))
+/// Position of a beat in a stripe of `count` beats, one-hot; with `rest` also all positions after it.
+pub(crate) fn positions(index: &Bits, rest: &Bits, count: u32) -> Bits {
+    let at = |i: u32| {
+        let here = index.eq_lit(i.into());
+        // Nothing lies before the first and behind the last position, and linters want no comparison that cannot fail.
+        let before = match i {
+            i if i + 1 == count => return here | rest,
+            0 => return here,
+            i => index.lt(&lit(i.into(), index.width())),
+        };
+        here | (rest & before)
+    };
+    cat((0..count).rev().map(at))
 }
 
 /// A number of slice words in the width of a slice address, modulo which it counts.

@@ -12,7 +12,7 @@ use super::phase_ring::phase_ring;
 use super::reduction_tree::reduction_tree;
 use super::row_accumulator::row_accumulator;
 use super::window_sequencer::window_sequencer;
-use super::{FLAG_BITS, FP16_BITS, bits_for, one_hot};
+use super::{FLAG_BITS, FP16_BITS, bits_for};
 use crate::layer::{HdlError, Module, ModuleBuilder, cat, lit, mux};
 use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
@@ -56,6 +56,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         super::command_decoder::position_bits(config),
         "position of the beat among the tiles",
     );
+    let x_rest = m.input("x_rest_i", 1, "write all positions after it too");
     let x_addr = m.input("x_addr_i", addr_bits, "word of the slices");
     let x_data = m.input("x_data_i", BEAT_BITS, "recoded activations");
     let sum_pop = m.input("sum_pop_i", 1, "take a digit");
@@ -84,17 +85,19 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("stripe_take_i", &take);
     let fill = layout.connect(fill);
     beat_pop.drive(fill.output("beat_pop_o"));
+    let place_rest = fill.output("place_clear_o");
     let recoder = m
         .instance("recoder", &operand_recoder()?)
         .input("data_i", beats.output("data_o"))
-        .input("clear_i", fill.output("place_clear_o"))
+        .input("clear_i", &place_rest)
         .input("cut_i", fill.output("place_cut_o"))
         .input("last_i", fill.output("place_last_elem_o"));
     let place = fill.output("place_o");
     let placed = m.reg("placed_q", BEAT_BITS).enable(&place);
     placed.next(recoder.output("data_o"));
     let place_at = m.reg("place_at_q", positions).reset(0);
-    place_at.next(one_hot(&fill.output("place_position_o"), positions).gated(&place));
+    let here = super::positions(&fill.output("place_position_o"), &place_rest, positions);
+    place_at.next(here.gated(&place));
 
     // Jobs.
     let room = m.forward("room", 1);
@@ -116,7 +119,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let slice_read = windows.output("slice_re_o");
     let advance = windows.output("advance_o");
     let slice_addr = m.wire("slice_addr", mux(&slice_read, &windows.output("slice_addr_o"), &x_addr));
-    let x_at = m.wire("x_at", one_hot(&x_position, positions).gated(&x_write));
+    let x_at = m.wire("x_at", super::positions(&x_position, &x_rest, positions).gated(&x_write));
     let tile = compute_tile(config)?;
     let chunk = |beat: &crate::layer::Bits, i: u32| beat.slice(i % beat_chunks * chunk_bits, chunk_bits);
     let tree_module = reduction_tree(tiles, digit_bits)?;
