@@ -78,7 +78,7 @@ fn hierarchy() -> Design {
         let sum = m.wire("sum", a.zext(9) + b.zext(9));
         m.output("sum_o", sum.low(8), "sum");
         m.output("carry_o", sum.msb(), "carry");
-        m.no_inline();
+        m.share_code();
         m.finish().unwrap()
     };
     let file = register_file();

@@ -51,7 +51,7 @@ fn accumulator() -> Result<Rc<Module>, HdlError> {
 
 fn channel(width: u32) -> Result<Rc<Module>, HdlError> {
     let module = ModuleBuilder::new(format!("selftest_channel_w{width}"), "one running sum");
-    module.no_inline();
+    module.share_code();
     let enable = module.input("en_i", 1, "add, one cycle after the term");
     let x = module.input("x_i", width, "term");
     let x_q = module.reg("x_q", width).reset(0);

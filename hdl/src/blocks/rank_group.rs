@@ -183,6 +183,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     reserved.next(mux(&change, &mux(&reserve, &reserved.plus_one(), &reserved.minus_one()), &reserved));
     room.drive(reserved.ne(&lit(sums.into(), count_bits)));
 
+    m.share_code();
     m.output("idle_o", fill.output("idle_o"), "a command can be taken");
     m.output("weight_ready_o", beats.output("ready_o"), "the beat of weights is taken");
     m.output("sum_valid_o", out.output("valid_o"), "a digit of a row's sum is there");

@@ -68,7 +68,8 @@ pub(super) struct Inner {
     pub instances: Vec<InstanceBody>,
     /// Signals that are deliberately not read, with the reason.
     pub unused: Vec<(Bits, String)>,
-    pub attributes: Vec<String>,
+    /// All instances run the same code in simulation.
+    pub shares_code: bool,
     pub memory_macro: Option<MemoryInfo>,
 }
 
@@ -169,9 +170,10 @@ impl ModuleBuilder {
         self.inner.borrow_mut().unused.push((value.into(), reason.into()));
     }
 
-    /// Keeps Verilator from inlining the module: a repeated module then compiles once.
-    pub fn no_inline(&self) {
-        self.inner.borrow_mut().attributes.push("/* verilator no_inline_module */".into());
+    /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor replaces
+    /// its inputs by what drives them, which differs from instance to instance. Other tools see comments.
+    pub fn share_code(&self) {
+        self.inner.borrow_mut().shares_code = true;
     }
 
     /// Marks the module as standing for an SRAM or register-file macro.

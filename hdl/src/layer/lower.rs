@@ -68,9 +68,14 @@ fn finish_text(inner: &Inner, printed: &str) -> String {
         };
         if line.starts_with("module ") {
             text += &header(line);
-            for attribute in &inner.attributes {
-                let _ = writeln!(text, "    {attribute}");
+            if inner.shares_code {
+                text += "    /* verilator no_inline_module */\n";
             }
+            continue;
+        }
+        if inner.shares_code && line.starts_with("    input wire ") && !line.ends_with(" clk_i;") {
+            let declaration = line.trim_end_matches(';');
+            let _ = writeln!(text, "{declaration} /* verilator public_flat_rd */;");
             continue;
         }
         text += line;
