@@ -230,6 +230,20 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
 }
 
 #[test]
+fn a_reader_that_goes_away_is_no_failure() -> Outcome {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cosim"))
+        .args(["gemv", "--config", "tiny", "--rows", "8", "--cols", "100", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
+    drop(child.stdout.take());
+    let output = child.wait_with_output()?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(stderr(&output), "");
+    Ok(())
+}
+
+#[test]
 fn help_gives_units_defaults_and_examples() -> Outcome {
     for (line, words) in [
         ("--help", &["gemv", "generate", "Exit codes"][..]),

@@ -10,6 +10,7 @@ use ndp_hdl::designs::{BLOCKS, build};
 use ndp_hdl::layer::Design;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,7 +45,8 @@ struct Args {
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(text) => {
-            print!("{text}");
+            // A reader that went away is no reason to fail.
+            let _ = std::io::stdout().write_all(text.as_bytes());
             ExitCode::SUCCESS
         }
         Err(error) => {

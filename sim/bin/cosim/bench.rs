@@ -91,7 +91,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
         tools: Tools::new(),
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         print(&report);
     }
@@ -108,18 +108,21 @@ fn product(config: &DesignConfig, shape: GemvShape, seed: u64) -> anyhow::Result
 }
 
 fn print(report: &Report<'_>) {
-    println!(
-        "{}/gemv_unit, seed {}, Verilator {}",
-        report.config.name(),
-        report.seed,
-        report.tools.verilator()
-    );
-    println!(
+    say!("{}/gemv_unit, seed {}, Verilator {}", report.config.name(), report.seed, report.tools.verilator());
+    say!(
         "{:>8}{:>8}{:>7}{:>10}{:>12}{:>12}{:>12}{:>12}{:>12}",
-        "rows", "cols", "batch", "outputs", "mismatches", "cycles", "MAC/cycle", "efficiency", "cycles/s"
+        "rows",
+        "cols",
+        "batch",
+        "outputs",
+        "mismatches",
+        "cycles",
+        "MAC/cycle",
+        "efficiency",
+        "cycles/s"
     );
     for Row { shape, summary } in &report.products {
-        println!(
+        say!(
             "{:>8}{:>8}{:>7}{:>10}{:>12}{:>12}{:>12.1}{:>12.3}{:>12}",
             shape.rows,
             shape.cols,
@@ -132,7 +135,7 @@ fn print(report: &Report<'_>) {
             grouped(summary.sim_cycles_per_second as u64),
         );
     }
-    println!(
+    say!(
         "{} outputs, {} mismatches; {:.3} of the roofline, at least {:.3}; {} simulated cycles/s",
         grouped(report.outputs_checked),
         report.mismatches,

@@ -87,9 +87,9 @@ pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
             rerun: rerun.line(),
             tools: Tools::new(),
         };
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        println!(
+        say!(
             "{}/gemv_unit: {rows} x {cols}, batch {batch} in {passes} pass(es), {} data, seed {seed}, {} % stalls",
             config.name(),
             name(*data),

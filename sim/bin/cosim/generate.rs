@@ -179,24 +179,24 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             rerun,
             tools: Tools::new(),
         };
-        println!("{}", serde_json::to_string_pretty(&report)?);
+        say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        println!("\n{}/gemv_unit, seed {seed}, {} % stalls", config.name(), unit.stalls);
+        say!("\n{}/gemv_unit, seed {seed}, {} % stalls", config.name(), unit.stalls);
         print_classes(&classes);
         for (index, layer) in generation.sparsity.iter().enumerate() {
             let Layer { qkv_input, ffn_hidden } = Layer::from(layer);
-            println!(
+            say!(
                 "zeros, layer {index}     {:.1} % of the QKV input, {:.1} % of the FFN's hidden activations",
                 100.0 * qkv_input,
                 100.0 * ffn_hidden
             );
         }
         summary.print();
-        println!(
+        say!(
             "speed at {CORE_GHZ} GHz     {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
             grouped(prompt_cycles)
         );
-        println!("golden             {}", verdict_text(comparison.as_ref()));
+        say!("golden             {}", verdict_text(comparison.as_ref()));
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
 }
@@ -217,12 +217,18 @@ fn classes(backend: &RtlBackend) -> Vec<Class> {
 }
 
 fn print_classes(classes: &[Class]) {
-    println!(
+    say!(
         "{:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{:>12}",
-        "product", "calls", "outputs", "MAC", "cycles", "roofline", "efficiency"
+        "product",
+        "calls",
+        "outputs",
+        "MAC",
+        "cycles",
+        "roofline",
+        "efficiency"
     );
     for Class { class, figures, efficiency } in classes {
-        println!(
+        say!(
             "{class:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{efficiency:>12.3}",
             grouped(figures.calls),
             grouped(figures.outputs_checked),

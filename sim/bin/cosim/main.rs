@@ -4,6 +4,14 @@
 //! products are all computed in RTL; `bench`, the paper's row lengths against the roofline. Exit codes: 0 if everything agreed; 1 for a mismatch, a protocol error or a
 //! hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
 
+/// `println!` for output whose reader may have gone away, which is no reason to fail.
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        use std::io::Write;
+        let _ = writeln!(std::io::stdout(), $($argument)*);
+    }};
+}
+
 mod args;
 mod bench;
 mod gemv;

@@ -77,15 +77,15 @@ impl Summary {
 
     /// The lines that both jobs print.
     pub fn print(&self) {
-        println!("outputs checked    {}, {} mismatches", grouped(self.outputs_checked), self.mismatches);
-        println!(
+        say!("outputs checked    {}, {} mismatches", grouped(self.outputs_checked), self.mismatches);
+        say!(
             "cycles             {} (roofline {}, efficiency {:.3}), {:.1} MAC per cycle",
             grouped(self.cycles),
             grouped(self.roofline_cycles),
             self.efficiency,
             self.macs as f64 / self.cycles.max(1) as f64,
         );
-        println!(
+        say!(
             "simulation         {} cycles at {} cycles/s",
             grouped(self.simulated_cycles),
             grouped(self.sim_cycles_per_second as u64),

@@ -65,9 +65,9 @@ impl TextStream {
         self.show(&rest);
         self.bar.finish_and_clear();
         if self.direct {
-            println!();
+            say!();
         } else if !self.json {
-            println!("{}", self.text);
+            say!("{}", self.text);
         }
         self.text
     }

@@ -11,6 +11,7 @@ use ndp_synth::liberty::{Family, Liberty};
 use ndp_synth::report::{LibraryInfo, Report, SramAssumption};
 use ndp_synth::script::Recipe;
 use ndp_synth::{process, source, tools};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -111,17 +112,16 @@ fn main() -> ExitCode {
 
 fn start(args: &Args) -> Result<()> {
     if args.list {
-        println!("presets: {}", ndp_config::DesignConfig::PRESETS.join(", "));
-        println!("blocks: {}", source::blocks().join(", "));
+        let (presets, blocks) = (ndp_config::DesignConfig::PRESETS.join(", "), source::blocks().join(", "));
+        say(&format!("presets: {presets}\nblocks: {blocks}\n"));
         return Ok(());
     }
     let (report, path) = run(args)?;
     process::write_whole(&path, &report.markdown())?;
     if args.json {
-        print!("{}", report.json()?);
+        say(&report.json()?);
     } else {
-        print!("{}", report.table());
-        println!("\nReport: {}", path.display());
+        say(&format!("{}\nReport: {}\n", report.table(), path.display()));
     }
     Ok(())
 }
@@ -266,4 +266,9 @@ fn progress(modules: usize) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
+}
+
+/// Prints; a reader that went away is no reason to fail.
+fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
 }
