@@ -25,8 +25,9 @@ pub struct OpenOptions {
 
 /// A running model. Several can exist at once, of the same design or of different ones.
 ///
-/// Blocks with a clock have no path from an input to an output without a register, so that outputs change in
-/// [`Model::tick`] alone; blocks without one settle in [`Model::eval`].
+/// The GEMV unit has no path from an input to an output without a register, so that its outputs change in
+/// [`Model::tick`] alone. Where there is such a path (blocks without a clock; the digits of a multiplier unit, which its phase
+/// selects), outputs settle in [`Model::eval`].
 #[derive(Debug)]
 pub struct Model {
     raw: NonNull<raw::NdpModel>,
