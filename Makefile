@@ -53,7 +53,7 @@ synth:
 	target/release/synth --config hermes --block multiplier_unit --flatten "$${libraries[@]}"
 	target/release/synth --config hermes --block gemv_unit "$${libraries[@]}"
 
-## exhaustive: the long tests too (about an hour on two cores)
+## exhaustive: the long tests too (11 minutes on two cores)
 exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored)
