@@ -230,6 +230,21 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
 }
 
 #[test]
+fn the_benchmark_checks_what_it_measures() -> Outcome {
+    let output = cosim("bench --config tiny --rows 2 --json")?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output))?;
+    assert_eq!(report["products"].as_array().map(Vec::len), Some(4));
+    assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&20.into(), &0.into()));
+    let planted = cosim("bench --config tiny --rows 2 --plant result:1:0:3")?;
+    assert_eq!(planted.status.code(), Some(1));
+    let message = stderr(&planted);
+    assert_eq!(message.matches("MISMATCH ").count(), 4, "{message}");
+    assert!(message.contains("rerun: cargo run --release --bin cosim -- gemv --config tiny "), "{message}");
+    refused("bench --rows 0", "rows = 0 must be in 1..=16384")
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_failure() -> Outcome {
     let mut child = Command::new(env!("CARGO_BIN_EXE_cosim"))
         .args(["gemv", "--config", "tiny", "--rows", "8", "--cols", "100", "--json"])

@@ -1,8 +1,8 @@
 //! One multiplier unit of the paper's design against sums of products in 128-bit integers.
 //!
 //! Windows follow one another without a gap, as in the machine; operands are on the ports only in the phase in
-//! which the unit may read them, and noise in all others. Everything the unit puts out is compared: every digit of the
-//! exact sum, in its phase, and the flags. Seeds are printed with every failure.
+//! which the unit may read them, and noise in all others. Compared are every digit of the exact sum, in its phase (unless a
+//! flag makes the sum irrelevant), and the flags. Seeds are printed with every failure.
 
 #[path = "common/exact.rs"]
 mod exact;
@@ -138,7 +138,7 @@ impl Bench {
     }
 
     /// Runs the windows, one after another, and returns the first thing that differs. `plant` flips a bit that
-    /// the unit has put out: window, digit, bit.
+    /// the unit has put out: window, digit (or the number of digits for the flags), bit.
     fn run(&mut self, windows: &[Window], plant: Option<(usize, u32, u32)>) -> Option<Mismatch> {
         let (period, lanes) = (self.config.window_cycles() as usize, self.config.lanes() as usize);
         let segments = self.config.acc_segments();
@@ -158,19 +158,18 @@ impl Bench {
             let since = cycle.checked_sub(first_digit);
             let due = since.map(|since| (since / period, (since % period) as u32));
             if let Some((window, k)) = due.filter(|(window, k)| *window < windows.len() && *k < segments) {
-                let mut actual = self.model.get(self.digit);
-                if let Some((at, digit, bit)) = plant
-                    && (at, digit) == (window, k)
-                {
-                    actual ^= 1 << bit;
-                }
+                let flip = |what: u32| match plant {
+                    Some((at, planted, bit)) if (at, planted) == (window, what) => 1 << bit,
+                    _ => 0,
+                };
+                let actual = self.model.get(self.digit) ^ flip(k);
                 let (sum, flags) = dot(&windows[window].w, &windows[window].x);
                 let expected = digit(sum, k, self.config.digit_bits());
                 if flags == 0 && actual != expected {
                     return Some(Mismatch { window, what: format!("digit {k}"), expected, actual });
                 }
-                if k + 1 == segments && self.model.get(self.flags) != u64::from(flags) {
-                    let actual = self.model.get(self.flags);
+                let actual = self.model.get(self.flags) ^ flip(segments);
+                if k + 1 == segments && actual != u64::from(flags) {
                     return Some(Mismatch { window, what: "flags".into(), expected: flags.into(), actual });
                 }
             }
@@ -222,13 +221,14 @@ fn every_exponent_lands_in_its_place() -> Outcome {
     let mut bench = Bench::open(3)?;
     let lanes = bench.config.lanes() as usize;
     let mut windows = Vec::new();
-    for pair in 0..31 * 31 * 4u16 {
-        let (signs, exponents) = (pair % 4, pair / 4);
-        let mut window = Window { w: vec![0; lanes], x: vec![0; lanes] };
-        let lane = pair as usize % lanes;
-        window.w[lane] = (signs & 1) << 15 | (exponents % 31) << 10 | 0x2A5;
-        window.x[lane] = (signs >> 1) << 15 | (exponents / 31) << 10 | 0x3FF;
-        windows.push(window);
+    for lane in 0..lanes {
+        for pair in 0..31 * 31 * 4u16 {
+            let (signs, exponents) = (pair % 4, pair / 4);
+            let mut window = Window { w: vec![0; lanes], x: vec![0; lanes] };
+            window.w[lane] = (signs & 1) << 15 | (exponents % 31) << 10 | 0x2A5;
+            window.x[lane] = (signs >> 1) << 15 | (exponents / 31) << 10 | 0x3FF;
+            windows.push(window);
+        }
     }
     assert_eq!(bench.run(&windows, None), None);
     Ok(())
@@ -257,7 +257,7 @@ fn every_pair_of_special_and_ordinary_operands_sets_its_flags() -> Outcome {
 }
 
 #[test]
-fn a_wrong_bit_of_any_digit_is_caught() -> Outcome {
+fn a_wrong_bit_of_any_digit_or_flag_is_caught() -> Outcome {
     let mut random = SplitMix64::new(9);
     let mut bench = Bench::open(9)?;
     let (lanes, segments) = (bench.config.lanes() as usize, bench.config.acc_segments());
@@ -270,6 +270,10 @@ fn a_wrong_bit_of_any_digit_is_caught() -> Outcome {
             assert_eq!((found.window, found.what), (2, format!("digit {k}")));
             assert_eq!(found.actual ^ found.expected, 1 << bit);
         }
+    }
+    for bit in 0..3 {
+        let found = bench.run(&windows, Some((2, segments, bit))).ok_or("a flag was missed")?;
+        assert_eq!((found.window, found.what.as_str(), found.actual), (2, "flags", 1 << bit));
     }
     Ok(())
 }

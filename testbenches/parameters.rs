@@ -1,6 +1,6 @@
 //! GEMV units with other parameters than the presets': four and sixteen lanes, other accumulators, fewer serial steps.
 //!
-//! Every row length up to several waves of all ranks, with stalls, against products summed in 128-bit integers.
+//! Random row lengths up to several waves of all ranks, with stalls, against products summed in 128-bit integers.
 
 #[path = "common/exact.rs"]
 mod exact;
@@ -22,7 +22,7 @@ fn truncated(bits: u16, steps: u32) -> u16 {
     if bits & 0x7C00 == 0x7C00 { bits } else { bits >> cut << cut }
 }
 
-/// Compares every output for row lengths around each multiple of a beat; returns how many outputs there were.
+/// Compares at least `outputs` outputs of products of random shapes.
 fn check(name: &str, outputs: usize) -> Outcome {
     let config = DesignConfig::load(&format!("testbenches/configs/{name}.toml"))?;
     let gemv = config.gemv();

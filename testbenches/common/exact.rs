@@ -1,6 +1,7 @@
 //! Exact values of FP16 bit patterns as 128-bit integers: the oracle of the block testbenches.
 //!
-//! Written from the definition of binary16 alone, and shared with neither the generators nor `ndp_numerics`.
+//! Written from the definition of binary16 alone; nothing of it comes from the generators or from the arithmetic of
+//! `ndp_numerics`, whose random numbers are all that is used here.
 
 #![allow(dead_code, reason = "each testbench uses its own part")]
 

@@ -73,6 +73,20 @@ pub struct UnitArgs {
 }
 
 impl UnitArgs {
+    /// The unit of `config` without stalls and waves.
+    pub fn quiet(config: &str, plant: Option<Plant>) -> Self {
+        Self {
+            config: config.to_owned(),
+            stalls: 0,
+            watchdog: 10_000,
+            waves: None,
+            wave_start: 0,
+            wave_stop: None,
+            json: false,
+            plant,
+        }
+    }
+
     /// How the unit is opened.
     pub fn options(&self, seed: u64) -> GemvOptions {
         let waves = self.waves.as_ref().map(|path| WaveOptions {
@@ -120,7 +134,7 @@ pub struct BenchArgs {
     /// Preset or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// Rows of each matrix (1..=65536)
+    /// Rows of each matrix (1..=16384)
     #[arg(long, default_value_t = 1024)]
     pub rows: u32,
     /// Seed of the operands
@@ -129,6 +143,9 @@ pub struct BenchArgs {
     /// Print one JSON object on standard output instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Flip one bit in every product, as `cosim gemv` does
+    #[arg(long, hide = true)]
+    pub plant: Option<Plant>,
 }
 
 /// Options of `cosim generate`.

@@ -1,20 +1,20 @@
 //! `cosim bench`: the GEMV unit on the row lengths of the paper's models, against its roofline.
 //!
-//! Each product is checked like any other. The cycles are those of the hardware and the same in every run; the simulation's
-//! speed is that of this machine.
+//! Each product is run and checked like one of `cosim gemv`. The cycles are those of the hardware and the same in
+//! every run; the simulation's speed is that of this machine.
 
 use crate::Verdict;
-use crate::args::BenchArgs;
+use crate::args::{BenchArgs, GemvArgs, UnitArgs};
+use crate::gemv::{Product, simulate};
 use crate::report::{Summary, Tools, grouped};
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, GemvShape};
-use ndp_cosim::backend::RtlBackend;
-use ndp_cosim::gemv::GemvOptions;
 use ndp_cosim::stimulus::DataKind;
-use ndp_model::{GemvBackend, GemvClass, GemvOp};
 use serde::Serialize;
 
+/// So that the longest matrix stays within what `cosim gemv` takes.
+const MAX_ROWS: u32 = 16384;
 /// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-66B, and LLaMA-13B's FFN, with the batches they are run at.
 const SHAPES: [(u32, &[u32]); 4] =
     [(4096, &[1, 4, 16]), (5120, &[1, 4, 16]), (9216, &[1, 4]), (13824, &[1, 4])];
@@ -47,16 +47,17 @@ struct Report<'a> {
 pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
     let config = DesignConfig::load(&args.config)?;
     let gemv = config.gemv();
+    ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
     let all = SHAPES.iter().flat_map(|(cols, batches)| batches.iter().map(|batch| (*cols, *batch)));
     let shapes: Vec<GemvShape> = all
+        .filter(|(cols, batch)| *cols <= gemv.max_cols() && *batch <= gemv.max_batch())
         .map(|(cols, batch)| GemvShape { rows: args.rows, cols, batch })
-        .filter(|shape| shape.batch <= gemv.max_batch())
-        .filter(|shape| GemvShape { batch: 1, ..*shape }.check(gemv).is_ok())
         .collect();
-    ensure!((1..=65536).contains(&args.rows), "rows = {} must be in 1..=65536", args.rows);
-    if shapes.is_empty() {
-        bail!("the shortest row, {} elements, must be at most the buffer's {}", SHAPES[0].0, gemv.max_cols());
-    }
+    let (shortest, longest) = (SHAPES[0].0, gemv.max_cols());
+    ensure!(
+        !shapes.is_empty(),
+        "the shortest row, {shortest} elements, must be at most the buffer's {longest}"
+    );
 
     let macs = shapes.iter().map(GemvShape::macs).sum();
     let progress = ProgressBar::new(macs);
@@ -65,7 +66,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
     for shape in shapes {
         progress.set_message(format!("{} x {}, batch {}", shape.rows, shape.cols, shape.batch));
         progress.tick();
-        products.push(Row { shape, summary: product(&config, shape, args.seed)? });
+        products.push(Row { shape, summary: product(args, &shape)? });
         progress.inc(shape.macs());
     }
     progress.finish_and_clear();
@@ -98,13 +99,15 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
     Ok(if report.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed })
 }
 
-fn product(config: &DesignConfig, shape: GemvShape, seed: u64) -> anyhow::Result<Summary> {
-    let mut backend = RtlBackend::open(config, &GemvOptions { seed, ..GemvOptions::default() })?;
-    let (rows, cols) = (shape.rows as usize, shape.cols as usize);
-    let w = DataKind::Gaussian.weights(rows, cols, seed);
-    let x = DataKind::Gaussian.activations(shape.batch as usize, cols, seed);
-    backend.gemv(&GemvOp::new("bench", GemvClass::Proj, (rows, cols), &w, &x)?)?;
-    Ok(Summary::new(&backend.total(), backend.mismatches(), backend.unit()))
+/// Runs one product as `cosim gemv` does.
+fn product(args: &BenchArgs, shape: &GemvShape) -> anyhow::Result<Summary> {
+    let unit = UnitArgs::quiet(&args.config, args.plant);
+    let GemvShape { rows, cols, batch } = *shape;
+    let job = GemvArgs { unit, rows, cols, batch, seed: args.seed, data: DataKind::Gaussian };
+    let Product { backend, rerun, .. } = simulate(&job)?;
+    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    summary.print_mismatches(args.seed, rerun.line());
+    Ok(summary)
 }
 
 fn print(report: &Report<'_>) {

@@ -35,8 +35,22 @@ struct Report<'a> {
     tools: Tools,
 }
 
-/// Runs the job.
-pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
+/// A product that has run: what it was, what came out, and how to run it again.
+pub struct Product {
+    /// The configuration of the unit.
+    pub config: DesignConfig,
+    /// Rows, columns, batch.
+    pub shape: GemvShape,
+    /// Passes over the weights.
+    pub passes: u32,
+    /// Figures, and the mismatches if there are any.
+    pub backend: RtlBackend,
+    /// The command that repeats it.
+    pub rerun: Rerun,
+}
+
+/// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
+pub fn simulate(args: &GemvArgs) -> anyhow::Result<Product> {
     let GemvArgs { unit, rows, cols, batch, seed, data } = args;
     let config = DesignConfig::load(&unit.config)?;
     let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
@@ -70,6 +84,14 @@ pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
     if backend.unit().plant_is_pending() {
         bail!("the planted bit is outside of the product of {rows} x {cols}, batch {batch}");
     }
+    Ok(Product { config, shape, passes, backend, rerun })
+}
+
+/// Runs the job.
+pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
+    let GemvArgs { unit, seed, data, .. } = args;
+    let Product { config, shape, passes, backend, rerun } = simulate(args)?;
+    let GemvShape { rows, cols, batch } = shape;
 
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());

@@ -1,8 +1,9 @@
 //! `cosim`: runs the generated hardware in lockstep with its host software and checks every output bit for bit.
 //!
 //! Jobs: `gemv`, one matrix-vector product with random operands; `generate`, a text by a language model whose matrix
-//! products are all computed in RTL; `bench`, the paper's row lengths against the roofline. Exit codes: 0 if everything agreed; 1 for a mismatch, a protocol error or a
-//! hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
+//! products are all computed in RTL; `bench`, the paper's row lengths against the roofline. Exit codes: 0 if everything
+//! agreed; 1 for a mismatch, a protocol error or a hang; 2 for an argument or a file that cannot be used. The simulation
+//! itself is the library's.
 
 /// `println!` for output whose reader may have gone away, which is no reason to fail.
 macro_rules! say {
