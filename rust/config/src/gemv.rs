@@ -58,7 +58,7 @@ fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), Con
     Err(ConfigError::Range { key, value: value.into(), min: min.into(), max: max.into() })
 }
 
-fn power_of_two(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
+pub(crate) fn power_of_two(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
     in_range(key, value, min, max)?;
     if value.is_power_of_two() {
         return Ok(());

@@ -8,10 +8,14 @@
 
 #![deny(missing_docs)]
 
+mod core;
+mod dram;
 mod error;
 mod gemv;
 mod shape;
 
+pub use core::CoreConfig;
+pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::GemvConfig;
 pub use shape::{GemvShape, RowLayout};
@@ -25,6 +29,8 @@ pub const BEAT_BITS: u32 = 512;
 pub const BEAT_ELEMS: u32 = BEAT_BITS / 16;
 /// Core clock in GHz (Hermes, section V-A2).
 pub const CORE_GHZ: f64 = 1.0;
+/// Clock of the DRAM in GHz (DDR4-3200: two transfers per clock).
+pub const DRAM_GHZ: f64 = 1.6;
 /// Peak bandwidth of one DDR4-3200 rank in GB/s, equal to bytes per core cycle at 1 GHz.
 pub const RANK_GBPS: f64 = 25.6;
 
@@ -39,6 +45,8 @@ pub const RANK_GBPS: f64 = 25.6;
 pub struct DesignConfig {
     name: String,
     gemv: GemvConfig,
+    dram: DramConfig,
+    core: CoreConfig,
 }
 
 /// The file format: unknown keys are refused so that a typo cannot silently select a default.
@@ -48,6 +56,10 @@ struct RawDesign {
     name: String,
     #[serde(default)]
     gemv: gemv::RawGemv,
+    #[serde(default)]
+    dram: dram::RawDram,
+    #[serde(default)]
+    core: core::RawCore,
 }
 
 impl DesignConfig {
@@ -85,7 +97,12 @@ impl DesignConfig {
         if !legal {
             return Err(ConfigError::Name { name: raw.name });
         }
-        Ok(Self { name: raw.name, gemv: GemvConfig::validate(raw.gemv)? })
+        Ok(Self {
+            name: raw.name,
+            gemv: GemvConfig::validate(raw.gemv)?,
+            dram: DramConfig::validate(raw.dram)?,
+            core: CoreConfig::validate(raw.core)?,
+        })
     }
 
     /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
@@ -111,5 +128,20 @@ impl DesignConfig {
     /// The GEMV unit.
     pub fn gemv(&self) -> &GemvConfig {
         &self.gemv
+    }
+
+    /// The DRAM behind each rank controller.
+    pub fn dram(&self) -> &DramConfig {
+        &self.dram
+    }
+
+    /// The core around the GEMV unit.
+    pub fn core(&self) -> &CoreConfig {
+        &self.core
+    }
+
+    /// Bits of a burst address of the whole DIMM: `rank + ranks * (burst of the rank)`.
+    pub fn dimm_burst_bits(&self) -> u32 {
+        self.dram.burst_bits() + self.gemv.ranks().trailing_zeros()
     }
 }

@@ -1,0 +1,240 @@
+//! DDR4 device parameters: geometry of a rank and the timing rules between its commands.
+//!
+//! Defaults: Hermes, Table II (DDR4-3200, tCK = 0.625 ns: tRC, tRCD, tCL, tRP, tBL, tCCD, tRRD, tFAW; two bank groups of
+//! four banks). What the table leaves out comes from the DDR4 standard, JEDEC JESD79-4, speed bin 3200: tRAS 32 ns, tWR 15 ns,
+//! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us.
+
+use crate::ConfigError;
+use serde::{Deserialize, Serialize};
+
+/// The `[dram]` table as written: every key optional, the paper's value the default.
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawDram {
+    row_bits: u32,
+    t_rc: u32,
+    t_rcd: u32,
+    t_cl: u32,
+    t_rp: u32,
+    t_ccd_s: u32,
+    t_ccd_l: u32,
+    t_rrd_s: u32,
+    t_rrd_l: u32,
+    t_faw: u32,
+    t_ras: u32,
+    t_cwl: u32,
+    t_wr: u32,
+    t_wtr_s: u32,
+    t_wtr_l: u32,
+    t_rtp: u32,
+    t_rfc: u32,
+    t_refi: u32,
+}
+
+impl Default for RawDram {
+    fn default() -> Self {
+        Self {
+            row_bits: 17,
+            t_rc: 76,
+            t_rcd: 24,
+            t_cl: 24,
+            t_rp: 24,
+            t_ccd_s: 4,
+            t_ccd_l: 8,
+            t_rrd_s: 4,
+            t_rrd_l: 6,
+            t_faw: 26,
+            t_ras: 52,
+            t_cwl: 16,
+            t_wr: 24,
+            t_wtr_s: 4,
+            t_wtr_l: 12,
+            t_rtp: 12,
+            t_rfc: 560,
+            t_refi: 12480,
+        }
+    }
+}
+
+/// Validated DDR4 parameters of a rank. All times are in clock cycles of the DRAM (tCK), from command to command.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct DramConfig {
+    row_bits: u32,
+    t_rc: u32,
+    t_rcd: u32,
+    t_cl: u32,
+    t_rp: u32,
+    t_ccd_s: u32,
+    t_ccd_l: u32,
+    t_rrd_s: u32,
+    t_rrd_l: u32,
+    t_faw: u32,
+    t_ras: u32,
+    t_cwl: u32,
+    t_wr: u32,
+    t_wtr_s: u32,
+    t_wtr_l: u32,
+    t_rtp: u32,
+    t_rfc: u32,
+    t_refi: u32,
+}
+
+macro_rules! times {
+    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
+        $($(#[doc = $doc])* pub fn $name(&self) -> u32 { self.$name })*
+    };
+}
+
+impl DramConfig {
+    /// Bank groups of a rank.
+    pub const BANK_GROUPS: u32 = 2;
+    /// Banks of a bank group.
+    pub const BANKS_PER_GROUP: u32 = 4;
+    /// Bursts of 64 bytes in one row of one bank (1024 columns of 64 bits).
+    pub const BURSTS_PER_ROW: u32 = 128;
+    /// Clock cycles in which the data of one burst of eight are on the bus (tBL).
+    pub const T_BL: u32 = 4;
+
+    pub(crate) fn validate(raw: RawDram) -> Result<Self, ConfigError> {
+        let RawDram {
+            row_bits,
+            t_rc,
+            t_rcd,
+            t_cl,
+            t_rp,
+            t_ccd_s,
+            t_ccd_l,
+            t_rrd_s,
+            t_rrd_l,
+            t_faw,
+            t_ras,
+            t_cwl,
+            t_wr,
+            t_wtr_s,
+            t_wtr_l,
+            t_rtp,
+            t_rfc,
+            t_refi,
+        } = raw;
+        let limits = [
+            ("dram.row_bits", row_bits, 8, 17),
+            ("dram.t_rc", t_rc, 8, 240),
+            ("dram.t_rcd", t_rcd, 4, 120),
+            ("dram.t_cl", t_cl, 8, 60),
+            ("dram.t_rp", t_rp, 4, 120),
+            ("dram.t_ccd_s", t_ccd_s, Self::T_BL, 32),
+            ("dram.t_ccd_l", t_ccd_l, t_ccd_s, 32),
+            ("dram.t_rrd_s", t_rrd_s, 1, 32),
+            ("dram.t_rrd_l", t_rrd_l, t_rrd_s, 32),
+            ("dram.t_faw", t_faw, 4, 120),
+            ("dram.t_ras", t_ras, 4, 120),
+            // Writing one cycle after the read's data would need a longer bus turnaround than tCL - tCWL + 6.
+            ("dram.t_cwl", t_cwl, 8, t_cl),
+            ("dram.t_wr", t_wr, 4, 120),
+            ("dram.t_wtr_s", t_wtr_s, 1, 60),
+            ("dram.t_wtr_l", t_wtr_l, t_wtr_s, 60),
+            ("dram.t_rtp", t_rtp, 4, 60),
+            ("dram.t_rfc", t_rfc, 16, 4000),
+            ("dram.t_refi", t_refi, 512, 65532),
+        ];
+        for (key, value, min, max) in limits {
+            if !(min..=max).contains(&value) {
+                return Err(ConfigError::Range { key, value: value.into(), min: min.into(), max: max.into() });
+            }
+        }
+        let mismatch = |what: &str, value: u32, rule: String| {
+            Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule })
+        };
+        if t_ras + t_rp > t_rc {
+            return mismatch("dram.t_rc", t_rc, format!("be at least t_ras + t_rp = {}", t_ras + t_rp));
+        }
+        // Beyond the refresh itself a row cycle and the work that waited have to fit in between.
+        if t_refi < 2 * t_rfc + t_rc {
+            let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * t_rfc + t_rc);
+            return mismatch("dram.t_refi", t_refi, rule);
+        }
+        Ok(Self {
+            row_bits,
+            t_rc,
+            t_rcd,
+            t_cl,
+            t_rp,
+            t_ccd_s,
+            t_ccd_l,
+            t_rrd_s,
+            t_rrd_l,
+            t_faw,
+            t_ras,
+            t_cwl,
+            t_wr,
+            t_wtr_s,
+            t_wtr_l,
+            t_rtp,
+            t_rfc,
+            t_refi,
+        })
+    }
+
+    times! {
+        /// Bits of a row address.
+        row_bits,
+        /// ACT to ACT of the same bank.
+        t_rc,
+        /// ACT to RD or WR of the same bank.
+        t_rcd,
+        /// RD to its first data.
+        t_cl,
+        /// PRE to ACT of the same bank, PRE of any bank to REF.
+        t_rp,
+        /// RD to RD, WR to WR in different bank groups.
+        t_ccd_s,
+        /// RD to RD, WR to WR in the same bank group.
+        t_ccd_l,
+        /// ACT to ACT of banks in different bank groups.
+        t_rrd_s,
+        /// ACT to ACT of banks in the same bank group.
+        t_rrd_l,
+        /// ACT to the fourth ACT after it: at most four in any window of this length.
+        t_faw,
+        /// ACT to PRE of the same bank.
+        t_ras,
+        /// WR to its first data.
+        t_cwl,
+        /// End of a write's data to PRE of the same bank.
+        t_wr,
+        /// End of a write's data to RD in another bank group.
+        t_wtr_s,
+        /// End of a write's data to RD in the same bank group.
+        t_wtr_l,
+        /// RD to PRE of the same bank.
+        t_rtp,
+        /// REF to any other command than deselect.
+        t_rfc,
+        /// Mean interval of REFs.
+        t_refi,
+    }
+
+    /// RD to WR, any bank: the data of the read, two cycles for the bus to turn around, and a write's later start,
+    /// `tCL + tBL + 2 - tCWL` (JESD79-4, 4.24.4, read preamble of one cycle).
+    pub fn t_rtw(&self) -> u32 {
+        self.t_cl + Self::T_BL + 2 - self.t_cwl
+    }
+
+    /// Bits of a rank's burst address: bank group, column, bank and row.
+    pub fn burst_bits(&self) -> u32 {
+        Self::BANK_GROUPS.trailing_zeros()
+            + Self::BURSTS_PER_ROW.trailing_zeros()
+            + Self::BANKS_PER_GROUP.trailing_zeros()
+            + self.row_bits
+    }
+
+    /// Bursts of 64 bytes in one rank.
+    pub fn bursts(&self) -> u64 {
+        1 << self.burst_bits()
+    }
+
+    /// Share of the time that refresh leaves: `1 - tRFC / tREFI`.
+    pub fn refresh_share(&self) -> f64 {
+        1.0 - f64::from(self.t_rfc) / f64::from(self.t_refi)
+    }
+}

@@ -1,0 +1,3 @@
+//! Placement of matrices and vectors over ranks, bank groups and rows of the DRAM.
+
+#![deny(missing_docs)]
