@@ -1,0 +1,322 @@
+//! The rank: pins in, data out, once per DRAM clock.
+//!
+//! A RD takes its data from the array in its own clock, a WR puts them there as they arrive. For legal commands
+//! nothing else can be told apart. What happens after a violation is defined as follows, so that a faulty controller
+//! gives the same wrong result every time:
+//!
+//! - undefined pins, and ACT of a row that does not exist, are taken as deselect;
+//! - a command that is only too early (or too late) is carried out as if it were in time;
+//! - ACT of an open bank replaces the open row; RD of a closed bank reads ones, WR of a closed bank writes nothing;
+//! - REF leaves open rows open;
+//! - of two bursts of one direction that overlap on the bus, the later command has the clocks that both claim;
+//! - without data in a clock in which they are due, those two words keep their value; data that are not due are
+//!   ignored.
+
+use ndp_config::DramConfig;
+
+use crate::statistics::Accountant;
+use crate::storage::{BURST_WORDS, RowHandle, Storage};
+use crate::{Checker, Command, CommandPins, DramError, Location, RuleSet, Statistics, Violation};
+
+/// What RD of a closed bank reads: a data bus without a driver is pulled up.
+const UNDRIVEN: u64 = u64::MAX;
+/// Clocks of a burst.
+const BURST_CYCLES: usize = DramConfig::T_BL as usize;
+
+/// State of a bank's row buffer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bank {
+    row: Option<u32>,
+    /// Memory of the open row, once it is known to have any.
+    memory: Option<RowHandle>,
+    accessed: bool,
+}
+
+/// Two words that a WR waits for.
+#[derive(Clone, Copy, Debug)]
+struct WriteBeat {
+    issued: u64,
+    command: Command,
+    /// Where they go; nowhere if the bank was closed.
+    location: Option<Location>,
+    beat: usize,
+}
+
+/// A DDR4 rank with a data bus of 64 bits.
+#[derive(Clone, Debug)]
+pub struct Rank {
+    config: DramConfig,
+    cycle: u64,
+    /// Nothing happens from this clock on unless a command or data come.
+    busy_until: u64,
+    checker: Checker,
+    storage: Storage,
+    /// `bank_group * BANKS_PER_GROUP + bank`.
+    banks: [Bank; (DramConfig::BANK_GROUPS * DramConfig::BANKS_PER_GROUP) as usize],
+    /// What the rank drives in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the
+    /// latencies.
+    reads: Box<[Option<[u64; 2]>]>,
+    /// What the controller has to drive in the clocks to come, in the same way.
+    writes: Box<[Option<WriteBeat>]>,
+    accountant: Accountant,
+    trace: Option<Vec<(u64, Command)>>,
+}
+
+impl Rank {
+    /// A rank with all banks closed, before its first clock; what was never written reads as zeros.
+    pub fn new(config: &DramConfig) -> Self {
+        Self::with_storage(config, Storage::zeros())
+    }
+
+    /// As [`Rank::new`] with contents of its own, such as [`Storage::pattern`].
+    pub fn with_storage(config: &DramConfig, storage: Storage) -> Self {
+        // tCL is the larger latency (tCWL is at most tCL).
+        let clocks = (config.t_cl() as usize + BURST_CYCLES).next_power_of_two();
+        Self {
+            config: config.clone(),
+            cycle: 0,
+            busy_until: 0,
+            checker: Checker::new(RuleSet::ddr4(config)),
+            storage,
+            banks: Default::default(),
+            reads: vec![None; clocks].into(),
+            writes: vec![None; clocks].into(),
+            accountant: Accountant::new(config),
+            trace: None,
+        }
+    }
+
+    /// One clock of the DRAM. `write` is what the controller drives on the data bus in this clock (two transfers, the
+    /// first in `[0]`); the result is what the rank drives.
+    ///
+    /// The data of a RD in clock `t` are driven in `t + tCL .. t + tCL + 3`, those of a WR are due in `t + tCWL .. t
+    /// + tCWL + 3`: words 0 and 1 of the burst in the first of them, 6 and 7 in the last.
+    #[inline]
+    pub fn clock(&mut self, pins: &CommandPins, write: Option<[u64; 2]>) -> Option<[u64; 2]> {
+        let cycle = self.cycle;
+        self.cycle += 1;
+        if pins.cs_n && write.is_none() && cycle >= self.busy_until {
+            return None;
+        }
+        self.busy_clock(cycle, pins, write)
+    }
+
+    /// Number of clocks so far, which is the number of the next one.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &DramConfig {
+        &self.config
+    }
+
+    /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
+    pub fn finish(&mut self) {
+        self.checker.finish(self.cycle);
+    }
+
+    /// The first violations, in the order in which they happened.
+    pub fn violations(&self) -> &[Violation] {
+        self.checker.violations()
+    }
+
+    /// Number of all violations.
+    pub fn violation_count(&self) -> u64 {
+        self.checker.violation_count()
+    }
+
+    /// Keeps the first `limit` violations instead of [`crate::checker::DEFAULT_KEPT`].
+    pub fn keep_violations(&mut self, limit: usize) {
+        self.checker.keep_violations(limit);
+    }
+
+    /// The figures up to now.
+    pub fn statistics(&self) -> Statistics {
+        self.accountant.statistics(self.cycle)
+    }
+
+    /// Records commands from now on (off by default); what was recorded before is dropped.
+    pub fn record_trace(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    /// The commands recorded with their clocks, deselects left out.
+    pub fn trace(&self) -> &[(u64, Command)] {
+        self.trace.as_deref().unwrap_or_default()
+    }
+
+    /// The place of burst `burst` of this rank.
+    ///
+    /// # Panics
+    /// If the rank has no such burst.
+    pub fn address_of(&self, burst: u64) -> Location {
+        let bursts = self.config.bursts();
+        assert!(burst < bursts, "burst = {burst} must be below {bursts}");
+        Location::of_burst(burst)
+    }
+
+    /// Backdoor: the contents of burst `burst`. Data on their way to the array are not seen.
+    ///
+    /// # Panics
+    /// If the rank has no such burst.
+    pub fn read_burst(&self, burst: u64) -> [u64; BURST_WORDS] {
+        self.storage.read(self.address_of(burst))
+    }
+
+    /// Backdoor: sets the contents of burst `burst`. A RD given before still gets what was there.
+    ///
+    /// # Panics
+    /// If the rank has no such burst.
+    pub fn write_burst(&mut self, burst: u64, words: &[u64; BURST_WORDS]) {
+        let location = self.address_of(burst);
+        self.storage.write(location, words);
+    }
+
+    /// Backdoor: flips bit `bit` (0 to 511) of burst `burst`. For tests that have to notice it.
+    ///
+    /// # Panics
+    /// If there is no such burst or bit.
+    pub fn corrupt_burst(&mut self, burst: u64, bit: u32) {
+        assert!(bit < 512, "bit = {bit} must be below 512");
+        let mut words = self.read_burst(burst);
+        words[bit as usize / 64] ^= 1 << (bit % 64);
+        self.write_burst(burst, &words);
+    }
+
+    /// Rows that take memory.
+    pub fn allocated_rows(&self) -> usize {
+        self.storage.allocated_rows()
+    }
+
+    #[inline(never)]
+    fn busy_clock(&mut self, cycle: u64, pins: &CommandPins, write: Option<[u64; 2]>) -> Option<[u64; 2]> {
+        if !pins.cs_n {
+            match self.decode(pins) {
+                Ok(command) => self.execute(cycle, command),
+                Err(error) => {
+                    self.checker.undefined(cycle, error);
+                    self.accountant.undefined();
+                }
+            }
+        }
+        let slot = self.slot(cycle);
+        let read = self.reads[slot].take();
+        // Most slots are empty: looking first saves copying one.
+        let due = if self.writes[slot].is_some() { self.writes[slot].take() } else { None };
+        match (due, write) {
+            (Some(WriteBeat { location: Some(location), beat, .. }), Some(words)) => {
+                self.storage.write_beat(location, beat, words);
+            }
+            (Some(WriteBeat { issued, command, .. }), None) => {
+                self.checker.write_data_missing(cycle, issued, command);
+            }
+            (None, Some(_)) => self.checker.write_data_unexpected(cycle),
+            (Some(WriteBeat { location: None, .. }), Some(_)) | (None, None) => {}
+        }
+        self.accountant.clock(cycle, read.is_some(), due.is_some());
+        read
+    }
+
+    fn decode(&self, pins: &CommandPins) -> Result<Command, DramError> {
+        let command = pins.decode()?;
+        let rows = 1 << self.config.row_bits();
+        match command {
+            Command::Activate { row, .. } if row >= rows => Err(DramError::Row { row, rows }),
+            _ => Ok(command),
+        }
+    }
+
+    fn execute(&mut self, cycle: u64, command: Command) {
+        self.checker.command(cycle, command);
+        if let Some(trace) = &mut self.trace {
+            trace.push((cycle, command));
+        }
+        let mut row_hit = false;
+        match command {
+            Command::Deselect | Command::Refresh => {}
+            Command::Activate { bank_group, bank, row } => {
+                let location = Location { bank_group, bank, row, column_burst: 0 };
+                let memory = self.storage.find(location);
+                *self.bank(bank_group, bank) = Bank { row: Some(row), memory, accessed: false };
+            }
+            Command::Read { bank_group, bank, column_burst, auto_precharge } => {
+                let location = self.open_location(bank_group, bank, column_burst);
+                row_hit = self.access(bank_group, bank, auto_precharge);
+                self.schedule_read(cycle, location);
+            }
+            Command::Write { bank_group, bank, column_burst, auto_precharge } => {
+                let location = self.open_location(bank_group, bank, column_burst);
+                row_hit = self.access(bank_group, bank, auto_precharge);
+                self.schedule_write(cycle, command, location);
+            }
+            Command::Precharge { bank_group, bank } => *self.bank(bank_group, bank) = Bank::default(),
+            Command::PrechargeAll => self.banks = Default::default(),
+        }
+        let precharge_start = match command.bank() {
+            Some((bank_group, bank)) if command.auto_precharge() => {
+                self.checker.precharge_cycle(bank_group, bank)
+            }
+            _ => None,
+        };
+        self.accountant.command(cycle, &command, row_hit, precharge_start);
+        self.busy_until = self.accountant.busy_until();
+    }
+
+    /// The burst that RD or WR addresses, with the memory of its row if it has any; nothing if the bank is closed.
+    fn open_location(
+        &mut self,
+        bank_group: u8,
+        bank: u8,
+        column_burst: u8,
+    ) -> Option<(Location, Option<RowHandle>)> {
+        let Bank { row, memory, .. } = *self.bank(bank_group, bank);
+        let location = Location { bank_group, bank, row: row?, column_burst };
+        let memory = memory.or_else(|| self.storage.find(location));
+        self.bank(bank_group, bank).memory = memory;
+        Some((location, memory))
+    }
+
+    /// Marks the row as accessed, closes it for RDA and WRA; whether it had been accessed before.
+    fn access(&mut self, bank_group: u8, bank: u8, auto_precharge: bool) -> bool {
+        let bank = self.bank(bank_group, bank);
+        let row_hit = bank.accessed;
+        bank.accessed = bank.row.is_some();
+        if auto_precharge {
+            *bank = Bank::default();
+        }
+        row_hit
+    }
+
+    fn schedule_read(&mut self, cycle: u64, location: Option<(Location, Option<RowHandle>)>) {
+        let words = match location {
+            Some((location, memory)) => self.storage.read_row(memory, location),
+            None => [UNDRIVEN; BURST_WORDS],
+        };
+        for (beat, pair) in words.chunks_exact(2).enumerate() {
+            let slot = self.slot(cycle + u64::from(self.config.t_cl()) + beat as u64);
+            self.reads[slot] = Some([pair[0], pair[1]]);
+        }
+    }
+
+    fn schedule_write(
+        &mut self,
+        cycle: u64,
+        command: Command,
+        location: Option<(Location, Option<RowHandle>)>,
+    ) {
+        let location = location.map(|(location, _)| location);
+        for beat in 0..BURST_CYCLES {
+            let slot = self.slot(cycle + u64::from(self.config.t_cwl()) + beat as u64);
+            self.writes[slot] = Some(WriteBeat { issued: cycle, command, location, beat });
+        }
+    }
+
+    fn slot(&self, cycle: u64) -> usize {
+        cycle as usize & (self.reads.len() - 1)
+    }
+
+    fn bank(&mut self, bank_group: u8, bank: u8) -> &mut Bank {
+        &mut self.banks[usize::from(bank_group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)]
+    }
+}

@@ -1,0 +1,217 @@
+//! The timing rules as data: a table that the checker applies, and the table of DDR4.
+//!
+//! Most rules of a DRAM have one form: a command must keep a distance from an earlier one that was near enough to it.
+//! What does not fit (bank states, the four-activate window, refresh intervals, the data bus) is described by numbers
+//! beside the table. Another memory with banks in bank groups is another [`RuleSet`]; the checker stays as it is.
+
+use ndp_config::DramConfig;
+use serde::Serialize;
+
+use crate::{CommandKind, DramError};
+
+/// A rule that a command can break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[non_exhaustive]
+pub enum Rule {
+    /// tRC: ACT to ACT of the same bank.
+    Rc,
+    /// tRAS: ACT to PRE of the same bank.
+    Ras,
+    /// tRCD: ACT to RD or WR of the same bank.
+    Rcd,
+    /// tRP: PRE to ACT of the same bank, PRE of any bank to REF.
+    Rp,
+    /// tRRD_S: ACT to ACT in different bank groups.
+    RrdS,
+    /// tRRD_L: ACT to ACT in the same bank group.
+    RrdL,
+    /// tFAW: at most four ACTs in a window.
+    Faw,
+    /// tCCD_S: RD to RD and WR to WR in different bank groups.
+    CcdS,
+    /// tCCD_L: RD to RD and WR to WR in the same bank group.
+    CcdL,
+    /// tRTP: RD to PRE of the same bank.
+    Rtp,
+    /// tWR: end of a write's data to PRE of the same bank.
+    Wr,
+    /// tWTR_S: end of a write's data to RD in another bank group.
+    WtrS,
+    /// tWTR_L: end of a write's data to RD in the same bank group.
+    WtrL,
+    /// tRTW: RD to WR.
+    Rtw,
+    /// tRFC: REF to any command.
+    Rfc,
+    /// tREFI: too long without REF, or more REFs postponed than allowed.
+    Refi,
+    /// ACT of a bank that has an open row.
+    ActivateOpenBank,
+    /// RD or WR of a bank that has no open row.
+    AccessClosedBank,
+    /// REF while a bank has an open row.
+    RefreshOpenBank,
+    /// Two bursts on the data bus at the same time.
+    BusCollision,
+    /// The controller did not drive data in a clock in which a WR needs them.
+    WriteDataMissing,
+    /// The controller drove data in a clock in which no WR needs them.
+    WriteDataUnexpected,
+    /// The pins carry no command of this rank; it is taken as deselect.
+    Undefined(DramError),
+}
+
+impl std::fmt::Display for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "tRC",
+            Self::Ras => "tRAS",
+            Self::Rcd => "tRCD",
+            Self::Rp => "tRP",
+            Self::RrdS => "tRRD_S",
+            Self::RrdL => "tRRD_L",
+            Self::Faw => "tFAW",
+            Self::CcdS => "tCCD_S",
+            Self::CcdL => "tCCD_L",
+            Self::Rtp => "tRTP",
+            Self::Wr => "tWR",
+            Self::WtrS => "tWTR_S",
+            Self::WtrL => "tWTR_L",
+            Self::Rtw => "tRTW",
+            Self::Rfc => "tRFC",
+            Self::Refi => "tREFI",
+            Self::ActivateOpenBank => "ACT of an open bank",
+            Self::AccessClosedBank => "access to a closed bank",
+            Self::RefreshOpenBank => "REF with an open bank",
+            Self::BusCollision => "data bus collision",
+            Self::WriteDataMissing => "write data missing",
+            Self::WriteDataUnexpected => "write data without WR",
+            Self::Undefined(error) => return write!(f, "undefined command ({error})"),
+        })
+    }
+}
+
+/// Which earlier commands a rule looks at, seen from the later one. A command to all banks (PREA, REF) is near to
+/// every bank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Those of the same bank.
+    SameBank,
+    /// Those of the same bank group, the same bank included.
+    SameGroup,
+    /// Those of the other bank groups.
+    OtherGroup,
+    /// All of the rank.
+    Rank,
+}
+
+/// `later` must come at least `cycles` clocks after the last `earlier` in `scope`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimingRule {
+    /// Name under which a violation is reported.
+    pub rule: Rule,
+    /// Kind of the earlier command.
+    pub earlier: CommandKind,
+    /// Kind of the later command.
+    pub later: CommandKind,
+    /// Where the earlier command counts.
+    pub scope: Scope,
+    /// Minimum distance.
+    pub cycles: u64,
+}
+
+/// At most `commands` commands of a kind in any window of `cycles` clocks, over the whole rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowRule {
+    /// Name under which a violation is reported.
+    pub rule: Rule,
+    /// Kind of the commands.
+    pub kind: CommandKind,
+    /// Commands allowed.
+    pub commands: usize,
+    /// Length of the window.
+    pub cycles: u64,
+}
+
+/// A memory's geometry and rules, all that the checker knows about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleSet {
+    /// Bank groups.
+    pub bank_groups: usize,
+    /// Banks of a bank group.
+    pub banks_per_group: usize,
+    /// Minimum distances.
+    pub timing: Vec<TimingRule>,
+    /// Windows.
+    pub windows: Vec<WindowRule>,
+    /// RD to its first data.
+    pub read_latency: u64,
+    /// WR to its first data.
+    pub write_latency: u64,
+    /// Clocks that the data of a burst take.
+    pub burst_cycles: u64,
+    /// Mean interval of REFs.
+    pub refresh_interval: u64,
+    /// REFs that may be outstanding, and that may be ahead of time.
+    pub refresh_postponed: u64,
+}
+
+impl RuleSet {
+    /// The rules of DDR4 (JESD79-4) with the numbers of `config`.
+    ///
+    /// Rules from a WR count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs may be
+    /// postponed and up to eight may be issued ahead of time. Not in the table: at most 16 REFs within 2 tREFI, which
+    /// only a controller that refreshes for no reason could break.
+    pub fn ddr4(config: &DramConfig) -> Self {
+        use CommandKind::{Activate, Precharge, Read, Refresh, Write};
+        use Scope::{OtherGroup, Rank, SameBank, SameGroup};
+
+        let end_of_write = config.t_cwl() + DramConfig::T_BL;
+        let mut table = vec![
+            (Rule::Rc, Activate, Activate, SameBank, config.t_rc()),
+            (Rule::Ras, Activate, Precharge, SameBank, config.t_ras()),
+            (Rule::Rcd, Activate, Read, SameBank, config.t_rcd()),
+            (Rule::Rcd, Activate, Write, SameBank, config.t_rcd()),
+            (Rule::Rp, Precharge, Activate, SameBank, config.t_rp()),
+            (Rule::Rp, Precharge, Refresh, Rank, config.t_rp()),
+            (Rule::RrdS, Activate, Activate, OtherGroup, config.t_rrd_s()),
+            (Rule::RrdL, Activate, Activate, SameGroup, config.t_rrd_l()),
+            (Rule::CcdS, Read, Read, OtherGroup, config.t_ccd_s()),
+            (Rule::CcdL, Read, Read, SameGroup, config.t_ccd_l()),
+            (Rule::CcdS, Write, Write, OtherGroup, config.t_ccd_s()),
+            (Rule::CcdL, Write, Write, SameGroup, config.t_ccd_l()),
+            (Rule::Rtp, Read, Precharge, SameBank, config.t_rtp()),
+            (Rule::Wr, Write, Precharge, SameBank, end_of_write + config.t_wr()),
+            (Rule::WtrS, Write, Read, OtherGroup, end_of_write + config.t_wtr_s()),
+            (Rule::WtrL, Write, Read, SameGroup, end_of_write + config.t_wtr_l()),
+            (Rule::Rtw, Read, Write, Rank, config.t_rtw()),
+        ];
+        table.extend(CommandKind::ALL.map(|later| (Rule::Rfc, Refresh, later, Rank, config.t_rfc())));
+        let timing = table
+            .into_iter()
+            .map(|(rule, earlier, later, scope, cycles)| TimingRule {
+                rule,
+                earlier,
+                later,
+                scope,
+                cycles: cycles.into(),
+            })
+            .collect();
+        Self {
+            bank_groups: DramConfig::BANK_GROUPS as usize,
+            banks_per_group: DramConfig::BANKS_PER_GROUP as usize,
+            timing,
+            windows: vec![WindowRule {
+                rule: Rule::Faw,
+                kind: Activate,
+                commands: 4,
+                cycles: config.t_faw().into(),
+            }],
+            read_latency: config.t_cl().into(),
+            write_latency: config.t_cwl().into(),
+            burst_cycles: DramConfig::T_BL.into(),
+            refresh_interval: config.t_refi().into(),
+            refresh_postponed: 8,
+        }
+    }
+}

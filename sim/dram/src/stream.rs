@@ -1,0 +1,65 @@
+//! Bandwidth of a sequential read stream of one rank, by formula, in GB/s (10^9 bytes per second).
+//!
+//! Notation: `B = 64` bytes of a burst, `f` = 1.6 GHz, times in DRAM clocks. Row changes cost nothing in these
+//! formulas: the next row is in another bank, which is opened while the stream goes on (128 bursts of a row take
+//! longer than tRC).
+
+use ndp_config::{BEAT_BITS, DRAM_GHZ, DramConfig};
+
+/// GB/s at one burst per clock: `B * f`.
+const BURST_PER_CLOCK_GBPS: f64 = (BEAT_BITS / 8) as f64 * DRAM_GHZ;
+
+/// Clocks of two reads that alternate between the bank groups, `max(2 tCCD_S, tCCD_L)`: the third is in the group of
+/// the first.
+fn pair_cycles(config: &DramConfig) -> u64 {
+    u64::from((2 * config.t_ccd_s()).max(config.t_ccd_l()))
+}
+
+/// Without refresh, reads alternating between the bank groups: `2 B f / max(2 tCCD_S, tCCD_L)`. Default: 25.6.
+pub fn peak_gbps(config: &DramConfig) -> f64 {
+    2.0 * BURST_PER_CLOCK_GBPS / pair_cycles(config) as f64
+}
+
+/// What is left of the peak if a refresh costs tRFC only, `peak (1 - tRFC / tREFI)`. No controller reaches it.
+/// Default: 24.45.
+pub fn refresh_bound_gbps(config: &DramConfig) -> f64 {
+    peak_gbps(config) * config.refresh_share()
+}
+
+/// Without refresh, all reads in one bank group: `B f / tCCD_L`. Default: 12.8.
+pub fn one_group_peak_gbps(config: &DramConfig) -> f64 {
+    BURST_PER_CLOCK_GBPS / f64::from(config.t_ccd_l())
+}
+
+/// The refresh bound of a stream within one bank group: `B f / tCCD_L * (1 - tRFC / tREFI)`. Default: 12.23.
+pub fn one_group_refresh_bound_gbps(config: &DramConfig) -> f64 {
+    one_group_peak_gbps(config) * config.refresh_share()
+}
+
+/// Clocks from the last read before a refresh to the first one after it: `tRTP + tRP + tRFC + tRCD + max(0, tRRD_S -
+/// tCCD_S)`.
+///
+/// RD, wait tRTP, PREA, wait tRP, REF, wait tRFC, ACT, wait tRCD, RD. The ACT of the other bank group follows the
+/// first after tRRD_S; where that is more than tCCD_S, the first read is delayed by the difference, so that the
+/// second follows it after tCCD_S.
+pub fn refresh_gap_cycles(config: &DramConfig) -> u64 {
+    let second_group = config.t_rrd_s().saturating_sub(config.t_ccd_s());
+    u64::from(config.t_rtp() + config.t_rp() + config.t_rfc() + config.t_rcd() + second_group)
+}
+
+/// Reads in each tREFI of a controller that refreshes exactly every tREFI and loses [`refresh_gap_cycles`] by it.
+///
+/// With `w = tREFI - gap` and `p = max(2 tCCD_S, tCCD_L)`: reads at `0, tCCD_S, p, p + tCCD_S, 2 p, ...` up to `w`,
+/// which is `2 floor(w / p) + 1`, and one more if `w mod p >= tCCD_S`. Default: 2966.
+///
+/// 0 if there is no room for a read, which the limits of the configuration leave possible.
+pub fn reads_per_refresh(config: &DramConfig) -> u64 {
+    let Some(window) = u64::from(config.t_refi()).checked_sub(refresh_gap_cycles(config)) else { return 0 };
+    let pair = pair_cycles(config);
+    2 * (window / pair) + 1 + u64::from(window % pair >= u64::from(config.t_ccd_s()))
+}
+
+/// Bandwidth of that controller: `reads_per_refresh B f / tREFI`. Default: 24.34.
+pub fn refreshing_gbps(config: &DramConfig) -> f64 {
+    reads_per_refresh(config) as f64 * BURST_PER_CLOCK_GBPS / f64::from(config.t_refi())
+}

@@ -1,0 +1,120 @@
+//! What the checker reports: one broken rule each, and the list of them.
+
+use serde::Serialize;
+
+use crate::{Command, Rule};
+
+/// A rule broken by a command, or by the data that belong to one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Violation {
+    /// Clock in which it happened.
+    pub cycle: u64,
+    /// The rule.
+    pub rule: Rule,
+    /// The command that broke it; deselect if there is none (data without WR, undefined pins, end of the simulation).
+    pub command: Command,
+    /// The earlier command that it was too close to (too far from, for tREFI), with its clock.
+    pub earlier: Option<(u64, Command)>,
+    /// Clocks from the earlier command that the rule asks for: the minimum; the maximum for tREFI; where the data
+    /// begin for the rules of write data; 0 for rules that only depend on the state of a bank.
+    pub required: u64,
+    /// Clocks from the earlier command to this one; from the first clock if there is none.
+    pub actual: u64,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { cycle, rule, command, earlier, required, actual } = self;
+        write!(f, "cycle {cycle}: {rule}: {command}")?;
+        match earlier {
+            Some((cycle, command)) => write!(f, ", {actual} cycles after {command} at cycle {cycle}")?,
+            None if *rule == Rule::Refi => write!(f, ", {actual} cycles after the start")?,
+            None => {}
+        }
+        match rule {
+            Rule::ActivateOpenBank | Rule::AccessClosedBank | Rule::RefreshOpenBank | Rule::Undefined(_) => {
+                Ok(())
+            }
+            Rule::Refi => write!(f, ", at most {required} allowed"),
+            Rule::WriteDataMissing | Rule::WriteDataUnexpected => {
+                write!(f, ", data begin {required} cycles after WR")
+            }
+            _ => write!(f, ", at least {required} required"),
+        }
+    }
+}
+
+/// Counts violations and keeps the first ones.
+#[derive(Clone, Debug)]
+pub(crate) struct ViolationLog {
+    kept: Vec<Violation>,
+    limit: usize,
+    count: u64,
+}
+
+impl ViolationLog {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { kept: Vec::new(), limit, count: 0 }
+    }
+
+    #[cold]
+    pub(crate) fn push(&mut self, violation: Violation) {
+        self.count += 1;
+        if self.kept.len() < self.limit {
+            self.kept.push(violation);
+        }
+    }
+
+    pub(crate) fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+
+    pub(crate) fn kept(&self) -> &[Violation] {
+        &self.kept
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_names_everything() {
+        let act = Command::Activate { bank_group: 1, bank: 2, row: 0x1F };
+        let command = Command::Read { bank_group: 1, bank: 2, column_burst: 9, auto_precharge: true };
+        let mut v = Violation {
+            cycle: 123,
+            rule: Rule::Rcd,
+            command,
+            earlier: Some((100, act)),
+            required: 24,
+            actual: 23,
+        };
+        let line = "cycle 123: tRCD: RDA bank group 1 bank 2 burst 9, 23 cycles after ACT bank group 1 bank 2 row 0x1f \
+                    at cycle 100, at least 24 required";
+        assert_eq!(v.to_string(), line);
+        (v.rule, v.command, v.earlier) = (Rule::Refi, Command::Refresh, None);
+        assert_eq!(v.to_string(), "cycle 123: tREFI: REF, 23 cycles after the start, at most 24 allowed");
+    }
+
+    #[test]
+    fn the_first_ones_are_kept_and_all_are_counted() {
+        let mut log = ViolationLog::new(3);
+        for cycle in 0..10 {
+            log.push(Violation {
+                cycle,
+                rule: Rule::Rp,
+                command: Command::Refresh,
+                earlier: None,
+                required: 0,
+                actual: 0,
+            });
+        }
+        assert_eq!(log.count(), 10);
+        assert_eq!(log.kept().iter().map(|v| v.cycle).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+}
