@@ -1,3 +1,32 @@
 //! Instruction set of the NDP core: encoding, checks, assembler and disassembler.
+//!
+//! `docs/isa.md` in Rust: [`Instruction`] and its 128 bits, the error that a malformed one has ([`Malformed`]), the
+//! words of buffer and list memory that it touches ([`Words`]), and programs as text ([`Program`]). It sits between
+//! those who write programs (hosts, the generator of random ones) and those who run them: the functional model
+//! (`ndp-machine`) and the core itself, whose decoder is written from the same document and shares nothing with this
+//! crate.
+//!
+//! Reading order: [`instruction`], [`malformed`] (decoding and checks), [`footprint`], [`program`],
+//! [`parse`](mod@parse).
+//!
+//! It leaves to others: what an instruction computes (`ndp-machine`), where matrices lie (`ndp-layout`), and the
+//! execution of directives that fill the DRAM.
 
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod error;
+pub mod footprint;
+pub mod instruction;
+mod literal;
+pub mod malformed;
+pub mod parse;
+pub mod program;
+
+pub use error::IsaError;
+pub use footprint::{Words, accumulator_words, block_words, vector_words};
+pub use instruction::{Field, Instruction, Opcode, Product, fields};
+pub use literal::f16_from_decimal;
+pub use malformed::{ErrorCode, Malformed, decode, decode_fields};
+pub use parse::parse;
+pub use program::{Code, Data, Dump, Program, RandomKind};

@@ -1,3 +1,34 @@
 //! Placement of matrices and vectors over ranks, bank groups and rows of the DRAM.
+//!
+//! Where an element lies decides what the hardware reads together, so there is one function for it, with its inverse,
+//! and everybody who places or looks for data takes it from here: hosts that fill the DIMM, the functional model, and
+//! the reports of a co-simulation.
+//!
+//! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's
+//! words in the buffer), [`pack`] (elements to bursts), [`order`] (in which order to ask for rows), [`tiles`] (how to
+//! cut an `axpy` that does not fit), [`dimm_map`] (what lies where), [`safetensors`] (models from files).
+//!
+//! How a row is cut into stripes is `ndp_config::RowLayout`'s; what is computed, and when, is left to others.
 
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod address;
+pub mod dimm_map;
+mod error;
+pub mod matrix;
+pub mod order;
+pub mod pack;
+pub mod safetensors;
+pub mod tiles;
+pub mod vector;
+
+pub use address::{Burst, DimmAddress, DramPlace, elements_of, pack_elements, pack_words, words_of};
+pub use dimm_map::{DimmMap, Region};
+pub use error::LayoutError;
+pub use matrix::{MatrixLayout, MatrixPlace};
+pub use order::{OrderQuality, measure_order, order_rows};
+pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};
+pub use safetensors::{SafetensorsFile, TensorInfo, TensorRows, load_matrices};
+pub use tiles::{AxpyTiling, ColumnTile, column_tiles};
+pub use vector::{BufferLayout, BufferPlace, VectorBlock};

@@ -1,3 +1,31 @@
 //! Functional model of the NDP core: what a program does to DRAM and buffer.
+//!
+//! The golden of the core. [`Machine`] executes one instruction after the other, as `docs/isa.md` defines them, on a
+//! DRAM behind the trait [`Memory`]; there are no cycles, no overlap and no hardware structure in it. Where the
+//! document leaves a value open it does too: such values are marked and poison what is computed from them, so that a
+//! comparison can leave them out. [`RandomPrograms`] writes programs that have none.
+//!
+//! Reading order: [`memory`], [`image`] (a program's data), [`buffer`] (what the buffer's words hold), [`machine`],
+//! then the generator: [`random_programs`] and [`malform`].
+//!
+//! It leaves to others: encoding and checks (`ndp-isa`), placement (`ndp-layout`), arithmetic (`ndp-numerics`), and the
+//! comparison with the RTL.
 
 #![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod buffer;
+mod error;
+pub mod image;
+pub mod machine;
+pub mod malform;
+pub mod memory;
+mod program_writer;
+pub mod random_programs;
+
+pub use error::MachineError;
+pub use image::{dump_bursts, write_data};
+pub use machine::{FirstError, Machine, Status};
+pub use malform::malformed_word;
+pub use memory::{Memory, SparseMemory};
+pub use random_programs::{ProgramOptions, RandomPrograms};

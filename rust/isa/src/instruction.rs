@@ -1,0 +1,338 @@
+//! Instructions and their 128 bits.
+//!
+//! [`Instruction`] holds what the encoding can hold, legal or not; whether a design can execute it is
+//! [`Instruction::check`] in [`crate::malformed`].
+
+use crate::IsaError;
+
+/// A field of the encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in the documentation and in programs.
+    pub name: &'static str,
+    /// Its lowest bit.
+    pub low: u32,
+    /// Its width.
+    pub bits: u32,
+}
+
+impl Field {
+    /// The field's bits of an instruction.
+    pub const fn mask(self) -> u128 {
+        ((1 << self.bits) - 1) << self.low
+    }
+
+    /// Largest value.
+    pub const fn max(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    /// The field's value in `word`.
+    pub const fn get(self, word: u128) -> u32 {
+        (word >> self.low & ((1 << self.bits) - 1)) as u32
+    }
+
+    /// The value at the field's place.
+    ///
+    /// # Errors
+    /// [`IsaError::Field`] if it does not fit.
+    fn put(self, value: u32) -> Result<u128, IsaError> {
+        if u64::from(value) > self.max() {
+            let (field, value, max) = (self.name, value.into(), self.max());
+            return Err(IsaError::Field { field, value, min: 0, max });
+        }
+        Ok(u128::from(value) << self.low)
+    }
+}
+
+/// The fields of the encoding. Bits that belong to none of them are 0.
+pub mod fields {
+    use super::Field;
+
+    const fn field(name: &'static str, low: u32, bits: u32) -> Field {
+        Field { name, low, bits }
+    }
+
+    /// What to do, an [`super::Opcode`].
+    pub const OPCODE: Field = field("opcode", 0, 8);
+    /// Rows come from the list memory.
+    pub const LISTED: Field = field("listed", 8, 1);
+    /// Vectors less one.
+    pub const BATCH: Field = field("batch", 9, 4);
+    /// Elements of a vector or of a row.
+    pub const COLS: Field = field("cols", 13, 18);
+    /// Burst address.
+    pub const ADDRESS: Field = field("address", 32, 29);
+    /// Tag of a `signal`, in the place of the address.
+    pub const TAG: Field = field("tag", 32, 32);
+    /// Rows, entries or words.
+    pub const COUNT: Field = field("count", 64, 24);
+    /// First word of the source.
+    pub const SRC: Field = field("src", 88, 10);
+    /// First word of the destination.
+    pub const DST: Field = field("dst", 98, 10);
+    /// First entry in the list memory.
+    pub const LIST: Field = field("list", 108, 12);
+}
+
+use fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, OPCODE, SRC, TAG};
+
+/// What an instruction does; the discriminant is its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Opcode {
+    /// Nothing.
+    Nop = 0x00,
+    /// Wait for all earlier instructions.
+    Barrier = 0x01,
+    /// Report a tag.
+    Signal = 0x02,
+    /// Vector block from DRAM.
+    Load = 0x10,
+    /// Vector block to DRAM.
+    Store = 0x11,
+    /// Entries of the list memory from DRAM.
+    List = 0x12,
+    /// Clear words of the buffer.
+    Zero = 0x20,
+    /// Rows times vectors.
+    Dot = 0x21,
+    /// Rows added up with factors.
+    Axpy = 0x22,
+    /// Accumulators to vectors.
+    Round = 0x23,
+}
+
+impl Opcode {
+    /// All of them, by code.
+    pub const ALL: [Self; 10] = [
+        Self::Nop,
+        Self::Barrier,
+        Self::Signal,
+        Self::Load,
+        Self::Store,
+        Self::List,
+        Self::Zero,
+        Self::Dot,
+        Self::Axpy,
+        Self::Round,
+    ];
+
+    /// The opcode of that code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|opcode| *opcode as u8 == code)
+    }
+
+    /// Its name in programs.
+    pub const fn mnemonic(self) -> &'static str {
+        match self {
+            Self::Nop => "nop",
+            Self::Barrier => "barrier",
+            Self::Signal => "signal",
+            Self::Load => "load",
+            Self::Store => "store",
+            Self::List => "list",
+            Self::Zero => "zero",
+            Self::Dot => "dot",
+            Self::Axpy => "axpy",
+            Self::Round => "round",
+        }
+    }
+
+    /// The fields that it names; all others are 0.
+    pub const fn fields(self) -> &'static [Field] {
+        match self {
+            Self::Nop | Self::Barrier => &[],
+            Self::Signal => &[TAG],
+            Self::Load => &[DST, COLS, BATCH, ADDRESS],
+            Self::Store => &[SRC, COLS, BATCH, ADDRESS],
+            Self::List => &[LIST, COUNT, ADDRESS],
+            Self::Zero => &[DST, COUNT],
+            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST],
+            Self::Round => &[SRC, DST, COLS, BATCH],
+        }
+    }
+
+    /// The bits that may be set.
+    pub fn mask(self) -> u128 {
+        self.fields().iter().fold(OPCODE.mask(), |mask, field| mask | field.mask())
+    }
+}
+
+/// What `dot` and `axpy` have in common: a matrix, vectors, and words for the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Product {
+    /// First word of the vectors: `x` of a `dot` (cols, batch), `a` of an `axpy` (count, batch).
+    pub src: u32,
+    /// First word of the result: `y` of a `dot` (count, batch), accumulators of an `axpy` (cols, batch).
+    pub dst: u32,
+    /// Elements of a row.
+    pub cols: u32,
+    /// Vectors, 1..=16.
+    pub batch: u32,
+    /// Rows.
+    pub count: u32,
+    /// First burst of the matrix in every rank.
+    pub address: u32,
+    /// First entry of the row numbers in the list memory; without it the rows are `0..count`.
+    pub list: Option<u32>,
+}
+
+/// One instruction.
+///
+/// ```
+/// use ndp_isa::{Instruction, parse};
+/// let load = Instruction::Load { dst: 0, cols: 4096, batch: 4, address: 0x1000 };
+/// assert_eq!(load.to_string(), "load dst=0, cols=4096, batch=4, address=0x1000");
+/// assert_eq!(load.encode(), 0x0000_1000_0200_0610);
+/// assert_eq!(parse(&load.to_string()).unwrap().words(), [load.encode()]);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Instruction {
+    /// Nothing.
+    Nop,
+    /// Later instructions start when all earlier ones are complete, their writes to DRAM included.
+    Barrier,
+    /// Puts the tag into the status when all earlier instructions are complete.
+    Signal {
+        /// The tag.
+        tag: u32,
+    },
+    /// Vector block (cols, batch) from DRAM into the buffer.
+    Load {
+        /// First word in the buffer.
+        dst: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors, 1..=16.
+        batch: u32,
+        /// First burst of the DIMM.
+        address: u32,
+    },
+    /// Vector block (cols, batch) from the buffer into DRAM.
+    Store {
+        /// First word in the buffer.
+        src: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors, 1..=16.
+        batch: u32,
+        /// First burst of the DIMM.
+        address: u32,
+    },
+    /// Entries from DRAM, 16 per burst, into the list memory.
+    List {
+        /// First entry in the list memory, a multiple of 16.
+        list: u32,
+        /// Entries.
+        count: u32,
+        /// First burst of the DIMM.
+        address: u32,
+    },
+    /// Words of the buffer in all slices become 0: empty accumulators, vectors of +0.
+    Zero {
+        /// First word.
+        dst: u32,
+        /// Words.
+        count: u32,
+    },
+    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`.
+    Dot(Product),
+    /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`.
+    Axpy(Product),
+    /// Accumulators (cols, batch) become the vector block (cols, batch), each rounded once.
+    Round {
+        /// First word of the accumulators.
+        src: u32,
+        /// First word of the vectors.
+        dst: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors, 1..=16.
+        batch: u32,
+    },
+}
+
+impl Instruction {
+    /// What it does.
+    pub fn opcode(&self) -> Opcode {
+        match self {
+            Self::Nop => Opcode::Nop,
+            Self::Barrier => Opcode::Barrier,
+            Self::Signal { .. } => Opcode::Signal,
+            Self::Load { .. } => Opcode::Load,
+            Self::Store { .. } => Opcode::Store,
+            Self::List { .. } => Opcode::List,
+            Self::Zero { .. } => Opcode::Zero,
+            Self::Dot(_) => Opcode::Dot,
+            Self::Axpy(_) => Opcode::Axpy,
+            Self::Round { .. } => Opcode::Round,
+        }
+    }
+
+    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors, not
+    /// what is encoded, and `LIST` of a product is `None` if the rows are not listed.
+    pub fn value(&self, field: Field) -> Option<u32> {
+        let product = |p: &Product| match field {
+            SRC => Some(p.src),
+            DST => Some(p.dst),
+            COLS => Some(p.cols),
+            BATCH => Some(p.batch),
+            COUNT => Some(p.count),
+            ADDRESS => Some(p.address),
+            LISTED => Some(p.list.is_some().into()),
+            LIST => p.list,
+            _ => None,
+        };
+        match (*self, field) {
+            (_, OPCODE) => Some(self.opcode() as u32),
+            (Self::Dot(p) | Self::Axpy(p), _) => product(&p),
+            (Self::Signal { tag }, TAG) => Some(tag),
+            (Self::Load { dst, .. } | Self::Zero { dst, .. } | Self::Round { dst, .. }, DST) => Some(dst),
+            (Self::Store { src, .. } | Self::Round { src, .. }, SRC) => Some(src),
+            (Self::Load { cols, .. } | Self::Store { cols, .. } | Self::Round { cols, .. }, COLS) => {
+                Some(cols)
+            }
+            (Self::Load { batch, .. } | Self::Store { batch, .. } | Self::Round { batch, .. }, BATCH) => {
+                Some(batch)
+            }
+            (
+                Self::Load { address, .. } | Self::Store { address, .. } | Self::List { address, .. },
+                ADDRESS,
+            ) => Some(address),
+            (Self::List { list, .. }, LIST) => Some(list),
+            (Self::List { count, .. } | Self::Zero { count, .. }, COUNT) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// The 128 bits.
+    ///
+    /// # Errors
+    /// [`IsaError::Field`] if a value does not fit its field.
+    pub fn try_encode(&self) -> Result<u128, IsaError> {
+        let mut word = OPCODE.put(self.opcode() as u32)?;
+        for &field in self.opcode().fields() {
+            let Some(value) = self.value(field) else { continue };
+            word |= match (field, value) {
+                (BATCH, 1..=16) => BATCH.put(value - 1)?,
+                (BATCH, _) => {
+                    let (field, value, max) = (BATCH.name, value.into(), BATCH.max() + 1);
+                    return Err(IsaError::Field { field, value, min: 1, max });
+                }
+                _ => field.put(value)?,
+            };
+        }
+        Ok(word)
+    }
+
+    /// The 128 bits.
+    ///
+    /// # Panics
+    /// If a value does not fit its field, which [`Instruction::check`] would have told.
+    pub fn encode(&self) -> u128 {
+        match self.try_encode() {
+            Ok(word) => word,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Decoding, and the error that a malformed instruction has.
+//!
+//! Errors are found in the order of `docs/isa.md`: unknown opcode, bits that have to be 0, sizes, address, list, words,
+//! overlap. That order is part of the contract, because the status keeps the code of the first malformed instruction.
+
+use std::ops::Range;
+
+use ndp_config::DesignConfig;
+
+use crate::footprint::{accumulator_words, block_words};
+use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, OPCODE, SRC, TAG};
+use crate::{Instruction, Opcode, Product};
+
+/// The code in the status. The discriminant is the number there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorCode {
+    /// Unknown opcode.
+    Opcode = 1,
+    /// A bit that has to be 0 is set.
+    Reserved = 2,
+    /// A size is 0 or beyond the configuration.
+    Size = 3,
+    /// Words beyond the buffer.
+    Words = 4,
+    /// Entries beyond the list memory, or not at a multiple of 16.
+    List = 5,
+    /// Address beyond the DRAM.
+    Address = 6,
+    /// Source and destination overlap.
+    Overlap = 7,
+    /// Written while the queue was full; found when the burst arrives, never by decoding.
+    QueueFull = 8,
+}
+
+impl ErrorCode {
+    /// What decoding can find, in the order in which it is looked for.
+    pub const PRECEDENCE: [Self; 7] =
+        [Self::Opcode, Self::Reserved, Self::Size, Self::Address, Self::List, Self::Words, Self::Overlap];
+
+    /// The number in the status.
+    pub fn number(self) -> u8 {
+        self as u8
+    }
+}
+
+/// Why an instruction is not executed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// No instruction has this opcode.
+    #[error("opcode {opcode:#04x} is unknown")]
+    Opcode {
+        /// The opcode.
+        opcode: u8,
+    },
+    /// Bits outside the fields that the instruction names.
+    #[error("{}: bits {bits:#034x} must be 0", opcode.mnemonic())]
+    Reserved {
+        /// The instruction.
+        opcode: Opcode,
+        /// The bits that are set and must not be.
+        bits: u128,
+    },
+    /// A size of 0, or beyond the configuration.
+    #[error("{field} = {value} must be 1..={max}")]
+    Size {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+        /// The limit.
+        max: u32,
+    },
+    /// An address beyond the DRAM.
+    #[error("address = {address:#x} must be below {bursts:#x} bursts")]
+    Address {
+        /// The address.
+        address: u32,
+        /// Bursts of the DIMM, or of a rank (products).
+        bursts: u64,
+    },
+    /// Entries beyond the list memory.
+    #[error("entries {}..{} must be inside the list memory of {limit}", entries.start, entries.end)]
+    List {
+        /// The entries.
+        entries: Range<u32>,
+        /// Entries of the list memory.
+        limit: u32,
+    },
+    /// The first entry of a `list` instruction.
+    #[error("list = {list} must be a multiple of 16")]
+    ListAlignment {
+        /// The first entry.
+        list: u32,
+    },
+    /// Words beyond the buffer.
+    #[error("{field}: words {}..{} must be inside the buffer of {limit}", words.start, words.end)]
+    Words {
+        /// The field with the first word.
+        field: &'static str,
+        /// The words.
+        words: Range<u32>,
+        /// Words of the buffer.
+        limit: u32,
+    },
+    /// Source and destination overlap.
+    #[error("source {}..{} and destination {}..{} overlap", src.start, src.end, dst.start, dst.end)]
+    Overlap {
+        /// Words of the source.
+        src: Range<u32>,
+        /// Words of the destination.
+        dst: Range<u32>,
+    },
+}
+
+impl Malformed {
+    /// The code in the status.
+    pub fn code(&self) -> ErrorCode {
+        match self {
+            Self::Opcode { .. } => ErrorCode::Opcode,
+            Self::Reserved { .. } => ErrorCode::Reserved,
+            Self::Size { .. } => ErrorCode::Size,
+            Self::Address { .. } => ErrorCode::Address,
+            Self::List { .. } | Self::ListAlignment { .. } => ErrorCode::List,
+            Self::Words { .. } => ErrorCode::Words,
+            Self::Overlap { .. } => ErrorCode::Overlap,
+        }
+    }
+}
+
+/// The fields of an instruction word, without a look at their values.
+///
+/// # Errors
+/// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design.
+pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
+    let code = OPCODE.get(word) as u8;
+    let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode { opcode: code })?;
+    let bits = word & !opcode.mask();
+    if bits != 0 {
+        return Err(Malformed::Reserved { opcode, bits });
+    }
+    let (src, dst) = (SRC.get(word), DST.get(word));
+    let (cols, batch, count) = (COLS.get(word), BATCH.get(word) + 1, COUNT.get(word));
+    let (address, list) = (ADDRESS.get(word), LIST.get(word));
+    let listed = (LISTED.get(word) == 1).then_some(list);
+    let product = Product { src, dst, cols, batch, count, address, list: listed };
+    Ok(match opcode {
+        Opcode::Nop => Instruction::Nop,
+        Opcode::Barrier => Instruction::Barrier,
+        Opcode::Signal => Instruction::Signal { tag: TAG.get(word) },
+        Opcode::Load => Instruction::Load { dst, cols, batch, address },
+        Opcode::Store => Instruction::Store { src, cols, batch, address },
+        Opcode::List => Instruction::List { list, count, address },
+        Opcode::Zero => Instruction::Zero { dst, count },
+        Opcode::Dot => Instruction::Dot(product),
+        Opcode::Axpy => Instruction::Axpy(product),
+        Opcode::Round => Instruction::Round { src, dst, cols, batch },
+    })
+}
+
+/// The instruction of a word, if the design can execute it.
+///
+/// A `dot` or `axpy` without `listed` may have anything in `list`, which it names and does not use.
+///
+/// # Errors
+/// What the core finds, and by the same precedence.
+pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malformed> {
+    let instruction = decode_fields(word)?;
+    instruction.check(config)?;
+    Ok(instruction)
+}
+
+impl Instruction {
+    /// Whether the design can execute it.
+    ///
+    /// # Errors
+    /// The first error by the precedence of the contract; those of the encoding (1 and 2) cannot occur.
+    pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        self.check_sizes(config)?;
+        self.check_address(config)?;
+        self.check_list(config)?;
+        self.check_words(config)?;
+        self.check_overlap(config)
+    }
+
+    /// Code 3.
+    fn check_sizes(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let gemv = config.gemv();
+        let entries = config.core().list_entries();
+        let max_count = match self {
+            Self::List { .. } => entries,
+            Self::Zero { .. } => gemv.slice_words(),
+            Self::Dot(p) | Self::Axpy(p) if p.list.is_some() => gemv.max_cols().min(entries),
+            _ => gemv.max_cols(),
+        };
+        for (field, max) in [(COLS, gemv.max_cols()), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
+            // The limit of the field counts where the configuration allows more than the field can say.
+            let max = max.min(u32::try_from(field.max()).unwrap_or(u32::MAX) + u32::from(field == BATCH));
+            match self.value(field) {
+                Some(value) if value == 0 || value > max => {
+                    return Err(Malformed::Size { field: field.name, value, max });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Code 6.
+    fn check_address(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let bursts = match self {
+            Self::Dot(_) | Self::Axpy(_) => config.dram().bursts(),
+            _ => 1 << config.dimm_burst_bits(),
+        };
+        match self.value(ADDRESS) {
+            Some(address) if u64::from(address) >= bursts => Err(Malformed::Address { address, bursts }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Code 5.
+    fn check_list(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let limit = config.core().list_entries();
+        let (Some(list), Some(count)) = (self.value(LIST), self.value(COUNT)) else { return Ok(()) };
+        if matches!(self, Self::List { .. }) && list % 16 != 0 {
+            return Err(Malformed::ListAlignment { list });
+        }
+        let entries = list..list.saturating_add(count);
+        if entries.end > limit {
+            return Err(Malformed::List { entries, limit });
+        }
+        Ok(())
+    }
+
+    /// Code 4.
+    fn check_words(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let limit = config.gemv().slice_words();
+        for (field, words) in [(SRC, self.source(config)), (DST, self.destination(config))] {
+            if let Some(words) = words
+                && (words.end > limit || u64::from(words.start) > field.max())
+            {
+                return Err(Malformed::Words { field: field.name, words, limit });
+            }
+        }
+        Ok(())
+    }
+
+    /// Code 7.
+    fn check_overlap(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let (Some(src), Some(dst)) = (self.source(config), self.destination(config)) else { return Ok(()) };
+        let overlap = match self {
+            // In place, and downwards, every word is read before it is written.
+            Self::Round { .. } => src.start < dst.start && dst.start < src.end,
+            _ => src.start < dst.end && dst.start < src.end,
+        };
+        if overlap {
+            return Err(Malformed::Overlap { src, dst });
+        }
+        Ok(())
+    }
+
+    /// The words at `src`.
+    pub fn source(&self, config: &DesignConfig) -> Option<Range<u32>> {
+        let (src, words) = match *self {
+            Self::Store { src, cols, batch, .. } => (src, block_words(config, cols, batch)),
+            Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
+            Self::Axpy(p) => (p.src, block_words(config, p.count, p.batch)),
+            Self::Round { src, cols, batch, .. } => (src, accumulator_words(config, cols, batch)),
+            _ => return None,
+        };
+        Some(src..src.saturating_add(words))
+    }
+
+    /// The words at `dst`.
+    pub fn destination(&self, config: &DesignConfig) -> Option<Range<u32>> {
+        let (dst, words) = match *self {
+            Self::Load { dst, cols, batch, .. } | Self::Round { dst, cols, batch, .. } => {
+                (dst, block_words(config, cols, batch))
+            }
+            Self::Zero { dst, count } => (dst, count),
+            Self::Dot(p) => (p.dst, block_words(config, p.count, p.batch)),
+            Self::Axpy(p) => (p.dst, accumulator_words(config, p.cols, p.batch)),
+            _ => return None,
+        };
+        Some(dst..dst.saturating_add(words))
+    }
+}

@@ -1,0 +1,242 @@
+//! The assembler: text to [`Program`].
+//!
+//! One instruction or directive per line. Instructions have comma-separated `name=value` pairs, directives an address
+//! and then comma-separated values, or `name=value` pairs with spaces between them. Whether a design can execute the
+//! result is not asked here.
+
+use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, SRC, TAG};
+use crate::literal::f16_from_decimal;
+use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind};
+
+/// Largest burst address of a DIMM and, as the layout needs it, of a rank.
+const MAX_ADDRESS: u64 = ADDRESS.max();
+const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
+
+/// Reads a program.
+///
+/// # Errors
+/// [`IsaError::Syntax`] for the first line that is neither instruction nor directive.
+///
+/// ```
+/// let program = ndp_isa::parse("zero dst=3, count=8 # clear\nround src=3, dst=3, cols=64\n").unwrap();
+/// assert_eq!(program.code.len(), 2);
+/// let error = ndp_isa::parse("\nzero dst=3, coutn=8").unwrap_err();
+/// assert_eq!(error.to_string(), "line 2: found \"coutn=8\", expected one of dst, count");
+/// ```
+pub fn parse(text: &str) -> Result<Program, IsaError> {
+    let mut program = Program::default();
+    for (index, line) in text.lines().enumerate() {
+        let at = Line { number: index + 1 };
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let (head, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        let rest = rest.trim();
+        match head {
+            ".word" => program.code.push(Code::Word(at.word(rest)?)),
+            ".dump" => {
+                let (address, rest) = at.address(rest, MAX_ADDRESS)?;
+                let [bursts] = at.pairs(rest.split_whitespace(), [("bursts", 1 << 29)])?;
+                program.dumps.push(Dump { address, bursts: at.needed("bursts", bursts)? as u32 });
+            }
+            _ if head.starts_with('.') => program.data.push(at.data(head, rest)?),
+            _ => program.code.push(Code::Instruction(at.instruction(head, rest)?)),
+        }
+    }
+    Ok(program)
+}
+
+/// A number, decimal or hexadecimal with `0x`.
+fn number(text: &str) -> Option<u128> {
+    let (digits, radix) = match text.strip_prefix("0x") {
+        Some(digits) => (digits, 16),
+        None => (text, 10),
+    };
+    // `from_str_radix` alone would take a sign.
+    let plain = digits.bytes().all(|digit| digit.is_ascii_alphanumeric());
+    if plain { u128::from_str_radix(digits, radix).ok() } else { None }
+}
+
+/// The place for messages.
+#[derive(Clone, Copy)]
+struct Line {
+    number: usize,
+}
+
+impl Line {
+    fn error(self, token: &str, expected: impl Into<String>) -> IsaError {
+        IsaError::Syntax { line: self.number, token: token.to_owned(), expected: expected.into() }
+    }
+
+    /// A number up to `max`; `token` is what the message quotes.
+    fn limited(self, token: &str, text: &str, max: u128) -> Result<u128, IsaError> {
+        match number(text) {
+            Some(value) if value <= max => Ok(value),
+            _ => Err(self.error(token, format!("a number 0..={max}, decimal or 0x hexadecimal"))),
+        }
+    }
+
+    fn word(self, text: &str) -> Result<u128, IsaError> {
+        self.limited(text, text, u128::MAX)
+    }
+
+    /// The address of a directive, and what follows it.
+    fn address(self, text: &str, max: u64) -> Result<(u32, &str), IsaError> {
+        let (address, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+        Ok((self.limited(address, address, max.into())? as u32, rest.trim()))
+    }
+
+    /// `name=value` pairs in any order, each at most once and at most its maximum.
+    fn pairs<'a, const N: usize>(
+        self,
+        tokens: impl Iterator<Item = &'a str>,
+        known: [(&str, u64); N],
+    ) -> Result<[Option<u64>; N], IsaError> {
+        let mut values = [None; N];
+        for token in tokens {
+            let token = token.trim();
+            let (name, value) = token.split_once('=').unwrap_or((token, ""));
+            let Some(place) = known.iter().position(|(known, _)| *known == name.trim_end()) else {
+                return Err(self.error(token, format!("one of {}", known.map(|(name, _)| name).join(", "))));
+            };
+            if values[place].is_some() {
+                return Err(self.error(token, format!("{} once", known[place].0)));
+            }
+            values[place] = Some(self.limited(token, value.trim_start(), known[place].1.into())? as u64);
+        }
+        Ok(values)
+    }
+
+    fn needed(self, name: &str, value: Option<u64>) -> Result<u64, IsaError> {
+        value.ok_or_else(|| self.error("", format!("{name}=")))
+    }
+
+    fn instruction(self, head: &str, rest: &str) -> Result<Instruction, IsaError> {
+        let Some(opcode) = Opcode::ALL.into_iter().find(|opcode| opcode.mnemonic() == head) else {
+            let names = Opcode::ALL.map(Opcode::mnemonic).join(", ");
+            return Err(self.error(head, format!("one of {names}, or a directive")));
+        };
+        match opcode {
+            Opcode::Nop | Opcode::Barrier if !rest.is_empty() => return Err(self.error(rest, "nothing")),
+            Opcode::Nop => return Ok(Instruction::Nop),
+            Opcode::Barrier => return Ok(Instruction::Barrier),
+            Opcode::Signal => {
+                let tag = self.limited(rest, rest, TAG.max().into())? as u32;
+                return Ok(Instruction::Signal { tag });
+            }
+            _ => {}
+        }
+        let named: Vec<Field> = opcode.fields().iter().copied().filter(|field| *field != LISTED).collect();
+        let mut values = vec![None; named.len()];
+        for token in rest.split(',').map(str::trim) {
+            let name = token.split('=').next().unwrap_or_default().trim_end();
+            let Some(place) = named.iter().position(|field| field.name == name) else {
+                let names: Vec<&str> = named.iter().map(|field| field.name).collect();
+                return Err(self.error(token, format!("one of {}", names.join(", "))));
+            };
+            let max = named[place].max() + u64::from(named[place] == BATCH);
+            let [value] = self.pairs([token].into_iter(), [(name, max)])?;
+            if values[place].is_some() {
+                return Err(self.error(token, format!("{name} once")));
+            }
+            if named[place] == BATCH && value == Some(0) {
+                return Err(self.error(token, format!("a number 1..={max}, decimal or 0x hexadecimal")));
+            }
+            values[place] = value;
+        }
+        let optional = |field| {
+            let place = named.iter().position(|named| *named == field)?;
+            values[place].map(|value| value as u32)
+        };
+        let get = |field: Field| self.needed(field.name, optional(field).map(u64::from)).map(|v| v as u32);
+        let batch = optional(BATCH).unwrap_or(1);
+        let product = || -> Result<Product, IsaError> {
+            Ok(Product {
+                src: get(SRC)?,
+                dst: get(DST)?,
+                cols: get(COLS)?,
+                batch,
+                count: get(COUNT)?,
+                address: get(ADDRESS)?,
+                list: optional(LIST),
+            })
+        };
+        Ok(match opcode {
+            Opcode::Load => {
+                Instruction::Load { dst: get(DST)?, cols: get(COLS)?, batch, address: get(ADDRESS)? }
+            }
+            Opcode::Store => {
+                Instruction::Store { src: get(SRC)?, cols: get(COLS)?, batch, address: get(ADDRESS)? }
+            }
+            Opcode::List => {
+                Instruction::List { list: get(LIST)?, count: get(COUNT)?, address: get(ADDRESS)? }
+            }
+            Opcode::Zero => Instruction::Zero { dst: get(DST)?, count: get(COUNT)? },
+            Opcode::Axpy => Instruction::Axpy(product()?),
+            Opcode::Dot => Instruction::Dot(product()?),
+            Opcode::Round => Instruction::Round { src: get(SRC)?, dst: get(DST)?, cols: get(COLS)?, batch },
+            // Dealt with above.
+            Opcode::Nop | Opcode::Barrier | Opcode::Signal => Instruction::Nop,
+        })
+    }
+
+    fn data(self, head: &str, rest: &str) -> Result<Data, IsaError> {
+        let values = |text: &'static str, rest: &str| -> Result<Vec<String>, IsaError> {
+            if rest.is_empty() {
+                return Err(self.error("", text));
+            }
+            Ok(rest.split(',').map(|value| value.trim().to_owned()).collect())
+        };
+        match head {
+            ".f16" => {
+                let (address, rest) = self.address(rest, MAX_ADDRESS)?;
+                let expected = "a decimal number, inf, -inf, nan, or 0x and up to 16 bits";
+                let values = values(expected, rest)?.into_iter().map(|text| {
+                    let bits = text.starts_with("0x").then(|| number(&text)).flatten();
+                    let bits = bits.and_then(|bits| u16::try_from(bits).ok());
+                    bits.or_else(|| f16_from_decimal(&text)).ok_or_else(|| self.error(&text, expected))
+                });
+                Ok(Data::F16 { address, values: values.collect::<Result<_, _>>()? })
+            }
+            ".u32" => {
+                let (address, rest) = self.address(rest, MAX_ADDRESS)?;
+                let values = values("numbers", rest)?.into_iter();
+                let values = values.map(|text| self.limited(&text, &text, u32::MAX.into()).map(|v| v as u32));
+                Ok(Data::U32 { address, values: values.collect::<Result<_, _>>()? })
+            }
+            ".random" => {
+                let (address, rest) = self.address(rest, MAX_ADDRESS)?;
+                let (rest, kind) = self.kind(rest)?;
+                let [bursts, seed] =
+                    self.pairs(rest.into_iter(), [("bursts", 1 << 29), ("seed", u64::MAX)])?;
+                let (bursts, seed) = (self.needed("bursts", bursts)? as u32, self.needed("seed", seed)?);
+                Ok(Data::Random { address, bursts, seed, kind })
+            }
+            ".matrix" => {
+                let (address, rest) = self.address(rest, MAX_RANK_ADDRESS)?;
+                let (rest, kind) = self.kind(rest)?;
+                let known = [("rows", COUNT.max()), ("cols", COLS.max()), ("seed", u64::MAX)];
+                let [rows, cols, seed] = self.pairs(rest.into_iter(), known)?;
+                let (rows, cols) = (self.needed("rows", rows)? as u32, self.needed("cols", cols)? as u32);
+                if rows == 0 || cols == 0 {
+                    return Err(self.error(&format!("rows={rows} cols={cols}"), "at least one of each"));
+                }
+                Ok(Data::Matrix { address, rows, cols, seed: self.needed("seed", seed)?, kind })
+            }
+            _ => Err(self.error(head, "one of .word, .f16, .u32, .random, .matrix, .dump")),
+        }
+    }
+
+    /// Takes `kind=` out of the pairs.
+    fn kind(self, rest: &str) -> Result<(Vec<&str>, RandomKind), IsaError> {
+        let (kinds, others): (Vec<&str>, Vec<&str>) =
+            rest.split_whitespace().partition(|token| token.starts_with("kind="));
+        let [token] = kinds[..] else {
+            return Err(self.error(kinds.get(1).unwrap_or(&""), "kind= once"));
+        };
+        let kind = RandomKind::ALL.into_iter().find(|kind| token.strip_prefix("kind=") == Some(kind.name()));
+        let names = RandomKind::ALL.map(RandomKind::name).join(", ");
+        Ok((others, kind.ok_or_else(|| self.error(token, format!("kind= one of {names}")))?))
+    }
+}

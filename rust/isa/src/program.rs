@@ -1,0 +1,257 @@
+//! Programs: instructions, the data that they find in DRAM, and what to look at afterwards.
+//!
+//! Everything here prints as text that [`crate::parse`](fn@crate::parse) reads back to the same program. Directives are
+//! data only: the machine that runs a program puts them into its DRAM.
+
+use std::fmt::{self, Display, Formatter};
+
+use crate::instruction::fields::{ADDRESS, BATCH, LIST, LISTED, TAG};
+use crate::malformed::decode_fields;
+use crate::{Instruction, IsaError};
+
+/// One place in the instruction stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// An instruction.
+    Instruction(Instruction),
+    /// Any 128 bits, for words that no instruction has (`.word`).
+    Word(u128),
+}
+
+impl Code {
+    /// The 128 bits.
+    ///
+    /// # Errors
+    /// [`IsaError::Field`] for an instruction without an encoding. A parsed program has none.
+    pub fn try_word(&self) -> Result<u128, IsaError> {
+        match self {
+            Self::Instruction(instruction) => instruction.try_encode(),
+            Self::Word(word) => Ok(*word),
+        }
+    }
+
+    /// The 128 bits.
+    ///
+    /// # Panics
+    /// As [`Instruction::encode`].
+    pub fn word(&self) -> u128 {
+        match self {
+            Self::Instruction(instruction) => instruction.encode(),
+            Self::Word(word) => *word,
+        }
+    }
+
+    /// The disassembler: an instruction if the word is exactly one's encoding, else the raw word.
+    ///
+    /// Sizes and addresses are not looked at; a word that only a larger design could execute is an instruction.
+    pub fn disassemble(word: u128) -> Self {
+        match decode_fields(word) {
+            // An unused `list` of a product has no place in the text.
+            Ok(instruction) if instruction.try_encode() == Ok(word) => Self::Instruction(instruction),
+            _ => Self::Word(word),
+        }
+    }
+}
+
+/// How random data are distributed. Each element takes one output `u` of SplitMix64, whose initial state is the seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RandomKind {
+    /// Finite values of moderate size, 1/8 <= |v| < 2: sign and fraction are those of `u`, the exponent field is
+    /// `12 + u[17:16]`.
+    Normal,
+    /// Any finite value: the low 16 bits of `u`, with bit 14 cleared where the exponent field is 31.
+    Finite,
+    /// As normal; but where `u[36:32]` is 0 the value is `SPECIALS[u[43:40] mod 12]`.
+    Special,
+    /// Any bit pattern, the low 16 bits of `u`.
+    Bits,
+}
+
+impl RandomKind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Normal, Self::Finite, Self::Special, Self::Bits];
+
+    /// What [`RandomKind::Special`] sprinkles: zeros, infinities, NaNs, largest, subnormal and least normal numbers.
+    pub const SPECIALS: [u16; 12] =
+        [0x0000, 0x8000, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x7BFF, 0xFBFF, 0x0001, 0x83FF, 0x0400, 0x8400];
+
+    /// Its name in programs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Finite => "finite",
+            Self::Special => "special",
+            Self::Bits => "bits",
+        }
+    }
+
+    /// The bits of an FP16 value from one output of the generator.
+    pub const fn element(self, u: u64) -> u16 {
+        let low = u as u16;
+        match self {
+            Self::Bits => low,
+            Self::Finite if low & 0x7C00 == 0x7C00 => low & !0x4000,
+            Self::Finite => low,
+            Self::Special if u >> 32 & 31 == 0 => Self::SPECIALS[(u >> 40 & 15) as usize % 12],
+            Self::Normal | Self::Special => (low & 0x83FF) | ((12 + (u >> 16 & 3)) as u16) << 10,
+        }
+    }
+}
+
+/// Contents of the DRAM before the program starts. Later ones overwrite earlier ones; what none writes is 0.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Data {
+    /// FP16 values from the start of a burst; what is left of the last burst becomes 0.
+    F16 {
+        /// First burst of the DIMM.
+        address: u32,
+        /// Bit patterns, 32 per burst.
+        values: Vec<u16>,
+    },
+    /// 32-bit words from the start of a burst (row lists); what is left of the last burst becomes 0.
+    U32 {
+        /// First burst of the DIMM.
+        address: u32,
+        /// Words, 16 per burst.
+        values: Vec<u32>,
+    },
+    /// Random FP16 values.
+    Random {
+        /// First burst of the DIMM.
+        address: u32,
+        /// Bursts.
+        bursts: u32,
+        /// Seed.
+        seed: u64,
+        /// Distribution.
+        kind: RandomKind,
+    },
+    /// A random matrix, placed by the layout; elements are drawn row by row. What lies in its bursts beyond the end
+    /// of a row becomes 0.
+    Matrix {
+        /// First burst in every rank.
+        address: u32,
+        /// Rows.
+        rows: u32,
+        /// Elements of a row.
+        cols: u32,
+        /// Seed.
+        seed: u64,
+        /// Distribution.
+        kind: RandomKind,
+    },
+}
+
+/// Bursts of the DIMM to print or compare when the program is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Dump {
+    /// First burst of the DIMM.
+    pub address: u32,
+    /// Bursts.
+    pub bursts: u32,
+}
+
+/// A program.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    /// Contents of the DRAM, in order.
+    pub data: Vec<Data>,
+    /// Instructions, in order.
+    pub code: Vec<Code>,
+    /// What to look at.
+    pub dumps: Vec<Dump>,
+}
+
+impl Program {
+    /// The encoded instructions.
+    ///
+    /// # Panics
+    /// If an instruction has no encoding; a parsed program has none of these.
+    pub fn words(&self) -> Vec<u128> {
+        self.code.iter().map(Code::word).collect()
+    }
+
+    /// Appends an instruction.
+    pub fn push(&mut self, instruction: Instruction) {
+        self.code.push(Code::Instruction(instruction));
+    }
+}
+
+impl Display for Instruction {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(self.opcode().mnemonic())?;
+        let mut separator = " ";
+        for &field in self.opcode().fields() {
+            let Some(value) = self.value(field) else { continue };
+            match field {
+                TAG => return write!(f, " {value}"),
+                LISTED => continue,
+                BATCH if value == 1 => continue,
+                ADDRESS => write!(f, "{separator}address={value:#x}")?,
+                LIST => write!(f, "{separator}list={value}")?,
+                _ => write!(f, "{separator}{}={value}", field.name)?,
+            }
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+impl Display for Code {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instruction(instruction) => instruction.fmt(f),
+            Self::Word(word) => write!(f, ".word {word:#034x}"),
+        }
+    }
+}
+
+impl Display for Data {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        /// Comma-separated values in hexadecimal with a common number of digits.
+        fn list<T: fmt::LowerHex>(f: &mut Formatter<'_>, values: &[T], width: usize) -> fmt::Result {
+            for (index, value) in values.iter().enumerate() {
+                write!(f, "{}{value:#0width$x}", if index == 0 { " " } else { ", " })?;
+            }
+            Ok(())
+        }
+        match self {
+            Self::F16 { address, values } => {
+                write!(f, ".f16 {address:#x}")?;
+                list(f, values, 6)
+            }
+            Self::U32 { address, values } => {
+                write!(f, ".u32 {address:#x}")?;
+                list(f, values, 3)
+            }
+            Self::Random { address, bursts, seed, kind } => {
+                write!(f, ".random {address:#x} bursts={bursts} seed={seed} kind={}", kind.name())
+            }
+            Self::Matrix { address, rows, cols, seed, kind } => {
+                let kind = kind.name();
+                write!(f, ".matrix {address:#x} rows={rows} cols={cols} seed={seed} kind={kind}")
+            }
+        }
+    }
+}
+
+impl Display for Dump {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, ".dump {:#x} bursts={}", self.address, self.bursts)
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for data in &self.data {
+            writeln!(f, "{data}")?;
+        }
+        for code in &self.code {
+            writeln!(f, "{code}")?;
+        }
+        for dump in &self.dumps {
+            writeln!(f, "{dump}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! Random instructions for the tests of this crate.
+
+use ndp_isa::{Instruction, Product};
+use ndp_numerics::SplitMix64;
+
+/// A source of random numbers with bounds.
+pub struct Random(SplitMix64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(SplitMix64::new(seed))
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    pub fn below(&mut self, bound: u64) -> u32 {
+        (self.next() % bound) as u32
+    }
+
+    /// An instruction that has an encoding; small, large and any values.
+    pub fn instruction(&mut self) -> Instruction {
+        let mut field = |bits: u32| match self.below(4) {
+            0 => self.below(1 << bits.min(4)),
+            1 => (1u32 << bits) - 1 - self.below(3),
+            _ => self.below(1 << bits),
+        };
+        let (src, dst, cols, batch) = (field(10), field(10), field(18), field(4) + 1);
+        let (count, address, list, tag) = (field(24), field(29), field(12), field(31) * 2 + 1);
+        let listed = (field(2) < 2).then_some(list);
+        let product = Product { src, dst, cols, batch, count, address, list: listed };
+        match self.below(10) {
+            0 => Instruction::Nop,
+            1 => Instruction::Barrier,
+            2 => Instruction::Signal { tag },
+            3 => Instruction::Load { dst, cols, batch, address },
+            4 => Instruction::Store { src, cols, batch, address },
+            5 => Instruction::List { list, count, address },
+            6 => Instruction::Zero { dst, count },
+            7 => Instruction::Dot(product),
+            8 => Instruction::Axpy(product),
+            _ => Instruction::Round { src, dst, cols, batch },
+        }
+    }
+
+    /// A word: an instruction with some bits changed, or any bits with a likely opcode, or any bits.
+    pub fn word(&mut self) -> u128 {
+        let any = u128::from(self.next()) << 64 | u128::from(self.next());
+        match self.below(4) {
+            0 => any,
+            1 => {
+                any & !0xFF
+                    | u128::from([0u8, 1, 2, 16, 17, 18, 32, 33, 34, 35, 36, 3][self.below(12) as usize])
+            }
+            2 => self.instruction().encode() ^ 1 << self.below(128),
+            _ => self.instruction().encode(),
+        }
+    }
+}

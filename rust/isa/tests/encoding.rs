@@ -1,0 +1,130 @@
+//! Are the bits where the document puts them, and does every word come back?
+
+#![allow(clippy::unwrap_used)]
+// Footprints are lists of ranges, often of one.
+#![allow(clippy::single_range_in_vec_init)]
+
+mod common;
+
+use common::Random;
+use ndp_config::DesignConfig;
+use ndp_isa::{
+    Code, Instruction, IsaError, Malformed, Opcode, Product, Words, decode, decode_fields, fields,
+};
+
+#[test]
+fn each_field_is_at_its_place() {
+    let product = Product {
+        src: 0x155,
+        dst: 0x2AA,
+        cols: 0x2_5A5A,
+        batch: 11,
+        count: 0xAB_CDEF,
+        address: 0x1234_5678,
+        list: Some(0xF0F),
+    };
+    let list = 0xF0F_u128 << 108;
+    let words = 0x155_u128 << 88 | 0x2AA_u128 << 98;
+    let sizes = 10_u128 << 9 | 0x2_5A5A_u128 << 13;
+    let rest = 0x1234_5678_u128 << 32 | 0xAB_CDEF_u128 << 64;
+    assert_eq!(Instruction::Dot(product).encode(), 0x21 | 1 << 8 | sizes | rest | words | list);
+    let unlisted = Product { list: None, ..product };
+    assert_eq!(Instruction::Axpy(unlisted).encode(), 0x22 | sizes | rest | words);
+    assert_eq!(Instruction::Nop.encode(), 0);
+    assert_eq!(Instruction::Barrier.encode(), 1);
+    assert_eq!(Instruction::Signal { tag: 0xDEAD_BEEF }.encode(), 0xDEAD_BEEF_u128 << 32 | 2);
+    let list = Instruction::List { list: 0x7F0, count: 3, address: 9 };
+    assert_eq!(list.encode(), 0x7F0_u128 << 108 | 3 << 64 | 9 << 32 | 0x12);
+    assert_eq!(Instruction::Zero { dst: 63, count: 1 }.encode(), 63 << 98 | 1 << 64 | 0x20);
+}
+
+#[test]
+fn what_is_encoded_is_decoded() {
+    let mut random = Random::new(1);
+    for _ in 0..20_000 {
+        let instruction = random.instruction();
+        let word = instruction.encode();
+        assert_eq!(decode_fields(word), Ok(instruction));
+        assert_eq!(Code::disassemble(word), Code::Instruction(instruction));
+    }
+}
+
+#[test]
+fn every_word_has_an_answer_and_survives_disassembly() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let mut random = Random::new(2);
+    let mut executable = 0;
+    for _ in 0..50_000 {
+        let word = random.word();
+        executable += u32::from(decode(word, &config).is_ok());
+        let code = Code::disassemble(word);
+        assert_eq!(code.word(), word);
+        assert_eq!(ndp_isa::parse(&code.to_string()).unwrap().code, [code], "{word:#x}");
+    }
+    assert!(executable > 100, "{executable}");
+}
+
+#[test]
+fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None };
+    let word = Instruction::Dot(product).encode() | 5 << 108;
+    assert_eq!(decode(word, &config), Ok(Instruction::Dot(product)));
+    assert_eq!(Code::disassemble(word), Code::Word(word));
+}
+
+#[test]
+fn values_that_do_not_fit_their_field_have_no_encoding() {
+    let field = |field, value, min, max| Err(IsaError::Field { field, value, min, max });
+    assert_eq!(Instruction::Zero { dst: 1024, count: 1 }.try_encode(), field("dst", 1024, 0, 1023));
+    let load = |batch, cols| Instruction::Load { dst: 0, cols, batch, address: 0 }.try_encode();
+    assert_eq!(load(0, 1), field("batch", 0, 1, 16));
+    assert_eq!(load(17, 1), field("batch", 17, 1, 16));
+    assert_eq!(load(16, 1 << 18), field("cols", 1 << 18, 0, (1 << 18) - 1));
+}
+
+#[test]
+fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
+    for opcode in Opcode::ALL {
+        let total: u32 = opcode.fields().iter().map(|field| field.bits).sum::<u32>() + fields::OPCODE.bits;
+        assert_eq!(opcode.mask().count_ones(), total, "{opcode:?}");
+        assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
+    }
+    assert_eq!(Opcode::Dot.mask(), !(1 << 31 | 7 << 61 | 0xFF << 120));
+    for code in 0..=255u8 {
+        let known = [0, 1, 2, 0x10, 0x11, 0x12, 0x20, 0x21, 0x22, 0x23].contains(&code);
+        let word = u128::from(code) | u128::MAX << 120;
+        match decode_fields(word) {
+            Err(Malformed::Opcode { opcode }) => assert!(!known && opcode == code),
+            Err(Malformed::Reserved { bits, .. }) => assert!(known && bits == u128::MAX << 120),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn footprints_name_the_words_that_are_touched() {
+    // 64 words of 128 elements in two ranks; 200 elements are a word and, rounded up, another.
+    let config = DesignConfig::preset("tiny").unwrap();
+    let words = |buffer: Vec<std::ops::Range<u32>>, list| Words { buffer, list };
+    let product = Product { src: 3, dst: 20, cols: 128, batch: 2, count: 17, address: 0, list: Some(40) };
+    let (dot, axpy) = (Instruction::Dot(product), Instruction::Axpy(product));
+    assert_eq!(dot.reads(&config), words(vec![3..5], 40..57));
+    assert_eq!(dot.writes(&config), words(vec![20..22], 0..0));
+    assert_eq!(axpy.reads(&config), words(vec![3..5, 20..36], 40..57));
+    assert_eq!(axpy.writes(&config), words(vec![20..36], 0..0));
+    let list = Instruction::List { list: 48, count: 1, address: 0 };
+    assert_eq!(list.reads(&config), Words::default());
+    assert_eq!(list.writes(&config), words(vec![], 48..64));
+    assert!(list.collides(&dot, &config) && dot.collides(&list, &config));
+    let list = Instruction::List { list: 64, count: 16, address: 0 };
+    assert!(!list.collides(&axpy, &config));
+    let zero = |dst, count| Instruction::Zero { dst, count };
+    assert!(zero(4, 1).collides(&axpy, &config) && zero(35, 9).collides(&axpy, &config));
+    assert!(!zero(5, 15).collides(&axpy, &config) && !zero(36, 28).collides(&axpy, &config));
+    let store = Instruction::Store { src: 3, cols: 128, batch: 2, address: 0 };
+    assert!(!store.collides(&dot, &config), "two readers");
+    assert!(store.writes(&config).is_empty());
+    let load = Instruction::Load { dst: 10, cols: 200, batch: 3, address: 0 };
+    assert_eq!(load.writes(&config).buffer, [10..16]);
+}

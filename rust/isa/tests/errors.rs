@@ -1,0 +1,204 @@
+//! Is each error code found, at its limit and not before, and in the order of the document?
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::Random;
+use ndp_config::{DesignConfig, RowLayout};
+use ndp_isa::{ErrorCode, Instruction, Malformed, Product, decode};
+use std::collections::BTreeMap;
+
+/// The document's table once more, flat and on the raw bits: code of the first error, 0 for none.
+fn expected(word: u128, config: &DesignConfig) -> u8 {
+    let bits = |high: u32, low: u32| (word >> low & ((1 << (high - low + 1)) - 1)) as u64;
+    let (opcode, listed, batch, cols) = (bits(7, 0), bits(8, 8) == 1, bits(12, 9) + 1, bits(30, 13));
+    let (address, count, src, dst, list) =
+        (bits(60, 32), bits(87, 64), bits(97, 88), bits(107, 98), bits(119, 108));
+    let all_zero = |ranges: &[(u32, u32)]| ranges.iter().all(|&(high, low)| bits(high, low) == 0);
+    let reserved_clear = match opcode {
+        0x00 | 0x01 => word >> 8 == 0,
+        0x02 => all_zero(&[(31, 8), (127, 64)]),
+        0x10 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (97, 88), (119, 108), (127, 120)]),
+        0x11 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (107, 98), (119, 108), (127, 120)]),
+        0x12 => all_zero(&[(31, 8), (63, 61), (107, 88), (127, 120)]),
+        0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
+        0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 120)]),
+        0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
+        _ => return 1,
+    };
+    if !reserved_clear {
+        return 2;
+    }
+    let gemv = config.gemv();
+    let (max_cols, max_batch, words) =
+        (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
+    let entries = u64::from(config.core().list_entries());
+    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x21..=0x23), opcode >= 0x10);
+    let product = matches!(opcode, 0x21 | 0x22);
+    let bad_cols = has_cols && (cols == 0 || cols > max_cols);
+    let bad_batch = has_batch && has_cols && batch > max_batch;
+    let bad_count = match opcode {
+        0x12 => count == 0 || count > entries,
+        0x20 => count == 0 || count > words,
+        _ => product && (count == 0 || count > max_cols || (listed && count > entries)),
+    };
+    if bad_cols || bad_batch || bad_count {
+        return 3;
+    }
+    let rank_bursts = config.dram().bursts();
+    let in_dimm = matches!(opcode, 0x10..=0x12);
+    if product && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
+        return 6;
+    }
+    if opcode == 0x12 && list % 16 != 0 || (opcode == 0x12 || product && listed) && list + count > entries {
+        return 5;
+    }
+    let block = |n: u64| u64::from(RowLayout::new(gemv, n as u32).words_per_vector()) * batch;
+    let lanes = u64::from(gemv.lanes());
+    // Sizes of source and destination; 0 where there is none.
+    let (src_words, dst_words) = match opcode {
+        0x10 => (0, block(cols)),
+        0x11 => (block(cols), 0),
+        0x20 => (0, count),
+        0x21 => (block(cols), block(count)),
+        0x22 => (block(count), block(cols) * lanes),
+        0x23 => (block(cols) * lanes, block(cols)),
+        _ => (0, 0),
+    };
+    if src_words > 0 && src + src_words > words || dst_words > 0 && dst + dst_words > words {
+        return 4;
+    }
+    let overlap = src < dst + dst_words && dst < src + src_words;
+    if product && overlap || opcode == 0x23 && src < dst && dst < src + src_words {
+        return 7;
+    }
+    0
+}
+
+fn code(result: &Result<Instruction, Malformed>) -> u8 {
+    result.as_ref().map_or_else(|error| error.code().number(), |_| 0)
+}
+
+/// A design whose limits are all within reach of the fields.
+fn cramped() -> DesignConfig {
+    let text = "name = \"cramped\"\n[gemv]\nmultipliers = 64\nranks = 4\nbuffer_kib = 32\nmax_batch = 8\n\
+                [dram]\nrow_bits = 9\n[core]\nlist_entries = 256";
+    DesignConfig::from_toml(text).unwrap()
+}
+
+#[test]
+fn random_words_have_the_code_of_the_document() {
+    for config in [DesignConfig::preset("tiny").unwrap(), DesignConfig::preset("hermes").unwrap(), cramped()]
+    {
+        let mut random = Random::new(3);
+        let mut seen = BTreeMap::new();
+        for round in 0..200_000 {
+            // Two words in three have fields that are near their limits.
+            let word =
+                if round % 3 == 0 { random.word() } else { near_limits(&mut random, &config).encode() };
+            let result = decode(word, &config);
+            assert_eq!(code(&result), expected(word, &config), "{word:#034x}: {result:?}");
+            *seen.entry(code(&result)).or_insert(0u32) += 1;
+        }
+        let codes: Vec<u8> = seen.keys().copied().collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7], "{seen:?}");
+        assert!(seen.values().all(|n| *n > 100), "{}: {seen:?}", config.name());
+    }
+}
+
+/// An instruction each of whose values is legal with a good probability, and just not so otherwise.
+fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
+    let gemv = config.gemv();
+    let near = |random: &mut Random, limit: u64, max: u64| match random.below(8) {
+        0 => (limit.saturating_sub(1)).min(max) as u32,
+        1 => limit.min(max) as u32,
+        2 => (limit + 1).min(max) as u32,
+        3 => 0,
+        _ => random.below(limit.min(40)),
+    };
+    let (src, dst) = (near(random, gemv.slice_words().into(), 1023), near(random, 60, 1023));
+    let (cols, batch) = (near(random, gemv.max_cols().into(), (1 << 18) - 1), 1 + random.below(3));
+    let batch = if random.below(8) == 0 { (gemv.max_batch() + 1).min(16) } else { batch };
+    let limit = [gemv.max_cols(), 256, 4096, 64][random.below(4) as usize];
+    let count = near(random, limit.into(), (1 << 24) - 1);
+    let list = [near(random, 256, 4095), 16 * random.below(256)][random.below(2) as usize];
+    let bursts = config.dram().bursts() << [0, gemv.ranks().trailing_zeros()][random.below(2) as usize];
+    let address = near(random, bursts, (1 << 29) - 1);
+    let listed = (random.below(2) == 0).then_some(list);
+    let product = Product { src, dst, cols, batch, count, address, list: listed };
+    match random.below(7) {
+        0 => Instruction::Load { dst, cols, batch, address },
+        1 => Instruction::Store { src, cols, batch, address },
+        2 => Instruction::List { list, count, address },
+        3 => Instruction::Zero { dst, count },
+        4 => Instruction::Dot(product),
+        5 => Instruction::Axpy(product),
+        _ => Instruction::Round { src, dst, cols, batch },
+    }
+}
+
+#[test]
+fn each_limit_is_met_exactly() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let check = |instruction: Instruction| instruction.check(&config).map_err(|error| error.code().number());
+    let load = |dst, cols, batch, address| check(Instruction::Load { dst, cols, batch, address });
+    // Words of 128 elements, 64 of them; batch up to 4; 2^28 bursts in two ranks of 2^27.
+    assert_eq!([load(0, 8192, 1, 0), load(0, 8193, 1, 0), load(0, 0, 1, 0)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!([load(0, 1, 4, 0), load(0, 1, 5, 0)], [Ok(()), Err(3)]);
+    assert_eq!([load(60, 128, 4, 0), load(61, 128, 4, 0), load(60, 129, 4, 0)], [Ok(()), Err(4), Err(4)]);
+    assert_eq!([load(0, 1, 1, (1 << 28) - 1), load(0, 1, 1, 1 << 28)], [Ok(()), Err(6)]);
+    let zero = |dst, count| check(Instruction::Zero { dst, count });
+    assert_eq!([zero(0, 64), zero(0, 65), zero(1, 64), zero(0, 0)], [Ok(()), Err(3), Err(4), Err(3)]);
+    let list = |list, count| check(Instruction::List { list, count, address: 0 });
+    assert_eq!([list(0, 4096), list(0, 4097), list(16, 4081), list(8, 1)], [Ok(()), Err(3), Err(5), Err(5)]);
+    let dot = |src, dst, cols, count, list| {
+        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list }))
+    };
+    assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
+    assert_eq!([dot(1, 0, 128, 129, None), dot(2, 0, 128, 129, None)], [Err(7), Ok(())]);
+    assert_eq!([dot(0, 32, 1, 4097, None), dot(0, 32, 1, 4097, Some(0))], [Err(4), Err(3)]);
+    assert_eq!([dot(0, 1, 1, 100, Some(3996)), dot(0, 1, 1, 100, Some(3997))], [Ok(()), Err(5)]);
+    let round = |src, dst| check(Instruction::Round { src, dst, cols: 128, batch: 2 });
+    assert_eq!([round(10, 10), round(10, 9), round(10, 11), round(10, 25), round(10, 26)], {
+        [Ok(()), Ok(()), Err(7), Err(7), Ok(())]
+    });
+    let address = 1 << 27;
+    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None };
+    assert_eq!(check(Instruction::Axpy(product)), Err(6));
+    assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));
+}
+
+#[test]
+fn what_passes_the_check_has_an_encoding() {
+    let mut random = Random::new(4);
+    for config in [DesignConfig::preset("hermes").unwrap(), cramped()] {
+        let legal = (0..20_000).filter(|_| {
+            let instruction = random.instruction();
+            instruction.check(&config).is_ok() && instruction.try_encode().is_ok()
+        });
+        assert!(legal.count() > 100);
+    }
+    let large =
+        DesignConfig::from_toml("name = \"l\"\n[gemv]\nmultipliers = 16\nranks = 1\nbuffer_kib = 1024");
+    let large = large.unwrap();
+    assert!(large.gemv().slice_words() > 1024 && large.gemv().max_cols() > 1 << 18);
+    for instruction in [
+        Instruction::Zero { dst: 1024, count: 1 },
+        Instruction::Round { src: 0, dst: 0, cols: 1 << 18, batch: 1 },
+    ] {
+        assert!(instruction.try_encode().is_err() && instruction.check(&large).is_err());
+    }
+}
+
+#[test]
+fn messages_name_value_and_limit() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let message = |instruction: Instruction| instruction.check(&config).unwrap_err().to_string();
+    assert_eq!(message(Instruction::Zero { dst: 0, count: 65 }), "count = 65 must be 1..=64");
+    let words = message(Instruction::Zero { dst: 60, count: 5 });
+    assert_eq!(words, "dst: words 60..65 must be inside the buffer of 64");
+    let address = message(Instruction::Load { dst: 0, cols: 1, batch: 1, address: 1 << 28 });
+    assert_eq!(address, "address = 0x10000000 must be below 0x10000000 bursts");
+    assert_eq!(ErrorCode::PRECEDENCE.map(ErrorCode::number), [1, 2, 3, 6, 5, 4, 7]);
+}

@@ -1,0 +1,186 @@
+//! Where an element of a matrix lies.
+//!
+//! Every rank has the same first burst. There, row after row, lie the stripes that the rank takes of each row, in the
+//! order in which it takes them: those of the full waves, then a tail stripe if the row's tail reaches the rank. Each
+//! stripe has its full number of bursts, so that every row begins at a whole stripe. The first burst of row `r` on
+//! rank `g` is
+//!
+//! `base + beats_per_stripe * (full_waves * r + tails_before(r, g))`.
+
+use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
+
+use crate::LayoutError;
+use crate::error::in_range;
+
+/// A place in the DRAM of the ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MatrixPlace {
+    /// The rank.
+    pub rank: u32,
+    /// Its burst.
+    pub burst: u32,
+    /// FP16 element of the burst.
+    pub element: u32,
+}
+
+/// A matrix `[rows x cols]` and its first burst in every rank.
+///
+/// ```
+/// use ndp_layout::{MatrixLayout, MatrixPlace};
+/// let config = ndp_config::DesignConfig::preset("hermes").unwrap();
+/// let layout = MatrixLayout::new(&config, 0x200, 100, 5120).unwrap();
+/// // Ten stripes of 512: two full waves over four ranks, and a tail of two that begins at rank 2 in every second row.
+/// let place = layout.locate(1, 4096 + 33);
+/// assert_eq!(place, MatrixPlace { rank: 2, burst: 0x200 + 2 * 16 + 2 * 16 + 1, element: 1 });
+/// assert_eq!(layout.element_at(place), Some((1, 4096 + 33)));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatrixLayout {
+    base: u32,
+    rows: u32,
+    cut: RowLayout,
+    beats_per_stripe: u32,
+    rank_bursts: u64,
+}
+
+impl MatrixLayout {
+    /// Row numbers have 24 bits.
+    pub const MAX_ROWS: u32 = 1 << 24;
+
+    /// The layout of a matrix that begins at burst `base` of each rank.
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for sizes or an address that the design does not have, [`LayoutError::Capacity`] if the
+    /// matrix is larger than the ranks.
+    pub fn new(config: &DesignConfig, base: u32, rows: u32, cols: u32) -> Result<Self, LayoutError> {
+        in_range("rows", rows.into(), 1, Self::MAX_ROWS.into())?;
+        in_range("cols", cols.into(), 1, config.gemv().max_cols().into())?;
+        in_range("base", base.into(), 0, config.dram().bursts() - 1)?;
+        let layout = Self { rows, ..Self::unbounded(config, base, cols) };
+        let (needed, total) = (layout.bursts_per_rank(), layout.rank_bursts);
+        if needed > total {
+            let what = format!("a matrix of {rows} x {cols}");
+            return Err(LayoutError::Capacity { what, needed, free: total, total });
+        }
+        Ok(layout)
+    }
+
+    /// The layout as an instruction sees it, who knows the length of the rows (`cols >= 1`) and not their number.
+    pub fn unbounded(config: &DesignConfig, base: u32, cols: u32) -> Self {
+        Self {
+            base,
+            rows: Self::MAX_ROWS,
+            cut: RowLayout::new(config.gemv(), cols),
+            beats_per_stripe: config.gemv().beats_per_stripe(),
+            rank_bursts: config.dram().bursts(),
+        }
+    }
+
+    /// First burst in every rank.
+    pub fn base(&self) -> u32 {
+        self.base
+    }
+
+    /// Rows.
+    pub fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Elements of a row.
+    pub fn cols(&self) -> u32 {
+        self.cut.cols
+    }
+
+    /// How a row is cut.
+    pub fn cut(&self) -> &RowLayout {
+        &self.cut
+    }
+
+    /// Bursts of a stripe.
+    pub fn beats_per_stripe(&self) -> u32 {
+        self.beats_per_stripe
+    }
+
+    /// How many of the rows before `row` have a tail stripe on `rank`.
+    ///
+    /// Tails laid side by side take the ranks in turn, `tail_stripes` places each: those of the rows before are the
+    /// places `0..row * tail_stripes`, and every `ranks`-th of them from `rank` on is on `rank`.
+    pub fn tails_before(&self, row: u32, rank: u32) -> u64 {
+        let ranks = u64::from(self.cut.ranks);
+        (u64::from(row) * u64::from(self.cut.tail_stripes) + ranks - 1 - u64::from(rank)) / ranks
+    }
+
+    /// Stripes of the rows before `row` on `rank`.
+    fn stripes_before(&self, row: u32, rank: u32) -> u64 {
+        u64::from(self.cut.full_waves) * u64::from(row) + self.tails_before(row, rank)
+    }
+
+    /// First burst of `row` on `rank`, counted from the base. If the row has no stripe there it is that of the next
+    /// one.
+    pub fn offset(&self, row: u32, rank: u32) -> u64 {
+        u64::from(self.beats_per_stripe) * self.stripes_before(row, rank)
+    }
+
+    /// Bursts of `row` on `rank`; 0 if the row is short and its tail elsewhere.
+    pub fn row_bursts(&self, row: u32, rank: u32) -> u32 {
+        (self.offset(row + 1, rank) - self.offset(row, rank)) as u32
+    }
+
+    /// The burst of a rank, `offset` bursts behind the base; after the last one comes the first.
+    pub fn burst_at(&self, offset: u64) -> u32 {
+        ((u64::from(self.base) + offset) % self.rank_bursts) as u32
+    }
+
+    /// The place of an element.
+    ///
+    /// # Panics
+    /// If `col` is beyond the row; that is a slice index out of bounds.
+    pub fn locate(&self, row: u32, col: u32) -> MatrixPlace {
+        assert!(col < self.cut.cols, "column {col} of {}", self.cut.cols);
+        let RowLayout { stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
+        let (stripe, within) = (col / stripe_elems, col % stripe_elems);
+        let (wave, turn) = (stripe / ranks, stripe % ranks);
+        let rank = if wave < full_waves {
+            turn
+        } else {
+            ((u64::from(row) * u64::from(tail_stripes) + u64::from(turn)) % u64::from(ranks)) as u32
+        };
+        let beat = wave * self.beats_per_stripe + within / BEAT_ELEMS;
+        let burst = self.burst_at(self.offset(row, rank) + u64::from(beat));
+        MatrixPlace { rank, burst, element: within % BEAT_ELEMS }
+    }
+
+    /// Row and column of the element at a place; `None` outside of the matrix and for what lies beyond a row's end.
+    pub fn element_at(&self, place: MatrixPlace) -> Option<(u32, u32)> {
+        let RowLayout { cols, stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
+        if place.rank >= ranks || place.element >= BEAT_ELEMS || u64::from(place.burst) >= self.rank_bursts {
+            return None;
+        }
+        let offset = (u64::from(place.burst) + self.rank_bursts - u64::from(self.base)) % self.rank_bursts;
+        let (stripe, beat) =
+            (offset / u64::from(self.beats_per_stripe), (offset % u64::from(self.beats_per_stripe)) as u32);
+        // As many rows as there are ranks have the same number of stripes on each of them.
+        let period = u64::from(full_waves * ranks + tail_stripes);
+        let first_row = u32::try_from(stripe / period * u64::from(ranks)).ok()?;
+        let holds = |row: u32| {
+            (self.stripes_before(row, place.rank)..self.stripes_before(row + 1, place.rank)).contains(&stripe)
+        };
+        let row = (first_row..first_row.checked_add(ranks)?).find(|&row| row < self.rows && holds(row))?;
+        let wave = (stripe - self.stripes_before(row, place.rank)) as u32;
+        let turn = if wave < full_waves {
+            place.rank
+        } else {
+            let start = (u64::from(row) * u64::from(tail_stripes) % u64::from(ranks)) as u32;
+            (place.rank + ranks - start) % ranks
+        };
+        let col = u64::from(wave * ranks + turn) * u64::from(stripe_elems)
+            + u64::from(beat * BEAT_ELEMS + place.element);
+        u32::try_from(col).ok().filter(|col| *col < cols).map(|col| (row, col))
+    }
+
+    /// Bursts that the matrix takes in every rank: those of the fullest one.
+    pub fn bursts_per_rank(&self) -> u64 {
+        // Rank 0 takes the first place of every turn.
+        self.offset(self.rows, 0)
+    }
+}

@@ -1,0 +1,130 @@
+//! How to cut an `axpy` that does not fit the buffer: into tiles of columns, and passes over part of the batch.
+//!
+//! The accumulators of a tile take `words(cols) * batch * lanes` words, the factors `words(count) * batch`. A tile is
+//! a matrix of its own in DRAM, so tiles are chosen when weights are placed; passes may differ from call to call.
+//! Each pass reads all weights again, which costs nothing only while computing takes longer than reading: a stripe
+//! takes `max(beats / beats per cycle, window * vectors)` cycles, and with the paper's numbers that is from four
+//! vectors on.
+
+use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
+
+use crate::LayoutError;
+use crate::error::in_range;
+
+/// A tile of columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ColumnTile {
+    /// First column.
+    pub first: u32,
+    /// Columns.
+    pub cols: u32,
+}
+
+/// The cut of an `axpy`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AxpyTiling {
+    /// Tiles, in order, without gaps. All but the last are whole stripes.
+    pub tiles: Vec<ColumnTile>,
+    /// Vectors of each pass; they add up to the batch.
+    pub passes: Vec<u32>,
+    /// Words of the accumulators of the largest tile in the largest pass.
+    pub accumulator_words: u32,
+    /// Words of the factors in the largest pass.
+    pub factor_words: u32,
+    /// Cycles for each row of the list, all tiles and passes.
+    pub cycles_per_row: f64,
+}
+
+/// Cycles that one tile in one pass costs beside the rows: instructions, clearing, rounding, latencies. An estimate,
+/// only there to prefer fewer of them.
+const OVERHEAD_CYCLES: f64 = 200.0;
+
+/// Cuts an `axpy` of `count` rows (the longest list) of `cols` columns for `batch` vectors, into `words` words of the
+/// buffer (`slice_words` if nothing else is to be kept there).
+///
+/// Tiles are whole waves (`ranks * stripe_elems` columns) but for the last ones. Of all cuts that fit, the one with the
+/// fewest cycles is taken.
+///
+/// # Errors
+/// [`LayoutError::Range`] for sizes that the design does not have, [`LayoutError::NoTile`] if not even one word of
+/// accumulators fits at batch 1.
+pub fn column_tiles(
+    config: &DesignConfig,
+    cols: u32,
+    batch: u32,
+    count: u32,
+    words: u32,
+) -> Result<AxpyTiling, LayoutError> {
+    let gemv = config.gemv();
+    // A tile is limited by the buffer; the whole row may be longer.
+    in_range("cols", cols.into(), 1, 1 << 24)?;
+    in_range("batch", batch.into(), 1, 1 << 16)?;
+    in_range("count", count.into(), 1, gemv.max_cols().into())?;
+    in_range("words", words.into(), 1, gemv.slice_words().into())?;
+    let factor_words = RowLayout::new(gemv, count).words_per_vector();
+    let needed = |tile_words: u32| tile_words * gemv.lanes() + factor_words;
+    let mut best: Option<(f64, AxpyTiling)> = None;
+    for tile_words in (1..).take_while(|&tile_words| needed(tile_words) <= words) {
+        let tiles = cut(config, cols, tile_words);
+        let largest = (words / needed(tile_words)).min(gemv.max_batch());
+        // As few passes as fit, or one more, as equal as can be: 5 + 5 vectors cost no more than 7 + 3, and often less.
+        for pass_count in [batch.div_ceil(largest), batch.div_ceil(largest) + 1] {
+            if pass_count > batch {
+                continue;
+            }
+            let passes: Vec<u32> = (0..pass_count).map(|pass| (batch + pass) / pass_count).rev().collect();
+            let cycles_per_row = cycles_per_row(config, &tiles, &passes);
+            let overhead = OVERHEAD_CYCLES * (tiles.len() * passes.len()) as f64;
+            let cycles = cycles_per_row * f64::from(count) + overhead;
+            if best.as_ref().is_some_and(|(least, _)| *least <= cycles) {
+                continue;
+            }
+            let widest = tiles.iter().map(|tile| RowLayout::new(gemv, tile.cols).words_per_vector()).max();
+            let tiling = AxpyTiling {
+                tiles: tiles.clone(),
+                accumulator_words: widest.unwrap_or(0) * passes[0] * gemv.lanes(),
+                factor_words: factor_words * passes[0],
+                passes,
+                cycles_per_row,
+            };
+            best = Some((cycles, tiling));
+        }
+        if tiles.len() == 1 {
+            break; // A wider tile is the same.
+        }
+    }
+    let none = LayoutError::NoTile { needed: needed(1), available: words };
+    best.map(|(_, tiling)| tiling).ok_or(none)
+}
+
+/// Tiles of at most `words` words: whole waves, then what is left, as few tiles as that takes.
+fn cut(config: &DesignConfig, cols: u32, words: u32) -> Vec<ColumnTile> {
+    let gemv = config.gemv();
+    let (stripe, wave) = (gemv.stripe_elems(), gemv.stripe_elems() * gemv.ranks());
+    let mut tiles = Vec::new();
+    let mut first = 0;
+    while first < cols {
+        let left = cols - first;
+        // One stripe always takes one word. Tails may take more words than they have stripes per rank (three over four
+        // ranks do), so what fits is not simply the largest width.
+        let fits = |cols: &u32| RowLayout::new(gemv, *cols).words_per_vector() <= words;
+        let most = left.div_ceil(stripe).min(words * gemv.ranks());
+        let mut widths = (1..=most).rev().map(|stripes| left.min(stripes * stripe));
+        let width = if left >= words * wave { words * wave } else { widths.find(fits).unwrap_or(stripe) };
+        let width = width.min(left);
+        tiles.push(ColumnTile { first, cols: width });
+        first += width;
+    }
+    tiles
+}
+
+/// Cycles for one row: every stripe of every tile in every pass takes as long as its beats or its windows do, and the
+/// ranks share them.
+fn cycles_per_row(config: &DesignConfig, tiles: &[ColumnTile], passes: &[u32]) -> f64 {
+    let gemv = config.gemv();
+    let stripes: u32 = tiles.iter().map(|tile| tile.cols.div_ceil(gemv.stripe_elems())).sum();
+    let beats_per_cycle = gemv.dram_weights_per_cycle() / f64::from(gemv.ranks() * BEAT_ELEMS);
+    let beats = f64::from(gemv.beats_per_stripe()) / beats_per_cycle;
+    let pass = |vectors: &u32| beats.max(f64::from(gemv.window_cycles() * vectors));
+    f64::from(stripes) / f64::from(gemv.ranks()) * passes.iter().map(pass).sum::<f64>()
+}

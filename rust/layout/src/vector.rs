@@ -1,0 +1,175 @@
+//! Where an element of a vector block lies: in DRAM, and in the buffer.
+//!
+//! In DRAM the beats of all vectors alternate: beat 0 of vector 0, beat 0 of vector 1, ..., beat 1 of vector 0, ..., at
+//! consecutive bursts of the DIMM.
+//!
+//! In the buffer a word is one chunk of every tile of every rank: `ranks * stripe_elems` places. Full wave `j` of
+//! vector `b` is word `j * batch + b`, stripe `j * ranks + g` in the slices of rank `g`. The words of the tail come
+//! after those of the waves. Tail stripes go round the ranks from row to row, so each rank holds every one that it
+//! ever meets: with `s = tail_stripes / tail_words`, tail stripe `t` of vector `b` is in word `(full_waves + t div s)
+//! * batch + b` of all ranks `g` with `g mod s = t mod s`. Inside a stripe, tile `u` has the elements `u * lanes..(u
+//! + 1) * lanes`.
+
+use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
+
+use crate::error::in_range;
+use crate::{DimmAddress, LayoutError};
+
+/// `batch` vectors of `elements` FP16 values in DRAM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct VectorBlock {
+    address: u32,
+    elements: u32,
+    batch: u32,
+    dimm_bursts: u64,
+}
+
+impl VectorBlock {
+    /// The block at burst `address` of the DIMM.
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for sizes or an address that the design does not have.
+    pub fn new(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Result<Self, LayoutError> {
+        let dimm_bursts = 1 << config.dimm_burst_bits();
+        in_range("elements", elements.into(), 1, config.gemv().max_cols().into())?;
+        in_range("batch", batch.into(), 1, config.gemv().max_batch().into())?;
+        in_range("address", address.into(), 0, dimm_bursts - 1)?;
+        Ok(Self::unchecked(config, address, elements, batch))
+    }
+
+    /// The block as a checked instruction names it; `elements` and `batch` are at least 1.
+    pub fn unchecked(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Self {
+        Self { address, elements, batch, dimm_bursts: 1 << config.dimm_burst_bits() }
+    }
+
+    /// First burst of the DIMM.
+    pub fn address(&self) -> u32 {
+        self.address
+    }
+
+    /// Elements of a vector.
+    pub fn elements(&self) -> u32 {
+        self.elements
+    }
+
+    /// Vectors.
+    pub fn batch(&self) -> u32 {
+        self.batch
+    }
+
+    /// Bursts of the DIMM: `ceil(elements / 32) * batch`.
+    pub fn bursts(&self) -> u32 {
+        self.elements.div_ceil(BEAT_ELEMS) * self.batch
+    }
+
+    /// The `index`-th burst; after the last burst of the DIMM comes its first.
+    pub fn burst(&self, index: u32) -> u64 {
+        (u64::from(self.address) + u64::from(index)) % self.dimm_bursts
+    }
+
+    /// Burst of the DIMM and place in it of an element of a vector.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn locate(&self, vector: u32, element: u32) -> (u64, u32) {
+        assert!(vector < self.batch && element < self.elements, "element {element} of vector {vector}");
+        (self.burst(element / BEAT_ELEMS * self.batch + vector), element % BEAT_ELEMS)
+    }
+
+    /// Vector and element at a place; `None` outside of the block and beyond a vector's end.
+    pub fn element_at(&self, burst: u64, element: u32) -> Option<(u32, u32)> {
+        if burst >= self.dimm_bursts || element >= BEAT_ELEMS {
+            return None;
+        }
+        let index = (burst + self.dimm_bursts - u64::from(self.address)) % self.dimm_bursts;
+        let index = u32::try_from(index).ok().filter(|index| *index < self.bursts())?;
+        let element = index / self.batch * BEAT_ELEMS + element;
+        (element < self.elements).then_some((index % self.batch, element))
+    }
+
+    /// The first burst, as rank and burst of the rank.
+    pub fn dimm_address(&self, config: &DesignConfig) -> DimmAddress {
+        DimmAddress::from_burst(config, self.address.into())
+    }
+}
+
+/// Where an element lies in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BufferPlace {
+    /// Word of the slices, from the block's base.
+    pub word: u32,
+    /// Ranks that hold it, a bit for each.
+    pub ranks: u32,
+    /// Tile of the rank.
+    pub tile: u32,
+    /// Lane of the tile.
+    pub lane: u32,
+}
+
+/// A vector block in the buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BufferLayout {
+    cut: RowLayout,
+    batch: u32,
+    lanes: u32,
+}
+
+impl BufferLayout {
+    /// The layout of `batch` vectors of `elements` values, both at least 1.
+    pub fn new(config: &DesignConfig, elements: u32, batch: u32) -> Self {
+        Self { cut: RowLayout::new(config.gemv(), elements), batch, lanes: config.gemv().lanes() }
+    }
+
+    /// Words of the block.
+    pub fn words(&self) -> u32 {
+        self.cut.words_per_vector() * self.batch
+    }
+
+    /// How a vector is cut.
+    pub fn cut(&self) -> &RowLayout {
+        &self.cut
+    }
+
+    /// Number of tail stripes that share a word, each in other ranks.
+    fn sharing(&self) -> u32 {
+        self.cut.tail_stripes.checked_div(self.cut.tail_words).unwrap_or(1)
+    }
+
+    /// Word and ranks of a stripe of a vector.
+    pub fn stripe(&self, vector: u32, stripe: u32) -> (u32, u32) {
+        let RowLayout { ranks, full_waves, .. } = self.cut;
+        let (wave, turn) = (stripe / ranks, stripe % ranks);
+        if wave < full_waves {
+            return (wave * self.batch + vector, 1 << turn);
+        }
+        let sharing = self.sharing();
+        let holders = (0..ranks).filter(|rank| rank % sharing == turn % sharing);
+        ((full_waves + turn / sharing) * self.batch + vector, holders.map(|rank| 1 << rank).sum())
+    }
+
+    /// The place of an element of a vector.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn locate(&self, vector: u32, element: u32) -> BufferPlace {
+        assert!(vector < self.batch && element < self.cut.cols, "element {element} of vector {vector}");
+        let within = element % self.cut.stripe_elems;
+        let (word, ranks) = self.stripe(vector, element / self.cut.stripe_elems);
+        BufferPlace { word, ranks, tile: within / self.lanes, lane: within % self.lanes }
+    }
+
+    /// Vector and element at a place of the slice of one rank; `None` outside of the block and beyond a vector's end.
+    pub fn element_at(&self, word: u32, rank: u32, tile: u32, lane: u32) -> Option<(u32, u32)> {
+        let RowLayout { cols, stripe_elems, ranks, full_waves, .. } = self.cut;
+        if word >= self.words() || rank >= ranks || lane >= self.lanes || tile >= stripe_elems / self.lanes {
+            return None;
+        }
+        let (wave, vector) = (word / self.batch, word % self.batch);
+        let stripe = match wave.checked_sub(full_waves) {
+            None => wave * ranks + rank,
+            Some(tail) => full_waves * ranks + tail * self.sharing() + rank % self.sharing(),
+        };
+        let element = stripe * stripe_elems + tile * self.lanes + lane;
+        (element < cols).then_some((vector, element))
+    }
+}

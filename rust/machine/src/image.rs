@@ -1,0 +1,61 @@
+//! A program's data directives, written into a DRAM, and the bursts that it wants to see afterwards.
+
+use ndp_config::DesignConfig;
+use ndp_isa::{Data, Dump, RandomKind};
+use ndp_layout::{DimmAddress, FnRows, MatrixLayout, pack_elements, pack_matrix, pack_words};
+use ndp_numerics::{SplitMix64, f16};
+
+use crate::{MachineError, Memory};
+
+/// The bursts `address..address + bursts`; after the last burst of the DIMM comes the first.
+fn range(config: &DesignConfig, address: u32, bursts: u32) -> impl Iterator<Item = u64> + use<> {
+    let total = 1u64 << config.dimm_burst_bits();
+    (0..u64::from(bursts)).map(move |index| (u64::from(address) + index) % total)
+}
+
+/// The bursts that a `.dump` names, in order.
+pub fn dump_bursts(config: &DesignConfig, dump: Dump) -> impl Iterator<Item = u64> + use<> {
+    range(config, dump.address, dump.bursts)
+}
+
+/// Writes one directive's data.
+///
+/// # Errors
+/// [`MachineError::Data`] for a matrix that the design cannot have.
+pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -> Result<(), MachineError> {
+    let element = |kind: RandomKind, random: &mut SplitMix64| kind.element(random.next_u64());
+    match *data {
+        Data::F16 { address, ref values } => {
+            let bursts = values.len().div_ceil(32) as u32;
+            for (burst, chunk) in range(config, address, bursts).zip(values.chunks(32)) {
+                memory.write_burst(burst, pack_elements(chunk.iter().copied()));
+            }
+        }
+        Data::U32 { address, ref values } => {
+            let bursts = values.len().div_ceil(16) as u32;
+            for (burst, chunk) in range(config, address, bursts).zip(values.chunks(16)) {
+                memory.write_burst(burst, pack_words(chunk.iter().copied()));
+            }
+        }
+        Data::Random { address, bursts, seed, kind } => {
+            let mut random = SplitMix64::new(seed);
+            for burst in range(config, address, bursts) {
+                memory.write_burst(burst, pack_elements((0..32).map(|_| element(kind, &mut random))));
+            }
+        }
+        Data::Matrix { address, rows, cols, seed, kind } => {
+            let failed = |source| MachineError::Data { directive: data.to_string(), source };
+            let layout = MatrixLayout::new(config, address, rows, cols).map_err(failed)?;
+            let mut random = SplitMix64::new(seed);
+            let mut source = FnRows::new(rows, cols, |_, row: &mut [f16]| {
+                row.fill_with(|| f16::from_bits(element(kind, &mut random)));
+            });
+            let mut write = |packed: ndp_layout::PackedBurst| {
+                let place = DimmAddress { rank: packed.rank, burst: packed.burst };
+                memory.write_burst(place.to_burst(config), packed.data);
+            };
+            pack_matrix(&layout, &mut source, &mut write).map_err(failed)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,357 @@
+//! The machine: instructions executed one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_isa::{Code, Instruction, Malformed, Product, Program, decode};
+use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements, words_of};
+use ndp_numerics::{CANONICAL_NAN, Decoded, ExactSum, SerialSteps, dot_decoded, f16, fp16};
+
+use crate::buffer::{Buffer, Sums, Vectors};
+use crate::{MachineError, Memory, write_data};
+
+/// The first malformed instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstError {
+    /// Its error code.
+    pub code: u8,
+    /// How many instructions were taken before it.
+    pub sequence: u32,
+}
+
+/// The part of the status that does not depend on time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// Instructions taken, malformed ones and `nop`s included.
+    pub taken: u32,
+    /// Malformed instructions.
+    pub malformed: u32,
+    /// The first of them.
+    pub first_error: Option<FirstError>,
+    /// Tag of the last `signal`.
+    pub tag: u32,
+    /// Number of `signal`s.
+    pub signals: u32,
+}
+
+/// The functional model of a core with its DRAM.
+///
+/// ```
+/// use ndp_machine::{Machine, SparseMemory};
+/// let config = ndp_config::DesignConfig::preset("tiny").unwrap();
+/// let program = ".f16 0 1, 2, 3\n.f16 8 0.5, 0.25, -1\n\
+///     load dst=0, cols=3, address=0\ndot src=0, dst=1, cols=3, count=1, address=4\nstore src=1, cols=1, address=16";
+/// let mut machine = Machine::new(&config, SparseMemory::new()).unwrap();
+/// machine.run(&ndp_isa::parse(program).unwrap()).unwrap();
+/// assert_eq!(machine.memory().get(16)[0], 0xC000); // 0.5 + 0.5 - 3 = -2; the rest of the beat is +0
+/// ```
+#[derive(Debug)]
+pub struct Machine<M> {
+    config: DesignConfig,
+    steps: SerialSteps,
+    empty_sum: ExactSum,
+    memory: M,
+    buffer: Buffer,
+    /// List memory; `None` for entries that are unspecified.
+    list: Vec<Option<u32>>,
+    status: Status,
+    activations: Vec<Option<u8>>,
+    /// FP16 elements in DRAM, a bit each, that a program has left unspecified.
+    unspecified: BTreeMap<u64, u32>,
+    /// Bursts stored since the last barrier.
+    unfenced: BTreeSet<u64>,
+    unfenced_reads: u64,
+}
+
+impl<M: Memory> Machine<M> {
+    /// Entries of the monitor: `k` modulo this.
+    pub const MONITOR_ENTRIES: u32 = 4096;
+
+    /// The core after reset, on a DRAM.
+    ///
+    /// # Errors
+    /// [`MachineError::Numerics`] for an accumulator or a number of serial steps beyond the arithmetic of the model,
+    /// which a validated design does not have.
+    pub fn new(config: &DesignConfig, memory: M) -> Result<Self, MachineError> {
+        Ok(Self {
+            config: config.clone(),
+            steps: SerialSteps::new(config.gemv().serial_steps())?,
+            empty_sum: ExactSum::new(config.gemv().acc_bits())?,
+            memory,
+            buffer: Buffer::new(config),
+            list: vec![None; config.core().list_entries() as usize],
+            status: Status::default(),
+            activations: Vec::new(),
+            unspecified: BTreeMap::new(),
+            unfenced: BTreeSet::new(),
+            unfenced_reads: 0,
+        })
+    }
+
+    /// Puts a program's data into the DRAM and executes its code.
+    ///
+    /// # Errors
+    /// [`MachineError::Data`] before anything is executed. Malformed instructions count in the status.
+    pub fn run(&mut self, program: &Program) -> Result<(), MachineError> {
+        for data in &program.data {
+            write_data(&self.config, data, &mut self.memory)?;
+        }
+        for code in &program.code {
+            // Malformed ones count in the status, and the core goes on.
+            let _ = match code {
+                Code::Instruction(instruction) => self.execute(instruction),
+                Code::Word(word) => self.execute_word(*word),
+            };
+        }
+        Ok(())
+    }
+
+    /// Decodes and executes 128 bits.
+    ///
+    /// # Errors
+    /// Why the instruction is malformed; the status has counted it, and nothing else has changed.
+    pub fn execute_word(&mut self, word: u128) -> Result<(), Malformed> {
+        match decode(word, &self.config) {
+            Ok(instruction) => self.execute(&instruction),
+            Err(error) => Err(self.refuse(error)),
+        }
+    }
+
+    /// Executes an instruction.
+    ///
+    /// # Errors
+    /// As [`Machine::execute_word`].
+    pub fn execute(&mut self, instruction: &Instruction) -> Result<(), Malformed> {
+        if let Err(error) = instruction.check(&self.config) {
+            return Err(self.refuse(error));
+        }
+        self.status.taken = self.status.taken.wrapping_add(1);
+        match *instruction {
+            Instruction::Nop => {}
+            Instruction::Barrier => self.unfenced.clear(),
+            Instruction::Signal { tag } => {
+                self.status.tag = tag;
+                self.status.signals = self.status.signals.wrapping_add(1);
+            }
+            Instruction::Load { dst, cols, batch, address } => self.load(dst, cols, batch, address),
+            Instruction::Store { src, cols, batch, address } => self.store(src, cols, batch, address),
+            Instruction::List { list, count, address } => self.load_list(list, count, address),
+            Instruction::Zero { dst, count } => self.buffer.zero(dst, count),
+            Instruction::Dot(product) => self.dot(&product),
+            Instruction::Axpy(product) => self.axpy(&product),
+            Instruction::Round { src, dst, cols, batch } => self.round(src, dst, cols, batch),
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, error: Malformed) -> Malformed {
+        let sequence = self.status.taken;
+        self.status.taken = sequence.wrapping_add(1);
+        self.status.malformed = self.status.malformed.wrapping_add(1);
+        let first = FirstError { code: error.code().number(), sequence };
+        self.status.first_error.get_or_insert(first);
+        error
+    }
+
+    /// The status.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// The monitor: for each `k` of the last `dot` the number of vectors whose result was greater than 0, `k` modulo
+    /// [`Machine::MONITOR_ENTRIES`]; of several `k` the last one. `None` where a result was unspecified.
+    pub fn activations(&self) -> &[Option<u8>] {
+        &self.activations
+    }
+
+    /// The DRAM.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The DRAM, for a host that writes to it.
+    pub fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    /// The DRAM alone.
+    pub fn into_memory(self) -> M {
+        self.memory
+    }
+
+    /// FP16 elements of a burst, a bit each, whose values the program has left unspecified.
+    pub fn unspecified(&self, burst: u64) -> u32 {
+        self.unspecified.get(&burst).copied().unwrap_or(0)
+    }
+
+    /// How many bursts were read that had been stored without a barrier since: each makes what is read unspecified.
+    pub fn unfenced_reads(&self) -> u64 {
+        self.unfenced_reads
+    }
+
+    /// A burst, and a bit for each FP16 element of it that is unspecified.
+    fn read(&mut self, burst: u64) -> (Burst, u32) {
+        let mut unspecified = self.unspecified(burst);
+        if self.unfenced.contains(&burst) {
+            self.unfenced_reads += 1;
+            unspecified = u32::MAX;
+        }
+        (self.memory.read_burst(burst), unspecified)
+    }
+
+    fn load(&mut self, dst: u32, cols: u32, batch: u32, address: u32) {
+        let place = VectorBlock::unchecked(&self.config, address, cols, batch);
+        let mut block = Vectors::filled(cols, batch, f16::from_bits(0));
+        for index in 0..place.bursts() {
+            let (data, unspecified) = self.read(place.burst(index));
+            let (first, vector) = (index / batch * BEAT_ELEMS, index % batch);
+            for (within, bits) in (0..BEAT_ELEMS.min(cols - first)).zip(elements_of(&data)) {
+                let value = f16::from_bits(bits);
+                // The buffer knows one NaN only.
+                let value = if fp16::is_nan(value) { CANONICAL_NAN } else { value };
+                let specified = unspecified >> within & 1 == 0;
+                block.set(vector, first + within, specified.then_some(value));
+            }
+        }
+        self.buffer.write_vectors(dst, block);
+    }
+
+    fn store(&mut self, src: u32, cols: u32, batch: u32, address: u32) {
+        let place = VectorBlock::unchecked(&self.config, address, cols, batch);
+        let block = self.buffer.read_vectors(src, cols, batch);
+        for index in 0..place.bursts() {
+            let (first, vector) = (index / batch * BEAT_ELEMS, index % batch);
+            let elements = first..cols.min(first + BEAT_ELEMS);
+            let values = elements.clone().map(|element| block.get(vector, element));
+            let unspecified =
+                (0..).zip(values.clone()).fold(0u32, |mask, (at, v)| mask | u32::from(v.is_none()) << at);
+            let burst = place.burst(index);
+            self.memory.write_burst(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))));
+            self.unfenced.insert(burst);
+            if unspecified != 0 {
+                self.unspecified.insert(burst, unspecified);
+            } else {
+                self.unspecified.remove(&burst);
+            }
+        }
+    }
+
+    fn load_list(&mut self, list: u32, count: u32, address: u32) {
+        let total = 1 << self.config.dimm_burst_bits();
+        for index in 0..count.div_ceil(16) {
+            let (data, unspecified) = self.read((u64::from(address) + u64::from(index)) % total);
+            for (within, word) in words_of(&data).into_iter().enumerate() {
+                let specified = unspecified >> (2 * within) & 3 == 0;
+                self.list[(list + 16 * index) as usize + within] = specified.then_some(word);
+            }
+        }
+    }
+
+    /// Row number of the `k`-th row.
+    fn row_number(&self, product: &Product, k: u32) -> Option<u32> {
+        match product.list {
+            Some(list) => self.list[(list + k) as usize].map(|entry| entry & 0xFF_FFFF),
+            None => Some(k),
+        }
+    }
+
+    /// The weights of a row as the multipliers see them, and a mark for each that is unspecified (none if there is
+    /// none).
+    fn read_row(&mut self, layout: &MatrixLayout, row: u32, weights: &mut [f16]) -> Vec<bool> {
+        let mut marks = Vec::new();
+        let beats = layout.beats_per_stripe();
+        let cut = *layout.cut();
+        for rank in 0..cut.ranks {
+            let mut offset = layout.offset(row, rank);
+            for stripe in cut.stripes_of(row, rank) {
+                for (beat, burst) in (0..beats).zip(offset..) {
+                    let first = ((stripe * beats + beat) * BEAT_ELEMS) as usize;
+                    if first >= weights.len() {
+                        break;
+                    }
+                    let place = DimmAddress { rank, burst: layout.burst_at(burst) };
+                    let (data, unspecified) = self.read(place.to_burst(&self.config));
+                    let places = first..weights.len().min(first + BEAT_ELEMS as usize);
+                    if unspecified != 0 {
+                        marks.resize(weights.len(), false);
+                        places.clone().for_each(|at| marks[at] = unspecified >> (at - first) & 1 == 1);
+                    }
+                    for (weight, bits) in weights[places].iter_mut().zip(elements_of(&data)) {
+                        *weight = self.steps.truncate(f16::from_bits(bits));
+                    }
+                }
+                offset += u64::from(beats);
+            }
+        }
+        marks
+    }
+
+    fn dot(&mut self, product: &Product) {
+        let &Product { src, dst, cols, batch, count, address, .. } = product;
+        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let x = self.buffer.read_vectors(src, cols, batch);
+        let vectors: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(x.vector(b))).collect();
+        let mut result = Vectors::filled(count, batch, f16::from_bits(0));
+        self.activations = vec![Some(0); count.min(Self::MONITOR_ENTRIES) as usize];
+        let mut weights = vec![f16::from_bits(0); cols as usize];
+        let mut decoded = Vec::new();
+        for k in 0..count {
+            let specified = match self.row_number(product, k) {
+                Some(row) => !self.read_row(&layout, row, &mut weights).contains(&true),
+                None => false,
+            };
+            let row = Decoded::reuse(&weights, decoded);
+            let mut active = Some(0);
+            for (b, x_b) in (0..batch).zip(&vectors) {
+                let value = (specified && x.is_specified(b)).then(|| dot_decoded(&row, x_b));
+                result.set(b, k, value);
+                // Greater than 0: the sign bit is clear, and it is neither zero nor NaN.
+                let positive = value.map(|value| u8::from((1..=0x7C00).contains(&value.to_bits())));
+                active = active.zip(positive).map(|(sum, one)| sum + one);
+            }
+            self.activations[(k % Self::MONITOR_ENTRIES) as usize] = active;
+            decoded = row.into_buffer();
+        }
+        drop(vectors);
+        self.buffer.write_vectors(dst, result);
+    }
+
+    fn axpy(&mut self, product: &Product) {
+        let &Product { src, dst, cols, batch, count, address, .. } = product;
+        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let factors = self.buffer.read_vectors(src, count, batch);
+        let mut sums: Sums = self.buffer.read_sums(dst, cols, batch, self.empty_sum.clone());
+        let mut weights = vec![f16::from_bits(0); cols as usize];
+        for k in 0..count {
+            let Some(row) = self.row_number(product, k) else {
+                (0..batch).for_each(|b| sums.forget_vector(b));
+                continue;
+            };
+            let marks = self.read_row(&layout, row, &mut weights);
+            for b in 0..batch {
+                let Some(&factor) = factors.get(b, k) else {
+                    sums.forget_vector(b);
+                    continue;
+                };
+                for (c, &weight) in (0..cols).zip(&weights) {
+                    if marks.get(c as usize).is_some_and(|mark| *mark) {
+                        sums.set(b, c, None);
+                    } else {
+                        sums.value_mut(b, c).mul_add(weight, factor);
+                    }
+                }
+            }
+        }
+        self.buffer.write_sums(dst, sums);
+    }
+
+    fn round(&mut self, src: u32, dst: u32, cols: u32, batch: u32) {
+        let sums = self.buffer.read_sums(src, cols, batch, self.empty_sum.clone());
+        let mut result = Vectors::filled(cols, batch, f16::from_bits(0));
+        for (b, c) in (0..batch).flat_map(|b| (0..cols).map(move |c| (b, c))) {
+            // A sum beyond the accumulator, after more products than it is made for, is nothing to compare with.
+            result.set(b, c, sums.get(b, c).and_then(|sum| sum.try_round().ok()));
+        }
+        self.buffer.write_vectors(dst, result);
+    }
+}

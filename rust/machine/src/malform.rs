@@ -1,0 +1,88 @@
+//! Malformed instruction words, of each error code.
+
+use ndp_config::DesignConfig;
+use ndp_isa::{ErrorCode, Instruction, Opcode, Product, decode, fields};
+use ndp_numerics::SplitMix64;
+
+/// A random word whose first error is `code`; [`ErrorCode::QueueFull`] is no property of a word and gives an unknown
+/// opcode.
+///
+/// Such a word may have other errors that come later in the order of precedence.
+pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut SplitMix64) -> u128 {
+    let has_code = |word: u128| decode(word, config).is_err_and(|error| error.code() == code);
+    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None };
+    match code {
+        ErrorCode::Opcode | ErrorCode::QueueFull => {
+            let any = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+            let unknown = (0..=255u8).filter(|code| Opcode::from_code(*code).is_none());
+            let unknown: Vec<u8> = unknown.collect();
+            return any & !fields::OPCODE.mask() | u128::from(unknown[below(random, unknown.len())]);
+        }
+        ErrorCode::Reserved => {
+            let opcode = Opcode::ALL[below(random, Opcode::ALL.len())];
+            let bits: Vec<u32> = (0..128).filter(|bit| opcode.mask() >> bit & 1 == 0).collect();
+            let instruction = (0..64).map(|_| candidate(config, random)).find(|i| i.opcode() == opcode);
+            let word = instruction.map_or(opcode as u128, |instruction| instruction.encode());
+            return word | 1 << bits[below(random, bits.len())];
+        }
+        _ => {}
+    }
+    // Most draws have an error, so every code comes up soon; if not, there is a plain case of each.
+    let drawn = (0..400).map(|_| candidate(config, random).encode()).find(|word| has_code(*word));
+    drawn.unwrap_or_else(|| {
+        let (words, bursts) = (config.gemv().slice_words(), config.dram().bursts() as u32);
+        let instruction = match code {
+            ErrorCode::Address => Instruction::Dot(Product { address: bursts, ..product }),
+            ErrorCode::List => Instruction::List { list: 8, count: 1, address: 0 },
+            ErrorCode::Words => Instruction::Zero { dst: 1, count: words },
+            ErrorCode::Overlap => Instruction::Dot(product),
+            _ => Instruction::Zero { dst: 0, count: 0 },
+        };
+        instruction.encode()
+    })
+}
+
+fn below(random: &mut SplitMix64, bound: usize) -> usize {
+    (random.next_u64() % bound as u64) as usize
+}
+
+/// An instruction whose values are near the limits, on either side, or small.
+fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
+    let (gemv, core) = (config.gemv(), config.core());
+    let mut near = |limit: u64, field: ndp_isa::Field| {
+        let value = match below(random, 8) {
+            0 => limit.saturating_sub(1),
+            1 => limit,
+            2 => limit + 1,
+            3 => 0,
+            4 => random.next_u64(),
+            _ => random.next_u64() % limit.clamp(1, 40),
+        };
+        (value & field.max()) as u32
+    };
+    let words = gemv.slice_words().into();
+    let (src, dst) = (near(words, fields::SRC), near(words, fields::DST));
+    let cols = near(gemv.max_cols().into(), fields::COLS);
+    let batch = near(u64::from(gemv.max_batch()), fields::BATCH).max(1);
+    let rows = near(gemv.max_cols().into(), fields::COUNT);
+    let entries = near(core.list_entries().into(), fields::COUNT);
+    let (list, listed) = (near(core.list_entries().into(), fields::LIST), near(2, fields::LISTED) == 1);
+    let in_rank = near(config.dram().bursts(), fields::ADDRESS);
+    let in_dimm = near(1 << config.dimm_burst_bits(), fields::ADDRESS);
+    let count = if listed { entries } else { rows };
+    let product = Product { src, dst, cols, batch, count, address: in_rank, list: listed.then_some(list) };
+    match below(random, 7) {
+        0 => Instruction::Load { dst, cols, batch, address: in_dimm },
+        1 => Instruction::Store { src, cols, batch, address: in_dimm },
+        2 => Instruction::List { list, count: entries, address: in_dimm },
+        3 => Instruction::Zero { dst, count: near_words(src, words) },
+        4 => Instruction::Dot(product),
+        5 => Instruction::Axpy(product),
+        _ => Instruction::Round { src, dst, cols, batch },
+    }
+}
+
+/// A number of words, from another random field: 0 up to some more than the buffer has.
+fn near_words(random: u32, words: u64) -> u32 {
+    (u64::from(random) % (words + 8)) as u32
+}

@@ -1,0 +1,233 @@
+//! Random programs whose every result is specified.
+//!
+//! A program loads, multiplies, accumulates, rounds and stores at random places of the buffer, so that words are used
+//! again while earlier instructions may still be at work on them, and ends by storing everything that has a value.
+//! What a block of words holds is tracked while the program is written; instructions only read what is there. DRAM
+//! that is used again has a barrier in between. The same seed gives the same programs.
+
+use ndp_config::DesignConfig;
+use ndp_isa::{Dump, Instruction, Product, Program, accumulator_words, block_words};
+use ndp_numerics::SplitMix64;
+
+use crate::program_writer::{Kind, Live, Writer};
+
+/// What programs are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProgramOptions {
+    /// Instructions are added until the program's cycles, by a rough estimate, pass this number.
+    pub cycles: u32,
+    /// Malformed words for each 100 instructions.
+    pub malformed_percent: u32,
+}
+
+impl Default for ProgramOptions {
+    fn default() -> Self {
+        Self { cycles: 3000, malformed_percent: 0 }
+    }
+}
+
+/// An endless source of programs.
+#[derive(Debug, Clone)]
+pub struct RandomPrograms {
+    config: DesignConfig,
+    options: ProgramOptions,
+    random: SplitMix64,
+}
+
+impl RandomPrograms {
+    /// Programs for a design.
+    pub fn new(config: &DesignConfig, seed: u64) -> Self {
+        Self::with_options(config, seed, ProgramOptions::default())
+    }
+
+    /// Programs with other options.
+    pub fn with_options(config: &DesignConfig, seed: u64, options: ProgramOptions) -> Self {
+        Self { config: config.clone(), options, random: SplitMix64::new(seed) }
+    }
+
+    /// The next program.
+    pub fn next_program(&mut self) -> Program {
+        let mut writer = Writer::new(&self.config, SplitMix64::new(self.random.next_u64()), self.options);
+        while writer.cycles < u64::from(self.options.cycles) {
+            writer.step();
+        }
+        writer.finish()
+    }
+}
+
+impl Iterator for RandomPrograms {
+    type Item = Program;
+
+    fn next(&mut self) -> Option<Program> {
+        Some(self.next_program())
+    }
+}
+
+impl Writer<'_> {
+    fn step(&mut self) {
+        // A step that finds nothing to work on costs a little too, so programs come to an end.
+        self.cycles += 4;
+        match self.below(20) {
+            0..=3 => drop(self.load(None, None)),
+            4..=8 => drop(self.dot()),
+            9..=12 => drop(self.axpy()),
+            13 | 14 => drop(self.round()),
+            15 | 16 => drop(self.store()),
+            17 => drop(self.zero_vectors()),
+            18 => {
+                let tag = self.random.next_u64() as u32;
+                self.push(Instruction::Signal { tag });
+            }
+            _ if self.chance(50) => self.push(Instruction::Nop),
+            _ => self.push(Instruction::Barrier),
+        }
+    }
+
+    /// A vector block from fresh data, or from what has been stored before.
+    fn load(&mut self, elements: Option<u32>, batch: Option<u32>) -> Option<Live> {
+        let elements = elements.unwrap_or_else(|| self.elements());
+        let batch = batch.unwrap_or_else(|| self.batch());
+        let words = block_words(self.config, elements, batch);
+        let dst = self.place(words, None)?;
+        let bursts = elements.div_ceil(32) * batch;
+        let stored: Vec<usize> =
+            (0..self.regions.len()).filter(|&index| self.regions[index].bursts >= bursts).collect();
+        let again = if self.chance(30) { self.pick(&stored) } else { None };
+        let region = again.unwrap_or_else(|| self.vector_data(bursts));
+        self.fence(region);
+        let address = self.regions[region].address;
+        self.push(Instruction::Load { dst, cols: elements, batch, address });
+        self.cycles += u64::from(bursts * 3);
+        self.keep(Kind::Vectors, dst, elements, batch);
+        self.live.last().copied()
+    }
+
+    /// A live block of vectors, or a new one.
+    fn vectors(&mut self) -> Option<Live> {
+        let blocks = self.blocks(Kind::Vectors);
+        match self.pick(&blocks) {
+            Some(block) if self.chance(80) => Some(block),
+            _ => self.load(None, None),
+        }
+    }
+
+    fn dot(&mut self) -> Option<()> {
+        let x = self.vectors()?;
+        let mut count = self.elements();
+        while count > 1 && self.row_cycles(count, x.elements, x.batch) > u64::from(self.options.cycles / 3) {
+            count = count.div_ceil(2);
+        }
+        let stored = if self.chance(15) { self.stored_matrix(x.elements) } else { None };
+        let (matrix, list) = match stored {
+            Some(matrix) => (matrix, None),
+            None => self.rows(count, x.elements)?,
+        };
+        let count = if stored.is_some() { count.min(matrix.rows) } else { count };
+        let dst = self.place(block_words(self.config, count, x.batch), Some(x))?;
+        let (cols, batch, address) = (x.elements, x.batch, matrix.address);
+        self.push(Instruction::Dot(Product { src: x.base, dst, cols, batch, count, address, list }));
+        self.cycles += self.row_cycles(count, cols, batch);
+        self.keep(Kind::Vectors, dst, count, batch);
+        Some(())
+    }
+
+    /// One to three products into the same accumulators, old ones or cleared ones.
+    fn axpy(&mut self) -> Option<()> {
+        let factors = self.vectors()?;
+        let (count, batch) = (factors.elements, factors.batch);
+        let old: Vec<Live> =
+            self.blocks(Kind::Sums).into_iter().filter(|block| block.batch == batch).collect();
+        let sums = match self.pick(&old) {
+            Some(block) if self.chance(60) => block,
+            _ => {
+                let limit = self.config.gemv().slice_words().min(1024).checked_sub(factors.words)?;
+                let mut cols = self.elements();
+                while cols > 1 && accumulator_words(self.config, cols, batch) > limit {
+                    cols = cols.div_ceil(2);
+                }
+                let words = accumulator_words(self.config, cols, batch);
+                let dst = self.place(words, Some(factors))?;
+                self.push(Instruction::Zero { dst, count: words });
+                self.cycles += u64::from(words);
+                self.keep(Kind::Sums, dst, cols, batch);
+                self.live.last().copied()?
+            }
+        };
+        for _ in 0..1 + self.below(3) {
+            if self.row_cycles(count, sums.elements, batch) > u64::from(self.options.cycles / 2) {
+                return None;
+            }
+            let (matrix, list) = self.rows(count, sums.elements)?;
+            let (src, dst, cols, address) = (factors.base, sums.base, sums.elements, matrix.address);
+            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list }));
+            self.keep(Kind::Sums, dst, cols, batch);
+            self.cycles += self.row_cycles(count, cols, batch);
+        }
+        Some(())
+    }
+
+    fn round(&mut self) -> Option<()> {
+        let blocks = self.blocks(Kind::Sums);
+        let sums = self.pick(&blocks)?;
+        let (cols, batch) = (sums.elements, sums.batch);
+        let words = block_words(self.config, cols, batch);
+        let dst = if self.chance(40) { sums.base } else { self.place(words, None)? };
+        let instruction = Instruction::Round { src: sums.base, dst, cols, batch };
+        instruction.check(self.config).ok()?;
+        self.push(instruction);
+        self.cycles += u64::from(sums.words * 4);
+        self.keep(Kind::Vectors, dst, cols, batch);
+        Some(())
+    }
+
+    fn store(&mut self) -> Option<()> {
+        let blocks = self.blocks(Kind::Vectors);
+        let block = self.pick(&blocks)?;
+        let bursts = block.elements.div_ceil(32) * block.batch;
+        let fitting: Vec<usize> =
+            (0..self.regions.len()).filter(|&index| self.regions[index].bursts >= bursts).collect();
+        let again = if self.chance(40) { self.pick(&fitting) } else { None };
+        let region = again.unwrap_or_else(|| self.region(bursts));
+        self.store_to(block, region);
+        Some(())
+    }
+
+    fn store_to(&mut self, block: Live, region: usize) {
+        self.fence(region);
+        self.regions[region].output = true;
+        let (src, cols, batch) = (block.base, block.elements, block.batch);
+        let address = self.regions[region].address;
+        self.push(Instruction::Store { src, cols, batch, address });
+        self.cycles += u64::from(cols.div_ceil(32) * batch * 3);
+    }
+
+    /// Vectors of +0.
+    fn zero_vectors(&mut self) -> Option<()> {
+        let (elements, batch) = (self.elements(), self.batch());
+        let words = block_words(self.config, elements, batch);
+        let dst = self.place(words, None)?;
+        self.push(Instruction::Zero { dst, count: words });
+        self.cycles += u64::from(words);
+        self.keep(Kind::Vectors, dst, elements, batch);
+        Some(())
+    }
+
+    /// Stores whatever has a value, and asks to look at all that was ever stored.
+    fn finish(mut self) -> Program {
+        for sums in self.blocks(Kind::Sums) {
+            let (src, cols, batch) = (sums.base, sums.elements, sums.batch);
+            self.push(Instruction::Round { src, dst: src, cols, batch });
+            self.keep(Kind::Vectors, src, cols, batch);
+        }
+        for block in self.blocks(Kind::Vectors) {
+            let region = self.region(block.elements.div_ceil(32) * block.batch);
+            self.store_to(block, region);
+        }
+        let tag = self.random.next_u64() as u32;
+        self.push(Instruction::Signal { tag });
+        let outputs = self.regions.iter().filter(|region| region.output);
+        self.program.dumps =
+            outputs.map(|region| Dump { address: region.address, bursts: region.bursts }).collect();
+        self.program
+    }
+}
