@@ -5,7 +5,7 @@
 
 use super::bits::{Node, Owner, Signal};
 use super::module::{Direction, MemoryInfo, Module, Port};
-use super::{Bits, HdlError, check, lower};
+use super::{Bits, Domain, HdlError, check, domains, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -54,6 +54,12 @@ pub(super) struct InstanceBody {
     pub inputs: Vec<(String, Bits)>,
     /// Port, signal id.
     pub outputs: Vec<(String, usize)>,
+    /// Domain of the child's `clk_i`, unless it is the parent's own; at most one, `domains` refuses more.
+    pub own_domain: Vec<Domain>,
+    /// Further domains of the child, and the parent's behind them.
+    pub passed: Vec<(String, Domain)>,
+    /// Inputs that come from another domain, with the reason why that is right.
+    pub crossings: Vec<(String, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +77,8 @@ pub(super) struct Inner {
     /// All instances run the same code in simulation.
     pub shares_code: bool,
     pub memory_macro: Option<MemoryInfo>,
+    /// Names of the clock domains beside the module's own.
+    pub domains: Vec<String>,
 }
 
 impl Inner {
@@ -161,8 +169,23 @@ impl ModuleBuilder {
             module: module.clone(),
             inputs: Vec::new(),
             outputs: Vec::new(),
+            own_domain: Vec::new(),
+            passed: Vec::new(),
+            crossings: Vec::new(),
         });
         InstanceBuilder { builder: self, index: inner.instances.len() - 1 }
+    }
+
+    /// A further clock domain, `<name>_clk_i` with `<name>_rst_ni`, for instances; see [`Domain`].
+    pub fn clock_domain(&self, name: impl Into<String>) -> Domain {
+        let mut inner = self.inner.borrow_mut();
+        inner.domains.push(name.into());
+        Domain { owner: inner.owner.clone(), index: Some(inner.domains.len() - 1) }
+    }
+
+    /// The domain of the module's own `clk_i`, to be passed on to a domain of an instance.
+    pub fn own_domain(&self) -> Domain {
+        Domain { owner: self.inner.borrow().owner.clone(), index: None }
     }
 
     /// States that (part of) a signal is deliberately not read, and why.
@@ -196,6 +219,13 @@ impl ModuleBuilder {
         if report.resettable {
             ports.push(implicit_port("rst_ni", "synchronous reset, active low"));
         }
+        for domain in &inner.domains {
+            let [clock, reset] = domains::implicit_names(domain);
+            ports.push(implicit_port(&clock, &format!("clock of the domain `{domain}`, rising edge")));
+            if report.domain_resets.contains(&reset) {
+                ports.push(implicit_port(&reset, "its synchronous reset, active low"));
+            }
+        }
         for declaration in &inner.declarations {
             let (direction, doc) = match &declaration.kind {
                 Kind::Input { doc } => (Direction::Input, doc),
@@ -217,6 +247,8 @@ impl ModuleBuilder {
             instances: inner.instances.iter().map(|i| (i.name.clone(), i.module.clone())).collect(),
             memory: inner.memory_macro,
             comb_paths: report.comb_paths,
+            domains: inner.domains.clone(),
+            port_domains: report.port_domains,
         }))
     }
 }
@@ -346,6 +378,26 @@ impl InstanceBuilder<'_> {
     pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {
         let (port, value) = (port.into(), value.into());
         self.builder.inner.borrow_mut().instances[self.index].inputs.push((port, value));
+        self
+    }
+
+    /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
+    pub fn crossing(self, port: &str, value: impl Into<Bits>, reason: &str) -> Self {
+        let crossing = (port.to_owned(), reason.to_owned());
+        self.builder.inner.borrow_mut().instances[self.index].crossings.push(crossing);
+        self.input(port, value)
+    }
+
+    /// Puts the instance into a domain: its `clk_i` and `rst_ni` are those of the domain.
+    pub fn in_domain(self, domain: &Domain) -> Self {
+        self.builder.inner.borrow_mut().instances[self.index].own_domain.push(domain.clone());
+        self
+    }
+
+    /// Passes a domain on to the domain `name` of the instance.
+    pub fn pass_domain(self, name: &str, domain: &Domain) -> Self {
+        let passed = (name.to_owned(), domain.clone());
+        self.builder.inner.borrow_mut().instances[self.index].passed.push(passed);
         self
     }
 

@@ -2,6 +2,7 @@
 
 use super::bits::{Node, Signal};
 use super::builder::{Inner, InstanceBody, Kind};
+use super::domains::{self, PortDomains};
 use super::module::Direction;
 use super::{Bits, HdlError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +12,16 @@ pub(super) struct Report {
     pub clocked: bool,
     pub resettable: bool,
     pub comb_paths: BTreeMap<String, Vec<String>>,
+    /// Resets of the further domains that anything needs.
+    pub domain_resets: BTreeSet<String>,
+    pub port_domains: PortDomains,
 }
 
 pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_names(inner)?;
     check_sizes(inner)?;
     check_instances(inner)?;
+    domains::check_connections(inner)?;
     let expressions = expressions(inner);
     for (signal, width, expression) in &expressions {
         check_expression(inner, signal, expression)?;
@@ -37,11 +42,13 @@ pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_memories(inner)?;
     check_readers(inner, &expressions)?;
     let comb_paths = check_loops(inner)?;
-    let child_has = |name: &str| inner.instances.iter().any(|i| i.module.port(name).is_some());
-    let clocked =
-        !inner.regs.is_empty() || inner.memories.iter().any(|m| !m.writes.is_empty()) || child_has("clk_i");
-    let resettable = inner.regs.iter().any(|r| r.reset.is_some()) || child_has("rst_ni");
-    Ok(Report { clocked, resettable, comb_paths })
+    let needed = domains::needed_ports(inner);
+    let clocked = !inner.regs.is_empty()
+        || inner.memories.iter().any(|m| !m.writes.is_empty())
+        || needed.contains("clk_i");
+    let resettable = inner.regs.iter().any(|r| r.reset.is_some()) || needed.contains("rst_ni");
+    let port_domains = domains::check_crossings(inner, clocked)?;
+    Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains })
 }
 
 /// Every expression of the module: what it drives, the width wanted there (if fixed), the expression.
@@ -88,12 +95,13 @@ fn check_names(inner: &Inner) -> Result<(), HdlError> {
     let names = names.chain(inner.memories.iter().map(|m| &m.name));
     let names = names.chain(inner.instances.iter().map(|i| &i.name));
     let mut seen = BTreeSet::from(["clk_i", "rst_ni"]);
-    for name in std::iter::once(&inner.owner.module).chain(names.clone()) {
+    for name in std::iter::once(&inner.owner.module).chain(&inner.domains).chain(names.clone()) {
         if !legal(name) {
             return Err(HdlError::IllegalName { module: inner.name().to_owned(), name: name.clone() });
         }
     }
-    for name in names {
+    let domain_ports: Vec<String> = inner.domains.iter().flat_map(|d| domains::implicit_names(d)).collect();
+    for name in names.chain(&domain_ports) {
         if !seen.insert(name) {
             return Err(HdlError::DuplicateName { module: inner.name().to_owned(), name: name.clone() });
         }
@@ -137,7 +145,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
                 });
             }
         }
-        for port in instance.module.ports().iter().filter(|p| !matches!(&*p.name, "clk_i" | "rst_ni")) {
+        for port in instance.module.ports().iter().filter(|p| !instance.module.is_clock_or_reset(&p.name)) {
             let drivers = connected.clone().filter(|(name, _)| **name == port.name).count();
             if drivers == 0 {
                 return Err(HdlError::Unconnected {
@@ -343,7 +351,7 @@ impl Search<'_> {
     }
 }
 
-fn signals_of(expression: &Bits) -> Vec<usize> {
+pub(super) fn signals_of(expression: &Bits) -> Vec<usize> {
     let mut ids = Vec::new();
     visit(expression, &mut |bits| {
         if let Node::Signal(signal) = bits.node() {
@@ -353,7 +361,7 @@ fn signals_of(expression: &Bits) -> Vec<usize> {
     ids
 }
 
-fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
+pub(super) fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
     action(expression);
     match expression.node() {
         Node::Unary(_, a) | Node::Repeat(_, a) => visit(a, action),

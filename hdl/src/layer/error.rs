@@ -92,6 +92,20 @@ pub enum HdlError {
         /// Signals on the loop, the first one repeated at the end.
         path: Vec<String>,
     },
+    /// A signal that goes from one clock domain to another without being declared to.
+    #[error(
+        "module {module}: {signal}, read with {to}, comes from {from} (use InstanceBuilder::crossing with a reason)"
+    )]
+    ClockCrossing {
+        /// Module being built.
+        module: String,
+        /// Register, instance input or output port that is driven.
+        signal: String,
+        /// Clock of the source.
+        from: String,
+        /// Clock of the signal.
+        to: String,
+    },
     /// A name that is no Verilog identifier or is a keyword.
     #[error(
         "module {module}: '{name}' is not a legal name (lower-case letter first, then a-z, 0-9, _; no keyword of Verilog or SystemVerilog)"

@@ -29,6 +29,13 @@ pub(super) fn lower(inner: &Inner, report: &Report) -> String {
     if report.resettable {
         nets.push(Net::new("rst_ni", 1, AtomKind::InputParameter));
     }
+    for domain in &inner.domains {
+        let [clock, reset] = super::domains::implicit_names(domain);
+        nets.push(Net::new(&clock, 1, AtomKind::InputParameter));
+        if report.domain_resets.contains(&reset) {
+            nets.push(Net::new(&reset, 1, AtomKind::InputParameter));
+        }
+    }
     nets.extend(inner.declarations.iter().map(|declaration| {
         let kind = match declaration.kind {
             Kind::Input { .. } => AtomKind::InputParameter,
@@ -73,7 +80,9 @@ fn finish_text(inner: &Inner, printed: &str) -> String {
             }
             continue;
         }
-        if inner.shares_code && line.starts_with("    input wire ") && !line.ends_with(" clk_i;") {
+        let clock = line.ends_with(" clk_i;")
+            || inner.domains.iter().any(|domain| line.ends_with(&format!(" {domain}_clk_i;")));
+        if inner.shares_code && line.starts_with("    input wire ") && !clock {
             let declaration = line.trim_end_matches(';');
             let _ = writeln!(text, "{declaration} /* verilator public_flat_rd */;");
             continue;
@@ -149,8 +158,8 @@ impl Printer {
     fn instance(&mut self, inner: &Inner, body: &super::builder::InstanceBody) -> String {
         let mut connections = Vec::new();
         for port in body.module.ports() {
-            let value = if matches!(&*port.name, "clk_i" | "rst_ni") {
-                port.name.clone()
+            let value = if let Some(clock_or_reset) = body.clock_or_reset(inner, &port.name) {
+                clock_or_reset
             } else if port.direction == Direction::Input {
                 let found = body.inputs.iter().find(|(name, _)| *name == port.name);
                 found.map(|(_, v)| self.text(&body.name, v)).unwrap_or_default()
@@ -160,7 +169,13 @@ impl Printer {
             };
             connections.push(format!("    .{}({value})", port.name));
         }
-        format!("{} {} (\n{}\n);\n", body.module.name(), body.name, connections.join(",\n"))
+        // A line break in the reason would end the comment.
+        let reasons = body.crossings.iter().map(|(port, reason)| {
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!("// {port} comes from another clock domain: {reason}\n")
+        });
+        let reasons: String = reasons.collect();
+        format!("{reasons}{} {} (\n{}\n);\n", body.module.name(), body.name, connections.join(",\n"))
     }
 
     /// Registers that share enable and reset share an `always` block: simulators then skip them together.

@@ -8,12 +8,13 @@
 //! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold
 //! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that
 //! refers to itself is a loop and refused). An expression is printed wherever it is used: give one that is used
-//! several times a name with [`ModuleBuilder::wire`].
+//! several times a name with [`ModuleBuilder::wire`]. Instances may run on further clocks: see [`Domain`].
 
 mod bits;
 mod builder;
 mod check;
 mod design;
+mod domains;
 mod error;
 mod keywords;
 mod lower;
@@ -22,5 +23,6 @@ mod module;
 pub use bits::{Bits, any_of, cat, lit, mux, one_hot_mux, repeat, zeros};
 pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
 pub use design::Design;
+pub use domains::Domain;
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port};

@@ -1,5 +1,6 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
+use super::domains::{self, PortDomains};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -45,6 +46,8 @@ pub struct Module {
     pub(super) memory: Option<MemoryInfo>,
     /// For each output, the inputs it depends on without a register in between.
     pub(super) comb_paths: BTreeMap<String, Vec<String>>,
+    pub(super) domains: Vec<String>,
+    pub(super) port_domains: PortDomains,
 }
 
 impl Module {
@@ -81,6 +84,16 @@ impl Module {
     /// Inputs that reach `output` without passing a register.
     pub fn comb_inputs_of(&self, output: &str) -> &[String] {
         self.comb_paths.get(output).map_or(&[], Vec::as_slice)
+    }
+
+    /// Clock domains beside the module's own.
+    pub fn domains(&self) -> &[String] {
+        &self.domains
+    }
+
+    /// Whether an input is a clock or a reset, which parents connect through domains.
+    pub fn is_clock_or_reset(&self, input: &str) -> bool {
+        domains::is_implicit(self, input)
     }
 
     pub(super) fn port(&self, name: &str) -> Option<&Port> {
