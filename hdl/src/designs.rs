@@ -1,6 +1,9 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
-use crate::blocks::{activation_loader, serial_lane};
+use crate::blocks::rank_timing::BURST_BITS;
+use crate::blocks::{
+    activation_loader, async_fifo, rank_controller, rank_intake::RankPorts, rank_port, serial_lane,
+};
 use crate::blocks::{
     combiner, compute_tile, fp16_rounder, gemv_unit, multiplier_unit, rank_group, reduction_tree,
 };
@@ -18,7 +21,14 @@ pub const BLOCKS: &[&str] = &[
     "activation_loader",
     "combiner",
     "fp16_rounder",
+    "rank_port",
+    "rank_controller",
+    "async_fifo",
+    "async_fifo_sram",
 ];
+
+/// Tags of a rank that is elaborated alone: those of the core's segments and of the host's requests.
+const RANK_TAGS: (u32, u32) = (4, 9);
 
 /// Why a design could not be elaborated.
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +60,17 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "activation_loader" => activation_loader::activation_loader(gemv),
         "combiner" => combiner::combiner(gemv),
         "fp16_rounder" => fp16_rounder::fp16_rounder(gemv),
+        "rank_port" => rank_port::rank_port(config.dram(), &rank_ports(config)),
+        "rank_controller" => rank_controller::rank_controller(config.dram(), &rank_ports(config)),
+        "async_fifo" => async_fifo::async_fifo(32, 8, async_fifo::Storage::FlipFlops),
+        "async_fifo_sram" => {
+            async_fifo::async_fifo(BURST_BITS, config.core().read_fifo_beats(), async_fifo::Storage::Sram)
+        }
         _ => return Err(BuildError::UnknownBlock { block: block.to_owned() }),
     };
     Ok(Design::new(&top?)?)
+}
+
+fn rank_ports(config: &DesignConfig) -> RankPorts {
+    RankPorts::new(config.core(), RANK_TAGS.0, RANK_TAGS.1)
 }

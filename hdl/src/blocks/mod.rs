@@ -2,8 +2,9 @@
 //!
 //! Reading order: [`serial_lane`], [`multiplier_unit`], [`compute_tile`], [`reduction_tree`], [`row_accumulator`],
 //! [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when), [`rank_group`],
-//! [`activation_loader`], [`combiner`], [`fp16_rounder`], [`gemv_unit`]. Every block is a function from parameters to a
-//! checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`].
+//! [`activation_loader`], [`combiner`], [`fp16_rounder`], [`gemv_unit`]; then the way to the DRAM: [`async_fifo`],
+//! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Every block is a function from parameters to a
+//! checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!
 //! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
 //! multiplier can tell them by its product. **Digits**: an exact sum travels as `acc_segments` digits of
@@ -11,6 +12,7 @@
 //! that are valid with the last digit.
 
 pub mod activation_loader;
+pub mod async_fifo;
 pub mod combiner;
 pub mod command_decoder;
 pub mod compute_tile;
@@ -21,11 +23,21 @@ pub mod gemv_unit;
 pub mod multiplier_unit;
 pub mod operand_recoder;
 pub mod phase_ring;
+mod rank_banks;
+pub mod rank_controller;
+mod rank_data;
 pub mod rank_group;
+pub mod rank_intake;
+pub mod rank_port;
+mod rank_queue;
+mod rank_refresh;
+mod rank_scheduler;
+pub mod rank_timing;
 pub mod reduction_tree;
 pub mod row_accumulator;
 pub mod serial_lane;
 pub mod slice_sram;
+pub mod two_clock_sram;
 pub mod window_sequencer;
 
 use crate::layer::{Bits, ModuleBuilder, cat, lit};
