@@ -261,7 +261,7 @@ impl Flow {
             module: &unit.name,
             libraries: if library.seq.is_some() { &both } else { &both[..1] },
             netlist: &netlist,
-            clocked: unit.clocked,
+            clocks: &unit.clocks,
             registers: mapped.flip_flops > 0,
             period_ps: self.period_ps,
             time_unit_ps: library.comb.time_unit_ps,
@@ -390,7 +390,7 @@ mod tests {
             children: [("ram".to_owned(), 2)].into(),
             instances: 1,
             memory: None,
-            clocked: true,
+            clocks: vec!["clk_i".into()],
         };
         let cells = |name: &str| CellCounts::from([(name.to_owned(), 3), ("ram".to_owned(), 2)]);
         let sum = generic(&cells("$_DFF_P_"), &unit).unwrap();

@@ -122,7 +122,7 @@ mod tests {
             children: children.iter().map(|(c, n)| (c.to_string(), *n)).collect(),
             instances,
             memory: None,
-            clocked: true,
+            clocks: vec!["clk_i".into()],
         }
     }
 

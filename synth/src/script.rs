@@ -154,7 +154,7 @@ mod tests {
             children: children.iter().map(|c| (c.to_string(), 1)).collect::<BTreeMap<_, _>>(),
             instances: 1,
             memory: None,
-            clocked: true,
+            clocks: vec!["clk_i".into()],
         }
     }
 

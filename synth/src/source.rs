@@ -38,8 +38,8 @@ pub struct Unit {
     pub instances: u64,
     /// Set for a memory macro.
     pub memory: Option<MemoryShape>,
-    /// Has a clock port `clk_i`.
-    pub clocked: bool,
+    /// Clock ports.
+    pub clocks: Vec<String>,
 }
 
 /// Every distinct module of a design, children before parents, the top last.
@@ -52,22 +52,31 @@ pub struct Hierarchy {
 impl Hierarchy {
     /// Takes a design apart.
     pub fn from_design(design: &Design) -> Self {
-        let unit = |(module, instances): (std::rc::Rc<Module>, u64)| {
-            let mut children = BTreeMap::new();
-            for (_, child) in module.instances() {
-                *children.entry(child.name().to_owned()).or_insert(0) += 1;
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::from([(design.top().name(), 1)]);
+        for module in design.modules().iter().rev() {
+            let own = counts.get(module.name()).copied().unwrap_or(0);
+            for child in children(module) {
+                *counts.entry(child).or_insert(0) += own;
             }
-            Unit {
+        }
+        let unit = |module: &std::rc::Rc<Module>| {
+            let instances = counts.get(module.name()).copied()?;
+            let mut below = BTreeMap::new();
+            for child in children(module) {
+                *below.entry(child.to_owned()).or_insert(0) += 1;
+            }
+            let clocks = module.ports().iter().map(|port| &port.name).filter(|name| name.ends_with("clk_i"));
+            Some(Unit {
                 name: module.name().to_owned(),
                 verilog: module.verilog().to_owned(),
-                stub: stub(&module),
-                children,
+                stub: stub(module),
+                children: below,
                 instances,
                 memory: module.memory().map(|m| MemoryShape { depth: m.depth, width: m.width }),
-                clocked: module.ports().iter().any(|port| port.name == "clk_i"),
-            }
+                clocks: clocks.cloned().collect(),
+            })
         };
-        Self { units: design.instance_counts().into_iter().map(unit).collect() }
+        Self { units: design.modules().iter().filter_map(unit).collect() }
     }
 
     /// The module of that name.
@@ -103,6 +112,12 @@ pub fn block(config: &ndp_config::DesignConfig, block: &str) -> Result<Hierarchy
 /// Names of the blocks that [`block`] knows.
 pub fn blocks() -> Vec<String> {
     ndp_hdl::designs::BLOCKS.iter().map(|name| name.to_string()).collect()
+}
+
+/// What a module holds and the flow has to look at: nothing in a memory macro.
+fn children(module: &Module) -> impl Iterator<Item = &str> {
+    let visible = module.instances().iter().filter(|_| module.memory().is_none());
+    visible.map(|(_, child)| child.name())
 }
 
 fn stub(module: &Module) -> String {

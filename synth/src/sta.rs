@@ -25,8 +25,9 @@ pub struct Request<'a> {
     pub libraries: &'a [&'a str],
     /// Mapped netlist, in the working directory.
     pub netlist: &'a str,
-    /// Has a clock port.
-    pub clocked: bool,
+    /// Clock ports. All are taken for one clock: paths from one domain to another have a period too, which is stricter than
+    /// any of them needs.
+    pub clocks: &'a [String],
     /// Has flip-flops of its own.
     pub registers: bool,
     /// Clock period.
@@ -64,7 +65,11 @@ pub struct Timing {
 /// OpenSTA's commands for `request`.
 pub fn script(request: &Request) -> String {
     let period = request.period_ps / request.time_unit_ps;
-    let source = if request.clocked { " [get_ports clk_i]" } else { "" };
+    let source = match request.clocks {
+        [] => String::new(),
+        [clock] => format!(" [get_ports {clock}]"),
+        clocks => format!(" [get_ports {{{}}}]", clocks.join(" ")),
+    };
     let mut text: String = request.libraries.iter().map(|file| format!("read_liberty {file}\n")).collect();
     let _ = write!(
         text,
@@ -123,13 +128,16 @@ pub fn timing(log: &str, request: &Request) -> Result<Timing, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::OnceLock;
+
+    static CLOCK: OnceLock<Vec<String>> = OnceLock::new();
 
     fn request(time_unit_ps: f64) -> Request<'static> {
         Request {
             module: "top",
             libraries: &["comb.lib"],
             netlist: "net.v",
-            clocked: true,
+            clocks: CLOCK.get_or_init(|| vec!["clk_i".into()]),
             registers: true,
             period_ps: 1000.0,
             time_unit_ps,
@@ -141,7 +149,7 @@ mod tests {
     fn the_period_is_given_in_the_library_unit() {
         assert!(script(&request(1.0)).contains("-period 1000 [get_ports clk_i]"));
         assert!(script(&request(1000.0)).contains("-period 1 [get_ports clk_i]"));
-        let virtual_clock = Request { clocked: false, registers: false, ..request(1.0) };
+        let virtual_clock = Request { clocks: &[], registers: false, ..request(1.0) };
         assert!(script(&virtual_clock).contains("-period 1000\n"));
     }
 
