@@ -2,7 +2,7 @@
 //!
 //! The GEMV unit of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
 //! in `.toml`, relative to the workspace; `tiny,hermes` if unset), small units with other parameters for the
-//! testbenches, the unit blocks of the paper's configuration, and the two self-test blocks. A design is known as
+//! testbenches, the unit blocks of the paper's configuration, and the self-test blocks. A design is known as
 //! `<configuration>/<block>`.
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a GEMV unit that takes longer to compile than the
@@ -25,8 +25,10 @@ const VARIANTS: [&str; 3] = [
     "testbenches/configs/short-steps.toml",
 ];
 /// Blocks that are also built alone, always with the paper's configuration.
-const UNIT_BLOCKS: [&str; 2] = ["multiplier_unit", "fp16_rounder"];
+const UNIT_BLOCKS: [&str; 3] = ["multiplier_unit", "fp16_rounder", "rank_port"];
 const UNIT_CONFIG: &str = "hermes";
+/// Another rank, whose times are no multiples of a slot.
+const RANK_CONFIG: &str = "testbenches/configs/odd-timings.toml";
 
 /// One elaborated design, reduced to what the rest of the build needs.
 pub struct Entry {
@@ -117,6 +119,7 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     for block in UNIT_BLOCKS {
         entries.push(elaborate(&config, block, waves)?);
     }
+    entries.push(elaborate(&load(root, RANK_CONFIG)?, "rank_port", false)?);
     Ok(entries)
 }
 

@@ -1,7 +1,7 @@
-//! Two small blocks on which the harness tests itself.
+//! Small blocks on which the harness tests itself.
 //!
 //! Built beside the real designs under the configuration name `selftest`. They have one port of each storage
-//! class of Verilator (8, 16, 32, 64 bits and words), one clocked block and one without a clock, and they
+//! class of Verilator (8, 16, 32, 64 bits and words), one clocked block, one without a clock and one with two, and they
 //! compile in seconds. They are no part of the hardware.
 
 use ndp_hdl::layer::{Design, HdlError, Module, ModuleBuilder, mux};
@@ -10,13 +10,17 @@ use std::rc::Rc;
 /// Name under which the blocks appear in place of a configuration.
 pub const CONFIG: &str = "selftest";
 /// The blocks.
-pub const BLOCKS: [&str; 2] = ["accumulator", "adder"];
+pub const BLOCKS: [&str; 3] = ["accumulator", "adder", "clocks"];
 /// One width per storage class, the last two in words.
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
 
 /// Elaborates one of [`BLOCKS`].
 pub fn build(block: &str) -> Result<Design, HdlError> {
-    Design::new(&if block == "adder" { adder()? } else { accumulator()? })
+    Design::new(&match block {
+        "adder" => adder()?,
+        "clocks" => clocks()?,
+        _ => accumulator()?,
+    })
 }
 
 /// `y_o = a_i + b_i` for each width, without a register.
@@ -27,6 +31,38 @@ fn adder() -> Result<Rc<Module>, HdlError> {
         let b = module.input(format!("b{width}_i"), width, "term");
         module.output(format!("y{width}_o"), &a + &b, "sum, wrapping");
     }
+    module.finish()
+}
+
+/// A counter on each of two clocks, and what the core's clock last saw of the DRAM's.
+fn clocks() -> Result<Rc<Module>, HdlError> {
+    let counter = {
+        let module = ModuleBuilder::new("selftest_counter", "cycles since reset");
+        let count = module.reg("count_q", 40).reset(0);
+        count.next(count.plus_one());
+        module.output("count_o", &count, "cycles since reset");
+        module.finish()?
+    };
+    let sampler = {
+        let module = ModuleBuilder::new("selftest_sampler", "what an input was at the last edge");
+        let sample = module.reg("sample_q", 40);
+        sample.next(module.input("value_i", 40, "value"));
+        module.output("sample_o", &sample, "the input at the last edge");
+        module.finish()?
+    };
+    let module = ModuleBuilder::new("selftest_clocks", "a counter on each of two clocks");
+    let dram = module.clock_domain("dram");
+    let core_count = module.instance("core", &counter).output("count_o");
+    let dram_count = module.instance("dram", &counter).in_domain(&dram).output("count_o");
+    let sampled =
+        module.instance("sampler", &sampler).crossing("value_i", &dram_count, "edges never coincide");
+    module.output(
+        "sampled_o",
+        sampled.output("sample_o"),
+        "DRAM cycles at the last edge of the core's clock",
+    );
+    module.output("core_o", core_count, "core cycles since reset");
+    module.output("dram_o", dram_count, "DRAM cycles since reset");
     module.finish()
 }
 

@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+mod clocks;
 mod designs;
 mod fst;
 mod model;
@@ -27,6 +28,7 @@ mod storage;
 mod waves;
 
 pub use crate::error::{Direction, SimError};
+pub use clocks::Edge;
 pub use designs::{DesignInfo, designs, verilator_version};
 pub use model::{Model, OpenOptions};
 pub use ports::{InputPort, OutputPort, PortInfo};

@@ -14,6 +14,7 @@ struct NdpModel {
     VerilatedContext context;
     std::vector<NdpPort> ports;
     CData* clock = nullptr;
+    CData* dram_clock = nullptr;
     NdpTrace* tracer = nullptr;
 
     explicit NdpModel(const NdpOpenOptions& options) {

@@ -3,8 +3,12 @@
 //! Cycle `n` is what happens in the `n`-th call of [`Model::tick`], counted from 0: the inputs the caller has
 //! set are taken over at the rising edge of `clk_i`, and the outputs afterwards are those the registers produce
 //! until the next edge. In waves it spans `n` ns to `n + 1` ns with the rising edge in the middle.
+//!
+//! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes from one rising edge to the next;
+//! before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
 #![allow(unsafe_code)]
 
+use super::clocks::{Edge, Schedule};
 use super::designs::{self, DesignInfo};
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
@@ -36,8 +40,14 @@ pub struct Model {
     ports: Vec<PortInfo>,
     slots: Vec<Slot>,
     reset: Option<InputPort>,
+    dram_reset: Option<InputPort>,
     clocked: bool,
+    /// There is a second clock.
+    two_clocks: bool,
     cycle: u64,
+    dram_cycle: u64,
+    /// Clocks that are up in the waves, and when they fall.
+    falls: Vec<(Edge, u64)>,
     waves: Option<WaveSink>,
 }
 
@@ -96,10 +106,28 @@ impl Model {
             Some(unsafe { Slot::new(data, port.bytes, port.width) })
         });
         let slots = slots.collect();
-        let reset = ports::find(&ports, (design, info.name), "rst_ni", Direction::Input, Some(1));
-        let reset = reset.ok().map(InputPort);
-        let clocked = ports.iter().any(|port| port.name == "clk_i");
-        let model = Self { raw, design, info, ports, slots, reset, clocked, cycle: 0, waves };
+        let reset = |name| {
+            let port = ports::find(&ports, (design, info.name), name, Direction::Input, Some(1));
+            port.ok().map(InputPort)
+        };
+        let [reset, dram_reset] = ["rst_ni", "dram_rst_ni"].map(reset);
+        let [clocked, two_clocks] =
+            ["clk_i", "dram_clk_i"].map(|clock| ports.iter().any(|port| port.name == clock));
+        let model = Self {
+            raw,
+            design,
+            info,
+            ports,
+            slots,
+            reset,
+            dram_reset,
+            clocked,
+            two_clocks,
+            cycle: 0,
+            dram_cycle: 0,
+            falls: Vec::new(),
+            waves,
+        };
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
             unsafe { raw::ndp_trace_begin(model.raw.as_ptr(), waves.depth()) };
@@ -209,6 +237,11 @@ impl Model {
         self.slot(port.0).read_wide()
     }
 
+    /// Number of cycles of the DRAM's clock simulated so far; 0 in a model without that clock.
+    pub fn dram_cycle(&self) -> u64 {
+        self.dram_cycle
+    }
+
     /// Number of cycles simulated so far, which is also the number of the next one.
     pub fn cycle(&self) -> u64 {
         self.cycle
@@ -221,7 +254,40 @@ impl Model {
         unsafe { raw::ndp_eval(self.raw.as_ptr()) }
     }
 
-    /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle.
+    /// The clock that rises next.
+    #[inline]
+    pub fn next_edge(&self) -> Edge {
+        if self.two_clocks { self.schedule().next().0 } else { Edge::Core }
+    }
+
+    /// Goes on to the next rising edge of either clock and past it. With one clock the same as [`Model::tick`].
+    pub fn step(&mut self) -> Edge {
+        if !self.two_clocks {
+            self.ticks(1);
+            return Edge::Core;
+        }
+        let (edge, time) = self.schedule().next();
+        if self.waves.is_some() {
+            self.rise_with_waves(edge, time);
+        } else {
+            self.set_clock(edge, true);
+            self.set_clock(edge, false);
+        }
+        Schedule { core: self.cycle, dram: self.dram_cycle } = self.schedule().after(edge);
+        edge
+    }
+
+    fn schedule(&self) -> Schedule {
+        Schedule { core: self.cycle, dram: self.dram_cycle }
+    }
+
+    fn set_clock(&mut self, edge: Edge, level: bool) {
+        // SAFETY: `raw` is open until `drop`.
+        unsafe { raw::ndp_set_clock(self.raw.as_ptr(), edge == Edge::Dram, level) }
+    }
+
+    /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle. With two clocks
+    /// everything up to and including the next rising edge of `clk_i`.
     #[inline]
     pub fn tick(&mut self) {
         self.ticks(1);
@@ -230,6 +296,9 @@ impl Model {
     /// `cycles` cycles with the same inputs.
     #[inline]
     pub fn ticks(&mut self, cycles: u64) {
+        if self.two_clocks {
+            return (0..cycles).for_each(|_| while self.step() != Edge::Core {});
+        }
         if self.waves.is_some() {
             return (0..cycles).for_each(|_| self.tick_with_waves());
         }
@@ -238,15 +307,12 @@ impl Model {
         self.cycle += cycles;
     }
 
-    /// Drives `rst_ni` low for `cycles` cycles and high again. A block without reset only spends the time.
+    /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the time.
     pub fn reset(&mut self, cycles: u64) {
-        if let Some(reset) = self.reset {
-            self.set(reset, 0);
-        }
+        let resets = [self.reset, self.dram_reset];
+        resets.into_iter().flatten().for_each(|reset| self.set(reset, 0));
         self.ticks(cycles);
-        if let Some(reset) = self.reset {
-            self.set(reset, 1);
-        }
+        resets.into_iter().flatten().for_each(|reset| self.set(reset, 1));
     }
 
     /// Completes the wave file, also before its window is over. Dropping the model does the same but cannot
@@ -261,7 +327,56 @@ impl Model {
         waves.take_text(self.drain());
         // SAFETY: as above; the text that was drained is not used any more.
         unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
-        waves.finish(self.cycle)
+        let begun = self.falls.iter().map(|(_, time)| time.div_ceil(WaveSink::start_ps(1))).max();
+        waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)))
+    }
+
+    /// A rising edge at its true time; what fell before it is shown first.
+    #[cold]
+    fn rise_with_waves(&mut self, edge: Edge, time: u64) {
+        let shown = |waves: &Option<WaveSink>, time: u64| {
+            waves.as_ref().is_some_and(|waves| waves.contains(time / WaveSink::start_ps(1)))
+        };
+        let mut falls = std::mem::take(&mut self.falls);
+        falls.sort_by_key(|(_, time)| *time);
+        falls.retain(|&(clock, at)| {
+            if at < time {
+                self.set_clock(clock, false);
+                if shown(&self.waves, at) {
+                    self.dump(at);
+                }
+            }
+            at >= time
+        });
+        self.eval();
+        if shown(&self.waves, time) {
+            self.dump(time - WaveSink::SETTLED_PS);
+        }
+        self.set_clock(edge, true);
+        if shown(&self.waves, time) {
+            self.dump(time);
+        }
+        falls.push((edge, Schedule::fall_ps(edge, time)));
+        self.falls = falls;
+        self.pass_text_on();
+    }
+
+    fn dump(&mut self, time_ps: u64) {
+        // SAFETY: `raw` is open until `drop`, and only called with a model that was opened with waves.
+        unsafe { raw::ndp_trace_dump(self.raw.as_ptr(), time_ps) }
+    }
+
+    /// Passes the VCD text on when enough has piled up.
+    fn pass_text_on(&mut self) {
+        let text = self.drain();
+        if text.len() >= WaveSink::CHUNK
+            && let Some(mut waves) = self.waves.take()
+        {
+            waves.take_text(self.drain());
+            self.waves = Some(waves);
+            // SAFETY: the model was opened with waves; the text that was drained is not used any more.
+            unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
+        }
     }
 
     #[cold]
@@ -281,20 +396,12 @@ impl Model {
             raw::ndp_eval(raw);
             raw::ndp_trace_dump(raw, WaveSink::start_ps(cycle));
             if self.clocked {
-                raw::ndp_set_clock(raw, true);
+                raw::ndp_set_clock(raw, false, true);
                 raw::ndp_trace_dump(raw, WaveSink::edge_ps(cycle));
-                raw::ndp_set_clock(raw, false);
+                raw::ndp_set_clock(raw, false, false);
             }
         }
-        let text = self.drain();
-        if text.len() >= WaveSink::CHUNK
-            && let Some(mut waves) = self.waves.take()
-        {
-            waves.take_text(self.drain());
-            self.waves = Some(waves);
-            // SAFETY: as above; the text that was drained is not used any more.
-            unsafe { raw::ndp_trace_clear(raw) };
-        }
+        self.pass_text_on();
     }
 
     /// The VCD text that has piled up.

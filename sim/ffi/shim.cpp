@@ -67,9 +67,10 @@ void ndp_eval(NdpModel* model) { model->eval(); }
 
 void ndp_tick(NdpModel* model, uint64_t cycles) { model->tick(cycles); }
 
-void ndp_set_clock(NdpModel* model, bool level) {
-    if (!model->clock) return;
-    *model->clock = level;
+void ndp_set_clock(NdpModel* model, bool dram, bool level) {
+    CData* const clock = dram ? model->dram_clock : model->clock;
+    if (!clock) return;
+    *clock = level;
     model->eval();
 }
 

@@ -58,8 +58,8 @@ const NdpPort* ndp_ports(const NdpModel* model);
 void ndp_eval(NdpModel* model);
 /* `cycles` times: rising edge, falling edge. Without a clock the same as ndp_eval. */
 void ndp_tick(NdpModel* model, uint64_t cycles);
-/* Sets the clock and lets it settle; nothing happens to a model without one. */
-void ndp_set_clock(NdpModel* model, bool level);
+/* Sets a clock, `clk_i` or with `dram` `dram_clk_i`, and lets it settle; nothing happens to a model without it. */
+void ndp_set_clock(NdpModel* model, bool dram, bool level);
 
 /* Starts a VCD in memory with `depth` levels of modules (0: all). The model must have been opened with waves. */
 void ndp_trace_begin(NdpModel* model, uint32_t depth);

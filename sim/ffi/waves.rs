@@ -2,7 +2,7 @@
 //!
 //! Verilator writes the value changes of the waves variant as VCD text into memory, whatever the format: that
 //! needs no compression library, and is the same in all its versions. Here the text either goes to a file as it
-//! is, or through [`super::fst`] into the far smaller FST. Time is in ps, one cycle per ns. A failure to write is
+//! is, or through [`super::fst`] into the far smaller FST. Time is in ps, one cycle of `clk_i` per ns. A failure to write is
 //! kept until the end, so that waves cannot change how a simulation runs.
 
 use super::SimError;
@@ -54,6 +54,9 @@ pub(super) struct WaveSink {
 impl WaveSink {
     /// Text is passed on in pieces of at least this size.
     pub(super) const CHUNK: usize = 1 << 18;
+
+    /// With two clocks, how long before an edge the inputs for it are shown.
+    pub(super) const SETTLED_PS: u64 = 10;
 
     /// Checks the options and creates the file.
     pub(super) fn create(options: &WaveOptions) -> Result<Self, SimError> {
