@@ -1,0 +1,391 @@
+//! One rank in lockstep with the device model, which stores the data and checks every timing rule.
+//!
+//! Random traffic with stalls on every handshake, resets in its midst, the rates of streams, the share of lists of rows, how long
+//! each source waits for the other, and planted errors: a device that asks for a slot more than the controller gives.
+
+#[path = "common/rank.rs"]
+mod rank;
+
+use ndp_config::{DesignConfig, DramConfig};
+use ndp_cosim::ffi::Edge;
+use ndp_dram::{Rule, stream};
+use rank::{Bench, Request, Segment, Stalls};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const CONFIGS: [&str; 2] = ["hermes", "odd-timings"];
+/// Bursts of an open row in both bank groups.
+const ROW_PAIR: u64 = 256;
+
+/// The configuration that a design was built from.
+fn dram(config: &str) -> Result<DramConfig, Box<dyn Error>> {
+    let designs = ndp_cosim::ffi::designs();
+    let design = designs.into_iter().find(|d| d.config == config && d.block == "rank_port");
+    let text = design.ok_or("the design was not built")?.config_toml;
+    Ok(DesignConfig::from_toml(text)?.dram().clone())
+}
+
+/// Segments in the upper half of the rank, requests in a few rows of the lower half, so that they often meet.
+fn add_traffic(bench: &mut Bench, segments: u64, requests: u64) {
+    let half = bench.rank.config().bursts() / 2;
+    for _ in 0..segments {
+        let rows = bench.below(4);
+        let place = half + bench.below(8) * ROW_PAIR + rows * half / 4;
+        let start = bench.below(ROW_PAIR);
+        let bursts = 1 + bench.below(16.min(ROW_PAIR - start));
+        let tag = bench.below(16);
+        bench.segments.push_back(Segment { address: place + start, bursts, tag });
+    }
+    for _ in 0..requests {
+        let row = bench.below(3) * 4 * ROW_PAIR + bench.below(4) * ROW_PAIR;
+        let address = row + bench.below(if row == 0 { 8 } else { ROW_PAIR });
+        let write = (bench.below(2) == 0).then(|| bench.draw_burst());
+        let tag = bench.below(512);
+        bench.requests.push_back(Request { address, write, tag });
+    }
+}
+
+fn stalls(name: &str) -> Stalls {
+    match name {
+        "none" => Stalls::default(),
+        "some" => Stalls { segment: 100, request: 100, beat: 100, response: 100 },
+        "slow sources" => Stalls { segment: 252, request: 250, beat: 0, response: 0 },
+        "slow sinks" => Stalls { segment: 0, request: 0, beat: 200, response: 240 },
+        _ => Stalls { segment: 128, request: 10, beat: 250, response: 10 },
+    }
+}
+
+#[test]
+fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
+    for config in CONFIGS {
+        let device = dram(config)?;
+        for (seed, name) in (1..).zip(["none", "some", "slow sources", "slow sinks", "slow beats"]) {
+            let mut bench = Bench::open(config, &device, seed)?;
+            bench.stalls = stalls(name);
+            add_traffic(&mut bench, 600, 3000);
+            let outcome = bench.drain().and_then(|()| bench.verdict());
+            outcome.map_err(|e| format!("{config}, stalls: {name}, seed {seed}: {e}"))?;
+            assert_eq!(bench.responses, 3000);
+            // What was written is read back through the other stream.
+            for start in (0..4 * ROW_PAIR).step_by(16) {
+                bench.segments.push_back(Segment { address: start, bursts: 16, tag: start / 16 % 16 });
+            }
+            let outcome = bench.drain().and_then(|()| bench.verdict());
+            outcome.map_err(|e| format!("{config}, read back, seed {seed}: {e}"))?;
+            println!("{config}, stalls: {name}: {:?}", bench.rank.statistics().commands);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_reset_amid_traffic_leaves_nothing_behind() -> Outcome {
+    for config in CONFIGS {
+        let mut bench = Bench::open(config, &dram(config)?, 11)?;
+        for round in 0..60 {
+            bench.stalls = stalls(["none", "some", "slow sinks"][round % 3]);
+            add_traffic(&mut bench, 40, 100);
+            for _ in 0..bench.below(3000) {
+                bench.step().map_err(|e| format!("{config}, round {round}: {e}"))?;
+            }
+            bench.verdict().map_err(|e| format!("{config}, round {round}: {e}"))?;
+            bench.reset();
+        }
+        add_traffic(&mut bench, 100, 300);
+        let outcome = bench.drain().and_then(|()| bench.verdict());
+        outcome.map_err(|e| format!("{config}, after the last reset: {e}"))?;
+    }
+    Ok(())
+}
+
+/// GB/s of whatever `feed` keeps in the queues, over `refreshes` refresh intervals after the first one.
+fn rate(
+    config: &str,
+    seed: u64,
+    refreshes: u64,
+    mut feed: impl FnMut(&mut Bench),
+) -> Result<f64, Box<dyn Error>> {
+    let device = dram(config)?;
+    let interval = u64::from(device.t_refi());
+    let mut bench = Bench::open(config, &device, seed)?;
+    let mut reads = [0, 0];
+    for (reads, end) in reads.iter_mut().zip([interval * 3 / 2, interval * 3 / 2 + refreshes * interval]) {
+        while bench.rank.cycle() < end {
+            feed(&mut bench);
+            bench.step()?;
+        }
+        *reads = bench.rank.statistics().commands.read;
+    }
+    bench.verdict()?;
+    let clocks = (refreshes * interval) as f64;
+    Ok((reads[1] - reads[0]) as f64 * 64.0 * ndp_config::DRAM_GHZ / clocks)
+}
+
+/// A stream of segments through the whole rank.
+fn sequential(bench: &mut Bench, next: &mut u64) {
+    while bench.segments.len() < 4 {
+        let address = *next % bench.rank.config().bursts();
+        bench.segments.push_back(Segment { address, bursts: 16, tag: 1 });
+        *next += 16;
+    }
+}
+
+/// A stream of single reads, `step` bursts apart, in the open row pair of each of `banks` banks.
+fn single_reads(bench: &mut Bench, next: &mut u64, step: u64, banks: u64) {
+    while bench.requests.len() < 4 {
+        let address = *next % (banks * ROW_PAIR);
+        bench.requests.push_back(Request { address, write: None, tag: *next % 512 });
+        *next += step;
+    }
+}
+
+#[test]
+fn a_sequential_stream_of_segments_reaches_the_formula() -> Outcome {
+    let (mut next, hermes) = (0, dram("hermes")?);
+    let found = rate("hermes", 21, 4, |bench| sequential(bench, &mut next))?;
+    let formula = stream::refreshing_gbps(&hermes);
+    println!(
+        "segments: {found:.3} GB/s, formula {formula:.3}, bound {:.3}",
+        stream::refresh_bound_gbps(&hermes)
+    );
+    assert!(found >= 24.2, "{found}");
+    assert!((found / formula - 1.0).abs() < 0.01, "{found} against {formula}");
+    Ok(())
+}
+
+#[test]
+fn a_stream_of_requests_reaches_the_formula() -> Outcome {
+    let (mut next, hermes) = (0, dram("hermes")?);
+    let found = rate("hermes", 22, 4, |bench| single_reads(bench, &mut next, 1, 1))?;
+    let formula = stream::refreshing_gbps(&hermes);
+    // Four entries of one burst are no look-ahead for a new row, which then costs a row cycle: through the whole rank.
+    let mut through = 0;
+    let rows = rate("hermes", 22, 4, |bench| {
+        while bench.requests.len() < 4 {
+            let address = through % bench.rank.config().bursts();
+            bench.requests.push_back(Request { address, write: None, tag: through % 512 });
+            through += 1;
+        }
+    })?;
+    println!("requests: {found:.3} GB/s, formula {formula:.3}; with new rows {rows:.3}");
+    assert!(rows >= 22.0, "{rows}");
+    assert!(found >= 24.2, "{found}");
+    assert!((found / formula - 1.0).abs() < 0.01, "{found} against {formula}");
+    Ok(())
+}
+
+#[test]
+fn a_stream_within_a_bank_group_has_half_the_rate() -> Outcome {
+    let (mut next, hermes) = (0, dram("hermes")?);
+    let found = rate("hermes", 23, 4, |bench| single_reads(bench, &mut next, 2, 1))?;
+    // A refresh costs what it costs the other stream, less the tCCD_L that would have passed anyway.
+    let gap = stream::refresh_gap_cycles(&hermes) - u64::from(hermes.t_ccd_l());
+    let formula = stream::one_group_peak_gbps(&hermes) * (1.0 - gap as f64 / f64::from(hermes.t_refi()));
+    let bound = stream::one_group_refresh_bound_gbps(&hermes);
+    println!("one bank group: {found:.3} GB/s, formula {formula:.3}, bound {bound:.3}");
+    assert!(found >= 12.15, "{found}");
+    assert!((found / formula - 1.0).abs() < 0.01, "{found} against {formula}");
+    Ok(())
+}
+
+#[test]
+fn lists_of_rows_reach_the_refresh_bound_if_neighbours_use_other_banks() -> Outcome {
+    let hermes = dram("hermes")?;
+    let bound = stream::refresh_bound_gbps(&hermes);
+    let rows = 1 << hermes.row_bits();
+    let mut count = 0;
+    let mut list = |bench: &mut Bench, ordered: bool| {
+        while bench.segments.len() < 4 {
+            let bank = if ordered { count % 4 } else { bench.below(4) };
+            count += 1;
+            let pair = bench.below(rows) * 4 + bank;
+            let address = pair * ROW_PAIR + 16 * bench.below(16);
+            bench.segments.push_back(Segment { address, bursts: 16, tag: 2 });
+        }
+    };
+    let unordered = rate("hermes", 24, 4, |bench| list(bench, false))?;
+    let ordered = rate("hermes", 25, 4, |bench| list(bench, true))?;
+    println!(
+        "16 bursts each: unordered {unordered:.2} GB/s, {:.1} % of the bound; ordered {ordered:.2}, {:.1} %",
+        100.0 * unordered / bound,
+        100.0 * ordered / bound
+    );
+    assert!(ordered >= 0.95 * bound, "{ordered}");
+    Ok(())
+}
+
+/// Longest waits in core cycles, as derived in `docs/rank-port.md`: of a lone request, and of a lone segment.
+fn wait_bounds(dram: &DramConfig) -> [u64; 2] {
+    let slots = |clocks: u32| u64::from(clocks.div_ceil(4));
+    // Row and column commands are half a slot apart.
+    let skewed = |clocks: u32| slots(clocks + 2);
+    let written = dram.t_cwl() + 4;
+    let to_pre = slots(dram.t_ras()).max(skewed(written + dram.t_wr()));
+    let row_cycle = slots(dram.t_rc()).max(to_pre + slots(dram.t_rp())) + slots(dram.t_faw()) + 1;
+    let row_cycle = row_cycle + skewed(dram.t_rcd());
+    let turn = slots(written + dram.t_wtr_l()).max(slots(dram.t_rtw()));
+    let entry = |bursts: u64| row_cycle + turn + bursts * slots(dram.t_ccd_l());
+    let refresh = to_pre + slots(dram.t_rp()) + slots(dram.t_rfc()) + 2 + row_cycle;
+    let with_refresh = |slots_needed: u64| {
+        let mut wait = slots_needed;
+        loop {
+            let refreshes = 1 + 4 * wait / u64::from(dram.t_refi());
+            let more = slots_needed + refreshes * refresh;
+            if more == wait {
+                return wait;
+            }
+            wait = more;
+        }
+    };
+    // Slots are 2.5 ns; then the latency of the data and both crossings.
+    let cycles = |slots: u64| (with_refresh(slots) * 5).div_ceil(2) + u64::from(dram.t_cl()) + 30;
+    [cycles(6 * entry(16) + entry(1)), cycles(5 * entry(16) + 4 * entry(1) + entry(16))]
+}
+
+#[test]
+fn neither_source_waits_longer_than_the_bound() -> Outcome {
+    for config in CONFIGS {
+        let device = dram(config)?;
+        let bounds = wait_bounds(&device);
+        // Lone requests among segments, each in another row of the same bank; then the other way round.
+        let mut bench = Bench::open(config, &device, 31)?;
+        let rows = 1 << device.row_bits();
+        while bench.request_waits.len() < 150 {
+            if bench.segments.is_empty() {
+                let address = bench.below(rows) * 4 * ROW_PAIR;
+                bench.segments.push_back(Segment { address, bursts: 16, tag: 3 });
+            }
+            if bench.requests.is_empty()
+                && bench.request_waits.len() as u64 == bench.responses
+                && bench.below(300) == 0
+            {
+                let address = bench.below(rows / 2) * 4 * ROW_PAIR;
+                bench.requests.push_back(Request { address, write: None, tag: 5 });
+            }
+            bench.step()?;
+        }
+        bench.verdict()?;
+        let request = bench.request_waits.iter().max().copied().unwrap_or_default();
+        let mut bench = Bench::open(config, &device, 32)?;
+        let mut asked = 0;
+        while bench.segment_waits.len() < 150 {
+            while bench.requests.len() < 4 {
+                let address = bench.below(rows / 2) * 4 * ROW_PAIR;
+                let write = (bench.below(2) == 0).then(|| bench.draw_burst());
+                bench.requests.push_back(Request { address, write, tag: 6 });
+            }
+            if asked == bench.segment_waits.len() && bench.segments.is_empty() {
+                asked += 1;
+                let address = (rows / 2 + bench.below(rows / 2)) * 4 * ROW_PAIR;
+                bench.segments.push_back(Segment { address, bursts: 16, tag: 7 });
+            }
+            bench.step()?;
+        }
+        bench.verdict()?;
+        let segment = bench.segment_waits.iter().max().copied().unwrap_or_default();
+        println!("{config}: request {request} cycles of {}, segment {segment} of {}", bounds[0], bounds[1]);
+        assert!(request <= bounds[0] && segment <= bounds[1], "{config}: {request}, {segment}, {bounds:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_source_whose_sink_stalls_does_not_stop_the_other() -> Outcome {
+    for beats_stall in [true, false] {
+        let mut bench = Bench::open("hermes", &dram("hermes")?, 41)?;
+        let (beat, response) = if beats_stall { (256, 0) } else { (0, 256) };
+        bench.stalls = Stalls { beat, response, ..Stalls::default() };
+        let (mut next, mut next_request) = (0, 1 << 20);
+        for _ in 0..60_000 {
+            sequential(&mut bench, &mut next);
+            single_reads(&mut bench, &mut next_request, 1, 4);
+            bench.step()?;
+        }
+        let (beats, responses) = (bench.beats, bench.responses);
+        assert_eq!(if beats_stall { beats } else { responses }, 0);
+        assert!(if beats_stall { responses } else { beats } > 5_000, "{beats} beats, {responses} responses");
+        bench.verdict()?;
+    }
+    Ok(())
+}
+
+/// A device like that of `hermes`, but with other times: the controller then breaks those rules.
+fn stricter(changes: &str) -> Result<DramConfig, Box<dyn Error>> {
+    Ok(DesignConfig::from_toml(&format!("name = \"stricter\"\n[dram]\n{changes}"))?.dram().clone())
+}
+
+#[test]
+fn a_controller_that_is_a_slot_early_is_caught_by_exactly_that_rule() -> Outcome {
+    let cases = [
+        ("t_rcd = 28", Rule::Rcd),
+        ("t_rp = 28\nt_ras = 48", Rule::Rp),
+        ("t_rc = 80", Rule::Rc),
+        ("t_ras = 56\nt_rp = 20", Rule::Ras),
+        ("t_rtp = 16", Rule::Rtp),
+        ("t_wr = 28", Rule::Wr),
+        ("t_faw = 30", Rule::Faw),
+        ("t_rrd_s = 8\nt_rrd_l = 8", Rule::RrdS),
+        ("t_rrd_l = 10", Rule::RrdL),
+        ("t_ccd_s = 8", Rule::CcdS),
+        ("t_ccd_l = 12", Rule::CcdL),
+        ("t_wtr_s = 8", Rule::WtrS),
+        ("t_wtr_l = 16", Rule::WtrL),
+        ("t_rfc = 564", Rule::Rfc),
+        ("t_refi = 1248", Rule::Refi),
+    ];
+    for (changes, rule) in cases {
+        let mut bench = Bench::open("hermes", &stricter(changes)?, 51)?;
+        bench.rank.keep_violations(10_000);
+        let mut bank = 0;
+        while bench.rank.cycle() < 40_000 {
+            // Short visits to rows: as many row commands as possible. Neighbours in different banks: after a refresh, all
+            // eight are opened one after the other.
+            if bench.segments.is_empty() {
+                bank = (bank + 1) % 4;
+                let address = (1 << 20) + ROW_PAIR * (4 * bench.below(1 << 8) + bank);
+                let bursts = 1 + bench.below(3);
+                let bursts = if rule == Rule::Faw { 16 } else { bursts };
+                bench.segments.push_back(Segment { address, bursts, tag: 1 });
+            }
+            if rule != Rule::Faw && bench.requests.is_empty() {
+                let address = if bench.below(2) == 0 { bench.below(8) } else { ROW_PAIR * bench.below(64) };
+                let write = (bench.below(2) == 0).then(|| bench.draw_burst());
+                bench.requests.push_back(Request { address, write, tag: 1 });
+            }
+            bench.step()?;
+        }
+        bench.rank.finish();
+        let rules: std::collections::BTreeSet<Rule> =
+            bench.rank.violations().iter().map(|v| v.rule).collect();
+        println!("{changes:?}: {} violations", bench.rank.violation_count());
+        assert_eq!(rules.into_iter().collect::<Vec<_>>(), [rule], "{changes}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_latency_and_a_wrong_bit_are_caught() -> Outcome {
+    for changes in ["t_cl = 25", "t_cl = 23", "t_cwl = 15", "t_cwl = 17"] {
+        let mut bench = Bench::open("hermes", &stricter(changes)?, 52)?;
+        add_traffic(&mut bench, 20, 100);
+        assert!(bench.drain().and_then(|()| bench.verdict()).is_err(), "{changes}");
+    }
+    let mut bench = Bench::open("hermes", &dram("hermes")?, 53)?;
+    bench.rank.corrupt_burst(77, 300);
+    bench.requests.push_back(Request { address: 77, write: None, tag: 0 });
+    let message = bench.drain().expect_err("the wrong bit must be noticed");
+    assert!(message.contains("response of burst 0x4d"), "{message}");
+    Ok(())
+}
+
+#[test]
+fn the_clocks_have_their_ratio() -> Outcome {
+    let mut bench = Bench::open("hermes", &dram("hermes")?, 61)?;
+    let start = (bench.model.cycle(), bench.model.dram_cycle());
+    let edges: Result<Vec<Edge>, String> = (0..13 * 50).map(|_| bench.step()).collect();
+    let core = edges?.iter().filter(|edge| **edge == Edge::Core).count();
+    assert_eq!((core, bench.model.dram_cycle() - start.1), (250, 400));
+    assert_eq!(bench.model.cycle() - start.0, 250);
+    Ok(())
+}
