@@ -23,7 +23,10 @@ fn random_config(state: &mut u64) -> DesignConfig {
         let segments = one_of(&[3, 4, 5, 6]);
         let text = format!(
             "name = \"random\"\n[gemv]\nmultipliers = {}\nlanes = {}\nserial_steps = {}\nacc_bits = {}\n\
-             acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n",
+             acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n\
+             [core]\nread_fifo_beats = {}\n[dram]\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
+             t_cl = {}\nt_cwl = {}\nt_ccd_s = {}\nt_ccd_l = {}\nt_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\n\
+             t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n",
             one_of(&[4, 8, 16, 32, 64]),
             one_of(&[4, 8, 16]),
             one_of(&[2, 3, 5, 8, 10, 11]),
@@ -32,6 +35,25 @@ fn random_config(state: &mut u64) -> DesignConfig {
             one_of(&[1, 2, 4, 16, 64, 256, 1024]),
             one_of(&[1, 2, 4, 8, 16]),
             one_of(&[4, 8, 64]),
+            one_of(&[16, 64, 256]),
+            one_of(&[8, 11, 17]),
+            one_of(&[4, 23, 120]),
+            one_of(&[4, 25, 120]),
+            one_of(&[4, 51, 120]),
+            one_of(&[83, 240]),
+            one_of(&[17, 24, 60]),
+            one_of(&[8, 14, 17]),
+            one_of(&[4, 5, 8]),
+            one_of(&[8, 9, 32]),
+            one_of(&[1, 4, 5]),
+            one_of(&[5, 7, 32]),
+            one_of(&[4, 16, 17, 33, 120]),
+            one_of(&[4, 27, 120]),
+            one_of(&[1, 3, 12]),
+            one_of(&[12, 13, 60]),
+            one_of(&[4, 11, 60]),
+            one_of(&[16, 401, 4000]),
+            one_of(&[5003, 12480, 65532]),
         );
         if let Ok(config) = DesignConfig::from_toml(&text) {
             return config;
@@ -81,9 +103,11 @@ fn lint_random_configurations(seed: u64, count: u32) {
     let mut state = seed;
     for _ in 0..count {
         let config = random_config(&mut state);
-        let design = build(&config, "gemv_unit").unwrap();
         println!("{config:?}");
-        common::lint(&design.verilog(), design.top().name());
+        for block in ["gemv_unit", "rank_port"] {
+            let design = build(&config, block).unwrap();
+            common::lint(&design.verilog(), design.top().name());
+        }
     }
 }
 

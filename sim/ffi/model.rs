@@ -48,6 +48,8 @@ pub struct Model {
     dram_cycle: u64,
     /// Clocks that are up in the waves, and when they fall.
     falls: Vec<(Edge, u64)>,
+    /// Something has been dumped of a model with two clocks.
+    window_began: bool,
     waves: Option<WaveSink>,
 }
 
@@ -126,6 +128,7 @@ impl Model {
             cycle: 0,
             dram_cycle: 0,
             falls: Vec::new(),
+            window_began: false,
             waves,
         };
         if let Some(waves) = &model.waves {
@@ -334,31 +337,41 @@ impl Model {
     /// A rising edge at its true time; what fell before it is shown first.
     #[cold]
     fn rise_with_waves(&mut self, edge: Edge, time: u64) {
-        let shown = |waves: &Option<WaveSink>, time: u64| {
-            waves.as_ref().is_some_and(|waves| waves.contains(time / WaveSink::start_ps(1)))
-        };
         let mut falls = std::mem::take(&mut self.falls);
         falls.sort_by_key(|(_, time)| *time);
         falls.retain(|&(clock, at)| {
             if at < time {
+                let shown = self.shows(at);
                 self.set_clock(clock, false);
-                if shown(&self.waves, at) {
+                if shown {
                     self.dump(at);
                 }
             }
             at >= time
         });
+        let shown = self.shows(time);
         self.eval();
-        if shown(&self.waves, time) {
+        if shown {
             self.dump(time - WaveSink::SETTLED_PS);
         }
         self.set_clock(edge, true);
-        if shown(&self.waves, time) {
+        if shown {
             self.dump(time);
         }
         falls.push((edge, Schedule::fall_ps(edge, time)));
         self.falls = falls;
         self.pass_text_on();
+    }
+
+    /// Whether a time is dumped. Before the first one the values with which the window begins are.
+    fn shows(&mut self, time_ps: u64) -> bool {
+        let cycle = time_ps / WaveSink::start_ps(1);
+        let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else { return false };
+        if !std::mem::replace(&mut self.window_began, true) {
+            let begin = WaveSink::start_ps(waves.start_cycle());
+            self.dump(begin);
+        }
+        true
     }
 
     fn dump(&mut self, time_ps: u64) {

@@ -90,6 +90,11 @@ impl WaveSink {
         self.options.depth.unwrap_or(0)
     }
 
+    /// The window's first cycle.
+    pub(super) fn start_cycle(&self) -> u64 {
+        self.options.start_cycle
+    }
+
     /// Whether a cycle is dumped.
     pub(super) fn contains(&self, cycle: u64) -> bool {
         cycle >= self.options.start_cycle && self.options.stop_cycle.is_none_or(|stop| cycle < stop)

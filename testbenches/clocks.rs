@@ -1,0 +1,85 @@
+//! Models with two clocks: the order of the edges, what each of them sees, resets, and waves with true times.
+//!
+//! Runs on a self-test block with a counter on each clock and a register that samples the one with the other.
+
+use ndp_cosim::ffi::{Edge, Model, OpenOptions, WaveOptions};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const CLOCKS: &str = "selftest/clocks";
+
+/// Outputs before each of `edges` edges, and the edges.
+fn run(options: &OpenOptions, edges: usize) -> Result<Vec<(Edge, [u64; 3])>, Box<dyn Error>> {
+    let mut model = Model::open_with(CLOCKS, options)?;
+    let [core, dram, sampled] = ["core_o", "dram_o", "sampled_o"].map(|name| model.output(name));
+    let (core, dram, sampled) = (core?, dram?, sampled?);
+    model.reset(3);
+    let mut trace = Vec::new();
+    for _ in 0..edges {
+        let edge = model.next_edge();
+        trace.push((edge, [core, dram, sampled].map(|port| model.get(port))));
+        assert_eq!(model.step(), edge);
+    }
+    model.close_waves()?;
+    Ok(trace)
+}
+
+#[test]
+fn each_clock_sees_the_other_as_it_was_before_the_edge() -> Outcome {
+    let trace = run(&OpenOptions::default(), 1300)?;
+    for (before, after) in trace.iter().zip(&trace[1..]) {
+        let (edge, [core, dram, sampled]) = *before;
+        let expected = match edge {
+            Edge::Core => [core + 1, dram, dram],
+            Edge::Dram => [core, dram + 1, sampled],
+        };
+        assert_eq!(after.1, expected);
+    }
+    let edges = |wanted| trace.iter().filter(|(edge, _)| *edge == wanted).count();
+    assert_eq!((edges(Edge::Core), edges(Edge::Dram)), (500, 800));
+    Ok(())
+}
+
+#[test]
+fn a_tick_ends_with_the_cores_edge_and_a_reset_holds_both_clocks() -> Outcome {
+    let mut model = Model::open(CLOCKS)?;
+    let (core, dram) = (model.output("core_o")?, model.output("dram_o")?);
+    model.reset(3);
+    assert_eq!((model.get(core), model.get(dram)), (0, 0));
+    model.ticks(500);
+    assert_eq!((model.get(core), model.cycle()), (500, 503));
+    assert_eq!(model.get(dram), 800);
+    model.reset(1);
+    assert_eq!((model.get(core), model.get(dram)), (0, 0));
+    Ok(())
+}
+
+#[test]
+fn waves_show_both_clocks_at_their_times_and_change_nothing() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let plain = run(&OpenOptions::default(), 130)?;
+    for file in ["clocks.vcd", "clocks.fst"] {
+        let path = folder.path().join(file);
+        let waves = WaveOptions { stop_cycle: Some(40), ..WaveOptions::new(&path) };
+        assert_eq!(run(&OpenOptions { waves: Some(waves), ..OpenOptions::default() }, 130)?, plain);
+        let mut wave = wellen::simple::read(&path)?;
+        let times = wave.time_table().to_vec();
+        for (name, first, period, high) in [("clk_i", 500, 1000, 500), ("dram_clk_i", 62, 625, 300)] {
+            let signal = wave.hierarchy().lookup_var(&["selftest_clocks"], name);
+            let signal = signal.or_else(|| wave.hierarchy().lookup_var(&["TOP", "selftest_clocks"], name));
+            let var = signal.ok_or("no such signal")?;
+            let signal = wave.hierarchy()[var].signal_ref();
+            wave.load_signals(&[signal]);
+            let changes = wave.get_signal(signal).ok_or("not loaded")?.iter_changes();
+            let changes: Vec<u64> = changes.map(|(index, _)| times[index as usize]).collect();
+            // The first change is the initial value.
+            for (n, pair) in changes[1..].chunks_exact(2).enumerate() {
+                let rise = first + period * n as u64;
+                assert_eq!(pair, [rise, rise + high], "{file}, {name}");
+            }
+            assert!(changes.len() as u64 >= 2 * 39_000 / period, "{file}, {name}");
+        }
+    }
+    Ok(())
+}
