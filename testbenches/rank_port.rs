@@ -291,6 +291,27 @@ fn neither_source_waits_longer_than_the_bound() -> Outcome {
 }
 
 #[test]
+fn two_saturated_sources_get_four_requests_per_segment() -> Outcome {
+    let mut bench = Bench::open("hermes", &dram("hermes")?, 33)?;
+    for address in [3 * ROW_PAIR, 3 * ROW_PAIR + 2] {
+        bench.requests.push_back(Request { address, write: None, tag: 8 });
+        bench.drain()?;
+    }
+    println!("a lone read takes {:?} cycles: its row closed, its row open", bench.request_waits);
+    let (mut next, mut next_request) = (2 * ROW_PAIR, 0);
+    for _ in 0..60_000 {
+        sequential(&mut bench, &mut next);
+        single_reads(&mut bench, &mut next_request, 1, 1);
+        bench.step()?;
+    }
+    bench.verdict()?;
+    let bursts_per_request = bench.beats as f64 / bench.responses as f64;
+    println!("{} beats, {} responses", bench.beats, bench.responses);
+    assert!((bursts_per_request - 4.0).abs() < 0.1, "{bursts_per_request} beats per response");
+    Ok(())
+}
+
+#[test]
 fn a_source_whose_sink_stalls_does_not_stop_the_other() -> Outcome {
     for beats_stall in [true, false] {
         let mut bench = Bench::open("hermes", &dram("hermes")?, 41)?;

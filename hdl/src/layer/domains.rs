@@ -88,8 +88,8 @@ pub(super) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
         if !instance.own_domain.is_empty() && instance.module.port("clk_i").is_none() {
             return Err(no_such_port("clk_i"));
         }
-        let named = instance.own_domain.iter().chain(instance.passed.iter().map(|(_, domain)| domain));
-        for domain in named.filter(|domain| domain.owner != inner.owner) {
+        let mut named = instance.own_domain.iter().chain(instance.passed.iter().map(|(_, domain)| domain));
+        if let Some(domain) = named.find(|domain| domain.owner != inner.owner) {
             return Err(HdlError::ForeignSignal {
                 module: module(),
                 signal: format!("{}.clk_i", instance.name),
