@@ -139,7 +139,12 @@ impl DramConfig {
         ];
         for (key, value, min, max) in limits {
             if !(min..=max).contains(&value) {
-                return Err(ConfigError::Range { key, value: value.into(), min: min.into(), max: max.into() });
+                return Err(ConfigError::Range {
+                    key,
+                    value: value.into(),
+                    min: min.into(),
+                    max: max.into(),
+                });
             }
         }
         let mismatch = |what: &str, value: u32, rule: String| {
