@@ -7,10 +7,13 @@ use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
+/// An edge and the outputs before it: core count, DRAM count, sampled DRAM count.
+type Sample = (Edge, [u64; 3]);
+
 const CLOCKS: &str = "selftest/clocks";
 
-/// Outputs before each of `edges` edges, and the edges.
-fn run(options: &OpenOptions, edges: usize) -> Result<Vec<(Edge, [u64; 3])>, Box<dyn Error>> {
+/// The first `edges` edges after a reset.
+fn run(options: &OpenOptions, edges: usize) -> Result<Vec<Sample>, Box<dyn Error>> {
     let mut model = Model::open_with(CLOCKS, options)?;
     let [core, dram, sampled] = ["core_o", "dram_o", "sampled_o"].map(|name| model.output(name));
     let (core, dram, sampled) = (core?, dram?, sampled?);
