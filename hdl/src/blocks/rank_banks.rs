@@ -24,6 +24,9 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
     );
     let commands = ["act", "pre", "rd", "wr"]
         .map(|kind| m.input(format!("{kind}_i"), banks, format!("{kind} of these banks; in the last phase")));
+    if slots.read_to_pre == 1 {
+        m.unused(&commands[2], "PRE is allowed in the slot after a RD anyway");
+    }
     let row = m.input("row_i", dram.row_bits(), "row that is opened");
     let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
     m.unused(ring.low(SLOT - 1), "the state changes in the last phase");
