@@ -46,7 +46,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
             one_of(&[4, 5, 8]),
             one_of(&[8, 9, 32]),
             one_of(&[1, 4, 5]),
-            one_of(&[5, 7, 32]),
+            one_of(&[1, 4, 7, 32]),
             one_of(&[4, 16, 17, 33, 120]),
             one_of(&[4, 27, 120]),
             one_of(&[1, 3, 12]),

@@ -87,6 +87,9 @@ pub(super) fn rank_scheduler(
         ];
         act_bar.push(countdown(&m, &format!("act_bar{group}"), &step, &loads));
     }
+    if slots.act_to_other == [1, 1] && slots.four_acts <= 4 {
+        m.unused(&acts, "one row command per slot keeps ACTs far enough apart");
+    }
     let four_acts = four_acts(&m, &acts.any(), slots.four_acts, &step);
 
     // What is possible.
