@@ -1,7 +1,8 @@
 //! One rank in lockstep with the device model, which stores the data and checks every timing rule.
 //!
-//! Random traffic with stalls on every handshake, resets in its midst, the rates of streams, the share of lists of rows, how long
-//! each source waits for the other, and planted errors: a device that asks for a slot more than the controller gives.
+//! Random traffic with stalls on every handshake, resets in its midst, the rates of streams, the share of lists of
+//! rows, how long each source waits for the other, and planted errors: a device that asks for a slot more than the
+//! controller gives.
 
 #[path = "common/rank.rs"]
 mod rank;
@@ -360,8 +361,8 @@ fn a_controller_that_is_a_slot_early_is_caught_by_exactly_that_rule() -> Outcome
         bench.rank.keep_violations(10_000);
         let mut bank = 0;
         while bench.rank.cycle() < 40_000 {
-            // Short visits to rows: as many row commands as possible. Neighbours in different banks: after a refresh, all
-            // eight are opened one after the other.
+            // Short visits to rows: as many row commands as possible. Neighbours in different banks: after a refresh,
+            // all eight are opened one after the other.
             if bench.segments.is_empty() {
                 bank = (bank + 1) % 4;
                 let address = (1 << 20) + ROW_PAIR * (4 * bench.below(1 << 8) + bank);

@@ -5,8 +5,8 @@
 //! testbenches, the unit blocks of the paper's configuration, and the self-test blocks. A design is known as
 //! `<configuration>/<block>`.
 //!
-//! The small blocks also get a variant whose signals can be dumped. For a GEMV unit that takes longer to compile than the
-//! unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
+//! The small blocks also get a variant whose signals can be dumped. For a GEMV unit that takes longer to compile than
+//! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
 //! Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};

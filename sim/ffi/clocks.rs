@@ -1,9 +1,9 @@
 //! When the clocks rise in a model that has two of them.
 //!
-//! Rising edge `n` of the core's clock `clk_i` (1 GHz) is at `1000 n + 500` ps, that of the DRAM's clock `dram_clk_i` (1.6 GHz) at
-//! `625 n + 62` ps: five cycles of the one are eight of the other. The offset keeps any two edges at least 62 ps apart, so that
-//! there is an order between them that does not depend on the simulator; over the eight edges each clock meets the other one at
-//! eight different distances, which is what synchronisers are tried with.
+//! Rising edge `n` of the core's clock `clk_i` (1 GHz) is at `1000 n + 500` ps, that of the DRAM's clock `dram_clk_i`
+//! (1.6 GHz) at `625 n + 62` ps: five cycles of the one are eight of the other. The offset keeps any two edges at least
+//! 62 ps apart, so that there is an order between them that does not depend on the simulator; over the eight edges each
+//! clock meets the other one at eight different distances, which is what synchronisers are tried with.
 
 /// A rising edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +24,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// How long each clock is up: half a period, or a little less, so that no clock falls within 10 ps before the other rises.
+    /// How long each clock is up: half a period, or a little less, so that no clock falls within 10 ps before the other
+    /// rises.
     const HIGH_PS: [u64; 2] = [500, 300];
 
     /// The next rising edge and its time in ps.

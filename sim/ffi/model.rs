@@ -4,8 +4,8 @@
 //! set are taken over at the rising edge of `clk_i`, and the outputs afterwards are those the registers produce
 //! until the next edge. In waves it spans `n` ns to `n + 1` ns with the rising edge in the middle.
 //!
-//! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes from one rising edge to the next;
-//! before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
+//! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes from one rising edge to the
+//! next; before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
 #![allow(unsafe_code)]
 
 use super::clocks::{Edge, Schedule};
@@ -30,8 +30,8 @@ pub struct OpenOptions {
 /// A running model. Several can exist at once, of the same design or of different ones.
 ///
 /// The GEMV unit has no path from an input to an output without a register, so that its outputs change in
-/// [`Model::tick`] alone. Where there is such a path (blocks without a clock; the digits of a multiplier unit, which its phase
-/// selects), outputs settle in [`Model::eval`].
+/// [`Model::tick`] alone. Where there is such a path (blocks without a clock; the digits of a multiplier unit, which
+/// its phase selects), outputs settle in [`Model::eval`].
 #[derive(Debug)]
 pub struct Model {
     raw: NonNull<raw::NdpModel>,
@@ -310,7 +310,8 @@ impl Model {
         self.cycle += cycles;
     }
 
-    /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the time.
+    /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the
+    /// time.
     pub fn reset(&mut self, cycles: u64) {
         let resets = [self.reset, self.dram_reset];
         resets.into_iter().flatten().for_each(|reset| self.set(reset, 0));

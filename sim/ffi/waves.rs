@@ -1,9 +1,9 @@
 //! Wave files: which cycles, which levels, which format.
 //!
-//! Verilator writes the value changes of the waves variant as VCD text into memory, whatever the format: that
-//! needs no compression library, and is the same in all its versions. Here the text either goes to a file as it
-//! is, or through [`super::fst`] into the far smaller FST. Time is in ps, one cycle of `clk_i` per ns. A failure to write is
-//! kept until the end, so that waves cannot change how a simulation runs.
+//! Verilator writes the value changes of the waves variant as VCD text into memory, whatever the format: that needs no
+//! compression library, and is the same in all its versions. Here the text either goes to a file as it is, or through
+//! [`super::fst`] into the far smaller FST. Time is in ps, one cycle of `clk_i` per ns. A failure to write is kept
+//! until the end, so that waves cannot change how a simulation runs.
 
 use super::SimError;
 use super::fst::FstWriter;

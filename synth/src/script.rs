@@ -18,9 +18,9 @@ pub const ABC_SHARE: f64 = 0.9;
 
 /// How ABC optimises and maps.
 ///
-/// Measured on a multiplier unit (eight lanes, aligner, 4 x 26-bit accumulator; ASAP7, Yosys 0.23): Yosys' own
-/// script 454 um2 / 919 ps, balanced 438 um2 / 734 ps, area 435 um2 / 1114 ps, speed 468 um2 / 608 ps. ABC's `dc2`, part
-/// of Yosys' script, undoes the logarithmic carry trees that Yosys builds; leaving it out is most of the gain.
+/// Measured on a multiplier unit (eight lanes, aligner, 4 x 26-bit accumulator; ASAP7, Yosys 0.23): Yosys' own script
+/// 454 um2 / 919 ps, balanced 438 um2 / 734 ps, area 435 um2 / 1114 ps, speed 468 um2 / 608 ps. ABC's `dc2`, part of
+/// Yosys' script, undoes the logarithmic carry trees that Yosys builds; leaving it out is most of the gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recipe {
@@ -128,7 +128,8 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
         if !unit.children.is_empty() {
             let boxes: Vec<String> = unit.children.keys().map(|name| format!("t:{name}")).collect();
             let _ = writeln!(text, "expose -evert {}", boxes.join(" "));
-            // A net that such a port reads in part is written as a concatenation on the left, which OpenSTA does not take.
+            // A net that such a port reads in part is written as a concatenation on the left, which OpenSTA does not
+            // take.
             text += "splitnets\nopt_clean -purge\n";
         }
         let _ = writeln!(text, "write_verilog -noattr -noexpr -nohex -nodec {}", netlist(*recipe));

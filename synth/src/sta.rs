@@ -25,8 +25,8 @@ pub struct Request<'a> {
     pub libraries: &'a [&'a str],
     /// Mapped netlist, in the working directory.
     pub netlist: &'a str,
-    /// Clock ports. All are taken for one clock: paths from one domain to another have a period too, which is stricter than
-    /// any of them needs.
+    /// Clock ports. All are taken for one clock: paths from one domain to another have a period too, which is stricter
+    /// than any of them needs.
     pub clocks: &'a [String],
     /// Has flip-flops of its own.
     pub registers: bool,

@@ -1,7 +1,7 @@
 //! A rank's port between two sources of random traffic and the device model, checked against a memory of its own.
 //!
-//! Segments read where requests do not write, so that the order between the two, which is nobody's promise, does not matter. What
-//! each stream returns has to come in its order, once, with its tag and data.
+//! Segments read where requests do not write, so that the order between the two, which is nobody's promise, does not
+//! matter. What each stream returns has to come in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
 use ndp_cosim::ffi::{Edge, InputPort, Model, OpenOptions, OutputPort};

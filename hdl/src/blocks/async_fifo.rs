@@ -1,8 +1,9 @@
 //! FIFO between two clocks.
 //!
-//! Each side has a pointer of its own, one bit longer than an address, and sends it to the other side in Gray code: one bit changes per
-//! step, so a synchroniser that catches it in between yields the old or the new value. Two flip-flops per synchroniser. What
-//! a side sees of the other is late but never wrong: full and empty are left a little later than they could be.
+//! Each side has a pointer of its own, one bit longer than an address, and sends it to the other side in Gray code: one
+//! bit changes per step, so a synchroniser that catches it in between yields the old or the new value. Two flip-flops
+//! per synchroniser. What a side sees of the other is late but never wrong: full and empty are left a little later than
+//! they could be.
 //!
 //! Both resets have to be active together. Valid and ready come from registers.
 
@@ -114,8 +115,8 @@ fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the registers at its
-/// head. A push while not ready and a pop while not valid do nothing.
+/// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the
+/// registers at its head. A push while not ready and a pop while not valid do nothing.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.

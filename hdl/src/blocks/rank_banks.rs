@@ -1,7 +1,7 @@
 //! State of a rank's banks: which row is open, and which commands the timing rules allow next.
 //!
-//! Commands change the state at the end of a slot's last phase. In the phase after it, the state of the banks that the entries ask for is
-//! looked up into registers.
+//! Commands change the state at the end of a slot's last phase. In the phase after it, the state of the banks that the
+//! entries ask for is looked up into registers.
 
 use super::phase_ring::phase_ring;
 use super::rank_timing::{BANKS, ENTRIES, EntryLayout, GROUP_BANKS, SLOT, Slots, countdown, decoded, piped};

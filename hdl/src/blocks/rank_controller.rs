@@ -1,12 +1,13 @@
 //! Controller of one DRAM rank, in the clock domain of the DRAM.
 //!
-//! Entries pass through [`super::rank_intake`] (places for what comes back are reserved), [`super::rank_queue`] (four entries in order),
-//! [`super::rank_scheduler`] with [`super::rank_banks`] and [`super::rank_refresh`] (which command when) and
-//! [`super::rank_data`]. It works in slots of four clocks ([`super::rank_timing`]): a decision takes the four phases of one slot and is on
-//! the pins in the next. The page policy is open: a row stays open until another one of the bank is needed, or a refresh.
+//! Entries pass through [`super::rank_intake`] (places for what comes back are reserved), [`super::rank_queue`] (four
+//! entries in order), [`super::rank_scheduler`] with [`super::rank_banks`] and [`super::rank_refresh`] (which command
+//! when) and [`super::rank_data`]. It works in slots of four clocks ([`super::rank_timing`]): a decision takes the four
+//! phases of one slot and is on the pins in the next. The page policy is open: a row stays open until another one of
+//! the bank is needed, or a refresh.
 //!
-//! Order: entries are served in the order in which they entered, so a source's reads see its earlier writes. Between the two sources
-//! there is no order.
+//! Order: entries are served in the order in which they entered, so a source's reads see its earlier writes. Between
+//! the two sources there is no order.
 
 use super::bits_for;
 use super::phase_ring::phase_ring;

@@ -1,8 +1,8 @@
 //! The data bus of a rank: what was issued, until its data are due, and the 512 bits between four transfers.
 //!
-//! The burst of a RD that is on the pins in clock t is on `dq_i` in clocks t + tCL to t + tCL + 3, and is passed on in the next one.
-//! For a WR, `dq_o` carries the data in clocks t + tCWL to t + tCWL + 3. Both are fixed phases of the slot, a fixed number of
-//! slots later.
+//! The burst of a RD that is on the pins in clock t is on `dq_i` in clocks t + tCL to t + tCL + 3, and is passed on in
+//! the next one. For a WR, `dq_o` carries the data in clocks t + tCWL to t + tCWL + 3. Both are fixed phases of the
+//! slot, a fixed number of slots later.
 
 use super::phase_ring::phase_ring;
 use super::rank_intake::RankPorts;

@@ -1,8 +1,9 @@
 //! Chooses what enters a rank controller next: a segment of the core's reads or a single request.
 //!
-//! Nothing enters before the place for what it returns is reserved, so the controller never waits for those who take it. If both
-//! sources can enter, up to [`REQUESTS_PER_SEGMENT`] requests go first after each segment, then one segment. The choice takes three
-//! clocks, within the slot: used places, sum with the new ones (both ahead), comparison, choice.
+//! Nothing enters before the place for what it returns is reserved, so the controller never waits for those who take
+//! it. If both sources can enter, up to [`REQUESTS_PER_SEGMENT`] requests go first after each segment, then one
+//! segment. The choice takes three clocks, within the slot: used places, sum with the new ones (both ahead),
+//! comparison, choice.
 
 use super::bits_for;
 use super::phase_ring::phase_ring;

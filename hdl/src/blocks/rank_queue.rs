@@ -1,7 +1,7 @@
 //! The entries of a rank controller, in order, the oldest one first.
 //!
-//! Everything changes at the end of a slot's last phase: the head loses a burst, a head without bursts leaves and the others move up,
-//! and the new entry takes the first free place.
+//! Everything changes at the end of a slot's last phase: the head loses a burst, a head without bursts leaves and the
+//! others move up, and the new entry takes the first free place.
 
 use super::phase_ring::phase_ring;
 use super::rank_intake::RankPorts;

@@ -1,7 +1,7 @@
 //! Refresh of a rank: every tREFI it stops the scheduler, closes all banks, refreshes, and lets it go on after tRFC.
 //!
-//! The interval is counted from reset, not from the last REF, so that delays do not add up. Entries open their rows again
-//! themselves.
+//! The interval is counted from reset, not from the last REF, so that delays do not add up. Entries open their rows
+//! again themselves.
 
 use super::bits_for;
 use super::phase_ring::phase_ring;

@@ -1,8 +1,9 @@
 //! Decides which commands a rank gets in the next slot: at most one for a column, at most one for a row.
 //!
-//! The head's next burst is read or written when its row is open and the timing rules allow it. Ahead of that, every entry may close and
-//! open the rows it needs, the oldest one first, in banks that no older entry uses. One phase per step: state of the banks and
-//! what each entry needs (registered by [`super::rank_banks`] and here), what is possible, the choice, and the change of state.
+//! The head's next burst is read or written when its row is open and the timing rules allow it. Ahead of that, every
+//! entry may close and open the rows it needs, the oldest one first, in banks that no older entry uses. One phase per
+//! step: state of the banks and what each entry needs (registered by [`super::rank_banks`] and here), what is possible,
+//! the choice, and the change of state.
 
 use super::phase_ring::phase_ring;
 use super::rank_banks::FLAGS;

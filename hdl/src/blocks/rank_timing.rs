@@ -1,9 +1,10 @@
 //! Time in slots, and what waits in a rank controller: shared by the parts of [`super::rank_controller`].
 //!
-//! A slot is four clocks of the DRAM, the time of one burst on the data bus. Column commands (RD, WR) are on the pins in the first
-//! clock of a slot, row commands (ACT, PRE, REF) in the third. So `n` slots from one command to another are `4n` clocks within a
-//! class, `4n + 2` from column to row and `4n - 2` from row to column, and every time of [`DramConfig`] is rounded up to the
-//! next such distance. With the default timings that costs two clocks in each of tRCD, tRTP and tWR, tRRD_L becomes 8 and tFAW 28.
+//! A slot is four clocks of the DRAM, the time of one burst on the data bus. Column commands (RD, WR) are on the pins
+//! in the first clock of a slot, row commands (ACT, PRE, REF) in the third. So `n` slots from one command to another
+//! are `4n` clocks within a class, `4n + 2` from column to row and `4n - 2` from row to column, and every time of
+//! [`DramConfig`] is rounded up to the next such distance. With the default timings that costs two clocks in each of
+//! tRCD, tRTP and tWR, tRRD_L becomes 8 and tFAW 28.
 
 use super::bits_for;
 use crate::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
@@ -73,7 +74,8 @@ impl Slots {
     }
 }
 
-/// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all that were loaded.
+/// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all that
+/// were loaded.
 ///
 /// One flip-flop per slot that is left, shifted once a slot, so that loading the longer of two times is an OR.
 pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bits, u32)]) -> Bits {

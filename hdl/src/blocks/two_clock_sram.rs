@@ -1,7 +1,8 @@
 //! Storage between two clocks: one port writes, one reads.
 //!
-//! [`two_clock_sram`] stands for a macro, [`two_clock_words`] is flip-flops. Both know nothing of who may read when: the pointers
-//! of [`super::async_fifo`] see to it that a word is not read before it has been still for two cycles of the reader.
+//! [`two_clock_sram`] stands for a macro, [`two_clock_words`] is flip-flops. Both know nothing of who may read when:
+//! the pointers of [`super::async_fifo`] see to it that a word is not read before it has been still for two cycles of
+//! the reader.
 
 use super::bits_for;
 use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder};
@@ -35,8 +36,8 @@ fn words(depth: u32, width: u32) -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data one cycle later and
-/// held until the next read.
+/// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data one cycle
+/// later and held until the next read.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.

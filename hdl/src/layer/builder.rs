@@ -193,8 +193,8 @@ impl ModuleBuilder {
         self.inner.borrow_mut().unused.push((value.into(), reason.into()));
     }
 
-    /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor replaces
-    /// its inputs by what drives them, which differs from instance to instance. Other tools see comments.
+    /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
+    /// replaces its inputs by what drives them, which differs from instance to instance. Other tools see comments.
     pub fn share_code(&self) {
         self.inner.borrow_mut().shares_code = true;
     }

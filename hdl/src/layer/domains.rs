@@ -5,11 +5,11 @@
 //! `<domain>_clk_i` and `<domain>_rst_ni`, and its parents pass a domain of theirs on to each of them
 //! ([`InstanceBuilder::pass_domain`](super::InstanceBuilder::pass_domain)). Nothing is passed on by name.
 //!
-//! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational paths of
-//! instances too; an input port is read in one domain and an output port comes from one; a signal that crosses is
-//! connected with [`InstanceBuilder::crossing`](super::InstanceBuilder::crossing), which wants a reason. Not checked:
-//! whether that reason holds (synchroniser, Gray code, a word that stays still), and that the ports of the top are
-//! driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
+//! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational
+//! paths of instances too; an input port is read in one domain and an output port comes from one; a signal that crosses
+//! is connected with [`InstanceBuilder::crossing`](super::InstanceBuilder::crossing), which wants a reason. Not
+//! checked: whether that reason holds (synchroniser, Gray code, a word that stays still), and that the ports of the top
+//! are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
 //! have to be active together for some cycles of the slowest one.
 
 use super::bits::{Node, Owner};
