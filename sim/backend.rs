@@ -4,8 +4,8 @@
 //! product; what is done with them, and with a mismatch, is up to the binaries.
 
 use crate::error::SimError;
-use crate::gemv::{Checker, GemvOptions, GemvUnit, Mismatch};
-use ndp_config::{DesignConfig, GemvShape};
+use crate::gemv::{Checker, GemvOptions, GemvRun, GemvUnit, Mismatch, Product};
+use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp};
 use ndp_numerics::f16;
 use serde::Serialize;
@@ -24,7 +24,7 @@ pub struct Figures {
     pub macs: u64,
     /// Core cycles, each product from its first command to its last result.
     pub cycles: u64,
-    /// Cycles that peak memory bandwidth and peak arithmetic allow at best.
+    /// Cycles that memory bandwidth, refresh counted, and peak arithmetic allow at best.
     pub roofline_cycles: u64,
 }
 
@@ -116,31 +116,46 @@ impl RtlBackend {
 impl GemvBackend for RtlBackend {
     type Error = SimError;
 
-    /// The outputs of the unit, once each has been found equal to the reference.
+    /// The outputs of the core, once each has been found equal to the reference.
     ///
     /// Errors: as [`GemvUnit::gemv`], and [`SimError::Mismatch`].
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
         let run = self.unit.gemv(op)?;
-        let cycles = run.cycles;
-        let result = run.into_result();
-        let outputs = result.bits.len() as u64;
-        let mismatches = self.checker.mismatches(op, &result)?;
-        // The unit has accepted the shape, so it fits.
-        let shape = GemvShape { rows: op.rows() as u32, cols: op.cols() as u32, batch: op.batch() as u32 };
+        self.account(op, &run)
+    }
+}
+
+impl RtlBackend {
+    /// Computes a product over some rows of a matrix, in either mode, and checks it like any other. `op` is what it has to be
+    /// equal to: for DOT the rows that take part, for AXPY their transpose.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::product`], and [`SimError::Mismatch`].
+    pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
+        let run = self.unit.product(product)?;
+        self.account(op, &run)?;
+        Ok(run)
+    }
+
+    fn account(&mut self, op: &GemvOp<'_>, run: &GemvRun) -> Result<Vec<f16>, SimError> {
+        let outputs = run.bits.len() as u64;
+        let mismatches = self.checker.mismatches(op, &run.bits)?;
+        let macs = op.rows() as u64 * op.cols() as u64 * op.batch() as u64;
+        let roofline = self.unit.config().roofline_macs_per_cycle(op.batch() as u32);
         self.classes.entry(op.class()).or_default().add(&Figures {
             calls: 1,
             outputs_checked: outputs,
-            macs: shape.macs(),
-            cycles,
-            roofline_cycles: shape.roofline_cycles(self.unit.config()),
+            macs,
+            cycles: run.cycles,
+            roofline_cycles: (macs as f64 / roofline).ceil() as u64,
         });
-        self.meter.0.set(self.meter.0.get() + cycles);
+        self.meter.0.set(self.meter.0.get() + run.cycles);
         if let Some(first) = mismatches.first() {
             let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
             self.mismatches.extend(mismatches);
             return Err(SimError::Mismatch { first, count, outputs });
         }
-        Ok(result.bits.into_iter().map(f16::from_bits).collect())
+        Ok(run.bits.iter().map(|bits| f16::from_bits(*bits)).collect())
     }
 }
 

@@ -164,22 +164,6 @@ pub enum SimError {
         /// Seed of the stalls.
         seed: u64,
     },
-    /// An output broke the valid/ready protocol or the order of results.
-    #[error("cycle {cycle}: {signal}: expected {expected}, actual {actual}; {state}; stall seed {seed}")]
-    Protocol {
-        /// The cycle.
-        cycle: u64,
-        /// The signal that is wrong.
-        signal: &'static str,
-        /// What the protocol asks for.
-        expected: String,
-        /// What was there.
-        actual: String,
-        /// Every handshake, and how far the commands have come.
-        state: String,
-        /// Seed of the stalls.
-        seed: u64,
-    },
     /// Outputs differ from the reference.
     #[error("{count} of {outputs} outputs differ from the reference, the first: {first}")]
     Mismatch {
@@ -190,4 +174,28 @@ pub enum SimError {
         /// Outputs of the product that was compared.
         outputs: u64,
     },
+    /// A response of the core that does not fit the host's requests.
+    #[error("cycle {cycle}: {what}")]
+    Host {
+        /// The cycle.
+        cycle: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The core broke timing rules of the DRAM.
+    #[error("{count} violations of DRAM timing, the first of rank {rank}: {first}")]
+    Dram {
+        /// The first rank with a violation.
+        rank: usize,
+        /// Violations of all ranks.
+        count: u64,
+        /// The first of that rank.
+        first: String,
+    },
+    /// A program that the functional model refuses.
+    #[error(transparent)]
+    Machine(#[from] ndp_machine::MachineError),
+    /// Sizes that the DRAM or the buffer cannot hold.
+    #[error(transparent)]
+    Layout(#[from] ndp_layout::LayoutError),
 }

@@ -60,6 +60,11 @@ fn missing_and_misspelt_arguments_are_named() -> Outcome {
     refused("gemv --config tiny --rows 8 --cols 8 --wave-start 5", "--waves <FILE>")?;
     refused("gemv --config tiny --rows 8 --cols 8 --watchdog 0", "0 is not in 1..")?;
     refused("gemv --config tiny --rows 8 --cols 8 --plant weight:1:2:16", "BIT in 0..=15")?;
+    refused(
+        "gemv --config tiny --rows 8 --cols 8 --density 0",
+        "density 0 must be a number above 0 and at most 1",
+    )?;
+    refused("gemv --config tiny --rows 8 --cols 8 --mode outer", "[possible values: dot, axpy]")?;
     refused("generate --config tiny --tokens 0", "0 is not in 1..")?;
     refused("generate --config tiny --temperature 10.01", "temperature 10.01 must be a number in 0..=10")
 }
@@ -74,15 +79,15 @@ fn configurations_that_cannot_be_used_are_explained() -> Outcome {
     };
     let gemv = |config: &str| format!("gemv --rows 8 --cols 8 --config {config}");
     refused(&gemv("huge"), "unknown preset 'huge', expected one of hermes, hermes-32")?;
-    refused(&gemv("hermes-512"), "no design `hermes-512/gemv_unit` was built")?;
+    refused(&gemv("hermes-512"), "no design `hermes-512/ndp_core` was built")?;
     refused(&gemv("hermes-512"), "NDP_DESIGNS=tiny,hermes")?;
     refused(&gemv("missing.toml"), "cannot read configuration 'missing.toml'")?;
     let typo = file("typo.toml", "name = \"typo\"\n[gemv]\nmultiplyers = 4\n")?;
     refused(&gemv(&typo), "unknown field `multiplyers`")?;
-    let odd = file("odd.toml", "name = \"odd\"\n[gemv]\nlanes = 6\n")?;
-    refused(&gemv(&odd), "gemv.lanes = 6 must be a power of two")?;
+    let odd = file("odd.toml", "name = \"odd\"\n[gemv]\nlanes = 12\n")?;
+    refused(&gemv(&odd), "gemv.lanes = 12 must be a power of two")?;
     let other = file("tiny.toml", "name = \"tiny\"\n[gemv]\nranks = 2\n")?;
-    refused(&gemv(&other), "`tiny/gemv_unit` was built from another configuration of the same name")
+    refused(&gemv(&other), "`tiny/ndp_core` was built from another configuration of the same name")
 }
 
 #[test]
@@ -90,9 +95,9 @@ fn waves_that_cannot_be_written_are_explained() -> Outcome {
     let gemv = "gemv --config tiny --rows 8 --cols 8 --waves";
     refused(&format!("{gemv} /no/such/dir/a.fst"), "cannot create wave file `/no/such/dir/a.fst`")?;
     // The unit of the paper only has waves if the build was asked for them.
-    if ndp_cosim::ffi::designs().any(|design| design.name == "hermes/gemv_unit" && !design.waves) {
+    if ndp_cosim::ffi::designs().any(|design| design.name == "hermes/ndp_core" && !design.waves) {
         let hermes = "gemv --config hermes --rows 8 --cols 8 --waves /tmp/a.fst";
-        refused(hermes, "`hermes/gemv_unit` was built without waves; rebuild with NDP_WAVES=hermes")?;
+        refused(hermes, "`hermes/ndp_core` was built without waves; rebuild with NDP_WAVES=hermes")?;
     }
     refused(&format!("{gemv} a.wav"), "wave file `a.wav` must end in .fst or .vcd")?;
     refused(
@@ -159,10 +164,33 @@ fn a_product_is_reported_as_text_and_as_json() -> Outcome {
     assert!(report["tools"]["verilator"].as_str().is_some_and(|version| version.starts_with("5.")));
     assert!(report["tools"]["rustc"].as_str().is_some_and(|version| version.starts_with("rustc")));
 
+    assert_eq!(report["protocol_violations"], 0);
+    let stalls = report["stalls"].as_object().ok_or("stalls")?;
+    let parts: u64 = stalls.iter().filter(|(name, _)| *name != "total").filter_map(|(_, v)| v.as_u64()).sum();
+    assert_eq!(Some(parts), stalls["total"].as_u64(), "every cycle of every rank has a cause");
+    assert_eq!(stalls["total"].as_u64(), cycles.map(|cycles| 2 * cycles));
+
     // Everything but the speed of the simulation is the same in each run.
     let mut again: Value = serde_json::from_slice(&cosim(&format!("{line} --json"))?.stdout)?;
     again["sim_cycles_per_second"] = report["sim_cycles_per_second"].clone();
     assert_eq!(again, report);
+    Ok(())
+}
+
+#[test]
+fn active_rows_are_computed_in_both_modes() -> Outcome {
+    for (mode, outputs) in [("dot", 2 * 13), ("axpy", 2 * 200)] {
+        let line =
+            format!("gemv --config tiny --rows 125 --cols 200 --batch 2 --density 0.1 --mode {mode} --json");
+        let output = cosim(&line)?;
+        assert!(output.status.success(), "{}", stderr(&output));
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(
+            (&report["active_rows"], &report["outputs_checked"]),
+            (&13.into(), &outputs.into()),
+            "{mode}"
+        );
+    }
     Ok(())
 }
 
@@ -172,7 +200,7 @@ fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
     let output = cosim(line)?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("MISMATCH gemv: cycle ") && text.contains("row 4, batch 1: expected 0x"), "{text}");
+    assert!(text.contains("MISMATCH gemv: row 4, batch 1: expected 0x"), "{text}");
     assert!(text.contains("actual 0x") && text.contains("seed 5"), "{text}");
     let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
         return Err(format!("no command to repeat it: {text}").into());
@@ -194,12 +222,13 @@ fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
 
 #[test]
 fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
-    // Within one cycle nothing has moved yet in a unit that is stalled nearly always.
+    // Within one cycle nothing has been answered yet to a host that is stalled nearly always.
     let output = cosim("gemv --config tiny --rows 2 --cols 8 --stalls 99 --watchdog 1 --seed 3")?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("no handshake moved for 1 cycles up to cycle"), "{text}");
-    assert!(text.contains("valid/ready: load 0/") && text.contains("seed 3, rerun: cargo run"), "{text}");
+    assert!(text.contains("no answer to a request of the host; busy 0"), "{text}");
+    assert!(text.contains("seed 3") && text.contains("rerun: cargo run"), "{text}");
     Ok(())
 }
 
@@ -223,7 +252,7 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
 
     let planted = cosim("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
     assert_eq!(planted.status.code(), Some(1));
-    assert!(stderr(&planted).contains("MISMATCH layers.0.q_proj: cycle "), "{}", stderr(&planted));
+    assert!(stderr(&planted).contains("MISMATCH layers.0.q_proj: row "), "{}", stderr(&planted));
     let report: Value = serde_json::from_slice(&planted.stdout)?;
     assert!(report["mismatches"].as_u64() > Some(0) && report["golden"].is_null());
     Ok(())

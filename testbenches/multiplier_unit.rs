@@ -2,7 +2,8 @@
 //!
 //! Windows follow one another without a gap, as in the machine; operands are on the ports only in the phase in
 //! which the unit may read them, and noise in all others. Compared are every digit of the exact sum, in its phase (unless a
-//! flag makes the sum irrelevant), and the flags. Seeds are printed with every failure.
+//! flag makes the sum irrelevant), and the flags; in windows whose products go to sums of their own, each of these sums, which
+//! stay outside of the unit with the carries pending in them. Seeds are printed with every failure.
 
 #[path = "common/exact.rs"]
 mod exact;
@@ -42,6 +43,8 @@ const KINDS: [Kind; 6] =
 struct Window {
     w: Vec<u16>,
     x: Vec<u16>,
+    /// All lanes use the first activation, and each product is added to a sum of its own.
+    separate: bool,
 }
 
 impl Window {
@@ -86,7 +89,29 @@ impl Window {
                 x.iter_mut().for_each(|x| *x = *x & 0x8000 | 1);
             }
         }
-        Self { w, x }
+        Self { w, x, separate: false }
+    }
+
+    fn separate(self) -> Self {
+        Self { separate: true, ..self }
+    }
+}
+
+/// A kept sum: digits, pending carries, flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept(u128);
+
+impl Kept {
+    /// The number modulo `2^acc_bits`, carries added.
+    fn value(self, config: &GemvConfig) -> u128 {
+        let (bits, digit_bits) = (config.acc_bits(), config.digit_bits());
+        let carry = |k: u32| (self.0 >> (bits + k) & 1) << ((k + 1) * digit_bits);
+        let carries: u128 = (0..config.acc_segments() - 1).map(carry).sum();
+        (self.0 + carries) % (1 << bits)
+    }
+
+    fn flags(self, config: &GemvConfig) -> u8 {
+        (self.0 >> (config.acc_bits() + config.acc_segments() - 1)) as u8
     }
 }
 
@@ -96,8 +121,15 @@ struct Bench {
     phase: InputPort,
     w: InputPort,
     x: InputPort,
+    broadcast: InputPort,
+    scalar: InputPort,
+    separate: InputPort,
+    sum_in: InputPort,
     digit: OutputPort,
     flags: OutputPort,
+    sum_out: OutputPort,
+    /// The sums of the lanes, kept as the buffer would.
+    sums: Vec<Kept>,
     config: GemvConfig,
     noise: SplitMix64,
 }
@@ -107,8 +139,19 @@ struct Bench {
 struct Mismatch {
     window: usize,
     what: String,
-    expected: u64,
-    actual: u64,
+    expected: u128,
+    actual: u128,
+}
+
+/// A bit that is flipped in what the unit has put out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plant {
+    /// Window, digit, bit.
+    Digit(usize, u32, u32),
+    /// Window, bit.
+    Flag(usize, u32),
+    /// Window, lane, bit.
+    Sum(usize, usize, u32),
 }
 
 impl Bench {
@@ -117,7 +160,17 @@ impl Bench {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let model = Model::open_with("hermes/multiplier_unit", &options)?;
         let operand_bits = 16 * config.lanes();
+        let sum_bits = config.acc_bits() + config.acc_segments() - 1 + 3;
+        let mut noise = SplitMix64::new(seed);
+        let mut word = || u128::from(noise.next_u64()) << 64 | u128::from(noise.next_u64());
         Ok(Self {
+            // Any word is a sum, with any carries; most are kept without flags so that their digits count.
+            sums: (0..config.lanes()).map(|_| Kept(word() % (1 << (sum_bits - 3)))).collect(),
+            broadcast: model.input_of_width("broadcast_i", 1)?,
+            scalar: model.input_of_width("scalar_i", 16)?,
+            separate: model.input_of_width("separate_i", 1)?,
+            sum_in: model.input_of_width("sum_i", sum_bits)?,
+            sum_out: model.output_of_width("sum_o", sum_bits)?,
             phase: model.input_of_width("phase_i", config.window_cycles())?,
             w: model.input_of_width("w_i", operand_bits)?,
             x: model.input_of_width("x_i", operand_bits)?,
@@ -125,21 +178,100 @@ impl Bench {
             flags: model.output_of_width("flags_o", 3)?,
             config,
             model,
-            noise: SplitMix64::new(seed),
+            noise,
         })
+    }
+
+    fn word(&mut self) -> u128 {
+        u128::from(self.noise.next_u64()) << 64 | u128::from(self.noise.next_u64())
     }
 
     /// Noise with `bits` as element `lane`.
     fn operand(&mut self, lane: usize, bits: Option<u16>) -> u128 {
-        let noise = u128::from(self.noise.next_u64()) << 64 | u128::from(self.noise.next_u64());
+        let noise = self.word();
         let Some(bits) = bits else { return noise };
         let at = 16 * lane;
         noise & !(0xFFFF << at) | u128::from(recoded(bits)) << at
     }
 
-    /// Runs the windows, one after another, and returns the first thing that differs. `plant` flips a bit that
-    /// the unit has put out: window, digit (or the number of digits for the flags), bit.
-    fn run(&mut self, windows: &[Window], plant: Option<(usize, u32, u32)>) -> Option<Mismatch> {
+    /// Puts the operands of a phase on the ports.
+    fn load(&mut self, window: Option<&Window>, phase: usize) {
+        let w = self.operand(phase, window.and_then(|n| n.w.get(phase).copied()));
+        let separate = window.is_some_and(|n| n.separate);
+        let x = match window {
+            Some(n) if !n.separate => n.x.get(phase).copied(),
+            _ => None,
+        };
+        let x = self.operand(phase, x);
+        let scalar = match window {
+            Some(n) if separate => recoded(n.x[0]),
+            _ => self.noise.next_u64() as u16,
+        };
+        self.model.set(self.phase, 1 << phase);
+        self.model.set_u128(self.w, w);
+        self.model.set_u128(self.x, x);
+        self.model.set(self.broadcast, separate.into());
+        self.model.set(self.scalar, scalar.into());
+    }
+
+    /// Gives the sum of the product that is added in this phase; returns the sum's lane.
+    fn give_sum(&mut self, leaving: Option<&Window>, phase: usize) -> Option<usize> {
+        let lane = phase.checked_sub(1).filter(|lane| *lane < self.sums.len());
+        let lane = lane.filter(|_| leaving.is_some_and(|n| n.separate));
+        let noise = self.word() % (1 << self.sum_in.width());
+        self.model.set(self.separate, lane.is_some().into());
+        self.model.set_u128(self.sum_in, lane.map_or(noise, |lane| self.sums[lane].0));
+        lane
+    }
+
+    /// Takes a sum back, a product later.
+    fn take_sum(&mut self, lane: usize, window: &Window, flip: u128) -> Result<(), (u128, u128, String)> {
+        let kept = Kept(self.model.get_u128(self.sum_out) ^ flip);
+        let before = std::mem::replace(&mut self.sums[lane], kept);
+        let (product, flags) = dot(&[window.w[lane]], &[window.x[0]]);
+        let flags = before.flags(&self.config) | flags;
+        if kept.flags(&self.config) != flags {
+            let (expected, actual) = (flags.into(), kept.flags(&self.config).into());
+            return Err((expected, actual, format!("flags of sum {lane}")));
+        }
+        let modulus = 1 << self.config.acc_bits();
+        let expected =
+            (before.value(&self.config) as i128 + product).rem_euclid(modulus as i128) as u128 % modulus;
+        let actual = kept.value(&self.config);
+        // With a flag the sum is irrelevant, and a fresh one takes its place.
+        if flags == 0 && actual != expected {
+            return Err((expected, actual, format!("sum {lane}")));
+        }
+        if flags != 0 && self.noise.next_u64().is_multiple_of(4) {
+            self.sums[lane] = Kept(self.word() % (1 << (self.sum_in.width() - 3)));
+        }
+        Ok(())
+    }
+
+    /// Compares what is due of a window's sum, and returns the first thing that differs.
+    fn compare(&self, index: usize, window: &Window, k: u32, plant: Option<Plant>) -> Option<Mismatch> {
+        let segments = self.config.acc_segments();
+        let (sum, flags) = dot(&window.w, &window.x);
+        let flip = |at: Plant, bit: u32| u64::from(plant == Some(at)) << bit;
+        let planted: u64 = (0..self.config.digit_bits()).map(|b| flip(Plant::Digit(index, k, b), b)).sum();
+        let actual = self.model.get(self.digit) ^ planted;
+        let expected = digit(sum, k, self.config.digit_bits());
+        let differs = |what: String, expected: u64, actual: u64| {
+            Some(Mismatch { window: index, what, expected: expected.into(), actual: actual.into() })
+        };
+        if flags == 0 && actual != expected {
+            return differs(format!("digit {k}"), expected, actual);
+        }
+        let planted: u64 = (0..3).map(|b| flip(Plant::Flag(index, b), b)).sum();
+        let actual = self.model.get(self.flags) ^ planted;
+        if k + 1 == segments && actual != u64::from(flags) {
+            return differs("flags".into(), flags.into(), actual);
+        }
+        None
+    }
+
+    /// Runs the windows, one after another, and returns the first thing that differs.
+    fn run(&mut self, windows: &[Window], plant: Option<Plant>) -> Option<Mismatch> {
         let (period, lanes) = (self.config.window_cycles() as usize, self.config.lanes() as usize);
         let segments = self.config.acc_segments();
         // What is read when: the digits of a window follow its products, which leave one window after they came.
@@ -147,33 +279,29 @@ impl Bench {
         let total = windows.len() * period + first_digit + segments as usize;
         for cycle in 0..total {
             let (index, phase) = (cycle / period, cycle % period);
-            let now = windows.get(index);
-            let w = self.operand(phase, now.and_then(|n| n.w.get(phase).copied()));
-            let x = self.operand(phase, now.and_then(|n| n.x.get(phase).copied()));
-            self.model.set(self.phase, 1 << phase);
-            self.model.set_u128(self.w, w);
-            self.model.set_u128(self.x, x);
+            self.load(windows.get(index), phase);
+            let leaving = index.checked_sub(1).and_then(|index| windows.get(index));
+            let lane = self.give_sum(leaving, phase);
             // The outputs depend on the phase, so they settle before the edge.
             self.model.eval();
             let since = cycle.checked_sub(first_digit);
             let due = since.map(|since| (since / period, (since % period) as u32));
-            if let Some((window, k)) = due.filter(|(window, k)| *window < windows.len() && *k < segments) {
-                let flip = |what: u32| match plant {
-                    Some((at, planted, bit)) if (at, planted) == (window, what) => 1 << bit,
-                    _ => 0,
-                };
-                let actual = self.model.get(self.digit) ^ flip(k);
-                let (sum, flags) = dot(&windows[window].w, &windows[window].x);
-                let expected = digit(sum, k, self.config.digit_bits());
-                if flags == 0 && actual != expected {
-                    return Some(Mismatch { window, what: format!("digit {k}"), expected, actual });
-                }
-                let actual = self.model.get(self.flags) ^ flip(segments);
-                if k + 1 == segments && actual != u64::from(flags) {
-                    return Some(Mismatch { window, what: "flags".into(), expected: flags.into(), actual });
-                }
+            if let Some((of, k)) = due
+                && let Some(window) = windows.get(of).filter(|window| !window.separate && k < segments)
+                && let Some(mismatch) = self.compare(of, window, k, plant)
+            {
+                return Some(mismatch);
             }
             self.model.tick();
+            if let (Some(lane), Some(window)) = (lane, leaving) {
+                let flip = match plant {
+                    Some(Plant::Sum(at, of, bit)) if (at, of) == (index - 1, lane) => 1 << bit,
+                    _ => 0,
+                };
+                if let Err((expected, actual, what)) = self.take_sum(lane, window, flip) {
+                    return Some(Mismatch { window: index - 1, what, expected, actual });
+                }
+            }
         }
         None
     }
@@ -197,17 +325,17 @@ fn random_windows(seed: u64, count: usize) -> Outcome {
         let seed = seeds.next_u64();
         let mut random = SplitMix64::new(seed);
         let mut bench = Bench::open(seed)?;
+        // One half sums windows, the other keeps sums; both follow upon each other in any order.
+        let lanes = bench.config.lanes() as usize;
         let windows: Vec<Window> = (0..5000)
             .map(|_| {
-                Window::draw(
-                    KINDS[below(&mut random, KINDS.len())],
-                    bench.config.lanes() as usize,
-                    &mut random,
-                )
+                let kind = KINDS[below(&mut random, KINDS.len())];
+                let window = Window::draw(kind, lanes, &mut random);
+                if below(&mut random, 2) == 0 { window } else { window.separate() }
             })
             .collect();
         if let Some(mismatch) = bench.run(&windows, None) {
-            let Window { w, x } = &windows[mismatch.window];
+            let Window { w, x, .. } = &windows[mismatch.window];
             panic!("seed {seed:#x}: {mismatch:x?}, weights {w:04x?}, activations {x:04x?}");
         }
         dots += windows.len();
@@ -224,7 +352,7 @@ fn every_exponent_lands_in_its_place() -> Outcome {
     for lane in 0..lanes {
         for pair in 0..31 * 31 * 4u16 {
             let (signs, exponents) = (pair % 4, pair / 4);
-            let mut window = Window { w: vec![0; lanes], x: vec![0; lanes] };
+            let mut window = Window { w: vec![0; lanes], x: vec![0; lanes], separate: false };
             window.w[lane] = (signs & 1) << 15 | (exponents % 31) << 10 | 0x2A5;
             window.x[lane] = (signs >> 1) << 15 | (exponents / 31) << 10 | 0x3FF;
             windows.push(window);
@@ -246,7 +374,7 @@ fn every_pair_of_special_and_ordinary_operands_sets_its_flags() -> Outcome {
     for lane in 0..lanes {
         for w in values {
             for x in values {
-                let mut window = Window { w: vec![0x3C00; lanes], x: vec![0xBC00; lanes] };
+                let mut window = Window { w: vec![0x3C00; lanes], x: vec![0xBC00; lanes], separate: false };
                 (window.w[lane], window.x[lane]) = (w, x);
                 windows.push(window);
             }
@@ -257,14 +385,79 @@ fn every_pair_of_special_and_ordinary_operands_sets_its_flags() -> Outcome {
 }
 
 #[test]
-fn a_wrong_bit_of_any_digit_or_flag_is_caught() -> Outcome {
+fn kept_sums_take_products_of_every_exponent() -> Outcome {
+    // Sums with random digits and carries, to which each pair of exponents and signs is added in every lane.
+    let mut bench = Bench::open(5)?;
+    let lanes = bench.config.lanes() as usize;
+    let mut windows = Vec::new();
+    for pair in 0..31 * 31 * 4u16 {
+        let (signs, exponents) = (pair % 4, pair / 4);
+        let w = vec![(signs & 1) << 15 | (exponents % 31) << 10 | 0x2A5; lanes];
+        let x = vec![(signs >> 1) << 15 | (exponents / 31) << 10 | 0x3FF; lanes];
+        windows.push(Window { w, x, separate: true });
+    }
+    assert_eq!(bench.run(&windows, None), None);
+    Ok(())
+}
+
+#[test]
+fn carries_pending_in_a_kept_sum_are_added_later() -> Outcome {
+    // All digits ones and every carry pending: zero to them and one unit down, with products that are zero or one unit.
+    let mut bench = Bench::open(6)?;
+    let (lanes, config) = (bench.config.lanes() as usize, bench.config.clone());
+    let ones = |bits: u32| (1u128 << bits) - 1;
+    let mut seen = 0;
+    for (w, x) in [(0x0000, 0x0000), (0x8000, 0x0001), (0x0001, 0x0001), (0x8001, 0x0001), (0x7BFF, 0x7BFF)] {
+        for digits in [0, ones(config.acc_bits()), ones(config.digit_bits())] {
+            for carries in 0..1 << (config.acc_segments() - 1) {
+                bench.sums.fill(Kept(digits | carries << config.acc_bits()));
+                let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true };
+                // Again and again: carries go one digit further each time.
+                assert_eq!(
+                    bench.run(&vec![window; 6], None),
+                    None,
+                    "{w:#06x} {x:#06x} {digits:#x} {carries:#b}"
+                );
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 15 << (config.acc_segments() - 1));
+    Ok(())
+}
+
+#[test]
+fn flags_stay_in_a_kept_sum() -> Outcome {
+    let values = [0x0000, 0x3C00, 0xBC00, 0x7BFF, 0x7C00, 0xFC00, 0x7C01, 0xFE00];
+    let mut bench = Bench::open(7)?;
+    let (lanes, config) = (bench.config.lanes() as usize, bench.config.clone());
+    for before in 0..8 {
+        for w in values {
+            for x in values {
+                bench.sums.fill(Kept(before << (config.acc_bits() + config.acc_segments() - 1)));
+                let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true };
+                let ordinary = Window { w: vec![0x3C00; lanes], x: vec![0x3C00; lanes], separate: true };
+                let (_, flags) = dot(&[w], &[x]);
+                assert_eq!(bench.run(&[window, ordinary.clone()], None), None, "{w:#06x} {x:#06x}");
+                if flags == 0 && before == 0 {
+                    assert!(bench.sums.iter().all(|sum| sum.flags(&config) == 0));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_bit_of_any_digit_flag_or_sum_is_caught() -> Outcome {
     let mut random = SplitMix64::new(9);
     let mut bench = Bench::open(9)?;
-    let (lanes, segments) = (bench.config.lanes() as usize, bench.config.acc_segments());
+    let config = bench.config.clone();
+    let (lanes, segments) = (config.lanes() as usize, config.acc_segments());
     let windows: Vec<Window> = (0..4).map(|_| Window::draw(Kind::Finite, lanes, &mut random)).collect();
     for k in 0..segments {
-        for bit in 0..bench.config.digit_bits() {
-            let Some(found) = bench.run(&windows, Some((2, k, bit))) else {
+        for bit in 0..config.digit_bits() {
+            let Some(found) = bench.run(&windows, Some(Plant::Digit(2, k, bit))) else {
                 return Err(format!("bit {bit} of digit {k} was missed").into());
             };
             assert_eq!((found.window, found.what), (2, format!("digit {k}")));
@@ -272,8 +465,18 @@ fn a_wrong_bit_of_any_digit_or_flag_is_caught() -> Outcome {
         }
     }
     for bit in 0..3 {
-        let found = bench.run(&windows, Some((2, segments, bit))).ok_or("a flag was missed")?;
+        let found = bench.run(&windows, Some(Plant::Flag(2, bit))).ok_or("a flag was missed")?;
         assert_eq!((found.window, found.what.as_str(), found.actual), (2, "flags", 1 << bit));
+    }
+    let windows: Vec<Window> = windows.into_iter().map(Window::separate).collect();
+    for lane in 0..lanes {
+        for bit in 0..bench.sum_out.width() {
+            bench.sums.fill(Kept(0));
+            let found = bench.run(&windows, Some(Plant::Sum(2, lane, bit)));
+            let found = found.ok_or_else(|| format!("bit {bit} of sum {lane} was missed"))?;
+            assert_eq!(found.window, 2);
+            assert!(found.what.ends_with(&format!("sum {lane}")), "{found:?}");
+        }
     }
     Ok(())
 }

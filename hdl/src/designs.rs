@@ -1,24 +1,39 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
 use crate::blocks::rank_timing::BURST_BITS;
+use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
 use crate::blocks::{
-    activation_loader, async_fifo, rank_controller, rank_intake::RankPorts, rank_port, serial_lane,
+    combiner, compute_tile, dma_reader, fp16_rounder, gemv_unit, host_port, instruction_decoder, issue,
+    monitor, multiplier_unit, ndp_core, rank_feeder, rank_group, reduction_tree, row_generator,
 };
 use crate::blocks::{
-    combiner, compute_tile, fp16_rounder, gemv_unit, multiplier_unit, rank_group, reduction_tree,
+    round_column, round_sequencer, row_distributor, serial_lane, vector_reader, vector_writer,
 };
 use crate::layer::{Design, HdlError};
 use ndp_config::DesignConfig;
 
 /// Blocks that can be elaborated alone, the largest first.
 pub const BLOCKS: &[&str] = &[
+    "ndp_core",
     "gemv_unit",
+    "issue",
+    "instruction_decoder",
+    "host_port",
+    "monitor",
+    "dma_reader",
+    "row_generator",
+    "rank_feeder",
     "rank_group",
     "compute_tile",
     "multiplier_unit",
     "serial_lane",
     "reduction_tree",
-    "activation_loader",
+    "vector_reader",
+    "beat_writer",
+    "value_writer",
+    "row_distributor",
+    "round_sequencer",
+    "round_column",
     "combiner",
     "fp16_rounder",
     "rank_port",
@@ -51,13 +66,26 @@ pub enum BuildError {
 pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
     let gemv = config.gemv();
     let top = match block {
+        "ndp_core" => ndp_core::ndp_core(config),
+        "issue" => issue::issue(config),
+        "instruction_decoder" => instruction_decoder::instruction_decoder(config),
+        "host_port" => host_port::host_port(config),
+        "monitor" => monitor::monitor(config),
+        "dma_reader" => dma_reader::dma_reader(config),
+        "row_generator" => row_generator::row_generator(config),
+        "rank_feeder" => rank_feeder::rank_feeder(config),
         "gemv_unit" => gemv_unit::gemv_unit(gemv),
         "rank_group" => rank_group::rank_group(gemv),
         "compute_tile" => compute_tile::compute_tile(gemv),
         "multiplier_unit" => multiplier_unit::multiplier_unit(gemv),
         "serial_lane" => serial_lane::serial_lane(gemv.serial_steps(), gemv.window_cycles()),
         "reduction_tree" => reduction_tree::reduction_tree(gemv.units_per_rank(), gemv.digit_bits()),
-        "activation_loader" => activation_loader::activation_loader(gemv),
+        "vector_reader" => vector_reader::vector_reader(gemv),
+        "beat_writer" => vector_writer::vector_writer(gemv, vector_writer::Item::Beat),
+        "value_writer" => vector_writer::vector_writer(gemv, vector_writer::Item::Value),
+        "row_distributor" => row_distributor::row_distributor(gemv),
+        "round_sequencer" => round_sequencer::round_sequencer(gemv),
+        "round_column" => round_column::round_column(gemv),
         "combiner" => combiner::combiner(gemv),
         "fp16_rounder" => fp16_rounder::fp16_rounder(gemv),
         "rank_port" => rank_port::rank_port(config.dram(), &rank_ports(config)),

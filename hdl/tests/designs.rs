@@ -28,7 +28,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
              t_cl = {}\nt_cwl = {}\nt_ccd_s = {}\nt_ccd_l = {}\nt_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\n\
              t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n",
             one_of(&[4, 8, 16, 32, 64]),
-            one_of(&[4, 8, 16]),
+            one_of(&[8, 16]),
             one_of(&[2, 3, 5, 8, 10, 11]),
             segments * (97u32.div_ceil(segments) + one_of(&[0, 1, 2])),
             one_of(&[1, 2, 4]),
@@ -66,10 +66,14 @@ fn every_block_of_every_preset_passes_all_linters() {
     let mut linted = BTreeSet::new();
     for preset in DesignConfig::PRESETS {
         let config = DesignConfig::preset(preset).unwrap();
-        for block in BLOCKS {
+        // What lies below a core is linted with it; many other blocks are the same in several presets.
+        let core = build(&config, BLOCKS[0]).unwrap();
+        assert_eq!(BLOCKS[0], "ndp_core");
+        common::lint(&core.verilog(), core.top().name());
+        let within: BTreeSet<&str> = core.modules().iter().map(|module| module.name()).collect();
+        for block in &BLOCKS[1..] {
             let design = build(&config, block).unwrap();
-            // What lies below a unit is linted with it; many blocks are the same in several presets.
-            if *block == "gemv_unit" || linted.insert(design.verilog()) {
+            if !within.contains(design.top().name()) && linted.insert(design.verilog()) {
                 common::lint(&design.verilog(), design.top().name());
             }
         }
@@ -146,5 +150,8 @@ fn small_blocks_are_emitted_as_recorded() {
 fn an_unknown_block_is_refused_with_those_that_exist() {
     let error = build(&DesignConfig::preset("tiny").unwrap(), "gemv").unwrap_err();
     assert!(matches!(error, BuildError::UnknownBlock { .. }));
-    assert!(error.to_string().starts_with("unknown block `gemv`; the blocks are gemv_unit, "), "{error}");
+    assert!(
+        error.to_string().starts_with("unknown block `gemv`; the blocks are ndp_core, gemv_unit, "),
+        "{error}"
+    );
 }

@@ -272,3 +272,42 @@ fn a_memory_returns_what_was_written() {
     }
     assert_eq!(simulated(&register_file(), &statements), ["55", "52", "49", "46", "43", "40"]);
 }
+
+/// A register file whose words are written in `parts` parts.
+fn register_file_of_parts(parts: u32) -> Rc<Module> {
+    let m = ModuleBuilder::new(format!("register_file_6x12_e{parts}"), "Six words, written part by part.");
+    let write = m.input("write_i", parts, "parts to write");
+    let write_addr = m.input("write_addr_i", 3, "word to write");
+    let data = m.input("data_i", 12, "word");
+    let read_addr = m.input("read_addr_i", 3, "word to read");
+    let words = m.memory("words", 12, 6);
+    words.write(&write, &write_addr, &data);
+    m.output("data_o", words.read(&read_addr), "the word");
+    m.finish().unwrap()
+}
+
+#[test]
+fn a_memory_with_several_enables_writes_these_parts_and_keeps_the_others() {
+    for parts in [2, 3, 4, 6, 12] {
+        let module = register_file_of_parts(parts);
+        common::lint(module.verilog(), module.name());
+        let bits = 12 / parts;
+        let (mut words, mut statements, mut expected) = ([0u32; 6], String::new(), Vec::new());
+        // All parts once, so that nothing is undefined; then every set of parts, over other data.
+        for step in 0..6 + (1 << parts) {
+            let addr = step * 5 % 6;
+            let enable = if step < 6 { (1 << parts) - 1 } else { step - 6 };
+            let data = ((step + 1) * 0x9e5) & 0xfff;
+            for part in (0..parts).filter(|part| enable >> part & 1 == 1) {
+                let mask = ((1 << bits) - 1) << (part * bits);
+                words[addr as usize] = words[addr as usize] & !mask | data & mask;
+            }
+            statements += &format!(
+                "write_i = {enable}; write_addr_i = {addr}; read_addr_i = {addr}; data_i = {data}; @(negedge clk_i);\n\
+                 $display(\"%0d\", data_o);\n"
+            );
+            expected.push(words[addr as usize].to_string());
+        }
+        assert_eq!(simulated(&module, &statements), expected, "{parts} parts");
+    }
+}

@@ -141,7 +141,7 @@ fn memory_ports_of_wrong_width_are_refused() {
     assert_eq!(refused_memory(4, 3, 8, 1), expected("read address", 3, 4));
     assert_eq!(refused_memory(3, 2, 8, 1), expected("write address", 3, 2));
     assert_eq!(refused_memory(3, 3, 7, 1), expected("write data", 8, 7));
-    assert_eq!(refused_memory(3, 3, 8, 2), expected("write enable", 1, 2));
+    assert_eq!(refused_memory(3, 3, 8, 3), expected("write enable", 1, 3));
 }
 
 #[test]

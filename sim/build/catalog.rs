@@ -1,11 +1,11 @@
 //! Which designs are built: the catalogue behind `Model::open`.
 //!
-//! The GEMV unit of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
+//! The NDP core of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
 //! in `.toml`, relative to the workspace; `tiny,hermes` if unset), small units with other parameters for the
 //! testbenches, the unit blocks of the paper's configuration, and the self-test blocks. A design is known as
 //! `<configuration>/<block>`.
 //!
-//! The small blocks also get a variant whose signals can be dumped. For a GEMV unit that takes longer to compile than
+//! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
 //! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
 //! Elaboration itself is `ndp_hdl`'s.
 
@@ -14,13 +14,15 @@ use ndp_config::DesignConfig;
 use ndp_hdl::layer::{Design, Direction};
 use std::path::Path;
 
-/// Configurations whose GEMV unit is built when `NDP_DESIGNS` is not set.
+/// Configurations whose core is built when `NDP_DESIGNS` is not set.
 const DEFAULT_CONFIGS: &str = "tiny,hermes";
-/// Configurations whose GEMV unit also gets a variant with waves when `NDP_WAVES` is not set.
+/// Configurations whose core also gets a variant with waves when `NDP_WAVES` is not set.
 const DEFAULT_WAVES: &str = "tiny";
-/// Units that differ from the presets in lanes, serial steps and accumulator, so that these are shown to be parameters.
-const VARIANTS: [&str; 3] = [
-    "testbenches/configs/four-lanes.toml",
+/// GEMV units that are also built alone: the small preset's, and some that differ from the presets in ranks, lanes, serial
+/// steps and accumulator, so that these are shown to be parameters.
+const GEMV_CONFIGS: [&str; 4] = [
+    "tiny",
+    "testbenches/configs/four-ranks.toml",
     "testbenches/configs/sixteen-lanes.toml",
     "testbenches/configs/short-steps.toml",
 ];
@@ -104,15 +106,15 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
             return Err(vec![format!("NDP_DESIGNS={list}: the name `{}` occurs twice", config.name())]);
         }
         let waves = waves && items(&traced).any(|name| name == config.name());
-        entries.push(elaborate(&config, "gemv_unit", waves)?);
+        entries.push(elaborate(&config, "ndp_core", waves)?);
     }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
     if let (Some(name), Ok(_)) = (unknown, std::env::var("NDP_WAVES")) {
         return Err(vec![format!("NDP_WAVES={traced}: `{name}` is not among NDP_DESIGNS={list}")]);
     }
-    for path in VARIANTS {
-        let config = load(root, path)?;
+    for item in GEMV_CONFIGS {
+        let config = load(root, item)?;
         entries.push(elaborate(&config, "gemv_unit", false)?);
     }
     let config = load(root, UNIT_CONFIG)?;

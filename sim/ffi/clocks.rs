@@ -14,6 +14,16 @@ pub enum Edge {
     Dram,
 }
 
+impl Edge {
+    /// When rising edge `n` of the clock is, in ps.
+    pub fn rise_ps(self, n: u64) -> u64 {
+        match self {
+            Self::Core => n * 1000 + 500,
+            Self::Dram => n * 625 + 62,
+        }
+    }
+}
+
 /// Edges that were, and so the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Schedule {
@@ -30,7 +40,7 @@ impl Schedule {
 
     /// The next rising edge and its time in ps.
     pub(super) fn next(self) -> (Edge, u64) {
-        let (core, dram) = (self.core * 1000 + 500, self.dram * 625 + 62);
+        let (core, dram) = (Edge::Core.rise_ps(self.core), Edge::Dram.rise_ps(self.dram));
         if core < dram { (Edge::Core, core) } else { (Edge::Dram, dram) }
     }
 

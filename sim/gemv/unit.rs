@@ -1,37 +1,35 @@
-//! The GEMV unit as the rest of the harness sees it: opened by configuration, driven by whole products.
+//! A simulated NDP core as a machine for products: operands into its DRAM, a program, results out of it.
 //!
-//! Owns the Verilated model with its reset, clock, handshakes and waves. Batches that the buffer does not hold at once
-//! are cut into passes of nearly equal size, the weights being streamed again for each. Comparing the results with the
-//! reference is left to [`super::Checker`].
+//! Operands are written into the device models at once; everything after that happens in RTL, driven by instructions that go
+//! through the host's port.
 
-use super::command::Command;
-use super::lockstep::{DotResult, Lockstep, Run, Settings};
-use super::pins::{ModelPins, Pins};
+use super::plan::{Mode, Plan, Sizes};
 use super::plant::Plant;
-use super::stalls::Stalls;
-use super::trace::Trace;
+use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, Recording};
 use crate::error::SimError;
-use crate::ffi::{Model, OpenOptions, WaveOptions, designs};
-use ndp_config::{DesignConfig, GemvConfig, GemvShape};
+use crate::ffi::WaveOptions;
+use ndp_config::DesignConfig;
+use ndp_layout::{DimmAddress, DimmMap, MatrixLayout, order_rows, pack_words};
 use ndp_model::GemvOp;
-use std::time::{Duration, Instant};
+use ndp_numerics::f16;
+use std::time::Duration;
 
 /// How a unit is opened.
 #[derive(Clone, Debug)]
 pub struct GemvOptions {
-    /// Chance in percent, 0..=99, that a handshake waits in a cycle; drawn for each handshake separately.
+    /// Chance in percent, 0..=99, that the host is not ready to send or to take in a cycle.
     pub stall_percent: u32,
     /// Seed of the stalls.
     pub seed: u64,
     /// Dump signals to a file.
     pub waves: Option<WaveOptions>,
-    /// Registers and buffers start with random contents of this seed instead of zeros.
+    /// Registers and memories start with random contents of this seed.
     pub random_contents: Option<u32>,
-    /// Cycles without any transfer after which a run is given up.
+    /// Core cycles without any progress after which a run is given up.
     pub watchdog_cycles: u64,
-    /// Keep a record of the handshakes.
-    pub trace: bool,
-    /// A deliberate error.
+    /// Record so many products, the first ones; 0 for none.
+    pub traced_products: u32,
+    /// A deliberate error in the first product that has such a place.
     pub plant: Option<Plant>,
 }
 
@@ -42,14 +40,60 @@ impl Default for GemvOptions {
             seed: 1,
             waves: None,
             random_contents: None,
-            watchdog_cycles: 10_000,
-            trace: false,
+            watchdog_cycles: 50_000,
+            traced_products: 0,
             plant: None,
         }
     }
 }
 
-/// One simulated GEMV unit.
+impl GemvOptions {
+    /// How its core is opened; `trace` asks for a recording.
+    pub fn core(&self, trace: bool) -> CoreOptions {
+        CoreOptions {
+            stalls: HostStalls { request: self.stall_percent, response: self.stall_percent },
+            seed: self.seed,
+            waves: self.waves.clone(),
+            random_contents: self.random_contents,
+            watchdog_cycles: self.watchdog_cycles.max(1),
+            trace,
+        }
+    }
+}
+
+/// A product: rows of a matrix that take part, and the vectors.
+#[derive(Clone, Copy, Debug)]
+pub struct Product<'a> {
+    /// Rows by rows or columns by columns.
+    pub mode: Mode,
+    /// Rows of the matrix in DRAM.
+    pub rows: u32,
+    /// Columns of the matrix.
+    pub cols: u32,
+    /// The rows that take part, in order; none for all.
+    pub active: Option<&'a [u32]>,
+    /// `[count x cols]`, the rows that take part, row-major.
+    pub weights: &'a [f16],
+    /// DOT: `[batch x cols]`; AXPY: `[batch x count]`.
+    pub vectors: &'a [f16],
+}
+
+/// Results and cycles of one product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GemvRun {
+    /// FP16 bits. DOT: `[batch x count]`; AXPY: `[batch x cols]`.
+    pub bits: Vec<u16>,
+    /// From the offer of the first instruction until the core came to rest, all results in DRAM.
+    pub cycles: u64,
+    /// Passes over the matrix, column tiles counted each.
+    pub passes: u32,
+    /// Instructions.
+    pub instructions: u32,
+    /// Where the cycles went.
+    pub counters: Counters,
+}
+
+/// One simulated core that computes products.
 ///
 /// ```no_run
 /// use ndp_config::DesignConfig;
@@ -68,148 +112,201 @@ impl Default for GemvOptions {
 /// ```
 #[derive(Debug)]
 pub struct GemvUnit {
-    pins: ModelPins,
-    stalls: Stalls,
-    settings: Settings,
+    core: NdpCore,
     plant: Option<Plant>,
-    trace: Option<Trace>,
-    wall: Duration,
     cycles: u64,
-}
-
-/// Results and cycles of one product.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GemvRun {
-    /// FP16 bits, `[batch x rows]`.
-    pub bits: Vec<u16>,
-    /// The cycle in which each was taken, `[batch x rows]`.
-    pub result_cycles: Vec<u64>,
-    /// From the cycle in which the load is offered to the one of the last result, over all passes.
-    pub cycles: u64,
-    /// Passes over the weights.
-    pub passes: u32,
+    /// Products that are still recorded.
+    traced_products: u32,
+    recording: Option<Recording>,
 }
 
 impl GemvUnit {
-    /// Block name in the catalogue.
-    pub const BLOCK: &'static str = "gemv_unit";
-
-    /// Opens the unit of a configuration and resets it.
+    /// Opens the core of a configuration and resets it.
     ///
     /// # Errors
-    /// [`SimError::UnknownDesign`] if the configuration was not compiled in, [`SimError::OtherConfiguration`] if
-    /// another one of the same name was; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
-    /// that is missing or has another width.
+    /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
-        let name = format!("{}/{}", config.name(), Self::BLOCK);
-        if let Some(design) = designs().find(|design| design.name == name)
-            && DesignConfig::from_toml(design.config_toml)? != *config
-        {
-            return Err(SimError::OtherConfiguration { design: name });
-        }
-        let stalls = Stalls::new(options.stall_percent, options.seed, config.gemv().ranks())?;
-        let open = OpenOptions { waves: options.waves.clone(), random_contents: options.random_contents };
-        let mut pins = ModelPins::new(Model::open_with(&name, &open)?, config.gemv())?;
-        pins.reset();
-        let settings = Settings {
-            config: config.gemv().clone(),
-            seed: options.seed,
-            watchdog_cycles: options.watchdog_cycles.max(1),
-        };
-        Ok(Self {
-            pins,
-            stalls,
-            settings,
-            plant: options.plant,
-            trace: options.trace.then(Trace::default),
-            wall: Duration::ZERO,
-            cycles: 0,
+        let core = NdpCore::open(config, &options.core(options.traced_products > 0))?;
+        let traced_products = options.traced_products;
+        Ok(Self { core, plant: options.plant, cycles: 0, traced_products, recording: None })
+    }
+
+    /// The configuration of the core.
+    pub fn config(&self) -> &DesignConfig {
+        self.core.config()
+    }
+
+    /// The core.
+    pub fn core(&self) -> &NdpCore {
+        &self.core
+    }
+
+    /// What was recorded, if [`GemvOptions::traced_products`] asked for it; nothing is recorded any more.
+    pub fn take_recording(&mut self) -> Option<Recording> {
+        self.recording.take().or_else(|| self.core.take_recording())
+    }
+
+    /// Computes one dense product row by row.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::product`].
+    pub fn gemv(&mut self, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
+        // A size beyond 32 bits is refused by the layout like any other that is too large.
+        let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        self.product(&Product {
+            mode: Mode::Dot,
+            rows: size(op.rows()),
+            cols: size(op.cols()),
+            active: None,
+            weights: op.weights(),
+            vectors: op.activations(),
         })
     }
 
-    /// The configuration of the unit.
-    pub fn config(&self) -> &GemvConfig {
-        &self.settings.config
-    }
-
-    /// Runs a list of commands to the end, until the unit is not busy any more.
+    /// Computes one product.
     ///
     /// # Errors
-    /// What is wrong with a command, before anything runs; [`SimError::Protocol`] and [`SimError::Hang`].
-    pub fn run(&mut self, commands: &[Command<'_>]) -> Result<Run, SimError> {
-        let start = (Instant::now(), self.pins.cycle());
-        let run = self.lockstep(commands)?.finish();
-        self.account(start);
-        run
-    }
-
-    /// Runs a list of commands for `cycles` cycles and resets the unit in the middle of whatever it does then.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::run`]. If the unit is busy or offers a result after the reset: [`SimError::Protocol`].
-    pub fn run_and_reset(&mut self, commands: &[Command<'_>], cycles: u64) -> Result<(), SimError> {
-        let start = (Instant::now(), self.pins.cycle());
-        let run = self.lockstep(commands)?.interrupt(cycles);
-        self.account(start);
-        run?;
-        self.pins.reset();
-        let outputs = self.pins.outputs();
-        if outputs.busy || outputs.result.is_some() {
-            return Err(SimError::Protocol {
-                cycle: self.pins.cycle(),
-                signal: if outputs.busy { "busy_o" } else { "result_valid_o" },
-                expected: "0 after a reset".into(),
-                actual: "1".into(),
-                state: format!("reset after {cycles} cycles of the run"),
-                seed: self.settings.seed,
-            });
+    /// [`SimError::Length`] for operands of another size than stated; [`SimError::Config`] and [`SimError::Layout`] for sizes that the
+    /// design does not have; [`SimError::Dram`] if a timing rule of the DRAM was broken; else as [`NdpCore::run_words`].
+    pub fn product(&mut self, product: &Product<'_>) -> Result<GemvRun, SimError> {
+        let config = self.core.config().clone();
+        let sizes = product.sizes()?;
+        let mut map = DimmMap::new(&config);
+        let plan = match product.mode {
+            Mode::Dot => {
+                let layout = map.add_matrix("w", sizes.rows, sizes.cols)?;
+                Plan::dot(&config, &mut map, &layout, &sizes)?
+            }
+            Mode::Axpy => {
+                let tiling = Plan::tiling(&config, &sizes)?;
+                let mut layouts = Vec::new();
+                for tile in &tiling.tiles {
+                    let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
+                    layouts.push((tile.first, layout));
+                }
+                Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes)?
+            }
+        };
+        // The order of the list is the host's to choose: neighbours open different banks.
+        let order = product.order(&sizes, &plan.matrices[0].1);
+        self.place(product, &sizes, &plan, &order);
+        let words: Vec<u128> = plan.instructions.iter().map(ndp_isa::Instruction::encode).collect();
+        let before = self.core.counters()?;
+        let (run, counters) = {
+            let run = self.core.run_words(&words, |_| {})?;
+            (run, self.core.counters()?.since(&before))
+        };
+        self.cycles += run.cycles;
+        if self.traced_products > 0 {
+            self.traced_products -= 1;
+            if self.traced_products == 0 {
+                self.recording = self.core.take_recording();
+            }
         }
-        Ok(())
-    }
-
-    /// Computes one product, in as many passes as the buffer needs.
-    ///
-    /// # Errors
-    /// [`SimError::Config`] for rows, columns or a single vector beyond the unit's limits; else as [`GemvUnit::run`].
-    pub fn gemv(&mut self, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
-        // A size beyond 32 bits is refused by the check like any other that is too large.
-        let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let (rows, cols, batch) = (size(op.rows()), size(op.cols()), size(op.batch()));
-        GemvShape { rows, cols, batch: 1 }.check(&self.settings.config)?;
-        let passes = batch.div_ceil(GemvShape::max_batch(&self.settings.config, cols));
-        let mut commands = Vec::with_capacity(3 * passes as usize);
-        let mut start = 0;
-        for pass in 0..passes {
-            let batch = batch / passes + u32::from(pass < batch % passes);
-            let end = start + batch as usize * op.cols();
-            let activations = &op.activations()[start..end];
-            commands.push(Command::Load { cols, batch, base: 0, activations });
-            commands.push(Command::Dot { rows, cols, batch, base: 0, weights: op.weights() });
-            commands.push(Command::Drain);
-            start = end;
+        self.core.check_protocol()?;
+        if run.status.malformed > 0 {
+            let what = format!(
+                "the core refused instruction {} with code {}",
+                run.status.error_sequence, run.status.error
+            );
+            return Err(SimError::Host { cycle: self.core.cycle(), what });
         }
-        let run = self.run(&commands)?;
-        let (mut bits, mut result_cycles) = (Vec::new(), Vec::new());
-        for dot in run.dots {
-            bits.extend(dot.bits);
-            result_cycles.extend(dot.cycles);
+        let bits = self.collect(product.mode, &sizes, &plan, &order);
+        Ok(GemvRun {
+            bits,
+            cycles: run.cycles,
+            passes: plan.passes,
+            instructions: words.len() as u32,
+            counters,
+        })
+    }
+
+    /// Writes matrix, vectors and lists into the DRAM.
+    fn place(&mut self, product: &Product<'_>, sizes: &Sizes, plan: &Plan, order: &[u32]) {
+        let config = self.core.config().clone();
+        let (cols, count) = (sizes.cols as usize, sizes.count as usize);
+        for (first, layout) in &plan.matrices {
+            for k in 0..count {
+                let row = product.active.map_or(k as u32, |active| active[k]);
+                let values = &product.weights[k * cols + *first as usize..][..layout.cols() as usize];
+                for packed in layout.pack_row(row, values) {
+                    let place = DimmAddress { rank: packed.rank, burst: packed.burst };
+                    self.core.poke(place.to_burst(&config), &packed.data);
+                }
+            }
         }
-        Ok(GemvRun { bits, result_cycles, cycles: run.cycles, passes })
+        if let Some(Plant::Weight { row, col, bit }) = self.plant
+            && row < sizes.rows
+            && col < sizes.cols
+            && product.active.is_none_or(|active| active.contains(&row))
+        {
+            let tile = plan.matrices.iter().rev().find(|(first, _)| *first <= col);
+            if let Some((first, layout)) = tile {
+                let place = layout.locate(row, col - first);
+                let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(&config);
+                let mut data = self.core.peek(burst);
+                data[place.element as usize / 4] ^= 1 << (16 * (place.element % 4) + bit);
+                self.core.poke(burst, &data);
+                self.plant = None;
+            }
+        }
+        let length = if product.mode == Mode::Dot { cols } else { count };
+        for piece in &plan.inputs {
+            let mut bursts = vec![[0u64; 8]; piece.block.bursts() as usize];
+            for vector in 0..piece.block.batch() {
+                for element in 0..piece.block.elements() {
+                    let index = piece.first + element;
+                    // Scalars come in the order of the list.
+                    let source = if product.mode == Mode::Axpy { order[index as usize] } else { index };
+                    let value = product.vectors[(piece.vector + vector) as usize * length + source as usize];
+                    let (burst, at) = piece.block.locate(vector, element);
+                    let burst = &mut bursts[(burst - u64::from(piece.block.address())) as usize];
+                    burst[at as usize / 4] |= u64::from(value.to_bits()) << (16 * (at % 4));
+                }
+            }
+            for (index, burst) in bursts.iter().enumerate() {
+                self.core.poke(piece.block.burst(index as u32), burst);
+            }
+        }
+        let Some(active) = product.active else { return };
+        for &(first, entries, address) in &plan.lists {
+            let indices: Vec<u32> =
+                order[first as usize..][..entries as usize].iter().map(|k| active[*k as usize]).collect();
+            for (index, chunk) in indices.chunks(16).enumerate() {
+                self.core.poke(u64::from(address) + index as u64, &pack_words(chunk.iter().copied()));
+            }
+        }
     }
 
-    fn lockstep<'r>(&'r mut self, commands: &'r [Command<'r>]) -> Result<Lockstep<'r, ModelPins>, SimError> {
-        let Self { pins, stalls, settings, plant, trace, .. } = self;
-        Lockstep::new(pins, stalls, settings, plant, trace.as_mut(), commands)
+    /// Reads the results back.
+    fn collect(&mut self, mode: Mode, sizes: &Sizes, plan: &Plan, order: &[u32]) -> Vec<u16> {
+        let outputs = if mode == Mode::Dot { sizes.count } else { sizes.cols } as usize;
+        let mut bits = vec![0; outputs * sizes.batch as usize];
+        for piece in &plan.outputs {
+            for vector in 0..piece.block.batch() {
+                for element in 0..piece.block.elements() {
+                    let (burst, at) = piece.block.locate(vector, element);
+                    let value = (self.core.peek(burst)[at as usize / 4] >> (16 * (at % 4))) as u16;
+                    let index = piece.first + element;
+                    // Results of rows come in the order of the list.
+                    let target = if mode == Mode::Dot { order[index as usize] } else { index };
+                    bits[(piece.vector + vector) as usize * outputs + target as usize] = value;
+                }
+            }
+        }
+        if let Some(Plant::Result { row, batch, bit }) = self.plant
+            && (row as usize) < outputs
+            && batch < sizes.batch
+        {
+            bits[batch as usize * outputs + row as usize] ^= 1 << bit;
+            self.plant = None;
+        }
+        bits
     }
 
-    fn account(&mut self, (start, cycle): (Instant, u64)) {
-        self.wall += start.elapsed();
-        self.cycles += self.pins.cycle() - cycle;
-    }
-
-    /// Cycles simulated in all runs, and the wall-clock time they took, the driver included.
+    /// Cycles simulated in all products, and the wall-clock time they took, the driver included.
     pub fn simulated(&self) -> (u64, Duration) {
-        (self.cycles, self.wall)
+        (self.cycles, self.core.wall())
     }
 
     /// Whether a deliberate error was asked for and has not found its place yet.
@@ -217,23 +314,48 @@ impl GemvUnit {
         self.plant.is_some()
     }
 
-    /// The record of the handshakes, if it was asked for.
-    pub fn trace(&self) -> Option<&Trace> {
-        self.trace.as_ref()
-    }
-
     /// Completes the wave file, if there is one.
     ///
     /// # Errors
     /// [`SimError::WaveWrite`].
     pub fn close_waves(&mut self) -> Result<(), SimError> {
-        self.pins.model.close_waves()
+        self.core.close_waves()
     }
 }
 
-impl GemvRun {
-    /// The outputs in the form in which they are compared.
-    pub fn into_result(self) -> DotResult {
-        DotResult { bits: self.bits, cycles: self.result_cycles }
+impl Product<'_> {
+    fn sizes(&self) -> Result<Sizes, SimError> {
+        let count = self.active.map_or(self.rows as usize, <[u32]>::len);
+        let cols = self.cols as usize;
+        let expect = |what, found: usize, expected: usize| {
+            if found == expected { Ok(()) } else { Err(SimError::Length { what, found, expected }) }
+        };
+        expect("the matrix", self.weights.len(), count.saturating_mul(cols))?;
+        let length = if self.mode == Mode::Dot { cols } else { count };
+        let batch = self.vectors.len().checked_div(length).unwrap_or(0);
+        expect("the vectors", self.vectors.len(), batch.max(1) * length.max(1))?;
+        if let Some(row) = self.active.and_then(|active| active.iter().find(|row| **row >= self.rows)) {
+            let (value, max) = (u64::from(*row), u64::from(self.rows).saturating_sub(1));
+            return Err(SimError::Range { key: "active row", value, min: 0, max });
+        }
+        Ok(Sizes {
+            rows: self.rows,
+            cols: self.cols,
+            count: count as u32,
+            batch: batch as u32,
+            listed: self.active.is_some(),
+        })
+    }
+
+    /// For each place of the list, which of the active rows stands there.
+    fn order(&self, sizes: &Sizes, layout: &MatrixLayout) -> Vec<u32> {
+        let Some(active) = self.active else { return (0..sizes.count).collect() };
+        let mut rows = active.to_vec();
+        order_rows(layout, &mut rows);
+        let mut index: Vec<(u32, u32)> = active.iter().copied().zip(0..).collect();
+        index.sort_unstable();
+        rows.iter()
+            .map(|row| index.binary_search_by_key(row, |(row, _)| *row).map_or(0, |found| index[found].1))
+            .collect()
     }
 }

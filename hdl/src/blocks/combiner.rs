@@ -1,8 +1,7 @@
 //! Adds what the ranks hold of each row, in the order of rows and vectors, and hands the sums to the rounder.
 //!
-//! A rank that has no stripe of a row takes no part in it. Sums are added digit by digit like in the tree; the tags
-//! (row, vector, last) wait in a queue until their result leaves the rounder. A result is begun only when there is a
-//! place for it at the output, so that nothing behind this block ever has to stop.
+//! A rank that has no stripe of a row takes no part in it. Sums are added digit by digit like in the tree. A result is
+//! begun only when there is a place for it at the output, so that nothing behind this block ever has to stop.
 
 use super::command_decoder::{rank_bits, wave_bits};
 use super::fifo::fifo;
@@ -14,6 +13,8 @@ use std::rc::Rc;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
 const QUEUED_RESULTS: u32 = 8;
+/// Rows whose tail starts the combiner can know ahead: those that a group knows, and those whose sums it has.
+const QUEUED_ROWS: u32 = 32;
 
 /// The combiner of `config`, rounder and result queue included.
 ///
@@ -38,28 +39,31 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             (valid, digit, m.input(format!("sum{g}_flags_i"), FLAG_BITS, format!("flags of rank {g}")))
         })
         .collect();
+    let row_push = m.input("row_push_i", 1, "take a row; only with `row_room_o`");
+    let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
     let result_ready = m.input("result_ready_i", 1, "the result is taken");
 
     // Rows and vectors of the command, and who takes part in the present row.
     let active = m.reg("active_q", 1).reset(0);
     let prepared = m.reg("prepared_q", 1).reset(0);
-    let held = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&start);
-        reg.next(value);
-        reg.q()
-    };
-    let (tail, batch) = (held("tail", &tail), held("batch", &batch));
-    let last_row = held("last_row", &rows.minus_one());
-    let everyone = held("everyone", &waves.any());
-    let tail_start = m.reg("tail_start_q", rank_width);
-    let prepare = m.wire("prepare", active.q() & !prepared.q());
+    let prepare = m.forward("prepare", 1);
+    let rows_ahead = m
+        .instance("rows_ahead", &fifo(rank_width, QUEUED_ROWS)?)
+        .input("push_i", &row_push)
+        .input("data_i", &row_start)
+        .input("pop_i", &prepare);
+    // The next row while the last digit of the one before is taken.
+    let row_ends = m.forward("row_ends", 1);
+    prepare.drive(cat([active.q(), !prepared.q() | &*row_ends, rows_ahead.output("valid_o")]).all());
+    let tail_start = rows_ahead.output("data_o");
+    let everyone = waves.any();
     let takes_part: Vec<Bits> = (0..ranks)
         .map(|g| {
-            let index = lit(g.into(), rank_width) - tail_start.q();
+            let index = lit(g.into(), rank_width) - &tail_start;
             &everyone | index.lt(&tail)
         })
         .collect();
-    let members = m.reg("members_q", ranks).enable(&prepare);
+    let members = m.reg("members_q", ranks).enable(&*prepare);
     members.next(cat(takes_part.into_iter().rev()));
 
     let room = m.forward("room", 1);
@@ -71,21 +75,19 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let fire = m.wire("fire", cat([prepared.q(), cat(all_there).all(), room.q() | !&is_first]).all());
     index.next(mux(&fire, &mux(&is_last, &zeros(digit_bits_of_index), &index.plus_one()), &index));
 
-    let row = m.reg("row_q", row_bits);
+    let rows_left = m.reg("rows_left_q", row_bits);
     let vector = m.reg("vector_q", batch_bits);
     let begins = m.wire("begins", &fire & &is_first);
     let ends = m.wire("ends", &fire & &is_last);
     let last_vector = m.wire("last_vector", vector.plus_one().eq(&batch));
-    let row_ends = m.wire("row_ends", &ends & &last_vector);
-    let final_row = m.wire("final_row", row.eq(&last_row));
-    let command_ends = m.wire("command_ends", &row_ends & &final_row);
+    row_ends.drive(&ends & &last_vector);
+    let final_row = m.wire("final_row", rows_left.eq_lit(1));
+    let command_ends = m.wire("command_ends", &*row_ends & &final_row);
     active.next(any_of(&[start.clone(), active.q() & !&command_ends]));
-    prepared.next(any_of(&[prepare.clone(), prepared.q() & !&row_ends]));
-    row.next(mux(&start, &zeros(row_bits), &mux(&row_ends, &row.plus_one(), &row)));
-    let restart = m.wire("restart", &start | &row_ends);
+    prepared.next(any_of(&[prepare.q(), prepared.q() & !&*row_ends]));
+    rows_left.next(mux(&start, &rows, &mux(&row_ends, &rows_left.minus_one(), &rows_left)));
+    let restart = m.wire("restart", &start | &*row_ends);
     vector.next(mux(&restart, &zeros(batch_bits), &mux(&ends, &vector.plus_one(), &vector)));
-    let rotated = tail_start.q() + &tail;
-    tail_start.next(mux(&start, &zeros(rank_width), &mux(&row_ends, &rotated, &tail_start)));
 
     // Adder: one digit of all members per cycle.
     let pops = m.wire("pops", &members.q() & repeat(ranks, &fire));
@@ -126,20 +128,13 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("digit_i", &digit)
         .input("flags_i", &flags);
 
-    // Results and their tags.
+    // Results.
     let taken = m.forward("taken", 1);
     let results = m
         .instance("results", &fifo(FP16_BITS, QUEUED_RESULTS)?)
         .input("push_i", rounder.output("valid_o"))
         .input("data_i", rounder.output("data_o"))
         .input("pop_i", &taken)
-        .ignore("ready_o", "a place is reserved before the result is begun");
-    let tags = m
-        .instance("tags", &fifo(row_bits + batch_bits + 1, QUEUED_RESULTS)?)
-        .input("push_i", &ends)
-        .input("data_i", cat([final_row & &last_vector, vector.q(), row.q()]))
-        .input("pop_i", &taken)
-        .ignore("valid_o", "every result has a tag")
         .ignore("ready_o", "a place is reserved before the result is begun");
     let result_valid = results.output("valid_o");
     taken.drive(&result_valid & &result_ready);
@@ -149,17 +144,13 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     reserved.next(mux(&change, &mux(&begins, &reserved.plus_one(), &reserved.minus_one()), &reserved));
     room.drive(reserved.ne(&lit(QUEUED_RESULTS.into(), count_bits)));
 
-    m.output("idle_o", !active.q(), "a command can be taken");
-    m.output("busy_o", active.q() | reserved.any(), "results are due or waiting");
+    m.output("idle_o", !(active.q() | reserved.any()), "all results are taken, a command can be");
     for g in 0..ranks {
         m.output(format!("sum{g}_pop_o"), pops.bit(g), format!("take a digit of rank {g}"));
         m.output(format!("sum{g}_release_o"), pops.bit(g) & &is_last, "it is the last one of its sum");
     }
-    let tag = tags.output("data_o");
-    m.output("result_valid_o", &result_valid, "a result is offered");
+    m.output("row_room_o", rows_ahead.output("ready_o"), "a row can be taken");
+    m.output("result_valid_o", &result_valid, "a result is offered, rows in order, in each row the vectors");
     m.output("result_data_o", results.output("data_o"), "FP16 result");
-    m.output("result_row_o", tag.low(row_bits), "its row");
-    m.output("result_batch_o", tag.slice(row_bits, batch_bits), "its vector of the batch");
-    m.output("result_last_o", tag.msb(), "it is the command's last");
     m.finish()
 }

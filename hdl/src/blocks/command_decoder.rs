@@ -56,26 +56,6 @@ impl Layout {
         )
     }
 
-    /// Outputs of an instance of [`command_decoder`].
-    pub fn of_decoder(decoder: &InstanceBuilder<'_>, config: &GemvConfig) -> Self {
-        Self::from_vec(layout_fields(config).map(|(name, ..)| decoder.output(&format!("{name}_o"))).into())
-    }
-
-    /// Registers `<field>_q` that take the fields when `enable` is set.
-    pub fn registered(&self, m: &ModuleBuilder, enable: &Bits) -> Self {
-        let register = |name: &str, value: &Bits| {
-            let reg = m.reg(format!("{name}_q"), value.width()).enable(enable);
-            reg.next(value);
-            reg.q()
-        };
-        Self {
-            waves: register("waves", &self.waves),
-            tail: register("tail", &self.tail),
-            last_beat: register("last_beat", &self.last_beat),
-            last_elem: register("last_elem", &self.last_elem),
-        }
-    }
-
     /// Connects the fields to the input ports of an instance.
     pub fn connect<'a>(&self, instance: InstanceBuilder<'a>) -> InstanceBuilder<'a> {
         instance

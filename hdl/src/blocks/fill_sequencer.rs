@@ -1,24 +1,24 @@
 //! Decides what becomes of each beat of weights that a rank delivers.
 //!
 //! Knows the order in which a rank sends a matrix: row by row, in a row the full waves and then the tail stripe if the
-//! rank has one. Gives each beat its position among the tiles, cuts the row's end, fills up what the row does
-//! not reach with zeros, and describes the finished stripe to [`super::window_sequencer`]. Tails of consecutive rows are
-//! laid side by side over the ranks: row `r`'s tail starts at rank `r * tail mod ranks`.
+//! rank has one, which depends on where the row's tail starts. Gives each beat its position among the tiles, cuts the row's
+//! end, fills up what the row does not reach with zeros, and describes the finished stripe to
+//! [`super::window_sequencer`].
 
 use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
+use super::rank_group::scalar_slot_bits;
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
-/// cycle, and one more cycle for the zeros if the row ends before the stripe does.
+/// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it
+/// runs.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (row_bits, batch_bits, addr_bits) =
-        (config.row_bits(), config.batch_bits(), config.slice_addr_bits());
-    let (rank_width, positions) = (rank_bits(config), config.beats_per_stripe());
+    let (row_bits, rank_width, positions) = (config.row_bits(), rank_bits(config), config.beats_per_stripe());
     let m = ModuleBuilder::new(
         format!("fill_sequencer_g{}_p{positions}", config.ranks()),
         "Places a rank's beats of weights and describes each stripe.",
@@ -27,28 +27,19 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let start_command = m.input("start_i", 1, "take a command; only while `idle_o` is set");
     let rows = m.input("rows_i", row_bits, "rows, at least one");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", batch_bits, "vectors");
-    let base = m.input("base_i", addr_bits, "first word of the activations");
+    let row_valid = m.input("row_valid_i", 1, "the next row is known");
+    let tail_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
     let beat_valid = m.input("beat_valid_i", 1, "the FIFO has a beat");
     let take_stripe = m.input("stripe_take_i", 1, "the described stripe starts computing");
 
-    let active = m.reg("active_q", 1).reset(0);
-    let layout = layout.registered(&m, &start_command);
-    let command = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&start_command);
-        reg.next(value);
-        reg.q()
-    };
-    let (batch, base) = (command("batch", &batch), command("base", &base));
-
     // Where the next plan stands: row, wave and tail.
+    let active = m.reg("active_q", 1).reset(0);
     let plan_valid = m.reg("plan_valid_q", 1).reset(0);
-    let make_plan = m.wire("make_plan", active.q() & !plan_valid.q());
-    let tail_start = m.reg("tail_start_q", rank_width);
+    let make_plan = m.wire("make_plan", active.q() & !plan_valid.q() & &row_valid);
     let wave = m.reg("wave_q", wave_bits(config));
     let rows_left = m.reg("rows_left_q", row_bits);
     // The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
-    let tail_at = m.wire("tail_at", &rank - tail_start.q());
+    let tail_at = m.wire("tail_at", &rank - &tail_start);
     let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
     let in_waves = m.wire("in_waves", wave.ne(&layout.waves));
     let last_wave = m.wire("last_wave", wave.plus_one().eq(&layout.waves));
@@ -74,8 +65,10 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     rows_left.next(mux(&start_command, &rows, &mux(&row_done, &rows_left.minus_one(), &rows_left)));
     let restart = m.wire("restart", &start_command | &row_done);
     wave.next(mux(&restart, &zeros(wave_bits(config)), &mux(&planned, &wave.plus_one(), &wave)));
-    let advanced = tail_start.q() + &layout.tail;
-    tail_start.next(mux(&start_command, &zeros(rank_width), &mux(&row_done, &advanced, &tail_start)));
+    // Rows in which this rank takes part, in whose order their scalars were stored.
+    let slot = m.reg("slot_q", scalar_slot_bits()).reset(0);
+    let next_slot = mux(&(&row_done & &planned), &slot.plus_one(), &slot);
+    slot.next(next_slot.gated(&!&start_command));
 
     let plan = |name: &str, value: &Bits| {
         let reg = m.reg(format!("plan_{name}_q"), value.width()).enable(&planned);
@@ -83,15 +76,12 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         reg.q()
     };
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
-    let (plan_end, plan_skip) = (plan("end", &row_end), plan("skip", &skip));
-    let (plan_batch, plan_base) = (plan("batch", &batch), plan("base", &base));
-    let (plan_last_beat, plan_last_elem) =
-        (plan("last_beat", &layout.last_beat), plan("last_elem", &layout.last_elem));
+    let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
 
     // Beats of the planned stripe, while the tiles' next weights are free.
     let full = m.reg("stripe_valid_q", 1).reset(0);
     let position = m.reg("position_q", position_bits(config)).reset(0);
-    let beyond = m.wire("beyond", &plan_end & plan_last_beat.lt(&position));
+    let beyond = m.wire("beyond", &plan_end & layout.last_beat.lt(&position));
     let ready = m.wire("ready", plan_valid.q() & !full.q());
     let pop = m.wire("pop", &ready & !&beyond & &beat_valid);
     let step = m.wire("step", &ready & (&beyond | &beat_valid));
@@ -112,20 +102,21 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("stripe_first_o", stripe("first", &plan_first), "it is the row's first on this rank"),
         ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),
         ("stripe_skip_o", stripe("skip", &plan_skip), "tail stripes to skip in the slice"),
-        ("stripe_batch_o", stripe("batch", &plan_batch), "vectors"),
-        ("stripe_base_o", stripe("base", &plan_base), "first word of the activations"),
+        ("stripe_slot_o", stripe("slot", &plan_slot), "place of the row's scalars"),
     ];
 
-    m.output("idle_o", !active.q(), "a command can be taken");
+    m.output("idle_o", !(active.q() | plan_valid.q() | full.q()), "a command can be taken, no stripe waits");
+    m.output("rowless_o", active.q() & !plan_valid.q() & !&row_valid, "waiting for a row");
+    m.output("row_pop_o", row_done, "the row is planned");
     m.output("beat_pop_o", pop, "take a beat from the FIFO");
     m.output("place_o", &step, "a beat goes to the tiles");
     m.output("place_position_o", &position, "its position among the tiles");
     m.output("place_clear_o", &beyond, "zeros instead, for this position and all after it");
-    m.output("place_cut_o", &plan_end & position.eq(&plan_last_beat), "it is the row's last");
-    m.output("place_last_elem_o", &plan_last_elem, "last element of the row in that beat");
+    m.output("place_cut_o", &plan_end & position.eq(&layout.last_beat), "it is the row's last");
     m.output("stripe_valid_o", &full, "the tiles' next weights are complete and described");
     for (name, value, doc) in outputs {
         m.output(name, value, doc);
     }
+    m.unused(layout.last_elem, "who cuts the last beat knows the element");
     m.finish()
 }

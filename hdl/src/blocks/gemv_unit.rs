@@ -1,29 +1,71 @@
-//! The GEMV unit (Hermes, section IV-A2): rank groups, activation loader, combiner, and the commands that start them.
+//! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and out of it.
 //!
-//! `y[b][r] = sum_k w[r, k] * x[b][k]`, exact and rounded once. Every stream has valid/ready, every ready and valid
-//! comes from registers. Commands are not queued beyond one: the next DOT is taken while the one before is still running,
-//! as soon as every part has a free slot. Keeping a LOAD away from words that a running DOT still reads is the
-//! host's business.
+//! Five parts work side by side: loads and stores of vector blocks, zeroing, products (DOT and AXPY), rounding. Each takes
+//! one command at a time; that commands which run together do not touch the same words is the business of who starts them
+//! ([`super::issue`]). Products and rounding exclude each other.
 
-use super::activation_loader::activation_loader;
 use super::combiner::combiner;
-use super::command_decoder::{Layout, command_decoder, rank_bits};
+use super::command_decoder::{Layout, layout_fields, rank_bits};
+use super::fifo::fifo;
 use super::rank_group::rank_group;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
-use ndp_config::{BEAT_BITS, GemvConfig};
+use super::round_column::round_column;
+use super::round_sequencer::round_sequencer;
+use super::row_distributor::row_distributor;
+use super::vector_reader::vector_reader;
+use super::vector_writer::{Item, vector_writer, write_fields};
+use super::{bits_for, restored};
+use crate::layer::{
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+};
+use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
 use std::rc::Rc;
 
-/// A one-entry slot between a command and the part that executes it.
-struct Slot {
-    full: Bits,
-    start: Bits,
+/// Beats of a store that wait for DRAM; the read path's latency must fit in it.
+const QUEUED_STORES: u32 = 4;
+/// Cycles from a read of the buffer to its beat.
+const READ_LATENCY: u32 = 2;
+
+/// Fields of a command, in the order of the ports.
+pub(crate) struct CommandFields {
+    pub cols: Layout,
+    pub count: Layout,
+    pub rows: Bits,
+    pub batch: Bits,
+    pub source: Bits,
+    pub target: Bits,
 }
 
-fn slot(m: &ModuleBuilder, name: &str, fill: &Bits, idle: &Bits) -> Slot {
-    let full = m.reg(format!("{name}_slot_q"), 1).reset(0);
-    let start = m.wire(format!("{name}_start"), full.q() & idle);
-    full.next(any_of(&[fill.clone(), full.q() & !&start]));
-    Slot { full: full.q(), start }
+impl CommandFields {
+    /// Registers that take the fields when `enable` is set.
+    fn held(&self, m: &ModuleBuilder, part: &str, enable: &Bits) -> Self {
+        let hold = |name: String, value: &Bits| {
+            let reg = m.reg(format!("{part}_{name}_q"), value.width()).enable(enable);
+            reg.next(value);
+            reg.q()
+        };
+        let layout = |prefix: &str, l: &Layout| Layout {
+            waves: hold(format!("{prefix}_waves"), &l.waves),
+            tail: hold(format!("{prefix}_tail"), &l.tail),
+            last_beat: hold(format!("{prefix}_last_beat"), &l.last_beat),
+            last_elem: hold(format!("{prefix}_last_elem"), &l.last_elem),
+        };
+        Self {
+            cols: layout("cols", &self.cols),
+            count: layout("count", &self.count),
+            rows: hold("rows".into(), &self.rows),
+            batch: hold("batch".into(), &self.batch),
+            source: hold("source".into(), &self.source),
+            target: hold("target".into(), &self.target),
+        }
+    }
+}
+
+/// Writers of the buffer, the first that offers a write goes first.
+struct Write {
+    valid: Bits,
+    /// In the order of [`write_fields`].
+    fields: Vec<Bits>,
+    ready: crate::layer::Wire,
 }
 
 /// The unit of `config`.
@@ -31,9 +73,7 @@ fn slot(m: &ModuleBuilder, name: &str, fill: &Bits, idle: &Bits) -> Slot {
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let ranks = config.ranks();
-    let (row_bits, col_bits, batch_bits) = (config.row_bits(), config.col_bits(), config.batch_bits());
-    let addr_bits = config.slice_addr_bits();
+    let (ranks, positions, addr_bits) = (config.ranks(), config.beats_per_stripe(), config.slice_addr_bits());
     let m = ModuleBuilder::new(
         format!(
             "gemv_unit_n{}_l{}_s{}_w{}",
@@ -42,150 +82,386 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             config.serial_steps(),
             config.acc_bits()
         ),
-        "Exact FP16 matrix-vector products, weights from the ranks, activations from the buffer.",
+        "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.",
     );
-    let load_valid = m.input("load_valid_i", 1, "LOAD: activation vectors follow on the x stream");
-    let load_cols = m.input("load_cols_i", col_bits, "LOAD: elements of a vector");
-    let load_batch = m.input("load_batch_i", batch_bits, "LOAD: vectors");
-    let load_base = m.input("load_base_i", addr_bits, "LOAD: first word of the slices to write");
-    let x_valid = m.input("x_valid_i", 1, "x: a beat is offered");
-    let x_data = m.input("x_data_i", BEAT_BITS, "x: 32 FP16 values; each vector begins with a new beat");
-    let dot_valid = m.input("dot_valid_i", 1, "DOT: a product is asked for");
-    let dot_rows = m.input("dot_rows_i", row_bits, "DOT: rows of the matrix");
-    let dot_cols = m.input("dot_cols_i", col_bits, "DOT: elements of a row");
-    let dot_batch = m.input("dot_batch_i", batch_bits, "DOT: vectors");
-    let dot_base = m.input("dot_base_i", addr_bits, "DOT: first word of the activations in the slices");
+    let start_of =
+        |name: &str, doc: &str| m.input(format!("start_{name}_i"), 1, format!("{doc}; only while not busy"));
+    let start_load = start_of("load", "load a vector block (cols, batch) to `target_i`");
+    let start_store = start_of("store", "store the vector block (cols, batch) at `source_i`");
+    let start_zero = start_of("zero", "zero `rows_i` words at `target_i`");
+    let start_dot =
+        start_of("dot", "DOT: block (cols, batch) at `source_i` to block (rows, batch) at `target_i`");
+    let start_axpy =
+        start_of("axpy", "AXPY: block (rows, batch) at `source_i` to sums (cols, batch) at `target_i`");
+    let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
+    let layout = |prefix: &str| {
+        let mut fields = layout_fields(config)
+            .map(|(name, bits, doc)| m.input(format!("{prefix}_{name}_i"), bits, format!("{prefix}: {doc}")))
+            .into_iter();
+        let mut take = || fields.next().unwrap_or_else(|| zeros(1));
+        Layout { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
+    };
+    let command = CommandFields {
+        cols: layout("cols"),
+        count: layout("rows"),
+        rows: m.input("rows_i", config.row_bits(), "rows of the matrix, or words"),
+        batch: m.input("batch_i", config.batch_bits(), "vectors"),
+        source: m.input("source_i", addr_bits, "first word of the source"),
+        target: m.input("target_i", addr_bits, "first word of the destination"),
+    };
+    let x_valid = m.input("x_valid_i", 1, "load: a beat is offered");
+    let x_data = m.input("x_data_i", BEAT_BITS, "load: 32 FP16 values");
+    let y_ready = m.input("y_ready_i", 1, "store: the beat is taken");
+    let row_valid = m.input("row_valid_i", 1, "row: offered");
+    let row_start = m.input("row_start_i", rank_bits(config), "row: rank at which its tail starts");
     let weights: Vec<(Bits, Bits)> = (0..ranks)
         .map(|g| {
-            let valid =
-                m.input(format!("w{g}_valid_i"), 1, format!("weights of rank {g}: a beat is offered"));
+            let doc = format!("weights of rank {g}");
+            let valid = m.input(format!("w{g}_valid_i"), 1, format!("{doc}: a beat is offered"));
             (
                 valid,
                 m.input(
                     format!("w{g}_data_i"),
                     BEAT_BITS,
-                    format!("weights of rank {g}: 32 FP16 values, in the order of the stripes"),
+                    format!("{doc}: 32 FP16 values, stripe by stripe"),
                 ),
             )
         })
         .collect();
-    let result_ready = m.input("result_ready_i", 1, "result: taken");
-
-    // LOAD: accepted into a register, then decoded and started.
-    let capture = |name: &str, value: &Bits, enable: &Bits| {
-        let reg = m.reg(name, value.width()).enable(enable);
-        reg.next(value);
+    let started = |name: &str, start: &Bits| {
+        let reg = m.reg(format!("{name}_start_q"), 1).reset(0);
+        reg.next(start);
         reg.q()
     };
-    let decoder = command_decoder(config)?;
-    let load_pending = m.reg("load_pending_q", 1).reset(0);
-    let loader_free = m.forward("loader_free", 1);
-    let load_ready = m.wire("load_ready", !load_pending.q() & loader_free.q());
-    let load_taken = m.wire("load_taken", &load_valid & &load_ready);
-    load_pending.next(&load_taken);
-    let load_cols = capture("load_cols_q", &load_cols, &load_taken);
-    let load_batch = capture("load_batch_q", &load_batch, &load_taken);
-    let load_base = capture("load_base_q", &load_base, &load_taken);
-    let load_decoder =
-        m.instance("load_decoder", &decoder).input("cols_i", &load_cols).input("batch_i", &load_batch);
-    let load_legal = load_decoder.output("legal_o");
-    let loader = m
-        .instance("loader", &activation_loader(config)?)
-        .input("start_i", load_pending.q() & &load_legal)
-        .input("batch_i", &load_batch)
-        .input("base_i", &load_base)
-        .input("x_valid_i", &x_valid)
-        .input("x_data_i", &x_data);
-    let loader = Layout::of_decoder(&load_decoder, config).connect(loader);
-    loader_free.drive(loader.output("idle_o"));
-    let write_ranks = loader.output("write_o");
-    let (write_position, write_rest) = (loader.output("write_position_o"), loader.output("write_rest_o"));
-    let (write_addr, write_data) = (loader.output("write_addr_o"), loader.output("write_data_o"));
 
-    // DOT: accepted when every slot is free and no LOAD is on its way, decoded, then put into all slots at once.
-    let dot_pending = m.reg("dot_pending_q", 1).reset(0);
-    let slots_full = m.forward("slots_full", 1);
-    let dot_ready = m.wire("dot_ready", cat([load_ready.clone(), !dot_pending.q(), !slots_full.q()]).all());
-    let dot_taken = m.wire("dot_taken", &dot_valid & &dot_ready);
-    dot_pending.next(&dot_taken);
-    let dot_rows = capture("dot_rows_q", &dot_rows, &dot_taken);
-    let dot_cols = capture("dot_cols_q", &dot_cols, &dot_taken);
-    let dot_batch = capture("dot_batch_q", &dot_batch, &dot_taken);
-    let dot_base = capture("dot_base_q", &dot_base, &dot_taken);
-    let dot_decoder =
-        m.instance("dot_decoder", &decoder).input("cols_i", &dot_cols).input("batch_i", &dot_batch);
-    let dot_legal = m.wire("dot_legal", dot_decoder.output("legal_o") & dot_rows.any());
-    let issue = m.wire("issue", dot_pending.q() & &dot_legal);
-    let decoded = Layout::of_decoder(&dot_decoder, config);
-    let layout = decoded.registered(&m, &issue);
+    // Commands are held by the part that executes them, which starts in the next cycle.
+    let load = command.held(&m, "load", &start_load);
+    let load_start = started("load", &start_load);
+    let store = command.held(&m, "store", &start_store);
+    let store_start = started("store", &start_store);
+    let start_gemv = m.wire("start_gemv", &start_dot | &start_axpy);
+    let gemv = command.held(&m, "gemv", &start_gemv);
+    let gemv_start = started("gemv", &start_gemv);
+    let axpy = m.reg("axpy_q", 1).reset(0).enable(&start_gemv);
+    axpy.next(&start_axpy);
+    let dot_start = m.wire("dot_start", &gemv_start & !axpy.q());
+    let round = command.held(&m, "round", &start_round);
+    let round_start = started("round", &start_round);
+    for (part, unread) in [
+        ("load", cat([load.rows.clone(), load.source.clone()])),
+        ("store", cat([store.rows.clone(), store.target.clone()])),
+        ("round", round.rows.clone()),
+    ] {
+        m.unused(unread, format!("not part of a {part}"));
+    }
+    for part in [&load, &store, &round] {
+        let Layout { waves, tail, last_beat, last_elem } = part.count.clone();
+        m.unused(cat([waves, tail, last_beat, last_elem]), "only products have rows");
+    }
 
+    // Zeroing: one word of all slices per cycle.
+    let zero_left = m.reg("zero_left_q", bits_for(config.slice_words())).reset(0);
+    let zero_addr = m.reg("zero_addr_q", addr_bits);
+    let zeroing = m.wire("zeroing", zero_left.any());
+
+    // Writers.
+    let load_writer = m
+        .instance("load_writer", &vector_writer(config, Item::Beat)?)
+        .input("start_i", &load_start)
+        .input("batch_i", &load.batch)
+        .input("base_i", &load.target)
+        .input("item_valid_i", &x_valid)
+        .input("item_data_i", &x_data);
+    let load_writer = load.cols.connect(load_writer);
+    let result_valid = m.forward("result_valid", 1);
+    let result_data = m.forward("result_data", super::FP16_BITS);
+    let result_writer = m
+        .instance("result_writer", &vector_writer(config, Item::Value)?)
+        .input("start_i", &dot_start)
+        .input("batch_i", &gemv.batch)
+        .input("base_i", &gemv.target)
+        .input("item_valid_i", &result_valid)
+        .input("item_data_i", &result_data);
+    let result_writer = gemv.count.connect(result_writer);
+    let of_writer = |name: &str, writer: &InstanceBuilder<'_>| Write {
+        valid: writer.output("write_valid_o"),
+        fields: write_fields(config).map(|(field, ..)| writer.output(&format!("write_{field}_o"))).into(),
+        ready: m.forward(format!("{name}_write_ready"), 1),
+    };
+    let zero_fields = write_fields(config).map(|(name, bits, _)| match name {
+        "addr" => zero_addr.q(),
+        "position" | "data" => zeros(bits),
+        _ => repeat(bits, &lit(1, 1)),
+    });
+    let zero_write =
+        Write { valid: zeroing.clone(), fields: zero_fields.into(), ready: m.forward("zero_write_ready", 1) };
+    let writes = [zero_write, of_writer("result", &result_writer), of_writer("load", &load_writer)];
+    let mut write_fields_now = writes[2].fields.clone();
+    for write in writes[..2].iter().rev() {
+        let pairs = write.fields.iter().zip(&write_fields_now);
+        write_fields_now = pairs.map(|(first, other)| mux(&write.valid, first, other)).collect();
+    }
+    let named = |(value, (name, ..)): (&Bits, (&str, u32, &str))| m.wire(format!("write_{name}"), value);
+    let write_now: Vec<Bits> = write_fields_now.iter().zip(write_fields(config)).map(named).collect();
+    let write_free = m.forward("write_free", ranks);
+    let target_free = m.wire("target_free", (&*write_free | !&write_now[0]).all());
+    let mut granted = target_free;
+    for write in &writes {
+        write.ready.drive(&granted & &write.valid);
+        granted = granted & !&write.valid;
+    }
+    let writes_now = m.wire("writes_now", any_of(&writes.iter().map(|w| w.ready.q()).collect::<Vec<_>>()));
+    let load_writer = load_writer.input("write_ready_i", &writes[2].ready);
+    let result_writer = result_writer.input("write_ready_i", &writes[1].ready);
+    let left = mux(&writes[0].ready, &zero_left.minus_one(), &zero_left);
+    let zero_words = super::words(&m, &command.rows, bits_for(config.slice_words()));
+    zero_left.next(mux(&start_zero, &zero_words, &left));
+    let next_zero = mux(&writes[0].ready, &zero_addr.plus_one(), &zero_addr);
+    zero_addr.next(mux(&start_zero, &command.target, &next_zero));
+
+    // Readers: scalars of an AXPY before stores.
+    let store_ready = m.forward("store_read_ready", 1);
+    let store_reader = m
+        .instance("store_reader", &vector_reader(config)?)
+        .input("start_i", &store_start)
+        .input("batch_i", &store.batch)
+        .input("base_i", &store.source)
+        .input("read_ready_i", &store_ready);
+    let store_reader =
+        store.cols.connect(store_reader).ignore("read_vector_last_o", "the order is that of DRAM");
+    let rows_room = m.forward("rows_room", 1);
+    let scalar_ready = m.forward("scalar_read_ready", 1);
+    let beat_scalar = m.forward("beat_scalar", 1);
+    let beat = m.forward("beat", BEAT_BITS);
+    let rows = m
+        .instance("rows", &row_distributor(config)?)
+        .input("start_i", &gemv_start)
+        .input("axpy_i", &axpy)
+        .input("rows_i", &gemv.rows)
+        .input("batch_i", &gemv.batch)
+        .input("base_i", &gemv.source)
+        .input("row_valid_i", &row_valid)
+        .input("row_start_i", &row_start)
+        .input("room_i", &rows_room)
+        .input("read_ready_i", &scalar_ready)
+        .input("beat_valid_i", &beat_scalar)
+        .input("beat_i", &beat);
+    let rows = gemv.count.connect(rows);
+    let scalar_reads = rows.output("read_valid_o");
+    let store_room = m.forward("store_room", 1);
+    let store_reads = m.wire("store_reads", store_reader.output("read_valid_o") & &*store_room);
+    let chosen = |field: &str| {
+        let port = format!("read_{field}_o");
+        m.wire(format!("read_{field}"), mux(&scalar_reads, &rows.output(&port), &store_reader.output(&port)))
+    };
+    let (read_rank, read_position, read_addr) = (chosen("rank"), chosen("position"), chosen("addr"));
+    let read_free = m.forward("read_free", ranks);
+    let at_rank: Vec<Bits> = (0..ranks).map(|g| read_rank.eq_lit(g.into())).collect();
+    let at_rank = m.wire("at_rank", if ranks == 1 { lit(1, 1) } else { cat(at_rank.into_iter().rev()) });
+    if ranks == 1 {
+        m.unused(&read_rank, "a single rank");
+    }
+    let rank_free = m.wire("rank_free", (&*read_free & &at_rank).any());
+    scalar_ready.drive(&rank_free);
+    store_ready.drive(cat([rank_free.clone(), !&scalar_reads, store_room.q()]).all());
+    let reads_now = m.wire("reads_now", &rank_free & (&scalar_reads | &store_reads));
+
+    // Rounding.
+    let columns_valid = m.forward("columns_valid", 1);
+    let rounding = m
+        .instance("rounding", &round_sequencer(config)?)
+        .input("start_i", &round_start)
+        .input("batch_i", &round.batch)
+        .input("source_i", &round.source)
+        .input("target_i", &round.target)
+        .input("result_valid_i", &columns_valid);
+    let rounding = round.cols.connect(rounding);
+
+    // Columns: one for each position, over all ranks.
+    let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")));
+    let mut controls: Vec<(String, Bits)> =
+        ["pairs_i", "all_i", "result_pairs_i", "result_all_i"].map(control).into();
+    for port in ["valid_i", "first_i", "last_i"] {
+        controls.push((port.into(), rounding.output(&format!("digit_{}", port.replace("_i", "_o")))));
+    }
+    let column = round_column(config)?;
+    let mut columns: Vec<InstanceBuilder<'_>> = (0..positions)
+        .map(|p| {
+            let instance = m.instance(format!("column{p}"), &column);
+            controls.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value))
+        })
+        .collect();
+
+    // Groups. While sums are rounded, their end is that of the rounding's vectors.
+    let round_idle = rounding.output("idle_o");
+    let last_beat = m.wire("last_beat", mux(&round_idle, &gemv.cols.last_beat, &round.cols.last_beat));
+    let group_cols = Layout { last_beat, ..gemv.cols.clone() };
+    let base = m.wire("base", mux(&axpy, &gemv.target, &gemv.source));
+    let (push, push_start) = (rows.output("push_o"), rows.output("push_start_o"));
+    let (push_last, push_vector) = (rows.output("push_last_o"), rows.output("push_vector_o"));
+    let push_scalar = rows.output("push_scalar_o");
+    let mut combine = m
+        .instance("combiner", &combiner(config)?)
+        .input("start_i", &dot_start)
+        .input("rows_i", &gemv.rows)
+        .input("waves_i", &gemv.cols.waves)
+        .input("tail_i", &gemv.cols.tail)
+        .input("batch_i", &gemv.batch)
+        .input("row_push_i", &push & !axpy.q())
+        .input("row_start_i", &push_start);
+    let of_rounding = |port: &str| rounding.output(port);
+    let (sums_read, sums_addr) = (of_rounding("sums_re_o"), of_rounding("sums_raddr_o"));
+    let (sums_tile, sums_load) = (of_rounding("sums_tile_o"), of_rounding("sums_load_o"));
+    let (round_write, round_addr) = (of_rounding("round_we_o"), of_rounding("round_waddr_o"));
+    let (round_tile, round_lane) = (of_rounding("round_tile_o"), of_rounding("round_lane_o"));
+    let (round_ends, round_cut) = (of_rounding("round_ends_o"), of_rounding("round_cut_o"));
+    let rounded: Vec<Vec<Bits>> = columns
+        .iter()
+        .map(|column| (0..ranks).map(|g| column.output(&format!("rounded{g}_o"))).collect())
+        .collect();
     let group = rank_group(config)?;
-    let mut slots = Vec::new();
-    let mut combine = m.instance("combiner", &combiner(config)?);
+    let (mut idle, mut room, mut reads_free, mut writes_free) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut beats = Vec::new();
     for (g, (valid, data)) in (0..ranks).zip(&weights) {
-        let idle = m.forward(format!("group{g}_free"), 1);
-        let slot = slot(&m, &format!("group{g}"), &issue, &idle);
         let instance = m
             .instance(format!("group{g}"), &group)
             .input("rank_i", lit(g.into(), rank_bits(config)))
-            .input("start_i", &slot.start)
-            .input("rows_i", &dot_rows)
-            .input("batch_i", &dot_batch)
-            .input("base_i", &dot_base)
+            .input("start_i", &gemv_start)
+            .input("axpy_i", &axpy)
+            .input("rows_i", &gemv.rows)
+            .input("batch_i", &gemv.batch)
+            .input("base_i", &base)
+            .input("row_push_i", &push)
+            .input("row_start_i", &push_start)
+            .input("row_last_i", &push_last)
+            .input("row_vector_i", &push_vector)
+            .input("row_scalar_i", &push_scalar)
             .input("weight_valid_i", valid)
             .input("weight_data_i", data)
-            .input("x_we_i", write_ranks.bit(g))
-            .input("x_position_i", &write_position)
-            .input("x_rest_i", &write_rest)
-            .input("x_addr_i", &write_addr)
-            .input("x_data_i", &write_data)
+            .input("write_i", &writes_now & write_now[0].bit(g))
+            .input("write_position_i", &write_now[1])
+            .input("write_rest_i", &write_now[2])
+            .input("write_tiles_i", &write_now[3])
+            .input("write_lanes_i", &write_now[4])
+            .input("write_addr_i", &write_now[5])
+            .input("write_data_i", &write_now[6])
+            .input("read_i", &reads_now & at_rank.bit(g))
+            .input("read_position_i", &read_position)
+            .input("read_addr_i", &read_addr)
+            .input("sums_re_i", &sums_read)
+            .input("sums_raddr_i", &sums_addr)
+            .input("sums_tile_i", &sums_tile)
+            .input("sums_load_i", &sums_load)
+            .input("round_we_i", &round_write)
+            .input("round_waddr_i", &round_addr)
+            .input("round_tile_i", &round_tile)
+            .input("round_lane_i", &round_lane)
+            .input("round_end_i", round_ends.bit(g))
+            .input("round_cut_i", &round_cut)
             .input("sum_pop_i", combine.output(&format!("sum{g}_pop_o")))
             .input("sum_release_i", combine.output(&format!("sum{g}_release_o")));
-        let instance = layout.connect(instance);
-        idle.drive(instance.output("idle_o"));
-        m.output(
-            format!("w{g}_ready_o"),
-            instance.output("weight_ready_o"),
-            format!("weights of rank {g}: the beat is taken"),
-        );
+        let instance = group_cols.connect(instance);
+        let instance = (0..positions).fold(instance, |instance, p| {
+            instance.input(format!("rounded{p}_i"), &rounded[p as usize][g as usize])
+        });
+        for (column, p) in columns.iter_mut().zip(0..) {
+            for what in ["digit", "carry", "flags"] {
+                column.connect_input(format!("{what}{g}_i"), instance.output(&format!("kept{p}_{what}_o")));
+            }
+        }
         combine = combine
             .input(format!("sum{g}_valid_i"), instance.output("sum_valid_o"))
             .input(format!("sum{g}_digit_i"), instance.output("sum_digit_o"))
             .input(format!("sum{g}_flags_i"), instance.output("sum_flags_o"));
-        slots.push(slot.full);
+        idle.push(instance.output("idle_o"));
+        room.push(instance.output("row_room_o"));
+        reads_free.push(instance.output("read_free_o"));
+        writes_free.push(instance.output("write_free_o"));
+        beats.push(instance.output("beat_o"));
+        let doc = format!("weights of rank {g}: the beat is taken");
+        m.output(format!("w{g}_ready_o"), instance.output("weight_ready_o"), doc);
+        let doc = format!(
+            "rank {g}: a job is in work, waiting for a row, for weights, for room; one-hot or nothing"
+        );
+        m.output(format!("cause{g}_o"), instance.output("cause_o"), doc);
     }
-    let idle = m.forward("combiner_free", 1);
-    let slot = slot(&m, "combiner", &issue, &idle);
-    slots.push(slot.full);
-    slots_full.drive(any_of(&slots));
-    let combine = combine
-        .input("start_i", &slot.start)
-        .input("rows_i", &dot_rows)
-        .input("waves_i", &layout.waves)
-        .input("tail_i", &layout.tail)
-        .input("batch_i", &dot_batch)
-        .input("result_ready_i", &result_ready);
-    idle.drive(combine.output("idle_o"));
+    rows_room.drive(cat(room).all() & (axpy.q() | combine.output("row_room_o")));
+    read_free.drive(cat(reads_free.into_iter().rev()));
+    write_free.drive(cat(writes_free.into_iter().rev()));
+    for (p, column) in columns.iter().enumerate() {
+        match p {
+            0 => columns_valid.drive(column.output("valid_o")),
+            _ => m.unused(column.output("valid_o"), "all columns go in step"),
+        }
+    }
 
-    let refused = m.reg("refused_q", 1).reset(0);
-    let bad_load = load_pending.q() & !&load_legal;
-    let bad_dot = dot_pending.q() & !&dot_legal;
-    refused.next(any_of(&[refused.q(), bad_load, bad_dot]));
+    // Results go to the buffer.
+    result_valid.drive(combine.output("result_valid_o"));
+    result_data.drive(combine.output("result_data_o"));
+    let result_ready = result_writer.output("item_ready_o");
+    let result_taken = m.wire("result_taken", &*result_valid & &result_ready);
+    let combine = combine.input("result_ready_i", result_ready);
 
-    m.output("load_ready_o", &load_ready, "LOAD: taken; the loader has nothing left to write");
-    m.output("x_ready_o", loader.output("x_ready_o"), "x: the beat is taken");
-    m.output("dot_ready_o", &dot_ready, "DOT: taken; earlier LOADs are complete");
-    m.output("result_valid_o", combine.output("result_valid_o"), "result: offered");
-    m.output("result_data_o", combine.output("result_data_o"), "result: FP16");
-    m.output("result_row_o", combine.output("result_row_o"), "result: its row");
-    m.output("result_batch_o", combine.output("result_batch_o"), "result: its vector");
-    m.output("result_last_o", combine.output("result_last_o"), "result: the DOT's last");
-    let busy = [!load_ready, dot_pending.q(), slots_full.q(), combine.output("busy_o")];
-    m.output("busy_o", any_of(&busy), "a command is being executed or a result waits");
+    // What was read comes back after READ_LATENCY cycles.
+    let delayed = |name: &str, value: &Bits| {
+        (0..READ_LATENCY).fold(value.clone(), |value, k| {
+            let reg = m.reg(format!("{name}{k}_q"), value.width()).reset(0);
+            reg.next(value);
+            reg.q()
+        })
+    };
+    let back_scalar = delayed("back_scalar", &(&reads_now & &scalar_reads));
+    let back_store = delayed("back_store", &(&reads_now & !&scalar_reads));
+    let back_rank = delayed("back_rank", &at_rank);
+    beat.drive(one_hot_mux(&back_rank, &beats));
+    beat_scalar.drive(back_scalar);
+    let store_taken = m.forward("store_taken", 1);
+    let plain: Vec<Bits> = (0..BEAT_ELEMS)
+        .rev()
+        .map(|e| restored(&beat.slice(e * super::FP16_BITS, super::FP16_BITS)))
+        .collect();
+    let stored = m
+        .instance("stored", &fifo(BEAT_BITS, QUEUED_STORES)?)
+        .input("push_i", &back_store)
+        .input("data_i", cat(plain))
+        .input("pop_i", &store_taken)
+        .ignore("ready_o", "a place is reserved before the beat is read");
+    let y_valid = stored.output("valid_o");
+    store_taken.drive(&y_valid & &y_ready);
+    let count_bits = bits_for(QUEUED_STORES);
+    let store_places = m.reg("store_places_q", count_bits).reset(0);
+    let store_reads_now = m.wire("store_reads_now", &reads_now & !&scalar_reads);
+    let change = m.wire("store_change", &store_reads_now ^ &*store_taken);
+    let counted = mux(&store_reads_now, &store_places.plus_one(), &store_places.minus_one());
+    store_places.next(mux(&change, &counted, &store_places));
+    store_room.drive(store_places.ne(&lit(QUEUED_STORES.into(), count_bits)));
+
+    m.output("load_busy_o", &load_start | !load_writer.output("idle_o"), "a load is running");
+    m.output("x_ready_o", load_writer.output("item_ready_o"), "load: the beat is taken");
+    let storing = [store_start, !store_reader.output("idle_o"), store_places.any()];
+    m.output("store_busy_o", any_of(&storing), "a store is running");
+    m.output("y_valid_o", y_valid, "store: a beat is offered");
+    m.output("y_data_o", stored.output("data_o"), "store: 32 FP16 values");
+    m.output("zero_busy_o", &zeroing, "words are being zeroed");
+    let working = [
+        gemv_start.clone(),
+        !cat(idle).all(),
+        !combine.output("idle_o"),
+        !result_writer.output("idle_o"),
+        !rows.output("idle_o"),
+    ];
+    m.output("gemv_busy_o", any_of(&working), "a product is running");
+    m.output("row_ready_o", rows.output("row_ready_o"), "row: taken");
+    m.output("round_busy_o", &round_start | !&round_idle, "sums are being rounded");
     m.output(
-        "refused_o",
-        &refused,
-        "a command had a size of zero or beyond the configuration and was dropped; until reset",
+        "result_taken_o",
+        &result_taken,
+        "DOT: a result goes to the buffer, rows in order, in each the vectors",
     );
+    let value = &*result_data;
+    let magnitude_special = value.slice(10, 5).all() & value.low(10).any();
+    let positive = cat([!value.msb(), value.low(15).any(), !magnitude_special]).all();
+    m.output("result_positive_o", positive, "it is greater than zero");
     m.finish()
 }

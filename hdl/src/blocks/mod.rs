@@ -11,21 +11,27 @@
 //! `digit_bits`, least significant first, one per cycle, two's complement, with three sticky flags ([`FLAG_BITS`])
 //! that are valid with the last digit.
 
-pub mod activation_loader;
 pub mod async_fifo;
 pub mod combiner;
 pub mod command_decoder;
 pub mod compute_tile;
+pub mod dma_reader;
 pub mod fifo;
 pub mod fill_sequencer;
 pub mod fp16_rounder;
 pub mod gemv_unit;
+pub mod host_port;
+pub mod instruction_decoder;
+pub mod issue;
+pub mod monitor;
 pub mod multiplier_unit;
+pub mod ndp_core;
 pub mod operand_recoder;
 pub mod phase_ring;
 mod rank_banks;
 pub mod rank_controller;
 mod rank_data;
+pub mod rank_feeder;
 pub mod rank_group;
 pub mod rank_intake;
 pub mod rank_port;
@@ -34,13 +40,22 @@ mod rank_refresh;
 mod rank_scheduler;
 pub mod rank_timing;
 pub mod reduction_tree;
+pub mod round_column;
+pub mod round_sequencer;
 pub mod row_accumulator;
+pub mod row_distributor;
+pub mod row_generator;
 pub mod serial_lane;
-pub mod slice_sram;
+pub mod sram;
+pub mod sram_fifo;
+pub mod sum_reader;
 pub mod two_clock_sram;
+pub mod vector_reader;
+pub mod vector_walker;
+pub mod vector_writer;
 pub mod window_sequencer;
 
-use crate::layer::{Bits, ModuleBuilder, cat, lit};
+use crate::layer::{Bits, ModuleBuilder, cat, lit, mux, zeros};
 
 /// Bits of an FP16 value.
 pub const FP16_BITS: u32 = 16;
@@ -76,6 +91,20 @@ pub(crate) fn positions(index: &Bits, rest: &Bits, count: u32) -> Bits {
         here | (rest & before)
     };
     cat((0..count).rev().map(at))
+}
+
+/// An FP16 value as [`operand_recoder`] rewrites it.
+pub(crate) fn recoded(value: &Bits) -> Bits {
+    let (special, infinite) = (value.slice(10, 5).all(), value.low(10).is_zero());
+    cat([value.high(6), mux(&special, &cat([infinite, zeros(9)]), &value.low(10))])
+}
+
+/// The FP16 value behind a recoded one; NaNs become the canonical one.
+pub(crate) fn restored(value: &Bits) -> Bits {
+    let special = value.slice(10, 5).all();
+    let nan = value.low(10).is_zero();
+    let sign = value.msb() & !(&special & &nan);
+    cat([sign, value.slice(10, 5), mux(&special, &cat([nan, zeros(9)]), &value.low(10))])
 }
 
 /// A number of slice words in the width of a slice address, modulo which it counts.

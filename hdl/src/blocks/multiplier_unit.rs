@@ -97,12 +97,18 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let phase = m.input("phase_i", window, "phase of the window, one-hot");
     let w = m.input("w_i", lanes * FP16_BITS, "recoded weights, element i used in phase i");
     let x = m.input("x_i", lanes * FP16_BITS, "recoded activations, element i used in phase i");
+    let broadcast = m.input("broadcast_i", 1, "all lanes use `scalar_i` instead of `x_i`");
+    let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
+    let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
+    let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
+    let stored = StoredSum::of(config, &sum_in);
 
     // Operand of the phase, decoded once for all lanes.
     let turn = phase.low(lanes);
     let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
     let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(&turn, &elements(&w))));
-    let x_now = decode(&m, "x", &m.wire("x_now", one_hot_mux(&turn, &elements(&x))));
+    let x_now = m.wire("x_now", mux(&broadcast, &scalar, &one_hot_mux(&turn, &elements(&x))));
+    let x_now = decode(&m, "x", &x_now);
     let special = m.wire("special", &w_now.special | &x_now.special);
     let exp_sum = w_now.exp.zext(EXPONENT_SUM_BITS) + x_now.exp.zext(EXPONENT_SUM_BITS);
     let exp = m.wire("exp", exp_sum | repeat(EXPONENT_SUM_BITS, &special));
@@ -150,24 +156,27 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let near = Placed { value: fine.high(fine.width() - 2), offset: 0 };
     let away = Placed { value: fine, offset: (1 << FINE_SHIFT_BITS) - 2 };
 
-    // The first product of a window replaces the sum, and with it the carries of the one before.
-    let keep = m.wire("keep", !phase.bit(1));
+    // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
+    // its own replaces it by that one.
+    let keep = m.wire("keep", !(phase.bit(1) | &separate));
+    let previous = |own: &Bits, other: &Bits| own.gated(&keep) | other.gated(&separate);
     let mut carry_in = negative.clone();
     let mut digits = Vec::new();
+    let mut carries = Vec::new();
     for k in 0..segments {
         let low = k * digit_bits;
         let part = |value: &Placed| value.bits(low, digit_bits, &negative);
         let aligned = m.wire(format!("aligned{k}"), mux(&far, &part(&away), &part(&near)));
         let segment = m.reg(format!("acc{k}_q"), digit_bits);
-        let sum = segment.gated(&keep).zext(digit_bits + 1)
-            + aligned.zext(digit_bits + 1)
-            + carry_in.zext(digit_bits + 1);
+        let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));
+        let sum = before.zext(digit_bits + 1) + aligned.zext(digit_bits + 1) + carry_in.zext(digit_bits + 1);
         let sum = m.wire(format!("acc{k}_sum"), sum);
         segment.next(sum.low(digit_bits));
         if k + 1 < segments {
             let carry = m.reg(format!("carry{k}_q"), 1);
             carry.next(sum.msb());
-            carry_in = m.wire(format!("carry{k}"), carry.q() & &keep);
+            carry_in = m.wire(format!("carry{k}"), previous(&carry, &stored.carries.bit(k)));
+            carries.push(carry.q());
         } else {
             m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
         }
@@ -181,7 +190,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let infinite = m.wire("term_infinite", &is_special & &nonzero);
     let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
     let flags = m.reg("flags_q", FLAG_BITS);
-    flags.next(seen | flags.gated(&keep));
+    flags.next(seen | previous(&flags, &stored.flags));
 
     let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();
     let quiet: Vec<Bits> = (0..window)
@@ -195,7 +204,36 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "digit of the sum over the last window, in its phase",
     );
     m.output("flags_o", &flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
+    let sum = [flags.q(), cat(carries.into_iter().rev())].into_iter().chain(digits.into_iter().rev());
+    m.output("sum_o", cat(sum), "sum with what was added last: flags, pending carries, digits");
     m.finish()
+}
+
+/// Bits of a sum that is kept between products: its digits, the carries pending between them, its flags.
+pub(crate) fn sum_bits(config: &GemvConfig) -> u32 {
+    config.acc_bits() + config.acc_segments() - 1 + FLAG_BITS
+}
+
+/// A kept sum taken apart.
+pub(crate) struct StoredSum {
+    /// Digits, the least significant one first.
+    pub digits: Vec<Bits>,
+    /// Carry `k` still has to be added to digit `k + 1`.
+    pub carries: Bits,
+    /// NaN, +Inf, -Inf seen.
+    pub flags: Bits,
+}
+
+impl StoredSum {
+    /// The parts of a word of [`sum_bits`] bits.
+    pub fn of(config: &GemvConfig, word: &Bits) -> Self {
+        let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
+        Self {
+            digits: (0..segments).map(|k| word.slice(k * digit_bits, digit_bits)).collect(),
+            carries: word.slice(config.acc_bits(), segments - 1),
+            flags: word.high(FLAG_BITS),
+        }
+    }
 }
 
 fn spelled(lanes: u32) -> String {

@@ -1,21 +1,34 @@
 //! Everything that works for one DRAM rank: its tiles, their tree, and what feeds and drains them.
 //!
-//! Groups share nothing but the activations' write port: each takes the weights of its own rank at its own pace and
-//! queues complete rows for [`super::combiner`], so a rank that lags holds up nobody until its queue runs full elsewhere.
+//! Groups share nothing but rows, commands and the ports of the buffer: each takes the weights of its own rank at its own pace
+//! and queues complete rows for [`super::combiner`], so a rank that lags holds up nobody until its queue runs full
+//! elsewhere. The slices' ports belong to the windows first; what is left is offered to readers and writers of the buffer,
+//! and to rounding, during which no window is in work.
 
-use super::command_decoder::{Layout, rank_bits};
+use super::command_decoder::{Layout, position_bits, rank_bits};
 use super::compute_tile::compute_tile;
 use super::fifo::fifo;
 use super::fill_sequencer::fill_sequencer;
+use super::multiplier_unit::sum_bits;
 use super::operand_recoder::operand_recoder;
 use super::phase_ring::phase_ring;
 use super::reduction_tree::reduction_tree;
 use super::row_accumulator::row_accumulator;
+use super::sum_reader::sum_reader;
 use super::window_sequencer::window_sequencer;
 use super::{FLAG_BITS, FP16_BITS, bits_for};
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, lit, mux};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat};
 use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
+
+/// Rows whose tail starts a group can know ahead.
+const QUEUED_ROWS: u32 = 16;
+
+/// Bits of the place of a row's scalars. The rows in work are the one being planned, the complete stripe's and the
+/// computing one's; a fourth can be stored meanwhile.
+pub(crate) const fn scalar_slot_bits() -> u32 {
+    2
+}
 
 /// Sums of rows that a group can queue.
 fn queued_sums(config: &GemvConfig) -> u32 {
@@ -36,34 +49,80 @@ fn jobs_in_flight(config: &GemvConfig) -> u32 {
 pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (tiles, positions, digit_bits) =
         (config.units_per_rank(), config.beats_per_stripe(), config.digit_bits());
-    let (chunk_bits, beat_chunks) = (config.lanes() * FP16_BITS, config.beat_chunks());
+    let (lanes, beat_chunks) = (config.lanes(), config.beat_chunks());
+    let chunk_bits = lanes * FP16_BITS;
     let (addr_bits, vector_bits) = (config.slice_addr_bits(), bits_for(config.max_batch() - 1));
+    let slot_bits = scalar_slot_bits();
     let m = ModuleBuilder::new(
-        format!("rank_group_n{tiles}_l{}_s{}_w{}", config.lanes(), config.serial_steps(), config.acc_bits()),
+        format!("rank_group_n{tiles}_l{lanes}_s{}_w{}", config.serial_steps(), config.acc_bits()),
         "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.",
     );
+    m.share_code();
     let rank = m.input("rank_i", rank_bits(config), "which rank this is");
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let start = m.input("start_i", 1, "take a command, whose fields stay; only while `idle_o` is set");
+    let axpy = m.input("axpy_i", 1, "it is an AXPY");
     let rows = m.input("rows_i", config.row_bits(), "rows, at least one");
     let layout = Layout::inputs(&m, config);
     let batch = m.input("batch_i", config.batch_bits(), "vectors");
-    let base = m.input("base_i", addr_bits, "first word of the activations");
+    let base = m.input("base_i", addr_bits, "first word of the activations (DOT) or of the sums (AXPY)");
+    let row_push =
+        m.input("row_push_i", 1, "take a row or, of an AXPY, one of its scalars; only with `row_room_o`");
+    let row_start = m.input("row_start_i", rank_bits(config), "rank at which the row's tail starts");
+    let row_last = m.input("row_last_i", 1, "the row is complete");
+    let row_vector = m.input("row_vector_i", vector_bits, "vector of the scalar");
+    let row_scalar = m.input("row_scalar_i", FP16_BITS, "recoded scalar");
     let weight_valid = m.input("weight_valid_i", 1, "a beat of weights is offered");
     let weight_data = m.input("weight_data_i", BEAT_BITS, "32 FP16 weights");
-    let x_write = m.input("x_we_i", 1, "write activations; not in the window's last phase");
-    let x_position = m.input(
-        "x_position_i",
-        super::command_decoder::position_bits(config),
-        "position of the beat among the tiles",
-    );
-    let x_rest = m.input("x_rest_i", 1, "write all positions after it too");
-    let x_addr = m.input("x_addr_i", addr_bits, "word of the slices");
-    let x_data = m.input("x_data_i", BEAT_BITS, "recoded activations");
+    let write = m.input("write_i", 1, "write to the buffer; only with `write_free_o`");
+    let write_position =
+        m.input("write_position_i", position_bits(config), "position of the beat among the tiles");
+    let write_rest = m.input("write_rest_i", 1, "write all positions after it too");
+    let write_tiles = m.input("write_tiles_i", beat_chunks, "tiles of the position to write");
+    let write_lanes = m.input("write_lanes_i", lanes, "lanes of the tiles to write");
+    let write_addr = m.input("write_addr_i", addr_bits, "word to write");
+    let write_data = m.input("write_data_i", BEAT_BITS, "recoded FP16 values");
+    let read = m.input("read_i", 1, "read from the buffer; only with `read_free_o`");
+    let read_position = m.input("read_position_i", position_bits(config), "position of the beat to read");
+    let read_addr = m.input("read_addr_i", addr_bits, "word to read");
+    let sums_read = m.input("sums_re_i", 1, "read a kept sum in all tiles; only while idle");
+    let sums_addr = m.input("sums_raddr_i", addr_bits, "word of the sum");
+    let sums_tile = m.input("sums_tile_i", beat_chunks, "tile of each position whose word is taken, one-hot");
+    let sums_load = m.input("sums_load_i", 1, "take the words; in the cycle after the read");
+    let round_write = m.input("round_we_i", 1, "write rounded sums; only while idle");
+    let round_addr = m.input("round_waddr_i", addr_bits, "word to write");
+    let round_tile = m.input("round_tile_i", beat_chunks, "tile of each position to write, one-hot");
+    let round_lane = m.input("round_lane_i", lanes, "lane to write, one-hot");
+    let round_end = m.input("round_end_i", 1, "the vectors end in this rank's stripe");
+    let round_cut = m.input("round_cut_i", 1, "the element is beyond the end if the beat is the last one");
+    let rounded: Vec<Bits> = (0..positions)
+        .map(|p| m.input(format!("rounded{p}_i"), FP16_BITS, format!("recoded value for position {p}")))
+        .collect();
     let sum_pop = m.input("sum_pop_i", 1, "take a digit");
     let sum_release = m.input("sum_release_i", 1, "it was the last one of a sum");
 
     let ring = m.instance("ring", &phase_ring(config.window_cycles())?);
     let phase = ring.output("phase_o");
+
+    // Rows: where the tail starts, and for AXPY the scalars of rows in which this rank takes part.
+    let row_pop = m.forward("row_pop", 1);
+    let row_done = m.wire("row_done", &row_push & &row_last);
+    let row_queue = m
+        .instance("rows_ahead", &fifo(rank_bits(config), QUEUED_ROWS)?)
+        .input("push_i", &row_done)
+        .input("data_i", &row_start)
+        .input("pop_i", &row_pop);
+    let takes_part = layout.waves.any() | (&rank - &row_start).lt(&layout.tail);
+    let stores = m.wire("stores", cat([row_push.clone(), axpy.clone(), takes_part]).all());
+    let fills_slot = m.wire("fills_slot", &stores & &row_last);
+    let slot = m.reg("slot_q", slot_bits);
+    slot.next(mux(&start, &lit(0, slot_bits), &mux(&fills_slot, &slot.plus_one(), &slot)));
+    let slot_free = m.forward("slot_free", 1);
+    let slots = m.reg("slots_q", slot_bits + 1).reset(0);
+    let slots_change = m.wire("slots_change", &fills_slot ^ &*slot_free);
+    slots.next(mux(&slots_change, &mux(&fills_slot, &slots.plus_one(), &slots.minus_one()), &slots));
+    let slot_room = m.wire("slot_room", slots.ne(&lit(1 << slot_bits, slot_bits + 1)));
+    let scalars = m.memory("scalars", FP16_BITS, 1 << (slot_bits + vector_bits));
+    scalars.write(&stores, &cat([slot.q(), row_vector]), &row_scalar);
 
     // Weights: queue, recode and mask, place.
     let queue = fifo(BEAT_BITS, config.weight_fifo_beats())?;
@@ -79,11 +138,12 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("rank_i", &rank)
         .input("start_i", &start)
         .input("rows_i", &rows)
-        .input("batch_i", &batch)
-        .input("base_i", &base)
+        .input("row_valid_i", row_queue.output("valid_o"))
+        .input("row_start_i", row_queue.output("data_o"))
         .input("beat_valid_i", beats.output("valid_o"))
         .input("stripe_take_i", &take);
     let fill = layout.connect(fill);
+    row_pop.drive(fill.output("row_pop_o"));
     beat_pop.drive(fill.output("beat_pop_o"));
     let place_rest = fill.output("place_clear_o");
     let recoder = m
@@ -91,7 +151,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("data_i", beats.output("data_o"))
         .input("clear_i", &place_rest)
         .input("cut_i", fill.output("place_cut_o"))
-        .input("last_i", fill.output("place_last_elem_o"));
+        .input("last_i", &layout.last_elem);
     let place = fill.output("place_o");
     let placed = m.reg("placed_q", BEAT_BITS).enable(&place);
     placed.next(recoder.output("data_o"));
@@ -104,44 +164,114 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let windows = m
         .instance("windows", &window_sequencer(config)?)
         .input("phase_i", &phase)
+        .input("axpy_i", &axpy)
+        .input("batch_i", &batch)
+        .input("base_i", &base)
         .input("stripe_valid_i", fill.output("stripe_valid_o"))
         .input("stripe_first_i", fill.output("stripe_first_o"))
         .input("stripe_last_i", fill.output("stripe_last_o"))
         .input("stripe_skip_i", fill.output("stripe_skip_o"))
-        .input("stripe_batch_i", fill.output("stripe_batch_o"))
-        .input("stripe_base_i", fill.output("stripe_base_o"))
+        .input("stripe_slot_i", fill.output("stripe_slot_o"))
         .input("room_i", &room);
     take.drive(windows.output("stripe_take_o"));
+    slot_free.drive(windows.output("slot_free_o"));
     let job = windows.output("job_o");
     let job_last = windows.output("job_last_o");
-
-    // Tiles. The slices have one port: reads have the window's last phase, writes the others.
-    let slice_read = windows.output("slice_re_o");
+    let job_vector = windows.output("job_vector_o");
     let advance = windows.output("advance_o");
-    let slice_addr = m.wire("slice_addr", mux(&slice_read, &windows.output("slice_addr_o"), &x_addr));
-    let x_at = m.wire("x_at", super::positions(&x_position, &x_rest, positions).gated(&x_write));
+    let scalar = m.reg("scalar_q", FP16_BITS).enable(windows.output("job_sums_o"));
+    scalar.next(scalars.read(&cat([windows.output("job_slot_o"), job_vector.clone()])));
+
+    // The slices' ports.
+    let slice_read = windows.output("slice_re_o");
+    let sum_read = windows.output("sum_re_o");
+    let sum_write = windows.output("sum_we_o");
+    let busy_reading = [slice_read.clone(), sum_read.clone(), windows.output("holding_o"), sums_read.clone()];
+    let read_free = m.wire("read_free", !any_of(&busy_reading));
+    let write_free = m.wire("write_free", !(&sum_write | &round_write));
+    let any_read =
+        m.wire("any_read", any_of(&[slice_read.clone(), sum_read.clone(), read.clone(), sums_read.clone()]));
+    let other_addr = mux(&sums_read, &sums_addr, &read_addr);
+    let window_addr = mux(&slice_read, &windows.output("slice_addr_o"), &windows.output("sum_raddr_o"));
+    let for_window = &slice_read | &sum_read;
+    let slice_addr = m.wire("slice_addr", mux(&for_window, &window_addr, &other_addr));
+    let outside_addr = mux(&round_write, &round_addr, &write_addr);
+    let slice_waddr = m.wire("slice_waddr", mux(&sum_write, &windows.output("sum_waddr_o"), &outside_addr));
+    let write_at =
+        m.wire("write_at", super::positions(&write_position, &write_rest, positions).gated(&write));
+    let every_tile = m.wire("every_tile", &write_tiles | repeat(beat_chunks, &write_rest));
+    let lane_enables = m.wire("lane_enables", mux(&round_write, &round_lane, &write_lanes));
+    let round_at = m.wire("round_at", round_tile.gated(&round_write));
+
     let tile = compute_tile(config)?;
-    let chunk = |beat: &crate::layer::Bits, i: u32| beat.slice(i % beat_chunks * chunk_bits, chunk_bits);
+    let chunk = |beat: &Bits, i: u32| beat.slice(i % beat_chunks * chunk_bits, chunk_bits);
     let tree_module = reduction_tree(tiles, digit_bits)?;
     let mut tree = m
         .instance("tree", &tree_module)
         .input("valid_i", windows.output("digits_o"))
         .input("first_i", windows.output("digits_first_o"))
         .input("last_i", windows.output("digits_last_o"));
-    for i in 0..tiles {
-        let instance = m
-            .instance(format!("tile{i}"), &tile)
-            .input("phase_i", &phase)
-            .input("weight_i", chunk(&placed, i))
-            .input("weight_we_i", place_at.bit(i / beat_chunks))
-            .input("advance_i", &advance)
-            .input("slice_addr_i", &slice_addr)
-            .input("slice_re_i", &slice_read)
-            .input("slice_we_i", x_at.bit(i / beat_chunks))
-            .input("slice_wdata_i", chunk(&x_data, i));
-        tree = tree
-            .input(format!("digit{i}_i"), instance.output("digit_o"))
-            .input(format!("flags{i}_i"), instance.output("flags_o"));
+    let separate = windows.output("separate_o");
+    let mut words = Vec::new();
+    for p in 0..positions {
+        let beat_cut = match p {
+            0 => &round_cut & layout.last_beat.is_zero(),
+            _ => {
+                let here = lit(p.into(), layout.last_beat.width());
+                layout.last_beat.lt(&here) | (&round_cut & layout.last_beat.eq(&here))
+            }
+        };
+        let value = rounded[p as usize].gated(&!(&round_end & &beat_cut));
+        let spread = repeat(BEAT_BITS / FP16_BITS, &m.wire(format!("value{p}"), value));
+        let data = m.wire(format!("write_data{p}"), mux(&round_write, &spread, &write_data));
+        for t in 0..beat_chunks {
+            let i = p * beat_chunks + t;
+            let writes = (write_at.bit(p) & every_tile.bit(t)) | round_at.bit(t);
+            let instance = m
+                .instance(format!("tile{i}"), &tile)
+                .input("phase_i", &phase)
+                .input("weight_i", chunk(&placed, i))
+                .input("weight_we_i", place_at.bit(p))
+                .input("advance_i", &advance)
+                .input("broadcast_i", &axpy)
+                .input("scalar_i", &scalar)
+                .input("raddr_i", &slice_addr)
+                .input("re_i", &any_read)
+                .input("separate_i", &separate)
+                .input("sum_we_i", &sum_write)
+                .input("waddr_i", &slice_waddr)
+                .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))
+                .input("wdata_i", chunk(&data, i));
+            tree = tree
+                .input(format!("digit{i}_i"), instance.output("digit_o"))
+                .input(format!("flags{i}_i"), instance.output("flags_o"));
+            words.push(instance.output("word_o"));
+        }
+    }
+
+    // What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
+    let reading = m.reg("reading_q", 1).reset(0);
+    reading.next(&read);
+    let reading_position = m.reg("reading_position_q", position_bits(config)).enable(&read);
+    reading_position.next(&read_position);
+    let at = super::positions(&reading_position, &lit(0, 1), positions);
+    let beats_read: Vec<Bits> =
+        words.chunks(beat_chunks as usize).map(|w| cat(w.iter().rev().cloned())).collect();
+    let beat = m.reg("beat_q", BEAT_BITS).enable(&reading);
+    beat.next(one_hot_mux(&m.wire("reading_at", at), &beats_read));
+    let reader = sum_reader(config)?;
+    for (p, words) in words.chunks(beat_chunks as usize).enumerate() {
+        let mut instance = m
+            .instance(format!("sum_reader{p}"), &reader)
+            .input("select_i", &sums_tile)
+            .input("load_i", &sums_load);
+        for (t, word) in words.iter().enumerate() {
+            instance = instance.input(format!("word{t}_i"), word.low(sum_bits(config)));
+        }
+        let of = |what: &str| format!("{what} of position {p}'s kept sum");
+        m.output(format!("kept{p}_digit_o"), instance.output("digit_o"), of("digit"));
+        m.output(format!("kept{p}_carry_o"), instance.output("carry_o"), of("carry into the digit"));
+        m.output(format!("kept{p}_flags_o"), instance.output("flags_o"), of("flags"));
     }
 
     // Sums: the job that a sum belongs to waits for it in a queue.
@@ -149,10 +279,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let jobs = m
         .instance("jobs", &fifo(vector_bits + 2, jobs_in_flight(config))?)
         .input("push_i", &job)
-        .input(
-            "data_i",
-            cat([windows.output("job_vector_o"), windows.output("job_first_o"), job_last.clone()]),
-        )
+        .input("data_i", cat([job_vector, windows.output("job_first_o"), job_last.clone()]))
         .input("pop_i", &sum_last)
         .ignore("valid_o", "there is a job for every sum")
         .ignore("ready_o", "deep enough for all jobs between issue and sum");
@@ -183,12 +310,26 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     reserved.next(mux(&change, &mux(&reserve, &reserved.plus_one(), &reserved.minus_one()), &reserved));
     room.drive(reserved.ne(&lit(sums.into(), count_bits)));
 
-    m.share_code();
-    m.output("idle_o", fill.output("idle_o"), "a command can be taken");
+    let fill_idle = fill.output("idle_o");
+    let idle = m.wire("idle", &fill_idle & windows.output("idle_o"));
+    m.output("idle_o", &idle, "a command can be taken; the sums of the last AXPY are written");
+    m.output("row_room_o", row_queue.output("ready_o") & &slot_room, "a row or a scalar can be taken");
     m.output("weight_ready_o", beats.output("ready_o"), "the beat of weights is taken");
+    m.output("read_free_o", &read_free, "the buffer can be read in this cycle");
+    m.output("beat_o", &beat, "beat read two cycles ago");
+    m.output("write_free_o", &write_free, "the buffer can be written in this cycle");
     m.output("sum_valid_o", out.output("valid_o"), "a digit of a row's sum is there");
     let head = out.output("data_o");
     m.output("sum_digit_o", head.low(digit_bits), "the digit, rows and vectors in order");
     m.output("sum_flags_o", head.high(FLAG_BITS), "NaN, +Inf, -Inf seen; valid with the last digit");
+    let cause = windows.output("cause_o");
+    let starved = m.wire("starved", cause.bit(1) & !&fill_idle);
+    let rowless = fill.output("rowless_o");
+    let causes = [cause.bit(0), &starved & &rowless, &starved & !&rowless, cause.bit(2)];
+    m.output(
+        "cause_o",
+        cat(causes.into_iter().rev()),
+        "this cycle: a job is in work, waiting for a row, for weights, for room; one-hot or nothing",
+    );
     m.finish()
 }

@@ -359,7 +359,8 @@ impl Memory {
         Bits::new(self.width, Node::MemoryRead { memory, owner, addr: addr.clone() })
     }
 
-    /// Writes `data` at `addr` on the clock edge when `enable` is set.
+    /// Writes `data` at `addr` on the clock edge when `enable` is set. An `enable` of several bits, a number that divides
+    /// the word, writes each equal part of the word by its own bit, the lowest part by bit 0.
     pub fn write(&self, enable: &Bits, addr: &Bits, data: &Bits) {
         let write = (enable.clone(), addr.clone(), data.clone());
         self.inner.borrow_mut().memories[self.index].writes.push(write);
@@ -376,8 +377,7 @@ pub struct InstanceBuilder<'a> {
 impl InstanceBuilder<'_> {
     /// Connects an input port.
     pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {
-        let (port, value) = (port.into(), value.into());
-        self.builder.inner.borrow_mut().instances[self.index].inputs.push((port, value));
+        self.connect_input(port, value);
         self
     }
 
@@ -410,6 +410,12 @@ impl InstanceBuilder<'_> {
             (format!("{}_{stem}", body.name), body.module.port(port).map_or(1, |p| p.width))
         };
         self.connect_output(port, name, width)
+    }
+
+    /// Connects an input port of an instance that is kept in a collection.
+    pub fn connect_input(&self, port: impl Into<String>, value: impl Into<Bits>) {
+        let (port, value) = (port.into(), value.into());
+        self.builder.inner.borrow_mut().instances[self.index].inputs.push((port, value));
     }
 
     /// Leaves an output port unread, for a stated reason.

@@ -51,6 +51,11 @@ pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
     Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains })
 }
 
+/// The number of write enables that a word can have: as many as there are if they divide it, else one.
+fn lanes_of(word_bits: u32, enables: u32) -> u32 {
+    if word_bits.is_multiple_of(enables) { enables } else { 1 }
+}
+
 /// Every expression of the module: what it drives, the width wanted there (if fixed), the expression.
 fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     let target = |id: usize| (inner.declarations[id].name.clone(), Some(inner.declarations[id].width));
@@ -67,7 +72,8 @@ fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     for memory in &inner.memories {
         let addr_bits = Some(memory.depth.next_power_of_two().trailing_zeros().max(1));
         for (enable, addr, data) in &memory.writes {
-            all.push((format!("{} (write enable)", memory.name), Some(1), enable));
+            let lanes = if enable.width() > 1 { lanes_of(memory.width, enable.width()) } else { 1 };
+            all.push((format!("{} (write enable)", memory.name), Some(lanes), enable));
             all.push((format!("{} (write address)", memory.name), addr_bits, addr));
             all.push((format!("{} (write data)", memory.name), Some(memory.width), data));
         }

@@ -220,13 +220,21 @@ impl Printer {
         }
         for memory in &inner.memories {
             for (enable, addr, data) in &memory.writes {
-                let [enable, addr, data] = [enable, addr, data].map(|e| self.text(&memory.name, e));
-                let _ = writeln!(
-                    text,
-                    "always @(posedge clk_i) begin\n    if ({}) {}[{addr}] <= {data};\nend",
-                    strip_parens(&enable),
-                    memory.name
-                );
+                let lane_bits = memory.width / enable.width();
+                let addr = self.text(&memory.name, addr);
+                text += "always @(posedge clk_i) begin\n";
+                for lane in 0..enable.width() {
+                    let low = lane * lane_bits;
+                    let [enable, data] =
+                        [enable.bit(lane), data.slice(low, lane_bits)].map(|e| self.text(&memory.name, &e));
+                    let part = match lane_bits == memory.width {
+                        true => String::new(),
+                        false => format!("[{}:{low}]", low + lane_bits - 1),
+                    };
+                    let enable = strip_parens(&enable);
+                    let _ = writeln!(text, "    if ({enable}) {}[{addr}]{part} <= {data};", memory.name);
+                }
+                text += "end\n";
             }
         }
         text

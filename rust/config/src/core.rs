@@ -14,7 +14,7 @@ pub(crate) struct RawCore {
 
 impl Default for RawCore {
     fn default() -> Self {
-        Self { queue_entries: 64, list_entries: 4096, read_fifo_beats: 64 }
+        Self { queue_entries: 64, list_entries: 4096, read_fifo_beats: 128 }
     }
 }
 

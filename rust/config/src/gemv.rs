@@ -89,7 +89,7 @@ impl GemvConfig {
 
     pub(crate) fn validate(raw: RawGemv) -> Result<Self, ConfigError> {
         power_of_two("gemv.multipliers", raw.multipliers, 4, 1024)?;
-        power_of_two("gemv.lanes", raw.lanes, 4, 16)?;
+        power_of_two("gemv.lanes", raw.lanes, 8, 16)?;
         in_range("gemv.serial_steps", raw.serial_steps, 2, 11)?;
         in_range("gemv.acc_bits", raw.acc_bits, Self::MIN_ACC_BITS, 120)?;
         in_range("gemv.acc_segments", raw.acc_segments, 3, 6)?;

@@ -140,6 +140,13 @@ impl DesignConfig {
         &self.core
     }
 
+    /// Roofline in multiply-accumulates per core cycle at a batch size, refresh counted:
+    /// `min(dram * (1 - tRFC / tREFI) * batch, peak)`.
+    pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {
+        let dram = self.gemv.dram_weights_per_cycle() * self.dram.refresh_share();
+        (dram * f64::from(batch)).min(self.gemv.peak_macs_per_cycle())
+    }
+
     /// Bits of a burst address of the whole DIMM: `rank + ranks * (burst of the rank)`.
     pub fn dimm_burst_bits(&self) -> u32 {
         self.dram.burst_bits() + self.gemv.ranks().trailing_zeros()

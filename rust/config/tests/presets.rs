@@ -93,8 +93,8 @@ fn the_window_is_the_longer_of_serial_steps_and_aligner_turns() {
         config.gemv().window_cycles()
     };
     assert_eq!(window("serial_steps = 4"), 11, "8 lanes + 3 carries");
-    assert_eq!(window("lanes = 4\nserial_steps = 4"), 7, "4 lanes + 3 carries");
-    assert_eq!(window("lanes = 4"), 11, "11 steps");
+    assert_eq!(window("acc_bits = 99\nacc_segments = 3"), 11, "11 steps");
+    assert_eq!(window("acc_bits = 99\nacc_segments = 3\nserial_steps = 4"), 10, "8 lanes + 2 carries");
     assert_eq!(window("lanes = 16"), 19, "16 lanes + 3 carries");
 }
 

@@ -19,7 +19,7 @@ fn accepted(keys: &str) {
 fn values_outside_their_range_are_refused_with_the_range() {
     let limits = [
         ("multipliers", 4, 1024),
-        ("lanes", 4, 16),
+        ("lanes", 8, 16),
         ("serial_steps", 2, 11),
         ("acc_bits", 97, 120),
         ("acc_segments", 3, 6),
@@ -42,7 +42,7 @@ fn values_at_their_limits_are_accepted() {
     let tables = [
         "multipliers = 1024\nbuffer_kib = 1024",
         "multipliers = 4\nranks = 1",
-        "lanes = 4",
+        "lanes = 8",
         "lanes = 16",
         "serial_steps = 2",
         "serial_steps = 11",
@@ -89,9 +89,10 @@ fn an_accumulator_that_its_segments_do_not_divide_is_refused() {
 fn a_rank_with_fewer_units_than_a_beat_has_chunks_is_refused() {
     let expected = "multipliers / ranks = 2 must be at least the 4 chunks of one 512-bit beat";
     assert_eq!(refused("multipliers = 8"), expected);
-    let expected = "multipliers / ranks = 4 must be at least the 8 chunks of one 512-bit beat";
-    assert_eq!(refused("multipliers = 16\nlanes = 4"), expected);
     accepted("multipliers = 16");
+    let expected = "multipliers / ranks = 1 must be at least the 2 chunks of one 512-bit beat";
+    assert_eq!(refused("multipliers = 4\nlanes = 16"), expected);
+    accepted("multipliers = 8\nlanes = 16");
 }
 
 #[test]

@@ -4,12 +4,12 @@
 
 use clap::{Args, Parser, Subcommand};
 use ndp_cosim::ffi::WaveOptions;
-use ndp_cosim::gemv::{GemvOptions, Plant};
+use ndp_cosim::gemv::{GemvOptions, Mode, Plant};
 use ndp_cosim::stimulus::DataKind;
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use std::path::PathBuf;
 
-/// Co-simulates the generated near-memory GEMV unit with its host software, bit for bit.
+/// Co-simulates the generated near-memory core with its DRAM and its host software, bit for bit.
 #[derive(Parser, Debug)]
 #[command(
     version,
@@ -25,13 +25,20 @@ pub struct Cli {
 /// The jobs.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Run one product of a random matrix with a batch of random vectors through the GEMV unit
+    /// Run a program in the text form of docs/isa.md and compare DRAM, status and monitor with the functional model
+    #[command(after_long_help = "Examples:\n  \
+        cosim run testbenches/programs/ffn.asm --config tiny --dump\n  \
+        cosim run program.asm --stalls 30 --seed 2 --json\n  \
+        cosim run program.asm --trace run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
+        A malformed instruction is no failure as long as the functional model refuses it too.")]
+    Run(RunArgs),
+    /// Run one product of a random matrix in DRAM with a batch of random vectors
     #[command(after_long_help = "Examples:\n  \
         cosim gemv --rows 1024 --cols 4096\n  \
         cosim gemv --config tiny --rows 8 --cols 100 --batch 3 --data mixed --stalls 30 --waves gemv.fst\n  \
-        cosim gemv --rows 64 --cols 9216 --batch 16 --seed 7 --json")]
+        cosim gemv --rows 2048 --cols 9216 --batch 16 --density 0.1 --mode axpy --json")]
     Gemv(GemvArgs),
-    /// Generate text with all matrix products of a language model computed by the GEMV unit
+    /// Generate text with all matrix products of a language model computed by the core from DRAM
     #[command(after_long_help = "Examples:\n  \
         cosim generate\n  \
         cosim generate --config tiny --tokens 8 --stalls 20\n  \
@@ -49,11 +56,11 @@ pub struct UnitArgs {
     /// Preset (hermes, tiny, ...) or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// Chance that a handshake waits in a cycle, for each handshake separately, in percent (0..=99)
+    /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub stalls: u32,
-    /// Cycles without any transfer after which the run is given up
-    #[arg(long, value_name = "CYCLES", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Core cycles without progress after which the run is given up
+    #[arg(long, value_name = "CYCLES", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub watchdog: u64,
     /// Write signal waves to this file; .fst or .vcd selects the format
     #[arg(long, value_name = "FILE")]
@@ -78,7 +85,7 @@ impl UnitArgs {
         Self {
             config: config.to_owned(),
             stalls: 0,
-            watchdog: 10_000,
+            watchdog: 50_000,
             waves: None,
             wave_start: 0,
             wave_stop: None,
@@ -105,6 +112,44 @@ impl UnitArgs {
     }
 }
 
+/// Recordings as files.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TraceArgs {
+    /// Write DRAM commands, instructions and host requests as text to this file: a line per event, in the order of time
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write a timeline to this file: trace events in JSON for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+}
+
+impl TraceArgs {
+    /// Whether there is anything to record.
+    pub fn is_asked(&self) -> bool {
+        self.trace.is_some() || self.timeline.is_some()
+    }
+}
+
+/// Options of `cosim run`.
+#[derive(Args, Debug)]
+pub struct RunArgs {
+    /// Program: instructions and directives, one per line
+    #[arg(value_name = "FILE.asm")]
+    pub file: PathBuf,
+    /// Hardware.
+    #[command(flatten)]
+    pub unit: UnitArgs,
+    /// Seed of the stalls
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print what the program's .dump directives name, as FP16 values and their bits
+    #[arg(long)]
+    pub dump: bool,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+}
+
 /// Options of `cosim gemv`.
 #[derive(Args, Debug)]
 pub struct GemvArgs {
@@ -114,18 +159,27 @@ pub struct GemvArgs {
     /// Rows of the matrix: outputs per vector (1..=16777215)
     #[arg(long)]
     pub rows: u32,
-    /// Columns of the matrix: elements of a vector (at least 1; the limit is the activation buffer's, 131072 for hermes)
+    /// Columns of the matrix: elements of a row (at least 1; the limit of a dot product is the buffer's)
     #[arg(long)]
     pub cols: u32,
     /// Vectors that share the matrix (1..=16 for hermes); cut into passes if the buffer does not hold them at once
     #[arg(long, default_value_t = 1)]
     pub batch: u32,
-    /// Seed of the operands and of the stalls
+    /// Rows by rows (a dot product for each active row) or columns by columns (each active row, times its scalar, is added)
+    #[arg(long, value_enum, default_value_t = Mode::Dot)]
+    pub mode: Mode,
+    /// Share of the rows that is active, drawn at random; 1 for all of them, without a list (above 0, at most 1)
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = density)]
+    pub density: f64,
+    /// Seed of the operands, the active rows and the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Kind of operands
     #[arg(long, value_enum, default_value_t = DataKind::Gaussian)]
     pub data: DataKind,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// Options of `cosim bench`.
@@ -169,6 +223,18 @@ pub struct GenerateArgs {
     /// Seed of the sampler and of the stalls [default: that of golden/generate/default.json]
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+    /// Products that --trace and --timeline show, the first ones
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeline_products: u32,
+}
+
+/// A share of the rows.
+fn density(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (f64::MIN_POSITIVE..=1.0).contains(value));
+    value.ok_or_else(|| format!("density {text} must be a number above 0 and at most 1"))
 }
 
 /// A temperature in hundredths.

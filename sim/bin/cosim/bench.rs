@@ -4,12 +4,13 @@
 //! every run; the simulation's speed is that of this machine.
 
 use crate::Verdict;
-use crate::args::{BenchArgs, GemvArgs, UnitArgs};
+use crate::args::{BenchArgs, GemvArgs, TraceArgs, UnitArgs};
 use crate::gemv::{Product, simulate};
 use crate::report::{Summary, Tools, grouped};
 use anyhow::ensure;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, GemvShape};
+use ndp_cosim::gemv::Mode;
 use ndp_cosim::stimulus::DataKind;
 use serde::Serialize;
 
@@ -103,7 +104,9 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
 fn product(args: &BenchArgs, shape: &GemvShape) -> anyhow::Result<Summary> {
     let unit = UnitArgs::quiet(&args.config, args.plant);
     let GemvShape { rows, cols, batch } = *shape;
-    let job = GemvArgs { unit, rows, cols, batch, seed: args.seed, data: DataKind::Gaussian };
+    let (mode, density, data) = (Mode::Dot, 1.0, DataKind::Gaussian);
+    let traces = TraceArgs::default();
+    let job = GemvArgs { unit, rows, cols, batch, mode, density, seed: args.seed, data, traces };
     let Product { backend, rerun, .. } = simulate(&job)?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(args.seed, rerun.line());
@@ -111,7 +114,7 @@ fn product(args: &BenchArgs, shape: &GemvShape) -> anyhow::Result<Summary> {
 }
 
 fn print(report: &Report<'_>) {
-    say!("{}/gemv_unit, seed {}, Verilator {}", report.config.name(), report.seed, report.tools.verilator());
+    say!("{}/ndp_core, seed {}, Verilator {}", report.config.name(), report.seed, report.tools.verilator());
     say!(
         "{:>8}{:>8}{:>7}{:>10}{:>12}{:>12}{:>12}{:>12}{:>12}",
         "rows",

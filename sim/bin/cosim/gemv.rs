@@ -5,6 +5,8 @@
 
 use crate::Verdict;
 use crate::args::GemvArgs;
+use crate::breakdown::StallBreakdown;
+use crate::output::Traces;
 use crate::report::{Summary, Tools};
 use crate::rerun::Rerun;
 use anyhow::{Context, bail, ensure};
@@ -12,8 +14,9 @@ use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape};
 use ndp_cosim::backend::RtlBackend;
 use ndp_cosim::error::SimError;
-use ndp_cosim::stimulus::DataKind;
-use ndp_model::{GemvBackend, GemvClass, GemvOp};
+use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands};
+use ndp_model::{GemvClass, GemvOp};
+use ndp_numerics::{SplitMix64, f16};
 use serde::Serialize;
 
 /// Weights of the largest matrix: 512 MiB.
@@ -28,9 +31,14 @@ struct Report<'a> {
     data: String,
     seed: u64,
     stalls_percent: u32,
+    mode: Mode,
+    density: f64,
+    active_rows: u32,
     passes: u32,
+    instructions: u32,
     #[serde(flatten)]
     summary: Summary,
+    stalls: StallBreakdown,
     rerun: &'a str,
     tools: Tools,
 }
@@ -41,8 +49,10 @@ pub struct Product {
     pub config: DesignConfig,
     /// Rows, columns, batch.
     pub shape: GemvShape,
-    /// Passes over the weights.
-    pub passes: u32,
+    /// Rows that took part.
+    pub active_rows: u32,
+    /// Cycles, passes and counters, unless an output differed.
+    pub run: Option<GemvRun>,
     /// Figures, and the mismatches if there are any.
     pub backend: RtlBackend,
     /// The command that repeats it.
@@ -51,47 +61,74 @@ pub struct Product {
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &GemvArgs) -> anyhow::Result<Product> {
-    let GemvArgs { unit, rows, cols, batch, seed, data } = args;
+    let GemvArgs { unit, rows, cols, batch, mode, density, seed, data, traces } = args;
     let config = DesignConfig::load(&unit.config)?;
     let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
-    let passes = check(&shape, &config)?;
+    check(&shape, *mode, &config)?;
     let weights = u64::from(*rows) * u64::from(*cols);
     ensure!(
         weights <= MAX_WEIGHTS,
         "rows * cols = {weights} must be at most {MAX_WEIGHTS} weights (512 MiB)"
     );
+    let active = (*density < 1.0).then(|| draw_rows(*rows, *density, *seed));
+    let count = active.as_ref().map_or(*rows as usize, Vec::len);
 
-    let mut backend = RtlBackend::open(&config, &unit.options(*seed))?;
-    let (rows, cols, batch) = (shape.rows as usize, shape.cols as usize, shape.batch as usize);
-    let w = data.weights(rows, cols, *seed);
-    let x = data.activations(batch, cols, *seed);
-    let op = GemvOp::new("gemv", GemvClass::Proj, (rows, cols), &w, &x)?;
+    let options = GemvOptions { traced_products: traces.is_asked().into(), ..unit.options(*seed) };
+    let mut backend = RtlBackend::open(&config, &options)?;
+    let traces = Traces::create(traces)?;
+    let (cols, batch) = (shape.cols as usize, shape.batch as usize);
+    let w = data.weights(count, cols, *seed);
+    let length = if *mode == Mode::Dot { cols } else { count };
+    let x = data.activations(batch, length, *seed);
+    // What is compared: the rows that take part, or for AXPY their transpose.
+    let transposed: Vec<f16> = match mode {
+        Mode::Dot => Vec::new(),
+        Mode::Axpy => (0..cols).flat_map(|c| w.iter().skip(c).step_by(cols)).copied().collect(),
+    };
+    let op = match mode {
+        Mode::Dot => GemvOp::new("gemv", GemvClass::Proj, (count, cols), &w, &x)?,
+        Mode::Axpy => GemvOp::new("gemv", GemvClass::Proj, (cols, count), &transposed, &x)?,
+    };
+    let active = active.as_deref();
+    let product =
+        Operands { mode: *mode, rows: shape.rows, cols: shape.cols, active, weights: &w, vectors: &x };
 
     let mut rerun = Rerun::new("gemv", unit);
-    rerun.option("rows", rows);
-    rerun.option("cols", cols);
-    rerun.option("batch", batch);
+    rerun.option("rows", shape.rows);
+    rerun.option("cols", shape.cols);
+    rerun.option("batch", shape.batch);
+    rerun.option("mode", name(*mode));
+    rerun.option("density", density);
     rerun.option("seed", seed);
     rerun.option("data", name(*data));
-    match backend.gemv(&op) {
-        Ok(_) | Err(SimError::Mismatch { .. }) => {}
+    let run = backend.product(&product, &op);
+    let written = traces.write(backend.unit_mut().take_recording().as_ref());
+    let run = match run {
+        Ok(run) => Some(run),
+        Err(SimError::Mismatch { .. }) => None,
         Err(error) => {
             backend.unit_mut().close_waves()?;
             return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line()));
         }
-    }
+    };
     backend.unit_mut().close_waves()?;
+    written?;
     if backend.unit().plant_is_pending() {
+        let GemvShape { rows, cols, batch } = shape;
         bail!("the planted bit is outside of the product of {rows} x {cols}, batch {batch}");
     }
-    Ok(Product { config, shape, passes, backend, rerun })
+    Ok(Product { config, shape, active_rows: count as u32, run, backend, rerun })
 }
 
 /// Runs the job.
 pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
-    let GemvArgs { unit, seed, data, .. } = args;
-    let Product { config, shape, passes, backend, rerun } = simulate(args)?;
+    let GemvArgs { unit, seed, data, mode, density, .. } = args;
+    let Product { config, shape, active_rows, run, backend, rerun } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
+    let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.instructions));
+    let stalls = run.as_ref().map_or_else(StallBreakdown::default, |run| {
+        StallBreakdown::new(run.cycles, &run.counters, config.gemv().ranks())
+    });
 
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());
@@ -104,34 +141,58 @@ pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
             data: name(*data),
             seed: *seed,
             stalls_percent: unit.stalls,
+            mode: *mode,
+            density: *density,
+            active_rows,
             passes,
+            instructions,
             summary,
+            stalls,
             rerun: rerun.line(),
             tools: Tools::new(),
         };
         say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         say!(
-            "{}/gemv_unit: {rows} x {cols}, batch {batch} in {passes} pass(es), {} data, seed {seed}, {} % stalls",
+            "{}/ndp_core: {} over {active_rows} of {rows} rows of {cols}, batch {batch} in {passes} pass(es), {} data, \
+             seed {seed}, {} % stalls",
             config.name(),
+            name(*mode),
             name(*data),
             unit.stalls
         );
         summary.print();
+        stalls.print();
     }
     Ok(verdict)
 }
 
-/// Checks the shape; passes that the buffer makes necessary.
-fn check(shape: &GemvShape, config: &DesignConfig) -> anyhow::Result<u32> {
+/// Checks the shape as far as the layout does not.
+fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> anyhow::Result<()> {
     let gemv = config.gemv();
-    // One vector has to fit; whether all do decides the number of passes only.
-    GemvShape { batch: 1, ..*shape }.check(gemv)?;
+    // One vector has to fit; whether all do decides the number of passes only. AXPY is tiled.
+    let cols = if mode == Mode::Dot { shape.cols } else { shape.cols.min(gemv.stripe_elems()) };
+    GemvShape { batch: 1, cols, ..*shape }.check(gemv)?;
     let max = gemv.max_batch();
     ensure!((1..=max).contains(&shape.batch), "batch = {} must be in 1..={max}", shape.batch);
-    Ok(shape.batch.div_ceil(GemvShape::max_batch(gemv, shape.cols)))
+    Ok(())
 }
 
-fn name(data: DataKind) -> String {
-    data.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+/// `density * rows` different rows, rounded up, in ascending order.
+fn draw_rows(rows: u32, density: f64, seed: u64) -> Vec<u32> {
+    let count = ((f64::from(rows) * density).ceil() as usize).clamp(1, rows as usize);
+    let mut random = SplitMix64::new(seed ^ 0x5eed_0f20_6275);
+    // The first `count` places of a shuffle.
+    let mut all: Vec<u32> = (0..rows).collect();
+    for place in 0..count {
+        let other = place + (random.next_u64() % (all.len() - place) as u64) as usize;
+        all.swap(place, other);
+    }
+    all.truncate(count);
+    all.sort_unstable();
+    all
+}
+
+fn name(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

@@ -6,12 +6,14 @@
 use crate::Verdict;
 use crate::args::GenerateArgs;
 use crate::golden::{self, Comparison, workspace_path};
+use crate::output::Traces;
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use anyhow::{Context, bail};
 use ndp_config::{CORE_GHZ, DesignConfig};
 use ndp_cosim::backend::{Figures, RtlBackend, class_name};
+use ndp_cosim::gemv::GemvOptions;
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
 use ndp_numerics::SerialSteps;
 use serde::Serialize;
@@ -99,7 +101,9 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let seed = options.seed;
     let model =
         Model::load(&job.model).with_context(|| format!("cannot load model {}", job.model.display()))?;
-    let mut backend = RtlBackend::open(&config, &unit.options(seed))?;
+    let traced_products = if args.traces.is_asked() { args.timeline_products } else { 0 };
+    let mut backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;
+    let traces = Traces::create(&args.traces)?;
 
     let mut rerun = Rerun::new("generate", unit);
     rerun.option("prompt", prompt);
@@ -120,6 +124,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         stream.push(token.token as u8);
     });
     let shown = stream.finish();
+    let written = traces.write(backend.unit_mut().take_recording().as_ref());
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(seed, rerun.line());
@@ -135,6 +140,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         Err(error) if summary.outputs_checked == 0 => return Err(error.into()),
         Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line())),
     };
+    written?;
     let checked = summary.mismatches == 0;
     if checked && backend.unit().plant_is_pending() {
         bail!("no product of the model holds the planted bit");
@@ -181,7 +187,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         };
         say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        say!("\n{}/gemv_unit, seed {seed}, {} % stalls", config.name(), unit.stalls);
+        say!("\n{}/ndp_core, seed {seed}, {} % stalls", config.name(), unit.stalls);
         print_classes(&classes);
         for (index, layer) in generation.sparsity.iter().enumerate() {
             let Layer { qkv_input, ffn_hidden } = Layer::from(layer);

@@ -47,11 +47,13 @@ pub struct Summary {
     pub macs: u64,
     /// Core cycles of the products.
     pub cycles: u64,
-    /// Core cycles at peak bandwidth and arithmetic.
+    /// Core cycles at full bandwidth, refresh counted, and peak arithmetic.
     pub roofline_cycles: u64,
     /// `roofline_cycles / cycles`.
     pub efficiency: f64,
-    /// Cycles simulated, the unit's return to rest included.
+    /// Broken timing rules of the DRAM.
+    pub protocol_violations: u64,
+    /// Cycles simulated in products.
     pub simulated_cycles: u64,
     /// Simulated cycles per second of wall-clock time, driver included, reference not.
     pub sim_cycles_per_second: f64,
@@ -70,6 +72,7 @@ impl Summary {
             cycles: figures.cycles,
             roofline_cycles: figures.roofline_cycles,
             efficiency: figures.efficiency(),
+            protocol_violations: unit.core().protocol_violations(),
             simulated_cycles,
             sim_cycles_per_second: if seconds > 0.0 { simulated_cycles as f64 / seconds } else { 0.0 },
         }
@@ -77,7 +80,12 @@ impl Summary {
 
     /// The lines that both jobs print.
     pub fn print(&self) {
-        say!("outputs checked    {}, {} mismatches", grouped(self.outputs_checked), self.mismatches);
+        say!(
+            "outputs checked    {}, {} mismatches, {} violations of DRAM timing",
+            grouped(self.outputs_checked),
+            self.mismatches,
+            self.protocol_violations
+        );
         say!(
             "cycles             {} (roofline {}, efficiency {:.3}), {:.1} MAC per cycle",
             grouped(self.cycles),

@@ -28,6 +28,11 @@ impl Rerun {
         self.line += &format!(" --{name} {}", quoted(&value.to_string()));
     }
 
+    /// Adds an argument without a name.
+    pub fn argument(&mut self, value: impl std::fmt::Display) {
+        self.line += &format!(" {}", quoted(&value.to_string()));
+    }
+
     /// The line.
     pub fn line(&self) -> &str {
         &self.line

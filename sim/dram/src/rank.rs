@@ -101,6 +101,16 @@ impl Rank {
         self.busy_clock(cycle, pins, write)
     }
 
+    /// Starts anew as after an initialisation: banks closed, time 0, figures and violations forgotten. The contents stay.
+    pub fn restart(&mut self) {
+        let trace = self.trace.is_some();
+        let storage = std::mem::replace(&mut self.storage, Storage::zeros());
+        *self = Self::with_storage(&self.config.clone(), storage);
+        if trace {
+            self.record_trace();
+        }
+    }
+
     /// Number of clocks so far, which is the number of the next one.
     pub fn cycle(&self) -> u64 {
         self.cycle
@@ -139,6 +149,11 @@ impl Rank {
     /// Records commands from now on (off by default); what was recorded before is dropped.
     pub fn record_trace(&mut self) {
         self.trace = Some(Vec::new());
+    }
+
+    /// Ends the recording and hands out what it has.
+    pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
+        self.trace.take().unwrap_or_default()
     }
 
     /// The commands recorded with their clocks, deselects left out.

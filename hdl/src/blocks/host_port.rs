@@ -1,0 +1,185 @@
+//! The host's way into the DIMM: ordinary reads and writes pass through to the ranks, those of the upper half of the address space
+//! are for the core itself (docs/isa.md, "Addresses that the host sees").
+//!
+//! Shares the ranks' request ports with the core's stores, taking turns. Responses carry the request's tag; they come in
+//! order from one rank, not among ranks.
+
+use super::instruction_decoder::INSTRUCTION_BITS;
+use super::{bits_for, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
+use ndp_config::{BEAT_BITS, DesignConfig};
+use std::rc::Rc;
+
+/// Bits of a host's tag.
+pub(crate) const HOST_TAG_BITS: u32 = 8;
+/// Bits of a request's tag at the ranks: the host's, and who sent it.
+pub(crate) const REQUEST_TAG_BITS: u32 = HOST_TAG_BITS + 1;
+/// Bits of a register's number.
+pub(crate) const REGISTER_BITS: u32 = 8;
+/// Instructions of one burst.
+const BURST_INSTRUCTIONS: u32 = BEAT_BITS / INSTRUCTION_BITS;
+/// Bits of the count of stores on their way: more than all queues hold.
+const PENDING_BITS: u32 = 10;
+
+/// The port. A request is passed on in the cycle after it was taken.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let ranks = config.gemv().ranks();
+    let rank_log2 = log2(ranks);
+    let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
+    let queue_bits = bits_for(config.core().queue_entries());
+    let m = ModuleBuilder::new(
+        format!("host_port_g{ranks}_a{dimm_bits}"),
+        "Passes the host's requests to the ranks and to the core.",
+    );
+    let valid = m.input("host_valid_i", 1, "a request is offered");
+    let write = m.input("host_write_i", 1, "write, otherwise read");
+    let addr = m.input("host_addr_i", dimm_bits + 1, "burst; the uppermost bit selects the core");
+    let tag = m.input("host_tag_i", HOST_TAG_BITS, "tag of the response");
+    let data = m.input("host_data_i", BEAT_BITS, "burst to write");
+    let response_ready = m.input("response_ready_i", 1, "the response is taken");
+    let store_start = m.input("store_start_i", 1, "a store begins");
+    let store_address = m.input("store_address_i", dimm_bits, "its first burst");
+    let store_valid = m.input("store_valid_i", 1, "store: a beat is offered");
+    let store_data = m.input("store_data_i", BEAT_BITS, "store: the beat");
+    let queue_count = m.input("queue_count_i", queue_bits, "instructions that wait");
+    let register_data = m.input("register_data_i", BEAT_BITS, "register, one cycle after `register_re_o`");
+    let rank_inputs: Vec<[Bits; 5]> = (0..ranks)
+        .map(|g| {
+            let of = |what: &str| format!("rank {g}: {what}");
+            [
+                m.input(format!("req{g}_ready_i"), 1, of("the request is taken")),
+                m.input(format!("rsp{g}_valid_i"), 1, of("a response is offered")),
+                m.input(format!("rsp{g}_write_i"), 1, of("it is a write's")),
+                m.input(format!("rsp{g}_tag_i"), REQUEST_TAG_BITS, of("tag of its request")),
+                m.input(format!("rsp{g}_data_i"), BEAT_BITS, of("the burst, if it was read")),
+            ]
+        })
+        .collect();
+
+    // The request in work.
+    let pending = m.reg("pending_q", 1).reset(0);
+    let passed = m.forward("passed", 1);
+    let take = m.wire("take", &valid & !pending.q());
+    pending.next(any_of(&[take.clone(), pending.q() & !&*passed]));
+    let hold = |name: &str, value: &Bits| {
+        let reg = m.reg(name, value.width()).enable(&take);
+        reg.next(value);
+        reg.q()
+    };
+    let (write, addr, tag, data) =
+        (hold("write_q", &write), hold("addr_q", &addr), hold("tag_q", &tag), hold("data_q", &data));
+    let for_core = m.wire("for_core", pending.q() & addr.msb());
+    let for_rank = m.wire("for_rank", pending.q() & !addr.msb());
+
+    // Stores: consecutive bursts.
+    let store_addr = m.reg("store_addr_q", dimm_bits);
+    let store_passed = m.forward("store_passed", 1);
+    let onward = mux(&store_passed, &store_addr.plus_one(), &store_addr);
+    store_addr.next(mux(&store_start, &store_address, &onward));
+
+    // One request per cycle goes to the ranks; who comes first changes every cycle.
+    let turn = m.reg("turn_q", 1).reset(0);
+    turn.next(!turn.q());
+    let host_goes = m.wire("host_goes", &for_rank & (turn.q() | !&store_valid));
+    let split = |address: &Bits| match rank_log2 {
+        0 => (zeros(1), address.low(burst_bits)),
+        bits => (address.low(bits), address.slice(bits, burst_bits)),
+    };
+    let ((host_rank, host_burst), (store_rank, store_burst)) = (split(&addr), split(&store_addr));
+    let rank = m.wire("rank", mux(&host_goes, &host_rank, &store_rank));
+    let wants = m.wire("wants", &host_goes | &store_valid);
+    let at: Vec<Bits> =
+        (0..ranks).map(|g| if ranks == 1 { lit(1, 1) } else { rank.eq_lit(g.into()) }).collect();
+    if ranks == 1 {
+        m.unused(&rank, "a single rank");
+    }
+    let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0].clone()));
+    let goes = m.wire("goes", &wants & (readies & cat(at.iter().rev().cloned())).any());
+    store_passed.drive(&goes & !&host_goes);
+    let request_write = m.wire("request_write", mux(&host_goes, &write, &lit(1, 1)));
+    let request_addr = m.wire("request_addr", mux(&host_goes, &host_burst, &store_burst));
+    let request_tag = m.wire("request_tag", cat([!&host_goes, tag.clone()]));
+    let request_data = m.wire("request_data", mux(&host_goes, &data, &store_data));
+
+    // The core's registers: instructions are unpacked one per cycle; a register comes back in the next cycle.
+    let register = addr.low(REGISTER_BITS);
+    let is_queue = m.wire("is_queue", register.is_zero());
+    let unread_bits = dimm_bits - REGISTER_BITS;
+    let outside = m.wire("outside", addr.slice(REGISTER_BITS, unread_bits).any());
+    let answered = m.forward("answered", 1);
+    let answer = m.reg("answer_q", 1).reset(0);
+    let reads_register = m.wire("reads_register", cat([for_core.clone(), !&write, !answer.q()]).all());
+    let unpacking = m.reg("unpacking_q", BURST_INSTRUCTIONS).reset(0);
+    let writes_queue = cat([for_core.clone(), write.clone(), !answer.q(), is_queue, !&outside]).all();
+    let writes_queue = m.wire("writes_queue", writes_queue);
+    // While a burst is being unpacked, the queue's count does not say all.
+    let settled = m.wire("settled", !unpacking.any());
+    let limit = config.core().queue_entries() - BURST_INSTRUCTIONS;
+    let full = m.wire("full", lit(limit.into(), queue_bits).lt(&queue_count));
+    let queues = m.wire("queues", cat([writes_queue.clone(), settled.clone(), !&full]).all());
+    let overflow = m.wire("overflow", cat([writes_queue.clone(), settled.clone(), full]).all());
+    let shifted = cat([zeros(1), unpacking.high(BURST_INSTRUCTIONS - 1)]);
+    unpacking.next(mux(&queues, &crate::layer::repeat(BURST_INSTRUCTIONS, &lit(1, 1)), &shifted));
+    let packed = m.reg("packed_q", BEAT_BITS);
+    let rest = cat([zeros(INSTRUCTION_BITS), packed.high(BEAT_BITS - INSTRUCTION_BITS)]);
+    packed.next(mux(&queues, &data, &rest));
+    let ignored = cat([for_core.clone(), write.clone(), !answer.q(), !&writes_queue]).all();
+    let done = m.wire("done", any_of(&[reads_register.clone(), queues, overflow.clone(), ignored]));
+    answer.next(any_of(&[done, answer.q() & !&*answered]));
+    let blank = m.reg("blank_q", 1);
+    blank.next(mux(&reads_register, &outside, &blank));
+    let answer_data = register_data.gated(&!(blank.q() | &write));
+    passed.drive(any_of(&[(&goes & &host_goes), answered.q()]));
+
+    // Responses: acknowledged stores are counted, the rest goes to the host.
+    let response = m.reg("response_valid_q", 1).reset(0);
+    let room = m.wire("room", !response.q() | &response_ready);
+    let mut taken_before = zeros(1);
+    let (mut chosen, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());
+    for (g, [_, valid, write, tag, data]) in rank_inputs.iter().enumerate() {
+        let stored = m.wire(format!("stored{g}"), valid & tag.msb());
+        let offered = m.wire(format!("offered{g}"), valid & !tag.msb());
+        let taken = m.wire(format!("taken{g}"), cat([offered.clone(), room.clone(), !&taken_before]).all());
+        taken_before = m.wire(format!("before{g}"), &taken_before | &offered);
+        m.output(format!("rsp{g}_ready_o"), &stored | &taken, format!("rank {g}: the response is taken"));
+        chosen.push(taken);
+        acknowledged.push(stored);
+        words.push(cat([write.clone(), tag.low(HOST_TAG_BITS), data.clone()]));
+    }
+    answered.drive(cat([answer.q(), room.clone(), !&taken_before]).all());
+    chosen.push(answered.q());
+    words.push(cat([write.clone(), tag.clone(), answer_data]));
+    let comes = m.wire("comes", any_of(&chosen));
+    response.next(any_of(&[comes.clone(), response.q() & !&response_ready]));
+    let word = m.reg("response_q", 1 + HOST_TAG_BITS + BEAT_BITS).enable(&comes);
+    word.next(one_hot_mux(&cat(chosen.into_iter().rev()), &words));
+
+    let stores = m.reg("stores_q", PENDING_BITS).reset(0);
+    let back = acknowledged.iter().fold(zeros(PENDING_BITS), |sum, one| sum + one.zext(PENDING_BITS));
+    stores.next(stores.q() + store_passed.zext(PENDING_BITS) - back);
+
+    for (g, at) in at.iter().enumerate() {
+        m.output(format!("req{g}_valid_o"), &wants & at, format!("rank {g}: a request is offered"));
+    }
+    m.output("req_write_o", request_write, "it is a write");
+    m.output("req_addr_o", request_addr, "its burst of the rank");
+    m.output("req_tag_o", request_tag, "its tag; the uppermost bit: a store's");
+    m.output("req_data_o", request_data, "burst to write");
+    m.output("host_ready_o", !pending.q(), "the request is taken");
+    m.output("response_valid_o", &response, "a response is offered");
+    m.output("response_write_o", word.msb(), "it is a write's");
+    m.output("response_tag_o", word.slice(BEAT_BITS, HOST_TAG_BITS), "tag of its request");
+    m.output("response_data_o", word.low(BEAT_BITS), "the burst, if it was read");
+    m.output("store_ready_o", &store_passed, "store: the beat is taken");
+    m.output("stores_pending_o", stores.any(), "stores are not written yet");
+    m.output("queue_push_o", unpacking.bit(0), "an instruction for the queue");
+    m.output("queue_data_o", packed.low(INSTRUCTION_BITS), "the instruction");
+    m.output("overflow_o", overflow, "instructions were lost");
+    m.output("unpacking_o", !settled, "instructions are on their way to the queue");
+    m.output("register_re_o", reads_register, "read a register");
+    m.output("register_o", register, "its number");
+    m.finish()
+}

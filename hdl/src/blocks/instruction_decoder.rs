@@ -1,0 +1,173 @@
+//! Takes an instruction apart and finds what is wrong with it as far as the word alone tells (docs/isa.md).
+
+use super::command_decoder::{Layout, command_decoder, layout_fields};
+use super::row_generator::WORD_ENTRIES;
+use super::{bits_for, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
+use ndp_config::DesignConfig;
+use std::rc::Rc;
+
+/// Bits of an instruction.
+pub(crate) const INSTRUCTION_BITS: u32 = 128;
+/// Bits of an error code.
+pub(crate) const ERROR_BITS: u32 = 8;
+/// Bits of a signal's tag.
+pub(crate) const TAG_BITS: u32 = 32;
+
+/// Fields of an instruction: lowest bit and width.
+const BATCH: (u32, u32) = (9, 4);
+const COLS: (u32, u32) = (13, 18);
+const ADDRESS: (u32, u32) = (32, 29);
+const COUNT: (u32, u32) = (64, 24);
+const SOURCE: (u32, u32) = (88, 10);
+const TARGET: (u32, u32) = (98, 10);
+const LIST: (u32, u32) = (108, 12);
+const LISTED: (u32, u32) = (8, 1);
+const TAG: (u32, u32) = (32, 32);
+const OPCODE: (u32, u32) = (0, 8);
+
+/// An instruction: name of its strobe, opcode, fields.
+const INSTRUCTIONS: [(&str, u128, &[(u32, u32)]); 10] = [
+    ("nop", 0x00, &[]),
+    ("barrier", 0x01, &[]),
+    ("signal", 0x02, &[TAG]),
+    ("load", 0x10, &[TARGET, COLS, BATCH, ADDRESS]),
+    ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
+    ("list", 0x12, &[LIST, COUNT, ADDRESS]),
+    ("zero", 0x20, &[TARGET, COUNT]),
+    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST]),
+    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST]),
+    ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
+];
+
+/// Strobes of the decoder, in the order of the opcodes.
+pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
+    INSTRUCTIONS.iter().map(|(name, ..)| *name)
+}
+
+/// The decoder. Combinational; who uses it registers what it needs.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let gemv = config.gemv();
+    let m = ModuleBuilder::new(
+        format!("instruction_decoder_c{}_a{}", gemv.col_bits(), config.dimm_burst_bits()),
+        "Fields of an instruction, and what is wrong with them.",
+    );
+    let word = m.input("word_i", INSTRUCTION_BITS, "instruction");
+    let field = |(low, bits): (u32, u32)| word.slice(low, bits);
+    let opcode = field(OPCODE);
+    let is: Vec<Bits> = INSTRUCTIONS
+        .iter()
+        .map(|(name, code, _)| m.wire(format!("is_{name}"), opcode.eq_lit(*code)))
+        .collect();
+    let one_of = |names: &[&str]| {
+        let chosen = INSTRUCTIONS.iter().zip(&is).filter(|((name, ..), _)| names.contains(name));
+        any_of(&chosen.map(|(_, bit)| bit.clone()).collect::<Vec<_>>())
+    };
+    let unknown = m.wire("unknown", !any_of(&is));
+
+    // Bits that no field of the instruction covers have to be 0.
+    let used = |name: &str| {
+        let fields = INSTRUCTIONS.iter().find(|(n, ..)| *n == name).map_or(&[][..], |(_, _, fields)| fields);
+        let mask = |(low, bits): (u32, u32)| ((1u128 << bits) - 1) << low;
+        [&[OPCODE], fields].concat().into_iter().map(mask).fold(0, |all, bits| all | bits)
+    };
+    let reserved: Vec<Bits> = strobes()
+        .zip(&is)
+        .map(|(name, is)| (&word & lit(!used(name), INSTRUCTION_BITS)).any() & is)
+        .collect();
+    let reserved = m.wire("reserved", any_of(&reserved));
+
+    // Sizes.
+    let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
+    let over = |value: &Bits, bits: u32| {
+        if value.width() > bits { value.high(value.width() - bits).any() } else { zeros(1) }
+    };
+    let (col_bits, batch_bits) = (gemv.col_bits(), gemv.batch_bits());
+    let batch = m.wire("batch", field(BATCH).zext(BATCH.1 + 1).plus_one());
+    let cut = command_decoder(gemv)?;
+    let cols = m
+        .instance("cols", &cut)
+        .input("cols_i", fit(&field(COLS), col_bits))
+        .input("batch_i", fit(&batch, batch_bits));
+    let batch_over = over(&batch, batch_bits);
+    let bad_block =
+        m.wire("bad_block", any_of(&[!cols.output("legal_o"), over(&field(COLS), col_bits), batch_over]));
+    let count = field(COUNT);
+    let rows =
+        m.instance("rows", &cut).input("cols_i", fit(&count, col_bits)).input("batch_i", lit(1, batch_bits));
+    let bad_rows = m.wire("bad_rows", !rows.output("legal_o") | over(&count, col_bits));
+    let beyond = |limit: u32| lit(limit.into(), COUNT.1).lt(&count) | count.is_zero();
+    let bad_words = m.wire("bad_words", beyond(gemv.slice_words()));
+    let entries = config.core().list_entries();
+    let bad_entries = m.wire("bad_entries", beyond(entries));
+    let listed = m.wire("listed", field(LISTED));
+    let products = m.wire("products", one_of(&["dot", "axpy"]));
+    let lists = m.wire("lists", one_of(&["list"]) | (&products & &listed));
+    let bad_size = m.wire(
+        "bad_size",
+        any_of(&[
+            one_of(&["load", "store", "dot", "axpy", "round"]) & &bad_block,
+            &products & &bad_rows,
+            one_of(&["zero"]) & &bad_words,
+            &lists & &bad_entries,
+        ]),
+    );
+
+    // Addresses, entries.
+    let address = field(ADDRESS);
+    let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
+    let bad_address = m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & &products));
+    let list = field(LIST);
+    let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
+    let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();
+    let bad_list = m.wire("bad_list", odd | (&lists & lit(entries.into(), COUNT.1 + 1).lt(&end)));
+
+    // The first error in the order of the document.
+    let code = [(unknown, 1), (reserved, 2), (bad_size, 3), (bad_address, 6), (bad_list, 5)]
+        .into_iter()
+        .rev()
+        .fold(zeros(ERROR_BITS), |rest, (wrong, code)| mux(&wrong, &lit(code, ERROR_BITS), &rest));
+
+    m.output("error_o", code, "code of the first error, or 0");
+    for (name, bit) in strobes().zip(&is) {
+        if name == "nop" {
+            m.unused(bit, "nothing is done");
+        } else {
+            m.output(format!("{name}_o"), bit, format!("it is a {name}"));
+        }
+    }
+    for (part, decoder) in [("cols", &cols), ("rows", &rows)] {
+        for (name, _, doc) in layout_fields(gemv) {
+            m.output(
+                format!("{part}_{name}_o"),
+                decoder.output(&format!("{name}_o")),
+                format!("{part}: {doc}"),
+            );
+        }
+    }
+    m.output("listed_o", &listed, "rows come from the list memory");
+    m.output("batch_o", fit(&batch, batch_bits), "vectors");
+    m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
+    m.output("count_o", &count, "rows, entries or words");
+    m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
+    m.output("source_o", field(SOURCE), "first word of the source");
+    m.output("target_o", field(TARGET), "first word of the destination");
+    m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");
+    m.output("tag_o", field(TAG), "tag of a signal");
+    m.finish()
+}
+
+/// The layout outputs of an [`instruction_decoder`], `part` being `cols` or `rows`.
+pub(crate) fn layout_of(
+    decoder: &crate::layer::InstanceBuilder<'_>,
+    gemv: &ndp_config::GemvConfig,
+    part: &str,
+) -> Layout {
+    let mut fields =
+        layout_fields(gemv).map(|(name, ..)| decoder.output(&format!("{part}_{name}_o"))).into_iter();
+    let mut take = || fields.next().unwrap_or_else(|| zeros(1));
+    Layout { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
+}

@@ -1,0 +1,321 @@
+//! `cosim run`: a program from a file, compared with the functional model.
+//!
+//! Assembles, runs and reports. What a program means is `ndp_machine`'s business, what is compared the library's.
+
+use crate::Verdict;
+use crate::args::RunArgs;
+use crate::breakdown::StallBreakdown;
+use crate::output::Traces;
+use crate::report::{Tools, grouped};
+use crate::rerun::Rerun;
+use anyhow::{Context, anyhow, bail, ensure};
+use ndp_config::DesignConfig;
+use ndp_cosim::core::{Counters, Difference, NdpCore, ProgramCheck, ProgramRun, Status};
+use ndp_cosim::gemv::Plant;
+use ndp_dram::Statistics;
+use ndp_isa::{Code, Data, Instruction, IsaError, Program};
+use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
+use ndp_machine::{Machine, SparseMemory, dump_bursts};
+use ndp_numerics::f16;
+use serde::Serialize;
+use std::path::Path;
+
+/// Bursts that data or dumps may have: 512 MiB.
+const MAX_BURSTS: u64 = 1 << 23;
+/// Mismatches that are listed; the rest is only counted.
+const LISTED: usize = 16;
+/// Values in a line of a dump.
+const DUMP_COLUMNS: usize = 8;
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    config: &'a DesignConfig,
+    program: String,
+    seed: u64,
+    stalls_percent: u32,
+    instructions: u32,
+    cycles: u64,
+    bursts_checked: u64,
+    elements_checked: u64,
+    activations_checked: u32,
+    mismatches: u64,
+    first_mismatches: Vec<Mismatch>,
+    differences: &'a [Difference],
+    unfenced_reads: u64,
+    protocol_violations: u64,
+    first_violation: Option<String>,
+    status: Status,
+    counters: Counters,
+    stalls: StallBreakdown,
+    dram: Vec<Statistics>,
+    dumps: Vec<DumpedBurst>,
+    rerun: &'a str,
+    tools: Tools,
+}
+
+/// An element of the DRAM that differs.
+#[derive(Debug, Serialize)]
+struct Mismatch {
+    burst: u64,
+    element: u32,
+    expected: u16,
+    actual: u16,
+}
+
+/// A burst that a `.dump` names.
+#[derive(Debug, Serialize)]
+struct DumpedBurst {
+    address: u64,
+    /// FP16 bits.
+    bits: Vec<u16>,
+}
+
+/// Runs the job.
+pub fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
+    let RunArgs { file, unit, seed, dump, traces } = args;
+    let config = DesignConfig::load(&unit.config)?;
+    let program = assemble(file)?;
+    let options = unit.options(*seed);
+    let mut core = NdpCore::open(&config, &options.core(traces.is_asked()))?;
+    let traces = Traces::create(traces)?;
+    let mut rerun = Rerun::new("run", unit);
+    rerun.argument(file.display());
+    rerun.option("seed", seed);
+    let rerun = rerun.line();
+
+    let result = simulate(&mut core, &program, unit.plant);
+    let written = traces.write(core.take_recording().as_ref());
+    let closed = core.close_waves();
+    let (check, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
+    written?;
+    closed?;
+
+    let ProgramRun { cycles, words: instructions, status, .. } = check.run;
+    let stalls = StallBreakdown::new(cycles, &counters, config.gemv().ranks());
+    let first_violation = core.check_protocol().err().map(|error| error.to_string());
+    print_failures(&check, first_violation.as_deref(), *seed, rerun);
+    let dumps = if *dump { dumps(&core, &program) } else { Vec::new() };
+    let agrees = check.agrees() && first_violation.is_none();
+    if unit.json {
+        let report = Report {
+            command: "run",
+            config: &config,
+            program: file.display().to_string(),
+            seed: *seed,
+            stalls_percent: unit.stalls,
+            instructions,
+            cycles,
+            bursts_checked: check.bursts,
+            elements_checked: check.elements,
+            activations_checked: check.activations,
+            mismatches: check.mismatches.len() as u64,
+            first_mismatches: listed(&check).collect(),
+            differences: &check.differences,
+            unfenced_reads: check.unfenced_reads,
+            protocol_violations: core.protocol_violations(),
+            first_violation,
+            status,
+            counters,
+            stalls,
+            dram: core.ranks().iter().map(|rank| rank.statistics()).collect(),
+            dumps,
+            rerun,
+            tools: Tools::new(),
+        };
+        say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        say!(
+            "{}/ndp_core: {}, {instructions} instructions, seed {seed}, {} % stalls",
+            config.name(),
+            file.display(),
+            unit.stalls
+        );
+        print_dumps(&dumps);
+        print(&check, &program, core.protocol_violations(), &stalls);
+    }
+    Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// Reads and assembles a program.
+fn assemble(file: &Path) -> anyhow::Result<Program> {
+    let path = file.display();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read program `{path}`"))?;
+    let program = ndp_isa::parse(&text).map_err(|error| match error {
+        IsaError::Syntax { line, token, expected } => {
+            anyhow!("{path}:{line}: found {token:?}, expected {expected}")
+        }
+        other => anyhow!("{path}: {other}"),
+    })?;
+    ensure!(!program.code.is_empty(), "{path}: there are no instructions");
+    let data: u64 = program.data.iter().map(size_in_bursts).sum();
+    let dumps: u64 = program.dumps.iter().map(|dump| u64::from(dump.bursts)).sum();
+    for (what, bursts) in [("data", data), ("dumps", dumps)] {
+        ensure!(
+            bursts <= MAX_BURSTS,
+            "{path}: {bursts} bursts of {what} must be at most {MAX_BURSTS} (512 MiB)"
+        );
+    }
+    Ok(program)
+}
+
+/// Bursts of a directive's data, about.
+fn size_in_bursts(data: &Data) -> u64 {
+    match data {
+        Data::F16 { values, .. } => values.len() as u64 / 32 + 1,
+        Data::U32 { values, .. } => values.len() as u64 / 16 + 1,
+        Data::Random { bursts, .. } => (*bursts).into(),
+        Data::Matrix { rows, cols, .. } => u64::from(*rows) * u64::from(cols.div_ceil(32)),
+    }
+}
+
+/// Places the data, runs the program and compares.
+fn simulate(
+    core: &mut NdpCore,
+    program: &Program,
+    plant: Option<Plant>,
+) -> anyhow::Result<(ProgramCheck, Counters)> {
+    let mut machine = Machine::new(core.config(), SparseMemory::new())?;
+    machine.run(program)?;
+    core.place(program)?;
+    let (before, after) = match plant.map(|plant| planted_bit(core.config(), program, plant)).transpose()? {
+        Some(bit) if matches!(plant, Some(Plant::Weight { .. })) => (Some(bit), None),
+        bit => (None, bit),
+    };
+    flip(core, before);
+    let earlier = core.counters()?;
+    let run = core.run_words(&program.words(), |_| {})?;
+    let counters = core.counters()?.since(&earlier);
+    flip(core, after);
+    Ok((core.compare(run, &machine)?, counters))
+}
+
+/// Burst of the DIMM, element and bit of a deliberate error: a weight of the first matrix that has such a place, or a
+/// result of the first stored block that has it (its element is the row).
+fn planted_bit(config: &DesignConfig, program: &Program, plant: Plant) -> anyhow::Result<(u64, u32, u32)> {
+    match plant {
+        Plant::Weight { row, col, bit } => {
+            let matrix = program.data.iter().find_map(|data| match *data {
+                Data::Matrix { address, rows, cols, .. } if row < rows && col < cols => {
+                    Some((address, rows, cols))
+                }
+                _ => None,
+            });
+            let Some((address, rows, cols)) = matrix else {
+                bail!("no .matrix holds the planted bit {plant}")
+            };
+            let place = MatrixLayout::new(config, address, rows, cols)?.locate(row, col);
+            let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(config);
+            Ok((burst, place.element, bit))
+        }
+        Plant::Result { row, batch: vector, bit } => {
+            let block = program.code.iter().find_map(|code| match *code {
+                Code::Instruction(Instruction::Store { cols, batch, address, .. })
+                    if row < cols && vector < batch =>
+                {
+                    Some(VectorBlock::unchecked(config, address, cols, batch))
+                }
+                _ => None,
+            });
+            let Some(block) = block else { bail!("no store writes the planted bit {plant}") };
+            let (burst, element) = block.locate(vector, row);
+            Ok((burst, element, bit))
+        }
+    }
+}
+
+fn flip(core: &mut NdpCore, place: Option<(u64, u32, u32)>) {
+    let Some((burst, element, bit)) = place else { return };
+    let mut data = core.peek(burst);
+    data[element as usize / 4] ^= 1 << (16 * (element % 4) + bit);
+    core.poke(burst, &data);
+}
+
+fn listed(check: &ProgramCheck) -> impl Iterator<Item = Mismatch> {
+    check.mismatches.iter().take(LISTED).map(|&(burst, element, expected, actual)| Mismatch {
+        burst,
+        element,
+        expected,
+        actual,
+    })
+}
+
+/// What differs, on standard error.
+fn print_failures(check: &ProgramCheck, violation: Option<&str>, seed: u64, rerun: &str) {
+    let value = |bits: u16| f16::from_bits(bits).to_f32();
+    for Mismatch { burst, element, expected, actual } in listed(check) {
+        eprintln!(
+            "MISMATCH burst {burst:#x} element {element}: expected {expected:#06x} ({}), actual {actual:#06x} ({}); \
+             seed {seed}",
+            value(expected),
+            value(actual)
+        );
+    }
+    if check.mismatches.len() > LISTED {
+        eprintln!("and {} more", check.mismatches.len() - LISTED);
+    }
+    for Difference { what, expected, actual } in &check.differences {
+        eprintln!(
+            "MISMATCH {what}: expected {expected} ({expected:#x}), actual {actual} ({actual:#x}); seed {seed}"
+        );
+    }
+    if let Some(violation) = violation {
+        eprintln!("VIOLATION {violation}; seed {seed}");
+    }
+    if !check.agrees() || violation.is_some() {
+        eprintln!("rerun: {rerun}");
+    }
+}
+
+fn print(check: &ProgramCheck, program: &Program, violations: u64, stalls: &StallBreakdown) {
+    let ProgramCheck { run, bursts, elements, mismatches, activations, differences, .. } = check;
+    let status = &run.status;
+    if status.malformed > 0 {
+        let first = program.code.get(status.error_sequence as usize);
+        let text = first.map_or_else(String::new, |code| format!(": {code}"));
+        say!(
+            "malformed          {}, the first is instruction {} with code {}{text}",
+            status.malformed,
+            status.error_sequence,
+            status.error
+        );
+    }
+    if check.unfenced_reads > 0 {
+        say!(
+            "without a barrier  {} bursts were read that had been stored; what follows from them was not compared",
+            check.unfenced_reads
+        );
+    }
+    say!(
+        "elements checked   {} in {} bursts, {} mismatches, {violations} violations of DRAM timing",
+        grouped(*elements),
+        grouped(*bursts),
+        mismatches.len()
+    );
+    say!(
+        "status             {} signals, tag {:#x}, {activations} activation counts checked, {} differences",
+        status.signals,
+        status.tag,
+        differences.len()
+    );
+    say!("cycles             {}", grouped(run.cycles));
+    stalls.print();
+}
+
+fn dumps(core: &NdpCore, program: &Program) -> Vec<DumpedBurst> {
+    let bursts = program.dumps.iter().flat_map(|dump| dump_bursts(core.config(), *dump));
+    let bits = |data: [u64; 8]| (0..32).map(|index| (data[index / 4] >> (16 * (index % 4))) as u16).collect();
+    bursts.map(|address| DumpedBurst { address, bits: bits(core.peek(address)) }).collect()
+}
+
+fn print_dumps(dumps: &[DumpedBurst]) {
+    for DumpedBurst { address, bits } in dumps {
+        for (line, chunk) in bits.chunks(DUMP_COLUMNS).enumerate() {
+            let values: Vec<String> = chunk
+                .iter()
+                .map(|bits| format!("{:>12} {bits:04x}", f16::from_bits(*bits).to_f32()))
+                .collect();
+            say!("{address:#010x}+{:<2} {}", line * DUMP_COLUMNS, values.join("  "));
+        }
+    }
+}

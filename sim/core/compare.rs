@@ -1,0 +1,144 @@
+//! A program's results against the functional model: DRAM, status, monitor.
+
+use super::Burst;
+use super::ndp_core::NdpCore;
+use super::program::{BURST_INSTRUCTIONS, ProgramRun};
+use crate::error::SimError;
+use ndp_isa::Program;
+use ndp_machine::{Machine, SparseMemory};
+use serde::Serialize;
+
+/// First register of the monitor.
+const MONITOR: u64 = 64;
+/// Activation counts in one of its registers.
+const MONITOR_BYTES: usize = 64;
+
+/// A field of the status, or an activation count, that is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Which one.
+    pub what: String,
+    /// The functional model's.
+    pub expected: u32,
+    /// The core's.
+    pub actual: u32,
+}
+
+/// A program's results against the functional model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramCheck {
+    /// What it took.
+    pub run: ProgramRun,
+    /// Bursts of DRAM that were compared.
+    pub bursts: u64,
+    /// Elements of 16 bits that were compared.
+    pub elements: u64,
+    /// Those that differ: burst of the DIMM, element, expected, actual.
+    pub mismatches: Vec<(u64, u32, u16, u16)>,
+    /// Activation counts that were compared.
+    pub activations: u32,
+    /// What else differs.
+    pub differences: Vec<Difference>,
+    /// Bursts that the program read without a barrier since they were stored: what follows from them is not compared.
+    pub unfenced_reads: u64,
+}
+
+impl ProgramCheck {
+    /// Whether everything was as it should be.
+    pub fn agrees(&self) -> bool {
+        self.mismatches.is_empty() && self.differences.is_empty()
+    }
+}
+
+fn element(burst: &Burst, index: u32) -> u16 {
+    (burst[index as usize / 4] >> (16 * (index % 4))) as u16
+}
+
+impl NdpCore {
+    /// Runs a program and compares all of the DRAM that it or its data wrote, the status and the monitor with the
+    /// functional model.
+    ///
+    /// # Errors
+    /// As [`NdpCore::run_words`]; [`SimError::Machine`].
+    pub fn check_program(
+        &mut self,
+        program: &Program,
+        between: impl FnMut(&mut Self),
+    ) -> Result<ProgramCheck, SimError> {
+        let mut machine = Machine::new(self.config(), SparseMemory::new())?;
+        machine.run(program)?;
+        self.place(program)?;
+        let run = self.run_words(&program.words(), between)?;
+        self.compare(run, &machine)
+    }
+
+    /// Compares a run of a program with the functional model, which has run it too, from its reset on.
+    ///
+    /// # Errors
+    /// As [`NdpCore::register`].
+    pub fn compare(
+        &mut self,
+        run: ProgramRun,
+        machine: &Machine<SparseMemory>,
+    ) -> Result<ProgramCheck, SimError> {
+        let (mut bursts, mut elements, mut mismatches) = (0, 0, Vec::new());
+        for (burst, expected) in machine.memory().bursts() {
+            let unspecified = machine.unspecified(burst);
+            let actual = self.peek(burst);
+            bursts += 1;
+            for index in (0..32).filter(|index| unspecified >> index & 1 == 0) {
+                elements += 1;
+                let (expected, actual) = (element(expected, index), element(&actual, index));
+                if expected != actual {
+                    mismatches.push((burst, index, expected, actual));
+                }
+            }
+        }
+        let mut differences = status_differences(&run, machine);
+        let mut activations = 0;
+        for (register, counts) in (MONITOR..).zip(machine.activations().chunks(MONITOR_BYTES)) {
+            let actual = self.register(register)?;
+            for (index, expected) in counts.iter().enumerate() {
+                let Some(expected) = *expected else { continue };
+                let actual = (actual[index / 8] >> (8 * (index % 8))) as u8;
+                activations += 1;
+                if expected != actual {
+                    let k = (register - MONITOR) as usize * MONITOR_BYTES + index;
+                    let (what, expected, actual) =
+                        (format!("activations of {k}"), expected.into(), actual.into());
+                    differences.push(Difference { what, expected, actual });
+                }
+            }
+        }
+        let unfenced_reads = machine.unfenced_reads();
+        Ok(ProgramCheck { run, bursts, elements, mismatches, activations, differences, unfenced_reads })
+    }
+}
+
+/// The fields of the status that do not depend on time. They count from the core's reset, the model's from the
+/// program's beginning; an error or a tag from before stays if there is no new one.
+fn status_differences(run: &ProgramRun, machine: &Machine<SparseMemory>) -> Vec<Difference> {
+    let ProgramRun { before, status, words, .. } = run;
+    let model = machine.status();
+    let padding = words.next_multiple_of(BURST_INSTRUCTIONS as u32) - words;
+    let first = model.first_error;
+    let (error, sequence) = match (before.error, first) {
+        (0, None) => (0, before.error_sequence),
+        (0, Some(first)) => (first.code, before.taken.wrapping_add(first.sequence)),
+        (error, _) => (error, before.error_sequence),
+    };
+    let tag = if model.signals == 0 { before.tag } else { model.tag };
+    let since = |now: u32, before: u32| now.wrapping_sub(before);
+    [
+        ("instructions taken", model.taken + padding, since(status.taken, before.taken)),
+        ("malformed instructions", model.malformed, since(status.malformed, before.malformed)),
+        ("code of the first malformed one", error.into(), status.error.into()),
+        ("sequence number of the first malformed one", sequence, status.error_sequence),
+        ("tag", tag, status.tag),
+        ("signals", model.signals, since(status.signals, before.signals)),
+    ]
+    .into_iter()
+    .filter(|(_, expected, actual)| expected != actual)
+    .map(|(what, expected, actual)| Difference { what: what.to_owned(), expected, actual })
+    .collect()
+}

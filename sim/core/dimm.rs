@@ -1,0 +1,75 @@
+//! The DRAM of a DIMM: one device model per rank, and a way into their contents that takes no time.
+
+use super::Burst;
+use super::pins::CorePins;
+use crate::error::SimError;
+use crate::ffi::Model;
+use ndp_config::DesignConfig;
+use ndp_dram::{Command, Rank, Violation};
+
+/// The ranks of a DIMM.
+#[derive(Debug)]
+pub(super) struct Dimm {
+    pub ranks: Vec<Rank>,
+}
+
+impl Dimm {
+    pub(super) fn new(config: &DesignConfig, trace: bool) -> Self {
+        let rank = |_| {
+            let mut rank = Rank::new(config.dram());
+            if trace {
+                rank.record_trace();
+            }
+            rank
+        };
+        Self { ranks: (0..config.gemv().ranks()).map(rank).collect() }
+    }
+
+    /// Ends the recording of commands and hands it out.
+    pub(super) fn take_traces(&mut self) -> Vec<Vec<(u64, Command)>> {
+        self.ranks.iter_mut().map(Rank::take_trace).collect()
+    }
+
+    /// One clock of the DRAM: before its rising edge.
+    #[inline]
+    pub(super) fn clock(&mut self, model: &mut Model, pins: &CorePins) {
+        for (index, rank) in self.ranks.iter_mut().enumerate() {
+            let (command, write) = pins.rank(model, index);
+            if let Some(data) = rank.clock(&command, write) {
+                pins.drive_rank(model, index, data);
+            }
+        }
+    }
+
+    /// The burst at an address of the DIMM.
+    pub(super) fn read(&self, address: u64) -> Burst {
+        let ranks = self.ranks.len() as u64;
+        self.ranks[(address % ranks) as usize].read_burst(address / ranks)
+    }
+
+    /// Replaces the burst at an address of the DIMM.
+    pub(super) fn write(&mut self, address: u64, burst: &Burst) {
+        let ranks = self.ranks.len() as u64;
+        self.ranks[(address % ranks) as usize].write_burst(address / ranks, burst);
+    }
+
+    /// Violations of all ranks.
+    pub(super) fn violations(&self) -> u64 {
+        self.ranks.iter().map(Rank::violation_count).sum()
+    }
+
+    /// The first violation of the first rank that has one.
+    pub(super) fn first_violation(&self) -> Option<(usize, &Violation)> {
+        self.ranks.iter().enumerate().find_map(|(index, rank)| Some((index, rank.violations().first()?)))
+    }
+
+    /// An error if any rule was broken.
+    pub(super) fn verdict(&self) -> Result<(), SimError> {
+        match self.first_violation() {
+            None => Ok(()),
+            Some((rank, first)) => {
+                Err(SimError::Dram { rank, count: self.violations(), first: first.to_string() })
+            }
+        }
+    }
+}

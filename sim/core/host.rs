@@ -1,0 +1,157 @@
+//! The host's side of the DIMM: requests in order, each with a tag, and their responses.
+//!
+//! A request that is offered stays until it is taken; stalls only delay it. Responses have to be asked for, once, and may come
+//! in any order among ranks; those of one rank come in order, which is checked.
+
+use super::Burst;
+use crate::error::SimError;
+use ndp_numerics::SplitMix64;
+use std::collections::VecDeque;
+
+/// One burst to be read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostRequest {
+    /// Burst; the bit above the DIMM's bursts selects the core's registers.
+    pub address: u64,
+    /// The burst to write, or none to read.
+    pub write: Option<Burst>,
+    /// Tag of the response; given when the request is submitted.
+    pub tag: u8,
+}
+
+/// What comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostResponse {
+    /// Tag of the request.
+    pub tag: u8,
+    /// The burst, if it was read.
+    pub read: Option<Burst>,
+}
+
+/// Chances in percent, 0..=99, that the host is not ready in a cycle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostStalls {
+    /// To offer a request.
+    pub request: u32,
+    /// To take a response.
+    pub response: u32,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    request: HostRequest,
+    taken: u64,
+    /// Ranks answer in order, the registers too.
+    stream: u64,
+    order: u64,
+}
+
+/// A response with its request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The request.
+    pub request: HostRequest,
+    /// Its response.
+    pub response: HostResponse,
+    /// Core cycle in which the request was taken.
+    pub taken: u64,
+    /// Core cycle in which the response came.
+    pub answered: u64,
+}
+
+/// Requests that wait, are on their way, and their answers.
+#[derive(Debug)]
+pub(super) struct Host {
+    ranks: u64,
+    core_bit: u64,
+    stalls: HostStalls,
+    random: SplitMix64,
+    waiting: VecDeque<HostRequest>,
+    offered: bool,
+    pending: Vec<Option<Pending>>,
+    next_tag: u8,
+    next_order: u64,
+    /// Answers nobody has fetched yet.
+    pub answers: VecDeque<Answer>,
+}
+
+impl Host {
+    pub(super) fn new(ranks: u32, dimm_burst_bits: u32, stalls: HostStalls, seed: u64) -> Self {
+        Self {
+            ranks: ranks.into(),
+            core_bit: 1 << dimm_burst_bits,
+            stalls,
+            random: SplitMix64::new(seed),
+            waiting: VecDeque::new(),
+            offered: false,
+            pending: vec![None; 256],
+            next_tag: 0,
+            next_order: 0,
+            answers: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn submit(&mut self, address: u64, write: Option<Burst>) {
+        self.waiting.push_back(HostRequest { address, write, tag: 0 });
+    }
+
+    /// Whether no request to the core's registers is waiting or on its way.
+    pub(super) fn core_is_answered(&self) -> bool {
+        let for_core = |request: &HostRequest| request.address & self.core_bit != 0;
+        !self.waiting.iter().any(for_core) && !self.pending.iter().flatten().any(|p| for_core(&p.request))
+    }
+
+    fn stalled(&mut self, percent: u32) -> bool {
+        percent != 0 && self.random.next_u64() % 100 < percent.into()
+    }
+
+    /// The request to offer in this cycle.
+    pub(super) fn offer(&mut self) -> Option<HostRequest> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        if !self.offered {
+            if self.stalled(self.stalls.request) || self.pending[self.next_tag as usize].is_some() {
+                return None;
+            }
+            self.offered = true;
+            self.waiting[0].tag = self.next_tag;
+        }
+        Some(self.waiting[0])
+    }
+
+    /// The offered request was taken.
+    pub(super) fn taken(&mut self, cycle: u64) {
+        let Some(request) = self.waiting.pop_front() else { return };
+        self.offered = false;
+        let for_core = request.address & self.core_bit != 0;
+        let stream = if for_core { self.ranks } else { request.address % self.ranks };
+        let order = self.next_order;
+        self.next_order += 1;
+        self.pending[request.tag as usize] = Some(Pending { request, taken: cycle, stream, order });
+        self.next_tag = self.next_tag.wrapping_add(1);
+    }
+
+    /// Whether a response is taken in this cycle.
+    pub(super) fn ready(&mut self) -> bool {
+        !self.stalled(self.stalls.response)
+    }
+
+    /// A response came.
+    pub(super) fn answered(&mut self, cycle: u64, response: HostResponse) -> Result<(), SimError> {
+        let wrong = |what: String| SimError::Host { cycle, what };
+        let Some(pending) = self.pending[response.tag as usize].take() else {
+            return Err(wrong(format!("a response with tag {}, which no request has", response.tag)));
+        };
+        let Pending { request, taken, stream, order } = pending;
+        if request.write.is_none() != response.read.is_some() {
+            return Err(wrong(format!("the response to {request:x?} is {response:x?}")));
+        }
+        if let Some(older) = self.pending.iter().flatten().find(|p| p.stream == stream && p.order < order) {
+            return Err(wrong(format!("{request:x?} was answered before {:x?}", older.request)));
+        }
+        self.answers.push_back(Answer { request, response, taken, answered: cycle });
+        Ok(())
+    }
+}

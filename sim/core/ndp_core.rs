@@ -1,0 +1,291 @@
+//! One simulated NDP core with its DIMM and its host, stepped edge by edge.
+//!
+//! Before a rising edge of the core's clock the host decides what it offers and takes; before one of the DRAM's clock the
+//! device ranks see the command pins and drive the data bus. All outputs of the core are registers, so the order of the two
+//! does not matter.
+
+use super::dimm::Dimm;
+use super::host::{Answer, Host, HostStalls};
+use super::pins::CorePins;
+use super::recording::{Recorder, Recording};
+use super::{Burst, Counters, Status};
+use crate::error::SimError;
+use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
+use ndp_config::DesignConfig;
+use ndp_dram::Rank;
+use std::time::{Duration, Instant};
+
+/// How a core is opened.
+#[derive(Clone, Debug)]
+pub struct CoreOptions {
+    /// The host's stalls.
+    pub stalls: HostStalls,
+    /// Seed of the stalls.
+    pub seed: u64,
+    /// Dump signals to a file.
+    pub waves: Option<WaveOptions>,
+    /// Registers and memories start with random contents of this seed.
+    pub random_contents: Option<u32>,
+    /// Core cycles without any sign of life after which a run is given up.
+    pub watchdog_cycles: u64,
+    /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
+    pub trace: bool,
+}
+
+impl Default for CoreOptions {
+    fn default() -> Self {
+        Self {
+            stalls: HostStalls::default(),
+            seed: 1,
+            waves: None,
+            random_contents: None,
+            watchdog_cycles: 50_000,
+            trace: false,
+        }
+    }
+}
+
+/// One simulated NDP core.
+#[derive(Debug)]
+pub struct NdpCore {
+    pub(super) model: Model,
+    pins: CorePins,
+    pub(super) dimm: Dimm,
+    pub(super) host: Host,
+    config: DesignConfig,
+    pub(super) options: CoreOptions,
+    wall: Duration,
+    /// Broken timing rules before the last reset.
+    earlier_violations: u64,
+    recorder: Option<Recorder>,
+    /// Clock of the DRAM in which the ranks began to count.
+    dram_origin: u64,
+}
+
+/// Cycles for which the reset is held: several of each clock.
+const RESET_CYCLES: u64 = 8;
+
+impl NdpCore {
+    /// Block name in the catalogue.
+    pub const BLOCK: &'static str = "ndp_core";
+
+    /// Opens the core of a configuration and resets it.
+    ///
+    /// # Errors
+    /// [`SimError::UnknownDesign`] if the configuration was not compiled in, [`SimError::OtherConfiguration`] if
+    /// another one of the same name was; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
+    /// that is missing or has another width.
+    pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+        let name = format!("{}/{}", config.name(), Self::BLOCK);
+        if let Some(design) = designs().find(|design| design.name == name)
+            && DesignConfig::from_toml(design.config_toml)? != *config
+        {
+            return Err(SimError::OtherConfiguration { design: name });
+        }
+        for (key, value) in [("stalls", options.stalls.request), ("stalls", options.stalls.response)] {
+            if value > 99 {
+                return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });
+            }
+        }
+        let open = OpenOptions { waves: options.waves.clone(), random_contents: options.random_contents };
+        let model = Model::open_with(&name, &open)?;
+        let ranks = config.gemv().ranks();
+        let queue = 1 << config.dimm_burst_bits();
+        let mut core = Self {
+            pins: CorePins::new(&model, config)?,
+            model,
+            dimm: Dimm::new(config, options.trace),
+            host: Host::new(ranks, config.dimm_burst_bits(), options.stalls, options.seed),
+            config: config.clone(),
+            options: options.clone(),
+            wall: Duration::ZERO,
+            earlier_violations: 0,
+            recorder: options.trace.then(|| Recorder::new(queue)),
+            dram_origin: 0,
+        };
+        core.reset();
+        Ok(core)
+    }
+
+    /// Resets core and controllers in the middle of whatever they do. The DRAM keeps its contents; its banks and timers start
+    /// anew, as after an initialisation.
+    pub fn reset(&mut self) {
+        let (ranks, stalls) = (self.config.gemv().ranks(), self.options.stalls);
+        self.host = Host::new(ranks, self.config.dimm_burst_bits(), stalls, self.options.seed);
+        self.pins.drive_request(&mut self.model, None);
+        self.pins.drive_response_ready(&mut self.model, false);
+        self.model.reset(RESET_CYCLES);
+        self.earlier_violations += self.dimm.violations();
+        self.dimm.ranks.iter_mut().for_each(Rank::restart);
+        self.dram_origin = self.model.dram_cycle();
+        if let Some(recorder) = &mut self.recorder {
+            *recorder = Recorder::new(1 << self.config.dimm_burst_bits());
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &DesignConfig {
+        &self.config
+    }
+
+    /// Core cycles so far, those in reset included.
+    pub fn cycle(&self) -> u64 {
+        self.model.cycle()
+    }
+
+    /// Wall-clock time spent in programs.
+    pub fn wall(&self) -> Duration {
+        self.wall
+    }
+
+    /// A burst of the DRAM, at once and without the core's knowledge.
+    pub fn peek(&self, address: u64) -> Burst {
+        self.dimm.read(address)
+    }
+
+    /// Replaces a burst of the DRAM, at once and without the core's knowledge.
+    pub fn poke(&mut self, address: u64, burst: &Burst) {
+        self.dimm.write(address, burst);
+    }
+
+    /// The device ranks.
+    pub fn ranks(&self) -> &[Rank] {
+        &self.dimm.ranks
+    }
+
+    /// Broken timing rules of all ranks.
+    pub fn protocol_violations(&self) -> u64 {
+        self.earlier_violations + self.dimm.violations()
+    }
+
+    /// An error that names the first broken rule, if there is one.
+    ///
+    /// # Errors
+    /// [`SimError::Dram`].
+    pub fn check_protocol(&self) -> Result<(), SimError> {
+        self.dimm.verdict()
+    }
+
+    /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.
+    pub fn submit(&mut self, address: u64, write: Option<Burst>) {
+        self.host.submit(address, write);
+    }
+
+    /// The next answer to a request of the host that nobody has taken.
+    pub fn take_answer(&mut self) -> Option<Answer> {
+        self.host.answers.pop_front()
+    }
+
+    /// Up to and past the next rising edge of the core's clock.
+    ///
+    /// # Errors
+    /// [`SimError::Host`] for a response that nobody asked for, or out of order.
+    pub fn step(&mut self) -> Result<(), SimError> {
+        while self.model.next_edge() == Edge::Dram {
+            self.dimm.clock(&mut self.model, &self.pins);
+            self.model.step();
+        }
+        let cycle = self.model.cycle();
+        let offered = self.host.offer();
+        self.pins.drive_request(&mut self.model, offered.as_ref());
+        let ready = self.host.ready();
+        self.pins.drive_response_ready(&mut self.model, ready);
+        let taken = offered.is_some() && self.pins.request_ready(&self.model);
+        let response = if ready { self.pins.response(&self.model) } else { None };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.sample(cycle, self.pins.strobes(&self.model));
+            if let Some(request) = offered.filter(|_| taken) {
+                recorder.taken(cycle, &request);
+            }
+        }
+        self.model.step();
+        if taken {
+            self.host.taken(cycle);
+        }
+        if let Some(response) = response {
+            self.host.answered(cycle, response)?;
+            if let (Some(recorder), Some(answer)) = (&mut self.recorder, self.host.answers.back()) {
+                recorder.answered(answer);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was recorded since the reset, if [`CoreOptions::trace`] asked for it; nothing is recorded any more.
+    pub fn take_recording(&mut self) -> Option<Recording> {
+        let (config, end) = (self.config.clone(), self.cycle());
+        let commands = self.dimm.take_traces();
+        Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
+    }
+
+    /// Whether an instruction waits or is in work.
+    pub fn is_busy(&self) -> bool {
+        self.pins.busy(&self.model)
+    }
+
+    /// Reads one of the core's registers by way of the host's port.
+    ///
+    /// # Errors
+    /// As [`NdpCore::step`]; [`SimError::Hang`] if no answer comes.
+    pub fn register(&mut self, number: u64) -> Result<Burst, SimError> {
+        let address = 1 << self.config.dimm_burst_bits() | number;
+        self.submit(address, None);
+        let answer =
+            self.wait_for(|answer| answer.request.address == address && answer.request.write.is_none())?;
+        Ok(answer.response.read.unwrap_or_default())
+    }
+
+    /// The core's status.
+    ///
+    /// # Errors
+    /// As [`NdpCore::register`].
+    pub fn status(&mut self) -> Result<Status, SimError> {
+        Ok(Status::of(&self.register(0)?))
+    }
+
+    /// The core's cycle counters.
+    ///
+    /// # Errors
+    /// As [`NdpCore::register`].
+    pub fn counters(&mut self) -> Result<Counters, SimError> {
+        Ok(Counters::of(&self.register(1)?))
+    }
+
+    /// Steps until an answer comes that the caller waits for; it is taken out, others stay.
+    pub(super) fn wait_for(&mut self, mut wanted: impl FnMut(&Answer) -> bool) -> Result<Answer, SimError> {
+        let start = self.cycle();
+        loop {
+            let found = self.host.answers.iter().position(&mut wanted);
+            if let Some(answer) = found.and_then(|index| self.host.answers.remove(index)) {
+                return Ok(answer);
+            }
+            if self.cycle() - start > self.options.watchdog_cycles {
+                return Err(self.hang("no answer to a request of the host"));
+            }
+            self.step()?;
+        }
+    }
+
+    /// The error for a core that shows no sign of life.
+    pub(super) fn hang(&self, state: &str) -> SimError {
+        SimError::Hang {
+            cycle: self.cycle(),
+            quiet_cycles: self.options.watchdog_cycles,
+            state: format!("{state}; busy {}", u8::from(self.is_busy())),
+            seed: self.options.seed,
+        }
+    }
+
+    /// Counts the time of a run.
+    pub(super) fn spend(&mut self, start: Instant) {
+        self.wall += start.elapsed();
+    }
+
+    /// Completes the wave file, if there is one.
+    ///
+    /// # Errors
+    /// [`SimError::WaveWrite`].
+    pub fn close_waves(&mut self) -> Result<(), SimError> {
+        self.model.close_waves()
+    }
+}

@@ -1,0 +1,168 @@
+//! Ports of a Verilated `ndp_core`.
+
+use super::Burst;
+use super::host::{HostRequest, HostResponse};
+use super::recording::{PARTS, Strobes};
+use crate::error::SimError;
+use crate::ffi::{InputPort, Model, OutputPort};
+use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_dram::CommandPins;
+
+/// Bits of the DRAM's data bus in one clock: two transfers of 64 bits.
+const BUS_BITS: u32 = 128;
+/// Bits of a request's tag.
+const TAG_BITS: u32 = 8;
+
+/// Pins of one rank.
+#[derive(Debug)]
+struct RankPins {
+    command: [OutputPort; 5],
+    dq_out: OutputPort,
+    dq_drive: OutputPort,
+    dq_in: InputPort,
+}
+
+/// All ports, looked up once.
+#[derive(Debug)]
+pub(super) struct CorePins {
+    request: [InputPort; 5],
+    request_ready: OutputPort,
+    response_ready: InputPort,
+    response: [OutputPort; 4],
+    busy: OutputPort,
+    /// Busy parts; an instruction taken, started, refused.
+    strobes: [OutputPort; 4],
+    ranks: Vec<RankPins>,
+}
+
+impl CorePins {
+    /// Looks every port up, with the width that the configuration implies.
+    pub(super) fn new(model: &Model, config: &DesignConfig) -> Result<Self, SimError> {
+        let input = |name: &str, width| model.input_of_width(name, width);
+        let output = |name: &str, width| model.output_of_width(name, width);
+        let rank = |g: u32| {
+            let pin = |name: &str, width| output(&format!("r{g}_{name}"), width);
+            Ok(RankPins {
+                command: [
+                    pin("cs_n_o", 1)?,
+                    pin("act_n_o", 1)?,
+                    pin("bg_o", 1)?,
+                    pin("ba_o", 2)?,
+                    pin("a_o", 18)?,
+                ],
+                dq_out: pin("dq_o", BUS_BITS)?,
+                dq_drive: pin("dq_oe_o", 1)?,
+                dq_in: input(&format!("r{g}_dq_i"), BUS_BITS)?,
+            })
+        };
+        Ok(Self {
+            request: [
+                input("host_valid_i", 1)?,
+                input("host_write_i", 1)?,
+                input("host_addr_i", config.dimm_burst_bits() + 1)?,
+                input("host_tag_i", TAG_BITS)?,
+                input("host_data_i", BEAT_BITS)?,
+            ],
+            request_ready: output("host_ready_o", 1)?,
+            response_ready: input("response_ready_i", 1)?,
+            response: [
+                output("response_valid_o", 1)?,
+                output("response_write_o", 1)?,
+                output("response_tag_o", TAG_BITS)?,
+                output("response_data_o", BEAT_BITS)?,
+            ],
+            busy: output("busy_o", 1)?,
+            strobes: [
+                output("parts_busy_o", PARTS.len() as u32)?,
+                output("take_o", 1)?,
+                output("start_o", 1)?,
+                output("refuse_o", 1)?,
+            ],
+            ranks: (0..config.gemv().ranks()).map(rank).collect::<Result<_, SimError>>()?,
+        })
+    }
+
+    /// Offers a request, or none.
+    pub(super) fn drive_request(&self, model: &mut Model, request: Option<&HostRequest>) {
+        let [valid, write, address, tag, data] = self.request;
+        model.set(valid, request.is_some().into());
+        let Some(request) = request else { return };
+        model.set(write, request.write.is_some().into());
+        model.set(address, request.address);
+        model.set(tag, request.tag.into());
+        if let Some(burst) = &request.write {
+            model.set_words(data, &words_of(burst));
+        }
+    }
+
+    /// Sets the ready of the responses.
+    pub(super) fn drive_response_ready(&self, model: &mut Model, ready: bool) {
+        model.set(self.response_ready, ready.into());
+    }
+
+    /// Whether a request would be taken.
+    #[inline]
+    pub(super) fn request_ready(&self, model: &Model) -> bool {
+        model.get(self.request_ready) == 1
+    }
+
+    /// The response that is offered.
+    #[inline]
+    pub(super) fn response(&self, model: &Model) -> Option<HostResponse> {
+        let [valid, write, tag, data] = self.response;
+        if model.get(valid) == 0 {
+            return None;
+        }
+        let read = (model.get(write) == 0).then(|| {
+            let mut words = [0; 16];
+            model.get_words(data, &mut words);
+            std::array::from_fn(|i| u64::from(words[2 * i + 1]) << 32 | u64::from(words[2 * i]))
+        });
+        Some(HostResponse { tag: model.get(tag) as u8, read })
+    }
+
+    /// Whether an instruction waits or is in work.
+    #[inline]
+    pub(super) fn busy(&self, model: &Model) -> bool {
+        model.get(self.busy) == 1
+    }
+
+    /// The trace outputs.
+    #[inline]
+    pub(super) fn strobes(&self, model: &Model) -> Strobes {
+        let [parts_busy, take, start, refuse] = self.strobes.map(|port| model.get(port));
+        Strobes { parts_busy, take: take == 1, start: start == 1, refuse: refuse == 1 }
+    }
+
+    /// Command and write data of a rank in this clock of the DRAM.
+    #[inline]
+    pub(super) fn rank(&self, model: &Model, rank: usize) -> (CommandPins, Option<[u64; 2]>) {
+        let RankPins { command, dq_out, dq_drive, .. } = &self.ranks[rank];
+        let write = (model.get(*dq_drive) == 1).then(|| {
+            let data = model.get_u128(*dq_out);
+            [data as u64, (data >> 64) as u64]
+        });
+        let [cs_n, act_n, bank_group, bank, address] = *command;
+        if model.get(cs_n) == 1 {
+            return (CommandPins::DESELECT, write);
+        }
+        let pins = CommandPins {
+            cs_n: false,
+            act_n: model.get(act_n) == 1,
+            bank_group: model.get(bank_group) as u8,
+            bank: model.get(bank) as u8,
+            address: model.get(address) as u32,
+        };
+        (pins, write)
+    }
+
+    /// What the rank drives in this clock.
+    #[inline]
+    pub(super) fn drive_rank(&self, model: &mut Model, rank: usize, [low, high]: [u64; 2]) {
+        model.set_u128(self.ranks[rank].dq_in, u128::from(high) << 64 | u128::from(low));
+    }
+}
+
+fn words_of(burst: &Burst) -> [u32; 16] {
+    std::array::from_fn(|i| (burst[i / 2] >> (32 * (i % 2))) as u32)
+}

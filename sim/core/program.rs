@@ -1,0 +1,129 @@
+//! A program from its data to its end: image into DRAM, instructions by way of the host's port.
+//!
+//! What it should have done is `compare`'s business.
+
+use super::ndp_core::NdpCore;
+use super::{Burst, Status};
+use crate::error::SimError;
+use ndp_isa::Program;
+use ndp_machine::Memory;
+use std::time::Instant;
+
+/// Instructions of one burst.
+pub(super) const BURST_INSTRUCTIONS: usize = 4;
+/// Core cycles between two looks at the status while the queue is full.
+const POLL_CYCLES: u64 = 64;
+
+/// What a program took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramRun {
+    /// Core cycles from the first instruction's offer until the core was not busy any more.
+    pub cycles: u64,
+    /// Instruction words that were sent, without the `nop`s that fill the last burst.
+    pub words: u32,
+    /// The core's status before.
+    pub before: Status,
+    /// The core's status afterwards.
+    pub status: Status,
+}
+
+/// The core's DRAM seen as a memory that a program's data are written to.
+struct Poke<'a>(&'a mut NdpCore);
+
+impl Memory for Poke<'_> {
+    fn read_burst(&mut self, burst: u64) -> Burst {
+        self.0.peek(burst)
+    }
+
+    fn write_burst(&mut self, burst: u64, data: Burst) {
+        self.0.poke(burst, &data);
+    }
+}
+
+impl NdpCore {
+    /// Writes a program's data into the DRAM, at once.
+    ///
+    /// # Errors
+    /// [`SimError::Machine`] for data that the design cannot hold.
+    pub fn place(&mut self, program: &Program) -> Result<(), SimError> {
+        let config = self.config().clone();
+        for data in &program.data {
+            ndp_machine::write_data(&config, data, &mut Poke(self))?;
+        }
+        Ok(())
+    }
+
+    /// Sends instruction words and waits until the core is done with them. `between` is called before every cycle and may submit
+    /// requests of the host.
+    ///
+    /// # Errors
+    /// As [`NdpCore::step`]; [`SimError::Hang`] if the core never comes to an end.
+    pub fn run_words(
+        &mut self,
+        words: &[u128],
+        mut between: impl FnMut(&mut Self),
+    ) -> Result<ProgramRun, SimError> {
+        let wall = Instant::now();
+        let before = self.status()?;
+        let begin = self.cycle();
+        let queue = 1 << self.config().dimm_burst_bits();
+        let entries = self.config().core().queue_entries();
+        let (mut sent, mut taken) = (0u32, 0u32);
+        let mut last_move = begin;
+        let mut last_taken = before.taken;
+        for burst in words.chunks(BURST_INSTRUCTIONS) {
+            while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
+                for _ in 0..POLL_CYCLES {
+                    between(self);
+                    self.step()?;
+                }
+                let status = self.status()?;
+                taken = status.taken.wrapping_sub(before.taken);
+                if status.taken != last_taken || self.cycle() - last_move < self.options.watchdog_cycles {
+                    if status.taken != last_taken {
+                        (last_taken, last_move) = (status.taken, self.cycle());
+                    }
+                } else {
+                    return Err(self.hang("the queue stays full"));
+                }
+            }
+            let mut data = Burst::default();
+            for (place, word) in burst.iter().enumerate() {
+                (data[2 * place], data[2 * place + 1]) = (*word as u64, (*word >> 64) as u64);
+            }
+            self.submit(queue, Some(data));
+            sent += BURST_INSTRUCTIONS as u32;
+        }
+        // All bursts have to be acknowledged before `busy` says anything.
+        while !self.host.core_is_answered() {
+            between(self);
+            self.step()?;
+            self.host.answers.retain(|answer| answer.request.address != queue);
+            if self.cycle() - last_move > self.options.watchdog_cycles && !self.is_busy() {
+                return Err(self.hang("the host's requests are not answered"));
+            }
+        }
+        // A long instruction is no hang, as long as it moves data.
+        let (mut quiet_limit, mut moved) = (self.cycle() + self.options.watchdog_cycles, self.bus_cycles());
+        while self.is_busy() {
+            between(self);
+            self.step()?;
+            if self.cycle() > quiet_limit {
+                let now = self.bus_cycles();
+                if now == moved {
+                    return Err(self.hang("the program does not end"));
+                }
+                (quiet_limit, moved) = (self.cycle() + self.options.watchdog_cycles, now);
+            }
+        }
+        let cycles = self.cycle() - begin;
+        let status = self.status()?;
+        self.spend(wall);
+        Ok(ProgramRun { cycles, words: words.len() as u32, before, status })
+    }
+
+    /// Clocks in which data were on the bus of any rank.
+    fn bus_cycles(&self) -> u64 {
+        self.ranks().iter().map(|rank| rank.statistics().bus).map(|bus| bus.read + bus.write).sum()
+    }
+}

@@ -1,0 +1,200 @@
+//! What a core did, as far as its ports show it: instructions, requests of the host, commands to the DRAM.
+//!
+//! The core's trace outputs are a cycle late, which is made up for here: all cycles are those in which something
+//! happened. How it is shown is `trace`'s business.
+
+use super::host::{Answer, HostRequest};
+use ndp_config::DesignConfig;
+use ndp_dram::Command;
+use ndp_isa::{Opcode, fields};
+use std::collections::VecDeque;
+
+/// The parts of the core that execute instructions, in the order of the bits of `parts_busy_o`.
+pub const PARTS: [&str; 6] = ["load", "list", "store", "zero", "gemv", "round"];
+
+/// The part that executes an instruction; markers and `nop` have none.
+pub fn part_of(word: u128) -> Option<usize> {
+    match Opcode::from_code(fields::OPCODE.get(word) as u8)? {
+        Opcode::Nop | Opcode::Barrier | Opcode::Signal => None,
+        Opcode::Load => Some(0),
+        Opcode::List => Some(1),
+        Opcode::Store => Some(2),
+        Opcode::Zero => Some(3),
+        Opcode::Dot | Opcode::Axpy => Some(4),
+        Opcode::Round => Some(5),
+    }
+}
+
+/// An instruction on its way through the core, in core cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstructionRecord {
+    /// The 128 bits.
+    pub word: u128,
+    /// Taken from the queue.
+    pub taken: u64,
+    /// Handed to its part, if it was; without a part it is complete.
+    pub started: Option<u64>,
+    /// First cycle in which its part was not busy any more.
+    pub ended: Option<u64>,
+    /// Found malformed.
+    pub refused: Option<u64>,
+}
+
+/// A request of the host, in core cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestRecord {
+    /// Burst; the bit above the DIMM's bursts selects the core's registers.
+    pub address: u64,
+    /// A write.
+    pub write: bool,
+    /// Taken by the core.
+    pub taken: u64,
+    /// Answered.
+    pub answered: Option<u64>,
+}
+
+/// All that was seen.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// The configuration of the core.
+    pub config: DesignConfig,
+    /// First core cycle that was not recorded any more.
+    pub end: u64,
+    /// Clock of the DRAM from which the ranks count.
+    pub dram_origin: u64,
+    /// In the order in which they were taken, `nop`s that fill a burst included.
+    pub instructions: Vec<InstructionRecord>,
+    /// In the order in which they were taken.
+    pub requests: Vec<RequestRecord>,
+    /// Of each rank: commands with their clocks since `dram_origin`.
+    pub commands: Vec<Vec<(u64, Command)>>,
+}
+
+/// The core's trace outputs in one cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Strobes {
+    pub parts_busy: u64,
+    pub take: bool,
+    pub start: bool,
+    pub refuse: bool,
+}
+
+/// Collects a [`Recording`].
+#[derive(Clone, Debug)]
+pub(super) struct Recorder {
+    /// Address of the instruction queue.
+    queue: u64,
+    /// Words in the queue. None is ever lost: the host looks for room first.
+    words: VecDeque<u128>,
+    instructions: Vec<InstructionRecord>,
+    requests: Vec<RequestRecord>,
+    /// Place of the request that has a tag.
+    tagged: Vec<usize>,
+    /// What each part executes, and whether it has been seen busy since.
+    running: [Option<(usize, bool)>; PARTS.len()],
+}
+
+impl Recorder {
+    pub(super) fn new(queue: u64) -> Self {
+        Self {
+            queue,
+            words: VecDeque::new(),
+            instructions: Vec::new(),
+            requests: Vec::new(),
+            tagged: vec![0; 256],
+            running: Default::default(),
+        }
+    }
+
+    /// What the trace outputs show before the rising edge of `cycle`.
+    pub(super) fn sample(&mut self, cycle: u64, strobes: Strobes) {
+        let cycle = cycle.saturating_sub(1);
+        for (part, running) in self.running.iter_mut().enumerate() {
+            let Some((index, seen)) = running else { continue };
+            if strobes.parts_busy >> part & 1 == 1 {
+                *seen = true;
+            } else if *seen {
+                self.instructions[*index].ended = Some(cycle);
+                *running = None;
+            }
+        }
+        let last = self.instructions.len().wrapping_sub(1);
+        if let Some(instruction) = self.instructions.last_mut() {
+            if strobes.start {
+                instruction.started = Some(cycle);
+                match part_of(instruction.word) {
+                    Some(part) => self.running[part] = Some((last, false)),
+                    None => instruction.ended = Some(cycle),
+                }
+            }
+            if strobes.refuse {
+                instruction.refused = Some(cycle);
+            }
+        }
+        if strobes.take {
+            let word = self.words.pop_front().unwrap_or_default();
+            let (taken, started, ended, refused) = (cycle, None, None, None);
+            self.instructions.push(InstructionRecord { word, taken, started, ended, refused });
+        }
+    }
+
+    /// A request was taken.
+    pub(super) fn taken(&mut self, cycle: u64, request: &HostRequest) {
+        if let Some(burst) = request.write.filter(|_| request.address == self.queue) {
+            self.words.extend(burst.chunks(2).map(|pair| u128::from(pair[1]) << 64 | u128::from(pair[0])));
+        }
+        self.tagged[request.tag as usize] = self.requests.len();
+        let (address, write) = (request.address, request.write.is_some());
+        self.requests.push(RequestRecord { address, write, taken: cycle, answered: None });
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&mut self, answer: &Answer) {
+        if let Some(request) = self.requests.get_mut(self.tagged[answer.request.tag as usize]) {
+            request.answered = Some(answer.answered);
+        }
+    }
+
+    pub(super) fn finish(
+        self,
+        config: DesignConfig,
+        end: u64,
+        dram_origin: u64,
+        commands: Vec<Vec<(u64, Command)>>,
+    ) -> Recording {
+        let Self { instructions, requests, .. } = self;
+        Recording { config, end, dram_origin, instructions, requests, commands }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_are_followed_from_the_queue_to_their_end() {
+        let mut recorder = Recorder::new(1 << 20);
+        let (zero, signal) = (0x20u128, 0x02u128);
+        let burst = [zero as u64, 0, signal as u64, 0, 0xFF, 0, 0, 0];
+        recorder.taken(0, &HostRequest { address: 1 << 20, write: Some(burst), tag: 3 });
+        let take = Strobes { take: true, ..Strobes::default() };
+        let start = Strobes { start: true, ..Strobes::default() };
+        let busy = Strobes { parts_busy: 1 << 3, ..Strobes::default() };
+        let refuse = Strobes { refuse: true, ..busy };
+        // Not busy yet in the cycle of the start.
+        for (cycle, strobes) in [take, start, Strobes { take: true, ..busy }, start].into_iter().enumerate() {
+            recorder.sample(cycle as u64 + 11, strobes);
+        }
+        recorder.sample(15, Strobes { take: true, ..busy });
+        recorder.sample(16, refuse);
+        recorder.sample(17, Strobes::default());
+        let of = |index: usize| {
+            let InstructionRecord { taken, started, ended, refused, .. } = recorder.instructions[index];
+            (taken, started, ended, refused)
+        };
+        // The second start found the part idle after it had been busy.
+        assert_eq!(of(0), (10, Some(11), Some(13), None));
+        assert_eq!(of(1), (12, Some(13), Some(13), None));
+        assert_eq!(of(2), (14, None, None, Some(15)));
+    }
+}

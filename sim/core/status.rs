@@ -1,0 +1,119 @@
+//! The core's registers as the host reads them (docs/isa.md).
+
+use super::Burst;
+use serde::Serialize;
+
+/// Register 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// An instruction waits or is in work.
+    pub busy: bool,
+    /// Free places in the queue.
+    pub free: u32,
+    /// Instructions taken from the queue.
+    pub taken: u32,
+    /// Instructions started, markers included.
+    pub started: u32,
+    /// Malformed instructions.
+    pub malformed: u32,
+    /// Code of the first malformed one, or 0.
+    pub error: u8,
+    /// Its sequence number.
+    pub error_sequence: u32,
+    /// Tag of the last signal.
+    pub tag: u32,
+    /// Signals.
+    pub signals: u32,
+    /// Cycles since reset.
+    pub cycles: u32,
+}
+
+/// Register 1: cycles by what the core was busy with. Those of the ranks are sums over all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    /// Ranks with a job in work.
+    pub working: u32,
+    /// Ranks waiting for the next row or its scalars.
+    pub waiting_for_row: u32,
+    /// Ranks waiting for weights.
+    pub waiting_for_weights: u32,
+    /// Ranks waiting until sums of other ranks let theirs go.
+    pub waiting_for_room: u32,
+    /// Products running.
+    pub product: u32,
+    /// Of these, AXPY.
+    pub axpy: u32,
+    /// Rounding.
+    pub round: u32,
+    /// Loading.
+    pub load: u32,
+    /// Storing.
+    pub store: u32,
+    /// Reading a list.
+    pub list: u32,
+    /// Zeroing.
+    pub zero: u32,
+}
+
+fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
+    burst.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32])
+}
+
+impl Status {
+    /// The fields of register 0.
+    pub(super) fn of(burst: &Burst) -> Self {
+        let mut words = words(burst);
+        let mut next = || words.next().unwrap_or(0);
+        Self {
+            busy: next() != 0,
+            free: next(),
+            taken: next(),
+            started: next(),
+            malformed: next(),
+            error: next() as u8,
+            error_sequence: next(),
+            tag: next(),
+            signals: next(),
+            cycles: next(),
+        }
+    }
+}
+
+impl Counters {
+    /// The fields of register 1.
+    pub(super) fn of(burst: &Burst) -> Self {
+        let mut words = words(burst);
+        let mut next = || words.next().unwrap_or(0);
+        Self {
+            working: next(),
+            waiting_for_row: next(),
+            waiting_for_weights: next(),
+            waiting_for_room: next(),
+            product: next(),
+            axpy: next(),
+            round: next(),
+            load: next(),
+            store: next(),
+            list: next(),
+            zero: next(),
+        }
+    }
+
+    /// What was counted after `earlier`; counters go round at 2^32.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let less = |f: fn(&Self) -> u32| f(self).wrapping_sub(f(earlier));
+        Self {
+            working: less(|c| c.working),
+            waiting_for_row: less(|c| c.waiting_for_row),
+            waiting_for_weights: less(|c| c.waiting_for_weights),
+            waiting_for_room: less(|c| c.waiting_for_room),
+            product: less(|c| c.product),
+            axpy: less(|c| c.axpy),
+            round: less(|c| c.round),
+            load: less(|c| c.load),
+            store: less(|c| c.store),
+            list: less(|c| c.list),
+            zero: less(|c| c.zero),
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! How a product is cut into instructions.
+//!
+//! DOT: passes over part of the batch, so that its vectors stay in the buffer, and chunks of rows, so that results and indices
+//! do. Results and indices have two places each, used in turn: while a chunk is being computed, the results of the one before
+//! are stored and the indices of the one after are read. AXPY: the column tiles and passes of [`ndp_layout::column_tiles`],
+//! each with its sums in the buffer, and lists that are longer than the list memory piece by piece.
+
+use crate::error::SimError;
+use ndp_config::{DesignConfig, RowLayout};
+use ndp_isa::{Instruction, Product as Operands, accumulator_words, block_words};
+use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, VectorBlock, column_tiles};
+use serde::Serialize;
+
+/// What becomes of a row of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// `y[b][k] = sum_c w[row(k), c] * x[b][c]`
+    Dot,
+    /// `y[b][c] = sum_k x[b][k] * w[row(k), c]`
+    Axpy,
+}
+
+/// A vector block in DRAM: `elements` from `first` on of `batch` vectors from `vector` on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub block: VectorBlock,
+    pub first: u32,
+    pub vector: u32,
+}
+
+/// A product's instructions and where its operands and results lie.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub instructions: Vec<Instruction>,
+    /// Matrices: the first column, the layout. More than one if columns are tiled.
+    pub matrices: Vec<(u32, MatrixLayout)>,
+    pub inputs: Vec<Piece>,
+    pub outputs: Vec<Piece>,
+    /// First index of the list and burst address of each piece of it.
+    pub lists: Vec<(u32, u32, u32)>,
+    pub passes: u32,
+}
+
+/// Sizes of a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes {
+    /// Rows of the matrix in DRAM.
+    pub rows: u32,
+    /// Columns of the matrix.
+    pub cols: u32,
+    /// Rows that take part.
+    pub count: u32,
+    pub batch: u32,
+    pub listed: bool,
+}
+
+/// Indices that one piece of the list holds: half of the memory, so that the next piece can be read meanwhile.
+fn list_piece(config: &DesignConfig) -> u32 {
+    config.core().list_entries() / 2
+}
+
+/// Elements of a vector that `words` words per vector hold.
+fn elements_in(config: &DesignConfig, words: u32) -> u32 {
+    let gemv = config.gemv();
+    // A full wave per word; tails would not do better.
+    (words * gemv.ranks() * gemv.stripe_elems()).min(gemv.max_cols())
+}
+
+impl Plan {
+    fn list(
+        &mut self,
+        map: &mut DimmMap,
+        sizes: &Sizes,
+        first: u32,
+        count: u32,
+        place: u32,
+    ) -> Result<Option<u32>, SimError> {
+        if !sizes.listed {
+            return Ok(None);
+        }
+        let name = format!("list {}", self.lists.len());
+        let address = map.add_bursts(&name, count.div_ceil(16))?;
+        self.lists.push((first, count, address));
+        self.instructions.push(Instruction::List { list: place, count, address });
+        Ok(Some(place))
+    }
+
+    /// The plan of a DOT of the matrix at `layout`.
+    pub(super) fn dot(
+        config: &DesignConfig,
+        map: &mut DimmMap,
+        layout: &MatrixLayout,
+        sizes: &Sizes,
+    ) -> Result<Self, SimError> {
+        let gemv = config.gemv();
+        let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
+        let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
+        // Beside a vector its results need two words at least.
+        let largest = (gemv.slice_words() / (row_words + 2)).min(gemv.max_batch());
+        if largest == 0 {
+            return Err(ndp_config::ConfigError::Mismatch {
+                what: format!("slice words for cols = {}", sizes.cols),
+                value: (row_words + 2).into(),
+                rule: format!("be at most {} (a {} KiB buffer)", gemv.slice_words(), gemv.buffer_kib()),
+            }
+            .into());
+        }
+        plan.passes = sizes.batch.div_ceil(largest);
+        let (mut vector, mut half) = (0, 0);
+        for pass in 0..plan.passes {
+            let batch = sizes.batch / plan.passes + u32::from(pass < sizes.batch % plan.passes);
+            let input = map.add_vectors(&format!("x {vector}"), sizes.cols, batch)?;
+            plan.inputs.push(Piece { block: input, first: 0, vector });
+            plan.instructions.push(Instruction::Load {
+                dst: 0,
+                cols: sizes.cols,
+                batch,
+                address: input.address(),
+            });
+            let used = block_words(config, sizes.cols, batch);
+            let result_words = (gemv.slice_words() - used) / 2;
+            let mut chunk = elements_in(config, result_words / batch);
+            if sizes.listed {
+                chunk = chunk.min(list_piece(config));
+            }
+            let mut first = 0;
+            while first < sizes.count {
+                let count = chunk.min(sizes.count - first);
+                let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
+                // Without a list a chunk is a matrix of its own, which begins at its first row.
+                let matrix = MatrixLayout::new(config, layout.base(), sizes.rows, sizes.cols)?;
+                let address = if sizes.listed { matrix.base() } else { chunk_base(&matrix, first, config)? };
+                let dst = used + half * result_words;
+                let operands = Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list };
+                plan.instructions.push(Instruction::Dot(operands));
+                let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
+                plan.outputs.push(Piece { block: output, first, vector });
+                plan.instructions.push(Instruction::Store {
+                    src: dst,
+                    cols: count,
+                    batch,
+                    address: output.address(),
+                });
+                first += count;
+                half = 1 - half;
+            }
+            vector += batch;
+        }
+        Ok(plan)
+    }
+
+    /// How an AXPY is tiled.
+    pub(super) fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling, SimError> {
+        let count = if sizes.listed { sizes.count.min(config.core().list_entries()) } else { sizes.count };
+        let count = count.min(elements_in(config, (config.gemv().slice_words() / 8).max(1)));
+        Ok(column_tiles(config, sizes.cols, sizes.batch, count, config.gemv().slice_words())?)
+    }
+
+    /// The plan of an AXPY of the tiles at `layouts`.
+    pub(super) fn axpy(
+        config: &DesignConfig,
+        map: &mut DimmMap,
+        layouts: &[(u32, MatrixLayout)],
+        tiling: &AxpyTiling,
+        sizes: &Sizes,
+    ) -> Result<Self, SimError> {
+        let mut plan = Self { matrices: layouts.to_vec(), ..Self::default() };
+        plan.passes = (tiling.passes.len() * tiling.tiles.len()) as u32;
+        let words = config.gemv().slice_words();
+        // A piece of the list has its scalars in the buffer and, if it is listed, its indices in the list memory.
+        let factor_words =
+            |piece: u32| RowLayout::new(config.gemv(), piece).words_per_vector() * tiling.passes[0];
+        let mut piece = sizes.count;
+        if sizes.listed && piece > config.core().list_entries() {
+            piece = list_piece(config);
+        }
+        while factor_words(piece) + tiling.accumulator_words > words {
+            piece = (piece / 2).next_multiple_of(16);
+        }
+        let pieces = sizes.count.div_ceil(piece);
+        // Where there is room, results leave from a place of their own, and scalars come to two in turn: then neither waits for
+        // the sums.
+        let (sums, factor) = (tiling.accumulator_words, factor_words(piece));
+        let results = tiling.accumulator_words / config.gemv().lanes();
+        let result_place = if sums + results + factor <= words { sums } else { 0 };
+        let taken = if result_place > 0 { sums + results } else { sums };
+        let places = if taken + 2 * factor <= words { 2 } else { 1 };
+
+        let mut steps = Vec::new();
+        let mut vector = 0;
+        for &batch in &tiling.passes {
+            for tile in 0..layouts.len() {
+                for index in 0..pieces {
+                    let first = index * piece;
+                    let count = piece.min(sizes.count - first);
+                    // One piece stays for all tiles of a pass.
+                    let loads = pieces > 1 || tile == 0;
+                    steps.push(Step { vector, batch, tile, first, count, loads, ends: index + 1 == pieces });
+                }
+            }
+            vector += batch;
+        }
+        let mut inputs: Vec<(u32, u32, VectorBlock)> = Vec::new();
+        let (mut place, mut list) = (0, None);
+        for (index, step) in steps.iter().enumerate() {
+            let ahead = if index == 0 { Some(step) } else { None };
+            let after = steps.get(index + 1);
+            for next in ahead.into_iter().chain(after) {
+                let is_first = index == 0 && std::ptr::eq(next, step);
+                if !is_first {
+                    // The product of this step goes before what the next one needs.
+                    plan.push_axpy(config, layouts, step, place_of(words, factor, place), list)?;
+                }
+                if next.loads {
+                    place = if is_first { 0 } else { (place + 1) % places };
+                    let found = inputs.iter().find(|(v, f, _)| (*v, *f) == (next.vector, next.first));
+                    let block = match found {
+                        Some((_, _, block)) => *block,
+                        None => {
+                            let name = format!("x {} {}", next.vector, next.first);
+                            let block = map.add_vectors(&name, next.count, next.batch)?;
+                            plan.inputs.push(Piece { block, first: next.first, vector: next.vector });
+                            inputs.push((next.vector, next.first, block));
+                            block
+                        }
+                    };
+                    let dst = place_of(words, factor, place);
+                    let (cols, batch, address) = (next.count, next.batch, block.address());
+                    plan.instructions.push(Instruction::Load { dst, cols, batch, address });
+                }
+                if list.is_none() || pieces > 1 {
+                    let half = if pieces > 1 { next.first / piece % 2 * list_piece(config) } else { 0 };
+                    list = plan.list(map, sizes, next.first, next.count, half)?;
+                }
+            }
+            if after.is_none() {
+                plan.push_axpy(config, layouts, step, place_of(words, factor, place), list)?;
+            }
+            if step.ends {
+                let (column, layout) = &layouts[step.tile];
+                let (cols, batch) = (layout.cols(), step.batch);
+                plan.instructions.push(Instruction::Round { src: 0, dst: result_place, cols, batch });
+                let output = map.add_vectors(&format!("y {} {column}", step.vector), cols, batch)?;
+                plan.outputs.push(Piece { block: output, first: *column, vector: step.vector });
+                let address = output.address();
+                plan.instructions.push(Instruction::Store { src: result_place, cols, batch, address });
+            }
+        }
+        Ok(plan)
+    }
+
+    fn push_axpy(
+        &mut self,
+        config: &DesignConfig,
+        layouts: &[(u32, MatrixLayout)],
+        step: &Step,
+        src: u32,
+        list: Option<u32>,
+    ) -> Result<(), SimError> {
+        let layout = &layouts[step.tile].1;
+        let (cols, batch, count) = (layout.cols(), step.batch, step.count);
+        if step.first == 0 {
+            self.instructions
+                .push(Instruction::Zero { dst: 0, count: accumulator_words(config, cols, batch) });
+        }
+        let address = if list.is_some() { layout.base() } else { chunk_base(layout, step.first, config)? };
+        self.instructions.push(Instruction::Axpy(Operands {
+            src,
+            dst: 0,
+            cols,
+            batch,
+            count,
+            address,
+            list,
+        }));
+        Ok(())
+    }
+}
+
+/// One AXPY: a piece of the list, a tile of columns, part of the batch.
+#[derive(Debug)]
+struct Step {
+    vector: u32,
+    batch: u32,
+    tile: usize,
+    first: u32,
+    count: u32,
+    /// Its scalars have to be loaded.
+    loads: bool,
+    /// The sums of the tile are complete after it.
+    ends: bool,
+}
+
+/// First word of the scalars, counted from the end of the buffer.
+fn place_of(words: u32, factor: u32, place: u32) -> u32 {
+    words - factor * (place + 1)
+}
+
+/// First burst of the matrix that consists of the rows from `first` on.
+///
+/// Tails go round the ranks with the row, so a chunk has to begin where all ranks stand where they stood in row 0: at a multiple
+/// of the ranks.
+fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32, SimError> {
+    let ranks = config.gemv().ranks();
+    if !first.is_multiple_of(ranks) {
+        return Err(ndp_config::ConfigError::Mismatch {
+            what: "first row of a chunk".into(),
+            value: first.into(),
+            rule: format!("be a multiple of the {ranks} ranks"),
+        }
+        .into());
+    }
+    Ok(layout.burst_at(layout.offset(first, 0)))
+}

@@ -1,0 +1,90 @@
+//! Commands of a rank with what they leave out: the row of a RD or WR, and how long a row was open.
+
+use ndp_config::DramConfig;
+use ndp_dram::Command;
+
+/// Bursts of eight columns.
+const BURST_COLUMNS: u32 = 8;
+/// Banks of a rank.
+pub(super) const BANKS: usize = (DramConfig::BANK_GROUPS * DramConfig::BANKS_PER_GROUP) as usize;
+
+/// Index of a bank: bank group by bank group.
+pub(super) fn bank_index(bank_group: u8, bank: u8) -> usize {
+    usize::from(bank_group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
+}
+
+/// A row that was open: from ACT until its precharge, or until the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenRow {
+    pub bank: usize,
+    pub row: u32,
+    pub from: u64,
+    pub until: u64,
+    pub accesses: u64,
+}
+
+/// Follows the rows of a rank.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    open: [Option<OpenRow>; BANKS],
+    /// Rows that have been closed.
+    pub closed: Vec<OpenRow>,
+}
+
+impl Rows {
+    fn close(&mut self, bank: usize, until: u64) {
+        if let Some(row) = self.open[bank].take() {
+            self.closed.push(OpenRow { until: until.max(row.from), ..row });
+        }
+    }
+
+    /// A command in its clock; the result is its text with row and column.
+    pub(super) fn command(&mut self, dram: &DramConfig, clock: u64, command: &Command) -> String {
+        let bank = command.bank().map_or(0, |(group, bank)| bank_index(group, bank));
+        match *command {
+            Command::Activate { bank_group, bank: number, row } => {
+                self.close(bank, clock);
+                self.open[bank] = Some(OpenRow { bank, row, from: clock, until: clock, accesses: 0 });
+                format!("ACT  bg {bank_group} ba {number} row {row:#x}")
+            }
+            Command::Read { bank_group, bank: number, column_burst, auto_precharge }
+            | Command::Write { bank_group, bank: number, column_burst, auto_precharge } => {
+                let reads = matches!(command, Command::Read { .. });
+                let row = self.open[bank].as_mut().map(|open| {
+                    open.accesses += 1;
+                    open.row
+                });
+                if auto_precharge {
+                    let written = dram.t_cwl() + DramConfig::T_BL + dram.t_wr();
+                    let delay = if reads { dram.t_rtp() } else { written };
+                    self.close(bank, clock + u64::from(delay));
+                }
+                let row = row.map_or_else(|| "none".to_owned(), |row| format!("{row:#x}"));
+                let name = match (reads, auto_precharge) {
+                    (true, false) => "RD  ",
+                    (true, true) => "RDA ",
+                    (false, false) => "WR  ",
+                    (false, true) => "WRA ",
+                };
+                let column = u32::from(column_burst) * BURST_COLUMNS;
+                format!("{name} bg {bank_group} ba {number} row {row} col {column:#x}")
+            }
+            Command::Precharge { bank_group, bank: number } => {
+                self.close(bank, clock);
+                format!("PRE  bg {bank_group} ba {number}")
+            }
+            Command::PrechargeAll => {
+                (0..BANKS).for_each(|bank| self.close(bank, clock));
+                "PREA".to_owned()
+            }
+            Command::Refresh => "REF".to_owned(),
+            Command::Deselect => "DES".to_owned(),
+        }
+    }
+
+    /// The end of the recording: what is still open is closed.
+    pub(super) fn finish(mut self, clock: u64) -> Vec<OpenRow> {
+        (0..BANKS).for_each(|bank| self.close(bank, clock));
+        self.closed
+    }
+}

@@ -1,0 +1,303 @@
+//! Does the core do what its programs say, whatever the host does meanwhile, without breaking a rule of the DRAM?
+//!
+//! Programs are random; what they have to do to DRAM is the functional model's business, which knows nothing of the hardware.
+
+use ndp_config::DesignConfig;
+use ndp_cosim::core::{Burst, CoreOptions, HostStalls, NdpCore};
+use ndp_isa::ErrorCode;
+use ndp_machine::{ProgramOptions, RandomPrograms, malformed_word};
+use ndp_numerics::SplitMix64;
+use std::collections::HashMap;
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn tiny() -> Result<NdpCore, Box<dyn Error>> {
+    Ok(NdpCore::open(&DesignConfig::preset("tiny")?, &CoreOptions::default())?)
+}
+
+/// The host's own traffic: reads and writes of a part of the DRAM that no program touches, compared with what it wrote.
+struct Traffic {
+    random: SplitMix64,
+    /// A request is made in one of so many cycles; never if 0.
+    every: u64,
+    first: u64,
+    memory: HashMap<u64, Burst>,
+    due: HashMap<u64, Burst>,
+    reads: u64,
+    longest_wait: u64,
+}
+
+impl Traffic {
+    fn new(config: &DesignConfig, seed: u64, every: u64) -> Self {
+        Self {
+            random: SplitMix64::new(seed),
+            every,
+            // Programs begin at 0, and random addresses at the end are theirs too.
+            first: 1 << (config.dimm_burst_bits() - 1),
+            memory: HashMap::new(),
+            due: HashMap::new(),
+            reads: 0,
+            longest_wait: 0,
+        }
+    }
+
+    fn cycle(&mut self, core: &mut NdpCore) {
+        while let Some(answer) = core.take_answer() {
+            self.longest_wait = self.longest_wait.max(answer.answered - answer.taken);
+            if let Some(read) = answer.response.read {
+                // One read of an address is on its way at a time.
+                assert_eq!(
+                    self.due.remove(&answer.request.address),
+                    Some(read),
+                    "{:#x}",
+                    answer.request.address
+                );
+                self.reads += 1;
+            }
+        }
+        if self.every == 0 || self.random.next_u64() % self.every != 0 {
+            return;
+        }
+        let address = self.first + self.random.next_u64() % 512;
+        if self.due.contains_key(&address) {
+            return;
+        }
+        if self.random.next_u64() % 2 == 0 {
+            let burst: Burst = std::array::from_fn(|_| self.random.next_u64());
+            self.memory.insert(address, burst);
+            core.submit(address, Some(burst));
+        } else {
+            self.due.insert(address, self.memory.get(&address).copied().unwrap_or_default());
+            core.submit(address, None);
+        }
+    }
+}
+
+/// Runs random programs on one core and compares everything they leave in DRAM.
+fn random_programs(
+    seed: u64,
+    count: usize,
+    stall_percent: u32,
+    every: u64,
+    options: ProgramOptions,
+) -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut programs = RandomPrograms::with_options(&config, seed, options);
+    let stalls = HostStalls { request: stall_percent, response: stall_percent };
+    let random_contents = Some(seed as u32);
+    let mut core =
+        NdpCore::open(&config, &CoreOptions { seed, stalls, random_contents, ..CoreOptions::default() })?;
+    let mut traffic = Traffic::new(&config, seed, every);
+    let (mut elements, mut cycles, mut malformed) = (0, 0, 0);
+    for index in 0..count {
+        let program = programs.next_program();
+        let before = core.status()?;
+        let check = core.check_program(&program, |core| traffic.cycle(core));
+        let check = check.map_err(|e| format!("seed {seed}, program {index}: {e}\n{program}"))?;
+        if let Some((burst, element, expected, actual)) = check.mismatches.first() {
+            let (wrong, all) = (check.mismatches.len(), check.elements);
+            return Err(format!(
+                "seed {seed}, program {index}: {wrong} of {all} elements differ, the first in burst {burst:#x}, element \
+                 {element}: expected {expected:#06x}, actual {actual:#06x}\n{program}"
+            )
+            .into());
+        }
+        assert!(check.agrees(), "seed {seed}, program {index}: {:?}\n{program}", check.differences);
+        malformed += check.run.status.malformed - before.malformed;
+        elements += check.elements;
+        cycles += check.run.cycles;
+    }
+    core.check_protocol()?;
+    println!(
+        "{count} programs, {elements} elements, {malformed} malformed words, {cycles} cycles, {} reads of the host, longest wait {}",
+        traffic.reads, traffic.longest_wait
+    );
+    assert!(elements > 100 * count as u64);
+    assert!((every > 0) == (traffic.reads > 0) && (options.malformed_percent > 0) == (malformed > 0));
+    Ok(())
+}
+
+#[test]
+fn random_programs_do_what_they_say() -> Outcome {
+    random_programs(1, 400, 0, 0, ProgramOptions::default())
+}
+
+#[test]
+fn random_programs_do_so_beside_stalls_and_traffic() -> Outcome {
+    random_programs(2, 400, 20, 16, ProgramOptions::default())
+}
+
+#[test]
+fn random_programs_do_so_among_malformed_instructions() -> Outcome {
+    random_programs(3, 300, 5, 0, ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() })
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn many_random_programs_do_what_they_say() -> Outcome {
+    for seed in 10..30 {
+        let options =
+            ProgramOptions { malformed_percent: (seed % 3) as u32 * 30, ..ProgramOptions::default() };
+        random_programs(seed, 500, [0, 10, 50][seed as usize % 3], [0, 40, 8][seed as usize % 3], options)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn malformed_words_change_nothing_but_the_status() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = tiny()?;
+    let program = ndp_isa::parse(
+        ".random 0x100 bursts=8 seed=3 kind=special
+         load dst=0, cols=100, batch=2, address=0x100
+         .matrix 0x1000 rows=7 cols=100 seed=1 kind=bits
+         dot src=0, dst=16, cols=100, batch=2, count=7, address=0x1000
+         store src=16, cols=7, batch=2, address=0x2000",
+    )?;
+    core.place(&program)?;
+    let mut machine = ndp_machine::Machine::new(&config, ndp_machine::SparseMemory::new())?;
+    machine.run(&program)?;
+    let mut random = SplitMix64::new(77);
+    let codes = ErrorCode::PRECEDENCE;
+    let mut bad = 0;
+    // Words that are no instructions, of each kind and of any, before, between and after those that are.
+    let mut words = Vec::new();
+    for word in program.words() {
+        for index in 0..2600 {
+            let any = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
+            let word = match index % 4 {
+                0 if ndp_isa::decode(any, &config).is_err() => any,
+                _ => malformed_word(&config, codes[index % codes.len()], &mut random),
+            };
+            words.push(word);
+            bad += 1;
+        }
+        words.push(word);
+    }
+    let run = core.run_words(&words, |_| {})?;
+    assert_eq!((run.status.malformed, run.status.taken), (bad, 4 * words.len().div_ceil(4) as u32));
+    assert!(bad >= 7_500 && run.status.error != 0 && run.status.error_sequence == 0, "{:?}", run.status);
+    for burst in 0x2000..0x2002 {
+        assert_eq!(core.peek(burst), machine.memory().get(burst), "{burst:#x}");
+    }
+    core.check_protocol()?;
+    Ok(())
+}
+
+#[test]
+fn a_burst_for_a_full_queue_is_lost_and_reported() -> Outcome {
+    let mut core = tiny()?;
+    let config = DesignConfig::preset("tiny")?;
+    // A long instruction first, then more than the queue holds, with no look at the status.
+    let queue = 1 << config.dimm_burst_bits();
+    let dot = ndp_isa::parse("dot src=0, dst=32, cols=256, count=256, address=0")?.words()[0];
+    core.submit(queue, Some([dot as u64, (dot >> 64) as u64, 0, 0, 0, 0, 0, 0]));
+    let signal = ndp_isa::parse("signal 5")?.words()[0];
+    let bursts = config.core().queue_entries() as u64 / 4 + 4;
+    for _ in 0..bursts {
+        let (low, high) = (signal as u64, (signal >> 64) as u64);
+        core.submit(queue, Some([low, high, low, high, low, high, low, high]));
+    }
+    let status = loop {
+        for _ in 0..500 {
+            core.step()?;
+        }
+        let status = core.status()?;
+        if !status.busy {
+            break status;
+        }
+    };
+    assert_eq!(status.error, ErrorCode::QueueFull.number(), "{status:?}");
+    assert!(
+        status.taken < 4 * (bursts as u32 + 1) && status.taken >= config.core().queue_entries(),
+        "{status:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_reset_amid_a_program_leaves_nothing_behind() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut programs = RandomPrograms::new(&config, 9);
+    let mut core = tiny()?;
+    for round in 0..30 {
+        let program = programs.next_program();
+        core.place(&program)?;
+        let queue = 1 << config.dimm_burst_bits();
+        for words in program.words().chunks(4).take(8) {
+            let mut burst = Burst::default();
+            for (place, word) in words.iter().enumerate() {
+                (burst[2 * place], burst[2 * place + 1]) = (*word as u64, (*word >> 64) as u64);
+            }
+            core.submit(queue, Some(burst));
+        }
+        for _ in 0..37 * round + 5 {
+            core.step()?;
+        }
+        core.reset();
+        assert!(!core.is_busy());
+        let next = programs.next_program();
+        let check = core.check_program(&next, |_| {})?;
+        assert!(check.mismatches.is_empty(), "round {round}: {:x?}\n{next}", check.mismatches.first());
+    }
+    core.check_protocol()?;
+    assert_eq!(core.protocol_violations(), 0);
+    Ok(())
+}
+
+#[test]
+fn a_wrong_bit_in_dram_is_found() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = tiny()?;
+    let program = RandomPrograms::new(&config, 4).next_program();
+    let good = core.check_program(&program, |_| {})?;
+    assert!(good.mismatches.is_empty());
+    let words = program.words();
+    let mut machine = ndp_machine::Machine::new(&config, ndp_machine::SparseMemory::new())?;
+    machine.run(&program)?;
+    // One bit of what the program reads first: the result has to differ from the model's somewhere.
+    let mut differs = false;
+    for (burst, _) in machine.memory().bursts().take(40) {
+        let mut data = core.peek(burst);
+        data[0] ^= 1 << 14;
+        core.poke(burst, &data);
+        core.run_words(&words, |_| {})?;
+        differs |= machine
+            .memory()
+            .bursts()
+            .any(|(other, expected)| other != burst && core.peek(other) != *expected);
+        data[0] ^= 1 << 14;
+        core.poke(burst, &data);
+        if differs {
+            break;
+        }
+    }
+    assert!(differs);
+    Ok(())
+}
+
+#[test]
+fn activations_are_counted_per_neuron() -> Outcome {
+    let mut core = tiny()?;
+    let program = ndp_isa::parse(
+        ".random 0x100 bursts=12 seed=3 kind=normal
+         .matrix 0x1000 rows=90 cols=100 seed=1 kind=normal
+         load dst=0, cols=100, batch=3, address=0x100
+         dot src=0, dst=16, cols=100, batch=3, count=90, address=0x1000
+         store src=16, cols=90, batch=3, address=0x2000",
+    )?;
+    let config = DesignConfig::preset("tiny")?;
+    let mut machine = ndp_machine::Machine::new(&config, ndp_machine::SparseMemory::new())?;
+    machine.run(&program)?;
+    let check = core.check_program(&program, |_| {})?;
+    assert!(check.mismatches.is_empty());
+    let mut counts = Vec::new();
+    for register in 64..66 {
+        counts.extend(core.register(register)?.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    let expected: Vec<u8> = machine.activations()[..90].iter().map(|count| count.unwrap_or(255)).collect();
+    assert_eq!(counts[..90], expected);
+    assert!(expected.iter().any(|count| *count == 0) && expected.iter().any(|count| *count == 3));
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! `cosim run` and the recordings from outside: results, errors, and files that other tools have to read.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::Path;
+use std::process::{Command, Output};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const FFN: &str = "testbenches/programs/ffn.asm";
+
+fn cosim(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a command that has to end with `code` and say `message` on standard error.
+fn fails(line: &str, code: i32, message: &str) -> Outcome {
+    let output = cosim(line)?;
+    let said = text(&output.stderr);
+    assert!(said.contains(message), "`cosim {line}` says\n{said}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(code), "`cosim {line}`: {said}");
+    Ok(())
+}
+
+fn report(line: &str) -> Result<Value, Box<dyn Error>> {
+    let output = cosim(line)?;
+    assert!(output.status.success(), "`cosim {line}`: {}", text(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+#[test]
+fn a_program_runs_as_the_functional_model_does() -> Outcome {
+    let report = report(&format!("run {FFN} --config tiny --stalls 20 --seed 5 --dump --json"))?;
+    assert_eq!((&report["mismatches"], &report["protocol_violations"]), (&0.into(), &0.into()));
+    assert_eq!(report["differences"], Value::Array(Vec::new()));
+    assert_eq!((&report["instructions"], &report["activations_checked"]), (&8.into(), &6.into()));
+    assert_eq!((&report["status"]["tag"], &report["status"]["signals"]), (&7.into(), &1.into()));
+    assert_eq!(report["status"]["malformed"], 0);
+    assert!(report["elements_checked"].as_u64() > Some(32 * 4));
+    let dumps = report["dumps"].as_array().ok_or("dumps")?;
+    assert_eq!((dumps.len(), &dumps[0]["address"]), (4, &0x9000.into()));
+    assert!(dumps[0]["bits"].as_array().is_some_and(|bits| bits.len() == 32 && bits[0] != 0));
+    let text_form = cosim(&format!("run {FFN} --config tiny --dump"))?;
+    assert!(text(&text_form.stdout).contains("0x00009000+0 "), "{}", text(&text_form.stdout));
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_run_is_explained() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str, text: &str| -> Result<String, Box<dyn Error>> {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path.display().to_string())
+    };
+    let typo = file("typo.asm", "barrier\nzero dst=3, coutn=8\n")?;
+    fails(
+        &format!("run {typo} --config tiny"),
+        2,
+        "typo.asm:2: found \"coutn=8\", expected one of dst, count",
+    )?;
+    fails("run missing.asm --config tiny", 2, "cannot read program `missing.asm`")?;
+    let empty = file("empty.asm", "# nothing\n")?;
+    fails(&format!("run {empty} --config tiny"), 2, "empty.asm: there are no instructions")?;
+    let huge = file("huge.asm", ".random 0 bursts=0x1000000 seed=1 kind=normal\nbarrier\n")?;
+    fails(&format!("run {huge} --config tiny"), 2, "16777216 bursts of data must be at most 8388608")?;
+    fails(&format!("run {FFN} --config tiny --trace /no/dir/t"), 2, "cannot create `/no/dir/t`")?;
+    fails(&format!("run {FFN} --config tiny --trace a --timeline a"), 2, "both name `a`")
+}
+
+#[test]
+fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("malformed.asm");
+    std::fs::write(&path, "signal 9\n.word 0xff\nzero dst=0, count=0\nsignal 10\n")?;
+    let line = format!("run {} --config tiny", path.display());
+    let output = cosim(&line)?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("malformed          2, the first is instruction 1 with code 1: .word 0x"),
+        "{said}"
+    );
+    let report = report(&format!("{line} --json"))?;
+    assert_eq!((&report["status"]["malformed"], &report["status"]["tag"]), (&2.into(), &10.into()));
+    Ok(())
+}
+
+#[test]
+fn one_wrong_bit_is_found() -> Outcome {
+    let line = format!("run {FFN} --config tiny --plant");
+    fails(&format!("{line} result:5:1:15"), 1, "MISMATCH burst 0x9001 element 5: expected 0x")?;
+    fails(
+        &format!("{line} weight:7:20:14"),
+        1,
+        "rerun: cargo run --release --bin cosim -- run --config tiny",
+    )?;
+    fails(&format!("{line} weight:24:0:0"), 2, "no .matrix holds the planted bit weight:24:0:0")?;
+    fails(&format!("{line} result:64:0:0"), 2, "no store writes the planted bit result:64:0:0")
+}
+
+#[test]
+fn the_trace_is_pinned() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let trace = dir.path().join("trace.txt");
+    let path = dir.path().join("copy.asm");
+    std::fs::write(
+        &path,
+        "load dst=0, cols=40, address=0x100\nstore src=0, cols=40, address=0x300\nsignal 1\n",
+    )?;
+    let line = format!("run {} --config tiny --trace {}", path.display(), trace.display());
+    let output = cosim(&line)?;
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    insta::assert_snapshot!("trace_of_a_copy", std::fs::read_to_string(&trace)?);
+    let left: Vec<_> = std::fs::read_dir(dir.path())?.collect::<Result<_, _>>()?;
+    assert_eq!(left.len(), 2, "{left:?}");
+    Ok(())
+}
+
+/// Checks the structure of a timeline; the names of each track's events.
+fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>> {
+    let root: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
+    let mut tracks: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut end = BTreeMap::new();
+    for event in root["traceEvents"].as_array().ok_or("traceEvents")? {
+        let pid = event["pid"].as_u64().ok_or("pid")?;
+        let tid = event["tid"].as_u64().ok_or("tid")?;
+        let name = event["name"].as_str().ok_or("name")?.to_owned();
+        match (event["ph"].as_str(), name.as_str()) {
+            (Some("M"), "process_name") => drop(processes.insert(pid, event["args"]["name"].clone())),
+            (Some("M"), "thread_name") => drop(threads.insert((pid, tid), event["args"]["name"].clone())),
+            (Some("M"), _) => {}
+            (Some("X"), _) => {
+                let (ts, dur) = (event["ts"].as_f64().ok_or("ts")?, event["dur"].as_f64().ok_or("dur")?);
+                assert!(dur >= 0.0, "{event}");
+                // In order and, up to the rounding of doubles, without overlap.
+                let free = end.insert((pid, tid), ts + dur).unwrap_or(0.0);
+                assert!(ts >= free - 1e-7, "{event} begins before {free}");
+                let process = processes.get(&pid).and_then(Value::as_str).ok_or("process without a name")?;
+                let thread =
+                    threads.get(&(pid, tid)).and_then(Value::as_str).ok_or("track without a name")?;
+                tracks.entry(format!("{process}/{thread}")).or_default().push(name);
+            }
+            other => return Err(format!("unexpected {other:?}").into()),
+        }
+    }
+    Ok(tracks)
+}
+
+#[test]
+fn timelines_have_a_track_for_everything() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("timeline.json");
+    report(&format!("run {FFN} --config tiny --stalls 20 --json --timeline {}", path.display()))?;
+    let tracks = timeline(&path)?;
+    for (track, instruction) in [
+        ("load", "load dst=0, cols=64, batch=2, address=0x100"),
+        ("list", "list list=0, count=6, address=0x180"),
+        ("zero", "zero dst=32, count=16"),
+        ("round", "round src=32, dst=24, cols=64, batch=2"),
+        ("store", "store src=24, cols=64, batch=2, address=0x9000"),
+    ] {
+        assert_eq!(tracks[&format!("core (tiny)/{track}")], [instruction]);
+    }
+    assert_eq!(tracks["core (tiny)/gemv"].len(), 2);
+    assert_eq!(tracks["core (tiny)/front end"].len(), 8);
+    for rank in ["rank 0", "rank 1"] {
+        let bus = &tracks[&format!("{rank}/data bus")];
+        assert!(bus.contains(&"read".to_owned()) && bus.contains(&"write".to_owned()), "{bus:?}");
+        assert!(tracks.keys().any(|track| track.starts_with(&format!("{rank}/bank group"))));
+    }
+    assert!(tracks["host/requests 0"].contains(&"write status and queue".to_owned()));
+    Ok(())
+}
+
+#[test]
+fn products_have_timelines_too() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let (path, trace) = (dir.path().join("timeline.json"), dir.path().join("trace.txt"));
+    let files = format!("--timeline {} --trace {} --json", path.display(), trace.display());
+    report(&format!("gemv --config tiny --rows 8 --cols 100 --batch 2 {files}"))?;
+    assert_eq!(timeline(&path)?["core (tiny)/gemv"].len(), 1);
+    report(&format!(
+        "generate --config tiny --tokens 1 --prompt E --temperature 0 --seed 0 {files} --timeline-products 3"
+    ))?;
+    assert_eq!(timeline(&path)?["core (tiny)/gemv"].len(), 3);
+    let text = std::fs::read_to_string(&trace)?;
+    assert!(text.lines().count() > 100 && text.contains(" RD   bg ") && text.contains("core   done 0"));
+    Ok(())
+}
