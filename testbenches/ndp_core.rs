@@ -56,14 +56,14 @@ impl Traffic {
                 self.reads += 1;
             }
         }
-        if self.every == 0 || self.random.next_u64() % self.every != 0 {
+        if self.every == 0 || !self.random.next_u64().is_multiple_of(self.every) {
             return;
         }
         let address = self.first + self.random.next_u64() % 512;
         if self.due.contains_key(&address) {
             return;
         }
-        if self.random.next_u64() % 2 == 0 {
+        if self.random.next_u64().is_multiple_of(2) {
             let burst: Burst = std::array::from_fn(|_| self.random.next_u64());
             self.memory.insert(address, burst);
             core.submit(address, Some(burst));
@@ -298,6 +298,6 @@ fn activations_are_counted_per_neuron() -> Outcome {
     }
     let expected: Vec<u8> = machine.activations()[..90].iter().map(|count| count.unwrap_or(255)).collect();
     assert_eq!(counts[..90], expected);
-    assert!(expected.iter().any(|count| *count == 0) && expected.iter().any(|count| *count == 3));
+    assert!(expected.contains(&0) && expected.contains(&3));
     Ok(())
 }

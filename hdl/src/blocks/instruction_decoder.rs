@@ -14,20 +14,26 @@ pub(crate) const ERROR_BITS: u32 = 8;
 /// Bits of a signal's tag.
 pub(crate) const TAG_BITS: u32 = 32;
 
-/// Fields of an instruction: lowest bit and width.
-const BATCH: (u32, u32) = (9, 4);
-const COLS: (u32, u32) = (13, 18);
-const ADDRESS: (u32, u32) = (32, 29);
-const COUNT: (u32, u32) = (64, 24);
-const SOURCE: (u32, u32) = (88, 10);
-const TARGET: (u32, u32) = (98, 10);
-const LIST: (u32, u32) = (108, 12);
-const LISTED: (u32, u32) = (8, 1);
-const TAG: (u32, u32) = (32, 32);
-const OPCODE: (u32, u32) = (0, 8);
+/// Lowest bit and width of a field.
+type Field = (u32, u32);
 
-/// An instruction: name of its strobe, opcode, fields.
-const INSTRUCTIONS: [(&str, u128, &[(u32, u32)]); 10] = [
+/// Fields of an instruction.
+const BATCH: Field = (9, 4);
+const COLS: Field = (13, 18);
+const ADDRESS: Field = (32, 29);
+const COUNT: Field = (64, 24);
+const SOURCE: Field = (88, 10);
+const TARGET: Field = (98, 10);
+const LIST: Field = (108, 12);
+const LISTED: Field = (8, 1);
+const TAG: Field = (32, 32);
+const OPCODE: Field = (0, 8);
+
+/// Name of an instruction's strobe, opcode, fields.
+type Encoding = (&'static str, u128, &'static [Field]);
+
+/// All instructions.
+const INSTRUCTIONS: [Encoding; 10] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
@@ -56,7 +62,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         "Fields of an instruction, and what is wrong with them.",
     );
     let word = m.input("word_i", INSTRUCTION_BITS, "instruction");
-    let field = |(low, bits): (u32, u32)| word.slice(low, bits);
+    let field = |(low, bits): Field| word.slice(low, bits);
     let opcode = field(OPCODE);
     let is: Vec<Bits> = INSTRUCTIONS
         .iter()
@@ -71,7 +77,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     // Bits that no field of the instruction covers have to be 0.
     let used = |name: &str| {
         let fields = INSTRUCTIONS.iter().find(|(n, ..)| *n == name).map_or(&[][..], |(_, _, fields)| fields);
-        let mask = |(low, bits): (u32, u32)| ((1u128 << bits) - 1) << low;
+        let mask = |(low, bits): Field| ((1u128 << bits) - 1) << low;
         [&[OPCODE], fields].concat().into_iter().map(mask).fold(0, |all, bits| all | bits)
     };
     let reserved: Vec<Bits> = strobes()

@@ -253,7 +253,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         reg.q()
     };
     let taken = counter("taken_q", &takes);
-    let finished = counter("started_q", &*start);
+    let finished = counter("started_q", &start);
     let wrong = counter("malformed_q", &malformed);
     let any_error = m.wire("any_error", &malformed | &overflow);
     let first_error = m.reg("first_error_q", ERROR_BITS).reset(0);

@@ -1,10 +1,12 @@
-//! Hardware blocks, one per file, from the bit-serial lane up to the GEMV unit.
+//! Hardware blocks, one per file, from the bit-serial lane up to the NDP core.
 //!
 //! Reading order: [`serial_lane`], [`multiplier_unit`], [`compute_tile`], [`reduction_tree`], [`row_accumulator`],
-//! [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when), [`rank_group`],
-//! [`activation_loader`], [`combiner`], [`fp16_rounder`], [`gemv_unit`]; then the way to the DRAM: [`async_fifo`],
-//! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Every block is a function from parameters to a
-//! checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
+//! [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when), [`rank_group`], [`combiner`],
+//! [`fp16_rounder`]; the buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`],
+//! [`row_distributor`], [`round_sequencer`], [`round_column`]; [`gemv_unit`]. Then the way to the DRAM: [`async_fifo`],
+//! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
+//! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. Every block is a function from
+//! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!
 //! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
 //! multiplier can tell them by its product. **Digits**: an exact sum travels as `acc_segments` digits of
