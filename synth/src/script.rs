@@ -128,9 +128,9 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
         if !unit.children.is_empty() {
             let boxes: Vec<String> = unit.children.keys().map(|name| format!("t:{name}")).collect();
             let _ = writeln!(text, "expose -evert {}", boxes.join(" "));
-            // A net that such a port reads in part is written as a concatenation on the left, which OpenSTA does not
-            // take.
-            text += "splitnets\nopt_clean -purge\n";
+            // A net or port that such a box reads or drives in part is written as a concatenation on the left, which
+            // OpenSTA does not take.
+            text += "splitnets -ports\nopt_clean -purge\n";
         }
         let _ = writeln!(text, "write_verilog -noattr -noexpr -nohex -nodec {}", netlist(*recipe));
     }
