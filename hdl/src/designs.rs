@@ -42,7 +42,7 @@ pub const BLOCKS: &[&str] = &[
     "async_fifo_sram",
 ];
 
-/// Tags of a rank that is elaborated alone: those of the core's segments and of the host's requests.
+/// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
 
 /// Why a design could not be elaborated.

@@ -33,7 +33,7 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     assert!(tiny(&out, &[]).status.success());
     let list = fs::read_to_string(out.join("files.f")).unwrap();
     let listed: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(listed.last(), Some(&"gemv_unit_n16_l8_s11_w104.v"));
+    assert_eq!(listed.last(), Some(&"ndp_core_n16_l8_s11_w104.v"));
     let mut expected: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
     expected.extend(["files.f".to_owned(), "ports.md".to_owned()]);
     assert_eq!(names(&out), expected);

@@ -57,6 +57,8 @@ pub struct NdpCore {
     wall: Duration,
     /// Broken timing rules before the last reset.
     earlier_violations: u64,
+    /// The error of the first of them.
+    first_violation: Option<SimError>,
     recorder: Option<Recorder>,
     /// Clock of the DRAM in which the ranks began to count.
     dram_origin: u64,
@@ -100,6 +102,7 @@ impl NdpCore {
             options: options.clone(),
             wall: Duration::ZERO,
             earlier_violations: 0,
+            first_violation: None,
             recorder: options.trace.then(|| Recorder::new(queue)),
             dram_origin: 0,
         };
@@ -116,6 +119,7 @@ impl NdpCore {
         self.pins.drive_response_ready(&mut self.model, false);
         self.model.reset(RESET_CYCLES);
         self.earlier_violations += self.dimm.violations();
+        self.first_violation = self.first_violation.take().or(self.dimm.verdict().err());
         self.dimm.ranks.iter_mut().for_each(Rank::restart);
         self.dram_origin = self.model.dram_cycle();
         if let Some(recorder) = &mut self.recorder {
@@ -158,12 +162,13 @@ impl NdpCore {
         self.earlier_violations + self.dimm.violations()
     }
 
-    /// An error that names the first broken rule, if there is one.
+    /// An error that names the first broken rule, if there is one; a refresh that is overdue by now counts too.
     ///
     /// # Errors
     /// [`SimError::Dram`].
-    pub fn check_protocol(&self) -> Result<(), SimError> {
-        self.dimm.verdict()
+    pub fn check_protocol(&mut self) -> Result<(), SimError> {
+        self.dimm.ranks.iter_mut().for_each(Rank::finish);
+        self.first_violation.take().map_or_else(|| self.dimm.verdict(), Err)
     }
 
     /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.

@@ -129,8 +129,7 @@ impl Plan {
                 let count = chunk.min(sizes.count - first);
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
-                let matrix = MatrixLayout::new(config, layout.base(), sizes.rows, sizes.cols)?;
-                let address = if sizes.listed { matrix.base() } else { chunk_base(&matrix, first, config)? };
+                let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
                 let dst = used + half * result_words;
                 let operands = Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list };
                 plan.instructions.push(Instruction::Dot(operands));
@@ -201,41 +200,14 @@ impl Plan {
             }
             vector += batch;
         }
-        let mut inputs: Vec<(u32, u32, VectorBlock)> = Vec::new();
-        let (mut place, mut list) = (0, None);
+        let cut = Cut { piece, pieces, factor, places };
+        let mut operands = Operand { place: places - 1, list: None, inputs: Vec::new() };
+        plan.push_operands(config, map, sizes, &cut, &steps[0], &mut operands)?;
         for (index, step) in steps.iter().enumerate() {
-            let ahead = if index == 0 { Some(step) } else { None };
-            let after = steps.get(index + 1);
-            for next in ahead.into_iter().chain(after) {
-                let is_first = index == 0 && std::ptr::eq(next, step);
-                if !is_first {
-                    // The product of this step goes before what the next one needs.
-                    plan.push_axpy(config, layouts, step, place_of(words, factor, place), list)?;
-                }
-                if next.loads {
-                    place = if is_first { 0 } else { (place + 1) % places };
-                    let found = inputs.iter().find(|(v, f, _)| (*v, *f) == (next.vector, next.first));
-                    let block = match found {
-                        Some((_, _, block)) => *block,
-                        None => {
-                            let name = format!("x {} {}", next.vector, next.first);
-                            let block = map.add_vectors(&name, next.count, next.batch)?;
-                            plan.inputs.push(Piece { block, first: next.first, vector: next.vector });
-                            inputs.push((next.vector, next.first, block));
-                            block
-                        }
-                    };
-                    let dst = place_of(words, factor, place);
-                    let (cols, batch, address) = (next.count, next.batch, block.address());
-                    plan.instructions.push(Instruction::Load { dst, cols, batch, address });
-                }
-                if list.is_none() || pieces > 1 {
-                    let half = if pieces > 1 { next.first / piece % 2 * list_piece(config) } else { 0 };
-                    list = plan.list(map, sizes, next.first, next.count, half)?;
-                }
-            }
-            if after.is_none() {
-                plan.push_axpy(config, layouts, step, place_of(words, factor, place), list)?;
+            plan.push_axpy(config, layouts, step, cut.place_of(words, operands.place), operands.list)?;
+            // What the next product needs comes while this one runs.
+            if let Some(next) = steps.get(index + 1) {
+                plan.push_operands(config, map, sizes, &cut, next, &mut operands)?;
             }
             if step.ends {
                 let (column, layout) = &layouts[step.tile];
@@ -248,6 +220,39 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// The load of a step's scalars and of its piece of the list, unless they are there already.
+    fn push_operands(
+        &mut self,
+        config: &DesignConfig,
+        map: &mut DimmMap,
+        sizes: &Sizes,
+        cut: &Cut,
+        step: &Step,
+        now: &mut Operand,
+    ) -> Result<(), SimError> {
+        let Step { vector, first, count, batch, .. } = *step;
+        if step.loads {
+            now.place = (now.place + 1) % cut.places;
+            let known = now.inputs.iter().find(|(v, f, _)| (*v, *f) == (vector, first));
+            let block = match known {
+                Some((_, _, block)) => *block,
+                None => {
+                    let block = map.add_vectors(&format!("x {vector} {first}"), count, batch)?;
+                    self.inputs.push(Piece { block, first, vector });
+                    now.inputs.push((vector, first, block));
+                    block
+                }
+            };
+            let dst = cut.place_of(config.gemv().slice_words(), now.place);
+            self.instructions.push(Instruction::Load { dst, cols: count, batch, address: block.address() });
+        }
+        if now.list.is_none() || cut.pieces > 1 {
+            let half = if cut.pieces > 1 { first / cut.piece % 2 * list_piece(config) } else { 0 };
+            now.list = self.list(map, sizes, first, count, half)?;
+        }
+        Ok(())
     }
 
     fn push_axpy(
@@ -292,9 +297,30 @@ struct Step {
     ends: bool,
 }
 
-/// First word of the scalars, counted from the end of the buffer.
-fn place_of(words: u32, factor: u32, place: u32) -> u32 {
-    words - factor * (place + 1)
+/// How the list of an AXPY is cut, and where its scalars go.
+#[derive(Debug)]
+struct Cut {
+    /// Rows of a piece, and pieces.
+    piece: u32,
+    pieces: u32,
+    /// Words of a piece's scalars, and places for them.
+    factor: u32,
+    places: u32,
+}
+
+impl Cut {
+    /// First word of the scalars; places are counted from the end of the buffer.
+    fn place_of(&self, words: u32, place: u32) -> u32 {
+        words - self.factor * (place + 1)
+    }
+}
+
+/// Operands of the next AXPY: the place of its scalars and of its list, and the blocks in DRAM by first vector and row.
+#[derive(Debug)]
+struct Operand {
+    place: u32,
+    list: Option<u32>,
+    inputs: Vec<(u32, u32, VectorBlock)>,
 }
 
 /// First burst of the matrix that consists of the rows from `first` on.

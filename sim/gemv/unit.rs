@@ -12,7 +12,11 @@ use ndp_config::DesignConfig;
 use ndp_layout::{DimmAddress, DimmMap, MatrixLayout, order_rows, pack_words};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
+use std::collections::HashMap;
 use std::time::Duration;
+
+/// Four FP16 values that no result is: NaNs other than the canonical one.
+const NEVER_STORED: u64 = 0x7E5A_7E5A_7E5A_7E5A;
 
 /// How a unit is opened.
 #[derive(Clone, Debug)]
@@ -250,6 +254,12 @@ impl GemvUnit {
                 self.plant = None;
             }
         }
+        // What is never stored must not look like a result: an earlier product may have left the same one there.
+        for piece in &plan.outputs {
+            for index in 0..piece.block.bursts() {
+                self.core.poke(piece.block.burst(index), &[NEVER_STORED; 8]);
+            }
+        }
         let length = if product.mode == Mode::Dot { cols } else { count };
         for piece in &plan.inputs {
             let mut bursts = vec![[0u64; 8]; piece.block.bursts() as usize];
@@ -352,10 +362,11 @@ impl Product<'_> {
         let Some(active) = self.active else { return (0..sizes.count).collect() };
         let mut rows = active.to_vec();
         order_rows(layout, &mut rows);
-        let mut index: Vec<(u32, u32)> = active.iter().copied().zip(0..).collect();
-        index.sort_unstable();
-        rows.iter()
-            .map(|row| index.binary_search_by_key(row, |(row, _)| *row).map_or(0, |found| index[found].1))
-            .collect()
+        // A row may occur more than once.
+        let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (row, place) in active.iter().zip(0..) {
+            places.entry(*row).or_default().push(place);
+        }
+        rows.iter().filter_map(|row| places.get_mut(row)?.pop()).collect()
     }
 }

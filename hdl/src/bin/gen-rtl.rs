@@ -32,7 +32,7 @@ struct Args {
     #[arg(long, required_unless_present = "list")]
     out: Option<PathBuf>,
     /// Block to emit, with everything below it
-    #[arg(long, default_value = "gemv_unit")]
+    #[arg(long, default_value = "ndp_core")]
     block: String,
     /// Lists presets, blocks, and the modules of the chosen block with their instance counts
     #[arg(long)]

@@ -238,7 +238,6 @@ impl StoredSum {
 
 fn spelled(lanes: u32) -> String {
     match lanes {
-        4 => "Four".into(),
         8 => "Eight".into(),
         16 => "Sixteen".into(),
         other => other.to_string(),

@@ -13,7 +13,7 @@ use super::issue::issue;
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::rank_intake::RankPorts;
-use super::rank_port::rank_port;
+use super::rank_port::{PINS, rank_port};
 use super::rank_timing::BUS_BITS;
 use super::row_generator::{list_addr_bits, row_generator};
 use super::sram::sram;
@@ -22,16 +22,6 @@ use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_o
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
 
-/// The pins of a rank, all from registers on the DRAM's clock.
-const RANK_PINS: [(&str, &str); 7] = [
-    ("cs_n_o", "chip select, active low"),
-    ("act_n_o", "ACT, active low"),
-    ("bg_o", "bank group"),
-    ("ba_o", "bank"),
-    ("a_o", "address pins; without ACT RAS_n, CAS_n and WE_n are A16, A15 and A14"),
-    ("dq_o", "data bus, two transfers; the earlier one in the lower half"),
-    ("dq_oe_o", "the data bus is driven"),
-];
 /// Rows that the unit's distributor can find waiting.
 const QUEUED_TOKENS: u32 = 16;
 
@@ -290,7 +280,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         for field in ["valid", "write", "tag", "data"] {
             host.connect_input(format!("rsp{g}_{field}_i"), rank.output(&format!("rsp_{field}_o")));
         }
-        for (pin, doc) in RANK_PINS {
+        for (pin, doc) in PINS {
             m.output(format!("r{g}_{pin}"), rank.output(pin), format!("rank {g}: {doc}"));
         }
     }

@@ -159,7 +159,7 @@ fn taken_bits(depth: u32) -> u32 {
 }
 
 /// The pins of the rank, all from registers on the DRAM's clock.
-const PINS: [(&str, &str); 7] = [
+pub(crate) const PINS: [(&str, &str); 7] = [
     ("cs_n_o", "chip select, active low"),
     ("act_n_o", "ACT, active low"),
     ("bg_o", "bank group"),

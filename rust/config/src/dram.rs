@@ -8,7 +8,7 @@ use crate::ConfigError;
 use serde::{Deserialize, Serialize};
 
 /// The `[dram]` table as written: every key optional, the paper's value the default.
-#[derive(Deserialize, Clone)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawDram {
     row_bits: u32,
@@ -58,30 +58,12 @@ impl Default for RawDram {
 
 /// Validated DDR4 parameters of a rank. All times are in clock cycles of the DRAM (tCK), from command to command.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct DramConfig {
-    row_bits: u32,
-    t_rc: u32,
-    t_rcd: u32,
-    t_cl: u32,
-    t_rp: u32,
-    t_ccd_s: u32,
-    t_ccd_l: u32,
-    t_rrd_s: u32,
-    t_rrd_l: u32,
-    t_faw: u32,
-    t_ras: u32,
-    t_cwl: u32,
-    t_wr: u32,
-    t_wtr_s: u32,
-    t_wtr_l: u32,
-    t_rtp: u32,
-    t_rfc: u32,
-    t_refi: u32,
-}
+#[serde(transparent)]
+pub struct DramConfig(RawDram);
 
 macro_rules! times {
     ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
-        $($(#[doc = $doc])* pub fn $name(&self) -> u32 { self.$name })*
+        $($(#[doc = $doc])* pub fn $name(&self) -> u32 { self.0.$name })*
     };
 }
 
@@ -96,46 +78,26 @@ impl DramConfig {
     pub const T_BL: u32 = 4;
 
     pub(crate) fn validate(raw: RawDram) -> Result<Self, ConfigError> {
-        let RawDram {
-            row_bits,
-            t_rc,
-            t_rcd,
-            t_cl,
-            t_rp,
-            t_ccd_s,
-            t_ccd_l,
-            t_rrd_s,
-            t_rrd_l,
-            t_faw,
-            t_ras,
-            t_cwl,
-            t_wr,
-            t_wtr_s,
-            t_wtr_l,
-            t_rtp,
-            t_rfc,
-            t_refi,
-        } = raw;
         let limits = [
-            ("dram.row_bits", row_bits, 8, 17),
-            ("dram.t_rc", t_rc, 8, 240),
-            ("dram.t_rcd", t_rcd, 4, 120),
-            ("dram.t_cl", t_cl, 8, 60),
-            ("dram.t_rp", t_rp, 4, 120),
-            ("dram.t_ccd_s", t_ccd_s, Self::T_BL, 32),
-            ("dram.t_ccd_l", t_ccd_l, t_ccd_s, 32),
-            ("dram.t_rrd_s", t_rrd_s, 1, 32),
-            ("dram.t_rrd_l", t_rrd_l, t_rrd_s, 32),
-            ("dram.t_faw", t_faw, 4, 120),
-            ("dram.t_ras", t_ras, 4, 120),
+            ("dram.row_bits", raw.row_bits, 8, 17),
+            ("dram.t_rc", raw.t_rc, 8, 240),
+            ("dram.t_rcd", raw.t_rcd, 4, 120),
+            ("dram.t_cl", raw.t_cl, 8, 60),
+            ("dram.t_rp", raw.t_rp, 4, 120),
+            ("dram.t_ccd_s", raw.t_ccd_s, Self::T_BL, 32),
+            ("dram.t_ccd_l", raw.t_ccd_l, raw.t_ccd_s, 32),
+            ("dram.t_rrd_s", raw.t_rrd_s, 1, 32),
+            ("dram.t_rrd_l", raw.t_rrd_l, raw.t_rrd_s, 32),
+            ("dram.t_faw", raw.t_faw, 4, 120),
+            ("dram.t_ras", raw.t_ras, 4, 120),
             // Writing one cycle after the read's data would need a longer bus turnaround than tCL - tCWL + 6.
-            ("dram.t_cwl", t_cwl, 8, t_cl),
-            ("dram.t_wr", t_wr, 4, 120),
-            ("dram.t_wtr_s", t_wtr_s, 1, 60),
-            ("dram.t_wtr_l", t_wtr_l, t_wtr_s, 60),
-            ("dram.t_rtp", t_rtp, 4, 60),
-            ("dram.t_rfc", t_rfc, 16, 4000),
-            ("dram.t_refi", t_refi, 512, 65532),
+            ("dram.t_cwl", raw.t_cwl, 8, raw.t_cl),
+            ("dram.t_wr", raw.t_wr, 4, 120),
+            ("dram.t_wtr_s", raw.t_wtr_s, 1, 60),
+            ("dram.t_wtr_l", raw.t_wtr_l, raw.t_wtr_s, 60),
+            ("dram.t_rtp", raw.t_rtp, 4, 60),
+            ("dram.t_rfc", raw.t_rfc, 16, 4000),
+            ("dram.t_refi", raw.t_refi, 512, 65532),
         ];
         for (key, value, min, max) in limits {
             if !(min..=max).contains(&value) {
@@ -150,34 +112,19 @@ impl DramConfig {
         let mismatch = |what: &str, value: u32, rule: String| {
             Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule })
         };
-        if t_ras + t_rp > t_rc {
-            return mismatch("dram.t_rc", t_rc, format!("be at least t_ras + t_rp = {}", t_ras + t_rp));
+        if raw.t_ras + raw.t_rp > raw.t_rc {
+            return mismatch(
+                "dram.t_rc",
+                raw.t_rc,
+                format!("be at least t_ras + t_rp = {}", raw.t_ras + raw.t_rp),
+            );
         }
         // Beyond the refresh itself a row cycle and the work that waited have to fit in between.
-        if t_refi < 2 * t_rfc + t_rc {
-            let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * t_rfc + t_rc);
-            return mismatch("dram.t_refi", t_refi, rule);
+        if raw.t_refi < 2 * raw.t_rfc + raw.t_rc {
+            let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * raw.t_rfc + raw.t_rc);
+            return mismatch("dram.t_refi", raw.t_refi, rule);
         }
-        Ok(Self {
-            row_bits,
-            t_rc,
-            t_rcd,
-            t_cl,
-            t_rp,
-            t_ccd_s,
-            t_ccd_l,
-            t_rrd_s,
-            t_rrd_l,
-            t_faw,
-            t_ras,
-            t_cwl,
-            t_wr,
-            t_wtr_s,
-            t_wtr_l,
-            t_rtp,
-            t_rfc,
-            t_refi,
-        })
+        Ok(Self(raw))
     }
 
     times! {
@@ -222,7 +169,7 @@ impl DramConfig {
     /// RD to WR, any bank: the data of the read, two cycles for the bus to turn around, and a write's later start,
     /// `tCL + tBL + 2 - tCWL` (JESD79-4, 4.24.4, read preamble of one cycle).
     pub fn t_rtw(&self) -> u32 {
-        self.t_cl + Self::T_BL + 2 - self.t_cwl
+        self.0.t_cl + Self::T_BL + 2 - self.0.t_cwl
     }
 
     /// Bits of a rank's burst address: bank group, column, bank and row.
@@ -230,7 +177,7 @@ impl DramConfig {
         Self::BANK_GROUPS.trailing_zeros()
             + Self::BURSTS_PER_ROW.trailing_zeros()
             + Self::BANKS_PER_GROUP.trailing_zeros()
-            + self.row_bits
+            + self.0.row_bits
     }
 
     /// Bursts of 64 bytes in one rank.
@@ -240,6 +187,6 @@ impl DramConfig {
 
     /// Share of the time that refresh leaves: `1 - tRFC / tREFI`.
     pub fn refresh_share(&self) -> f64 {
-        1.0 - f64::from(self.t_rfc) / f64::from(self.t_refi)
+        1.0 - f64::from(self.0.t_rfc) / f64::from(self.0.t_refi)
     }
 }

@@ -45,22 +45,18 @@ fn what_is_printed_is_read_back() {
 
 #[test]
 fn the_example_of_the_document_is_a_program() {
-    let text = "list   list=0, count=410, address=0x8000\n\
-                load   dst=0, cols=4096, batch=4, address=0x1000\n\
-                dot    src=0, dst=8, cols=4096, batch=4, count=410, address=0x200, list=0\n\
-                zero   dst=16, count=32\n\
-                barrier\n\
-                store  src=8, cols=410, batch=4, address=0x9000  # the result\n\
-                \n\
-                signal 7";
+    let document = include_str!("../../../docs/isa.md");
+    let section = document.split("## Text form").nth(1).unwrap();
+    let text = section.split("```").nth(1).unwrap();
     let program = parse(text).unwrap();
-    let product = Product { src: 0, dst: 8, cols: 4096, batch: 4, count: 410, address: 0x200, list: Some(0) };
+    let product =
+        Product { src: 0, dst: 8, cols: 4096, batch: 4, count: 410, address: 0x10000, list: Some(0) };
     assert_eq!(
         program.code.iter().map(|code| code.to_string()).collect::<Vec<_>>(),
         [
             "list list=0, count=410, address=0x8000",
             "load dst=0, cols=4096, batch=4, address=0x1000",
-            "dot src=0, dst=8, cols=4096, batch=4, count=410, address=0x200, list=0",
+            "dot src=0, dst=8, cols=4096, batch=4, count=410, address=0x10000, list=0",
             "zero dst=16, count=32",
             "barrier",
             "store src=8, cols=410, batch=4, address=0x9000",

@@ -1,4 +1,4 @@
-//! `cosim bench`: the GEMV unit on the row lengths of the paper's models, against its roofline.
+//! `cosim bench`: the core on the row lengths of the paper's models, against its roofline.
 //!
 //! Each product is run and checked like one of `cosim gemv`. The cycles are those of the hardware and the same in
 //! every run; the simulation's speed is that of this machine.
