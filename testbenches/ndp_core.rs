@@ -92,7 +92,7 @@ fn random_programs(
     let (mut elements, mut cycles, mut malformed) = (0, 0, 0);
     for index in 0..count {
         let program = programs.next_program();
-        let before = core.status()?;
+        let (before, counted) = (core.status()?, core.counters()?);
         let check = core.check_program(&program, |core| traffic.cycle(core));
         let check = check.map_err(|e| format!("seed {seed}, program {index}: {e}\n{program}"))?;
         if let Some((burst, element, expected, actual)) = check.mismatches.first() {
@@ -104,6 +104,13 @@ fn random_programs(
             .into());
         }
         assert!(check.agrees(), "seed {seed}, program {index}: {:?}\n{program}", check.differences);
+        // Every cycle of every group belongs to exactly one counter.
+        let (counted, ranks) = (core.counters()?.since(&counted), config.gemv().ranks());
+        let all = u64::from(counted.cycles) * u64::from(ranks);
+        assert!(
+            counted.accounted(ranks) == all && u64::from(counted.cycles) >= check.run.cycles,
+            "seed {seed}, program {index}: {counted:?}"
+        );
         malformed += check.run.status.malformed - before.malformed;
         elements += check.elements;
         cycles += check.run.cycles;

@@ -53,6 +53,12 @@ pub struct Counters {
     pub list: u32,
     /// Zeroing.
     pub zero: u32,
+    /// Ranks with nothing to do or to wait for while a product runs: its beginning and end.
+    pub filling: u32,
+    /// Neither a product nor rounding.
+    pub outside: u32,
+    /// All cycles.
+    pub cycles: u32,
 }
 
 fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
@@ -96,7 +102,23 @@ impl Counters {
             store: next(),
             list: next(),
             zero: next(),
+            filling: next(),
+            outside: next(),
+            cycles: next(),
         }
+    }
+
+    /// Cycles of the rank groups that the counters account for; all of them are `ranks * cycles`.
+    pub fn accounted(&self, ranks: u32) -> u64 {
+        let groups = [
+            self.working,
+            self.waiting_for_row,
+            self.waiting_for_weights,
+            self.waiting_for_room,
+            self.filling,
+        ];
+        let all = [self.round, self.outside].map(|cycles| u64::from(cycles) * u64::from(ranks));
+        groups.into_iter().map(u64::from).sum::<u64>() + all.iter().sum::<u64>()
     }
 
     /// What was counted after `earlier`; counters go round at 2^32.
@@ -114,6 +136,9 @@ impl Counters {
             store: less(|c| c.store),
             list: less(|c| c.list),
             zero: less(|c| c.zero),
+            filling: less(|c| c.filling),
+            outside: less(|c| c.outside),
+            cycles: less(|c| c.cycles),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::bits_for;
 use super::host_port::REGISTER_BITS;
 use super::sram::sram;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
 
@@ -58,7 +58,15 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             step.q()
         })
         .collect();
+    // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
+    // their own, not as what the others leave over.
+    let (product, rounds) = (&parts[0], &parts[2]);
+    let fills = causes.iter().map(|of_group| (product & !of_group.any()).zext(share_bits));
+    let filling = m.reg("filling_step_q", share_bits).reset(0);
+    filling.next(fills.fold(zeros(share_bits), |sum, one| sum + one));
+    let outside = m.wire("outside", !(product | rounds));
     steps.extend(parts);
+    steps.extend([filling.q(), outside, lit(1, 1)]);
     let counters: Vec<Bits> = steps
         .iter()
         .enumerate()

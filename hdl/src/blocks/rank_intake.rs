@@ -1,19 +1,21 @@
 //! Chooses what enters a rank controller next: a segment of the core's reads or a single request.
 //!
 //! Nothing enters before the place for what it returns is reserved, so the controller never waits for those who take
-//! it. If both sources can enter, up to [`REQUESTS_PER_SEGMENT`] requests go first after each segment, then one
-//! segment. The choice takes three clocks, within the slot: used places, sum with the new ones (both ahead),
+//! it. If both sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. A turn of
+//! several keeps the bus from turning and rows from closing with each request. The choice takes three clocks, within the slot: used places, sum with the new ones (both ahead),
 //! comparison, choice.
 
 use super::bits_for;
 use super::phase_ring::phase_ring;
-use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT, delayed, piped};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
+use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT, piped};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
 use std::rc::Rc;
 
 /// Requests that may go before a waiting segment.
-pub const REQUESTS_PER_SEGMENT: u32 = 4;
+pub const TURN_REQUESTS: u32 = 16;
+/// Segments that may go before a waiting request.
+pub const TURN_SEGMENTS: u32 = 4;
 
 /// Widths and depths at a rank controller's boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,7 @@ pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Mod
     let take = m.input("take_i", 1, "the entry is taken; only in the last phase");
 
     let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
-    m.unused(cat_of(&[ring.bit(2)]), "the used places are counted in every phase");
+    m.unused(ring.bit(2), "the used places are counted in every phase");
     let [compare, choose, add] = [0, 1, 3].map(|phase| ring.bit(phase));
 
     // Places: reserved so far less taken so far, modulo twice the depth, and with the new ones.
@@ -88,14 +90,23 @@ pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Mod
     let segment_fits = fits("beat", ports.beats, &segment_valid, &length, &segment);
     let request_fits = fits("rsp", ports.responses, &request_valid, &zeros(1), &request);
 
-    let run_bits = bits_for(REQUESTS_PER_SEGMENT);
+    // Whose turn it is, and how many of it have gone. The requests' turn begins with the first one and ends early if a segment
+    // can go and no request can; the segments' turn waits for all of its segments.
+    let run_bits = bits_for(TURN_REQUESTS - 1);
     let run = m.reg("run_q", run_bits).reset(0);
-    let full_run = delayed(&m, "full_run_q", &run.eq_lit(REQUESTS_PER_SEGMENT.into()));
-    let segment_first = m.wire("segment_first", &segment_fits & (&full_run | !&request_fits));
+    let segments_turn = m.reg("segments_turn_q", 1).reset(0);
+    let segment_first = m.wire("segment_first", &segment_fits & (segments_turn.q() | !&request_fits));
     segment.drive(&chooses & &segment_first);
     request.drive(&chooses & &request_fits & !&segment_first);
-    let longer = mux(&(&request.q() & !&full_run), &run.plus_one(), &run);
-    run.next(mux(&segment, &zeros(run_bits), &longer));
+    let of_turn = m.wire("of_turn", mux(&segments_turn, &segment, &request));
+    let ends_early = m.wire("ends_early", cat([!segments_turn.q(), segment.q(), run.any()]).all());
+    let last =
+        mux(&segments_turn, &run.eq_lit((TURN_SEGMENTS - 1).into()), &run.eq_lit((TURN_REQUESTS - 1).into()));
+    let ends = m.wire("ends", &of_turn & last);
+    segments_turn.next(segments_turn.q() ^ (&ends | &ends_early));
+    let counted = mux(&of_turn, &run.plus_one(), &run).gated(&!&ends);
+    // The segment that ends the requests' turn is the first one of its own.
+    run.next(mux(&ends_early, &lit(1, run_bits), &counted));
 
     let entry = m.reg("entry_q", layout.bits()).enable(&chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
@@ -110,8 +121,4 @@ pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Mod
     m.output("valid_o", &staged, "there is an entry");
     m.output("entry_o", &entry, "the entry");
     m.finish()
-}
-
-fn cat_of(parts: &[Bits]) -> Bits {
-    crate::layer::cat(parts.iter().cloned())
 }

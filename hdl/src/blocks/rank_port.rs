@@ -20,10 +20,10 @@ use std::rc::Rc;
 /// Segments that can wait.
 const SEGMENTS: u32 = 8;
 /// Requests that can wait, not counting those that have entered the controller.
-const REQUESTS: u32 = 8;
+const REQUESTS: u32 = 16;
 /// Bursts that can wait to be written: the requests' and, for a stream of writes at full rate, those of writes that
 /// have been issued but are not on the data bus yet.
-const WRITES: u32 = 16;
+const WRITES: u32 = 32;
 /// Responses that can be due or waiting: at full rate one per slot, for as long as a place is kept. That is the way
 /// through the queue (5 slots), tCL and the burst (7), the FIFO (4) and its pointer's way back (2), 18 slots, and as
 /// much again for the core.

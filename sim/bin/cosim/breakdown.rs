@@ -3,7 +3,8 @@
 use ndp_cosim::core::Counters;
 use serde::Serialize;
 
-/// Where the cycles of the ranks' groups went; they add up to all cycles of all groups.
+/// Where the cycles of the ranks' groups went, between the reading of the counters before the run and the one after it. Every
+/// part has a counter of its own, and they add up to all cycles of all groups.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StallBreakdown {
     /// A job was in work.
@@ -25,24 +26,29 @@ pub struct StallBreakdown {
 }
 
 impl StallBreakdown {
-    /// From what was counted during `cycles`.
-    pub fn new(cycles: u64, counters: &Counters, ranks: u32) -> Self {
+    /// From what was counted.
+    ///
+    /// # Errors
+    /// If the parts do not add up to all cycles.
+    pub fn new(counters: &Counters, ranks: u32) -> anyhow::Result<Self> {
         let each = |cycles: u32| u64::from(cycles) * u64::from(ranks);
-        let working = u64::from(counters.working);
-        let (row, weights) = (u64::from(counters.waiting_for_row), u64::from(counters.waiting_for_weights));
-        let room = u64::from(counters.waiting_for_room);
-        let (product, rounding, total) =
-            (each(counters.product), each(counters.round), cycles * u64::from(ranks));
-        Self {
-            working,
-            waiting_for_row: row,
-            waiting_for_weights: weights,
-            waiting_for_room: room,
-            filling_and_draining: product.saturating_sub(working + row + weights + room),
-            rounding,
-            outside: total.saturating_sub(product + rounding),
-            total,
-        }
+        let breakdown = Self {
+            working: counters.working.into(),
+            waiting_for_row: counters.waiting_for_row.into(),
+            waiting_for_weights: counters.waiting_for_weights.into(),
+            waiting_for_room: counters.waiting_for_room.into(),
+            filling_and_draining: counters.filling.into(),
+            rounding: each(counters.round),
+            outside: each(counters.outside),
+            total: each(counters.cycles),
+        };
+        let sum = counters.accounted(ranks);
+        anyhow::ensure!(
+            sum == breakdown.total,
+            "the core's counters account for {sum} cycles of its groups, but {} passed: {breakdown:?}",
+            breakdown.total
+        );
+        Ok(breakdown)
     }
 
     /// The line that jobs print.

@@ -126,9 +126,10 @@ pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
     let Product { config, shape, active_rows, run, backend, rerun } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
     let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.instructions));
-    let stalls = run.as_ref().map_or_else(StallBreakdown::default, |run| {
-        StallBreakdown::new(run.cycles, &run.counters, config.gemv().ranks())
-    });
+    let stalls = match &run {
+        Some(run) => StallBreakdown::new(&run.counters, config.gemv().ranks())?,
+        None => StallBreakdown::default(),
+    };
 
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());

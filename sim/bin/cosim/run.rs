@@ -92,7 +92,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
     closed?;
 
     let ProgramRun { cycles, words: instructions, status, .. } = check.run;
-    let stalls = StallBreakdown::new(cycles, &counters, config.gemv().ranks());
+    let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
     let first_violation = core.check_protocol().err().map(|error| error.to_string());
     print_failures(&check, first_violation.as_deref(), *seed, rerun);
     let dumps = if *dump { dumps(&core, &program) } else { Vec::new() };
