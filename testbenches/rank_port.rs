@@ -357,32 +357,61 @@ fn a_controller_that_is_a_slot_early_is_caught_by_exactly_that_rule() -> Outcome
         ("t_refi = 1248", Rule::Refi),
     ];
     for (changes, rule) in cases {
-        let mut bench = Bench::open("hermes", &stricter(changes)?, 51)?;
-        bench.rank.keep_violations(10_000);
-        let mut bank = 0;
-        while bench.rank.cycle() < 40_000 {
-            // Short visits to rows: as many row commands as possible. Neighbours in different banks: after a refresh,
-            // all eight are opened one after the other.
-            if bench.segments.is_empty() {
-                bank = (bank + 1) % 4;
-                let address = (1 << 20) + ROW_PAIR * (4 * bench.below(1 << 8) + bank);
-                let bursts = 1 + bench.below(3);
-                let bursts = if rule == Rule::Faw { 16 } else { bursts };
-                bench.segments.push_back(Segment { address, bursts, tag: 1 });
-            }
-            if rule != Rule::Faw && bench.requests.is_empty() {
-                let address = if bench.below(2) == 0 { bench.below(8) } else { ROW_PAIR * bench.below(64) };
-                let write = (bench.below(2) == 0).then(|| bench.draw_burst());
-                bench.requests.push_back(Request { address, write, tag: 1 });
-            }
-            bench.step()?;
-        }
-        bench.rank.finish();
-        let rules: std::collections::BTreeSet<Rule> =
-            bench.rank.violations().iter().map(|v| v.rule).collect();
-        println!("{changes:?}: {} violations", bench.rank.violation_count());
-        assert_eq!(rules.into_iter().collect::<Vec<_>>(), [rule], "{changes}");
+        let broken = broken_rules("hermes", &stricter(changes)?, rule == Rule::Faw)?;
+        assert_eq!(broken, [rule], "{changes}");
     }
+    Ok(())
+}
+
+/// The rules of `device` that the design `config` breaks in short visits to rows: as many row commands as possible. If `many_acts`,
+/// neighbours are in different banks, so that after a refresh all eight are opened one after the other.
+fn broken_rules(config: &str, device: &DramConfig, many_acts: bool) -> Result<Vec<Rule>, Box<dyn Error>> {
+    let mut bench = Bench::open(config, device, 51)?;
+    bench.rank.keep_violations(10_000);
+    let mut bank = 0;
+    while bench.rank.cycle() < 40_000 {
+        if bench.segments.is_empty() {
+            bank = (bank + 1) % 4;
+            let address = (1 << 20) + ROW_PAIR * (4 * bench.below(1 << 8) + bank);
+            let bursts = 1 + bench.below(3);
+            let bursts = if many_acts { 16 } else { bursts };
+            bench.segments.push_back(Segment { address, bursts, tag: 1 });
+        }
+        if !many_acts && bench.requests.is_empty() {
+            let address = if bench.below(2) == 0 { bench.below(8) } else { ROW_PAIR * bench.below(64) };
+            let write = (bench.below(2) == 0).then(|| bench.draw_burst());
+            bench.requests.push_back(Request { address, write, tag: 1 });
+        }
+        bench.step()?;
+    }
+    bench.rank.finish();
+    let rules: std::collections::BTreeSet<Rule> = bench.rank.violations().iter().map(|v| v.rule).collect();
+    println!("{config}: {} violations, {rules:?}", bench.rank.violation_count());
+    Ok(rules.into_iter().collect())
+}
+
+/// Errors planted in the Verilog (`sim/build/catalog.rs`), found by the device that the design was made for.
+#[test]
+fn planted_errors_in_the_rtl_are_caught() -> Outcome {
+    let device = dram("hermes")?;
+    assert_eq!(broken_rules("hermes", &device, false)?, []);
+    let cases: [(&str, &[Rule]); 4] = [
+        ("planted-faw", &[Rule::Faw]),
+        ("planted-rcd", &[Rule::Rcd]),
+        ("planted-refresh", &[Rule::Rp]),
+        ("planted-turn", &[Rule::WtrL]),
+    ];
+    for (design, rules) in cases {
+        assert_eq!(broken_rules(design, &device, rules == [Rule::Faw])?, rules, "{design}");
+    }
+    // No rule of timing, but data from the wrong row.
+    let mut bench = Bench::open("planted-row", &device, 54)?;
+    let far = 1 << (device.burst_bits() - 1);
+    for address in [0, far] {
+        bench.requests.push_back(Request { address, write: None, tag: 0 });
+    }
+    let message = bench.drain().expect_err("data of the wrong row must be noticed");
+    assert!(message.contains(&format!("response of burst {far:#x}")), "{message}");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The NDP core of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
 //! in `.toml`, relative to the workspace; `tiny,hermes` if unset), small units with other parameters for the
-//! testbenches, the unit blocks of the paper's configuration, and the self-test blocks. A design is known as
+//! testbenches, the unit blocks of the paper's configuration, some with planted errors, and the self-test blocks. A design is known as
 //! `<configuration>/<block>`.
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
@@ -31,6 +31,21 @@ const UNIT_BLOCKS: [&str; 3] = ["multiplier_unit", "fp16_rounder", "rank_port"];
 const UNIT_CONFIG: &str = "hermes";
 /// Another rank, whose times are no multiples of a slot.
 const RANK_CONFIG: &str = "testbenches/configs/odd-timings.toml";
+
+/// Rank ports with an error planted in their Verilog, as `<name>/rank_port`: what is replaced, wherever it occurs, and by what.
+/// Each has to be caught by the device model.
+const PLANTED: [(&str, &str, &str); 5] = [
+    // Five activates within tFAW.
+    ("planted-faw", "act_count_q[2]", "1'h0"),
+    // Reads and writes right after the activate.
+    ("planted-rcd", "~column_bar0_q[0]", "1'h1"),
+    // Refresh without a wait for the precharge of all banks.
+    ("planted-refresh", "closed_q & ~(|wait_q)", "closed_q"),
+    // A read after a write in bank group 1 a slot too early.
+    ("planted-turn", "{(&{column, entry0_i[31], entry0_i[0]}), (", "{1'h0, ("),
+    // The uppermost bit of a row is not compared.
+    ("planted-row", "state0_0_i[20:4] == entry0_i[26:10]", "state0_0_i[19:4] == entry0_i[25:10]"),
+];
 
 /// One elaborated design, reduced to what the rest of the build needs.
 pub struct Entry {
@@ -122,6 +137,15 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         entries.push(elaborate(&config, block, waves)?);
     }
     entries.push(elaborate(&load(root, RANK_CONFIG)?, "rank_port", false)?);
+    for (name, from, to) in PLANTED {
+        let mut entry = elaborate(&config, "rank_port", false)?;
+        if !entry.verilog.contains(from) {
+            return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);
+        }
+        entry.config = name.to_owned();
+        entry.verilog = entry.verilog.replace(from, to);
+        entries.push(entry);
+    }
     Ok(entries)
 }
 
