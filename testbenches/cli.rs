@@ -43,8 +43,8 @@ fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {
     refused("gemv --config tiny --rows 1 --cols 8 --batch 5", "batch = 5 must be in 1..=4")?;
     refused("gemv --config hermes --rows 1 --cols 8 --batch 17", "batch = 17 must be in 1..=16")?;
     refused(
-        "gemv --config tiny --rows 40000 --cols 8000",
-        "rows * cols = 320000000 must be at most 268435456",
+        "gemv --config tiny --rows 40000 --cols 7168",
+        "rows * cols = 286720000 must be at most 268435456",
     )?;
     refused("gemv --config tiny --rows 1 --cols 8 --stalls 100", "stalls = 100 must be in 0..=99")?;
     refused("gemv --config tiny --rows -1 --cols 8", "unexpected argument '-1'")?;
@@ -168,7 +168,9 @@ fn a_product_is_reported_as_text_and_as_json() -> Outcome {
     let stalls = report["stalls"].as_object().ok_or("stalls")?;
     let parts: u64 = stalls.iter().filter(|(name, _)| *name != "total").filter_map(|(_, v)| v.as_u64()).sum();
     assert_eq!(Some(parts), stalls["total"].as_u64(), "every cycle of every rank has a cause");
-    assert_eq!(stalls["total"].as_u64(), cycles.map(|cycles| 2 * cycles));
+    // Two ranks, and the readings of the counters before and after.
+    let (all, cycles) = (stalls["total"].as_u64().unwrap_or_default(), cycles.unwrap_or_default());
+    assert!((2 * cycles..2 * cycles + 100).contains(&all), "{all}, {cycles}");
 
     // Everything but the speed of the simulation is the same in each run.
     let mut again: Value = serde_json::from_slice(&cosim(&format!("{line} --json"))?.stdout)?;
@@ -249,6 +251,14 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     assert_eq!(classes.len(), 7);
     let sum: u64 = classes.iter().filter_map(|class| class["cycles"].as_u64()).sum();
     assert_eq!(Some(sum), report["cycles"].as_u64());
+    assert_eq!(report["prompt_cycles"], report["cycles"]);
+    assert_eq!(
+        (report["neurons"].as_str(), report["token_cycles"].as_array().map(Vec::len)),
+        (Some("active"), Some(0))
+    );
+    let instructions = report["instructions"].as_array().ok_or("instructions")?;
+    let opcodes: Vec<_> = instructions.iter().filter_map(|figures| figures["opcode"].as_str()).collect();
+    assert_eq!(opcodes, ["load", "store", "list", "zero", "dot", "axpy", "round"]);
 
     let planted = cosim("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
     assert_eq!(planted.status.code(), Some(1));
@@ -260,16 +270,28 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
 
 #[test]
 fn the_benchmark_checks_what_it_measures() -> Outcome {
-    let output = cosim("bench --config tiny --rows 2 --json")?;
+    let output = cosim("bench --config tiny --rows 2 --modes dot --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_str(&stdout(&output))?;
-    assert_eq!(report["products"].as_array().map(Vec::len), Some(4));
-    assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&20.into(), &0.into()));
-    let planted = cosim("bench --config tiny --rows 2 --plant result:1:0:3")?;
+    // Three of the six row lengths fit into the small buffer.
+    assert_eq!(report["products"].as_array().map(Vec::len), Some(6));
+    assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&30.into(), &0.into()));
+    let chosen = cosim(
+        "bench --config tiny --rows 2 --modes axpy --cols 64,100 --batches 3 --densities 0.5,1 --json",
+    )?;
+    let chosen: Value = serde_json::from_slice(&chosen.stdout)?;
+    let products = chosen["products"].as_array().ok_or("products")?;
+    let fields = |product: &Value| {
+        ["cols", "batch", "rows", "active_rows"].map(|field| product[field].as_u64().unwrap_or_default())
+    };
+    let found: Vec<_> = products.iter().map(fields).collect();
+    assert_eq!(found, [[64, 3, 4, 2], [100, 3, 4, 2], [64, 3, 2, 2], [100, 3, 2, 2]]);
+    let planted = cosim("bench --config tiny --rows 2 --cols 4096,100 --plant result:1:0:3")?;
     assert_eq!(planted.status.code(), Some(1));
     let message = stderr(&planted);
-    assert_eq!(message.matches("MISMATCH ").count(), 4, "{message}");
+    assert_eq!(message.matches("MISMATCH ").count(), 8, "{message}");
     assert!(message.contains("rerun: cargo run --release --bin cosim -- gemv --config tiny "), "{message}");
+    refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
     refused("bench --rows 0", "rows = 0 must be in 1..=16384")
 }
 

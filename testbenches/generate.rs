@@ -3,9 +3,10 @@
 //! The full unit does the same in `cosim generate`; here few tokens have to do, with stalls on every handshake.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, Plant};
+use ndp_isa::Opcode;
 use ndp_model::{GemvClass, GenerateOptions, Model, ModelError, generate};
 use std::error::Error;
 use std::path::Path;
@@ -23,12 +24,35 @@ fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
 
 #[test]
 fn text_and_logits_equal_the_stored_golden() -> Outcome {
+    let [all, active] = [Neurons::All, Neurons::Active].map(text_and_logits);
+    let (all, active) = (all?, active?);
+    // What is left out are products with zeros: less work for the same outputs, by way of other instructions.
+    assert_eq!(all.total().outputs_checked, active.total().outputs_checked);
+    for (class, figures) in all.classes() {
+        let less = active.classes()[class];
+        let after_relu = matches!(class, GemvClass::Qkv | GemvClass::Fc2);
+        assert!(if after_relu { less.macs < figures.macs } else { less.macs == figures.macs }, "{class:?}");
+    }
+    let opcodes = |backend: &RtlBackend| backend.opcodes().keys().copied().collect::<Vec<_>>();
+    assert_eq!(opcodes(&all), [Opcode::Load, Opcode::Store, Opcode::Dot]);
+    let sparse =
+        [Opcode::Load, Opcode::Store, Opcode::List, Opcode::Zero, Opcode::Dot, Opcode::Axpy, Opcode::Round];
+    assert_eq!(opcodes(&active), sparse);
+    for (opcode, figures) in active.opcodes() {
+        assert!(figures.count > 0 && figures.cycles > figures.count, "{opcode:?}: {figures:?}");
+        assert!(figures.cycles < active.total().cycles, "{opcode:?}: {figures:?}");
+    }
+    Ok(())
+}
+
+/// Runs a short generation and compares it with the golden.
+fn text_and_logits(neurons: Neurons) -> Result<RtlBackend, Box<dyn Error>> {
     let golden = stored("greedy.json")?;
     let prompt = golden["prompt"].as_str().ok_or("prompt")?;
     let tokens = 2;
     let options = GenerateOptions { tokens, temperature_percent: 0, seed: 0 };
     let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
-    let mut backend = RtlBackend::open(&DesignConfig::preset("tiny")?, &stalls)?;
+    let mut backend = RtlBackend::open(&DesignConfig::preset("tiny")?, &stalls)?.with_neurons(neurons);
     let generation = generate(&model()?, &mut backend, prompt.as_bytes(), &options, |_| {})?;
 
     assert_eq!(Some(generation.text.as_str()), golden["text"].as_str().map(|text| &text[..tokens]));
@@ -59,7 +83,7 @@ fn text_and_logits_equal_the_stored_golden() -> Outcome {
     assert!(backend.mismatches().is_empty());
     assert!(total.efficiency() > 0.0 && total.efficiency() <= 1.0, "{}", total.efficiency());
     assert_eq!(backend.meter().cycles(), total.cycles);
-    Ok(())
+    Ok(backend)
 }
 
 #[test]

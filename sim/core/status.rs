@@ -1,6 +1,7 @@
 //! The core's registers as the host reads them (docs/isa.md).
 
 use super::Burst;
+use ndp_isa::Opcode;
 use serde::Serialize;
 
 /// Register 0.
@@ -105,6 +106,21 @@ impl Counters {
             filling: next(),
             outside: next(),
             cycles: next(),
+        }
+    }
+
+    /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes. Parts work side by
+    /// side, so the sum over all opcodes can be more than all cycles.
+    pub fn of_opcode(&self, opcode: Opcode) -> u32 {
+        match opcode {
+            Opcode::Nop | Opcode::Barrier | Opcode::Signal => 0,
+            Opcode::Load => self.load,
+            Opcode::Store => self.store,
+            Opcode::List => self.list,
+            Opcode::Zero => self.zero,
+            Opcode::Dot => self.product - self.axpy,
+            Opcode::Axpy => self.axpy,
+            Opcode::Round => self.round,
         }
     }
 

@@ -9,10 +9,11 @@ use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, Recording};
 use crate::error::SimError;
 use crate::ffi::WaveOptions;
 use ndp_config::DesignConfig;
+use ndp_isa::Opcode;
 use ndp_layout::{DimmAddress, DimmMap, MatrixLayout, order_rows, pack_words};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// Four FP16 values that no result is: NaNs other than the canonical one.
@@ -93,6 +94,8 @@ pub struct GemvRun {
     pub passes: u32,
     /// Instructions.
     pub instructions: u32,
+    /// Of these, those of each opcode that occurs.
+    pub opcodes: BTreeMap<Opcode, u32>,
     /// Where the cycles went.
     pub counters: Counters,
 }
@@ -195,6 +198,8 @@ impl GemvUnit {
         let order = product.order(&sizes, &plan.matrices[0].1);
         self.place(product, &sizes, &plan, &order);
         let words: Vec<u128> = plan.instructions.iter().map(ndp_isa::Instruction::encode).collect();
+        let mut opcodes = BTreeMap::new();
+        plan.instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
         let before = self.core.counters()?;
         let (run, counters) = {
             let run = self.core.run_words(&words, |_| {})?;
@@ -221,6 +226,7 @@ impl GemvUnit {
             cycles: run.cycles,
             passes: plan.passes,
             instructions: words.len() as u32,
+            opcodes,
             counters,
         })
     }

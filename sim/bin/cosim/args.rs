@@ -3,6 +3,7 @@
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
 use clap::{Args, Parser, Subcommand};
+use ndp_cosim::backend::Neurons;
 use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::{GemvOptions, Mode, Plant};
 use ndp_cosim::stimulus::DataKind;
@@ -188,9 +189,21 @@ pub struct BenchArgs {
     /// Preset or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
-    /// Rows of each matrix (1..=16384)
+    /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are
     #[arg(long, default_value_t = 1024)]
     pub rows: u32,
+    /// Row lengths [default: 4096, 5120, 7168, 8192, 9216, 13824, as far as the buffer takes them]
+    #[arg(long, value_delimiter = ',')]
+    pub cols: Vec<u32>,
+    /// Modes of the product
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Dot, Mode::Axpy])]
+    pub modes: Vec<Mode>,
+    /// Batch sizes [default: 1 and 4, as far as the design takes them]
+    #[arg(long, value_delimiter = ',')]
+    pub batches: Vec<u32>,
+    /// Shares of the matrix' rows that are active
+    #[arg(long, value_delimiter = ',', value_parser = density, default_values_t = [1.0])]
+    pub densities: Vec<f64>,
     /// Seed of the operands
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -223,6 +236,9 @@ pub struct GenerateArgs {
     /// Seed of the sampler and of the stalls [default: that of golden/generate/default.json]
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Neurons that take part
+    #[arg(long, value_enum, default_value_t = Neurons::Active)]
+    pub neurons: Neurons,
     /// Recordings.
     #[command(flatten)]
     pub traces: TraceArgs,

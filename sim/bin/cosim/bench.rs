@@ -5,7 +5,7 @@
 
 use crate::Verdict;
 use crate::args::{BenchArgs, GemvArgs, TraceArgs, UnitArgs};
-use crate::gemv::{Product, simulate};
+use crate::gemv::{Product, name, simulate};
 use crate::report::{Summary, Tools, grouped};
 use anyhow::ensure;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -16,16 +16,36 @@ use serde::Serialize;
 
 /// So that the longest matrix stays within what `cosim gemv` takes.
 const MAX_ROWS: u32 = 16384;
-/// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-66B, and LLaMA-13B's FFN, with the batches they are run at.
-const SHAPES: [(u32, &[u32]); 4] =
-    [(4096, &[1, 4, 16]), (5120, &[1, 4, 16]), (9216, &[1, 4]), (13824, &[1, 4])];
-
 #[derive(Debug, Serialize)]
 struct Row {
+    mode: Mode,
+    /// Rows of the matrix; those that take part are `active_rows`.
     #[serde(flatten)]
     shape: GemvShape,
+    density: f64,
+    active_rows: u32,
     #[serde(flatten)]
     summary: Summary,
+}
+
+/// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-30B, LLaMA-70B, OPT-66B, and the FFN of LLaMA-13B.
+const COLS: [u32; 6] = [4096, 5120, 7168, 8192, 9216, 13824];
+/// Bound by memory and by arithmetic.
+const BATCHES: [u32; 2] = [1, 4];
+
+/// One product that is to be run.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    mode: Mode,
+    density: f64,
+    shape: GemvShape,
+}
+
+impl Case {
+    /// Multiply-accumulates, about.
+    fn macs(&self) -> u64 {
+        (self.shape.macs() as f64 * self.density) as u64
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -47,28 +67,43 @@ struct Report<'a> {
 /// Runs all products that the configuration's buffer takes.
 pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
     let config = DesignConfig::load(&args.config)?;
-    let gemv = config.gemv();
     ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
-    let all = SHAPES.iter().flat_map(|(cols, batches)| batches.iter().map(|batch| (*cols, *batch)));
-    let shapes: Vec<GemvShape> = all
-        .filter(|(cols, batch)| *cols <= gemv.max_cols() && *batch <= gemv.max_batch())
-        .map(|(cols, batch)| GemvShape { rows: args.rows, cols, batch })
-        .collect();
-    let (shortest, longest) = (SHAPES[0].0, gemv.max_cols());
+    // What was asked for has to be possible; of the defaults, what is possible in all modes is taken.
+    let possible = |cols: u32, batch: u32| {
+        let shape = GemvShape { rows: args.rows, cols, batch };
+        args.modes.iter().all(|mode| crate::gemv::check(&shape, *mode, &config).is_ok())
+    };
+    let given = |values: &[u32], defaults: &[u32], possible: &dyn Fn(u32) -> bool| -> Vec<u32> {
+        let defaults = defaults.iter().copied().filter(|value| possible(*value));
+        if values.is_empty() { defaults.collect() } else { values.to_vec() }
+    };
+    let cols = given(&args.cols, &COLS, &|cols| possible(cols, 1));
+    let batches = given(&args.batches, &BATCHES, &|batch| possible(1, batch));
     ensure!(
-        !shapes.is_empty(),
-        "the shortest row, {shortest} elements, must be at most the buffer's {longest}"
+        !cols.is_empty(),
+        "no row length of the default, {COLS:?}, fits into the buffer of {}: name others with --cols",
+        config.name()
     );
+    let mut cases = Vec::new();
+    for (&mode, &density) in args.modes.iter().flat_map(|mode| args.densities.iter().map(move |d| (mode, d)))
+    {
+        for (&cols, &batch) in cols.iter().flat_map(|cols| batches.iter().map(move |b| (cols, b))) {
+            let rows = (f64::from(args.rows) / density).round() as u32;
+            let shape = GemvShape { rows, cols, batch };
+            crate::gemv::check(&shape, mode, &config)?;
+            cases.push(Case { mode, density, shape });
+        }
+    }
 
-    let macs = shapes.iter().map(GemvShape::macs).sum();
-    let progress = ProgressBar::new(macs);
+    let progress = ProgressBar::new(cases.iter().map(Case::macs).sum());
     progress.set_style(ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")?);
     let mut products = Vec::new();
-    for shape in shapes {
-        progress.set_message(format!("{} x {}, batch {}", shape.rows, shape.cols, shape.batch));
+    for case in cases {
+        let GemvShape { rows, cols, batch } = case.shape;
+        progress.set_message(format!("{} {rows} x {cols}, batch {batch}", name(case.mode)));
         progress.tick();
-        products.push(Row { shape, summary: product(args, &shape)? });
-        progress.inc(shape.macs());
+        products.push(product(args, &case)?);
+        progress.inc(case.macs());
     }
     progress.finish_and_clear();
 
@@ -101,40 +136,46 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
 }
 
 /// Runs one product as `cosim gemv` does.
-fn product(args: &BenchArgs, shape: &GemvShape) -> anyhow::Result<Summary> {
+fn product(args: &BenchArgs, case: &Case) -> anyhow::Result<Row> {
     let unit = UnitArgs::quiet(&args.config, args.plant);
-    let GemvShape { rows, cols, batch } = *shape;
-    let (mode, density, data) = (Mode::Dot, 1.0, DataKind::Gaussian);
-    let traces = TraceArgs::default();
+    let Case { mode, density, shape } = *case;
+    let GemvShape { rows, cols, batch } = shape;
+    let (data, traces) = (DataKind::Gaussian, TraceArgs::default());
     let job = GemvArgs { unit, rows, cols, batch, mode, density, seed: args.seed, data, traces };
-    let Product { backend, rerun, .. } = simulate(&job)?;
+    let Product { backend, active_rows, rerun, .. } = simulate(&job)?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(args.seed, rerun.line());
-    Ok(summary)
+    Ok(Row { mode, shape, density, active_rows, summary })
 }
 
 fn print(report: &Report<'_>) {
     say!("{}/ndp_core, seed {}, Verilator {}", report.config.name(), report.seed, report.tools.verilator());
     say!(
-        "{:>8}{:>8}{:>7}{:>10}{:>12}{:>12}{:>12}{:>12}{:>12}",
-        "rows",
+        "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11}{:>12}{:>10}",
+        "mode",
         "cols",
+        "rows",
+        "active",
         "batch",
         "outputs",
         "mismatches",
+        "violations",
         "cycles",
         "MAC/cycle",
         "efficiency",
         "cycles/s"
     );
-    for Row { shape, summary } in &report.products {
+    for Row { mode, shape, active_rows, summary, .. } in &report.products {
         say!(
-            "{:>8}{:>8}{:>7}{:>10}{:>12}{:>12}{:>12.1}{:>12.3}{:>12}",
-            shape.rows,
+            "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11.1}{:>12.3}{:>10}",
+            name(*mode),
             shape.cols,
+            shape.rows,
+            active_rows,
             shape.batch,
             grouped(summary.outputs_checked),
             summary.mismatches,
+            summary.protocol_violations,
             grouped(summary.cycles),
             summary.macs as f64 / summary.cycles.max(1) as f64,
             summary.efficiency,

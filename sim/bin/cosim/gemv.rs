@@ -11,7 +11,7 @@ use crate::report::{Summary, Tools};
 use crate::rerun::Rerun;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use ndp_config::{DesignConfig, GemvShape};
+use ndp_config::{DesignConfig, GemvShape, RowLayout};
 use ndp_cosim::backend::RtlBackend;
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands};
@@ -168,12 +168,24 @@ pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
+/// Words of the buffer that the results of a DOT need at least, in two places of one word.
+const RESULT_WORDS: u32 = 2;
+
 /// Checks the shape as far as the layout does not.
-fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> anyhow::Result<()> {
+pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> anyhow::Result<()> {
     let gemv = config.gemv();
     // One vector has to fit; whether all do decides the number of passes only. AXPY is tiled.
     let cols = if mode == Mode::Dot { shape.cols } else { shape.cols.min(gemv.stripe_elems()) };
     GemvShape { batch: 1, cols, ..*shape }.check(gemv)?;
+    if mode == Mode::Dot {
+        let (words, free) =
+            (RowLayout::new(gemv, cols).words_per_vector(), gemv.slice_words() - RESULT_WORDS);
+        ensure!(
+            words <= free,
+            "cols = {cols}: a vector takes {words} words of the buffer's slices; it must be at most {free}, {RESULT_WORDS} are for \
+             results"
+        );
+    }
     let max = gemv.max_batch();
     ensure!((1..=max).contains(&shape.batch), "batch = {} must be in 1..={max}", shape.batch);
     Ok(())
@@ -194,6 +206,6 @@ fn draw_rows(rows: u32, density: f64, seed: u64) -> Vec<u32> {
     all
 }
 
-fn name(choice: impl ValueEnum) -> String {
+pub fn name(choice: impl ValueEnum) -> String {
     choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }

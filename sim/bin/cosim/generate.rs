@@ -5,6 +5,7 @@
 
 use crate::Verdict;
 use crate::args::GenerateArgs;
+use crate::gemv::name;
 use crate::golden::{self, Comparison, workspace_path};
 use crate::output::Traces;
 use crate::report::{Summary, Tools, grouped};
@@ -12,7 +13,7 @@ use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use anyhow::{Context, bail};
 use ndp_config::{CORE_GHZ, DesignConfig};
-use ndp_cosim::backend::{Figures, RtlBackend, class_name};
+use ndp_cosim::backend::{Figures, InstructionFigures, Neurons, RtlBackend, class_name};
 use ndp_cosim::gemv::GemvOptions;
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
 use ndp_numerics::SerialSteps;
@@ -29,12 +30,16 @@ struct Report<'a> {
     tokens: usize,
     temperature_percent: u32,
     seed: u64,
+    neurons: Neurons,
     stalls_percent: u32,
     #[serde(flatten)]
     summary: Summary,
     classes: Vec<Class>,
+    instructions: Vec<Instructions>,
     sparsity: Vec<Layer>,
     prompt_cycles: u64,
+    /// Of each token but the first, which comes out of the prompt's pass.
+    token_cycles: &'a [u64],
     tokens_per_second: f64,
     golden: Option<Comparison>,
     rerun: &'a str,
@@ -47,6 +52,13 @@ struct Class {
     #[serde(flatten)]
     figures: Figures,
     efficiency: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Instructions {
+    opcode: &'static str,
+    #[serde(flatten)]
+    figures: InstructionFigures,
 }
 
 /// Fraction of zeros.
@@ -102,7 +114,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let model =
         Model::load(&job.model).with_context(|| format!("cannot load model {}", job.model.display()))?;
     let traced_products = if args.traces.is_asked() { args.timeline_products } else { 0 };
-    let mut backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;
+    let backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;
+    let mut backend = backend.with_neurons(args.neurons);
     let traces = Traces::create(&args.traces)?;
 
     let mut rerun = Rerun::new("generate", unit);
@@ -110,17 +123,17 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     rerun.option("tokens", options.tokens);
     rerun.option("temperature", f64::from(options.temperature_percent) / 100.0);
     rerun.option("seed", seed);
+    rerun.option("neurons", name(args.neurons));
     if !job.own_model {
         rerun.option("model", job.model.display());
     }
 
     let meter = backend.meter();
-    let mut prompt_cycles = 0;
+    // Cycles when each token was known. The first one comes out of the prompt's pass.
+    let mut known_at = Vec::new();
     let mut stream = TextStream::new(prompt, args.tokens, unit.json);
     let generation = generate(&model, &mut backend, prompt.as_bytes(), options, |token| {
-        if token.index == 0 {
-            prompt_cycles = meter.cycles();
-        }
+        known_at.push(meter.cycles());
         stream.push(token.token as u8);
     });
     let shown = stream.finish();
@@ -160,10 +173,11 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         eprintln!("MISMATCH {}; seed {seed}\nrerun: {rerun}", verdict_text(comparison.as_ref()));
     }
     let classes = classes(&backend);
-    // The first token comes out of the prompt's pass.
-    let decode_cycles = summary.cycles.saturating_sub(prompt_cycles).max(1);
-    let decoded = generation.tokens.len().saturating_sub(1);
-    let tokens_per_second = decoded as f64 * CORE_GHZ * 1e9 / decode_cycles as f64;
+    let instructions = instructions(&backend);
+    let prompt_cycles = known_at.first().copied().unwrap_or_default();
+    let token_cycles: Vec<u64> = known_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let decode_cycles = token_cycles.iter().sum::<u64>().max(1);
+    let tokens_per_second = token_cycles.len() as f64 * CORE_GHZ * 1e9 / decode_cycles as f64;
 
     if unit.json {
         let report = Report {
@@ -175,11 +189,14 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             tokens: generation.tokens.len(),
             temperature_percent: options.temperature_percent,
             seed,
+            neurons: args.neurons,
             stalls_percent: unit.stalls,
             summary,
             classes,
+            instructions,
             sparsity: generation.sparsity.iter().map(Layer::from).collect(),
             prompt_cycles,
+            token_cycles: &token_cycles,
             tokens_per_second,
             golden: comparison,
             rerun,
@@ -189,6 +206,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     } else {
         say!("\n{}/ndp_core, seed {seed}, {} % stalls", config.name(), unit.stalls);
         print_classes(&classes);
+        print_instructions(&instructions, summary.cycles);
         for (index, layer) in generation.sparsity.iter().enumerate() {
             let Layer { qkv_input, ffn_hidden } = Layer::from(layer);
             say!(
@@ -202,6 +220,10 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             "speed at {CORE_GHZ} GHz     {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
             grouped(prompt_cycles)
         );
+        if let (Some(least), Some(most)) = (token_cycles.iter().min(), token_cycles.iter().max()) {
+            let mean = decode_cycles / token_cycles.len() as u64;
+            say!("cycles per token   {} to {}, mean {}", grouped(*least), grouped(*most), grouped(mean));
+        }
         say!("golden             {}", verdict_text(comparison.as_ref()));
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
@@ -220,6 +242,28 @@ fn classes(backend: &RtlBackend) -> Vec<Class> {
         efficiency: figures.efficiency(),
     };
     backend.classes().iter().map(class).collect()
+}
+
+fn instructions(backend: &RtlBackend) -> Vec<Instructions> {
+    let of = |(opcode, figures): (&ndp_isa::Opcode, &InstructionFigures)| Instructions {
+        opcode: opcode.mnemonic(),
+        figures: *figures,
+    };
+    backend.opcodes().iter().map(of).collect()
+}
+
+/// Parts of the core work side by side, so the shares add up to more than 100 %.
+fn print_instructions(instructions: &[Instructions], cycles: u64) {
+    say!("{:<12}{:>10}{:>15}{:>12}{:>14}", "instruction", "count", "cycles in work", "mean", "of all cycles");
+    for Instructions { opcode, figures: InstructionFigures { count, cycles: in_work } } in instructions {
+        say!(
+            "{opcode:<12}{:>10}{:>15}{:>12}{:>12.1} %",
+            grouped(*count),
+            grouped(*in_work),
+            grouped(in_work / (*count).max(1)),
+            100.0 * *in_work as f64 / cycles.max(1) as f64
+        );
+    }
 }
 
 fn print_classes(classes: &[Class]) {
