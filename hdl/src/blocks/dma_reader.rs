@@ -4,7 +4,7 @@
 //! are reserved before a segment is asked for: these beats never stand in the way of weights that come behind them.
 
 use super::command_decoder::rank_bits;
-use super::rank_feeder::{SEGMENT_BITS, segment_length};
+use super::rank_feeder::{SEGMENT_BITS, after_segment, segment_length};
 use super::sram_fifo::sram_fifo;
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
@@ -81,7 +81,7 @@ pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let taken = m.wire(format!("taken{g}"), &offers & &seg_ready);
         let fewer = own_left.q() - length.zext(count_bits);
         own_left.next(mux(&start, &own_count, &mux(&taken, &fewer, &own_left)));
-        let onward = addr.q() + length.zext(addr_bits);
+        let onward = after_segment(&addr);
         addr.next(mux(&start, &own_first, &mux(&taken, &onward, &addr)));
         let freed = pop.bit(g).zext(SEGMENT_BITS);
         places.next(places.q() + freed - length.gated(&taken));

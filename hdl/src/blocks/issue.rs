@@ -254,14 +254,19 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     };
     let taken = counter("taken_q", &takes);
     let finished = counter("started_q", &start);
-    let wrong = counter("malformed_q", &malformed);
-    let any_error = m.wire("any_error", &malformed | &overflow);
+    // Errors are counted in the cycle after the check, which is a long way by itself.
+    let refused = m.reg("refused_q", 1).reset(0);
+    refused.next(&malformed);
+    let refused_for = m.reg("refused_for_q", ERROR_BITS);
+    refused_for.next(&error);
+    let wrong = counter("malformed_q", &refused.q());
+    let any_error = m.wire("any_error", refused.q() | &overflow);
     let first_error = m.reg("first_error_q", ERROR_BITS).reset(0);
     let fresh = m.wire("fresh", first_error.is_zero() & any_error);
-    let new_error = mux(&malformed, &error, &code(8));
+    let new_error = mux(&refused, &refused_for.q(), &code(8));
     first_error.next(mux(&fresh, &new_error, &first_error));
     let first_sequence = m.reg("first_sequence_q", SEQUENCE_BITS).reset(0).enable(&fresh);
-    first_sequence.next(mux(&malformed, &taken.minus_one(), &taken));
+    first_sequence.next(mux(&refused, &taken.minus_one(), &taken));
     let signals = m.wire("signals", &*start & one_of(&["signal"]));
     let last_tag = m.reg("last_tag_q", TAG_BITS).reset(0).enable(&signals);
     last_tag.next(&tag);
@@ -296,7 +301,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         mux(&is_list, &fit(&list_words, beat_bits), &fit(&beats, beat_bits)),
         "bursts to move",
     );
-    m.output("busy_o", any_of(&busy) | &working, "an instruction is in work");
+    m.output("busy_o", any_of(&[any_of(&busy), working, refused.q()]), "an instruction is in work");
     m.output("taken_o", taken, "instructions taken");
     m.output("started_o", finished, "instructions started, markers included");
     m.output("malformed_o", wrong, "malformed instructions");

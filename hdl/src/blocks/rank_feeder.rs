@@ -33,6 +33,12 @@ pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bit
     m.wire("length", mux(&m.wire("fits", fits), &left_low, &to_end))
 }
 
+/// Where the segment after the one at `addr` begins: at the next multiple of 16 bursts. After the last one this is not used.
+pub(crate) fn after_segment(addr: &Bits) -> Bits {
+    let within = SEGMENT_BITS - 1;
+    cat([addr.high(addr.width() - within).plus_one(), zeros(within)])
+}
+
 /// The feeder of one rank. A row takes three cycles and one for each segment. The command's fields have to stay until all is
 /// read.
 ///
@@ -137,7 +143,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let fewer = m.wire("fewer", left.q() - fit(&length, left_bits));
     left.next(mux(&placed, &beats_now, &mux(&taken, &fewer, &left)));
     let first = if beat_bits == 0 { before.q() } else { cat([before.q(), zeros(beat_bits)]) };
-    let onward = m.wire("onward", addr.q() + length.zext(addr_bits));
+    let onward = after_segment(&addr);
     addr.next(mux(&placed, &(&base + &first), &mux(&taken, &onward, &addr)));
     let working = m.wire("working", any_of(&[counted.q(), placed.q(), valid.clone()]));
     let waiting = queue.output("valid_o");
