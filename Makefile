@@ -45,13 +45,22 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) test --release --package ndp-hdl --test designs
 
-## synth: area of the GEMV unit and of one multiplier unit (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)
+# Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
+FLAT_BLOCKS := multiplier_unit compute_tile issue host_port monitor dma_reader row_generator rank_feeder
+FLAT_DRAM_BLOCKS := rank_port rank_controller async_fifo async_fifo_sram
+
+## synth: area of the core, module by module, and of its blocks (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)
 synth:
 	@.ci/install synth
 	$(CARGO) build --release --bin synth
 	libraries=($(if $(LIBERTY),--liberty $(LIBERTY) --sta) $(if $(LIBERTY_SEQ),--liberty-seq $(LIBERTY_SEQ)))
-	target/release/synth --config hermes --block multiplier_unit --flatten "$${libraries[@]}"
-	target/release/synth --config hermes --block gemv_unit "$${libraries[@]}"
+	for block in $(FLAT_BLOCKS); do
+		target/release/synth --config hermes --block $$block --flatten "$${libraries[@]}"
+	done
+	for block in $(FLAT_DRAM_BLOCKS); do
+		target/release/synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
+	done
+	target/release/synth --config hermes --block ndp_core "$${libraries[@]}"
 
 ## exhaustive: the long tests too (11 minutes on two cores)
 exhaustive:

@@ -126,7 +126,7 @@ fn the_trace_is_pinned() -> Outcome {
 /// Checks the structure of a timeline; the names of each track's events.
 fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>> {
     let root: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
-    let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::new());
+    let (mut processes, mut threads) = (BTreeMap::new(), BTreeMap::<(u64, u64), Value>::new());
     let mut tracks: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut end = BTreeMap::new();
     for event in root["traceEvents"].as_array().ok_or("traceEvents")? {
@@ -135,14 +135,20 @@ fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>
         let name = event["name"].as_str().ok_or("name")?.to_owned();
         match (event["ph"].as_str(), name.as_str()) {
             (Some("M"), "process_name") => drop(processes.insert(pid, event["args"]["name"].clone())),
-            (Some("M"), "thread_name") => drop(threads.insert((pid, tid), event["args"]["name"].clone())),
+            (Some("M"), "thread_name") => {
+                // Perfetto takes a thread 0 or one numbered like its process for the main thread, and the same number for one thread.
+                assert!(tid >= 1000 && threads.keys().all(|(_, other)| *other != tid), "{event}");
+                threads.insert((pid, tid), event["args"]["name"].clone());
+            }
             (Some("M"), _) => {}
             (Some("X"), _) => {
                 let (ts, dur) = (event["ts"].as_f64().ok_or("ts")?, event["dur"].as_f64().ok_or("dur")?);
-                assert!(dur >= 0.0, "{event}");
-                // In order and, up to the rounding of doubles, without overlap.
-                let free = end.insert((pid, tid), ts + dur).unwrap_or(0.0);
-                assert!(ts >= free - 1e-7, "{event} begins before {free}");
+                // As Perfetto reads them: whole nanoseconds, cut off. In order and without overlap, else it drops some.
+                let [begin, long] = [ts, dur].map(|us| (us * 1e3) as i64);
+                let exact = event["args"]["begin ns"].as_f64().ok_or("begin")?;
+                assert!(dur >= 0.0 && (exact - begin as f64).abs() <= 0.5, "{event}");
+                let free = end.insert((pid, tid), begin + long).unwrap_or(0);
+                assert!(begin >= free, "{event} begins before {free}");
                 let process = processes.get(&pid).and_then(Value::as_str).ok_or("process without a name")?;
                 let thread =
                     threads.get(&(pid, tid)).and_then(Value::as_str).ok_or("track without a name")?;

@@ -4,6 +4,10 @@
 //! on their way at once, and each rank with a track for its data bus, one for refreshes, and one per bank for the rows
 //! that it had open.
 //! Complete events (`X`) with times in microseconds; those of a track never overlap. One event per line.
+//!
+//! Perfetto keeps whole nanoseconds, cut off, and drops events that overlap after that. So all instants are rounded to
+//! nanoseconds here, each once, and the exact begin is among the arguments of the event. It also takes thread 0, and the one with the
+//! number of its process, for the same main thread; so the numbers of tracks begin above those of processes.
 
 use super::commands::{BANKS, Rows};
 use crate::core::{InstructionRecord, PARTS, Recording, part_of};
@@ -21,6 +25,8 @@ const BURST_BYTES: u64 = 64;
 const CORE: u32 = 1;
 const HOST: u32 = 2;
 const FIRST_RANK: u32 = 3;
+/// More than a process has tracks.
+const TRACKS: u32 = 1000;
 
 /// One event or, in the metadata, the name of a track.
 struct Event {
@@ -180,31 +186,41 @@ fn add_rank(recording: &Recording, rank: usize, timeline: &mut Timeline) {
     }
 }
 
-/// Microseconds. Exact enough: a double has 53 bits.
-fn us(ps: u64) -> f64 {
-    ps as f64 / 1e6
+/// Whole nanoseconds.
+fn ns(ps: u64) -> u64 {
+    (ps + 500) / 1000
+}
+
+/// In microseconds, with a picosecond more: what is cut off after a conversion to nanoseconds is less than that, and never a whole
+/// one because of a double's rounding.
+fn begin_us(ns: u64) -> f64 {
+    (ns as f64 + 1e-3) / 1e3
+}
+
+/// Number of a track's thread, other than that of any process or other track.
+fn thread((process, track): (u32, u32)) -> u32 {
+    TRACKS * process + track
 }
 
 fn write(timeline: Timeline, out: &mut dyn Write) -> io::Result<()> {
     let Timeline { processes, tracks, mut events } = timeline;
-    let metadata = |pid: u32, tid: u32, name: &str, args: Value| {
-        let ids = (pid, tid);
-        json!({ "ph": "M", "pid": ids.0, "tid": ids.1, "name": name, "args": args })
-    };
+    let metadata = |track: (u32, u32), name: &str, args: Value| json!({ "ph": "M", "pid": track.0, "tid": thread(track), "name": name, "args": args });
     let mut lines: Vec<Value> = Vec::new();
     for (pid, name) in processes {
-        lines.push(metadata(pid, 0, "process_name", json!({ "name": name })));
-        lines.push(metadata(pid, 0, "process_sort_index", json!({ "sort_index": pid })));
+        lines.push(metadata((pid, 0), "process_name", json!({ "name": name })));
+        lines.push(metadata((pid, 0), "process_sort_index", json!({ "sort_index": pid })));
     }
-    for ((pid, tid), name) in tracks {
-        lines.push(metadata(pid, tid, "thread_name", json!({ "name": name })));
-        lines.push(metadata(pid, tid, "thread_sort_index", json!({ "sort_index": tid })));
+    for (track, name) in tracks {
+        lines.push(metadata(track, "thread_name", json!({ "name": name })));
+        lines.push(metadata(track, "thread_sort_index", json!({ "sort_index": track.1 })));
     }
     events.sort_by_key(|event| (event.track, event.begin_ps));
-    let events = events.into_iter().map(|Event { track: (pid, tid), name, begin_ps, end_ps, args }| {
+    let events = events.into_iter().map(|Event { track, name, begin_ps, end_ps, mut args }| {
+        args["begin ns"] = json!(begin_ps as f64 / 1e3);
+        let (begin, end) = (ns(begin_ps), ns(end_ps));
         json!({
-            "ph": "X", "pid": pid, "tid": tid, "name": name,
-            "ts": us(begin_ps), "dur": us(end_ps - begin_ps), "args": args,
+            "ph": "X", "pid": track.0, "tid": thread(track), "name": name,
+            "ts": begin_us(begin), "dur": (end - begin) as f64 / 1e3, "args": args,
         })
     });
     writeln!(out, "{{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
