@@ -235,6 +235,18 @@ fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
 }
 
 #[test]
+fn a_long_instruction_is_no_hang() -> Outcome {
+    // More instructions than the queue holds, and each takes longer than the watchdog's patience.
+    let output =
+        cosim("gemv --config tiny --rows 64 --cols 8192 --mode axpy --batch 4 --watchdog 1500 --json")?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let (cycles, passes) = (report["cycles"].as_u64(), report["passes"].as_u64());
+    assert!(report["instructions"].as_u64() > Some(64) && cycles > passes.map(|n| 3 * 1500 * n), "{report}");
+    Ok(())
+}
+
+#[test]
 fn generation_is_compared_with_the_stored_text() -> Outcome {
     let output = cosim("generate --config tiny --tokens 1 --json")?;
     assert!(output.status.success(), "{}", stderr(&output));

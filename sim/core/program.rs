@@ -69,21 +69,15 @@ impl NdpCore {
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
-        let mut last_move = begin;
-        let mut last_taken = before.taken;
+        let mut quiet = Quiet::new(self, taken);
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
                 for _ in 0..POLL_CYCLES {
                     between(self);
                     self.step()?;
                 }
-                let status = self.status()?;
-                taken = status.taken.wrapping_sub(before.taken);
-                if status.taken != last_taken || self.cycle() - last_move < self.options.watchdog_cycles {
-                    if status.taken != last_taken {
-                        (last_taken, last_move) = (status.taken, self.cycle());
-                    }
-                } else {
+                taken = self.status()?.taken.wrapping_sub(before.taken);
+                if quiet.too_long(self, taken) {
                     return Err(self.hang("the queue stays full"));
                 }
             }
@@ -99,21 +93,15 @@ impl NdpCore {
             between(self);
             self.step()?;
             self.host.answers.retain(|answer| answer.request.address != queue);
-            if self.cycle() - last_move > self.options.watchdog_cycles && !self.is_busy() {
+            if quiet.too_long(self, taken) {
                 return Err(self.hang("the host's requests are not answered"));
             }
         }
-        // A long instruction is no hang, as long as it moves data.
-        let (mut quiet_limit, mut moved) = (self.cycle() + self.options.watchdog_cycles, self.bus_cycles());
         while self.is_busy() {
             between(self);
             self.step()?;
-            if self.cycle() > quiet_limit {
-                let now = self.bus_cycles();
-                if now == moved {
-                    return Err(self.hang("the program does not end"));
-                }
-                (quiet_limit, moved) = (self.cycle() + self.options.watchdog_cycles, now);
+            if quiet.too_long(self, taken) {
+                return Err(self.hang("the program does not end"));
             }
         }
         let cycles = self.cycle() - begin;
@@ -125,5 +113,31 @@ impl NdpCore {
     /// Clocks in which data were on the bus of any rank.
     fn bus_cycles(&self) -> u64 {
         self.ranks().iter().map(|rank| rank.statistics().bus).map(|bus| bus.read + bus.write).sum()
+    }
+}
+
+/// For how long nothing has moved: no instruction was taken and no data were on a bus. A long instruction is no hang, as long as it
+/// moves data.
+struct Quiet {
+    taken: u32,
+    limit: u64,
+    moved: u64,
+}
+
+impl Quiet {
+    fn new(core: &NdpCore, taken: u32) -> Self {
+        Self { taken, limit: core.cycle() + core.options.watchdog_cycles, moved: core.bus_cycles() }
+    }
+
+    /// Whether it is longer than the watchdog allows. Looks at the buses only when that time is over, so it may see a hang up to
+    /// twice as late.
+    fn too_long(&mut self, core: &NdpCore, taken: u32) -> bool {
+        if core.cycle() <= self.limit {
+            return false;
+        }
+        let now = Self::new(core, taken);
+        let still = (now.taken, now.moved) == (self.taken, self.moved);
+        *self = now;
+        still
     }
 }
