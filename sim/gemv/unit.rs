@@ -195,7 +195,8 @@ impl GemvUnit {
             }
         };
         // The order of the list is the host's to choose: neighbours open different banks.
-        let order = product.order(&sizes, &plan.matrices[0].1);
+        let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
+        let order = product.order(&sizes, &layouts);
         self.place(product, &sizes, &plan, &order);
         let words: Vec<u128> = plan.instructions.iter().map(ndp_isa::Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
@@ -364,10 +365,10 @@ impl Product<'_> {
     }
 
     /// For each place of the list, which of the active rows stands there.
-    fn order(&self, sizes: &Sizes, layout: &MatrixLayout) -> Vec<u32> {
+    fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
         let Some(active) = self.active else { return (0..sizes.count).collect() };
         let mut rows = active.to_vec();
-        order_rows(layout, &mut rows);
+        order_rows(layouts, &mut rows);
         // A row may occur more than once.
         let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
         for (row, place) in active.iter().zip(0..) {

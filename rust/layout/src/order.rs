@@ -12,7 +12,7 @@
 //! hard cases. Inside a bucket rows keep their given order; a sorted list thus uses an open DRAM row up before it
 //! leaves it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use ndp_config::DramConfig;
 
@@ -20,8 +20,6 @@ use crate::MatrixLayout;
 use crate::address::BLOCK_BURSTS;
 
 const BANKS: u32 = DramConfig::BANKS_PER_GROUP;
-/// Sets of banks.
-const BANK_SETS: usize = 1 << BANKS;
 
 /// What an order costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -92,44 +90,78 @@ fn conflict(before: &[Option<Blocks>], next: &[Option<Blocks>]) -> bool {
     before.iter().zip(next).any(|pair| matches!(pair, (Some(a), Some(b)) if a.conflicts(*b)))
 }
 
-/// Orders `rows` for `layout`; the same rows in another order.
+/// A row in one matrix: its blocks on each rank.
+type Place = Vec<Option<Blocks>>;
+
+/// What rows of one bucket have in common: the set of banks that they touch in each matrix, and their kind.
+type Bucket = (Vec<u32>, usize);
+
+/// Orders `rows` for the matrices at `layouts`, which are all read with the same list (one, or the column tiles of an `axpy`); the
+/// same rows in another order.
 ///
-/// Takes time proportional to the number of rows, some 64 steps for each.
-pub fn order_rows(layout: &MatrixLayout, rows: &mut [u32]) {
-    let kinds = Kinds::new(layout);
+/// Takes time proportional to the number of rows, and for each a step for every bucket: up to some 64 for one matrix, a few hundred
+/// for tiles of two widths. Matrices that lie alike, as tiles of one width do, count once.
+pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
+    // Where in a round through the banks a matrix begins, and how its rows are cut, is all that matters.
+    let round = BLOCK_BURSTS * BANKS;
+    let mut different: Vec<&MatrixLayout> = Vec::new();
+    for layout in layouts {
+        let alike = |other: &&MatrixLayout| {
+            other.cut() == layout.cut() && other.base() % round == layout.base() % round
+        };
+        if !different.iter().any(alike) {
+            different.push(layout);
+        }
+    }
+    let layouts = different;
+    let kinds = layouts.iter().map(|layout| Kinds::new(layout)).max_by_key(|kinds| kinds.count);
+    let kinds = kinds.unwrap_or(Kinds { count: 1 });
     let kind_count = kinds.count as usize;
-    // One bucket for each set of banks and kind.
-    let mut buckets = vec![VecDeque::new(); BANK_SETS * kind_count];
-    let mut left_in_bank = [0usize; BANKS as usize];
-    let banks_of = |set: usize| (0..BANKS as usize).filter(move |bank| set >> bank & 1 == 1);
+    let places_of =
+        |row: u32| -> Vec<Place> { layouts.iter().map(|layout| blocks_of(layout, row).collect()).collect() };
+    let banks_of = |set: u32| (0..BANKS as usize).filter(move |bank| set >> bank & 1 == 1);
+
+    let mut buckets: BTreeMap<Bucket, VecDeque<(u32, Vec<Place>)>> = BTreeMap::new();
+    let mut left_in_bank = vec![[0usize; BANKS as usize]; layouts.len()];
+    let mut left_of_kind = vec![0usize; kind_count];
     for &row in rows.iter() {
-        let set = blocks_of(layout, row).flatten().fold(0, |set, blocks| set | blocks.banks()) as usize;
-        banks_of(set).for_each(|bank| left_in_bank[bank] += 1);
-        buckets[set * kind_count + kinds.of(row)].push_back(row);
+        let places = places_of(row);
+        let set = |place: &Place| place.iter().flatten().fold(0, |set, blocks| set | blocks.banks());
+        let sets: Vec<u32> = places.iter().map(set).collect();
+        for (left, set) in left_in_bank.iter_mut().zip(&sets) {
+            banks_of(*set).for_each(|bank| left[bank] += 1);
+        }
+        left_of_kind[kinds.of(row)] += 1;
+        buckets.entry((sets, kinds.of(row))).or_default().push_back((row, places));
     }
     let mut taken = vec![0usize; kind_count];
-    let mut left_of_kind: Vec<usize> = (0..kind_count)
-        .map(|kind| buckets.iter().skip(kind).step_by(kind_count).map(VecDeque::len).sum())
-        .collect();
-    let mut before: Vec<Option<Blocks>> = Vec::new();
-    for place in rows.iter_mut() {
+    let mut before: Vec<Place> = vec![Vec::new(); layouts.len()];
+    for slot in rows.iter_mut() {
         let least = (0..kind_count).filter(|&kind| left_of_kind[kind] > 0).map(|kind| taken[kind]).min();
         let least = least.unwrap_or(0);
-        let cost = |index: usize, row: u32| {
-            let (set, kind) = (index / kind_count, index % kind_count);
-            let next: Vec<_> = blocks_of(layout, row).collect();
-            let most_left: usize = banks_of(set).map(|bank| left_in_bank[bank]).sum();
-            let ahead = taken[kind] - least.min(taken[kind]);
-            (ahead > 1, conflict(&before, &next), ahead, usize::MAX - most_left)
+        let cost = |(sets, kind): &Bucket, next: &[Place]| {
+            let most_left: usize = sets
+                .iter()
+                .zip(&left_in_bank)
+                .map(|(set, left)| banks_of(*set).map(|bank| left[bank]).sum::<usize>())
+                .sum();
+            let ahead = taken[*kind] - least.min(taken[*kind]);
+            let conflicts = before.iter().zip(next).filter(|(before, next)| conflict(before, next)).count();
+            (ahead > 1, conflicts, ahead, usize::MAX - most_left)
         };
-        let fronts = buckets.iter().enumerate().filter_map(|(index, rows)| Some((index, *rows.front()?)));
-        let Some((index, row)) = fronts.min_by_key(|&(index, row)| cost(index, row)) else { return };
-        buckets[index].pop_front();
-        banks_of(index / kind_count).for_each(|bank| left_in_bank[bank] -= 1);
-        taken[index % kind_count] += 1;
-        left_of_kind[index % kind_count] -= 1;
-        before = blocks_of(layout, row).collect();
-        *place = row;
+        let fronts = buckets.iter().filter_map(|(bucket, rows)| Some((bucket, rows.front()?)));
+        let Some((bucket, _)) = fronts.min_by_key(|(bucket, (_, places))| cost(bucket, places)) else {
+            return;
+        };
+        let bucket = bucket.clone();
+        let Some((row, places)) = buckets.get_mut(&bucket).and_then(VecDeque::pop_front) else { return };
+        for (left, set) in left_in_bank.iter_mut().zip(&bucket.0) {
+            banks_of(*set).for_each(|bank| left[bank] -= 1);
+        }
+        taken[bucket.1] += 1;
+        left_of_kind[bucket.1] -= 1;
+        before = places;
+        *slot = row;
     }
 }
 

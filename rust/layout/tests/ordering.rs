@@ -21,7 +21,7 @@ fn random_lists_lose_their_conflicts_and_stay_even() {
             let given = random_list(&mut random, 8192, percent);
             let before = measure_order(&layout, &given);
             let mut rows = given.clone();
-            order_rows(&layout, &mut rows);
+            order_rows(&[&layout], &mut rows);
             let after = measure_order(&layout, &rows);
             println!("{cols} columns, {} rows: {before:?} -> {after:?}", rows.len());
             let mut sorted = rows.clone();
@@ -45,7 +45,7 @@ fn a_shuffled_list_is_as_good_as_a_sorted_one_in_what_matters() {
         rows.swap(i, (random.next_u64() % (i as u64 + 1)) as usize);
     }
     let before = measure_order(&layout, &rows);
-    order_rows(&layout, &mut rows);
+    order_rows(&[&layout], &mut rows);
     let after = measure_order(&layout, &rows);
     assert!(before.conflicts > rows.len() / 10 && before.imbalance > 3, "{before:?}");
     assert!(after.conflicts <= 4 && after.imbalance <= 2, "{after:?}");
@@ -74,14 +74,14 @@ fn lists_of_one_kind_or_one_bank_come_back_whole() {
     let layout = MatrixLayout::new(&config, 0, 16_384, 5120).unwrap();
     for mut rows in [vec![], vec![7], vec![4, 4, 4], (0..40).map(|k| 4 * k).collect::<Vec<u32>>()] {
         let given = rows.clone();
-        order_rows(&layout, &mut rows);
+        order_rows(&[&layout], &mut rows);
         rows.sort_unstable();
         assert_eq!(rows, given);
     }
     // Nothing can be done about rows that all are in bank 0, but nothing gets lost either.
     let layout = MatrixLayout::new(&config, 0, 16_384, 4096).unwrap();
     let mut rows: Vec<u32> = (0..50).map(|k| 32 * k).collect();
-    order_rows(&layout, &mut rows);
+    order_rows(&[&layout], &mut rows);
     assert_eq!(measure_order(&layout, &rows).conflicts, 49);
 }
 
@@ -91,7 +91,35 @@ fn the_order_is_the_same_every_time() {
     let layout = MatrixLayout::new(&config, 0, 16_384, 13_824).unwrap();
     let mut first = random_list(&mut SplitMix64::new(13), 4096, 10);
     let mut second = first.clone();
-    order_rows(&layout, &mut first);
-    order_rows(&layout, &mut second);
+    order_rows(&[&layout], &mut first);
+    order_rows(&[&layout], &mut second);
     assert_eq!(first, second);
+}
+
+#[test]
+fn one_list_suits_all_tiles_of_a_matrix() {
+    let config = DesignConfig::preset("hermes").unwrap();
+    let mut random = SplitMix64::new(13);
+    for widths in [&[4096, 3072][..], &[2048, 2048, 1024], &[4096, 4096, 1536], &[5120, 2048], &[2048, 512]] {
+        let mut base = 0;
+        let layouts: Vec<MatrixLayout> = widths
+            .iter()
+            .map(|cols| {
+                let layout = MatrixLayout::new(&config, base, 10_240, *cols).unwrap();
+                base += u32::try_from(layout.bursts_per_rank()).unwrap().next_multiple_of(1024);
+                layout
+            })
+            .collect();
+        let given = random_list(&mut random, 10_240, 10);
+        let mut rows = given.clone();
+        order_rows(&layouts.iter().collect::<Vec<_>>(), &mut rows);
+        let quality: Vec<_> = layouts.iter().map(|layout| measure_order(layout, &rows)).collect();
+        println!("{widths:?}, {} rows: {quality:?}", rows.len());
+        for found in &quality {
+            assert!(found.imbalance <= 2 && found.rank_imbalance <= 2, "{widths:?}: {found:?}");
+            assert!(found.conflicts <= 2, "{widths:?}: {found:?}");
+        }
+        rows.sort_unstable();
+        assert_eq!(rows, given, "the same rows");
+    }
 }
