@@ -1,8 +1,8 @@
 //! In which order to ask for a list of rows.
 //!
 //! The result of a `dot` with a list comes in the order of the list, and that of an `axpy` does not depend on it, so
-//! the host is free to choose. Two things cost time. A **conflict**: a row needs another DRAM row of a bank than the
-//! one that the row before it has left open there, and waits for precharge and activate with nothing to hide them
+//! the host is free to choose. Two things cost time. A **conflict**: a row needs another DRAM row of a bank than what
+//! its rank has read last has left open there, and waits for precharge and activate with nothing to hide them
 //! behind. And **imbalance**: tail stripes go round the ranks by row number, and a list that has the same kind of row
 //! several times in a row loads one rank while the others wait.
 //!
@@ -24,7 +24,7 @@ const BANKS: u32 = DramConfig::BANKS_PER_GROUP;
 /// What an order costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrderQuality {
-    /// Rows that need another DRAM row of a bank, in some rank, than the row before them has left open.
+    /// Rows that need another DRAM row of a bank, in some rank, than what that rank has read last has left open.
     pub conflicts: usize,
     /// Kinds of tails: by how many rows the most and the least taken kind differ, at the worst place up to that where
     /// the first kind is used up.
@@ -96,6 +96,12 @@ type Place = Vec<Option<Blocks>>;
 /// What rows of one bucket have in common: the set of banks that they touch in each matrix, and their kind.
 type Bucket = (Vec<u32>, usize);
 
+/// What every rank has read last, after a row at `next`.
+fn pass(before: &mut Vec<Option<Blocks>>, next: &[Option<Blocks>]) {
+    before.resize(next.len(), None);
+    before.iter_mut().zip(next).filter(|(_, next)| next.is_some()).for_each(|(before, next)| *before = *next);
+}
+
 /// Orders `rows` for the matrices at `layouts`, which are all read with the same list (one, or the column tiles of an `axpy`); the
 /// same rows in another order.
 ///
@@ -160,7 +166,7 @@ pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
         }
         taken[bucket.1] += 1;
         left_of_kind[bucket.1] -= 1;
-        before = places;
+        before.iter_mut().zip(&places).for_each(|(before, next)| pass(before, next));
         *slot = row;
     }
 }
@@ -178,7 +184,7 @@ pub fn measure_order(layout: &MatrixLayout, rows: &[u32]) -> OrderQuality {
     for &row in rows {
         let blocks: Vec<_> = blocks_of(layout, row).collect();
         quality.conflicts += usize::from(conflict(&before, &blocks));
-        before = blocks;
+        pass(&mut before, &blocks);
         if left.contains(&0) {
             continue;
         }
