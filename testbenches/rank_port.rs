@@ -300,12 +300,23 @@ fn two_saturated_sources_take_turns() -> Outcome {
     }
     println!("a lone read takes {:?} cycles: its row closed, its row open", bench.request_waits);
     let (mut next, mut next_request) = (2 * ROW_PAIR, 0);
-    for _ in 0..60_000 {
+    // The longest run of one source's bursts without one of the other's.
+    let (mut beats, mut responses, mut longest) = (0, 0, (0, 0));
+    for cycle in 0..60_000 {
         sequential(&mut bench, &mut next);
         single_reads(&mut bench, &mut next_request, 1, 1);
+        let before = (bench.beats, bench.responses);
         bench.step()?;
+        let (new_beats, new_responses) = (bench.beats - before.0, bench.responses - before.1);
+        beats = if new_responses > 0 { 0 } else { beats + new_beats };
+        responses = if new_beats > 0 { 0 } else { responses + new_responses };
+        // Not before both sources are saturated.
+        if cycle > 1_000 {
+            longest = (longest.0.max(beats), longest.1.max(responses));
+        }
     }
     bench.verdict()?;
+    assert_eq!(longest, (4 * 16, 16), "beats of four segments, then sixteen requests");
     let bursts_per_request = bench.beats as f64 / bench.responses as f64;
     println!("{} beats, {} responses", bench.beats, bench.responses);
     assert!((bursts_per_request - 4.0).abs() < 0.1, "{bursts_per_request} beats per response");

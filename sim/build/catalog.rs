@@ -2,8 +2,8 @@
 //!
 //! The NDP core of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
 //! in `.toml`, relative to the workspace; `tiny,hermes` if unset), small units with other parameters for the
-//! testbenches, the unit blocks of the paper's configuration, some with planted errors, and the self-test blocks. A design is known as
-//! `<configuration>/<block>`.
+//! testbenches, the unit blocks of the paper's configuration, rank ports with planted errors, and the self-test blocks.
+//! A design is known as `<configuration>/<block>`.
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
 //! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.

@@ -204,7 +204,10 @@ fn thread((process, track): (u32, u32)) -> u32 {
 
 fn write(timeline: Timeline, out: &mut dyn Write) -> io::Result<()> {
     let Timeline { processes, tracks, mut events } = timeline;
-    let metadata = |track: (u32, u32), name: &str, args: Value| json!({ "ph": "M", "pid": track.0, "tid": thread(track), "name": name, "args": args });
+    let metadata = |track: (u32, u32), name: &str, args: Value| {
+        let ids = (track.0, thread(track));
+        json!({ "ph": "M", "pid": ids.0, "tid": ids.1, "name": name, "args": args })
+    };
     let mut lines: Vec<Value> = Vec::new();
     for (pid, name) in processes {
         lines.push(metadata((pid, 0), "process_name", json!({ "name": name })));

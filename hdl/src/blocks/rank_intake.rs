@@ -1,9 +1,9 @@
 //! Chooses what enters a rank controller next: a segment of the core's reads or a single request.
 //!
 //! Nothing enters before the place for what it returns is reserved, so the controller never waits for those who take
-//! it. If both sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. A turn of
-//! several keeps the bus from turning and rows from closing with each request. The choice takes three clocks, within the slot: used places, sum with the new ones (both ahead),
-//! comparison, choice.
+//! it. If both sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. A
+//! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
+//! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
 
 use super::bits_for;
 use super::phase_ring::phase_ring;
