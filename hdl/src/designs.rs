@@ -1,6 +1,7 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
 use crate::blocks::rank_timing::BURST_BITS;
+use crate::blocks::{activation_lane, exponential, fp16_adder, fp16_multiplier, fp16_packer};
 use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
 use crate::blocks::{
     combiner, compute_tile, dma_reader, fp16_rounder, gemv_unit, host_port, instruction_decoder, issue,
@@ -36,6 +37,11 @@ pub const BLOCKS: &[&str] = &[
     "round_column",
     "combiner",
     "fp16_rounder",
+    "activation_lane",
+    "exponential",
+    "fp16_adder",
+    "fp16_multiplier",
+    "fp16_packer",
     "rank_port",
     "rank_controller",
     "async_fifo",
@@ -88,6 +94,11 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "round_column" => round_column::round_column(gemv),
         "combiner" => combiner::combiner(gemv),
         "fp16_rounder" => fp16_rounder::fp16_rounder(gemv),
+        "activation_lane" => activation_lane::activation_lane(gemv),
+        "exponential" => exponential::exponential(),
+        "fp16_adder" => fp16_adder::fp16_adder(),
+        "fp16_multiplier" => fp16_multiplier::fp16_multiplier(),
+        "fp16_packer" => fp16_packer::fp16_packer(),
         "rank_port" => rank_port::rank_port(config.dram(), &rank_ports(config)),
         "rank_controller" => rank_controller::rank_controller(config.dram(), &rank_ports(config)),
         "async_fifo" => async_fifo::async_fifo(32, 8, async_fifo::Storage::FlipFlops),

@@ -13,13 +13,18 @@
 //! `digit_bits`, least significant first, one per cycle, two's complement, with three sticky flags ([`FLAG_BITS`])
 //! that are valid with the last digit.
 
+pub mod activation_lane;
 pub mod async_fifo;
 pub mod combiner;
 pub mod command_decoder;
 pub mod compute_tile;
 pub mod dma_reader;
+pub mod exponential;
 pub mod fifo;
 pub mod fill_sequencer;
+pub mod fp16_adder;
+pub mod fp16_multiplier;
+pub mod fp16_packer;
 pub mod fp16_rounder;
 pub mod gemv_unit;
 pub mod host_port;
