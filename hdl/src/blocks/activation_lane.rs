@@ -9,7 +9,9 @@ use super::fp16_adder::{self, fp16_adder};
 use super::fp16_multiplier::{self, RECIPROCAL_BITS, fp16_multiplier};
 use super::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
 use super::{FP16_BITS, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros};
+use crate::layer::{
+    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -32,10 +34,29 @@ pub(crate) const fn latency(path: usize) -> u32 {
         }
 }
 
-/// Steps from an element to its key, and to its term of a sum of exponentials.
-pub(crate) const KEY_LATENCY: u32 = 1;
-/// The same for its term.
-pub(crate) const TERM_LATENCY: u32 = exponential::LATENCY + 1;
+/// What all lanes get alike: name, bits, meaning.
+pub(crate) fn lane_controls() -> [(&'static str, u32, &'static str); 14] {
+    [
+        ("take", 1, "take the slice's last word as the first operand's elements"),
+        ("take_other", 1, "take it as the second operand's"),
+        ("shift", 1, "the elements move on by one; only with `advance_i`"),
+        ("advance", 1, "all stages move on"),
+        ("path", PATHS.len() as u32, "way to the packer, one-hot; stays while elements are on their way"),
+        ("subtract", 1, "the second operand's sign is inverted"),
+        ("max", 1, "of the choices: the larger one; otherwise ReLU of the first"),
+        ("two", 1, "the second operand comes from the slice; otherwise it is `scalar_i`"),
+        ("scalar", FP16_BITS, "recoded second operand of all elements"),
+        ("wide", 1, "softmax: exponentials are wide values, and so are what is multiplied"),
+        (
+            "argument",
+            exponential::ARGUMENT_BITS,
+            "less the maximum times log2(e), of the element two steps ago",
+        ),
+        ("reciprocal", RECIPROCAL_BITS, "reciprocal of the sum of exponentials"),
+        ("scale", fp16_packer::EXPONENT_BITS, "its exponent"),
+        ("spoilt", 1, "every product is NaN, of the element two steps ago"),
+    ]
+}
 
 /// A number whose order as an unsigned integer is that of FP16 values, -0 below +0; NaNs mean nothing.
 fn key(value: &Bits) -> Bits {
@@ -55,24 +76,28 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     );
     m.share_code();
     let word = m.input("word_i", lanes * FP16_BITS, "the slice's last word, recoded FP16 values");
-    let take = m.input("take_i", 1, "take it as the first operand's elements");
-    let take_other = m.input("take_other_i", 1, "take it as the second operand's");
-    let advance = m.input("advance_i", 1, "all stages move on, the next elements come");
-    let path = m.input("path_i", PATHS.len() as u32, "way to the packer, one-hot; stays for an instruction");
-    let subtract = m.input("subtract_i", 1, "the second operand's sign is inverted");
-    let choose_max = m.input("max_i", 1, "of the choices: the larger one; otherwise ReLU of the first");
-    let two = m.input("two_i", 1, "the second operand comes from the slice; otherwise it is `scalar_i`");
-    let scalar = m.input("scalar_i", FP16_BITS, "recoded second operand of all elements");
-    let wide = m.input("wide_i", 1, "softmax: exponentials are wide values, and so are what is multiplied");
-    let argument = m.input("argument_i", exponential::ARGUMENT_BITS, "less the maximum times log2(e)");
-    let reciprocal = m.input("reciprocal_i", RECIPROCAL_BITS, "reciprocal of the sum of exponentials");
-    let scale = m.input("scale_i", fp16_packer::EXPONENT_BITS, "its exponent");
-    let spoilt = m.input("spoilt_i", 1, "every product is NaN");
+    let controls = lane_controls().map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
+    let [
+        take,
+        take_other,
+        shift,
+        advance,
+        path,
+        subtract,
+        choose_max,
+        two,
+        scalar,
+        wide,
+        argument,
+        reciprocal,
+        scale,
+        spoilt,
+    ] = controls;
     let counts = m.input("counts_i", 1, "the element counts in maximum and sum");
     let blank = m.input("blank_i", 1, "the element is beyond the vector's end: its result is +0");
 
     let shifted = |name: &str, take: &Bits| {
-        let reg = m.reg(name, lanes * FP16_BITS).enable(&m.wire(format!("{name}_moves"), take | &advance));
+        let reg = m.reg(name, lanes * FP16_BITS).enable(&m.wire(format!("{name}_moves"), take | &shift));
         reg.next(mux(take, &word, &cat([zeros(FP16_BITS), reg.high((lanes - 1) * FP16_BITS)])));
         reg.low(FP16_BITS)
     };
@@ -91,7 +116,8 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let a_nan = m.wire("a_nan", is_nan(&a));
     let a_infinite = m.wire("a_infinite", special(&a) & !&a_nan);
     let step_of = |index: u32| m.wire(format!("{}_moves", PATHS[index as usize]), &advance & path.bit(index));
-    let (exp_moves, sum_moves, product_moves, choice_moves) = (step_of(0), step_of(1), step_of(2), step_of(3));
+    let (exp_moves, sum_moves, product_moves, choice_moves) =
+        (step_of(0), step_of(1), step_of(2), step_of(3));
 
     // Exponential. Of infinities the sign decides, and softmax takes minus infinity for a masked element.
     let exp = m
@@ -102,12 +128,13 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (significand, exponent) = (exp.output("significand_o"), exp.output("exponent_o"));
     let kind = cat([a.msb(), a_infinite.clone(), a_nan.clone(), counts.clone()]);
     let kind = delayed("exp_kind", &kind, exponential::LATENCY, &exp_moves);
-    let (exp_counts, exp_nan, exp_infinite, exp_negative) = (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
+    let (exp_counts, exp_nan, exp_infinite, exp_negative) =
+        (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
     let vanishes = m.wire("vanishes", &exp_infinite & &exp_negative);
-    // In units of 2^-28: exactly 2^28 for the maximum, whose exponent is 0, else shifted to the right.
-    let one = exponent.is_zero();
-    let fraction = significand.zext(TERM_BITS).shr(&!exponent.low(exponential::EXPONENT_BITS - 1));
-    let term = mux(&one, &lit(1 << (TERM_BITS - 1), TERM_BITS), &fraction);
+    // In units of 2^-28; no exponent is above 0, and below -31 nothing is left.
+    let units = cat([significand.clone(), zeros(TERM_BITS - exponential::SIGNIFICAND_BITS)]);
+    let down = m.wire("down", zeros(exponential::EXPONENT_BITS) - &exponent);
+    let term = units.shr(&down);
     let term = term.gated(&(&exp_counts & !&vanishes));
     let exp_magnitude = cat([significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)]);
     let exp_exponent = exponent.sext(fp16_packer::EXPONENT_BITS);

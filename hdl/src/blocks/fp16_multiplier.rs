@@ -6,7 +6,7 @@ use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
-pub(crate) const LATENCY: u32 = 1;
+pub(crate) const LATENCY: u32 = 2;
 /// Bits of a reciprocal: 2^15 < r <= 2^16.
 pub(crate) const RECIPROCAL_BITS: u32 = 17;
 
@@ -25,7 +25,11 @@ pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
     let b = m.input("b_i", FP16_BITS, "recoded FP16 value");
     let wide = m.input("wide_i", 1, "multiply a wide value with the reciprocal");
     let reciprocal = m.input("reciprocal_i", RECIPROCAL_BITS, "2^15 < r <= 2^16");
-    let scale = m.input("scale_i", EXPONENT_BITS, "what is added to the exponent field of a wide value, two's complement");
+    let scale = m.input(
+        "scale_i",
+        EXPONENT_BITS,
+        "what is added to the exponent field of a wide value, two's complement",
+    );
     let stage = |name: &str, value: &Bits| {
         let reg = m.reg(name, value.width()).enable(&advance);
         reg.next(value);
@@ -48,7 +52,14 @@ pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
     let b_significand = m.wire("b_significand", significand_of(&b, &b_field, &b_special));
     let left = m.wire("left", mux(&wide, &wide_significand, &cat([a_significand.clone(), zeros(2)])));
     let right = m.wire("right", mux(&wide, &reciprocal, &cat([b_significand.clone(), zeros(6)])));
-    let product = left.zext(MAGNITUDE_BITS) * right.zext(MAGNITUDE_BITS);
+    // In two stages, each half of the second operand by itself first.
+    let (low_bits, high_bits) = (RECIPROCAL_BITS / 2, RECIPROCAL_BITS.div_ceil(2));
+    let part = |name: &str, right: Bits| {
+        let bits = left.width() + right.width();
+        stage(name, &(left.zext(bits) * right.zext(bits)))
+    };
+    let (upper, lower) = (part("upper_q", right.high(high_bits)), part("lower_q", right.low(low_bits)));
+    let product = m.wire("product", cat([upper, zeros(low_bits)]) + lower.zext(MAGNITUDE_BITS));
     let a_exponent = exponent_of(&a_field).zext(EXPONENT_BITS);
     let b_exponent = exponent_of(&b_field).zext(EXPONENT_BITS);
     let narrow_exponent = a_exponent + b_exponent - lit(29, EXPONENT_BITS);
@@ -57,10 +68,11 @@ pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
     let special = m.wire("special", (&a_special | &b_special) & !&wide);
     // Infinity times zero, and whatever a NaN meets, has a zero among the significands.
     let vanishes = m.wire("vanishes", !(a_significand.any() & b_significand.any()));
+    let twice = |name: &str, value: &Bits| stage(&format!("{name}1_q"), &stage(&format!("{name}0_q"), value));
     m.output("magnitude_o", stage("product_q", &product), "product of the significands");
-    m.output("exponent_o", stage("exponent_q", &exponent), "exponent of its uppermost bit");
-    m.output("sign_o", stage("sign_q", &((a.msb() ^ b.msb()) & !&wide)), "sign of the product");
-    m.output("nan_o", stage("nan_q", &(&special & &vanishes)), "the product is NaN");
-    m.output("infinite_o", stage("infinite_q", &(&special & !&vanishes)), "the product is infinite");
+    m.output("exponent_o", twice("exponent", &exponent), "exponent of its uppermost bit");
+    m.output("sign_o", twice("sign", &((a.msb() ^ b.msb()) & !&wide)), "sign of the product");
+    m.output("nan_o", twice("nan", &(&special & &vanishes)), "the product is NaN");
+    m.output("infinite_o", twice("infinite", &(&special & !&vanishes)), "the product is infinite");
     m.finish()
 }

@@ -9,7 +9,7 @@ pub(crate) const MAGNITUDE_BITS: u32 = 30;
 /// Bits of the exponent of its uppermost bit, two's complement.
 pub(crate) const EXPONENT_BITS: u32 = 7;
 /// Cycles from a magnitude to its FP16 value.
-pub(crate) const LATENCY: u32 = 2;
+pub(crate) const LATENCY: u32 = 3;
 /// Fraction bits of a wide value: softmax keeps its exponentials in 4 exponent and 12 fraction bits.
 pub(crate) const WIDE_FRACTION_BITS: u32 = 12;
 const FRACTION_BITS: u32 = 10;
@@ -41,7 +41,11 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let infinite = m.input("infinite_i", 1, "the result is infinite");
     let raw = m.input("raw_i", 1, "the uppermost 16 bits of the magnitude are the result, a recoded value");
     let blank = m.input("blank_i", 1, "the result is +0 whatever else");
-    let wide = m.input("wide_i", 1, "round to 12 fraction bits: no sign, 4 exponent bits; stays for two steps");
+    let wide = m.input(
+        "wide_i",
+        1,
+        "round to 12 fraction bits: no sign, 4 exponent bits; stays while values are on their way",
+    );
     let stage = |name: &str, value: &Bits| {
         let reg = m.reg(name, value.width()).enable(&advance);
         reg.next(value);
@@ -64,20 +68,25 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let sign = stage("sign_q", &sign);
     let kind = stage("kind_q", &cat([blank, raw, infinite, nan]));
 
-    // Stage 2: subnormal results move down, then round.
+    // Stage 2: subnormal results move down.
     let bits = EXPONENT_BITS + 1;
     let below = m.wire("below", signed(MIN_EXPONENT, bits) - &exponent);
     let subnormal = m.wire("subnormal", !below.msb() & below.any());
     let far = m.wire("far", below.slice(5, bits - 6).any());
-    let amount = m.wire("amount", (below.low(5) | repeat(5, &far)).gated(&subnormal));
-    let kept = m.wire("kept", normal.shr(&amount));
+    let moves = &subnormal & !kind.bit(2);
+    let amount = m.wire("amount", (below.low(5) | repeat(5, &far)).gated(&moves));
+    let moved = m.wire("moved", normal.shr(&amount));
     let lost_mask = m.wire("lost_mask", !repeat(MAGNITUDE_BITS, &lit(1, 1)).shl(&amount));
-    let lost = m.wire("lost", (&normal & lost_mask).any());
-    let zero = m.wire("zero", !normal.msb());
+    let lost = stage("lost_q", &(&normal & lost_mask).any());
     // Exponent field less one: the significand's leading one adds the one.
     let biased = &exponent + signed(BIAS as i32 - 1, bits);
-    let small = &subnormal | &zero;
-    let field = m.wire("field", biased.gated(&!&small));
+    let small = &subnormal | !normal.msb();
+    let field = stage("field_q", &biased.gated(&!small));
+    let kept = stage("kept_q", &moved);
+    let sign = stage("sign1_q", &sign);
+    let kind = stage("kind1_q", &kind);
+
+    // Stage 3: round.
     let cut = |fraction_bits: u32| {
         let significand = kept.high(fraction_bits + 1);
         let rest = kept.low(MAGNITUDE_BITS - fraction_bits - 1);
@@ -102,7 +111,7 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let special = cat([&sign & !&is_nan, repeat(5, &lit(1, 1)), !&is_nan, zeros(9)]);
     let finite = mux(&wide, &wide_value, &cat([sign, narrow.low(FP16_BITS - 1)]));
     let computed = mux(&(&is_nan | (&infinity & !&wide)), &special, &finite);
-    let result = mux(&is_raw, &normal.high(FP16_BITS), &computed).gated(&!is_blank);
+    let result = mux(&is_raw, &kept.high(FP16_BITS), &computed).gated(&!is_blank);
     m.output("value_o", stage("value_q", &result), "the recoded FP16 value, or the wide one");
     m.finish()
 }

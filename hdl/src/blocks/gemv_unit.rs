@@ -1,9 +1,11 @@
 //! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and out of it.
 //!
-//! Five parts work side by side: loads and stores of vector blocks, zeroing, products (DOT and AXPY), rounding. Each takes
-//! one command at a time; that commands which run together do not touch the same words is the business of who starts them
-//! ([`super::issue`]). Products and rounding exclude each other.
+//! Six parts work side by side: loads and stores of vector blocks, zeroing, products (DOT and AXPY), rounding, and the activation
+//! unit. Each takes one command at a time; that commands which run together do not touch the same words is the business of who starts them
+//! ([`super::issue`]). Rounding excludes products and the activation unit.
 
+use super::activation_lane::lane_controls;
+use super::activation_unit::{activation_unit, operation_fields};
 use super::combiner::combiner;
 use super::command_decoder::{Layout, layout_fields, rank_bits};
 use super::fifo::fifo;
@@ -109,6 +111,13 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         source: m.input("source_i", addr_bits, "first word of the source"),
         target: m.input("target_i", addr_bits, "first word of the destination"),
     };
+    let start_activation = start_of(
+        "activation",
+        "activation unit: block (cols, vectors) at `source_i`, perhaps another at `other_i`, to `target_i`",
+    );
+    let operation = operation_fields(config).map(|(name, bits, doc)| {
+        (name, m.input(format!("activation_{name}_i"), bits, format!("activation unit: {doc}")))
+    });
     let x_valid = m.input("x_valid_i", 1, "load: a beat is offered");
     let x_data = m.input("x_data_i", BEAT_BITS, "load: 32 FP16 values");
     let y_ready = m.input("y_ready_i", 1, "store: the beat is taken");
@@ -158,6 +167,22 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         let Layout { waves, tail, last_beat, last_elem } = part.count.clone();
         m.unused(cat([waves, tail, last_beat, last_elem]), "only products have rows");
     }
+
+    // The activation unit reads and writes all slices at once; others go before it where they read, it goes first where it writes.
+    let lanes_granted = m.forward("lanes_granted", 1);
+    let lanes_free = m.forward("lanes_free", ranks);
+    let mut activation = m
+        .instance("activation", &activation_unit(config)?)
+        .input("start_i", &start_activation)
+        .input("source_i", &command.source)
+        .input("target_i", &command.target)
+        .input("read_ready_i", &lanes_granted)
+        .input("soon_free_i", &lanes_free);
+    activation = command.cols.connect(activation);
+    for (name, value) in &operation {
+        activation = activation.input(format!("{name}_i"), value);
+    }
+    let lanes_read = activation.output("read_valid_o");
 
     // Zeroing: one word of all slices per cycle.
     let zero_left = m.reg("zero_left_q", bits_for(config.slice_words())).reset(0);
@@ -265,6 +290,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     scalar_ready.drive(&rank_free);
     store_ready.drive(cat([rank_free.clone(), !&scalar_reads, store_room.q()]).all());
     let reads_now = m.wire("reads_now", &rank_free & (&scalar_reads | &store_reads));
+    let lanes_read_now = cat([lanes_read, read_free.all(), !&scalar_reads, !&store_reads]).all();
+    let lanes_read_now = m.wire("lanes_read_now", lanes_read_now);
+    lanes_granted.drive(&lanes_read_now);
 
     // Rounding.
     let columns_valid = m.forward("columns_valid", 1);
@@ -319,10 +347,26 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .iter()
         .map(|column| (0..ranks).map(|g| column.output(&format!("rounded{g}_o"))).collect())
         .collect();
+    let lanes_ends = activation.output("ends_o");
+    let lanes_counts = activation.output("counts_o");
+    let mut lanes_inputs: Vec<(String, Bits)> = lane_controls()
+        .map(|(name, ..)| (format!("lane_{name}_i"), activation.output(&format!("lane_{name}_o"))))
+        .into();
+    for (port, output) in [
+        ("lane_raddr_i", "read_addr_o"),
+        ("lane_we_i", "write_o"),
+        ("lane_waddr_i", "write_addr_o"),
+        ("lane_element_i", "lane_element_o"),
+        ("lane_last_beat_i", "lane_last_beat_o"),
+        ("lane_last_elem_i", "lane_last_elem_o"),
+    ] {
+        lanes_inputs.push((port.into(), activation.output(output)));
+    }
     let group = rank_group(config)?;
     let (mut idle, mut room, mut reads_free, mut writes_free) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut beats = Vec::new();
+    let mut lanes_soon = Vec::new();
     for (g, (valid, data)) in (0..ranks).zip(&weights) {
         let instance = m
             .instance(format!("group{g}"), &group)
@@ -362,6 +406,16 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("sum_pop_i", combine.output(&format!("sum{g}_pop_o")))
             .input("sum_release_i", combine.output(&format!("sum{g}_release_o")));
         let instance = group_cols.connect(instance);
+        let instance = instance
+            .input("lane_re_i", &lanes_read_now)
+            .input("lane_ends_i", lanes_ends.bit(g))
+            .input("lane_counts_i", lanes_counts.bit(g));
+        let instance =
+            lanes_inputs.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value));
+        for what in ["key", "bad", "sum"] {
+            activation.connect_input(format!("{what}{g}_i"), instance.output(&format!("lane_{what}_o")));
+        }
+        lanes_soon.push(instance.output("lane_soon_free_o"));
         let instance = (0..positions).fold(instance, |instance, p| {
             instance.input(format!("rounded{p}_i"), &rounded[p as usize][g as usize])
         });
@@ -387,6 +441,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.output(format!("cause{g}_o"), instance.output("cause_o"), doc);
     }
     rows_room.drive(cat(room).all() & (axpy.q() | combine.output("row_room_o")));
+    lanes_free.drive(cat(lanes_soon.into_iter().rev()));
     read_free.drive(cat(reads_free.into_iter().rev()));
     write_free.drive(cat(writes_free.into_iter().rev()));
     for (p, column) in columns.iter().enumerate() {
@@ -443,6 +498,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("store_busy_o", any_of(&storing), "a store is running");
     m.output("y_valid_o", y_valid, "store: a beat is offered");
     m.output("y_data_o", stored.output("data_o"), "store: 32 FP16 values");
+    m.output("activation_busy_o", activation.output("busy_o"), "the activation unit works");
     m.output("zero_busy_o", &zeroing, "words are being zeroed");
     let working = [
         gemv_start.clone(),

@@ -14,6 +14,12 @@
 //! that are valid with the last digit.
 
 pub mod activation_lane;
+mod activation_port;
+pub mod activation_sequencer;
+pub mod activation_sums;
+pub mod activation_tree;
+pub mod activation_unit;
+pub mod activation_walker;
 pub mod async_fifo;
 pub mod combiner;
 pub mod command_decoder;

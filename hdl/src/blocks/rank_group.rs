@@ -5,6 +5,8 @@
 //! elsewhere. The slices' ports belong to the windows first; what is left is offered to readers and writers of the buffer,
 //! and to rounding, during which no window is in work.
 
+use super::activation_port::LaneInputs;
+use super::activation_tree::activation_tree;
 use super::command_decoder::{Layout, position_bits, rank_bits};
 use super::compute_tile::compute_tile;
 use super::fifo::fifo;
@@ -97,6 +99,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let rounded: Vec<Bits> = (0..positions)
         .map(|p| m.input(format!("rounded{p}_i"), FP16_BITS, format!("recoded value for position {p}")))
         .collect();
+    let lanes_of = LaneInputs::new(&m, config);
     let sum_pop = m.input("sum_pop_i", 1, "take a digit");
     let sum_release = m.input("sum_release_i", 1, "it was the last one of a sum");
 
@@ -186,16 +189,27 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let slice_read = windows.output("slice_re_o");
     let sum_read = windows.output("sum_re_o");
     let sum_write = windows.output("sum_we_o");
+    let lane_write = lanes_of.write.any();
     let busy_reading = [slice_read.clone(), sum_read.clone(), windows.output("holding_o"), sums_read.clone()];
     let read_free = m.wire("read_free", !any_of(&busy_reading));
-    let write_free = m.wire("write_free", !(&sum_write | &round_write));
-    let any_read =
-        m.wire("any_read", any_of(&[slice_read.clone(), sum_read.clone(), read.clone(), sums_read.clone()]));
-    let other_addr = mux(&sums_read, &sums_addr, &read_addr);
+    let write_free =
+        m.wire("write_free", !any_of(&[sum_write.clone(), round_write.clone(), lane_write.clone()]));
+    let any_read = m.wire(
+        "any_read",
+        any_of(&[
+            slice_read.clone(),
+            sum_read.clone(),
+            read.clone(),
+            sums_read.clone(),
+            lanes_of.read.clone(),
+        ]),
+    );
+    let other_addr = mux(&sums_read, &sums_addr, &mux(&lanes_of.read, &lanes_of.read_addr, &read_addr));
     let window_addr = mux(&slice_read, &windows.output("slice_addr_o"), &windows.output("sum_raddr_o"));
     let for_window = &slice_read | &sum_read;
     let slice_addr = m.wire("slice_addr", mux(&for_window, &window_addr, &other_addr));
     let outside_addr = mux(&round_write, &round_addr, &write_addr);
+    let outside_addr = mux(&lane_write, &lanes_of.write_addr, &outside_addr);
     let slice_waddr = m.wire("slice_waddr", mux(&sum_write, &windows.output("sum_waddr_o"), &outside_addr));
     let write_at =
         m.wire("write_at", super::positions(&write_position, &write_rest, positions).gated(&write));
@@ -212,6 +226,9 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("first_i", windows.output("digits_first_o"))
         .input("last_i", windows.output("digits_last_o"));
     let separate = windows.output("separate_o");
+    let trees_module = activation_tree(tiles)?;
+    let mut trees = m.instance("trees", &trees_module);
+    let cuts = lanes_of.cuts(&m, config);
     let mut words = Vec::new();
     for p in 0..positions {
         let beat_cut = match p {
@@ -242,12 +259,23 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))
                 .input("wdata_i", chunk(&data, i));
+            let instance = lanes_of.connect(&m, instance, &cuts, (p, t));
+            for what in ["key", "bad", "term"] {
+                trees = trees.input(format!("{what}{i}_i"), instance.output(&format!("{what}_o")));
+            }
             tree = tree
                 .input(format!("digit{i}_i"), instance.output("digit_o"))
                 .input(format!("flags{i}_i"), instance.output("flags_o"));
             words.push(instance.output("word_o"));
         }
     }
+
+    let (lane_key, lane_bad, lane_sum) =
+        (trees.output("key_o"), trees.output("bad_o"), trees.output("sum_o"));
+    m.output("lane_key_o", lane_key, "activation unit: largest key of the rank's lanes");
+    m.output("lane_bad_o", lane_bad, "activation unit: one of them had NaN or +Inf");
+    m.output("lane_sum_o", lane_sum, "activation unit: sum of their terms");
+    m.output("lane_soon_free_o", !&separate, "no sums are written in the next cycle");
 
     // What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
     let reading = m.reg("reading_q", 1).reset(0);
