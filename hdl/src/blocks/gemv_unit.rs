@@ -90,10 +90,14 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let start_load = start_of("load", "load a vector block (cols, batch) to `target_i`");
     let start_store = start_of("store", "store the vector block (cols, batch) at `source_i`");
     let start_zero = start_of("zero", "zero `rows_i` words at `target_i`");
-    let start_dot =
-        start_of("dot", "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`");
-    let start_axpy =
-        start_of("axpy", "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`");
+    let start_dot = start_of(
+        "dot",
+        "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`",
+    );
+    let start_axpy = start_of(
+        "axpy",
+        "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`",
+    );
     let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
     let layout = |prefix: &str| {
         let mut fields = layout_fields(config)
@@ -110,8 +114,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         source: m.input("source_i", addr_bits, "first word of the source"),
         target: m.input("target_i", addr_bits, "first word of the destination"),
     };
-    let heads_in =
-        m.input("heads_i", config.head_bits(), "products: logarithm of the number of heads, rows one stripe at most");
+    let heads_in = m.input(
+        "heads_i",
+        config.head_bits(),
+        "products: logarithm of the number of heads, rows one stripe at most",
+    );
     let x_valid = m.input("x_valid_i", 1, "load: a beat is offered");
     let x_data = m.input("x_data_i", BEAT_BITS, "load: 32 FP16 values");
     let y_ready = m.input("y_ready_i", 1, "store: the beat is taken");
@@ -291,8 +298,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let rounding = round.cols.connect(rounding);
 
     // Columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all ranks.
-    let control =
-        |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")) & !&headed);
+    let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")) & !&headed);
     let mut controls: Vec<(String, Bits)> =
         ["pairs_i", "all_i", "result_pairs_i", "result_all_i"].map(control).into();
     let head_strobes = ["valid", "first", "last"].map(|strobe| m.forward(format!("head_{strobe}"), 1));

@@ -18,7 +18,8 @@ pub fn head_results(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     );
     let count = m.input("heads_i", config.head_bits(), "logarithm of the number of heads");
     let members = m.input("members_i", ranks, "ranks that have a row of the group");
-    let vector = m.input("vector_i", log2(config.max_vectors()), "vector of the results: `vector * heads + head`");
+    let vector =
+        m.input("vector_i", log2(config.max_vectors()), "vector of the results: `vector * heads + head`");
     let ready = m.input("ready_i", 1, "the item is taken");
     let results: Vec<(Bits, Bits)> = (0..ranks)
         .map(|g| {
@@ -42,7 +43,11 @@ pub fn head_results(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.output(format!("result{g}_pop_o"), pop, format!("take a result of rank {g}"));
     }
     m.output("valid_o", &valid, "an item is offered");
-    m.output("data_o", cat(results.iter().rev().map(|(_, data)| data.clone())), "the ranks' results, rank 0 lowest");
+    m.output(
+        "data_o",
+        cat(results.iter().rev().map(|(_, data)| data.clone())),
+        "the ranks' results, rank 0 lowest",
+    );
     if config.max_vectors() > heads {
         m.unused(vector.high(log2(config.max_vectors()) - log2(heads)), "jobs are told apart by their heads");
     }

@@ -27,8 +27,7 @@ pub fn head_sender(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     pending.next(any_of(&[digits_last, pending.q() & !&rounded_valid]));
     // One bit for each head, the present one.
     let at = m.reg("at_q", heads).reset(0);
-    let ends: Vec<Bits> =
-        (1..=log2(heads)).map(|h| count.eq_lit(h.into()) & at.bit((1 << h) - 1)).collect();
+    let ends: Vec<Bits> = (1..=log2(heads)).map(|h| count.eq_lit(h.into()) & at.bit((1 << h) - 1)).collect();
     let next = cat([at.low(heads - 1), lit(0, 1)]);
     let next = next.gated(&!any_of(&ends));
     at.next(mux(&begins, &lit(1, heads), &next));

@@ -159,8 +159,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // Ranges in the buffer. AXPY and rounding have a word for each lane.
     let max_heads_log2 = log2(gemv.max_heads());
     let row_bits = row_block.width() + max_heads_log2;
-    let range_bits =
-        (col_block.width() + lane_bits).max(row_bits).max(count.width()).max(source.width()) + 1;
+    let range_bits = (col_block.width() + lane_bits).max(row_bits).max(count.width()).max(source.width()) + 1;
     let wide = |value: &Bits| value.zext(range_bits);
     let sums = cat([col_block.clone(), zeros(lane_bits)]);
     // Results and scalars of a product have a vector for each vector of the batch and each head.

@@ -22,7 +22,9 @@ use super::scalar_banks::scalar_banks;
 use super::sum_reader::sum_reader;
 use super::window_sequencer::window_sequencer;
 use super::{FLAG_BITS, FP16_BITS, bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros};
+use crate::layer::{
+    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+};
 use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
 
@@ -348,9 +350,8 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("heads_i", &heads)
         .input("digits_last_i", &tapped[2])
         .input("rounded_valid_i", &rounded_valid);
-    let sender = (0..config.max_heads()).fold(sender, |sender, head| {
-        sender.input(format!("rounded{head}_i"), &rounded[head as usize])
-    });
+    let sender = (0..config.max_heads())
+        .fold(sender, |sender, head| sender.input(format!("rounded{head}_i"), &rounded[head as usize]));
     let result = sender.output("data_o").zext(digit_bits + FLAG_BITS);
     let queued = mux(&headed, &result, &cat([rows.output("flags_o"), rows.output("digit_o")]));
     let sums = queued_sums(config);
@@ -372,9 +373,8 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     };
     let limit = |h: u32| lit(most(h).into(), count_bits);
     let all_heads = log2(config.max_heads());
-    let limits = (0..all_heads)
-        .rev()
-        .fold(limit(all_heads), |rest, h| mux(&heads.eq_lit(h.into()), &limit(h), &rest));
+    let limits =
+        (0..all_heads).rev().fold(limit(all_heads), |rest, h| mux(&heads.eq_lit(h.into()), &limit(h), &rest));
     room.drive(reserved.ne(&m.wire("sum_limit", limits)));
 
     let fill_idle = fill.output("idle_o");
@@ -385,7 +385,11 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("read_free_o", &read_free, "the buffer can be read in this cycle");
     m.output("beat_o", &beat, "beat read two cycles ago");
     m.output("write_free_o", &write_free, "the buffer can be written in this cycle");
-    m.output("sum_valid_o", out.output("valid_o"), "a digit of a row's sum, or the result of a head, is there");
+    m.output(
+        "sum_valid_o",
+        out.output("valid_o"),
+        "a digit of a row's sum, or the result of a head, is there",
+    );
     let head = out.output("data_o");
     let doc = "the digit, rows and vectors in order, or the recoded result, in each vector the heads";
     m.output("sum_digit_o", head.low(digit_bits), doc);

@@ -125,7 +125,11 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError
             let pick = |part: &dyn Fn(&(Bits, Bits)) -> Bits| {
                 of_heads(&count, heads, &levels().map(|level| part(&level[tap])).collect::<Vec<_>>())
             };
-            m.output(format!("tap{tap}_digit_o"), pick(&|node| node.0.clone()), format!("digit of tap {tap}"));
+            m.output(
+                format!("tap{tap}_digit_o"),
+                pick(&|node| node.0.clone()),
+                format!("digit of tap {tap}"),
+            );
             m.output(
                 format!("tap{tap}_flags_o"),
                 pick(&|node| node.1.clone()),

@@ -125,8 +125,7 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let offered_last = offered_place.msb();
     let word = memory.output("rdata_o");
     let group_bits = ranks * FP16_BITS;
-    let groups: Vec<Bits> =
-        (0..BEAT_ELEMS / ranks).map(|i| word.slice(i * group_bits, group_bits)).collect();
+    let groups: Vec<Bits> = (0..BEAT_ELEMS / ranks).map(|i| word.slice(i * group_bits, group_bits)).collect();
     let at_group = fetched_element.high(element_bits - rank_log2);
     let at: Vec<Bits> = (0..BEAT_ELEMS / ranks).rev().map(|i| at_group.eq_lit(i.into())).collect();
     let group = m.wire("group", one_hot_mux(&m.wire("at", cat(at)), &groups));
@@ -174,7 +173,11 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("push_o", &push, "a row or scalar for every group");
     m.output("push_start_o", &row_start, "rank at which the row's tail starts");
     m.output("push_last_o", &last, "the row is complete");
-    m.output("push_vector_o", offered_place.low(vector_bits), "number of the scalar: `vector * heads + head`");
+    m.output(
+        "push_vector_o",
+        offered_place.low(vector_bits),
+        "number of the scalar: `vector * heads + head`",
+    );
     for (g, scalar) in scalars.iter().enumerate() {
         m.output(format!("push{g}_scalar_o"), scalar, format!("recoded scalar for rank {g}"));
     }

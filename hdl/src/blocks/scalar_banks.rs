@@ -35,8 +35,10 @@ pub fn scalar_banks(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         bits => cat([slot.clone(), index.high(bits)]),
     };
     let first = m.wire("first", vector.zext(index_bits).shl(&heads));
-    let (write_word, read_word) =
-        (m.wire("write_word", word(&write_slot, &write_index)), m.wire("read_word", word(&read_slot, &first)));
+    let (write_word, read_word) = (
+        m.wire("write_word", word(&write_slot, &write_index)),
+        m.wire("read_word", word(&read_slot, &first)),
+    );
     let bank = write_index.low(bank_bits);
     let read_banks: Vec<Bits> = (0..banks)
         .map(|b| {
@@ -59,7 +61,11 @@ pub fn scalar_banks(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         let chosen = fewer.fold(of(bank_bits).clone(), |rest, h| mux(&heads.eq_lit(h.into()), of(h), &rest));
         let scalar = m.reg(format!("scalar{segment}_q"), FP16_BITS).enable(&read);
         scalar.next(chosen);
-        m.output(format!("scalar{segment}_o"), &scalar, format!("recoded scalar of segment {segment} of the tiles"));
+        m.output(
+            format!("scalar{segment}_o"),
+            &scalar,
+            format!("recoded scalar of segment {segment} of the tiles"),
+        );
     }
     m.finish()
 }

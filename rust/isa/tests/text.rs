@@ -49,8 +49,16 @@ fn the_example_of_the_document_is_a_program() {
     let section = document.split("## Text form").nth(1).unwrap();
     let text = section.split("```").nth(1).unwrap();
     let program = parse(text).unwrap();
-    let product =
-        Product { src: 0, dst: 8, cols: 4096, batch: 4, count: 410, address: 0x10000, list: Some(0), heads: 1 };
+    let product = Product {
+        src: 0,
+        dst: 8,
+        cols: 4096,
+        batch: 4,
+        count: 410,
+        address: 0x10000,
+        list: Some(0),
+        heads: 1,
+    };
     assert_eq!(
         program.code.iter().map(|code| code.to_string()).collect::<Vec<_>>(),
         [

@@ -127,7 +127,16 @@ impl Writer<'_> {
         let count = if stored.is_some() { count.min(matrix.rows) } else { count };
         let dst = self.place(block_words(self.config, count, x.batch), Some(x))?;
         let (cols, batch, address) = (x.elements, x.batch, matrix.address);
-        self.push(Instruction::Dot(Product { src: x.base, dst, cols, batch, count, address, list, heads: 1 }));
+        self.push(Instruction::Dot(Product {
+            src: x.base,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list,
+            heads: 1,
+        }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
         Some(())
