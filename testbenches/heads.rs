@@ -111,7 +111,7 @@ fn every_number_of_heads_and_batch_is_exact() -> Outcome {
                 );
             }
         }
-        assert!(done >= 20, "{}: {done} products", config.name());
+        assert!(done >= 15, "{}: {done} products", config.name());
     }
     Ok(())
 }
@@ -186,7 +186,8 @@ fn a_reset_amid_heads_leaves_nothing_behind() -> Outcome {
             let (heads, batch) = shapes[round % shapes.len()];
             let cols = config.gemv().stripe_elems();
             let (sums, a) = (0, sum_words(&unit.config, cols, batch));
-            let axpy = round % 3 > 0 && batch * heads <= config.gemv().max_batch();
+            let fits = a + block_words(&unit.config, 40, batch * heads) <= unit.config.slice_words();
+            let axpy = round % 3 > 0 && batch * heads <= config.gemv().max_batch() && fits;
             if axpy {
                 unit.push(Op::Zero { dst: sums, words: a });
                 let block = any_kind(&mut random).block(40, batch * heads, &mut random);
@@ -287,6 +288,15 @@ fn heads_reach_the_limit_of_the_windows() -> Outcome {
 fn planted_errors_are_found() -> Outcome {
     for config in configs()? {
         let (cols, heads) = (config.gemv().stripe_elems(), 2);
+        // No zeros, so that every bit counts.
+        let vector = |n: u32, random: &mut SplitMix64| {
+            let mut vector = Kind::Small.vector(n, random);
+            vector.iter_mut().filter(|v| **v & 0x7FFF == 0).for_each(|v| *v = 0x3C00);
+            vector
+        };
+        let block = |n: u32, batch: u32, random: &mut SplitMix64| -> Block {
+            (0..batch).map(|_| vector(n, random)).collect()
+        };
         let run = |plant: Option<Plant>, dot: bool| -> Result<(), Box<dyn Error>> {
             let mut random = SplitMix64::new(12);
             let mut unit = GemvDriver::open(&config, 13)?;
@@ -296,16 +306,16 @@ fn planted_errors_are_found() -> Outcome {
             let rows = 2 * config.gemv().ranks();
             let weights = |random: &mut SplitMix64| Matrix {
                 ids: (0..rows).collect(),
-                rows: (0..rows).map(|_| Kind::Small.vector(cols, random)).collect(),
+                rows: block(cols, rows, random),
             };
             if dot {
-                unit.push(Op::Load { dst: 0, block: Kind::Small.block(cols, 1, &mut random) });
+                unit.push(Op::Load { dst: 0, block: block(cols, 1, &mut random) });
                 unit.push(Op::Dot { src: 0, dst: 1, cols, batch: 1, heads, matrix: weights(&mut random) });
                 store(&mut unit, 1, rows, heads);
             } else {
                 let sums = sum_words(&unit.config, cols, 1);
                 unit.push(Op::Zero { dst: 0, words: sums });
-                unit.push(Op::Load { dst: sums, block: Kind::Small.block(rows, heads, &mut random) });
+                unit.push(Op::Load { dst: sums, block: block(rows, heads, &mut random) });
                 unit.push(Op::Axpy {
                     src: sums,
                     dst: 0,
