@@ -203,7 +203,7 @@ fn a_reset_amid_heads_leaves_nothing_behind() -> Outcome {
             unit.run(cycles)?;
             unit.reset(1);
             let next = shapes[random.next_u64() as usize % shapes.len()];
-            let shape = Shape { rows: 7, cols: 33, batch: next.1, heads: next.0 };
+            let shape = Shape { rows: 7, cols: 29, batch: next.1, heads: next.0 };
             products(&mut unit, shape, &mut random)
                 .map_err(|e| format!("{}, reset after {cycles} cycles, {shape:?}: {e}", config.name()))?;
         }
