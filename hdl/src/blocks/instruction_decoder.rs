@@ -27,6 +27,7 @@ const TARGET: Field = (98, 10);
 const LIST: Field = (108, 12);
 const LISTED: Field = (8, 1);
 const TAG: Field = (32, 32);
+const HEADS: Field = (120, 3);
 const OPCODE: Field = (0, 8);
 
 /// Name of an instruction's strobe, opcode, fields.
@@ -41,8 +42,8 @@ const INSTRUCTIONS: [Encoding; 10] = [
     ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
     ("list", 0x12, &[LIST, COUNT, ADDRESS]),
     ("zero", 0x20, &[TARGET, COUNT]),
-    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST]),
-    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST]),
+    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
+    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
 ];
 
@@ -84,7 +85,10 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         .zip(&is)
         .map(|(name, is)| (&word & lit(!used(name), INSTRUCTION_BITS)).any() & is)
         .collect();
-    let reserved = m.wire("reserved", any_of(&reserved));
+    // Rows of several heads are counted: `listed` has to be 0 then.
+    let products = m.wire("products", one_of(&["dot", "axpy"]));
+    let headed = m.wire("headed", &products & field(HEADS).any());
+    let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
 
     // Sizes.
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
@@ -110,13 +114,23 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let entries = config.core().list_entries();
     let bad_entries = m.wire("bad_entries", beyond(entries));
     let listed = m.wire("listed", field(LISTED));
-    let products = m.wire("products", one_of(&["dot", "axpy"]));
     let lists = m.wire("lists", one_of(&["list"]) | (&products & &listed));
+    // With heads: rows of one stripe at most, and a limit for heads and for the vectors of all heads.
+    let heads = field(HEADS);
+    let most = log2(gemv.max_heads());
+    let vectors = m.wire("vectors", batch.zext(BATCH.1 + 1 + most).shl(&fit(&heads, gemv.head_bits())));
+    let bad_heads = [
+        lit(most.into(), HEADS.1).lt(&heads),
+        lit(gemv.max_vectors().into(), vectors.width()).lt(&vectors),
+        lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
+    ];
+    let bad_heads = m.wire("bad_heads", &headed & any_of(&bad_heads));
     let bad_size = m.wire(
         "bad_size",
         any_of(&[
             one_of(&["load", "store", "dot", "axpy", "round"]) & &bad_block,
             &products & &bad_rows,
+            bad_heads,
             one_of(&["zero"]) & &bad_words,
             &lists & &bad_entries,
         ]),
@@ -154,6 +168,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
             );
         }
     }
+    m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
     m.output("listed_o", &listed, "rows come from the list memory");
     m.output("batch_o", fit(&batch, batch_bits), "vectors");
     m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");

@@ -106,6 +106,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         (decoded("error"), decoded("listed"), decoded("batch"), decoded("cols"), decoded("count"));
     let (address, source, target) = (decoded("address"), decoded("source"), decoded("target"));
     let (list, tag) = (decoded("entry"), decoded("tag"));
+    let heads = decoded("heads");
     let layout = |part: &str| {
         let Layout { waves, tail, last_beat, last_elem } = layout_of(&decoder, gemv, part);
         Layout {
@@ -156,9 +157,13 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     multiplies.next(any_of(&[decodes.q(), starts.q(), bits_left.any() & multiplies.q()]));
 
     // Ranges in the buffer. AXPY and rounding have a word for each lane.
-    let range_bits = (col_block.width() + lane_bits).max(count.width()).max(source.width()) + 1;
+    let max_heads_log2 = log2(gemv.max_heads());
+    let row_bits = row_block.width() + max_heads_log2;
+    let range_bits = (col_block.width() + lane_bits).max(row_bits).max(count.width()).max(source.width()) + 1;
     let wide = |value: &Bits| value.zext(range_bits);
     let sums = cat([col_block.clone(), zeros(lane_bits)]);
+    // Results and scalars of a product have a vector for each vector of the batch and each head.
+    let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(&heads));
     let (is_axpy, is_round) = (one_of(&["axpy"]), one_of(&["round"]));
     let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &wide(&col_block)));
     let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &wide(&col_block));
@@ -289,6 +294,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
     m.output("rows_o", fit(&count, gemv.row_bits()), "rows, words or entries");
     m.output("batch_o", &batch, "vectors");
+    m.output("heads_o", &heads, "logarithm of the number of heads");
     m.output("source_o", fit(&source, addr_bits), "first word of the source");
     m.output("target_o", fit(&target, addr_bits), "first word of the destination");
     m.output("address_o", &address, "burst address");

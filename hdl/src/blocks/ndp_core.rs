@@ -187,6 +187,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("batch_i", &batch)
         .input("source_i", front.output("source_o"))
         .input("target_i", front.output("target_o"))
+        .input("heads_i", front.output("heads_o"))
         .input("x_valid_i", &read_valid & !reads_list.q())
         .input("x_data_i", &read_beat)
         .input("y_ready_i", &y_ready)

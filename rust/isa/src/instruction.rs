@@ -73,9 +73,11 @@ pub mod fields {
     pub const DST: Field = field("dst", 98, 10);
     /// First entry in the list memory.
     pub const LIST: Field = field("list", 108, 12);
+    /// Logarithm of the number of heads.
+    pub const HEADS: Field = field("heads", 120, 3);
 }
 
-use fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, OPCODE, SRC, TAG};
+use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, SRC, TAG};
 
 /// What an instruction does; the discriminant is its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -147,7 +149,7 @@ impl Opcode {
             Self::Store => &[SRC, COLS, BATCH, ADDRESS],
             Self::List => &[LIST, COUNT, ADDRESS],
             Self::Zero => &[DST, COUNT],
-            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST],
+            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS],
             Self::Round => &[SRC, DST, COLS, BATCH],
         }
     }
@@ -161,9 +163,9 @@ impl Opcode {
 /// What `dot` and `axpy` have in common: a matrix, vectors, and words for the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// First word of the vectors: `x` of a `dot` (cols, batch), `a` of an `axpy` (count, batch).
+    /// First word of the vectors: `x` of a `dot` (cols, batch), `a` of an `axpy` (count, batch * heads).
     pub src: u32,
-    /// First word of the result: `y` of a `dot` (count, batch), accumulators of an `axpy` (cols, batch).
+    /// First word of the result: `y` of a `dot` (count, batch * heads), accumulators of an `axpy` (cols, batch).
     pub dst: u32,
     /// Elements of a row.
     pub cols: u32,
@@ -175,6 +177,16 @@ pub struct Product {
     pub address: u32,
     /// First entry of the row numbers in the list memory; without it the rows are `0..count`.
     pub list: Option<u32>,
+    /// Heads that a stripe is cut into, a power of two up to 128; 1 for whole rows. With more a row has one stripe at
+    /// most, and rows are not listed.
+    pub heads: u32,
+}
+
+impl Product {
+    /// Vectors of a block that has one for each vector of the batch and each head.
+    pub fn vectors(&self) -> u32 {
+        self.batch.saturating_mul(self.heads)
+    }
 }
 
 /// One instruction.
@@ -235,9 +247,10 @@ pub enum Instruction {
         /// Words.
         count: u32,
     },
-    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`.
+    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over the
+    /// elements `c` of segment `s` of a stripe.
     Dot(Product),
-    /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`.
+    /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`; with `G` heads the factor is `a[b * G + s(c)][k]`.
     Axpy(Product),
     /// Accumulators (cols, batch) become the vector block (cols, batch), each rounded once.
     Round {
@@ -269,8 +282,8 @@ impl Instruction {
         }
     }
 
-    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors, not
-    /// what is encoded, and `LIST` of a product is `None` if the rows are not listed.
+    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and `HEADS`
+    /// that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
     pub fn value(&self, field: Field) -> Option<u32> {
         let product = |p: &Product| match field {
             SRC => Some(p.src),
@@ -281,6 +294,7 @@ impl Instruction {
             ADDRESS => Some(p.address),
             LISTED => Some(p.list.is_some().into()),
             LIST => p.list,
+            HEADS => Some(p.heads),
             _ => None,
         };
         match (*self, field) {
@@ -317,6 +331,14 @@ impl Instruction {
                 (BATCH, 1..=16) => BATCH.put(value - 1)?,
                 (BATCH, _) => {
                     let (field, value, max) = (BATCH.name, value.into(), BATCH.max() + 1);
+                    return Err(IsaError::Field { field, value, min: 1, max });
+                }
+                (HEADS, _) if !value.is_power_of_two() => {
+                    return Err(IsaError::PowerOfTwo { field: HEADS.name, value: value.into() });
+                }
+                (HEADS, 1..=128) => HEADS.put(value.trailing_zeros())?,
+                (HEADS, _) => {
+                    let (field, value, max) = (HEADS.name, value.into(), 1 << HEADS.max());
                     return Err(IsaError::Field { field, value, min: 1, max });
                 }
                 _ => field.put(value)?,

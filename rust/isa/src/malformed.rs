@@ -8,7 +8,7 @@ use std::ops::Range;
 use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
-use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, OPCODE, SRC, TAG};
+use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, SRC, TAG};
 use crate::{Instruction, Opcode, Product};
 
 /// The code in the status. The discriminant is the number there.
@@ -130,7 +130,8 @@ impl Malformed {
 /// The fields of an instruction word, without a look at their values.
 ///
 /// # Errors
-/// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design.
+/// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design. With several heads
+/// `listed` has to be 0.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode { opcode: code })?;
@@ -142,7 +143,11 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let (cols, batch, count) = (COLS.get(word), BATCH.get(word) + 1, COUNT.get(word));
     let (address, list) = (ADDRESS.get(word), LIST.get(word));
     let listed = (LISTED.get(word) == 1).then_some(list);
-    let product = Product { src, dst, cols, batch, count, address, list: listed };
+    let heads = 1 << HEADS.get(word);
+    let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+    if matches!(opcode, Opcode::Dot | Opcode::Axpy) {
+        check_listed(opcode, &product)?;
+    }
     Ok(match opcode {
         Opcode::Nop => Instruction::Nop,
         Opcode::Barrier => Instruction::Barrier,
@@ -169,13 +174,26 @@ pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malforme
     Ok(instruction)
 }
 
+/// Code 2: rows of several heads are not listed.
+fn check_listed(opcode: Opcode, product: &Product) -> Result<(), Malformed> {
+    if product.heads > 1 && product.list.is_some() {
+        return Err(Malformed::Reserved { opcode, bits: LISTED.mask() });
+    }
+    Ok(())
+}
+
 impl Instruction {
     /// Whether the design can execute it.
     ///
     /// # Errors
-    /// The first error by the precedence of the contract; those of the encoding (1 and 2) cannot occur.
+    /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only that of a listed product
+    /// with several heads can occur.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        if let Self::Dot(product) | Self::Axpy(product) = self {
+            check_listed(self.opcode(), product)?;
+        }
         self.check_sizes(config)?;
+        self.check_heads(config)?;
         self.check_address(config)?;
         self.check_list(config)?;
         self.check_words(config)?;
@@ -203,6 +221,24 @@ impl Instruction {
             }
         }
         Ok(())
+    }
+
+    /// Code 3, of heads.
+    fn check_heads(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let gemv = config.gemv();
+        let (Self::Dot(product) | Self::Axpy(product)) = self else { return Ok(()) };
+        if product.heads == 1 {
+            return Ok(());
+        }
+        let limits = [
+            (HEADS.name, product.heads, gemv.max_heads()),
+            ("batch * heads", product.vectors(), gemv.max_vectors()),
+            (COLS.name, product.cols, gemv.stripe_elems()),
+        ];
+        match limits.into_iter().find(|(_, value, max)| *value == 0 || value > max) {
+            Some((field, value, max)) => Err(Malformed::Size { field, value, max }),
+            None => Ok(()),
+        }
     }
 
     /// Code 6.
@@ -263,7 +299,7 @@ impl Instruction {
         let (src, words) = match *self {
             Self::Store { src, cols, batch, .. } => (src, block_words(config, cols, batch)),
             Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
-            Self::Axpy(p) => (p.src, block_words(config, p.count, p.batch)),
+            Self::Axpy(p) => (p.src, block_words(config, p.count, p.vectors())),
             Self::Round { src, cols, batch, .. } => (src, accumulator_words(config, cols, batch)),
             _ => return None,
         };
@@ -277,7 +313,7 @@ impl Instruction {
                 (dst, block_words(config, cols, batch))
             }
             Self::Zero { dst, count } => (dst, count),
-            Self::Dot(p) => (p.dst, block_words(config, p.count, p.batch)),
+            Self::Dot(p) => (p.dst, block_words(config, p.count, p.vectors())),
             Self::Axpy(p) => (p.dst, accumulator_words(config, p.cols, p.batch)),
             _ => return None,
         };

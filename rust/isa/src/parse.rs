@@ -4,7 +4,7 @@
 //! and then comma-separated values, or `name=value` pairs with spaces between them. Whether a design can execute the
 //! result is not asked here.
 
-use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, SRC, TAG};
+use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, SRC, TAG};
 use crate::literal::f16_from_decimal;
 use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind};
 
@@ -135,13 +135,20 @@ impl Line {
                 let names: Vec<&str> = named.iter().map(|field| field.name).collect();
                 return Err(self.error(token, format!("one of {}", names.join(", "))));
             };
-            let max = named[place].max() + u64::from(named[place] == BATCH);
+            let max = match named[place] {
+                BATCH => BATCH.max() + 1,
+                HEADS => 1 << HEADS.max(),
+                field => field.max(),
+            };
             let [value] = self.pairs([token].into_iter(), [(name, max)])?;
             if values[place].is_some() {
                 return Err(self.error(token, format!("{name} once")));
             }
             if named[place] == BATCH && value == Some(0) {
                 return Err(self.error(token, format!("a number 1..={max}, decimal or 0x hexadecimal")));
+            }
+            if named[place] == HEADS && !value.is_some_and(u64::is_power_of_two) {
+                return Err(self.error(token, format!("a power of two 1..={max}")));
             }
             values[place] = value;
         }
@@ -160,6 +167,7 @@ impl Line {
                 count: get(COUNT)?,
                 address: get(ADDRESS)?,
                 list: optional(LIST),
+                heads: optional(HEADS).unwrap_or(1),
             })
         };
         Ok(match opcode {

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::instruction::fields::{ADDRESS, BATCH, LIST, LISTED, TAG};
+use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, TAG};
 use crate::malformed::decode_fields;
 use crate::{Instruction, IsaError};
 
@@ -186,7 +186,7 @@ impl Display for Instruction {
             match field {
                 TAG => return write!(f, " {value}"),
                 LISTED => continue,
-                BATCH if value == 1 => continue,
+                BATCH | HEADS if value == 1 => continue,
                 ADDRESS => write!(f, "{separator}address={value:#x}")?,
                 LIST => write!(f, "{separator}list={value}")?,
                 _ => write!(f, "{separator}{}={value}", field.name)?,

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 fn expected(word: u128, config: &DesignConfig) -> u8 {
     let bits = |high: u32, low: u32| (word >> low & ((1 << (high - low + 1)) - 1)) as u64;
     let (opcode, listed, batch, cols) = (bits(7, 0), bits(8, 8) == 1, bits(12, 9) + 1, bits(30, 13));
-    let (address, count, src, dst, list) =
-        (bits(60, 32), bits(87, 64), bits(97, 88), bits(107, 98), bits(119, 108));
+    let (address, count, src, dst, list, heads) =
+        (bits(60, 32), bits(87, 64), bits(97, 88), bits(107, 98), bits(119, 108), bits(122, 120));
     let all_zero = |ranges: &[(u32, u32)]| ranges.iter().all(|&(high, low)| bits(high, low) == 0);
     let reserved_clear = match opcode {
         0x00 | 0x01 => word >> 8 == 0,
@@ -23,7 +23,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x11 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (107, 98), (119, 108), (127, 120)]),
         0x12 => all_zero(&[(31, 8), (63, 61), (107, 88), (127, 120)]),
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
-        0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 120)]),
+        0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 123)]) && !(listed && heads > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
         _ => return 1,
     };
@@ -43,7 +43,11 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x20 => count == 0 || count > words,
         _ => product && (count == 0 || count > max_cols || (listed && count > entries)),
     };
-    if bad_cols || bad_batch || bad_count {
+    let most = gemv.units_per_rank().min(8);
+    let bad_heads = product
+        && heads > 0
+        && (1 << heads > most || batch << heads > 2 * max_batch || cols > gemv.stripe_elems().into());
+    if bad_cols || bad_batch || bad_count || bad_heads {
         return 3;
     }
     let rank_bursts = config.dram().bursts();
@@ -61,8 +65,8 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x10 => (0, block(cols)),
         0x11 => (block(cols), 0),
         0x20 => (0, count),
-        0x21 => (block(cols), block(count)),
-        0x22 => (block(count), block(cols) * lanes),
+        0x21 => (block(cols), block(count) << heads),
+        0x22 => (block(count) << heads, block(cols) * lanes),
         0x23 => (block(cols) * lanes, block(cols)),
         _ => (0, 0),
     };
@@ -126,7 +130,10 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let bursts = config.dram().bursts() << [0, gemv.ranks().trailing_zeros()][random.below(2) as usize];
     let address = near(random, bursts, (1 << 29) - 1);
     let listed = (random.below(2) == 0).then_some(list);
-    let product = Product { src, dst, cols, batch, count, address, list: listed };
+    let heads = if listed.is_none() && random.below(2) == 0 { 1 << random.below(5) } else { 1 };
+    // Rows of several heads have one stripe at most.
+    let cols = if heads > 1 { near(random, gemv.stripe_elems().into(), (1 << 18) - 1) } else { cols };
+    let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
     match random.below(7) {
         0 => Instruction::Load { dst, cols, batch, address },
         1 => Instruction::Store { src, cols, batch, address },
@@ -153,7 +160,7 @@ fn each_limit_is_met_exactly() {
     let list = |list, count| check(Instruction::List { list, count, address: 0 });
     assert_eq!([list(0, 4096), list(0, 4097), list(16, 4081), list(8, 1)], [Ok(()), Err(3), Err(5), Err(5)]);
     let dot = |src, dst, cols, count, list| {
-        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list }))
+        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list, heads: 1 }))
     };
     assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
     assert_eq!([dot(1, 0, 128, 129, None), dot(2, 0, 128, 129, None)], [Err(7), Ok(())]);
@@ -164,9 +171,18 @@ fn each_limit_is_met_exactly() {
         [Ok(()), Ok(()), Err(7), Err(7), Ok(())]
     });
     let address = 1 << 27;
-    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None };
+    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None, heads: 1 };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));
+    // Eight units in a rank, 64 elements in a stripe, eight vectors of all heads.
+    let heads = |heads, batch, cols| {
+        let product = Product { heads, batch, cols, address: 0, ..product };
+        assert_eq!(check(Instruction::Dot(product)), check(Instruction::Axpy(product)));
+        check(Instruction::Dot(product))
+    };
+    assert_eq!([heads(8, 1, 64), heads(16, 1, 64), heads(8, 2, 64)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!([heads(2, 4, 64), heads(4, 3, 64), heads(2, 4, 65)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!([heads(1, 4, 65), heads(4, 2, 0)], [Ok(()), Err(3)]);
 }
 
 #[test]

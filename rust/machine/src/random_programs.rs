@@ -69,8 +69,10 @@ impl Writer<'_> {
         self.cycles += 4;
         match self.below(20) {
             0..=3 => drop(self.load(None, None)),
-            4..=8 => drop(self.dot()),
-            9..=12 => drop(self.axpy()),
+            4..=6 => drop(self.dot()),
+            7 | 8 => drop(self.dot_heads()),
+            9..=11 => drop(self.axpy()),
+            12 => drop(self.axpy_heads()),
             13 | 14 => drop(self.round()),
             15 | 16 => drop(self.store()),
             17 => drop(self.zero_vectors()),
@@ -125,7 +127,16 @@ impl Writer<'_> {
         let count = if stored.is_some() { count.min(matrix.rows) } else { count };
         let dst = self.place(block_words(self.config, count, x.batch), Some(x))?;
         let (cols, batch, address) = (x.elements, x.batch, matrix.address);
-        self.push(Instruction::Dot(Product { src: x.base, dst, cols, batch, count, address, list }));
+        self.push(Instruction::Dot(Product {
+            src: x.base,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list,
+            heads: 1,
+        }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
         Some(())
@@ -159,10 +170,110 @@ impl Writer<'_> {
             }
             let (matrix, list) = self.rows(count, sums.elements)?;
             let (src, dst, cols, address) = (factors.base, sums.base, sums.elements, matrix.address);
-            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list }));
+            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list, heads: 1 }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
         }
+        Some(())
+    }
+
+    /// A number of heads and of vectors that go together.
+    fn heads(&mut self) -> Option<(u32, u32)> {
+        let gemv = self.config.gemv();
+        let heads = 2 << self.below(gemv.max_heads().trailing_zeros());
+        let batch = self.batch();
+        (batch * heads <= gemv.max_vectors()).then_some((heads, batch))
+    }
+
+    /// Elements of a row of one stripe: often all of it.
+    fn stripe_elements(&mut self) -> u32 {
+        let stripe = self.config.gemv().stripe_elems();
+        if self.chance(50) { stripe } else { 1 + self.below(stripe) }
+    }
+
+    /// A product of rows that hold several heads. Their results are often more vectors than a store can have.
+    fn dot_heads(&mut self) -> Option<()> {
+        let (heads, batch) = self.heads()?;
+        let old: Vec<Live> = self.blocks(Kind::Vectors);
+        let stripe = self.config.gemv().stripe_elems();
+        let fits = |block: &Live| block.elements <= stripe && block.batch == batch;
+        let old: Vec<Live> = old.into_iter().filter(fits).collect();
+        let x = match self.pick(&old) {
+            Some(block) if self.chance(60) => block,
+            _ => {
+                let elements = self.stripe_elements();
+                self.load(Some(elements), Some(batch))?
+            }
+        };
+        let count = self.elements().min(self.options.cycles / (4 * batch));
+        let matrix = self.matrix(count, x.elements)?;
+        let vectors = batch * heads;
+        let dst = self.place(block_words(self.config, count, vectors), Some(x))?;
+        let (cols, address) = (x.elements, matrix.address);
+        let product = Product { src: x.base, dst, cols, batch, count, address, list: None, heads };
+        Instruction::Dot(product).check(self.config).ok()?;
+        self.push(Instruction::Dot(product));
+        self.cycles += self.row_cycles(count, cols, batch);
+        self.keep_vectors(dst, count, vectors);
+        Some(())
+    }
+
+    /// Blocks with few enough vectors for a store: of what has more, but only one word for each vector, parts.
+    fn keep_vectors(&mut self, base: u32, elements: u32, vectors: u32) {
+        let most = self.config.gemv().max_batch();
+        if vectors <= most || block_words(self.config, elements, 1) > 1 {
+            return self.keep(Kind::Vectors, base, elements, vectors);
+        }
+        for first in (0..vectors).step_by(most as usize) {
+            self.keep(Kind::Vectors, base + first, elements, most.min(vectors - first));
+        }
+    }
+
+    /// The other product of such rows. Factors are a block that is there, or one or more that are loaded side by side.
+    fn axpy_heads(&mut self) -> Option<()> {
+        let (heads, batch) = self.heads()?;
+        let vectors = batch * heads;
+        let most = self.config.gemv().max_batch();
+        let blocks = self.scalar_blocks(vectors);
+        let factors = match self.pick(&blocks) {
+            Some(block) if self.chance(70) => block,
+            _ if vectors <= most => {
+                let count = self.elements().min(self.options.cycles / (4 * batch));
+                self.load(Some(count), Some(vectors))?
+            }
+            _ => {
+                // Words of a vector's own: any blocks of as many elements side by side are one.
+                let count = 1 + self.below(2 * self.config.gemv().stripe_elems());
+                if block_words(self.config, count, 1) > 1 {
+                    return None;
+                }
+                let base = self.place(vectors, None)?;
+                for first in (0..vectors).step_by(most as usize) {
+                    let (cols, batch) = (count, most.min(vectors - first));
+                    let region = self.vector_data(count.div_ceil(32) * batch);
+                    let address = self.regions[region].address;
+                    self.fence(region);
+                    self.push(Instruction::Load { dst: base + first, cols, batch, address });
+                    self.keep(Kind::Vectors, base + first, cols, batch);
+                }
+                Live { kind: Kind::Vectors, base, words: vectors, elements: count, batch: vectors }
+            }
+        };
+        let cols = self.stripe_elements();
+        let words = accumulator_words(self.config, cols, batch);
+        let dst = self.place(words, Some(factors))?;
+        self.push(Instruction::Zero { dst, count: words });
+        self.keep(Kind::Sums, dst, cols, batch);
+        let (src, count) = (factors.base, factors.elements);
+        if self.row_cycles(count, cols, batch) > u64::from(self.options.cycles / 2) {
+            return None;
+        }
+        let matrix = self.matrix(count, cols)?;
+        let product = Product { src, dst, cols, batch, count, address: matrix.address, list: None, heads };
+        Instruction::Axpy(product).check(self.config).ok()?;
+        self.push(Instruction::Axpy(product));
+        self.keep(Kind::Sums, dst, cols, batch);
+        self.cycles += self.row_cycles(count, cols, batch);
         Some(())
     }
 

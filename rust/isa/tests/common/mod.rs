@@ -29,7 +29,9 @@ impl Random {
         let (src, dst, cols, batch) = (field(10), field(10), field(18), field(4) + 1);
         let (count, address, list, tag) = (field(24), field(29), field(12), field(31) * 2 + 1);
         let listed = (field(2) < 2).then_some(list);
-        let product = Product { src, dst, cols, batch, count, address, list: listed };
+        // Rows of several heads are not listed.
+        let heads = if listed.is_none() { 1 << field(3) } else { 1 };
+        let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
         match self.below(10) {
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
