@@ -28,13 +28,15 @@ const LIST: Field = (108, 12);
 const LISTED: Field = (8, 1);
 const TAG: Field = (32, 32);
 const HEADS: Field = (120, 3);
+const OTHER: Field = (108, 10);
+const SCALAR: Field = (64, 16);
 const OPCODE: Field = (0, 8);
 
 /// Name of an instruction's strobe, opcode, fields.
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 10] = [
+const INSTRUCTIONS: [Encoding; 18] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
@@ -45,7 +47,20 @@ const INSTRUCTIONS: [Encoding; 10] = [
     ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
+    ("relu", 0x30, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("exp", 0x31, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("softmax", 0x32, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("scale", 0x33, &[SOURCE, TARGET, COLS, BATCH, HEADS, SCALAR]),
+    ("add", 0x34, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("sub", 0x35, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("mul", 0x36, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("max", 0x37, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
 ];
+
+/// What the activation unit executes.
+pub(crate) const ACTIVATIONS: [&str; 8] = ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"];
+/// Longest vector of a softmax.
+pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
 
 /// Strobes of the decoder, in the order of the opcodes.
 pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
@@ -87,6 +102,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         .collect();
     // Rows of several heads are counted: `listed` has to be 0 then.
     let products = m.wire("products", one_of(&["dot", "axpy"]));
+    let activations = m.wire("activations", one_of(&ACTIVATIONS));
     let headed = m.wire("headed", &products & field(HEADS).any());
     let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
 
@@ -119,18 +135,23 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let heads = field(HEADS);
     let most = log2(gemv.max_heads());
     let vectors = m.wire("vectors", batch.zext(BATCH.1 + 1 + most).shl(&fit(&heads, gemv.head_bits())));
-    let bad_heads = [
+    let with_heads = &headed | (&activations & heads.any());
+    let bad_heads = any_of(&[
         lit(most.into(), HEADS.1).lt(&heads),
         lit(gemv.max_vectors().into(), vectors.width()).lt(&vectors),
-        lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
-    ];
-    let bad_heads = m.wire("bad_heads", &headed & any_of(&bad_heads));
+        &headed & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
+    ]);
+    let bad_heads = m.wire("bad_heads", with_heads & bad_heads);
+    let too_long =
+        m.wire("too_long", one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(&field(COLS)));
     let bad_size = m.wire(
         "bad_size",
         any_of(&[
             one_of(&["load", "store", "dot", "axpy", "round"]) & &bad_block,
             &products & &bad_rows,
             bad_heads,
+            &activations & &bad_block,
+            too_long,
             one_of(&["zero"]) & &bad_words,
             &lists & &bad_entries,
         ]),
@@ -174,6 +195,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
     m.output("count_o", &count, "rows, entries or words");
     m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
+    m.output("other_o", field(OTHER), "first word of the second source");
+    m.output("scalar_o", field(SCALAR), "factor of all elements");
     m.output("source_o", field(SOURCE), "first word of the source");
     m.output("target_o", field(TARGET), "first word of the destination");
     m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");
