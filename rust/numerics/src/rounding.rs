@@ -54,6 +54,26 @@ pub fn round_fixed(sum: i128, flags: SpecialFlags) -> f16 {
     round_magnitude(sum < 0, magnitude, false)
 }
 
+/// `RNE16(magnitude * 2^exponent)` for every exponent.
+///
+/// In units of 2^-48 as a sum is; the bits below that become the sticky bit, which is enough since the half-way point of the
+/// finest rounding weighs 2^-25.
+pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
+    let shift = exponent.saturating_add(i64::from(SUM_LSB));
+    let distance = shift.unsigned_abs();
+    if magnitude == 0 || shift == 0 {
+        round_magnitude(false, magnitude, false)
+    } else if shift > 0 {
+        // A bit that leaves the 64 would weigh 2^16 or more.
+        let fits = distance <= u64::from(magnitude.leading_zeros());
+        round_magnitude(false, if fits { magnitude << distance } else { u64::MAX }, false)
+    } else if distance < 64 {
+        round_magnitude(false, magnitude >> distance, magnitude & ((1 << distance) - 1) != 0)
+    } else {
+        round_magnitude(false, 0, true)
+    }
+}
+
 /// `RNE16(num / den)` of the exact ratio, for every pair of integers with `den != 0`.
 ///
 /// No magnitude overflows: the integer part is below 65520 or the result is infinite at once, and the fraction bits
@@ -165,6 +185,21 @@ mod tests {
             assert_eq!(rne_ratio(fixed, 1 << 24).to_bits(), bits);
             assert_eq!(rne_ratio(-fixed << 80, -1 << 104).to_bits(), bits);
         }
+    }
+
+    #[test]
+    fn scaled_integers_are_ratios() {
+        for magnitude in [0, 1, 3, 0x7FF, 0x801, 0x1001, 0x1FFF, (1 << 40) + 1, u64::MAX] {
+            for exponent in -63..=40i64 {
+                let wide = i128::from(magnitude);
+                let expected = rne_ratio(wide << exponent.max(0), 1 << (-exponent).max(0));
+                assert_eq!(round_scaled(magnitude, exponent), expected, "{magnitude:#x} * 2^{exponent}");
+            }
+        }
+        assert_eq!(round_scaled(u64::MAX, i64::MIN).to_bits(), 0);
+        assert_eq!(round_scaled(1, i64::MAX).to_bits(), 0x7C00);
+        assert_eq!(round_scaled(1 << 63, -88).to_bits(), 0x0000); // half of the smallest subnormal, a tie
+        assert_eq!(round_scaled((1 << 63) + 1, -88).to_bits(), 0x0001);
     }
 
     #[test]
