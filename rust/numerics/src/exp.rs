@@ -24,7 +24,7 @@ const SQUARE_BITS: u32 = 10;
 
 /// `C0, C1, C2` of each interval, in units of 2^-27: the parabola through the power's values at both ends and in the
 /// middle.
-pub(crate) const PARABOLAS: [[u64; 3]; INTERVALS] = parabolas();
+pub(crate) static PARABOLAS: [[u64; 3]; INTERVALS] = parabolas();
 
 /// Fraction bits of the powers that the table is made of.
 const WORK_BITS: u32 = 62;
@@ -80,16 +80,19 @@ const fn to_unit(value: u128) -> u64 {
 /// `Y(a)`: `log2(exp(a))` in units of 2^-27, towards zero; `a` is finite (the result for others means nothing).
 ///
 /// `I(a) < 2^40` in units of 2^-24, times `L < 2^29` in units of 2^-28. Monotone in `a`; below 2^44 in magnitude.
+#[inline]
 pub(crate) fn log2_of_exp(a: f16) -> i64 {
     let fixed = fp16::fixed_of_finite(a.to_bits());
     let product = u128::from(fixed.unsigned_abs()) * u128::from(LOG2_E_Q28);
     let magnitude = (product >> (fp16::FIXED_LSB + 28 - FRACTION_BITS)) as i64;
-    if fixed < 0 { -magnitude } else { magnitude }
+    let sign = fixed >> 63; // all ones if negative: no branch on a coin toss
+    (magnitude ^ sign) - sign
 }
 
 /// `2^(y / 2^27)` as `(r, k)`: `r * 2^(k - 27)` with `2^27 <= r < 2^28`.
 ///
 /// Every shift is a floor. `r` is at most 8 units from the real power, so the result is within 2^-24 of it, relatively.
+#[inline]
 pub(crate) fn power_of_two(y: i64) -> (u64, i64) {
     let fraction = (y & ((1 << FRACTION_BITS) - 1)) as u64;
     let [c0, c1, c2] = PARABOLAS[(fraction >> OFFSET_BITS) as usize];

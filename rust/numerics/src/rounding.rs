@@ -25,6 +25,7 @@ const RATIO_FRACTION_BITS: u32 = 25;
 /// and 2^(msb - 10) above. `(shift - 24) << 10` plus the kept bits is the encoding in all cases: the hidden bit of a normal
 /// number adds the one to the exponent field that a subnormal lacks, and a carry out of the kept bits moves to the
 /// next binade or to infinity by itself.
+#[inline]
 fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
     let sign = if negative { 0x8000u16 } else { 0 };
     if magnitude >= OVERFLOW << SUM_LSB {
@@ -35,7 +36,8 @@ fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
     let kept = magnitude >> shift;
     let rest = magnitude & ((1 << shift) - 1);
     let half = 1u64 << (shift - 1);
-    let up = rest > half || (rest == half && (sticky || kept & 1 == 1));
+    // Without short cuts: which of them is taken is a coin toss, and costs more than both.
+    let up = (rest > half) | ((rest == half) & (sticky | (kept & 1 == 1)));
     // kept < 2^11 and shift <= 53, so the sum is at most 0x7C00 and fits the 15 bits below the sign.
     let encoded = (u64::from(shift - 24) << 10) + kept + u64::from(up);
     f16::from_bits(sign | encoded as u16)
@@ -58,6 +60,7 @@ pub fn round_fixed(sum: i128, flags: SpecialFlags) -> f16 {
 ///
 /// In units of 2^-48 as a sum is; the bits below that become the sticky bit, which is enough since the half-way point of the
 /// finest rounding weighs 2^-25.
+#[inline]
 pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
     let shift = exponent.saturating_add(i64::from(SUM_LSB));
     let distance = shift.unsigned_abs();

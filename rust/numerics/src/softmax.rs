@@ -56,10 +56,8 @@ fn term((r, k): (u64, i64)) -> u64 {
 /// `r * 2^(k - 27)` for `k <= 0`, RNE to 13 significant bits or, below 2^-14, to a multiple of 2^-26; in units of 2^-26.
 fn numerator((r, k): (u64, i64)) -> u64 {
     let step = k.max(NUMERATOR_FRACTION_BITS - NUMERATOR_LSB) - NUMERATOR_FRACTION_BITS; // its exponent
-    let cut = step - (k - i64::from(FRACTION_BITS)); // at least 15
-    if cut > i64::from(FRACTION_BITS) + 1 {
-        return 0; // r < 2^28 is below half a step
-    }
+    // At least 15. From 29 on, r < 2^28 is below half a step and becomes zero.
+    let cut = (step - (k - i64::from(FRACTION_BITS))).min(29) as u32;
     let odd = (r >> cut) & 1;
     let rounded = (r + (1 << (cut - 1)) - 1 + odd) >> cut;
     rounded << (step + NUMERATOR_LSB)
