@@ -7,7 +7,7 @@ use half::f16;
 
 use crate::exact_sum::SpecialFlags;
 use crate::fp16::{self, CANONICAL_NAN, NEG_ZERO, POS_INF, POS_ZERO};
-use crate::rounding::{SUM_LSB, rne_ratio, round_fixed};
+use crate::rounding::{SUM_LSB, round_fixed, round_scaled};
 
 const SIGN: u16 = 0x8000;
 
@@ -59,12 +59,24 @@ pub fn div(a: f16, b: f16) -> f16 {
         (Some(0), Some(0)) => CANONICAL_NAN,
         (Some(_), Some(0)) => f16::from_bits(sign | POS_INF.to_bits()),
         (Some(0), Some(_)) => f16::from_bits(sign),
-        (Some(fixed_a), Some(fixed_b)) => rne_ratio(i128::from(fixed_a), i128::from(fixed_b)),
+        (Some(_), Some(_)) => f16::from_bits(sign | quotient(a, b).to_bits()),
         _ if fp16::is_nan(a) || fp16::is_nan(b) => CANONICAL_NAN,
         (Some(_), None) => f16::from_bits(sign),
         (None, Some(_)) => f16::from_bits(sign | POS_INF.to_bits()),
         (None, None) => CANONICAL_NAN,
     }
+}
+
+/// `RNE16(|a / b|)` of finite numbers that are not zero.
+///
+/// The quotient of the significands (11 bits each) has at least 30 significant bits when the dividend is moved up by 40. A
+/// remainder sets the last of them, far below every half-way point: it says "above" to the rounding and no more.
+fn quotient(a: f16, b: f16) -> f16 {
+    let ((dividend, exponent_a), (divisor, exponent_b)) =
+        (fp16::parts_of_finite(a), fp16::parts_of_finite(b));
+    let scaled = dividend << 40;
+    let sticky = u64::from(!scaled.is_multiple_of(divisor));
+    round_scaled((scaled / divisor) | sticky, exponent_a - exponent_b - 40)
 }
 
 /// The larger number; `-0 < +0`; canonical NaN if either is NaN (IEEE 754-2019 `maximum`).

@@ -1,6 +1,6 @@
 //! The exponential of FP16 numbers: `exp(a) = 2^k (1 + fraction)` with the fraction from 128 parabolas.
 //!
-//! [`log2_of_exp`] gives the exponent to the base 2 in units of 2^-27, [`power_of_two`] the power. [`exp()`] rounds it once;
+//! `log2_of_exp` gives the exponent to the base 2 in units of 2^-27, `power_of_two` the power. [`exp()`] rounds it once;
 //! [`crate::softmax()`] takes it for differences of scores. [`crate::exp_q30()`] is another exponential, the sampler's.
 
 use half::f16;
@@ -119,41 +119,25 @@ pub fn exp(a: f16) -> f16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use num_bigint::BigInt;
 
     #[test]
-    fn coefficients_are_the_nearest_integers_by_enclosure() {
-        // 2^(j/256) between integers at 2^-120: low * low <= 2^240 * (the square), by a chain of square roots of its own.
-        // lo^256 <= 2^j <= hi^256 is what is checked, in steps of squaring, each rounded outwards.
-        const BITS: u32 = 62;
-        let encloses = |low: u128, high: u128, j: u32| {
-            let (mut low, mut high, mut scale) = (low, high, 0u32);
-            // low and high are kept in [1, 2) as their squares grow; `scale` counts the powers of two taken out.
-            for _ in 0..8 {
-                (low, high) = ((low * low) >> BITS, (high * high).div_ceil(1 << BITS));
-                scale *= 2;
-                if high >= 2 << BITS {
-                    (low, high, scale) = (low >> 1, high.div_ceil(2), scale + 1);
-                }
-            }
-            // What is left must be around 2^(j - scale), which is 1 or 2.
-            let target = (1u128 << BITS) << (j - scale);
-            low <= target && target <= high
-        };
-        let power = powers();
-        let slack = 32;
-        for (j, &p) in power.iter().enumerate() {
-            assert!(encloses(p, p + slack, j as u32), "2^({j}/256)");
-        }
-        // A coefficient with every power anywhere in its enclosure rounds to the same integer.
+    fn coefficients_are_the_nearest_integers() {
+        // floor(2^100 * 2^(j/256)) by eight square roots of 2^(j + 25600): the floor of a root of a floor is the floor of
+        // the root. The power itself is less than one unit above.
+        let power = |j: usize| (0..8).fold(BigInt::from(1) << (25600 + j), |power, _| power.sqrt());
+        let floor: Vec<BigInt> = (0..=256).map(power).collect();
+        let round = |value: BigInt| -> BigInt { (value + (BigInt::from(1) << 72)) >> 73 };
         for (i, c) in PARABOLAS.iter().enumerate() {
-            let (g0, g1, g2) = (power[2 * i], power[2 * i + 1], power[2 * i + 2]);
+            let [g0, g1, g2] = [2 * i, 2 * i + 1, 2 * i + 2].map(|j| &floor[j]);
+            // Each from the lowest to the highest value that it can have.
             let ends = [
-                (g0, g0 + slack),
-                (4 * g1 - 3 * (g0 + slack) - (g2 + slack), 4 * (g1 + slack) - 3 * g0 - g2),
-                (2 * g0 + 2 * g2 - 4 * (g1 + slack), 2 * (g0 + slack) + 2 * (g2 + slack) - 4 * g1),
+                (g0.clone(), g0 + 1),
+                (4 * g1 - 3 * (g0 + 1) - (g2 + 1), 4 * (g1 + 1) - 3 * g0 - g2),
+                (2 * g0 + 2 * g2 - 4 * (g1 + 1), 2 * (g0 + 1) + 2 * (g2 + 1) - 4 * g1),
             ];
             for (c, (low, high)) in c.iter().zip(ends) {
-                assert_eq!((to_unit(low), to_unit(high)), (*c, *c), "interval {i}");
+                assert_eq!((round(low), round(high)), (BigInt::from(*c), BigInt::from(*c)), "interval {i}");
             }
         }
         let real = std::f64::consts::LOG2_E * 2f64.powi(28);
