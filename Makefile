@@ -71,7 +71,7 @@ exhaustive:
 bench:
 	@.ci/install build
 	$(CARGO) bench --package ndp-hdl --bench elaborate
-	$(CARGO) bench --package ndp-numerics --bench dot
+	$(CARGO) bench --package ndp-numerics --bench dot --bench activation
 	$(CARGO) run --release --bin cosim -- bench
 
 ## clean: everything that was built
