@@ -10,7 +10,7 @@ use ndp_isa::{Opcode, fields};
 use std::collections::VecDeque;
 
 /// The parts of the core that execute instructions, in the order of the bits of `parts_busy_o`.
-pub const PARTS: [&str; 6] = ["load", "list", "store", "zero", "gemv", "round"];
+pub const PARTS: [&str; 7] = ["load", "list", "store", "zero", "gemv", "round", "activation"];
 
 /// The part that executes an instruction; markers and `nop` have none.
 pub fn part_of(word: u128) -> Option<usize> {
@@ -22,6 +22,14 @@ pub fn part_of(word: u128) -> Option<usize> {
         Opcode::Zero => Some(3),
         Opcode::Dot | Opcode::Axpy => Some(4),
         Opcode::Round => Some(5),
+        Opcode::Relu
+        | Opcode::Exp
+        | Opcode::Softmax
+        | Opcode::Scale
+        | Opcode::Add
+        | Opcode::Sub
+        | Opcode::Mul
+        | Opcode::Max => Some(6),
     }
 }
 

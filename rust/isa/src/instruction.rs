@@ -75,9 +75,13 @@ pub mod fields {
     pub const LIST: Field = field("list", 108, 12);
     /// Logarithm of the number of heads.
     pub const HEADS: Field = field("heads", 120, 3);
+    /// First word of the second source, in the place of the list.
+    pub const OTHER: Field = field("other", 108, 10);
+    /// Bits of an FP16 factor, in the place of the count.
+    pub const SCALAR: Field = field("scalar", 64, 16);
 }
 
-use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, SRC, TAG};
+use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, SCALAR, SRC, TAG};
 
 /// What an instruction does; the discriminant is its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,11 +106,27 @@ pub enum Opcode {
     Axpy = 0x22,
     /// Accumulators to vectors.
     Round = 0x23,
+    /// Negative elements become +0.
+    Relu = 0x30,
+    /// Exponentials.
+    Exp = 0x31,
+    /// Softmax of each vector.
+    Softmax = 0x32,
+    /// Products with a factor.
+    Scale = 0x33,
+    /// Sums of two vector blocks.
+    Add = 0x34,
+    /// Differences of two vector blocks.
+    Sub = 0x35,
+    /// Products of two vector blocks, element by element.
+    Mul = 0x36,
+    /// The larger elements of two vector blocks.
+    Max = 0x37,
 }
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 18] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
@@ -117,6 +137,14 @@ impl Opcode {
         Self::Dot,
         Self::Axpy,
         Self::Round,
+        Self::Relu,
+        Self::Exp,
+        Self::Softmax,
+        Self::Scale,
+        Self::Add,
+        Self::Sub,
+        Self::Mul,
+        Self::Max,
     ];
 
     /// The opcode of that code.
@@ -137,6 +165,14 @@ impl Opcode {
             Self::Dot => "dot",
             Self::Axpy => "axpy",
             Self::Round => "round",
+            Self::Relu => "relu",
+            Self::Exp => "exp",
+            Self::Softmax => "softmax",
+            Self::Scale => "scale",
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Max => "max",
         }
     }
 
@@ -151,6 +187,9 @@ impl Opcode {
             Self::Zero => &[DST, COUNT],
             Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS],
             Self::Round => &[SRC, DST, COLS, BATCH],
+            Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],
+            Self::Scale => &[SRC, DST, COLS, BATCH, HEADS, SCALAR],
+            Self::Add | Self::Sub | Self::Mul | Self::Max => &[SRC, DST, COLS, BATCH, HEADS, OTHER],
         }
     }
 
@@ -186,6 +225,84 @@ impl Product {
     /// Vectors of a block that has one for each vector of the batch and each head.
     pub fn vectors(&self) -> u32 {
         self.batch.saturating_mul(self.heads)
+    }
+}
+
+/// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block of the same
+/// shape, `y` its element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x` if it is positive, else +0; NaN stays.
+    Relu,
+    /// `exp(x)`.
+    Exp,
+    /// `exp(x)` over the sum of all exponentials of its vector.
+    Softmax,
+    /// `x * scalar`.
+    Scale {
+        /// Bits of an FP16 value.
+        scalar: u16,
+    },
+    /// `x + y`.
+    Add {
+        /// First word of the second block.
+        other: u32,
+    },
+    /// `x - y`.
+    Sub {
+        /// First word of the second block.
+        other: u32,
+    },
+    /// `x * y`.
+    Mul {
+        /// First word of the second block.
+        other: u32,
+    },
+    /// The larger one.
+    Max {
+        /// First word of the second block.
+        other: u32,
+    },
+}
+
+impl Activation {
+    /// First word of the second block, if it takes one.
+    pub fn other(self) -> Option<u32> {
+        match self {
+            Self::Add { other } | Self::Sub { other } | Self::Mul { other } | Self::Max { other } => {
+                Some(other)
+            }
+            Self::Relu | Self::Exp | Self::Softmax | Self::Scale { .. } => None,
+        }
+    }
+
+    /// Its opcode.
+    pub fn opcode(self) -> Opcode {
+        match self {
+            Self::Relu => Opcode::Relu,
+            Self::Exp => Opcode::Exp,
+            Self::Softmax => Opcode::Softmax,
+            Self::Scale { .. } => Opcode::Scale,
+            Self::Add { .. } => Opcode::Add,
+            Self::Sub { .. } => Opcode::Sub,
+            Self::Mul { .. } => Opcode::Mul,
+            Self::Max { .. } => Opcode::Max,
+        }
+    }
+
+    /// The operation of an opcode, if it is the activation unit's.
+    pub fn new(opcode: Opcode, scalar: u16, other: u32) -> Option<Self> {
+        Some(match opcode {
+            Opcode::Relu => Self::Relu,
+            Opcode::Exp => Self::Exp,
+            Opcode::Softmax => Self::Softmax,
+            Opcode::Scale => Self::Scale { scalar },
+            Opcode::Add => Self::Add { other },
+            Opcode::Sub => Self::Sub { other },
+            Opcode::Mul => Self::Mul { other },
+            Opcode::Max => Self::Max { other },
+            _ => return None,
+        })
     }
 }
 
@@ -263,6 +380,21 @@ pub enum Instruction {
         /// Vectors, 1..=16.
         batch: u32,
     },
+    /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
+    Activate {
+        /// What is done.
+        operation: Activation,
+        /// First word of the block.
+        src: u32,
+        /// First word of the result.
+        dst: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors for each head, 1..=16.
+        batch: u32,
+        /// Heads, a power of two.
+        heads: u32,
+    },
 }
 
 impl Instruction {
@@ -279,6 +411,7 @@ impl Instruction {
             Self::Dot(_) => Opcode::Dot,
             Self::Axpy(_) => Opcode::Axpy,
             Self::Round { .. } => Opcode::Round,
+            Self::Activate { operation, .. } => operation.opcode(),
         }
     }
 
@@ -300,6 +433,19 @@ impl Instruction {
         match (*self, field) {
             (_, OPCODE) => Some(self.opcode() as u32),
             (Self::Dot(p) | Self::Axpy(p), _) => product(&p),
+            (Self::Activate { operation, src, dst, cols, batch, heads }, _) => match field {
+                SRC => Some(src),
+                DST => Some(dst),
+                COLS => Some(cols),
+                BATCH => Some(batch),
+                HEADS => Some(heads),
+                OTHER => operation.other(),
+                SCALAR => match operation {
+                    Activation::Scale { scalar } => Some(scalar.into()),
+                    _ => None,
+                },
+                _ => None,
+            },
             (Self::Signal { tag }, TAG) => Some(tag),
             (Self::Load { dst, .. } | Self::Zero { dst, .. } | Self::Round { dst, .. }, DST) => Some(dst),
             (Self::Store { src, .. } | Self::Round { src, .. }, SRC) => Some(src),

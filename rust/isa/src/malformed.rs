@@ -8,8 +8,13 @@ use std::ops::Range;
 use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
-use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, SRC, TAG};
-use crate::{Instruction, Opcode, Product};
+use crate::instruction::fields::{
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, SCALAR, SRC, TAG,
+};
+use crate::{Activation, Instruction, Opcode, Product};
+
+/// Longest vector of a softmax.
+pub const SOFTMAX_ELEMS: u32 = 16384;
 
 /// The code in the status. The discriminant is the number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,6 +153,10 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     if matches!(opcode, Opcode::Dot | Opcode::Axpy) {
         check_listed(opcode, &product)?;
     }
+    let (scalar, other) = (SCALAR.get(word) as u16, OTHER.get(word));
+    if let Some(operation) = Activation::new(opcode, scalar, other) {
+        return Ok(Instruction::Activate { operation, src, dst, cols, batch, heads });
+    }
     Ok(match opcode {
         Opcode::Nop => Instruction::Nop,
         Opcode::Barrier => Instruction::Barrier,
@@ -159,6 +168,15 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
         Opcode::Dot => Instruction::Dot(product),
         Opcode::Axpy => Instruction::Axpy(product),
         Opcode::Round => Instruction::Round { src, dst, cols, batch },
+        // Dealt with above.
+        Opcode::Relu
+        | Opcode::Exp
+        | Opcode::Softmax
+        | Opcode::Scale
+        | Opcode::Add
+        | Opcode::Sub
+        | Opcode::Mul
+        | Opcode::Max => Instruction::Nop,
     })
 }
 
@@ -210,7 +228,11 @@ impl Instruction {
             Self::Dot(p) | Self::Axpy(p) if p.list.is_some() => gemv.max_cols().min(entries),
             _ => gemv.max_cols(),
         };
-        for (field, max) in [(COLS, gemv.max_cols()), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
+        let max_cols = match self {
+            Self::Activate { operation: Activation::Softmax, .. } => gemv.max_cols().min(SOFTMAX_ELEMS),
+            _ => gemv.max_cols(),
+        };
+        for (field, max) in [(COLS, max_cols), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
             // The limit of the field counts where the configuration allows more than the field can say.
             let max = max.min(u32::try_from(field.max()).unwrap_or(u32::MAX) + u32::from(field == BATCH));
             match self.value(field) {
@@ -226,14 +248,19 @@ impl Instruction {
     /// Code 3, of heads.
     fn check_heads(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let gemv = config.gemv();
-        let (Self::Dot(product) | Self::Axpy(product)) = self else { return Ok(()) };
-        if product.heads == 1 {
+        let (heads, batch, cols) = match *self {
+            Self::Dot(product) | Self::Axpy(product) => (product.heads, product.batch, product.cols),
+            // Only vectors are counted by heads, of any length.
+            Self::Activate { heads, batch, .. } => (heads, batch, 1),
+            _ => return Ok(()),
+        };
+        if heads == 1 {
             return Ok(());
         }
         let limits = [
-            (HEADS.name, product.heads, gemv.max_heads()),
-            ("batch * heads", product.vectors(), gemv.max_vectors()),
-            (COLS.name, product.cols, gemv.stripe_elems()),
+            (HEADS.name, heads, gemv.max_heads()),
+            ("batch * heads", batch.saturating_mul(heads), gemv.max_vectors()),
+            (COLS.name, cols, gemv.stripe_elems()),
         ];
         match limits.into_iter().find(|(_, value, max)| *value == 0 || value > max) {
             Some((field, value, max)) => Err(Malformed::Size { field, value, max }),
@@ -270,7 +297,9 @@ impl Instruction {
     /// Code 4.
     fn check_words(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let limit = config.gemv().slice_words();
-        for (field, words) in [(SRC, self.source(config)), (DST, self.destination(config))] {
+        for (field, words) in
+            [(SRC, self.source(config)), (DST, self.destination(config)), (OTHER, self.other_source(config))]
+        {
             if let Some(words) = words
                 && (words.end > limit || u64::from(words.start) > field.max())
             {
@@ -283,6 +312,15 @@ impl Instruction {
     /// Code 7.
     fn check_overlap(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let (Some(src), Some(dst)) = (self.source(config), self.destination(config)) else { return Ok(()) };
+        if let Self::Activate { .. } = self {
+            // In place, or elsewhere.
+            let shifted =
+                |src: &Range<u32>| src.start != dst.start && src.start < dst.end && dst.start < src.end;
+            return match [Some(src), self.other_source(config)].into_iter().flatten().find(shifted) {
+                Some(src) => Err(Malformed::Overlap { src, dst }),
+                None => Ok(()),
+            };
+        }
         let overlap = match self {
             // In place, and downwards, every word is read before it is written.
             Self::Round { .. } => src.start < dst.start && dst.start < src.end,
@@ -301,9 +339,19 @@ impl Instruction {
             Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
             Self::Axpy(p) => (p.src, block_words(config, p.count, p.vectors())),
             Self::Round { src, cols, batch, .. } => (src, accumulator_words(config, cols, batch)),
+            Self::Activate { src, cols, batch, heads, .. } => {
+                (src, block_words(config, cols, batch.saturating_mul(heads)))
+            }
             _ => return None,
         };
         Some(src..src.saturating_add(words))
+    }
+
+    /// The words at `other`.
+    pub fn other_source(&self, config: &DesignConfig) -> Option<Range<u32>> {
+        let Self::Activate { operation, cols, batch, heads, .. } = *self else { return None };
+        let other = operation.other()?;
+        Some(other..other.saturating_add(block_words(config, cols, batch.saturating_mul(heads))))
     }
 
     /// The words at `dst`.
@@ -315,6 +363,9 @@ impl Instruction {
             Self::Zero { dst, count } => (dst, count),
             Self::Dot(p) => (p.dst, block_words(config, p.count, p.vectors())),
             Self::Axpy(p) => (p.dst, accumulator_words(config, p.cols, p.batch)),
+            Self::Activate { dst, cols, batch, heads, .. } => {
+                (dst, block_words(config, cols, batch.saturating_mul(heads)))
+            }
             _ => return None,
         };
         Some(dst..dst.saturating_add(words))

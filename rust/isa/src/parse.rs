@@ -4,9 +4,13 @@
 //! and then comma-separated values, or `name=value` pairs with spaces between them. Whether a design can execute the
 //! result is not asked here.
 
-use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, SRC, TAG};
+use crate::instruction::fields::{
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OTHER, SCALAR, SRC, TAG,
+};
 use crate::literal::f16_from_decimal;
-use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind};
+use crate::{
+    Activation, Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind,
+};
 
 /// Largest burst address of a DIMM and, as the layout needs it, of a rank.
 const MAX_ADDRESS: u64 = ADDRESS.max();
@@ -170,6 +174,13 @@ impl Line {
                 heads: optional(HEADS).unwrap_or(1),
             })
         };
+        let heads = optional(HEADS).unwrap_or(1);
+        let scalar = if named.contains(&SCALAR) { get(SCALAR)? as u16 } else { 0 };
+        let other = if named.contains(&OTHER) { get(OTHER)? } else { 0 };
+        if let Some(operation) = Activation::new(opcode, scalar, other) {
+            let (src, dst, cols) = (get(SRC)?, get(DST)?, get(COLS)?);
+            return Ok(Instruction::Activate { operation, src, dst, cols, batch, heads });
+        }
         Ok(match opcode {
             Opcode::Load => {
                 Instruction::Load { dst: get(DST)?, cols: get(COLS)?, batch, address: get(ADDRESS)? }
@@ -185,7 +196,7 @@ impl Line {
             Opcode::Dot => Instruction::Dot(product()?),
             Opcode::Round => Instruction::Round { src: get(SRC)?, dst: get(DST)?, cols: get(COLS)?, batch },
             // Dealt with above.
-            Opcode::Nop | Opcode::Barrier | Opcode::Signal => Instruction::Nop,
+            _ => Instruction::Nop,
         })
     }
 

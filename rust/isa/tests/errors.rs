@@ -6,7 +6,7 @@ mod common;
 
 use common::Random;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{ErrorCode, Instruction, Malformed, Product, decode};
+use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Product, decode};
 use std::collections::BTreeMap;
 
 /// The document's table once more, flat and on the raw bits: code of the first error, 0 for none.
@@ -25,6 +25,9 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
         0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 123)]) && !(listed && heads > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
+        0x30..=0x32 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
+        0x33 => all_zero(&[(8, 8), (31, 31), (63, 32), (87, 80), (119, 108), (127, 123)]),
+        0x34..=0x37 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
         _ => return 1,
     };
     if !reserved_clear {
@@ -34,9 +37,10 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (max_cols, max_batch, words) =
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
-    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x21..=0x23), opcode >= 0x10);
-    let product = matches!(opcode, 0x21 | 0x22);
-    let bad_cols = has_cols && (cols == 0 || cols > max_cols);
+    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x21..=0x23 | 0x30..), opcode >= 0x10);
+    let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
+    let max_cols_now = if opcode == 0x32 { max_cols.min(16384) } else { max_cols };
+    let bad_cols = has_cols && (cols == 0 || cols > max_cols_now);
     let bad_batch = has_batch && has_cols && batch > max_batch;
     let bad_count = match opcode {
         0x12 => count == 0 || count > entries,
@@ -44,9 +48,11 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         _ => product && (count == 0 || count > max_cols || (listed && count > entries)),
     };
     let most = gemv.units_per_rank().min(8);
-    let bad_heads = product
+    let bad_heads = (product || activation)
         && heads > 0
-        && (1 << heads > most || batch << heads > 2 * max_batch || cols > gemv.stripe_elems().into());
+        && (1 << heads > most
+            || batch << heads > 2 * max_batch
+            || product && cols > gemv.stripe_elems().into());
     if bad_cols || bad_batch || bad_count || bad_heads {
         return 3;
     }
@@ -68,10 +74,19 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x21 => (block(cols), block(count) << heads),
         0x22 => (block(count) << heads, block(cols) * lanes),
         0x23 => (block(cols) * lanes, block(cols)),
+        0x30.. => (block(cols) << heads, block(cols) << heads),
         _ => (0, 0),
     };
+    let (two, other) = (opcode >= 0x34, list);
+    if two && other + src_words > words {
+        return 4;
+    }
     if src_words > 0 && src + src_words > words || dst_words > 0 && dst + dst_words > words {
         return 4;
+    }
+    let apart = |first: u64| first == dst || first + src_words <= dst || dst + dst_words <= first;
+    if activation && !(apart(src) && (!two || apart(other))) {
+        return 7;
     }
     let overlap = src < dst + dst_words && dst < src + src_words;
     if product && overlap || opcode == 0x23 && src < dst && dst < src + src_words {
@@ -134,14 +149,28 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     // Rows of several heads have one stripe at most.
     let cols = if heads > 1 { near(random, gemv.stripe_elems().into(), (1 << 18) - 1) } else { cols };
     let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
-    match random.below(7) {
+    let other = near(random, gemv.slice_words().into(), 1023);
+    let operations = [
+        Activation::Relu,
+        Activation::Exp,
+        Activation::Softmax,
+        Activation::Scale { scalar: random.next() as u16 },
+        Activation::Add { other },
+        Activation::Sub { other },
+        Activation::Mul { other },
+        Activation::Max { other },
+    ];
+    let operation = operations[random.below(8) as usize];
+    let any_heads = 1 << random.below(5);
+    match random.below(10) {
         0 => Instruction::Load { dst, cols, batch, address },
         1 => Instruction::Store { src, cols, batch, address },
         2 => Instruction::List { list, count, address },
         3 => Instruction::Zero { dst, count },
         4 => Instruction::Dot(product),
         5 => Instruction::Axpy(product),
-        _ => Instruction::Round { src, dst, cols, batch },
+        6 => Instruction::Round { src, dst, cols, batch },
+        _ => Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads },
     }
 }
 
@@ -183,6 +212,44 @@ fn each_limit_is_met_exactly() {
     assert_eq!([heads(8, 1, 64), heads(16, 1, 64), heads(8, 2, 64)], [Ok(()), Err(3), Err(3)]);
     assert_eq!([heads(2, 4, 64), heads(4, 3, 64), heads(2, 4, 65)], [Ok(()), Err(3), Err(3)]);
     assert_eq!([heads(1, 4, 65), heads(4, 2, 0)], [Ok(()), Err(3)]);
+}
+
+#[test]
+fn each_limit_of_the_activation_unit_is_met_exactly() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let check = |operation, src, dst, cols, batch, heads| {
+        Instruction::Activate { operation, src, dst, cols, batch, heads }
+            .check(&config)
+            .map_err(|error| error.code().number())
+    };
+    let relu = |src, dst, cols, batch, heads| check(Activation::Relu, src, dst, cols, batch, heads);
+    // Words of 128 elements, 64 of them; batch up to 4, with heads eight vectors.
+    assert_eq!(
+        [relu(0, 0, 8192, 1, 1), relu(0, 0, 8193, 1, 1), relu(0, 0, 0, 1, 1)],
+        [Ok(()), Err(3), Err(3)]
+    );
+    assert_eq!([relu(0, 0, 1, 4, 1), relu(0, 0, 1, 5, 1), relu(0, 0, 1, 4, 4)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!(
+        [relu(0, 0, 1024, 1, 8), relu(0, 0, 1025, 1, 8), relu(0, 0, 1, 1, 16)],
+        [Ok(()), Err(4), Err(3)]
+    );
+    assert_eq!(
+        [relu(56, 0, 128, 1, 8), relu(57, 0, 128, 1, 8), relu(0, 57, 128, 1, 8)],
+        [Ok(()), Err(4), Err(4)]
+    );
+    // In place or apart.
+    assert_eq!([relu(4, 4, 256, 1, 1), relu(4, 6, 256, 1, 1), relu(4, 2, 256, 1, 1)], [Ok(()); 3]);
+    assert_eq!([relu(4, 5, 256, 1, 1), relu(4, 3, 256, 1, 1)], [Err(7); 2]);
+    let add = |src, other, dst| check(Activation::Add { other }, src, dst, 256, 1, 1);
+    assert_eq!([add(0, 0, 0), add(0, 1, 0), add(0, 62, 2), add(0, 2, 2)], [Ok(()), Err(7), Ok(()), Ok(())]);
+    assert_eq!([add(0, 63, 4), add(0, 5, 4)], [Err(4), Err(7)]);
+    let large = DesignConfig::preset("hermes").unwrap();
+    let softmax = |cols| {
+        let operation = Activation::Softmax;
+        let instruction = Instruction::Activate { operation, src: 0, dst: 0, cols, batch: 1, heads: 1 };
+        instruction.check(&large).map_err(|error| error.code().number())
+    };
+    assert_eq!([softmax(16384), softmax(16385)], [Ok(()), Err(3)]);
 }
 
 #[test]

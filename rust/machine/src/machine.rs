@@ -52,7 +52,7 @@ pub struct Machine<M> {
     steps: SerialSteps,
     empty_sum: ExactSum,
     memory: M,
-    buffer: Buffer,
+    pub(crate) buffer: Buffer,
     /// List memory; `None` for entries that are unspecified.
     list: Vec<Option<u32>>,
     status: Status,
@@ -141,6 +141,9 @@ impl<M: Memory> Machine<M> {
             Instruction::Dot(product) => self.dot(&product),
             Instruction::Axpy(product) => self.axpy(&product),
             Instruction::Round { src, dst, cols, batch } => self.round(src, dst, cols, batch),
+            Instruction::Activate { operation, src, dst, cols, batch, heads } => {
+                self.activate(operation, src, dst, cols, batch * heads);
+            }
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! that is used again has a barrier in between. The same seed gives the same programs.
 
 use ndp_config::DesignConfig;
-use ndp_isa::{Dump, Instruction, Product, Program, accumulator_words, block_words};
+use ndp_isa::{Activation, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words};
 use ndp_numerics::SplitMix64;
 
 use crate::program_writer::{Kind, Live, Writer};
@@ -67,7 +67,7 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
-        match self.below(20) {
+        match self.below(24) {
             0..=3 => drop(self.load(None, None)),
             4..=6 => drop(self.dot()),
             7 | 8 => drop(self.dot_heads()),
@@ -80,6 +80,7 @@ impl Writer<'_> {
                 let tag = self.random.next_u64() as u32;
                 self.push(Instruction::Signal { tag });
             }
+            19..=22 => drop(self.activate()),
             _ if self.chance(50) => self.push(Instruction::Nop),
             _ => self.push(Instruction::Barrier),
         }
@@ -274,6 +275,55 @@ impl Writer<'_> {
         self.push(Instruction::Axpy(product));
         self.keep(Kind::Sums, dst, cols, batch);
         self.cycles += self.row_cycles(count, cols, batch);
+        Some(())
+    }
+
+    /// The activation unit on a live block, and on another of the same shape where it takes two.
+    fn activate(&mut self) -> Option<()> {
+        let block = self.vectors()?;
+        let gemv = self.config.gemv();
+        // The vectors as heads of a batch.
+        let splits: Vec<u32> = [1, 2, 4, 8]
+            .into_iter()
+            .filter(|heads| *heads <= gemv.max_heads() && block.batch % heads == 0)
+            .filter(|heads| block.batch / heads <= gemv.max_batch())
+            .collect();
+        let heads = self.pick(&splits)?;
+        let alike: Vec<Live> = self
+            .blocks(Kind::Vectors)
+            .into_iter()
+            .filter(|other| (other.elements, other.batch) == (block.elements, block.batch))
+            .collect();
+        let other = self.pick(&alike)?.base;
+        let scalar = match self.below(3) {
+            0 => self.random.next_u64() as u16,
+            1 => RandomKind::SPECIALS[self.below(12) as usize],
+            _ => 0x3000 + self.below(0x1000) as u16,
+        };
+        let operations = [
+            Activation::Relu,
+            Activation::Exp,
+            Activation::Softmax,
+            Activation::Softmax,
+            Activation::Scale { scalar },
+            Activation::Add { other },
+            Activation::Sub { other },
+            Activation::Mul { other },
+            Activation::Max { other },
+        ];
+        let operation = self.pick(&operations)?;
+        let dst = match self.below(3) {
+            0 => block.base,
+            1 => other,
+            _ => self.place(block.words, None)?,
+        };
+        let (src, cols, batch) = (block.base, block.elements, block.batch / heads);
+        let instruction = Instruction::Activate { operation, src, dst, cols, batch, heads };
+        instruction.check(self.config).ok()?;
+        self.push(instruction);
+        let passes = if operation == Activation::Softmax { 3 } else { 1 };
+        self.cycles += u64::from(passes * (block.words * 9 + 20));
+        self.keep(Kind::Vectors, dst, cols, block.batch);
         Some(())
     }
 

@@ -1,6 +1,6 @@
 //! Random instructions for the tests of this crate.
 
-use ndp_isa::{Instruction, Product};
+use ndp_isa::{Activation, Instruction, Opcode, Product};
 use ndp_numerics::SplitMix64;
 
 /// A source of random numbers with bounds.
@@ -32,6 +32,22 @@ impl Random {
         // Rows of several heads are not listed.
         let heads = if listed.is_none() { 1 << field(3) } else { 1 };
         let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+        let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
+        let opcode = [
+            Opcode::Relu,
+            Opcode::Exp,
+            Opcode::Softmax,
+            Opcode::Scale,
+            Opcode::Add,
+            Opcode::Sub,
+            Opcode::Mul,
+            Opcode::Max,
+        ][self.below(8) as usize];
+        if self.below(4) == 0
+            && let Some(operation) = Activation::new(opcode, scalar, other)
+        {
+            return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
+        }
         match self.below(10) {
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
@@ -52,8 +68,9 @@ impl Random {
         match self.below(4) {
             0 => any,
             1 => {
-                any & !0xFF
-                    | u128::from([0u8, 1, 2, 16, 17, 18, 32, 33, 34, 35, 36, 3][self.below(12) as usize])
+                let codes =
+                    [0u8, 1, 2, 16, 17, 18, 32, 33, 34, 35, 36, 3, 48, 49, 50, 51, 52, 53, 54, 55, 56];
+                any & !0xFF | u128::from(codes[self.below(21) as usize])
             }
             2 => self.instruction().encode() ^ 1 << self.below(128),
             _ => self.instruction().encode(),
