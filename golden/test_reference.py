@@ -255,13 +255,13 @@ class Exponential(unittest.TestCase):
 
 class Exp(unittest.TestCase):
     def test_coefficients(self):
-        self.assertEqual(exp.LOG2_E, int((Decimal(2**28) / Decimal(2).ln()).to_integral_value()))
-        power = lambda numerator: Decimal(2**27) * Decimal(2) ** (Decimal(numerator) / 256)
+        self.assertEqual(exp.LOG2_E, int((Decimal(2**25) / Decimal(2).ln()).to_integral_value()))
+        power = lambda numerator: Decimal(2**24) * Decimal(2) ** (Decimal(numerator) / 128)
         for i, coefficients in enumerate(exp.PARABOLAS):
             start, middle, end = (power(2 * i + step) for step in range(3))
             exact = (start, -3 * start + 4 * middle - end, 2 * start - 4 * middle + 2 * end)
             for coefficient, value in zip(coefficients, exact):
-                self.assertLess(abs(coefficient - value), Decimal("0.4975"), i)  # no tie within 0.0025
+                self.assertLess(abs(coefficient - value), Decimal("0.4982"), i)  # no tie within 0.0018
 
     def test_every_finite_input_is_rounded_correctly(self):
         boundary = [(number(b) + number(b + 1)) / 2 for b in range(0x7BFF)] + [Fraction(65520)]
@@ -280,14 +280,14 @@ class Exp(unittest.TestCase):
         for a, expected in cases.items():
             self.assertEqual(exp.exp(a), expected, hex(a))
 
-    def test_powers_are_within_two_to_the_minus_24(self):
+    def test_powers_are_within_five_units(self):
         rng = random.Random(23)
         for _ in range(3000):
             y = -rng.randrange(1 << rng.randint(1, 32))
             r, k = exp.power_of_two(y)
-            self.assertTrue(1 << 27 <= r < 1 << 28)
-            exact = Decimal(2) ** (Decimal(y) / 2**27 + 27 - k)
-            self.assertLess(abs(r - exact), 8, y)
+            self.assertTrue(1 << 24 <= r < 1 << 25)
+            exact = Decimal(2) ** (Decimal(y) / 2**24 + 24 - k)
+            self.assertLess(abs(r - exact), Decimal("4.8"), y)
 
 
 class Softmax(unittest.TestCase):
@@ -312,19 +312,19 @@ class Softmax(unittest.TestCase):
                 for masked in (0, 0.3):
                     scores = [rng.getrandbits(1) << 15 | rng.randrange(spread) for _ in range(n)]
                     scores = [scores[0]] + [0xFC00 if rng.random() < masked else s for s in scores[1:]]
-                    self.assertLess(self.distance(scores), 0.782 + n / 2**17, (n, hex(spread)))
+                    self.assertLess(self.distance(scores), 0.783 + n / 2**17, (n, hex(spread)))
 
     def test_a_long_row_whose_terms_lose_almost_a_unit_each(self):
         # exp(-18.71875) * 2^28 = 1.99 and exp(-18.046875) * 2^28 = 3.90, which the sum takes as 1 and 3.
         for score in (0xCCAE, 0xCC83):
             scores = [0x0000] + list(range(0xC600, 0xC680)) + [score] * 16255
-            self.assertLess(self.distance(scores), 0.907, hex(score))
+            self.assertLess(self.distance(scores), 0.908, hex(score))
 
     def test_sums_and_numerators_round_as_stated(self):
-        one = 1 << 27
+        one = 1 << 24
         self.assertEqual([softmax.term(one, 0), softmax.term(2 * one - 1, -28), softmax.term(2 * one - 1, -29)], [1 << 28, 1, 0])
-        self.assertEqual(softmax.numerator(one + (1 << 14), -1), (1 << 12, -13))  # ties to even
-        self.assertEqual(softmax.numerator(one + (3 << 14), -1), ((1 << 12) + 2, -13))
+        self.assertEqual(softmax.numerator(one + (1 << 11), -1), (1 << 12, -13))  # ties to even
+        self.assertEqual(softmax.numerator(one + (3 << 11), -1), ((1 << 12) + 2, -13))
         self.assertEqual(softmax.numerator(2 * one - 1, -1), (1 << 13, -13))
         self.assertEqual(softmax.numerator(one, -15), (1 << 11, -26))  # the step stays 2^-26
         self.assertEqual(softmax.numerator(one, -27), (0, -26))

@@ -1,4 +1,4 @@
-"""exp of FP16 numbers: log2(exp(a)) in fixed point, then 2^y by 128 parabolas. Softmax takes the two parts, `exp` rounds once.
+"""exp of FP16 numbers: log2(exp(a)) in fixed point, then 2^y by 64 parabolas. Softmax takes both, `exp` rounds once.
 
 Not to be confused with `exponential`, the E(D) of the sampler.
 """
@@ -7,24 +7,24 @@ import math
 
 from . import fp16
 
-FRACTION_BITS = 27  # exponents to the base 2, and the powers of their fractions, are in units of 2^-27
-LOG2_E = 387270501  # round(log2(e) * 2^28)
-INTERVALS = 128
-OFFSET_BITS = 20  # of a fraction, below the 7 bits that choose the interval
-SQUARE_BITS = 10  # of the offset, that meet the quadratic coefficient
+FRACTION_BITS = 24  # exponents to the base 2, and the powers of their fractions, are in units of 2^-24
+LOG2_E = 48408813  # round(log2(e) * 2^25)
+INTERVALS = 64
+OFFSET_BITS = 18  # of a fraction, below the 6 bits that choose the interval
+SQUARE_BITS = 11  # of the offset, that meet the quadratic coefficient
 
 
 def _parabolas():
     """(C0, C1, C2) of each interval: through the ends and the middle."""
-    # 2^(j/256) with 256 fractional bits from eight nested square roots of 2^j: each root is low by less than 2^-256 and
+    # 2^(j/128) with 256 fractional bits from seven nested square roots of 2^j: each root is low by less than 2^-256 and
     # halves what it inherits, so the power is low by less than 2^-254 and a coefficient wrong by less than 2^-251 (in units
-    # of 1). Rounding to 27 bits is right unless the discarded part is that close to one half, which the check excludes.
+    # of 1). Rounding to 24 bits is right unless the discarded part is that close to one half, which the check excludes.
     precision = 256
     discarded = precision - FRACTION_BITS
     powers = []
     for j in range(2 * INTERVALS + 1):
         value = 1 << (precision + j)
-        for _ in range(8):
+        for _ in range(7):
             value = math.isqrt(value << precision)
         powers.append(value)
 
@@ -46,7 +46,7 @@ PARABOLAS = _parabolas()
 
 
 def log2_of_exp(a):
-    """`Y(a)` of docs/numerics.md for a finite pattern: log2(exp(a)) in units of 2^-27, towards zero."""
+    """`Y(a)` of docs/numerics.md for a finite pattern: log2(exp(a)) in units of 2^-24, towards zero."""
     # M * 2^(X - 1) is the number in units of 2^-24, so M * L * 2^(X - 26) is L times that, over 2^25.
     number = fp16.integer(a)
     magnitude = (abs(number) * LOG2_E) >> 25
@@ -54,7 +54,7 @@ def log2_of_exp(a):
 
 
 def power_of_two(y):
-    """(r, k): 2^(y / 2^27) is r * 2^(k - 27), 2^27 <= r < 2^28."""
+    """(r, k): 2^(y / 2^24) is r * 2^(k - 24), 2^24 <= r < 2^25."""
     k, f = divmod(y, 1 << FRACTION_BITS)
     i, offset = divmod(f, 1 << OFFSET_BITS)
     c0, c1, c2 = PARABOLAS[i]

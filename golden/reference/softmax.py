@@ -23,12 +23,12 @@ def softmax(scores):
 
 
 def term(r, k):
-    """`E`: r * 2^(k - 27) in units of 2^-28, rounded down (k <= 0)."""
-    return (2 * r) >> -k
+    """`E`: r * 2^(k - 24) in units of 2^-28, rounded down (k <= 0)."""
+    return (r << SUM_BITS - exp.FRACTION_BITS) >> -k
 
 
 def numerator(r, k):
-    """`e` as (integer, exponent of its unit): r * 2^(k - 27) to nearest even with 13 significant bits, fewer below 2^-14."""
+    """`e` as (integer, exponent of its unit): r * 2^(k - 24) to nearest even with 13 significant bits, fewer below 2^-14."""
     unit = max(k, SMALLEST_EXPONENT) - NUMERATOR_BITS
     step = 1 << (unit - k + exp.FRACTION_BITS)
     quotient, rest = divmod(r, step)

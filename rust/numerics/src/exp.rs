@@ -1,6 +1,6 @@
-//! The exponential of FP16 numbers: `exp(a) = 2^k (1 + fraction)` with the fraction from 128 parabolas.
+//! The exponential of FP16 numbers: `exp(a) = 2^k (1 + fraction)` with the fraction from 64 parabolas.
 //!
-//! `log2_of_exp` gives the exponent to the base 2 in units of 2^-27, `power_of_two` the power. [`exp()`] rounds it once;
+//! `log2_of_exp` gives the exponent to the base 2 in units of 2^-24, `power_of_two` the power. [`exp()`] rounds it once;
 //! [`crate::softmax()`] takes it for differences of scores. [`crate::exp_q30()`] is another exponential, the sampler's.
 
 use half::f16;
@@ -8,31 +8,31 @@ use half::f16;
 use crate::fp16::{self, CANONICAL_NAN, POS_INF, POS_ZERO};
 use crate::rounding::round_scaled;
 
-/// `round(log2(e) * 2^28)`.
-const LOG2_E_Q28: u64 = 387_270_501;
+/// `round(log2(e) * 2^25)`.
+const LOG2_E_Q25: u64 = 48_408_813;
 
 /// Exponents to the base 2, and the power of their fraction, are in units of 2^-`FRACTION_BITS`.
-pub const FRACTION_BITS: u32 = 27;
+pub const FRACTION_BITS: u32 = 24;
 
 /// The fraction's leading bits choose one of 2^`INDEX_BITS` parabolas.
-const INDEX_BITS: u32 = 7;
+const INDEX_BITS: u32 = 6;
 const INTERVALS: usize = 1 << INDEX_BITS;
 /// The rest of the fraction: how far into the interval.
 const OFFSET_BITS: u32 = FRACTION_BITS - INDEX_BITS;
 /// The quadratic coefficient meets this many leading bits of the offset.
-const SQUARE_BITS: u32 = 10;
+const SQUARE_BITS: u32 = 11;
 
-/// `C0, C1, C2` of each interval, in units of 2^-27: the parabola through the power's values at both ends and in the
+/// `C0, C1, C2` of each interval, in units of 2^-24: the parabola through the power's values at both ends and in the
 /// middle.
 pub(crate) static PARABOLAS: [[u64; 3]; INTERVALS] = parabolas();
 
 /// Fraction bits of the powers that the table is made of.
 const WORK_BITS: u32 = 62;
 
-/// `2^(j / 256)` in units of 2^-62, at index `j`, 0..=256.
+/// `2^(j / 128)` in units of 2^-62, at index `j`, 0..=128.
 ///
 /// Products of the roots `2^(1/2), 2^(1/4), ...`. A floor errs by less than one unit, a root halves the error of what it is
-/// of, and the (at most eight) factors are below two in product, so each power is too low by less than 32 units.
+/// of, and the (at most seven) factors are below two in product, so each power is too low by less than 32 units.
 const fn powers() -> [u128; 2 * INTERVALS + 1] {
     let mut table = [1u128 << WORK_BITS; 2 * INTERVALS + 1];
     table[2 * INTERVALS] = 2 << WORK_BITS;
@@ -52,8 +52,8 @@ const fn powers() -> [u128; 2 * INTERVALS + 1] {
     table
 }
 
-/// A coefficient is at most eight times a power: too low or high by 2^-54, where a tie is never nearer than 2^-36 (0.003
-/// units of 2^-27; a test encloses each coefficient).
+/// A coefficient is at most eight times a power: too low or high by 2^-54, where a tie is never nearer than 2^-34 (0.0018
+/// units of 2^-24, about 2^-33.1; a test encloses each coefficient).
 const fn parabolas() -> [[u64; 3]; INTERVALS] {
     let power = powers();
     let mut table = [[0; 3]; INTERVALS];
@@ -71,27 +71,27 @@ const fn parabolas() -> [[u64; 3]; INTERVALS] {
     table
 }
 
-/// From units of 2^-62 to units of 2^-27, to nearest.
+/// From units of 2^-62 to units of 2^-24, to nearest.
 const fn to_unit(value: u128) -> u64 {
     let cut = WORK_BITS - FRACTION_BITS;
     ((value + (1 << (cut - 1))) >> cut) as u64
 }
 
-/// `Y(a)`: `log2(exp(a))` in units of 2^-27, towards zero; `a` is finite (the result for others means nothing).
+/// `Y(a)`: `log2(exp(a))` in units of 2^-24, towards zero; `a` is finite (the result for others means nothing).
 ///
-/// `I(a) < 2^40` in units of 2^-24, times `L < 2^29` in units of 2^-28. Monotone in `a`; below 2^44 in magnitude.
+/// `I(a) < 2^40` in units of 2^-24, times `L < 2^26` in units of 2^-25. Monotone in `a`; below 2^41 in magnitude.
 #[inline]
 pub(crate) fn log2_of_exp(a: f16) -> i64 {
     let fixed = fp16::fixed_of_finite(a.to_bits());
-    let product = u128::from(fixed.unsigned_abs()) * u128::from(LOG2_E_Q28);
-    let magnitude = (product >> (fp16::FIXED_LSB + 28 - FRACTION_BITS)) as i64;
+    let product = u128::from(fixed.unsigned_abs()) * u128::from(LOG2_E_Q25);
+    let magnitude = (product >> (fp16::FIXED_LSB + 25 - FRACTION_BITS)) as i64;
     let sign = fixed >> 63; // all ones if negative: no branch on a coin toss
     (magnitude ^ sign) - sign
 }
 
-/// `2^(y / 2^27)` as `(r, k)`: `r * 2^(k - 27)` with `2^27 <= r < 2^28`.
+/// `2^(y / 2^24)` as `(r, k)`: `r * 2^(k - 24)` with `2^24 <= r < 2^25`.
 ///
-/// Every shift is a floor. `r` is at most 8 units from the real power, so the result is within 2^-24 of it, relatively.
+/// Every shift is a floor. `r` is less than 4.8 units from the real power, so the result is within 2^-21 of it, relatively.
 #[inline]
 pub(crate) fn power_of_two(y: i64) -> (u64, i64) {
     let fraction = (y & ((1 << FRACTION_BITS) - 1)) as u64;
@@ -123,11 +123,11 @@ mod tests {
 
     #[test]
     fn coefficients_are_the_nearest_integers() {
-        // floor(2^100 * 2^(j/256)) by eight square roots of 2^(j + 25600): the floor of a root of a floor is the floor of
+        // floor(2^100 * 2^(j/128)) by seven square roots of 2^(j + 12800): the floor of a root of a floor is the floor of
         // the root. The power itself is less than one unit above.
-        let power = |j: usize| (0..8).fold(BigInt::from(1) << (25600 + j), |power, _| power.sqrt());
-        let floor: Vec<BigInt> = (0..=256).map(power).collect();
-        let round = |value: BigInt| -> BigInt { (value + (BigInt::from(1) << 72)) >> 73 };
+        let power = |j: usize| (0..7).fold(BigInt::from(1) << (12800 + j), |power, _| power.sqrt());
+        let floor: Vec<BigInt> = (0..=128).map(power).collect();
+        let round = |value: BigInt| -> BigInt { (value + (BigInt::from(1) << 75)) >> 76 };
         for (i, c) in PARABOLAS.iter().enumerate() {
             let [g0, g1, g2] = [2 * i, 2 * i + 1, 2 * i + 2].map(|j| &floor[j]);
             // Each from the lowest to the highest value that it can have.
@@ -140,14 +140,14 @@ mod tests {
                 assert_eq!((round(low), round(high)), (BigInt::from(*c), BigInt::from(*c)), "interval {i}");
             }
         }
-        let real = std::f64::consts::LOG2_E * 2f64.powi(28);
-        assert!((LOG2_E_Q28 as f64 - real).abs() < 0.5 - 1e-6);
+        let real = std::f64::consts::LOG2_E * 2f64.powi(25);
+        assert!((LOG2_E_Q25 as f64 - real).abs() < 0.5 - 1e-6);
     }
 
-    /// Too low by the parabola (0.35), three rounded coefficients (0.5 each), the bits of the offset that the square does
-    /// not meet (`C2 * 2^-10`, 3.9), and two floors; too high by the first two only.
-    const LOW: f64 = -(0.35 + 1.5 + 3.9 + 2.0);
-    const HIGH: f64 = 0.35 + 1.5;
+    /// Too low by the parabola (0.341), three rounded coefficients (0.5 each), the bits of the offset that the square does
+    /// not meet (`C2 * 2^-11`, 0.956), and two floors; too high by the first two only.
+    const LOW: f64 = -(0.341 + 1.5 + 0.956 + 2.0);
+    const HIGH: f64 = 0.341 + 1.5;
 
     /// The largest distances of `power_of_two` below and above the real power, over the fractions given, in units of `r`.
     fn distances(fractions: impl Iterator<Item = i64>) -> (f64, f64) {
@@ -156,7 +156,7 @@ mod tests {
             let (r, k) = power_of_two(y);
             assert_eq!(k, 0);
             assert!((1 << FRACTION_BITS..2 << FRACTION_BITS).contains(&r), "{y}");
-            let error = r as f64 - 2f64.powi(27) * (y as f64 / 2f64.powi(27)).exp2();
+            let error = r as f64 - 2f64.powi(24) * (y as f64 / 2f64.powi(24)).exp2();
             worst = (worst.0.min(error), worst.1.max(error));
         }
         worst
@@ -164,13 +164,13 @@ mod tests {
 
     #[test]
     fn the_power_is_within_its_bound() {
-        let (low, high) = distances((0..1 << FRACTION_BITS).step_by(509));
-        println!("2^f: {low:.3} to {high:.3} units of 2^-27");
+        let (low, high) = distances((0..1 << FRACTION_BITS).step_by(61));
+        println!("2^f: {low:.3} to {high:.3} units of 2^-24");
         assert!(low > LOW && high < HIGH, "{low} {high}");
         assert!(low < -1.0, "the comparison compares nothing: {low}");
         // The ends of every interval, where pieces meet.
         let ends =
-            (0..128i64).flat_map(|i| [i << 20, (i << 20) + 1, (i << 20 | 0xFFFFF) - 1, i << 20 | 0xFFFFF]);
+            (0..64i64).flat_map(|i| [i << 18, (i << 18) + 1, (i << 18 | 0x3FFFF) - 1, i << 18 | 0x3FFFF]);
         let (low, high) = distances(ends);
         assert!(low > LOW && high < HIGH, "{low} {high}");
     }
@@ -179,7 +179,7 @@ mod tests {
     #[ignore = "seconds; run by `make exhaustive`"]
     fn the_power_of_every_fraction_is_within_its_bound() {
         let (low, high) = distances(0..1 << FRACTION_BITS);
-        println!("2^f, all 2^27 fractions: {low:.3} to {high:.3} units of 2^-27");
+        println!("2^f, all 2^24 fractions: {low:.3} to {high:.3} units of 2^-24");
         assert!(low > LOW && high < HIGH, "{low} {high}");
     }
 
@@ -187,10 +187,10 @@ mod tests {
     fn exponents_to_base_two() {
         let y = |bits| log2_of_exp(f16::from_bits(bits));
         assert_eq!((y(0x0000), y(0x8000)), (0, 0));
-        assert_eq!(y(0x3C00), 387_270_501 / 2);
-        assert_eq!(y(0xBC00), -(387_270_501 / 2)); // towards zero
-        assert_eq!(y(0x0001), 11); // 2^-24 log2(e) 2^27 = 11.54
-        assert_eq!(y(0x7BFF), (65504 * 387_270_501) / 2);
+        assert_eq!(y(0x3C00), 48_408_813 / 2);
+        assert_eq!(y(0xBC00), -(48_408_813 / 2)); // towards zero
+        assert_eq!(y(0x0001), 1); // 2^-24 log2(e) 2^24 = 1.44
+        assert_eq!(y(0x7BFF), (65504 * 48_408_813) / 2);
         for bits in 0..0x7BFF {
             assert!(y(bits) <= y(bits + 1) && y(bits) == -y(bits | 0x8000));
         }

@@ -47,17 +47,17 @@ pub fn softmax(scores: &[f16]) -> Vec<f16> {
     numerators.iter().map(|e| round_scaled(e * reciprocal, exponent - NUMERATOR_LSB)).collect()
 }
 
-/// `floor(r * 2^(k - 27) * 2^28)` for `k <= 0`.
+/// `floor(r * 2^(k - 24) * 2^28)` for `k <= 0`.
 fn term((r, k): (u64, i64)) -> u64 {
     let shift = (-k).min(63) as u32;
     (r << (SUM_FRACTION_BITS - FRACTION_BITS)) >> shift
 }
 
-/// `r * 2^(k - 27)` for `k <= 0`, RNE to 13 significant bits or, below 2^-14, to a multiple of 2^-26; in units of 2^-26.
+/// `r * 2^(k - 24)` for `k <= 0`, RNE to 13 significant bits or, below 2^-14, to a multiple of 2^-26; in units of 2^-26.
 fn numerator((r, k): (u64, i64)) -> u64 {
     let step = k.max(NUMERATOR_FRACTION_BITS - NUMERATOR_LSB) - NUMERATOR_FRACTION_BITS; // its exponent
-    // At least 15. From 29 on, r < 2^28 is below half a step and becomes zero.
-    let cut = (step - (k - i64::from(FRACTION_BITS))).min(29) as u32;
+    // At least 12. From 26 on, r < 2^25 is below half a step and becomes zero.
+    let cut = (step - (k - i64::from(FRACTION_BITS))).min(26) as u32;
     let odd = (r >> cut) & 1;
     let rounded = (r + (1 << (cut - 1)) - 1 + odd) >> cut;
     rounded << (step + NUMERATOR_LSB)
@@ -114,33 +114,33 @@ mod tests {
 
     #[test]
     fn numerators_round_to_nearest_even() {
-        let one = 1 << 27;
+        let one = 1 << 24;
         assert_eq!(numerator((one, 0)), 1 << 26);
         // Half a step of 2^-13 at exponent -1: down to even, and up to even.
-        assert_eq!(numerator((one + (1 << 14), -1)), 1 << 25);
-        assert_eq!(numerator((one + (1 << 14) + 1, -1)), (1 << 25) + (1 << 13));
-        assert_eq!(numerator((one + (3 << 14), -1)), (1 << 25) + (2 << 13));
+        assert_eq!(numerator((one + (1 << 11), -1)), 1 << 25);
+        assert_eq!(numerator((one + (1 << 11) + 1, -1)), (1 << 25) + (1 << 13));
+        assert_eq!(numerator((one + (3 << 11), -1)), (1 << 25) + (2 << 13));
         // All ones carry into the next binade.
         assert_eq!(numerator((2 * one - 1, -1)), 1 << 26);
         // The step stays 2^-26 below 2^-14: 2^-15 is 2^11 of them.
         assert_eq!(numerator((one, -14)), 1 << 12);
         assert_eq!(numerator((one, -15)), 1 << 11);
-        assert_eq!(numerator((one + (1 << 15), -15)), 1 << 11); // half a step
-        assert_eq!(numerator((one + (1 << 15) + 1, -15)), (1 << 11) + 1);
+        assert_eq!(numerator((one + (1 << 12), -15)), 1 << 11); // half a step
+        assert_eq!(numerator((one + (1 << 12) + 1, -15)), (1 << 11) + 1);
         assert_eq!(numerator((one, -27)), 0); // half a step, a tie to zero
         assert_eq!(numerator((one + 1, -27)), 1);
         assert_eq!(numerator((2 * one - 1, -28)), 0);
-        assert_eq!(numerator((one, MASKED >> 27)), 0);
+        assert_eq!(numerator((one, MASKED >> 24)), 0);
     }
 
     #[test]
     fn terms_are_rounded_down() {
-        let one = 1 << 27;
+        let one = 1 << 24;
         assert_eq!(term((one, 0)), 1 << 28);
         assert_eq!(term((2 * one - 1, -28)), 1);
         assert_eq!(term((one, -28)), 1);
         assert_eq!(term((2 * one - 1, -29)), 0);
-        assert_eq!(term((one, MASKED >> 27)), 0);
+        assert_eq!(term((one, MASKED >> 24)), 0);
     }
 
     #[test]
