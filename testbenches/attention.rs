@@ -117,7 +117,8 @@ fn reach_the_roofline(contexts: &[u32], least: f64) -> Outcome {
             for scores in [true, false] {
                 let attention = Attention { tokens, head, batch };
                 let reached = attention.efficiency(&config, scores)?;
-                assert!((least..=1.0).contains(&reached), "{attention:?}, scores {scores}: {reached}");
+                // A product that takes a few refresh intervals can meet fewer refreshes than its share.
+                assert!((least..=1.02).contains(&reached), "{attention:?}, scores {scores}: {reached}");
             }
         }
     }
