@@ -41,8 +41,7 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let infinite = m.input("infinite_i", 1, "the result is infinite");
     let raw = m.input("raw_i", 1, "the uppermost 16 bits of the magnitude are the result, a recoded value");
     let blank = m.input("blank_i", 1, "the result is +0 whatever else");
-    let wide =
-        m.input("wide_i", 1, "round to 12 fraction bits: no sign, 4 exponent bits; stays for two steps");
+    let wide = m.input("wide_i", 1, "round to 12 fraction bits: no sign, 4 exponent bits; stays for two steps");
     let stage = |name: &str, value: &Bits| {
         let reg = m.reg(name, value.width()).enable(&advance);
         reg.next(value);
