@@ -6,6 +6,7 @@
 
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, NdpCore};
+use ndp_machine::RandomPrograms;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -117,7 +118,8 @@ fn reach_the_roofline(contexts: &[u32], least: f64) -> Outcome {
             for scores in [true, false] {
                 let attention = Attention { tokens, head, batch };
                 let reached = attention.efficiency(&config, scores)?;
-                assert!((least..=1.0).contains(&reached), "{attention:?}, scores {scores}: {reached}");
+                // A product that takes a few refresh intervals can meet fewer refreshes than its share.
+                assert!((least..=1.02).contains(&reached), "{attention:?}, scores {scores}: {reached}");
             }
         }
     }
@@ -133,4 +135,20 @@ fn short_heads_reach_the_roofline() -> Outcome {
 #[ignore = "minutes; run by `make exhaustive`"]
 fn short_heads_of_long_contexts_reach_the_roofline() -> Outcome {
     reach_the_roofline(&[2048, 4096], 0.95)
+}
+
+#[test]
+fn random_programs_at_full_width_do_what_they_say() -> Outcome {
+    let config = DesignConfig::preset("hermes")?;
+    let mut core = NdpCore::open(&config, &CoreOptions::default())?;
+    let mut heads = 0;
+    for (index, program) in RandomPrograms::new(&config, 6).take(12).enumerate() {
+        let check = core.check_program(&program, |_| {})?;
+        let first = check.mismatches.first();
+        assert!(check.agrees(), "program {index}: {first:x?}, {:?}\n{program}", check.differences);
+        heads += program.to_string().matches("heads=").count();
+    }
+    core.check_protocol()?;
+    assert!(heads >= 10, "{heads} products of several heads");
+    Ok(())
 }

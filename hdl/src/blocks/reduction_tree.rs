@@ -119,6 +119,9 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError
         ] {
             m.output(format!("tap_{name}_o"), strobes.bit(bit), doc);
         }
+        if heads == 2 {
+            m.unused(&count, "there is no other number of heads");
+        }
         for tap in 0..heads as usize {
             // With fewer heads there is no such tap.
             let levels = || inner.iter().filter(|level| level.len() > tap);
