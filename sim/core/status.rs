@@ -118,7 +118,7 @@ impl Counters {
         match opcode {
             Opcode::Nop | Opcode::Barrier | Opcode::Signal => 0,
             Opcode::Load => self.load,
-            Opcode::Store => self.store,
+            Opcode::Store | Opcode::Append => self.store,
             Opcode::List => self.list,
             Opcode::Zero => self.zero,
             Opcode::Dot => self.product - self.axpy,

@@ -9,7 +9,9 @@ use super::fp16_adder::{self, fp16_adder};
 use super::fp16_multiplier::{self, RECIPROCAL_BITS, fp16_multiplier};
 use super::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
 use super::{FP16_BITS, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros};
+use crate::layer::{
+    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -114,7 +116,8 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let a_nan = m.wire("a_nan", is_nan(&a));
     let a_infinite = m.wire("a_infinite", special(&a) & !&a_nan);
     let step_of = |index: u32| m.wire(format!("{}_moves", PATHS[index as usize]), &advance & path.bit(index));
-    let (exp_moves, sum_moves, product_moves, choice_moves) = (step_of(0), step_of(1), step_of(2), step_of(3));
+    let (exp_moves, sum_moves, product_moves, choice_moves) =
+        (step_of(0), step_of(1), step_of(2), step_of(3));
 
     // Exponential. Of infinities the sign decides, and softmax takes minus infinity for a masked element.
     let exp = m
@@ -125,7 +128,8 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (significand, exponent) = (exp.output("significand_o"), exp.output("exponent_o"));
     let kind = cat([a.msb(), a_infinite.clone(), a_nan.clone(), counts.clone()]);
     let kind = delayed("exp_kind", &kind, exponential::LATENCY, &exp_moves);
-    let (exp_counts, exp_nan, exp_infinite, exp_negative) = (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
+    let (exp_counts, exp_nan, exp_infinite, exp_negative) =
+        (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
     let vanishes = m.wire("vanishes", &exp_infinite & &exp_negative);
     // In units of 2^-28; no exponent is above 0, and below -31 nothing is left.
     let units = cat([significand.clone(), zeros(TERM_BITS - exponential::SIGNIFICAND_BITS)]);

@@ -25,7 +25,11 @@ pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
     let b = m.input("b_i", FP16_BITS, "recoded FP16 value");
     let wide = m.input("wide_i", 1, "multiply a wide value with the reciprocal");
     let reciprocal = m.input("reciprocal_i", RECIPROCAL_BITS, "2^15 < r <= 2^16");
-    let scale = m.input("scale_i", EXPONENT_BITS, "what is added to the exponent field of a wide value, two's complement");
+    let scale = m.input(
+        "scale_i",
+        EXPONENT_BITS,
+        "what is added to the exponent field of a wide value, two's complement",
+    );
     let stage = |name: &str, value: &Bits| {
         let reg = m.reg(name, value.width()).enable(&advance);
         reg.next(value);

@@ -36,13 +36,14 @@ const OPCODE: Field = (0, 8);
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 18] = [
+const INSTRUCTIONS: [Encoding; 19] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
     ("load", 0x10, &[TARGET, COLS, BATCH, ADDRESS]),
     ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
     ("list", 0x12, &[LIST, COUNT, ADDRESS]),
+    ("append", 0x13, &[SOURCE, COLS, BATCH, COUNT, ADDRESS]),
     ("zero", 0x20, &[TARGET, COUNT]),
     ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
@@ -103,6 +104,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     // Rows of several heads are counted: `listed` has to be 0 then.
     let products = m.wire("products", one_of(&["dot", "axpy"]));
     let activations = m.wire("activations", one_of(&ACTIVATIONS));
+    let appends = m.wire("appends", one_of(&["append"]));
     let headed = m.wire("headed", &products & field(HEADS).any());
     let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
 
@@ -150,8 +152,9 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
             one_of(&["load", "store", "dot", "axpy", "round"]) & &bad_block,
             &products & &bad_rows,
             bad_heads,
-            &activations & &bad_block,
+            (&activations | &appends) & &bad_block,
             too_long,
+            &appends & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
             one_of(&["zero"]) & &bad_words,
             &lists & &bad_entries,
         ]),
@@ -160,7 +163,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     // Addresses, entries.
     let address = field(ADDRESS);
     let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
-    let bad_address = m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & &products));
+    let bad_address =
+        m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & (&products | &appends)));
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
     let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();

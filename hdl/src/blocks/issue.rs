@@ -53,7 +53,7 @@ impl Range {
 pub(crate) const PARTS: [(&str, &[&str]); 7] = [
     ("load", &["load"]),
     ("list", &["list"]),
-    ("store", &["store"]),
+    ("store", &["store", "append"]),
     ("zero", &["zero"]),
     ("gemv", &["dot", "axpy"]),
     ("round", &["round"]),
@@ -180,7 +180,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &blocks));
     let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &blocks);
     let target_words = mux(&one_of(&["zero"]), &wide(&count), &mux(&is_axpy, &wide(&sums), &other_words));
-    let reads = one_of(&["store", "dot", "axpy", "round"]) | &activates;
+    let reads = one_of(&["store", "append", "dot", "axpy", "round"]) | &activates;
     let writes = one_of(&["load", "zero", "dot", "axpy", "round"]) | &activates;
     let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
     let multiplied_now =
@@ -310,7 +310,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("word_ready_o", &takes, "the instruction is taken");
     m.output("start_o", &*start, "the instruction starts; one that no part executes is complete");
     m.output("refuse_o", &malformed, "the instruction is malformed");
-    for name in ["load", "store", "list", "zero", "dot", "axpy", "round"] {
+    for name in ["load", "store", "append", "list", "zero", "dot", "axpy", "round"] {
         m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
     }
     m.output("start_activation_o", &*start & &activates, "start the activation unit");

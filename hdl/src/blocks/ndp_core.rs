@@ -92,7 +92,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("overflow_i", &host_overflow);
     let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
     queue_pop.drive(front.output("word_ready_o"));
-    let starts = ["load", "store", "list", "zero", "dot", "axpy", "round", "activation"]
+    let starts = ["load", "store", "append", "list", "zero", "dot", "axpy", "round", "activation"]
         .map(|name| (name, front.output(&format!("start_{name}_o"))));
     let start =
         |name: &str| starts.iter().find(|(n, _)| *n == name).map_or_else(|| zeros(1), |(_, bit)| bit.clone());
@@ -199,9 +199,12 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let port = format!("activation_{name}");
         unit.input(format!("{port}_i"), front.output(&format!("{port}_o")))
     });
-    let unit = ["load", "store", "zero", "dot", "axpy", "round", "activation"]
+    // The unit reads the same beats for a store and an append; where they go is the host port's business.
+    let stores = m.wire("stores", &start("store") | &start("append"));
+    let unit = ["load", "zero", "dot", "axpy", "round", "activation"]
         .into_iter()
-        .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)));
+        .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)))
+        .input("start_store_i", &stores);
     token_pop.drive(unit.output("row_ready_o"));
     reader_ready.drive(reads_list.q() | unit.output("x_ready_o"));
     let unit_busy = |part: &str| unit.output(&format!("{part}_busy_o"));
@@ -214,7 +217,10 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         (m.forward("register_data", BEAT_BITS), m.forward("stores_pending", 1));
     let host = m
         .instance("host", &host_port(config)?)
-        .input("store_start_i", start("store"))
+        .input("store_start_i", &stores)
+        .input("store_rows_i", start("append"))
+        .input("store_row_i", &rows)
+        .input("store_batch_i", &batch)
         .input("store_address_i", &address)
         .input("store_valid_i", unit.output("y_valid_o"))
         .input("store_data_i", unit.output("y_data_o"))

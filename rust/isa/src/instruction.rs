@@ -77,11 +77,13 @@ pub mod fields {
     pub const HEADS: Field = field("heads", 120, 3);
     /// First word of the second source, in the place of the list.
     pub const OTHER: Field = field("other", 108, 10);
+    /// Number of a row, in the place of the count.
+    pub const ROW: Field = field("row", 64, 24);
     /// Bits of an FP16 factor, in the place of the count.
     pub const SCALAR: Field = field("scalar", 64, 16);
 }
 
-use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, SCALAR, SRC, TAG};
+use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG};
 
 /// What an instruction does; the discriminant is its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,6 +100,8 @@ pub enum Opcode {
     Store = 0x11,
     /// Entries of the list memory from DRAM.
     List = 0x12,
+    /// Vectors to rows of a matrix in DRAM.
+    Append = 0x13,
     /// Clear words of the buffer.
     Zero = 0x20,
     /// Rows times vectors.
@@ -126,13 +130,14 @@ pub enum Opcode {
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
         Self::Load,
         Self::Store,
         Self::List,
+        Self::Append,
         Self::Zero,
         Self::Dot,
         Self::Axpy,
@@ -161,6 +166,7 @@ impl Opcode {
             Self::Load => "load",
             Self::Store => "store",
             Self::List => "list",
+            Self::Append => "append",
             Self::Zero => "zero",
             Self::Dot => "dot",
             Self::Axpy => "axpy",
@@ -184,6 +190,7 @@ impl Opcode {
             Self::Load => &[DST, COLS, BATCH, ADDRESS],
             Self::Store => &[SRC, COLS, BATCH, ADDRESS],
             Self::List => &[LIST, COUNT, ADDRESS],
+            Self::Append => &[SRC, COLS, BATCH, ROW, ADDRESS],
             Self::Zero => &[DST, COUNT],
             Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS],
             Self::Round => &[SRC, DST, COLS, BATCH],
@@ -348,6 +355,19 @@ pub enum Instruction {
         /// First burst of the DIMM.
         address: u32,
     },
+    /// Vectors of the block (cols, batch) from the buffer become rows of a matrix in DRAM, one stripe each.
+    Append {
+        /// First word in the buffer.
+        src: u32,
+        /// Elements of a vector and of a row: a stripe at most.
+        cols: u32,
+        /// Vectors, 1..=16.
+        batch: u32,
+        /// Row of the first vector; the others follow.
+        row: u32,
+        /// First burst of the matrix in every rank.
+        address: u32,
+    },
     /// Entries from DRAM, 16 per burst, into the list memory.
     List {
         /// First entry in the list memory, a multiple of 16.
@@ -407,6 +427,7 @@ impl Instruction {
             Self::Load { .. } => Opcode::Load,
             Self::Store { .. } => Opcode::Store,
             Self::List { .. } => Opcode::List,
+            Self::Append { .. } => Opcode::Append,
             Self::Zero { .. } => Opcode::Zero,
             Self::Dot(_) => Opcode::Dot,
             Self::Axpy(_) => Opcode::Axpy,
@@ -444,6 +465,14 @@ impl Instruction {
                     Activation::Scale { scalar } => Some(scalar.into()),
                     _ => None,
                 },
+                _ => None,
+            },
+            (Self::Append { src, cols, batch, row, address }, _) => match field {
+                SRC => Some(src),
+                COLS => Some(cols),
+                BATCH => Some(batch),
+                ROW => Some(row),
+                ADDRESS => Some(address),
                 _ => None,
             },
             (Self::Signal { tag }, TAG) => Some(tag),

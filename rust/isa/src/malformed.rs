@@ -9,7 +9,7 @@ use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, SCALAR, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG,
 };
 use crate::{Activation, Instruction, Opcode, Product};
 
@@ -164,6 +164,7 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
         Opcode::Load => Instruction::Load { dst, cols, batch, address },
         Opcode::Store => Instruction::Store { src, cols, batch, address },
         Opcode::List => Instruction::List { list, count, address },
+        Opcode::Append => Instruction::Append { src, cols, batch, row: ROW.get(word), address },
         Opcode::Zero => Instruction::Zero { dst, count },
         Opcode::Dot => Instruction::Dot(product),
         Opcode::Axpy => Instruction::Axpy(product),
@@ -230,6 +231,7 @@ impl Instruction {
         };
         let max_cols = match self {
             Self::Activate { operation: Activation::Softmax, .. } => gemv.max_cols().min(SOFTMAX_ELEMS),
+            Self::Append { .. } => gemv.max_cols().min(gemv.stripe_elems()),
             _ => gemv.max_cols(),
         };
         for (field, max) in [(COLS, max_cols), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
@@ -271,7 +273,7 @@ impl Instruction {
     /// Code 6.
     fn check_address(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let bursts = match self {
-            Self::Dot(_) | Self::Axpy(_) => config.dram().bursts(),
+            Self::Dot(_) | Self::Axpy(_) | Self::Append { .. } => config.dram().bursts(),
             _ => 1 << config.dimm_burst_bits(),
         };
         match self.value(ADDRESS) {
@@ -335,7 +337,9 @@ impl Instruction {
     /// The words at `src`.
     pub fn source(&self, config: &DesignConfig) -> Option<Range<u32>> {
         let (src, words) = match *self {
-            Self::Store { src, cols, batch, .. } => (src, block_words(config, cols, batch)),
+            Self::Store { src, cols, batch, .. } | Self::Append { src, cols, batch, .. } => {
+                (src, block_words(config, cols, batch))
+            }
             Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
             Self::Axpy(p) => (p.src, block_words(config, p.count, p.vectors())),
             Self::Round { src, cols, batch, .. } => (src, accumulator_words(config, cols, batch)),

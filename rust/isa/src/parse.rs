@@ -5,7 +5,7 @@
 //! result is not asked here.
 
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OTHER, SCALAR, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OTHER, ROW, SCALAR, SRC, TAG,
 };
 use crate::literal::f16_from_decimal;
 use crate::{
@@ -190,6 +190,10 @@ impl Line {
             }
             Opcode::List => {
                 Instruction::List { list: get(LIST)?, count: get(COUNT)?, address: get(ADDRESS)? }
+            }
+            Opcode::Append => {
+                let (src, cols, row) = (get(SRC)?, get(COLS)?, get(ROW)?);
+                Instruction::Append { src, cols, batch, row, address: get(ADDRESS)? }
             }
             Opcode::Zero => Instruction::Zero { dst: get(DST)?, count: get(COUNT)? },
             Opcode::Axpy => Instruction::Axpy(product()?),

@@ -22,6 +22,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x10 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (97, 88), (119, 108), (127, 120)]),
         0x11 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (107, 98), (119, 108), (127, 120)]),
         0x12 => all_zero(&[(31, 8), (63, 61), (107, 88), (127, 120)]),
+        0x13 => all_zero(&[(8, 8), (31, 31), (63, 61), (127, 98)]),
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
         0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 123)]) && !(listed && heads > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
@@ -37,9 +38,13 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (max_cols, max_batch, words) =
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
-    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x21..=0x23 | 0x30..), opcode >= 0x10);
+    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x23 | 0x30..), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
-    let max_cols_now = if opcode == 0x32 { max_cols.min(16384) } else { max_cols };
+    let max_cols_now = match opcode {
+        0x13 => max_cols.min(gemv.stripe_elems().into()),
+        0x32 => max_cols.min(16384),
+        _ => max_cols,
+    };
     let bad_cols = has_cols && (cols == 0 || cols > max_cols_now);
     let bad_batch = has_batch && has_cols && batch > max_batch;
     let bad_count = match opcode {
@@ -58,7 +63,8 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     }
     let rank_bursts = config.dram().bursts();
     let in_dimm = matches!(opcode, 0x10..=0x12);
-    if product && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
+    let in_rank = product || opcode == 0x13;
+    if in_rank && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
         return 6;
     }
     if opcode == 0x12 && list % 16 != 0 || (opcode == 0x12 || product && listed) && list + count > entries {
@@ -69,7 +75,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     // Sizes of source and destination; 0 where there is none.
     let (src_words, dst_words) = match opcode {
         0x10 => (0, block(cols)),
-        0x11 => (block(cols), 0),
+        0x11 | 0x13 => (block(cols), 0),
         0x20 => (0, count),
         0x21 => (block(cols), block(count) << heads),
         0x22 => (block(count) << heads, block(cols) * lanes),
@@ -170,6 +176,7 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
         4 => Instruction::Dot(product),
         5 => Instruction::Axpy(product),
         6 => Instruction::Round { src, dst, cols, batch },
+        7 => Instruction::Append { src, cols, batch, row: count, address },
         _ => Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads },
     }
 }

@@ -102,7 +102,7 @@ fn refusals_name_line_token_and_what_belongs_there() {
         Err(IsaError::Syntax { line: 2, token, expected }) => format!("{token} | {expected}"),
         other => panic!("{text}: {other:?}"),
     };
-    let names = "one of nop, barrier, signal, load, store, list, zero, dot, axpy, round, relu, exp, softmax, \
+    let names = "one of nop, barrier, signal, load, store, list, append, zero, dot, axpy, round, relu, exp, softmax, \
          scale, add, sub, mul, max, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");

@@ -136,6 +136,9 @@ impl<M: Memory> Machine<M> {
             }
             Instruction::Load { dst, cols, batch, address } => self.load(dst, cols, batch, address),
             Instruction::Store { src, cols, batch, address } => self.store(src, cols, batch, address),
+            Instruction::Append { src, cols, batch, row, address } => {
+                self.append(src, cols, batch, row, address)
+            }
             Instruction::List { list, count, address } => self.load_list(list, count, address),
             Instruction::Zero { dst, count } => self.buffer.zero(dst, count),
             Instruction::Dot(product) => self.dot(&product),
@@ -224,19 +227,38 @@ impl<M: Memory> Machine<M> {
         let place = VectorBlock::unchecked(&self.config, address, cols, batch);
         let block = self.buffer.read_vectors(src, cols, batch);
         for index in 0..place.bursts() {
-            let (first, vector) = (index / batch * BEAT_ELEMS, index % batch);
-            let elements = first..cols.min(first + BEAT_ELEMS);
-            let values = elements.clone().map(|element| block.get(vector, element));
-            let unspecified =
-                (0..).zip(values.clone()).fold(0u32, |mask, (at, v)| mask | u32::from(v.is_none()) << at);
-            let burst = place.burst(index);
-            self.memory.write_burst(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))));
-            self.unfenced.insert(burst);
-            if unspecified != 0 {
-                self.unspecified.insert(burst, unspecified);
-            } else {
-                self.unspecified.remove(&burst);
+            self.store_beat(place.burst(index), &block, index % batch, index / batch * BEAT_ELEMS);
+        }
+    }
+
+    fn append(&mut self, src: u32, cols: u32, batch: u32, row: u32, address: u32) {
+        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let block = self.buffer.read_vectors(src, cols, batch);
+        let ranks = layout.cut().ranks;
+        for vector in 0..batch {
+            // A row of one stripe lies in one rank; rows count modulo their 24 bits.
+            let row = (row + vector) & 0xFF_FFFF;
+            let rank = row % ranks;
+            for beat in 0..cols.div_ceil(BEAT_ELEMS) {
+                let burst = layout.burst_at(layout.offset(row, rank) + u64::from(beat));
+                let burst = DimmAddress { rank, burst }.to_burst(&self.config);
+                self.store_beat(burst, &block, vector, beat * BEAT_ELEMS);
             }
+        }
+    }
+
+    /// The beat that begins at element `first` of a vector, to a burst; what is beyond the vector is +0.
+    fn store_beat(&mut self, burst: u64, block: &Vectors, vector: u32, first: u32) {
+        let elements = first..block.elements.min(first + BEAT_ELEMS);
+        let values = elements.map(|element| block.get(vector, element));
+        let unspecified =
+            (0..).zip(values.clone()).fold(0u32, |mask, (at, v)| mask | u32::from(v.is_none()) << at);
+        self.memory.write_burst(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))));
+        self.unfenced.insert(burst);
+        if unspecified != 0 {
+            self.unspecified.insert(burst, unspecified);
+        } else {
+            self.unspecified.remove(&burst);
         }
     }
 

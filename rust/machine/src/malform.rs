@@ -93,7 +93,8 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     // Of a product with heads.
     let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };
     let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
-    match below(random, 10) {
+    match below(random, 11) {
+        10 => Instruction::Append { src, cols: short, batch, row: rows, address: in_rank },
         0 => Instruction::Load { dst, cols, batch, address: in_dimm },
         1 => Instruction::Store { src, cols, batch, address: in_dimm },
         2 => Instruction::List { list: list_entry, count: entries, address: in_dimm },

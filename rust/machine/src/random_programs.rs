@@ -9,7 +9,8 @@ use ndp_config::DesignConfig;
 use ndp_isa::{Activation, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words};
 use ndp_numerics::SplitMix64;
 
-use crate::program_writer::{Kind, Live, Writer};
+use crate::program_writer::{Kind, Live, Region, Writer};
+use ndp_layout::MatrixLayout;
 
 /// What programs are like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,7 +68,7 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
-        match self.below(24) {
+        match self.below(26) {
             0..=3 => drop(self.load(None, None)),
             4..=6 => drop(self.dot()),
             7 | 8 => drop(self.dot_heads()),
@@ -81,6 +82,7 @@ impl Writer<'_> {
                 self.push(Instruction::Signal { tag });
             }
             19..=22 => drop(self.activate()),
+            23 | 24 => drop(self.append()),
             _ if self.chance(50) => self.push(Instruction::Nop),
             _ => self.push(Instruction::Barrier),
         }
@@ -275,6 +277,40 @@ impl Writer<'_> {
         self.push(Instruction::Axpy(product));
         self.keep(Kind::Sums, dst, cols, batch);
         self.cycles += self.row_cycles(count, cols, batch);
+        Some(())
+    }
+
+    /// Short vectors to rows of a matrix, which later instructions may load or multiply with.
+    fn append(&mut self) -> Option<()> {
+        let gemv = self.config.gemv();
+        let (stripe, most, ranks) = (gemv.stripe_elems(), gemv.max_batch(), gemv.ranks());
+        let blocks: Vec<Live> = self
+            .blocks(Kind::Vectors)
+            .into_iter()
+            .filter(|block| block.elements <= stripe && block.batch <= most)
+            .collect();
+        let block = self.pick(&blocks)?;
+        let (src, cols, batch) = (block.base, block.elements, block.batch);
+        let rows = batch + self.below(3 * ranks);
+        let bursts = MatrixLayout::new(self.config, 0, rows, cols).ok()?.bursts_per_rank();
+        let whole = |region: &Region| region.address.is_multiple_of(ranks);
+        let fitting: Vec<usize> = (0..self.regions.len())
+            .filter(|&index| whole(&self.regions[index]))
+            .filter(|&index| u64::from(self.regions[index].bursts) >= bursts * u64::from(ranks))
+            .collect();
+        let again = if self.chance(60) { self.pick(&fitting) } else { None };
+        let region = again.unwrap_or_else(|| {
+            let address = self.allocate(bursts) * ranks;
+            let bursts = bursts as u32 * ranks;
+            self.regions.push(Region { address, bursts, touched: false, output: false });
+            self.regions.len() - 1
+        });
+        self.fence(region);
+        self.regions[region].output = true;
+        let address = self.regions[region].address / ranks;
+        let row = self.below(rows - batch + 1);
+        self.push(Instruction::Append { src, cols, batch, row, address });
+        self.cycles += u64::from(cols.div_ceil(32) * batch * 3);
         Some(())
     }
 

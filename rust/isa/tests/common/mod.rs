@@ -48,7 +48,7 @@ impl Random {
         {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
-        match self.below(10) {
+        match self.below(11) {
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
             2 => Instruction::Signal { tag },
@@ -58,6 +58,7 @@ impl Random {
             6 => Instruction::Zero { dst, count },
             7 => Instruction::Dot(product),
             8 => Instruction::Axpy(product),
+            9 => Instruction::Append { src, cols, batch, row: count, address },
             _ => Instruction::Round { src, dst, cols, batch },
         }
     }
@@ -68,9 +69,10 @@ impl Random {
         match self.below(4) {
             0 => any,
             1 => {
-                let codes =
-                    [0u8, 1, 2, 16, 17, 18, 32, 33, 34, 35, 36, 3, 48, 49, 50, 51, 52, 53, 54, 55, 56];
-                any & !0xFF | u128::from(codes[self.below(21) as usize])
+                let codes = [
+                    0u8, 1, 2, 16, 17, 18, 19, 20, 32, 33, 34, 35, 36, 3, 48, 49, 50, 51, 52, 53, 54, 55, 56,
+                ];
+                any & !0xFF | u128::from(codes[self.below(23) as usize])
             }
             2 => self.instruction().encode() ^ 1 << self.below(128),
             _ => self.instruction().encode(),
