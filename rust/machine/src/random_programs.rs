@@ -6,7 +6,9 @@
 //! that is used again has a barrier in between. The same seed gives the same programs.
 
 use ndp_config::DesignConfig;
-use ndp_isa::{Activation, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words};
+use ndp_isa::{
+    Activation, Data, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words,
+};
 use ndp_numerics::SplitMix64;
 
 use crate::program_writer::{Kind, Live, Region, Writer};
@@ -303,6 +305,9 @@ impl Writer<'_> {
             let address = self.allocate(bursts) * ranks;
             let bursts = bursts as u32 * ranks;
             self.regions.push(Region { address, bursts, touched: false, output: false });
+            // Rows that nothing is appended to are read as well.
+            let (seed, kind) = (self.random.next_u64(), self.kind());
+            self.program.data.push(Data::Random { address, bursts, seed, kind });
             self.regions.len() - 1
         });
         self.fence(region);
