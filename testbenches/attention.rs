@@ -134,7 +134,7 @@ fn short_heads_reach_the_roofline() -> Outcome {
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn short_heads_of_long_contexts_reach_the_roofline() -> Outcome {
-    reach_the_roofline(&[2048, 4096], 0.95)
+    reach_the_roofline(&[2048, 4096], 0.94)
 }
 
 #[test]
