@@ -215,6 +215,37 @@ fn softmax_of(bench: &mut Bench, scores: &[u16], pace: Pace) -> Vec<u16> {
 }
 
 #[test]
+fn numerators_near_ties_round_to_nearest_even() -> Outcome {
+    // With the argument that is left over, any number has the exponential that is wanted.
+    let parabolas = parabolas();
+    let powers: Vec<i64> = (0..1 << 24).map(|y| power(&parabolas, y).0).collect();
+    let (mut bench, mut random) = (Bench::open(12)?, SplitMix64::new(12));
+    let mut compared = 0;
+    for (number, k) in [-1, -2, -13, -14].into_iter().chain(-29..-14).enumerate() {
+        let cut = 12 + (-14 - k).max(0);
+        let near = |&r: &i64| ((r & ((1 << cut) - 1)) - (1 << (cut - 1))).abs() < 1 << (cut / 2 - 4);
+        let near: Vec<i64> =
+            (0..).zip(&powers).filter(|(_, r)| near(r)).map(|(fraction, _)| fraction).collect();
+        let draw = |fraction: i64| {
+            let a = random.next_u64() as u16 & 0xFBFF;
+            let argument = (fraction + (k << 24) - y(a)) as u64 & ((1 << 43) - 1);
+            Element { counts: true, argument, ..element(a, 0) }
+        };
+        let elements: Vec<Element> = near.iter().copied().map(draw).collect();
+        let mode = Mode { wide: true, ..Mode::of(EXPONENTIAL) };
+        let seen = bench.run(mode, &elements, PACES[number % 4]);
+        for (fraction, seen) in near.into_iter().zip(&seen) {
+            let power = (powers[fraction as usize], k);
+            assert_eq!((seen.value, seen.term), (wide(power), term(power)), "{fraction:#x}, exponent {k}");
+        }
+        compared += seen.len();
+    }
+    println!("{compared} numerators near ties");
+    assert!(compared > 150_000);
+    Ok(())
+}
+
+#[test]
 fn products_with_reciprocals_of_every_size_are_right() -> Outcome {
     let mut bench = Bench::open(11)?;
     let mut random = SplitMix64::new(11);
