@@ -62,7 +62,7 @@ synth:
 	done
 	target/release/synth --config hermes --block ndp_core "$${libraries[@]}"
 
-## exhaustive: the long tests too (11 minutes on two cores)
+## exhaustive: the long tests too (half an hour on two cores)
 exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored)
