@@ -22,9 +22,6 @@ const PLACE_BITS: u32 = 4;
 /// Key of minus infinity, recoded.
 const LEAST_KEY: u128 = 0x01ff;
 
-/// Cycles from the trees of the ranks to the running results.
-pub(crate) const LATENCY: u32 = 1;
-
 /// The unit for the ranks and vectors of `config`; `rank_sum_bits` is the width of what a rank's tree puts out.
 ///
 /// # Errors
