@@ -97,7 +97,7 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let blank = m.input("blank_i", 1, "the element is beyond the vector's end: its result is +0");
 
     let shifted = |name: &str, take: &Bits| {
-        let reg = m.reg(name, lanes * FP16_BITS).enable(&m.wire(format!("{name}_moves"), take | &shift));
+        let reg = m.reg(name, lanes * FP16_BITS).enable(m.wire(format!("{name}_moves"), take | &shift));
         reg.next(mux(take, &word, &cat([zeros(FP16_BITS), reg.high((lanes - 1) * FP16_BITS)])));
         reg.low(FP16_BITS)
     };

@@ -67,7 +67,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
 
     // Over the elements of a vector.
     let anything = m.wire("anything", &keys_now | &sums_now);
-    let fresh = m.reg("fresh_q", 1).reset(1).enable(&m.wire("moves", &anything | &start));
+    let fresh = m.reg("fresh_q", 1).reset(1).enable(m.wire("moves", &anything | &start));
     fresh.next(&start | &last_now);
     let so_far = !fresh.q();
     let running = |name: &str, bits: u32| m.reg(name, bits).enable(&anything);

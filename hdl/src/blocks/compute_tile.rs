@@ -61,7 +61,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let sum = m.forward("sum", sum_bits(config));
     let result = m.forward("result", FP16_BITS);
     let from_lane = m.wire("from_lane", keep_result.any());
-    let other_data = mux(&from_lane, &repeat(lanes, &*result), &data);
+    let other_data = mux(&from_lane, &repeat(lanes, &result), &data);
     let slice = m
         .instance("slice", &sram)
         .input("raddr_i", &read_addr)
