@@ -1,13 +1,16 @@
-//! `cosim generate`: a text, with all matrix products in RTL.
+//! `cosim generate`: a text, with all of the DIMM's work in RTL: linear layers with their biases, ReLU and residuals, the caches
+//! of keys and values, and attention.
 //!
 //! Loads the model, runs the decoder on the checking backend, shows the text as it comes, and reports figures per class
-//! of product and the comparison with the stored golden. Everything but the products is reference numerics.
+//! of product, instruction and phase, and the comparison with the stored golden. LayerNorm, embeddings, sampling and the lists of
+//! active neurons are reference numerics.
 
 use crate::Verdict;
 use crate::args::GenerateArgs;
 use crate::gemv::name;
 use crate::golden::{self, Comparison, workspace_path};
 use crate::output::Traces;
+use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
@@ -36,6 +39,7 @@ struct Report<'a> {
     summary: Summary,
     classes: Vec<Class>,
     instructions: Vec<Instructions>,
+    phases: Vec<PhaseFigures>,
     sparsity: Vec<Layer>,
     prompt_cycles: u64,
     /// Of each token but the first, which comes out of the prompt's pass.
@@ -174,6 +178,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     }
     let classes = classes(&backend);
     let instructions = instructions(&backend);
+    let phases = PhaseTable::new(backend.phases());
     let prompt_cycles = known_at.first().copied().unwrap_or_default();
     let token_cycles: Vec<u64> = known_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let decode_cycles = token_cycles.iter().sum::<u64>().max(1);
@@ -194,6 +199,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             summary,
             classes,
             instructions,
+            phases: phases.rows,
             sparsity: generation.sparsity.iter().map(Layer::from).collect(),
             prompt_cycles,
             token_cycles: &token_cycles,
@@ -224,6 +230,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             let mean = decode_cycles / token_cycles.len() as u64;
             say!("cycles per token   {} to {}, mean {}", grouped(*least), grouped(*most), grouped(mean));
         }
+        phases.print("where the time goes");
         say!("golden             {}", verdict_text(comparison.as_ref()));
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
@@ -249,7 +256,12 @@ fn instructions(backend: &RtlBackend) -> Vec<Instructions> {
         opcode: opcode.mnemonic(),
         figures: *figures,
     };
-    backend.opcodes().iter().map(of).collect()
+    let mut all: Vec<Instructions> = backend.opcodes().iter().map(of).collect();
+    let figures = backend.activation();
+    if figures.count > 0 {
+        all.push(Instructions { opcode: "activation", figures });
+    }
+    all
 }
 
 /// Parts of the core work side by side, so the shares add up to more than 100 %.

@@ -20,6 +20,7 @@ mod gemv;
 mod generate;
 mod golden;
 mod output;
+mod phases;
 mod report;
 mod rerun;
 mod run;
