@@ -7,6 +7,7 @@
 
 use crate::Verdict;
 use crate::args::GenerateArgs;
+use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, workspace_path};
 use crate::output::Traces;
@@ -16,7 +17,7 @@ use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use anyhow::{Context, bail};
 use ndp_config::{CORE_GHZ, DesignConfig};
-use ndp_cosim::backend::{Figures, InstructionFigures, Neurons, RtlBackend, class_name};
+use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::GemvOptions;
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
 use ndp_numerics::SerialSteps;
@@ -48,21 +49,6 @@ struct Report<'a> {
     golden: Option<Comparison>,
     rerun: &'a str,
     tools: Tools,
-}
-
-#[derive(Debug, Serialize)]
-struct Class {
-    class: &'static str,
-    #[serde(flatten)]
-    figures: Figures,
-    efficiency: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Instructions {
-    opcode: &'static str,
-    #[serde(flatten)]
-    figures: InstructionFigures,
 }
 
 /// Fraction of zeros.
@@ -239,65 +225,6 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
 impl From<&LayerSparsity> for Layer {
     fn from(layer: &LayerSparsity) -> Self {
         Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
-    }
-}
-
-fn classes(backend: &RtlBackend) -> Vec<Class> {
-    let class = |(class, figures): (&_, &Figures)| Class {
-        class: class_name(*class),
-        figures: *figures,
-        efficiency: figures.efficiency(),
-    };
-    backend.classes().iter().map(class).collect()
-}
-
-fn instructions(backend: &RtlBackend) -> Vec<Instructions> {
-    let of = |(opcode, figures): (&ndp_isa::Opcode, &InstructionFigures)| Instructions {
-        opcode: opcode.mnemonic(),
-        figures: *figures,
-    };
-    let mut all: Vec<Instructions> = backend.opcodes().iter().map(of).collect();
-    let figures = backend.activation();
-    if figures.count > 0 {
-        all.push(Instructions { opcode: "activation", figures });
-    }
-    all
-}
-
-/// Parts of the core work side by side, so the shares add up to more than 100 %.
-fn print_instructions(instructions: &[Instructions], cycles: u64) {
-    say!("{:<12}{:>10}{:>15}{:>12}{:>14}", "instruction", "count", "cycles in work", "mean", "of all cycles");
-    for Instructions { opcode, figures: InstructionFigures { count, cycles: in_work } } in instructions {
-        say!(
-            "{opcode:<12}{:>10}{:>15}{:>12}{:>12.1} %",
-            grouped(*count),
-            grouped(*in_work),
-            grouped(in_work / (*count).max(1)),
-            100.0 * *in_work as f64 / cycles.max(1) as f64
-        );
-    }
-}
-
-fn print_classes(classes: &[Class]) {
-    say!(
-        "{:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{:>12}",
-        "product",
-        "calls",
-        "outputs",
-        "MAC",
-        "cycles",
-        "roofline",
-        "efficiency"
-    );
-    for Class { class, figures, efficiency } in classes {
-        say!(
-            "{class:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{efficiency:>12.3}",
-            grouped(figures.calls),
-            grouped(figures.outputs_checked),
-            grouped(figures.macs),
-            grouped(figures.cycles),
-            grouped(figures.roofline_cycles),
-        );
     }
 }
 
