@@ -98,7 +98,6 @@ fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
     let sizes = LayerSizes { hidden: 64, heads: 8, ffn: 40 };
     let step = LayerStep::random(&sizes, 9, 2, 5)?;
     for (plant, expected) in [
-        (Plant::Weight { row: 2, col: 60, bit: 14 }, "layers.0.q_proj"),
         (Plant::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
         // The key of the new token itself.
         (Plant::Key { row: 8, col: 1, bit: 14 }, "layers.0.attention"),
@@ -113,6 +112,28 @@ fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
         assert!(!backend.mismatches().is_empty() && !backend.unit().plant_is_pending());
         assert!(backend.mismatches().iter().all(|mismatch| mismatch.label == expected));
     }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
+    let step = LayerStep::random(&LayerSizes { hidden: 64, heads: 8, ffn: 40 }, 2, 2, 5)?;
+    let mut found = 0;
+    for col in 0..8 {
+        let plant = Some(Plant::Weight { row: 2, col, bit: 14 });
+        let mut backend = open(&GemvOptions { plant, ..GemvOptions::default() }, Neurons::All)?;
+        match step.run(&mut backend) {
+            Ok(_) => assert!(backend.mismatches().is_empty()),
+            Err(_) => {
+                found += 1;
+                assert!(
+                    backend.mismatches().iter().all(|m| (m.label.as_str(), m.row) == ("layers.0.q_proj", 2))
+                );
+            }
+        }
+    }
+    // The inputs of QKV come out of a ReLU: half of them are zero, a quarter in both vectors.
+    assert!((1..=8).contains(&found), "{found}");
     Ok(())
 }
 
