@@ -1,13 +1,17 @@
-//! The decoder's matrix products on the simulated GEMV unit, each output checked.
+//! The decoder's linear layers and its attention on the simulated core, each output checked.
 //!
-//! Between the software model, which calls it like any other backend, and the unit. Keeps the figures of each class of
-//! product; what is done with them, and with a mismatch, is up to the binaries.
+//! Between the software model, which calls it like any other backend, and the core. Keeps the figures of each class of
+//! product and of each phase; what is done with them, and with a mismatch, is up to the binaries.
 
+use crate::core::Counters;
 use crate::error::SimError;
-use crate::gemv::{Checker, GemvOptions, GemvRun, GemvUnit, Mismatch, Mode, Product};
+use crate::gemv::{
+    Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mismatch, Mode, Product, ProgramFigures, compare,
+};
+use crate::phases::PhaseCycles;
 use ndp_config::DesignConfig;
-use ndp_isa::Opcode;
-use ndp_model::{GemvBackend, GemvClass, GemvOp};
+use ndp_isa::{Activation, Opcode};
+use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
 use ndp_numerics::f16;
 use serde::Serialize;
 use std::cell::Cell;
@@ -23,7 +27,8 @@ pub struct Figures {
     pub outputs_checked: u64,
     /// Multiply-accumulates.
     pub macs: u64,
-    /// Core cycles, each product from its first command to its last result.
+    /// Core cycles: of linear layers each from its first command to its last result; of attention's products those in which one was
+    /// at work.
     pub cycles: u64,
     /// Cycles that memory bandwidth, refresh counted, and peak arithmetic allow at best.
     pub roofline_cycles: u64,
@@ -70,7 +75,7 @@ pub struct InstructionFigures {
 pub struct CycleMeter(Rc<Cell<u64>>);
 
 impl CycleMeter {
-    /// The cycles of all products so far.
+    /// The cycles of all programs so far.
     pub fn cycles(&self) -> u64 {
         self.0.get()
     }
@@ -84,7 +89,13 @@ pub struct RtlBackend {
     checker: Checker,
     classes: BTreeMap<GemvClass, Figures>,
     opcodes: BTreeMap<Opcode, InstructionFigures>,
+    /// The activation unit's opcodes, which share a counter.
+    activation: InstructionFigures,
     mismatches: Vec<Mismatch>,
+    phases: PhaseCycles,
+    counters: Counters,
+    /// Keys and values that were compared with the reference.
+    cached: u64,
     meter: CycleMeter,
 }
 
@@ -100,7 +111,11 @@ impl RtlBackend {
             checker: Checker::new(config.gemv().serial_steps())?,
             classes: BTreeMap::new(),
             opcodes: BTreeMap::new(),
+            activation: InstructionFigures::default(),
             mismatches: Vec::new(),
+            phases: PhaseCycles::default(),
+            counters: Counters::default(),
+            cached: 0,
             meter: CycleMeter::default(),
         })
     }
@@ -117,19 +132,34 @@ impl RtlBackend {
         &self.classes
     }
 
-    /// The figures of each opcode that occurred.
+    /// The figures of each opcode that occurred, but for those of the activation unit.
     pub fn opcodes(&self) -> &BTreeMap<Opcode, InstructionFigures> {
         &self.opcodes
     }
 
-    /// The figures of all classes together.
+    /// The figures of all instructions of the activation unit together: they share a counter.
+    pub fn activation(&self) -> InstructionFigures {
+        self.activation
+    }
+
+    /// The figures of all classes together, with the cycles of all programs, and the keys and values in DRAM among the outputs.
     pub fn total(&self) -> Figures {
         let mut total = Figures::default();
         self.classes.values().for_each(|class| total.add(class));
-        total
+        Figures { cycles: self.meter.cycles(), outputs_checked: total.outputs_checked + self.cached, ..total }
     }
 
-    /// Every output that differed from the reference; all of one product at most, as the first one ends the run.
+    /// Core cycles by the phases of a decoder layer; they add up to those of all programs.
+    pub fn phases(&self) -> &PhaseCycles {
+        &self.phases
+    }
+
+    /// The core's counters over all programs, modulo 2^32.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
     }
@@ -157,14 +187,69 @@ impl GemvBackend for RtlBackend {
     ///
     /// Errors: as [`GemvUnit::product`], and [`SimError::Mismatch`].
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
-        let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
-        let active =
-            if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
-        // An AXPY over nothing is no product of the core's.
-        let run = if active.is_empty() { self.unit.gemv(op)? } else { self.over_active(op, &active)? };
-        let inputs = if active.is_empty() { op.cols() } else { active.len() };
-        self.account(op, inputs, &run)
+        let (inputs, run) = self.compute(op, &Epilogue::default())?;
+        let mismatches = self.checker.mismatches(op, &run.bits)?;
+        self.account(op, inputs, &run, mismatches)
     }
+
+    /// The same with bias and what follows it.
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
+        let mut epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
+        match op.finish() {
+            Finish::Plain => {}
+            Finish::Scale(factor) => epilogue.scale = Some(factor),
+            Finish::Relu => epilogue.relu = true,
+            Finish::Residual(residual) => epilogue.residual = Some(residual),
+        }
+        let (inputs, run) = self.compute(op.product(), &epilogue)?;
+        let mismatches = self.checker.linear(op, &run.bits)?;
+        self.account(op.product(), inputs, &run, mismatches)
+    }
+
+    /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
+        let run = self.unit.attend(op)?;
+        self.count(&run.append);
+        self.count(&run.attend);
+        self.phases.append(&run.append.parts);
+        let (scores, context) = self.phases.attend(&run.attend.parts, &run.attend.counters);
+        let roofline = self.unit.config().roofline_macs_per_cycle(1);
+        let outputs = run.context.len() as u64;
+        let figures = Figures {
+            calls: run.products,
+            macs: run.macs,
+            roofline_cycles: (run.macs as f64 / roofline).ceil() as u64,
+            ..Figures::default()
+        };
+        // Scores stay in the buffer: what follows from them is compared.
+        let class =
+            |class: &mut BTreeMap<_, Figures>, key, figures| class.entry(key).or_default().add(&figures);
+        class(&mut self.classes, GemvClass::Scores, Figures { cycles: scores, ..figures });
+        let figures = Figures { cycles: context, outputs_checked: outputs, ..figures };
+        class(&mut self.classes, GemvClass::Context, figures);
+        self.cached += (run.keys.len() + run.values.len()) as u64;
+
+        let mut mismatches = Vec::new();
+        for (part, bits, rows) in [
+            ("keys", &run.keys, LayerCache::keys as fn(&LayerCache, usize, usize) -> &[f16]),
+            ("values", &run.values, LayerCache::values),
+        ] {
+            let label = format!("layers.{}.{part}", op.layer());
+            mismatches.extend(compare(&label, op.width(), &appended(op, rows), bits)?);
+        }
+        mismatches.extend(self.checker.attention(op, &run.context)?);
+        self.verdict(mismatches, outputs + (run.keys.len() + run.values.len()) as u64)?;
+        Ok(run.context.iter().map(|bits| f16::from_bits(*bits)).collect())
+    }
+}
+
+/// What the batch's tokens add to the caches, `[tokens x width]`.
+fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16]) -> Vec<f16> {
+    let token = |(cache, visible): (_, usize)| {
+        let head = move |head| &rows(cache, head, visible)[(visible - 1) * op.head_width()..];
+        (0..op.heads()).flat_map(head).copied().collect::<Vec<f16>>()
+    };
+    op.each().map(|(span, visible, _)| (span.cache, visible)).flat_map(token).collect()
 }
 
 /// The inputs that are not zero in some vector.
@@ -181,52 +266,102 @@ impl RtlBackend {
     /// As [`GemvUnit::product`], and [`SimError::Mismatch`].
     pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
         let run = self.unit.product(product)?;
-        self.account(op, op.cols(), &run)?;
+        let mismatches = self.checker.mismatches(op, &run.bits)?;
+        self.account(op, op.cols(), &run, mismatches)?;
         Ok(run)
     }
 
+    /// Runs a product and what follows it over the inputs that take part; says how many these are.
+    fn compute(&mut self, op: &GemvOp<'_>, epilogue: &Epilogue<'_>) -> Result<(usize, GemvRun), SimError> {
+        let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
+        let active =
+            if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
+        // An AXPY over nothing is no product of the core's.
+        if active.is_empty() {
+            // A size beyond 32 bits is refused by the layout like any other that is too large.
+            let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            let product = Product {
+                mode: Mode::Dot,
+                rows: size(op.rows()),
+                cols: size(op.cols()),
+                active: None,
+                weights: op.weights(),
+                vectors: op.activations(),
+            };
+            return Ok((op.cols(), self.unit.product_then(&product, epilogue)?));
+        }
+        Ok((active.len(), self.over_active(op, &active, epilogue)?))
+    }
+
     /// `op` over the inputs in `active`: the matrix lies in DRAM with a row for each input.
-    fn over_active(&mut self, op: &GemvOp<'_>, active: &[u32]) -> Result<GemvRun, SimError> {
+    fn over_active(
+        &mut self,
+        op: &GemvOp<'_>,
+        active: &[u32],
+        epilogue: &Epilogue<'_>,
+    ) -> Result<GemvRun, SimError> {
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let of_input = |c: &u32| op.weights().iter().skip(*c as usize).step_by(op.cols());
         let weights: Vec<f16> = active.iter().flat_map(of_input).copied().collect();
         let of_vector = |b: usize| active.iter().map(move |c| op.activation(b)[*c as usize]);
         let vectors: Vec<f16> = (0..op.batch()).flat_map(of_vector).collect();
-        self.unit.product(&Product {
+        let product = Product {
             mode: Mode::Axpy,
             rows: size(op.cols()),
             cols: size(op.rows()),
             active: Some(active),
             weights: &weights,
             vectors: &vectors,
-        })
+        };
+        self.unit.product_then(&product, epilogue)
     }
 
-    /// Checks a run that was to compute `op`, of which `inputs` inputs took part.
-    fn account(&mut self, op: &GemvOp<'_>, inputs: usize, run: &GemvRun) -> Result<Vec<f16>, SimError> {
+    /// Counts a run that was to compute `op`, of which `inputs` inputs took part; the outputs, if they are right.
+    fn account(
+        &mut self,
+        op: &GemvOp<'_>,
+        inputs: usize,
+        run: &GemvRun,
+        mismatches: Vec<Mismatch>,
+    ) -> Result<Vec<f16>, SimError> {
         let outputs = run.bits.len() as u64;
-        let mismatches = self.checker.mismatches(op, &run.bits)?;
         let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
         let roofline = self.unit.config().roofline_macs_per_cycle(op.batch() as u32);
         self.classes.entry(op.class()).or_default().add(&Figures {
             calls: 1,
             outputs_checked: outputs,
             macs,
-            cycles: run.cycles,
+            cycles: run.figures.cycles,
             roofline_cycles: (macs as f64 / roofline).ceil() as u64,
         });
-        for (opcode, count) in &run.opcodes {
-            let figures = self.opcodes.entry(*opcode).or_default();
-            figures.count += u64::from(*count);
-            figures.cycles += u64::from(run.counters.of_opcode(*opcode));
-        }
-        self.meter.0.set(self.meter.0.get() + run.cycles);
-        if let Some(first) = mismatches.first() {
-            let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
-            self.mismatches.extend(mismatches);
-            return Err(SimError::Mismatch { first, count, outputs });
-        }
+        self.phases.linear(op.class(), &run.figures.parts);
+        self.count(&run.figures);
+        self.verdict(mismatches, outputs)?;
         Ok(run.bits.iter().map(|bits| f16::from_bits(*bits)).collect())
+    }
+
+    /// Counts a program.
+    fn count(&mut self, figures: &ProgramFigures) {
+        for (&opcode, &count) in &figures.opcodes {
+            if Activation::new(opcode, 0, 0).is_some() {
+                self.activation.count += u64::from(count);
+                continue;
+            }
+            let of = self.opcodes.entry(opcode).or_default();
+            of.count += u64::from(count);
+            of.cycles += u64::from(figures.counters.of_opcode(opcode));
+        }
+        self.activation.cycles += u64::from(figures.counters.activation);
+        self.counters.add(&figures.counters);
+        self.meter.0.set(self.meter.0.get() + figures.cycles);
+    }
+
+    /// An error if anything of `outputs` outputs differs.
+    fn verdict(&mut self, mismatches: Vec<Mismatch>, outputs: u64) -> Result<(), SimError> {
+        let Some(first) = mismatches.first() else { return Ok(()) };
+        let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
+        self.mismatches.extend(mismatches);
+        Err(SimError::Mismatch { first, count, outputs })
     }
 }
 

@@ -1,8 +1,9 @@
 //! Harness around the generated hardware: the Verilated models of its blocks, callable from Rust.
 //!
 //! Downstream of `ndp_hdl`, whose Verilog build.rs turns into models, and beside the software model. Reading order:
-//! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (the GEMV unit in lockstep with its host), [`backend`] (the decoder's products
-//! on that unit), [`stimulus`] (operands), [`trace`] (recordings as files). What is compared with what is left to the testbenches and binaries.
+//! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on it),
+//! [`backend`] (the decoder's layers on that), [`layer`] (one of them in one step), [`phases`] (where their cycles go), [`stimulus`] (operands), [`trace`] (recordings
+//! as files). What is compared with what is left to the testbenches and binaries.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -12,5 +13,7 @@ pub mod core;
 pub mod error;
 pub mod ffi;
 pub mod gemv;
+pub mod layer;
+pub mod phases;
 pub mod stimulus;
 pub mod trace;

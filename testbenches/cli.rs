@@ -261,8 +261,9 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     assert!(report["outputs_checked"].as_u64() > Some(10_000) && report["mismatches"] == 0);
     let classes = report["classes"].as_array().ok_or("classes")?;
     assert_eq!(classes.len(), 7);
-    let sum: u64 = classes.iter().filter_map(|class| class["cycles"].as_u64()).sum();
-    assert_eq!(Some(sum), report["cycles"].as_u64());
+    let phases = report["phases"].as_array().ok_or("phases")?;
+    let sum: u64 = phases.iter().filter_map(|phase| phase["cycles"].as_u64()).sum();
+    assert_eq!((Some(sum), phases.len()), (report["cycles"].as_u64(), 13));
     assert_eq!(report["prompt_cycles"], report["cycles"]);
     assert_eq!(
         (report["neurons"].as_str(), report["token_cycles"].as_array().map(Vec::len)),
@@ -270,7 +271,7 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     );
     let instructions = report["instructions"].as_array().ok_or("instructions")?;
     let opcodes: Vec<_> = instructions.iter().filter_map(|figures| figures["opcode"].as_str()).collect();
-    assert_eq!(opcodes, ["load", "store", "list", "zero", "dot", "axpy", "round"]);
+    assert_eq!(opcodes, ["load", "store", "list", "append", "zero", "dot", "axpy", "round", "activation"]);
 
     let planted = cosim("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
     assert_eq!(planted.status.code(), Some(1));
@@ -278,6 +279,70 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     let report: Value = serde_json::from_slice(&planted.stdout)?;
     assert!(report["mismatches"].as_u64() > Some(0) && report["golden"].is_null());
     Ok(())
+}
+
+#[test]
+fn a_layer_says_where_its_time_goes() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let timeline = dir.path().join("layer.json");
+    let line = format!("layer --config tiny --context 3 --batch 2 --json --timeline {}", timeline.display());
+    let output = cosim(&line)?;
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    // Two tokens, 192 wide, with 768 hidden neurons.
+    assert_eq!(
+        (&report["outputs_checked"], &report["mismatches"]),
+        (&(2 * (8 * 192 + 768)).into(), &0.into())
+    );
+    assert_eq!((&report["protocol_violations"], &report["layer"]), (&0.into(), &0.into()));
+    let phases = report["phases"].as_array().ok_or("phases")?;
+    let names: Vec<_> = phases.iter().filter_map(|phase| phase["phase"].as_str()).collect();
+    let expected = [
+        "qkv",
+        "append",
+        "scores",
+        "softmax",
+        "context",
+        "round",
+        "projection",
+        "fc1",
+        "fc2",
+        "element_wise",
+        "transfer",
+        "waiting",
+    ];
+    assert_eq!(names, expected);
+    let sum: u64 = phases.iter().filter_map(|phase| phase["cycles"].as_u64()).sum();
+    assert_eq!(Some(sum), report["cycles"].as_u64());
+    let groups = &report["stalls"];
+    assert!(groups["working"].as_u64() > Some(0) && groups["total"].as_u64() >= report["cycles"].as_u64());
+    let events: Value = serde_json::from_str(&std::fs::read_to_string(&timeline)?)?;
+    assert!(events["traceEvents"].as_array().map(Vec::len) > Some(100));
+
+    let random = "layer --config tiny --hidden 64 --heads 8 --ffn 40 --context 9";
+    let text = stdout(&cosim(random)?);
+    for words in ["where the time of a token goes", "  softmax ", "activation ", "element-wise", " %  #"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let planted = cosim(&format!("{random} --plant key:4:3:13"))?;
+    assert_eq!(planted.status.code(), Some(1));
+    let message = stderr(&planted);
+    assert!(message.contains("MISMATCH layers.0.attention: row "), "{message}");
+    assert!(message.contains("--hidden 64 --heads 8 --ffn 40 --context 9"), "{message}");
+    refused(&format!("{random} --plant key:9:3:13"), "nothing in the layer holds the planted bit")
+}
+
+#[test]
+fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
+    refused("layer --config tiny --context 0", "context = 0 must be in 1..=16384")?;
+    refused("layer --config tiny --batch 17", "batch = 17 must be in 1..=16")?;
+    refused("layer --config tiny --layer 4", "layer = 4 must be in 0..=3")?;
+    refused("layer --config tiny --layer 1 --hidden 8 --heads 1 --ffn 8", "cannot be used with")?;
+    refused("layer --config tiny --hidden 8", "--heads <H>")?;
+    refused("layer --config tiny --hidden 10 --heads 3 --ffn 8", "heads = 3 must divide hidden = 10")?;
+    refused("layer --config tiny --hidden 10 --heads 2 --ffn 0", "ffn = 0 must be at least 1")?;
+    refused("layer --config tiny --hidden 16385 --heads 1 --ffn 8", "hidden = 16385 must be in 1..=16384")?;
+    refused("layer --config tiny --hidden 256 --heads 2 --ffn 8", "an attention head = 128 must be in 1..=64")
 }
 
 #[test]
@@ -326,6 +391,7 @@ fn help_gives_units_defaults_and_examples() -> Outcome {
     for (line, words) in [
         ("--help", &["gemv", "generate", "Exit codes"][..]),
         ("gemv --help", &["--rows", "in percent", "[default: hermes]", "Examples:", "CYCLES"][..]),
+        ("layer --help", &["--context", "--hidden", "[default: 64]", "Examples:"][..]),
         ("generate --help", &["--prompt", "--temperature", "[default: golden/model]", "Examples:"][..]),
     ] {
         let output = cosim(line)?;

@@ -1,4 +1,4 @@
-//! Text generation with every matrix product in RTL, on the small unit: equal to the reference to the last logit.
+//! Text generation with the decoder's layers in RTL, on the small unit: equal to the reference to the last logit.
 //!
 //! The full unit does the same in `cosim generate`; here few tokens have to do, with stalls on every handshake.
 
@@ -34,10 +34,16 @@ fn text_and_logits_equal_the_stored_golden() -> Outcome {
         assert!(if after_relu { less.macs < figures.macs } else { less.macs == figures.macs }, "{class:?}");
     }
     let opcodes = |backend: &RtlBackend| backend.opcodes().keys().copied().collect::<Vec<_>>();
-    assert_eq!(opcodes(&all), [Opcode::Load, Opcode::Store, Opcode::Dot]);
-    let sparse =
-        [Opcode::Load, Opcode::Store, Opcode::List, Opcode::Zero, Opcode::Dot, Opcode::Axpy, Opcode::Round];
+    // Attention has an AXPY in any case; lists are those of active neurons.
+    let dense =
+        [Opcode::Load, Opcode::Store, Opcode::Append, Opcode::Zero, Opcode::Dot, Opcode::Axpy, Opcode::Round];
+    assert_eq!(opcodes(&all), dense);
+    let sparse = [&dense[..2], &[Opcode::List], &dense[2..]].concat();
     assert_eq!(opcodes(&active), sparse);
+    for backend in [&all, &active] {
+        assert!(backend.activation().count > 0 && backend.activation().cycles > 0);
+        assert_eq!(backend.phases().total(), backend.total().cycles);
+    }
     for (opcode, figures) in active.opcodes() {
         assert!(figures.count > 0 && figures.cycles > figures.count, "{opcode:?}: {figures:?}");
         assert!(figures.cycles < active.total().cycles, "{opcode:?}: {figures:?}");
@@ -76,6 +82,9 @@ fn text_and_logits(neurons: Neurons) -> Result<RtlBackend, Box<dyn Error>> {
     ] {
         assert_eq!(backend.classes()[&class].outputs_checked, positions * per_position, "{class:?}");
     }
+    // Beside them the rows of the caches.
+    let products: u64 = backend.classes().values().map(|class| class.outputs_checked).sum();
+    assert_eq!(total.outputs_checked, products + positions * layers * 2 * d);
     assert_eq!(
         backend.classes()[&GemvClass::Head].outputs_checked,
         tokens as u64 * config.vocab_size() as u64

@@ -1,7 +1,8 @@
 //! The NDP core of a DIMM in lockstep with its DRAM and a host.
 //!
 //! Reading order: `pins` (ports of the model), `dimm` (the device ranks behind the pins), `host` (requests and
-//! responses), [`NdpCore`] (one edge of either clock after the other), `recording` (what it was seen to do), `program`
+//! responses), [`NdpCore`] (one edge of either clock after the other), [`PartCycles`] (what each
+//! cycle counts for), `recording` (what it was seen to do), `program`
 //! (a program from image to result), `compare` (result against functional model).
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
 
@@ -9,6 +10,7 @@ mod compare;
 mod dimm;
 mod host;
 mod ndp_core;
+mod parts;
 mod pins;
 mod program;
 mod recording;
@@ -17,6 +19,7 @@ mod status;
 pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use ndp_core::{CoreOptions, NdpCore};
+pub use parts::PartCycles;
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
 pub use status::{Counters, Status};

@@ -8,7 +8,7 @@ use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::recording::{Recorder, Recording};
-use super::{Burst, Counters, Status};
+use super::{Burst, Counters, PartCycles, Status};
 use crate::error::SimError;
 use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
 use ndp_config::DesignConfig;
@@ -55,6 +55,7 @@ pub struct NdpCore {
     config: DesignConfig,
     pub(super) options: CoreOptions,
     wall: Duration,
+    parts: PartCycles,
     /// Broken timing rules before the last reset.
     earlier_violations: u64,
     /// The error of the first of them.
@@ -101,6 +102,7 @@ impl NdpCore {
             config: config.clone(),
             options: options.clone(),
             wall: Duration::ZERO,
+            parts: PartCycles::default(),
             earlier_violations: 0,
             first_violation: None,
             recorder: options.trace.then(|| Recorder::new(queue)),
@@ -135,6 +137,11 @@ impl NdpCore {
     /// Core cycles so far, those in reset included.
     pub fn cycle(&self) -> u64 {
         self.model.cycle()
+    }
+
+    /// To which part each of the cycles since the core was opened belongs, those in reset left out.
+    pub fn parts(&self) -> PartCycles {
+        self.parts
     }
 
     /// Wall-clock time spent in programs.
@@ -197,8 +204,10 @@ impl NdpCore {
         self.pins.drive_response_ready(&mut self.model, ready);
         let taken = offered.is_some() && self.pins.request_ready(&self.model);
         let response = if ready { self.pins.response(&self.model) } else { None };
+        let strobes = self.pins.strobes(&self.model);
+        self.parts.count(strobes.parts_busy);
         if let Some(recorder) = &mut self.recorder {
-            recorder.sample(cycle, self.pins.strobes(&self.model));
+            recorder.sample(cycle, strobes);
             if let Some(request) = offered.filter(|_| taken) {
                 recorder.taken(cycle, &request);
             }

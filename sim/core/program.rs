@@ -3,7 +3,7 @@
 //! What it should have done is `compare`'s business.
 
 use super::ndp_core::NdpCore;
-use super::{Burst, Status};
+use super::{Burst, PartCycles, Status};
 use crate::error::SimError;
 use ndp_isa::Program;
 use ndp_machine::Memory;
@@ -21,6 +21,8 @@ pub struct ProgramRun {
     pub cycles: u64,
     /// Instruction words that were sent, without the `nop`s that fill the last burst.
     pub words: u32,
+    /// To which part of the core each cycle belongs.
+    pub parts: PartCycles,
     /// The core's status before.
     pub before: Status,
     /// The core's status afterwards.
@@ -65,7 +67,7 @@ impl NdpCore {
     ) -> Result<ProgramRun, SimError> {
         let wall = Instant::now();
         let before = self.status()?;
-        let begin = self.cycle();
+        let (begin, parts) = (self.cycle(), self.parts());
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
@@ -104,10 +106,10 @@ impl NdpCore {
                 return Err(self.hang("the program does not end"));
             }
         }
-        let cycles = self.cycle() - begin;
+        let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
         let status = self.status()?;
         self.spend(wall);
-        Ok(ProgramRun { cycles, words: words.len() as u32, before, status })
+        Ok(ProgramRun { cycles, words: words.len() as u32, parts, before, status })
     }
 
     /// Clocks in which data were on the bus of any rank.

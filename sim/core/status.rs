@@ -148,6 +148,12 @@ impl Counters {
         groups.into_iter().map(u64::from).sum::<u64>() + all.iter().sum::<u64>()
     }
 
+    /// Adds what another run has counted.
+    pub fn add(&mut self, other: &Self) {
+        // `a + b` is `a - (0 - b)`, field by field, modulo 2^32.
+        *self = self.since(&Self::default().since(other));
+    }
+
     /// What was counted after `earlier`; counters go round at 2^32.
     pub fn since(&self, earlier: &Self) -> Self {
         let less = |f: fn(&Self) -> u32| f(self).wrapping_sub(f(earlier));

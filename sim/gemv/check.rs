@@ -5,7 +5,7 @@
 //! the same thread, after the run.
 
 use crate::error::SimError;
-use ndp_model::{GemvBackend, GemvOp, SoftwareBackend};
+use ndp_model::{AttentionOp, GemvBackend, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
 use serde::Serialize;
 
@@ -63,28 +63,59 @@ impl Checker {
     /// # Errors
     /// [`SimError::Length`] if there are not `batch x rows` outputs.
     pub fn mismatches(&mut self, op: &GemvOp<'_>, bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
-        let (rows, expected) = (op.rows(), op.rows() * op.batch());
-        if bits.len() != expected {
-            return Err(SimError::Length { what: "the unit's result", found: bits.len(), expected });
-        }
-        let reference = match self.reference.gemv(op) {
-            Ok(reference) => reference,
-            Err(never) => match never {},
-        };
-        let outputs = reference.iter().zip(bits).enumerate();
-        let differing = outputs.filter(|(_, (expected, actual))| expected.to_bits() != **actual);
-        let mut all: Vec<Mismatch> = differing
-            .map(|(index, (expected, actual))| Mismatch {
-                label: op.label().to_owned(),
-                row: index % rows,
-                batch: index / rows,
-                expected: expected.to_bits(),
-                actual: *actual,
-            })
-            .collect();
-        all.sort_by_key(|mismatch| (mismatch.row, mismatch.batch));
-        Ok(all)
+        let reference = certain(self.reference.gemv(op));
+        compare(op.label(), op.rows(), &reference, bits)
     }
+
+    /// The same for a linear layer.
+    ///
+    /// # Errors
+    /// As [`Checker::mismatches`].
+    pub fn linear(&mut self, op: &LinearOp<'_>, bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
+        let reference = certain(self.reference.linear(op));
+        compare(op.product().label(), op.product().rows(), &reference, bits)
+    }
+
+    /// The same for attention: `[tokens x width]`.
+    ///
+    /// # Errors
+    /// As [`Checker::mismatches`].
+    pub fn attention(&mut self, op: &AttentionOp<'_>, bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
+        let reference = certain(self.reference.attend(op));
+        compare(op.label(), op.width(), &reference, bits)
+    }
+}
+
+/// The result of what cannot fail.
+fn certain<T>(result: Result<T, std::convert::Infallible>) -> T {
+    match result {
+        Ok(result) => result,
+        Err(never) => match never {},
+    }
+}
+
+/// Every value of `bits`, `[batch x rows]`, that is not the reference's, row by row.
+///
+/// # Errors
+/// [`SimError::Length`] if there are not as many as the reference has.
+pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
+    if bits.len() != reference.len() {
+        let (found, expected) = (bits.len(), reference.len());
+        return Err(SimError::Length { what: "the unit's result", found, expected });
+    }
+    let outputs = reference.iter().zip(bits).enumerate();
+    let differing = outputs.filter(|(_, (expected, actual))| expected.to_bits() != **actual);
+    let mut all: Vec<Mismatch> = differing
+        .map(|(index, (expected, actual))| Mismatch {
+            label: label.to_owned(),
+            row: index % rows,
+            batch: index / rows,
+            expected: expected.to_bits(),
+            actual: *actual,
+        })
+        .collect();
+    all.sort_by_key(|mismatch| (mismatch.row, mismatch.batch));
+    Ok(all)
 }
 
 #[cfg(test)]

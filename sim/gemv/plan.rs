@@ -3,12 +3,14 @@
 //! DOT: passes over part of the batch, so that its vectors stay in the buffer, and chunks of rows, so that results and indices
 //! do. Results and indices have two places each, used in turn: while a chunk is being computed, the results of the one before
 //! are stored and the indices of the one after are read. AXPY: the column tiles and passes of [`ndp_layout::column_tiles`],
-//! each with its sums in the buffer, and lists that are longer than the list memory piece by piece.
+//! each with its sums in the buffer, and lists that are longer than the list memory piece by piece. In both, what follows a product
+//! ([`Epilogue`]) is done on the results where they are, before they are stored.
 
 use crate::error::SimError;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{Instruction, Product as Operands, accumulator_words, block_words};
+use ndp_isa::{Activation, Instruction, Product as Operands, accumulator_words, block_words};
 use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, VectorBlock, column_tiles};
+use ndp_numerics::f16;
 use serde::Serialize;
 
 /// What becomes of a row of the matrix.
@@ -19,6 +21,27 @@ pub enum Mode {
     Dot,
     /// `y[b][c] = sum_k x[b][k] * w[row(k), c]`
     Axpy,
+}
+
+/// What becomes of a product's results before they are stored, in this order. Each result is one of `outputs`: the rows of a DOT,
+/// the columns of an AXPY.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Epilogue<'a> {
+    /// `y + bias[output]`; `[outputs]`
+    pub bias: Option<&'a [f16]>,
+    /// `y * scale`
+    pub scale: Option<f16>,
+    /// `relu(y)`
+    pub relu: bool,
+    /// `y + residual[vector][output]`; `[batch x outputs]`
+    pub residual: Option<&'a [f16]>,
+}
+
+impl Epilogue<'_> {
+    /// Whether it needs a second block beside the results.
+    fn has_operand(&self) -> bool {
+        self.bias.is_some() || self.residual.is_some()
+    }
 }
 
 /// A vector block in DRAM: `elements` from `first` on of `batch` vectors from `vector` on.
@@ -37,6 +60,9 @@ pub(super) struct Plan {
     pub matrices: Vec<(u32, MatrixLayout)>,
     pub inputs: Vec<Piece>,
     pub outputs: Vec<Piece>,
+    /// Biases and residuals, as far as there are any.
+    pub biases: Vec<Piece>,
+    pub residuals: Vec<Piece>,
     /// First index of the list and burst address of each piece of it.
     pub lists: Vec<(u32, u32, u32)>,
     pub passes: u32,
@@ -53,6 +79,13 @@ pub(super) struct Sizes {
     pub count: u32,
     pub batch: u32,
     pub listed: bool,
+}
+
+impl Sizes {
+    /// Results for each vector.
+    pub(super) fn outputs(&self, mode: Mode) -> u32 {
+        if mode == Mode::Dot { self.count } else { self.cols }
+    }
 }
 
 /// Indices that one piece of the list holds: half of the memory, so that the next piece can be read meanwhile.
@@ -86,22 +119,62 @@ impl Plan {
         Ok(Some(place))
     }
 
+    /// What follows a product on the results (those from `first` on, of the vectors from `vector` on) that are a block at `place`; a
+    /// second block goes to `other`.
+    fn finish(
+        &mut self,
+        map: &mut DimmMap,
+        epilogue: &Epilogue<'_>,
+        (place, other): (u32, u32),
+        (cols, batch): (u32, u32),
+        (first, vector): (u32, u32),
+    ) -> Result<(), SimError> {
+        let activate =
+            |operation| Instruction::Activate { operation, src: place, dst: place, cols, batch, heads: 1 };
+        let operand = |map: &mut DimmMap, name: &str| -> Result<Piece, SimError> {
+            let block = map.add_vectors(&format!("{name} {vector} {first}"), cols, batch)?;
+            Ok(Piece { block, first, vector })
+        };
+        let load =
+            |piece: &Piece| Instruction::Load { dst: other, cols, batch, address: piece.block.address() };
+        if epilogue.bias.is_some() {
+            let piece = operand(map, "bias")?;
+            self.instructions.extend([load(&piece), activate(Activation::Add { other })]);
+            self.biases.push(piece);
+        }
+        if let Some(factor) = epilogue.scale {
+            self.instructions.push(activate(Activation::Scale { scalar: factor.to_bits() }));
+        }
+        if epilogue.relu {
+            self.instructions.push(activate(Activation::Relu));
+        }
+        if epilogue.residual.is_some() {
+            let piece = operand(map, "residual")?;
+            self.instructions.extend([load(&piece), activate(Activation::Add { other })]);
+            self.residuals.push(piece);
+        }
+        Ok(())
+    }
+
     /// The plan of a DOT of the matrix at `layout`.
     pub(super) fn dot(
         config: &DesignConfig,
         map: &mut DimmMap,
         layout: &MatrixLayout,
         sizes: &Sizes,
+        epilogue: &Epilogue<'_>,
     ) -> Result<Self, SimError> {
         let gemv = config.gemv();
         let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
         let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
-        // Beside a vector its results need two words at least.
-        let largest = (gemv.slice_words() / (row_words + 2)).min(gemv.max_batch());
+        // Beside a vector its results need two words at least, and what is added to them two more.
+        let blocks = if epilogue.has_operand() { 2 } else { 1 };
+        let needed = row_words + 2 * blocks;
+        let largest = (gemv.slice_words() / needed).min(gemv.max_batch());
         if largest == 0 {
             return Err(ndp_config::ConfigError::Mismatch {
                 what: format!("slice words for cols = {}", sizes.cols),
-                value: (row_words + 2).into(),
+                value: needed.into(),
                 rule: format!("be at most {} (a {} KiB buffer)", gemv.slice_words(), gemv.buffer_kib()),
             }
             .into());
@@ -119,7 +192,7 @@ impl Plan {
                 address: input.address(),
             });
             let used = block_words(config, sizes.cols, batch);
-            let result_words = (gemv.slice_words() - used) / 2;
+            let result_words = (gemv.slice_words() - used) / (2 * blocks);
             let mut chunk = elements_in(config, result_words / batch);
             if sizes.listed {
                 chunk = chunk.min(list_piece(config));
@@ -130,10 +203,11 @@ impl Plan {
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
-                let dst = used + half * result_words;
+                let dst = used + half * blocks * result_words;
                 let operands =
                     Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list, heads: 1 };
                 plan.instructions.push(Instruction::Dot(operands));
+                plan.finish(map, epilogue, (dst, dst + result_words), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
                 plan.outputs.push(Piece { block: output, first, vector });
                 plan.instructions.push(Instruction::Store {
@@ -164,6 +238,7 @@ impl Plan {
         layouts: &[(u32, MatrixLayout)],
         tiling: &AxpyTiling,
         sizes: &Sizes,
+        epilogue: &Epilogue<'_>,
     ) -> Result<Self, SimError> {
         let mut plan = Self { matrices: layouts.to_vec(), ..Self::default() };
         plan.passes = (tiling.passes.len() * tiling.tiles.len()) as u32;
@@ -183,8 +258,10 @@ impl Plan {
         // the sums.
         let (sums, factor) = (tiling.accumulator_words, factor_words(piece));
         let results = tiling.accumulator_words / config.gemv().lanes();
-        let result_place = if sums + results + factor <= words { sums } else { 0 };
-        let taken = if result_place > 0 { sums + results } else { sums };
+        // Sums are several times as wide as results, so these, and what is added to them, always fit over them.
+        let blocks = if epilogue.has_operand() { 2 } else { 1 };
+        let result_place = if sums + blocks * results + factor <= words { sums } else { 0 };
+        let taken = if result_place > 0 { sums + blocks * results } else { sums };
         let places = if taken + 2 * factor <= words { 2 } else { 1 };
 
         let mut steps = Vec::new();
@@ -214,6 +291,8 @@ impl Plan {
                 let (column, layout) = &layouts[step.tile];
                 let (cols, batch) = (layout.cols(), step.batch);
                 plan.instructions.push(Instruction::Round { src: 0, dst: result_place, cols, batch });
+                let places = (result_place, result_place + results);
+                plan.finish(map, epilogue, places, (cols, batch), (*column, step.vector))?;
                 let output = map.add_vectors(&format!("y {} {column}", step.vector), cols, batch)?;
                 plan.outputs.push(Piece { block: output, first: *column, vector: step.vector });
                 let address = output.address();

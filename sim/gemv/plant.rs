@@ -15,6 +15,15 @@ pub enum Plant {
         /// Bit, 0..16.
         bit: u32,
     },
+    /// A bit of a cached key, in DRAM, before the first attention that sees it.
+    Key {
+        /// Position of the key.
+        row: u32,
+        /// Element of the key, all heads side by side.
+        col: u32,
+        /// Bit, 0..16.
+        bit: u32,
+    },
     /// A bit of a result on its way back.
     Result {
         /// Row of the result.
@@ -30,6 +39,7 @@ impl std::fmt::Display for Plant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Weight { row, col, bit } => write!(f, "weight:{row}:{col}:{bit}"),
+            Self::Key { row, col, bit } => write!(f, "key:{row}:{col}:{bit}"),
             Self::Result { row, batch, bit } => write!(f, "result:{row}:{batch}:{bit}"),
         }
     }
@@ -38,15 +48,19 @@ impl std::fmt::Display for Plant {
 impl std::str::FromStr for Plant {
     type Err = String;
 
-    /// `weight:ROW:COL:BIT` or `result:ROW:BATCH:BIT`.
+    /// `weight:ROW:COL:BIT`, `key:ROW:COL:BIT` or `result:ROW:BATCH:BIT`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || format!("`{text}` must be weight:ROW:COL:BIT or result:ROW:BATCH:BIT with BIT in 0..=15");
+        let wrong = || {
+            format!(
+                "`{text}` must be weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT with BIT in 0..=15"
+            )
+        };
         let mut parts = text.split(':');
         let kind = parts.next().unwrap_or_default();
         let numbers: Result<Vec<u32>, _> = parts.map(str::parse).collect();
         match (kind, numbers.as_deref()) {
             ("weight", Ok(&[row, col, bit])) if bit < 16 => Ok(Self::Weight { row, col, bit }),
+            ("key", Ok(&[row, col, bit])) if bit < 16 => Ok(Self::Key { row, col, bit }),
             ("result", Ok(&[row, batch, bit])) if bit < 16 => Ok(Self::Result { row, batch, bit }),
             _ => Err(wrong()),
         }
@@ -61,7 +75,7 @@ mod tests {
     fn the_text_form_is_checked() {
         assert_eq!("weight:1:2:3".parse(), Ok(Plant::Weight { row: 1, col: 2, bit: 3 }));
         assert_eq!("result:4:5:15".parse(), Ok(Plant::Result { row: 4, batch: 5, bit: 15 }));
-        for text in ["weight:1:2:3", "result:4:5:15"] {
+        for text in ["weight:1:2:3", "key:7:0:14", "result:4:5:15"] {
             assert_eq!(text.parse::<Plant>().unwrap().to_string(), text);
         }
         for bad in

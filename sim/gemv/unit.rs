@@ -3,21 +3,22 @@
 //! Operands are written into the device models at once; everything after that happens in RTL, driven by instructions that go
 //! through the host's port.
 
-use super::plan::{Mode, Plan, Sizes};
+use super::attention::Caches;
+use super::plan::{Epilogue, Mode, Piece, Plan, Sizes};
 use super::plant::Plant;
-use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, Recording};
+use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, PartCycles, Recording};
 use crate::error::SimError;
 use crate::ffi::WaveOptions;
 use ndp_config::DesignConfig;
-use ndp_isa::Opcode;
-use ndp_layout::{DimmAddress, DimmMap, MatrixLayout, order_rows, pack_words};
+use ndp_isa::{Instruction, Opcode};
+use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, order_rows, pack_words};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 /// Four FP16 values that no result is: NaNs other than the canonical one.
-const NEVER_STORED: u64 = 0x7E5A_7E5A_7E5A_7E5A;
+pub(super) const NEVER_STORED: u64 = 0x7E5A_7E5A_7E5A_7E5A;
 
 /// How a unit is opened.
 #[derive(Clone, Debug)]
@@ -83,21 +84,30 @@ pub struct Product<'a> {
     pub vectors: &'a [f16],
 }
 
-/// Results and cycles of one product.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GemvRun {
-    /// FP16 bits. DOT: `[batch x count]`; AXPY: `[batch x cols]`.
-    pub bits: Vec<u16>,
+/// Cycles of one program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramFigures {
     /// From the offer of the first instruction until the core came to rest, all results in DRAM.
     pub cycles: u64,
-    /// Passes over the matrix, column tiles counted each.
-    pub passes: u32,
+    /// To which part of the core each of them belongs.
+    pub parts: PartCycles,
     /// Instructions.
     pub instructions: u32,
     /// Of these, those of each opcode that occurs.
     pub opcodes: BTreeMap<Opcode, u32>,
     /// Where the cycles went.
     pub counters: Counters,
+}
+
+/// Results and cycles of one product.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GemvRun {
+    /// FP16 bits. DOT: `[batch x count]`; AXPY: `[batch x cols]`.
+    pub bits: Vec<u16>,
+    /// Passes over the matrix, column tiles counted each.
+    pub passes: u32,
+    /// Cycles and instructions.
+    pub figures: ProgramFigures,
 }
 
 /// One simulated core that computes products.
@@ -119,8 +129,10 @@ pub struct GemvRun {
 /// ```
 #[derive(Debug)]
 pub struct GemvUnit {
-    core: NdpCore,
-    plant: Option<Plant>,
+    pub(super) core: NdpCore,
+    pub(super) plant: Option<Plant>,
+    /// Keys and values that stay in DRAM; what else is placed there comes behind them.
+    pub(super) caches: Caches,
     cycles: u64,
     /// Products that are still recorded.
     traced_products: u32,
@@ -135,7 +147,8 @@ impl GemvUnit {
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
         let core = NdpCore::open(config, &options.core(options.traced_products > 0))?;
         let traced_products = options.traced_products;
-        Ok(Self { core, plant: options.plant, cycles: 0, traced_products, recording: None })
+        let caches = Caches::new(config);
+        Ok(Self { core, plant: options.plant, caches, cycles: 0, traced_products, recording: None })
     }
 
     /// The configuration of the core.
@@ -176,13 +189,26 @@ impl GemvUnit {
     /// [`SimError::Length`] for operands of another size than stated; [`SimError::Config`] and [`SimError::Layout`] for sizes that the
     /// design does not have; [`SimError::Dram`] if a timing rule of the DRAM was broken; else as [`NdpCore::run_words`].
     pub fn product(&mut self, product: &Product<'_>) -> Result<GemvRun, SimError> {
+        self.product_then(product, &Epilogue::default())
+    }
+
+    /// Computes one product and what follows it.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::product`].
+    pub fn product_then(
+        &mut self,
+        product: &Product<'_>,
+        epilogue: &Epilogue<'_>,
+    ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
         let sizes = product.sizes()?;
-        let mut map = DimmMap::new(&config);
+        product.check(epilogue, &sizes)?;
+        let mut map = self.caches.free_map();
         let plan = match product.mode {
             Mode::Dot => {
                 let layout = map.add_matrix("w", sizes.rows, sizes.cols)?;
-                Plan::dot(&config, &mut map, &layout, &sizes)?
+                Plan::dot(&config, &mut map, &layout, &sizes, epilogue)?
             }
             Mode::Axpy => {
                 let tiling = Plan::tiling(&config, &sizes)?;
@@ -191,16 +217,27 @@ impl GemvUnit {
                     let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
                     layouts.push((tile.first, layout));
                 }
-                Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes)?
+                Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue)?
             }
         };
         // The order of the list is the host's to choose: neighbours open different banks.
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
         let order = product.order(&sizes, &layouts);
-        self.place(product, &sizes, &plan, &order);
-        let words: Vec<u128> = plan.instructions.iter().map(ndp_isa::Instruction::encode).collect();
+        self.place(product, epilogue, &sizes, &plan, &order);
+        let figures = self.execute(&plan.instructions)?;
+        let bits = self.collect(product.mode, &sizes, &plan, &order);
+        Ok(GemvRun { bits, passes: plan.passes, figures })
+    }
+
+    /// Runs a program.
+    ///
+    /// # Errors
+    /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
+    /// else as [`NdpCore::run_words`].
+    pub(super) fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+        let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
-        plan.instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
+        instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
         let before = self.core.counters()?;
         let (run, counters) = {
             let run = self.core.run_words(&words, |_| {})?;
@@ -221,19 +258,54 @@ impl GemvUnit {
             );
             return Err(SimError::Host { cycle: self.core.cycle(), what });
         }
-        let bits = self.collect(product.mode, &sizes, &plan, &order);
-        Ok(GemvRun {
-            bits,
-            cycles: run.cycles,
-            passes: plan.passes,
-            instructions: words.len() as u32,
-            opcodes,
-            counters,
-        })
+        let instructions = words.len() as u32;
+        Ok(ProgramFigures { cycles: run.cycles, parts: run.parts, instructions, opcodes, counters })
+    }
+
+    /// Writes a vector block into the DRAM.
+    pub(super) fn place_block(&mut self, block: &VectorBlock, value: impl Fn(u32, u32) -> f16) {
+        let mut bursts = vec![[0u64; 8]; block.bursts() as usize];
+        for vector in 0..block.batch() {
+            for element in 0..block.elements() {
+                let (burst, at) = block.locate(vector, element);
+                let burst = &mut bursts[(burst - u64::from(block.address())) as usize];
+                burst[at as usize / 4] |= u64::from(value(vector, element).to_bits()) << (16 * (at % 4));
+            }
+        }
+        for (index, burst) in bursts.iter().enumerate() {
+            self.core.poke(block.burst(index as u32), burst);
+        }
+    }
+
+    /// Makes a block look like no result: an earlier program may have left the same one there.
+    pub(super) fn spoil_block(&mut self, block: &VectorBlock) {
+        (0..block.bursts()).for_each(|index| self.core.poke(block.burst(index), &[NEVER_STORED; 8]));
+    }
+
+    /// An element of a block in DRAM.
+    pub(super) fn element(&self, block: &VectorBlock, vector: u32, element: u32) -> u16 {
+        let (burst, at) = block.locate(vector, element);
+        (self.core.peek(burst)[at as usize / 4] >> (16 * (at % 4))) as u16
+    }
+
+    /// Flips a bit of a matrix in DRAM.
+    pub(super) fn flip(&mut self, layout: &MatrixLayout, (row, col, bit): (u32, u32, u32)) {
+        let place = layout.locate(row, col);
+        let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(self.core.config());
+        let mut data = self.core.peek(burst);
+        data[place.element as usize / 4] ^= 1 << (16 * (place.element % 4) + bit);
+        self.core.poke(burst, &data);
     }
 
     /// Writes matrix, vectors and lists into the DRAM.
-    fn place(&mut self, product: &Product<'_>, sizes: &Sizes, plan: &Plan, order: &[u32]) {
+    fn place(
+        &mut self,
+        product: &Product<'_>,
+        epilogue: &Epilogue<'_>,
+        sizes: &Sizes,
+        plan: &Plan,
+        order: &[u32],
+    ) {
         let config = self.core.config().clone();
         let (cols, count) = (sizes.cols as usize, sizes.count as usize);
         for (first, layout) in &plan.matrices {
@@ -253,36 +325,34 @@ impl GemvUnit {
         {
             let tile = plan.matrices.iter().rev().find(|(first, _)| *first <= col);
             if let Some((first, layout)) = tile {
-                let place = layout.locate(row, col - first);
-                let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(&config);
-                let mut data = self.core.peek(burst);
-                data[place.element as usize / 4] ^= 1 << (16 * (place.element % 4) + bit);
-                self.core.poke(burst, &data);
+                self.flip(layout, (row, col - first, bit));
                 self.plant = None;
             }
         }
-        // What is never stored must not look like a result: an earlier product may have left the same one there.
-        for piece in &plan.outputs {
-            for index in 0..piece.block.bursts() {
-                self.core.poke(piece.block.burst(index), &[NEVER_STORED; 8]);
+        plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
+        let length = if product.mode == Mode::Dot { cols } else { count };
+        for Piece { block, first, vector: origin } in &plan.inputs {
+            self.place_block(block, |vector, element| {
+                let index = first + element;
+                // Scalars come in the order of the list.
+                let source = if product.mode == Mode::Axpy { order[index as usize] } else { index };
+                product.vectors[(origin + vector) as usize * length + source as usize]
+            });
+        }
+        // Outputs of a DOT come in the order of the list.
+        let output =
+            |index: u32| if product.mode == Mode::Dot { order[index as usize] } else { index } as usize;
+        let outputs = sizes.outputs(product.mode) as usize;
+        if let Some(bias) = epilogue.bias {
+            for Piece { block, first, .. } in &plan.biases {
+                self.place_block(block, |_, element| bias[output(first + element)]);
             }
         }
-        let length = if product.mode == Mode::Dot { cols } else { count };
-        for piece in &plan.inputs {
-            let mut bursts = vec![[0u64; 8]; piece.block.bursts() as usize];
-            for vector in 0..piece.block.batch() {
-                for element in 0..piece.block.elements() {
-                    let index = piece.first + element;
-                    // Scalars come in the order of the list.
-                    let source = if product.mode == Mode::Axpy { order[index as usize] } else { index };
-                    let value = product.vectors[(piece.vector + vector) as usize * length + source as usize];
-                    let (burst, at) = piece.block.locate(vector, element);
-                    let burst = &mut bursts[(burst - u64::from(piece.block.address())) as usize];
-                    burst[at as usize / 4] |= u64::from(value.to_bits()) << (16 * (at % 4));
-                }
-            }
-            for (index, burst) in bursts.iter().enumerate() {
-                self.core.poke(piece.block.burst(index as u32), burst);
+        if let Some(residual) = epilogue.residual {
+            for Piece { block, first, vector: origin } in &plan.residuals {
+                self.place_block(block, |vector, element| {
+                    residual[(origin + vector) as usize * outputs + output(first + element)]
+                });
             }
         }
         let Some(active) = product.active else { return };
@@ -297,13 +367,12 @@ impl GemvUnit {
 
     /// Reads the results back.
     fn collect(&mut self, mode: Mode, sizes: &Sizes, plan: &Plan, order: &[u32]) -> Vec<u16> {
-        let outputs = if mode == Mode::Dot { sizes.count } else { sizes.cols } as usize;
+        let outputs = sizes.outputs(mode) as usize;
         let mut bits = vec![0; outputs * sizes.batch as usize];
         for piece in &plan.outputs {
             for vector in 0..piece.block.batch() {
                 for element in 0..piece.block.elements() {
-                    let (burst, at) = piece.block.locate(vector, element);
-                    let value = (self.core.peek(burst)[at as usize / 4] >> (16 * (at % 4))) as u16;
+                    let value = self.element(&piece.block, vector, element);
                     let index = piece.first + element;
                     // Results of rows come in the order of the list.
                     let target = if mode == Mode::Dot { order[index as usize] } else { index };
@@ -362,6 +431,19 @@ impl Product<'_> {
             batch: batch as u32,
             listed: self.active.is_some(),
         })
+    }
+
+    fn check(&self, epilogue: &Epilogue<'_>, sizes: &Sizes) -> Result<(), SimError> {
+        let outputs = sizes.outputs(self.mode) as usize;
+        for (what, operand, expected) in [
+            ("the bias", epilogue.bias, outputs),
+            ("the residual", epilogue.residual, outputs * sizes.batch as usize),
+        ] {
+            if let Some(found) = operand.map(<[f16]>::len).filter(|found| *found != expected) {
+                return Err(SimError::Length { what, found, expected });
+            }
+        }
+        Ok(())
     }
 
     /// For each place of the list, which of the active rows stands there.

@@ -1,13 +1,14 @@
-//! The one operation that near-data hardware takes over: a matrix times a batch of vectors, behind a trait.
+//! The operations that near-data hardware takes over, behind a trait: a matrix times a batch of vectors, and what is built on it.
 //!
-//! The decoder hands every such product to a [`GemvBackend`]; [`SoftwareBackend`] computes it here, a co-simulation
-//! computes it in the RTL. Since a dot product is an exact sum rounded once, all of them must agree to the last bit.
+//! The decoder hands linear layers and attention to a [`GemvBackend`]; [`SoftwareBackend`] computes them here, a co-simulation
+//! in the RTL. Since a dot product is an exact sum rounded once, all of them must agree to the last bit.
 
 use std::convert::Infallible;
 
 use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
 
 use crate::ModelError;
+use crate::operations::{AttentionOp, LinearOp, attend_by_heads};
 
 /// Which matrix of the decoder an operation multiplies by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,6 +70,17 @@ impl<'a> GemvOp<'a> {
             return Err(length("activations", activations.len(), batch.max(1) * cols));
         }
         Ok(Self { label, class, rows, cols, batch, weights, activations })
+    }
+
+    /// The product of operands whose lengths are known to fit.
+    pub(crate) fn unchecked(
+        label: &'a str,
+        class: GemvClass,
+        (rows, cols): (usize, usize),
+        weights: &'a [f16],
+        activations: &'a [f16],
+    ) -> Self {
+        Self { label, class, rows, cols, batch: activations.len() / cols, weights, activations }
     }
 
     /// Where in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
@@ -133,6 +145,19 @@ pub trait GemvBackend {
     /// Computes `op`; the result is `[batch x rows]`, batch-major: element `b * rows + r` is
     /// `dot(weights[r, :], activations[b, :])`, +-0, subnormals, infinities and NaN included.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Self::Error>;
+
+    /// A linear layer, `[batch x rows]`: unless a backend does it otherwise, the product here and the rest in software.
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, Self::Error> {
+        let mut y = self.gemv(op.product())?;
+        op.complete(&mut y);
+        Ok(y)
+    }
+
+    /// Attention, `[tokens x width]`: unless a backend does it otherwise, its products head by head and softmax in software. A
+    /// backend with caches of its own adds the keys and values of the batch to them, which are in the operation's caches already.
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, Self::Error> {
+        attend_by_heads(self, op)
+    }
 }
 
 /// The software backend: [`ndp_numerics`]'s dot product, one thread.

@@ -20,6 +20,16 @@ impl LayerCache {
         Self { head_width, keys: vec![Vec::new(); heads], values: vec![Vec::new(); heads] }
     }
 
+    /// Heads.
+    pub fn heads(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Elements of a head.
+    pub fn head_width(&self) -> usize {
+        self.head_width
+    }
+
     /// Number of positions held.
     pub fn positions(&self) -> usize {
         self.keys.first().map_or(0, |keys| keys.len() / self.head_width)
@@ -52,12 +62,20 @@ impl LayerCache {
         &self.keys[head][..positions * self.head_width]
     }
 
+    /// The values of `head` at the first `positions` positions: `[positions x head_width]`.
+    ///
+    /// # Panics
+    /// If the cache holds fewer positions.
+    pub fn values(&self, head: usize, positions: usize) -> &[f16] {
+        &self.values[head][..positions * self.head_width]
+    }
+
     /// The values of `head` at the first `positions` positions, transposed: `[head_width x positions]`.
     ///
     /// # Panics
     /// If the cache holds fewer positions.
     pub fn values_transposed(&self, head: usize, positions: usize) -> Vec<f16> {
-        let (width, values) = (self.head_width, &self.values[head][..positions * self.head_width]);
+        let (width, values) = (self.head_width, self.values(head, positions));
         (0..width).flat_map(|i| values.iter().skip(i).step_by(width).copied()).collect()
     }
 }

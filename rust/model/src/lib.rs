@@ -1,11 +1,11 @@
-//! OPT decoder inference over FP16, bit-exact, with every matrix-vector product behind a trait.
+//! OPT decoder inference over FP16, bit-exact, with every product, linear layer and attention behind a trait.
 //!
 //! Between the numerics contract (`ndp-numerics`, what an operation on numbers is) and the programs that generate text or
 //! drive a co-simulation: this crate knows what a model is, where its tensors come from and in which order the operations
 //! happen. The order never shows in a result, because a dot product is an exact sum rounded once.
 //!
-//! Reading order: [`config`], [`weights`] and [`loader`] (a model in memory), [`backend`] (the operation that hardware
-//! takes over), [`kv_cache`] and [`decoder`] (one forward pass), [`generate`](mod@generate) (a text).
+//! Reading order: [`config`], [`weights`] and [`loader`] (a model in memory), [`backend`] and [`operations`] (what
+//! hardware takes over), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass), [`generate`](mod@generate) (a text).
 //!
 //! It leaves to others: timing, placement of neurons, the RTL (another [`GemvBackend`]), and command lines.
 #![deny(missing_docs)]
@@ -17,8 +17,10 @@ pub mod decoder;
 mod error;
 pub mod generate;
 pub mod kv_cache;
+pub mod layer;
 pub mod loader;
 mod matrix;
+pub mod operations;
 pub mod sparsity;
 pub mod weights;
 
@@ -27,6 +29,9 @@ pub use config::OptConfig;
 pub use decoder::Decoder;
 pub use error::ModelError;
 pub use generate::{GenerateOptions, GeneratedToken, Generation, generate, generate_tokens, logits_digest};
+pub use kv_cache::LayerCache;
+pub use layer::{LayerShape, LayerSpan, run_layer};
 pub use matrix::Matrix;
+pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp};
 pub use sparsity::{LayerSparsity, ZeroCount};
 pub use weights::Model;

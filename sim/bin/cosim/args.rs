@@ -39,7 +39,7 @@ pub enum Command {
         cosim gemv --config tiny --rows 8 --cols 100 --batch 3 --data mixed --stalls 30 --waves gemv.fst\n  \
         cosim gemv --rows 2048 --cols 9216 --batch 16 --density 0.1 --mode axpy --json")]
     Gemv(GemvArgs),
-    /// Generate text with all matrix products of a language model computed by the core from DRAM
+    /// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included
     #[command(after_long_help = "Examples:\n  \
         cosim generate\n  \
         cosim generate --config tiny --tokens 8 --stalls 20\n  \
@@ -47,6 +47,14 @@ pub enum Command {
         If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
         tokens than it has, text and logits are compared with it.")]
     Generate(GenerateArgs),
+    /// Run one decoder layer in one decode step, and say where its time goes
+    #[command(after_long_help = "Examples:\n  \
+        cosim layer --context 200\n  \
+        cosim layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
+        cosim layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n\n\
+        Each sequence of the batch has caches of its own, filled with random keys and values. LayerNorm and the lists of \
+        active neurons are the host's and take no cycles.")]
+    Layer(LayerArgs),
     /// Run the row lengths of the paper's models and compare their cycles with the roofline
     Bench(BenchArgs),
 }
@@ -75,7 +83,7 @@ pub struct UnitArgs {
     /// Print one JSON object on standard output instead of text
     #[arg(long)]
     pub json: bool,
-    /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT or result:ROW:BATCH:BIT
+    /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT
     #[arg(long, hide = true)]
     pub plant: Option<Plant>,
 }
@@ -245,6 +253,44 @@ pub struct GenerateArgs {
     /// Products that --trace and --timeline show, the first ones
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
+}
+
+/// Options of `cosim layer`.
+#[derive(Args, Debug)]
+pub struct LayerArgs {
+    /// Hardware.
+    #[command(flatten)]
+    pub unit: UnitArgs,
+    /// Layer of the model [default: 0]
+    #[arg(long, value_name = "N", conflicts_with = "hidden")]
+    pub layer: Option<u32>,
+    /// Directory with config.json and model.safetensors [default: golden/model]
+    #[arg(long, value_name = "DIR", conflicts_with = "hidden")]
+    pub model: Option<PathBuf>,
+    /// Random weights instead of a model's: width of the hidden state (1..=16384)
+    #[arg(long, value_name = "D", requires = "heads", requires = "ffn")]
+    pub hidden: Option<u32>,
+    /// Random weights: attention heads, a divisor of the hidden size
+    #[arg(long, value_name = "H", requires = "hidden")]
+    pub heads: Option<u32>,
+    /// Random weights: width of the feed-forward block
+    #[arg(long, value_name = "F", requires = "hidden")]
+    pub ffn: Option<u32>,
+    /// Tokens that attention sees, the new one included (1..=16384, and what the buffer holds)
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub context: u32,
+    /// Sequences that take the step together (1..=16)
+    #[arg(long, value_name = "B", default_value_t = 1)]
+    pub batch: u32,
+    /// Neurons that take part
+    #[arg(long, value_enum, default_value_t = Neurons::Active)]
+    pub neurons: Neurons,
+    /// Seed of everything that is random, and of the stalls
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
 }
 
 /// A share of the rows.

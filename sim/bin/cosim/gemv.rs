@@ -125,9 +125,9 @@ pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
     let GemvArgs { unit, seed, data, mode, density, .. } = args;
     let Product { config, shape, active_rows, run, backend, rerun } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
-    let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.instructions));
+    let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
     let stalls = match &run {
-        Some(run) => StallBreakdown::new(&run.counters, config.gemv().ranks())?,
+        Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
         None => StallBreakdown::default(),
     };
 

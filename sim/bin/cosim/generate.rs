@@ -1,19 +1,23 @@
-//! `cosim generate`: a text, with all matrix products in RTL.
+//! `cosim generate`: a text, with all of the DIMM's work in RTL: linear layers with their biases, ReLU and residuals, the caches
+//! of keys and values, and attention.
 //!
 //! Loads the model, runs the decoder on the checking backend, shows the text as it comes, and reports figures per class
-//! of product and the comparison with the stored golden. Everything but the products is reference numerics.
+//! of product, instruction and phase, and the comparison with the stored golden. LayerNorm, embeddings, sampling and the lists of
+//! active neurons are reference numerics.
 
 use crate::Verdict;
 use crate::args::GenerateArgs;
+use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, workspace_path};
 use crate::output::Traces;
+use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use anyhow::{Context, bail};
 use ndp_config::{CORE_GHZ, DesignConfig};
-use ndp_cosim::backend::{Figures, InstructionFigures, Neurons, RtlBackend, class_name};
+use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::GemvOptions;
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
 use ndp_numerics::SerialSteps;
@@ -36,6 +40,7 @@ struct Report<'a> {
     summary: Summary,
     classes: Vec<Class>,
     instructions: Vec<Instructions>,
+    phases: Vec<PhaseFigures>,
     sparsity: Vec<Layer>,
     prompt_cycles: u64,
     /// Of each token but the first, which comes out of the prompt's pass.
@@ -44,21 +49,6 @@ struct Report<'a> {
     golden: Option<Comparison>,
     rerun: &'a str,
     tools: Tools,
-}
-
-#[derive(Debug, Serialize)]
-struct Class {
-    class: &'static str,
-    #[serde(flatten)]
-    figures: Figures,
-    efficiency: f64,
-}
-
-#[derive(Debug, Serialize)]
-struct Instructions {
-    opcode: &'static str,
-    #[serde(flatten)]
-    figures: InstructionFigures,
 }
 
 /// Fraction of zeros.
@@ -174,6 +164,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     }
     let classes = classes(&backend);
     let instructions = instructions(&backend);
+    let phases = PhaseTable::new(backend.phases());
     let prompt_cycles = known_at.first().copied().unwrap_or_default();
     let token_cycles: Vec<u64> = known_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let decode_cycles = token_cycles.iter().sum::<u64>().max(1);
@@ -194,6 +185,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             summary,
             classes,
             instructions,
+            phases: phases.rows,
             sparsity: generation.sparsity.iter().map(Layer::from).collect(),
             prompt_cycles,
             token_cycles: &token_cycles,
@@ -224,6 +216,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
             let mean = decode_cycles / token_cycles.len() as u64;
             say!("cycles per token   {} to {}, mean {}", grouped(*least), grouped(*most), grouped(mean));
         }
+        phases.print("where the time goes");
         say!("golden             {}", verdict_text(comparison.as_ref()));
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
@@ -232,60 +225,6 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
 impl From<&LayerSparsity> for Layer {
     fn from(layer: &LayerSparsity) -> Self {
         Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
-    }
-}
-
-fn classes(backend: &RtlBackend) -> Vec<Class> {
-    let class = |(class, figures): (&_, &Figures)| Class {
-        class: class_name(*class),
-        figures: *figures,
-        efficiency: figures.efficiency(),
-    };
-    backend.classes().iter().map(class).collect()
-}
-
-fn instructions(backend: &RtlBackend) -> Vec<Instructions> {
-    let of = |(opcode, figures): (&ndp_isa::Opcode, &InstructionFigures)| Instructions {
-        opcode: opcode.mnemonic(),
-        figures: *figures,
-    };
-    backend.opcodes().iter().map(of).collect()
-}
-
-/// Parts of the core work side by side, so the shares add up to more than 100 %.
-fn print_instructions(instructions: &[Instructions], cycles: u64) {
-    say!("{:<12}{:>10}{:>15}{:>12}{:>14}", "instruction", "count", "cycles in work", "mean", "of all cycles");
-    for Instructions { opcode, figures: InstructionFigures { count, cycles: in_work } } in instructions {
-        say!(
-            "{opcode:<12}{:>10}{:>15}{:>12}{:>12.1} %",
-            grouped(*count),
-            grouped(*in_work),
-            grouped(in_work / (*count).max(1)),
-            100.0 * *in_work as f64 / cycles.max(1) as f64
-        );
-    }
-}
-
-fn print_classes(classes: &[Class]) {
-    say!(
-        "{:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{:>12}",
-        "product",
-        "calls",
-        "outputs",
-        "MAC",
-        "cycles",
-        "roofline",
-        "efficiency"
-    );
-    for Class { class, figures, efficiency } in classes {
-        say!(
-            "{class:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{efficiency:>12.3}",
-            grouped(figures.calls),
-            grouped(figures.outputs_checked),
-            grouped(figures.macs),
-            grouped(figures.cycles),
-            grouped(figures.roofline_cycles),
-        );
     }
 }
 

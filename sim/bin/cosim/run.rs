@@ -208,6 +208,7 @@ fn planted_bit(config: &DesignConfig, program: &Program, plant: Plant) -> anyhow
             let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(config);
             Ok((burst, place.element, bit))
         }
+        Plant::Key { .. } => bail!("a program has no attention that holds the planted bit {plant}"),
         Plant::Result { row, batch: vector, bit } => {
             let block = program.code.iter().find_map(|code| match *code {
                 Code::Instruction(Instruction::Store { cols, batch, address, .. })

@@ -1,0 +1,212 @@
+//! What the decoder asks of a backend beyond a bare product: linear layers with what follows them, and attention.
+//!
+//! Each operation is written here as the software's steps on top of [`GemvBackend::gemv`], which is what a backend does that
+//! knows no better. Hardware that keeps the caches and has an activation unit replaces them; the bits have to stay.
+
+use ndp_numerics::{add, f16, mul, relu, softmax};
+
+use crate::kv_cache::LayerCache;
+use crate::{GemvBackend, GemvClass, GemvOp, ModelError};
+
+/// What becomes of a linear layer's outputs after the bias.
+#[derive(Debug, Clone, Copy)]
+pub enum Finish<'a> {
+    /// Nothing.
+    Plain,
+    /// `mul(y, factor)`: the attention's scale of a query.
+    Scale(f16),
+    /// `relu(y)`.
+    Relu,
+    /// `add(y, r)`, element by element: `[batch x rows]` as the outputs are.
+    Residual(&'a [f16]),
+}
+
+/// A linear layer: `y[b, r] = finish(add(dot(weights[r, :], activations[b, :]), bias[r]))`.
+#[derive(Debug, Clone, Copy)]
+pub struct LinearOp<'a> {
+    product: GemvOp<'a>,
+    bias: &'a [f16],
+    finish: Finish<'a>,
+}
+
+impl<'a> LinearOp<'a> {
+    /// Errors with [`ModelError::Length`] unless `bias` is `[rows]` and a residual `[batch x rows]`.
+    pub fn new(product: GemvOp<'a>, bias: &'a [f16], finish: Finish<'a>) -> Result<Self, ModelError> {
+        let residual = if let Finish::Residual(residual) = finish { Some(residual.len()) } else { None };
+        let outputs = product.batch() * product.rows();
+        for (part, found, expected) in
+            [("bias", bias.len(), product.rows()), ("residual", residual.unwrap_or(outputs), outputs)]
+        {
+            if found != expected {
+                let what = format!("{}: {part}", product.label());
+                return Err(ModelError::Length { what, found, expected });
+            }
+        }
+        Ok(Self { product, bias, finish })
+    }
+
+    /// The product.
+    pub fn product(&self) -> &GemvOp<'a> {
+        &self.product
+    }
+
+    /// `[rows]`.
+    pub fn bias(&self) -> &'a [f16] {
+        self.bias
+    }
+
+    /// What follows the bias.
+    pub fn finish(&self) -> Finish<'a> {
+        self.finish
+    }
+
+    /// Bias and what follows it, in software, on the product's result `[batch x rows]`.
+    pub fn complete(&self, y: &mut [f16]) {
+        for row in y.chunks_mut(self.product.rows()) {
+            row.iter_mut().zip(self.bias).for_each(|(y, &b)| *y = add(*y, b));
+        }
+        match self.finish {
+            Finish::Plain => {}
+            Finish::Scale(factor) => y.iter_mut().for_each(|y| *y = mul(*y, factor)),
+            Finish::Relu => y.iter_mut().for_each(|y| *y = relu(*y)),
+            Finish::Residual(residual) => {
+                y.iter_mut().zip(residual).for_each(|(y, &r)| *y = add(r, *y));
+            }
+        }
+    }
+}
+
+/// Consecutive tokens of one sequence in a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct AttentionSpan<'a> {
+    /// Which sequence: backends that keep caches of their own have one for each.
+    pub sequence: u32,
+    /// Position of the first token.
+    pub position: usize,
+    /// Tokens.
+    pub tokens: usize,
+    /// Keys and values of all positions, those of these tokens included.
+    pub cache: &'a LayerCache,
+}
+
+/// Causal attention of a batch of tokens: the token at position `p` of its sequence sees the positions `0..=p`.
+#[derive(Debug, Clone)]
+pub struct AttentionOp<'a> {
+    label: String,
+    layer: usize,
+    heads: usize,
+    head_width: usize,
+    capacity: usize,
+    queries: &'a [f16],
+    spans: Vec<AttentionSpan<'a>>,
+}
+
+impl<'a> AttentionOp<'a> {
+    /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; no sequence will have more than `capacity` positions.
+    /// Errors with [`ModelError::Length`] for queries or caches of other sizes.
+    pub fn new(
+        layer: usize,
+        (heads, head_width): (usize, usize),
+        capacity: usize,
+        queries: &'a [f16],
+        spans: Vec<AttentionSpan<'a>>,
+    ) -> Result<Self, ModelError> {
+        let label = format!("layers.{layer}.attention");
+        let check = |part: &str, found, expected| {
+            let what = format!("{label}: {part}");
+            if found == expected { Ok(()) } else { Err(ModelError::Length { what, found, expected }) }
+        };
+        let tokens: usize = spans.iter().map(|span| span.tokens).sum();
+        check("queries", queries.len(), tokens.max(1) * heads * head_width)?;
+        for span in &spans {
+            check("positions of the cache", span.cache.positions(), span.position + span.tokens)?;
+            check("heads of the cache", span.cache.heads(), heads)?;
+            check("elements of a cached head", span.cache.head_width(), head_width)?;
+            if span.cache.positions() > capacity {
+                check("positions", span.cache.positions(), capacity)?;
+            }
+        }
+        Ok(Self { label, layer, heads, head_width, capacity, queries, spans })
+    }
+
+    /// Where in the model, for messages: `layers.2.attention`.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// The decoder layer.
+    pub fn layer(&self) -> usize {
+        self.layer
+    }
+
+    /// Heads.
+    pub fn heads(&self) -> usize {
+        self.heads
+    }
+
+    /// Elements of a head.
+    pub fn head_width(&self) -> usize {
+        self.head_width
+    }
+
+    /// Most positions that a sequence will have.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Elements of a query, a key and a value: all heads side by side.
+    pub fn width(&self) -> usize {
+        self.heads * self.head_width
+    }
+
+    /// The sequences of the batch, in order.
+    pub fn spans(&self) -> &[AttentionSpan<'a>] {
+        &self.spans
+    }
+
+    /// Tokens of the batch.
+    pub fn tokens(&self) -> usize {
+        self.queries.len() / self.width()
+    }
+
+    /// `[tokens x width]`, scaled.
+    pub fn queries(&self) -> &'a [f16] {
+        self.queries
+    }
+
+    /// One token after the other: its sequence, how many positions it sees, and its query `[width]`.
+    pub fn each(&self) -> impl Iterator<Item = (&AttentionSpan<'a>, usize, &'a [f16])> {
+        let places =
+            self.spans.iter().flat_map(|span| (1..=span.tokens).map(move |n| (span, span.position + n)));
+        places.zip(self.queries.chunks(self.width())).map(|((span, visible), query)| (span, visible, query))
+    }
+}
+
+/// Attention head by head: two products and a softmax each.
+///
+/// A backend that returns too few values ends it early; the caller finds the result too short.
+pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
+    backend: &mut B,
+    op: &AttentionOp<'_>,
+) -> Result<Vec<f16>, B::Error> {
+    let (layer, width) = (op.layer(), op.head_width());
+    let mut context = Vec::with_capacity(op.queries().len());
+    for (span, visible, query) in op.each() {
+        for (head, q) in query.chunks(width).enumerate() {
+            let label = format!("layers.{layer}.head.{head}.scores");
+            let keys = span.cache.keys(head, visible);
+            let product = GemvOp::unchecked(&label, GemvClass::Scores, (visible, width), keys, q);
+            let scores = backend.gemv(&product)?;
+            if scores.len() != visible {
+                return Ok(context);
+            }
+            let probabilities = softmax(&scores);
+            let label = format!("layers.{layer}.head.{head}.context");
+            let values = span.cache.values_transposed(head, visible);
+            let shape = (width, visible);
+            let product = GemvOp::unchecked(&label, GemvClass::Context, shape, &values, &probabilities);
+            context.extend(backend.gemv(&product)?);
+        }
+    }
+    Ok(context)
+}

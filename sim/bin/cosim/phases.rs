@@ -1,0 +1,43 @@
+//! Where the time of a token goes: cycles and share of each phase, as a table with bars and in JSON.
+
+use crate::report::grouped;
+use ndp_cosim::phases::{Phase, PhaseCycles};
+use serde::Serialize;
+
+/// Characters of the longest bar.
+const BAR: u64 = 40;
+
+/// One phase.
+#[derive(Debug, Serialize)]
+pub struct PhaseFigures {
+    phase: Phase,
+    cycles: u64,
+    /// Of all cycles, 0 to 1.
+    share: f64,
+}
+
+/// All phases that occurred.
+#[derive(Debug)]
+pub struct PhaseTable {
+    /// In the order of a layer; their cycles add up to all cycles.
+    pub rows: Vec<PhaseFigures>,
+}
+
+impl PhaseTable {
+    /// From what was counted.
+    pub fn new(phases: &PhaseCycles) -> Self {
+        let total = phases.total().max(1) as f64;
+        let row = |(phase, cycles)| PhaseFigures { phase, cycles, share: cycles as f64 / total };
+        Self { rows: phases.iter().map(row).collect() }
+    }
+
+    /// The table under a title.
+    pub fn print(&self, title: &str) {
+        let longest = self.rows.iter().map(|row| row.cycles).max().unwrap_or(0).max(1);
+        say!("{title:<20}{:>12}{:>9}", "cycles", "share");
+        for PhaseFigures { phase, cycles, share } in &self.rows {
+            let bar = "#".repeat((cycles * BAR).div_ceil(longest) as usize);
+            say!("  {:<18}{:>12}{:>7.1} %  {bar}", phase.name(), grouped(*cycles), 100.0 * share);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which part of the core each cycle belongs to: one part per cycle, so that the parts' cycles add up to all cycles.
+//!
+//! Parts work side by side. A cycle counts for the first of them, in the order of the fields of [`PartCycles`], that is at work: what
+//! computes before what moves data, which is how a host sees where its time goes.
+
+use super::recording::PARTS;
+use serde::Serialize;
+
+/// Core cycles by the part that they belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PartCycles {
+    /// A product.
+    pub gemv: u64,
+    /// The activation unit.
+    pub activation: u64,
+    /// Rounding.
+    pub round: u64,
+    /// Stores and appends.
+    pub store: u64,
+    /// Loads.
+    pub load: u64,
+    /// Lists.
+    pub list: u64,
+    /// Zeroing.
+    pub zero: u64,
+    /// None: instructions on their way, writes to DRAM, waiting.
+    pub idle: u64,
+}
+
+impl PartCycles {
+    /// Counts a cycle with these parts at work, a bit for each of [`PARTS`].
+    pub(super) fn count(&mut self, busy: u64) {
+        // load, list, store, zero, gemv, round, activation
+        let [load, list, store, zero, gemv, round, activation]: [bool; PARTS.len()] =
+            std::array::from_fn(|part| busy >> part & 1 == 1);
+        let cycles = match () {
+            () if gemv => &mut self.gemv,
+            () if activation => &mut self.activation,
+            () if round => &mut self.round,
+            () if store => &mut self.store,
+            () if load => &mut self.load,
+            () if list => &mut self.list,
+            () if zero => &mut self.zero,
+            () => &mut self.idle,
+        };
+        *cycles += 1;
+    }
+
+    /// What was counted after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            gemv: self.gemv - earlier.gemv,
+            activation: self.activation - earlier.activation,
+            round: self.round - earlier.round,
+            store: self.store - earlier.store,
+            load: self.load - earlier.load,
+            list: self.list - earlier.list,
+            zero: self.zero - earlier.zero,
+            idle: self.idle - earlier.idle,
+        }
+    }
+
+    /// All cycles.
+    pub fn total(&self) -> u64 {
+        self.gemv + self.activation + self.round + self.moving() + self.idle
+    }
+
+    /// Cycles in which data were moved or words cleared, and nothing was computed.
+    pub fn moving(&self) -> u64 {
+        self.store + self.load + self.list + self.zero
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cycle_belongs_to_one_part() {
+        let mut parts = PartCycles::default();
+        (0..1 << PARTS.len()).for_each(|busy| parts.count(busy));
+        let counts = [64, 32, 16, 8, 4, 2, 1, 1];
+        let PartCycles { gemv, round, activation, store, load, list, zero, idle } = parts;
+        let found = [gemv, activation, round, store];
+        assert_eq!(found, [64, 32, 16, 8]);
+        assert_eq!([load, list, zero, idle], counts[4..]);
+        assert_eq!(parts.total(), 128);
+        assert_eq!(parts.since(&parts), PartCycles::default());
+    }
+}

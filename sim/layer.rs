@@ -1,0 +1,129 @@
+//! One decoder layer in one decode step, with random inputs: what `cosim layer` runs and the testbenches check.
+//!
+//! A step takes one new token of each of several sequences. What the caches hold of the tokens before is drawn at random, like the
+//! hidden states; weights are a model's or random too. Which backend computes is the caller's choice.
+
+use crate::stimulus::DataKind;
+use ndp_model::weights::{Layer, LayerNorm, Linear};
+use ndp_model::{
+    GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, ModelError, run_layer,
+};
+use ndp_numerics::f16;
+
+/// Sizes of a layer with random weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerSizes {
+    /// Width of the hidden state.
+    pub hidden: usize,
+    /// Attention heads, a divisor of it.
+    pub heads: usize,
+    /// Width of the feed-forward block.
+    pub ffn: usize,
+}
+
+/// A layer, its inputs, and what its caches hold.
+#[derive(Clone, Debug)]
+pub struct LayerStep {
+    index: usize,
+    layer: Layer,
+    shape: LayerShape,
+    caches: Vec<LayerCache>,
+    hidden: Vec<f16>,
+}
+
+/// What a step leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerOutput {
+    /// Hidden states, `[batch x hidden]`.
+    pub hidden: Vec<f16>,
+    /// Zeros among the activations.
+    pub sparsity: LayerSparsity,
+}
+
+/// Random numbers of a variance, around a mean.
+fn draw(len: usize, seed: &mut u64, deviation: f32, mean: f32) -> Vec<f16> {
+    *seed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let values = DataKind::Gaussian.weights(1, len, *seed);
+    values.into_iter().map(|value| f16::from_f32(value.to_f32() * deviation + mean)).collect()
+}
+
+impl LayerStep {
+    /// Layer `index` of a model; there is one. `context` counts the new token of each sequence.
+    pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
+        let shape = LayerShape { positions: context, ..LayerShape::of(&model.config) };
+        Self::new(index, model.layers[index].clone(), shape, batch, seed)
+    }
+
+    /// A layer with random weights, in which about half of the inputs of QKV and a sixth of those of FC2 are active.
+    ///
+    /// # Errors
+    /// [`ModelError::Length`] if the heads do not divide the hidden size or a size is 0.
+    pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self, ModelError> {
+        let LayerSizes { hidden, heads, ffn } = *sizes;
+        if heads == 0 || ffn == 0 || hidden == 0 || !hidden.is_multiple_of(heads) {
+            let what = format!("hidden size with {heads} heads and a feed-forward block of {ffn}");
+            return Err(ModelError::Length {
+                what,
+                found: hidden,
+                expected: hidden.next_multiple_of(heads.max(1)),
+            });
+        }
+        let mut state = !seed;
+        let mut linear = |what: &str, rows: usize, cols: usize, mean: f32| -> Result<Linear, ModelError> {
+            let deviation = 1.0 / (cols as f32).sqrt();
+            let weight = Matrix::new(what, rows, cols, draw(rows * cols, &mut state, deviation, 0.0))?;
+            Ok(Linear { weight, bias: draw(rows, &mut state, 0.1, mean) })
+        };
+        let norm =
+            || LayerNorm { gain: vec![f16::from_f32(1.0); hidden], bias: vec![f16::from_f32(0.0); hidden] };
+        let layer = Layer {
+            self_attn_layer_norm: norm(),
+            q_proj: linear("q_proj", hidden, hidden, 0.0)?,
+            k_proj: linear("k_proj", hidden, hidden, 0.0)?,
+            v_proj: linear("v_proj", hidden, hidden, 0.0)?,
+            out_proj: linear("out_proj", hidden, hidden, 0.0)?,
+            final_layer_norm: norm(),
+            fc1: linear("fc1", ffn, hidden, -1.0)?,
+            fc2: linear("fc2", hidden, ffn, 0.0)?,
+        };
+        let shape = LayerShape { heads, hidden_size: hidden, positions: context, relu_before_qkv: true };
+        Ok(Self::new(0, layer, shape, batch, seed))
+    }
+
+    fn new(index: usize, layer: Layer, shape: LayerShape, batch: usize, seed: u64) -> Self {
+        let d = shape.hidden_size;
+        let mut state = seed;
+        let mut caches = vec![LayerCache::new(shape.heads, shape.head_width()); batch];
+        for cache in &mut caches {
+            for _ in 1..shape.positions {
+                cache.push(&draw(d, &mut state, 1.0, 0.0), &draw(d, &mut state, 1.0, 0.0));
+            }
+        }
+        let hidden = draw(batch * d, &mut state, 1.0, 0.0);
+        Self { index, layer, shape, caches, hidden }
+    }
+
+    /// The layer's dimensions.
+    pub fn shape(&self) -> &LayerShape {
+        &self.shape
+    }
+
+    /// Width of the feed-forward block.
+    pub fn ffn(&self) -> usize {
+        self.layer.fc1.weight.rows()
+    }
+
+    /// Runs the step; it can be run again, with the same result.
+    ///
+    /// # Errors
+    /// As [`run_layer`].
+    pub fn run<B: GemvBackend + ?Sized>(&self, backend: &mut B) -> Result<LayerOutput, ModelError> {
+        let mut caches = self.caches.clone();
+        let mut sparsity = LayerSparsity::default();
+        let spans = (0..).zip(&mut caches).map(|(sequence, cache)| LayerSpan { sequence, tokens: 1, cache });
+        let mut spans: Vec<LayerSpan<'_>> = spans.collect();
+        let layer = (self.index, &self.layer);
+        let hidden = run_layer(backend, layer, &self.shape, &mut spans, &mut sparsity, &self.hidden)?;
+        Ok(LayerOutput { hidden, sparsity })
+    }
+}
