@@ -103,7 +103,7 @@ impl NdpCore {
             wall: Duration::ZERO,
             earlier_violations: 0,
             first_violation: None,
-            recorder: options.trace.then(|| Recorder::new(queue)),
+            recorder: options.trace.then(|| Recorder::new(queue, 0)),
             dram_origin: 0,
         };
         core.reset();
@@ -123,7 +123,7 @@ impl NdpCore {
         self.dimm.ranks.iter_mut().for_each(Rank::restart);
         self.dram_origin = self.model.dram_cycle();
         if let Some(recorder) = &mut self.recorder {
-            *recorder = Recorder::new(1 << self.config.dimm_burst_bits());
+            *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
         }
     }
 
@@ -199,6 +199,7 @@ impl NdpCore {
         let response = if ready { self.pins.response(&self.model) } else { None };
         if let Some(recorder) = &mut self.recorder {
             recorder.sample(cycle, self.pins.strobes(&self.model));
+            recorder.host(cycle, offered.is_some(), ready);
             if let Some(request) = offered.filter(|_| taken) {
                 recorder.taken(cycle, &request);
             }

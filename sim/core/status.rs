@@ -68,7 +68,7 @@ fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
 
 impl Status {
     /// The fields of register 0.
-    pub(super) fn of(burst: &Burst) -> Self {
+    pub fn of(burst: &Burst) -> Self {
         let mut words = words(burst);
         let mut next = || words.next().unwrap_or(0);
         Self {
@@ -88,7 +88,7 @@ impl Status {
 
 impl Counters {
     /// The fields of register 1.
-    pub(super) fn of(burst: &Burst) -> Self {
+    pub fn of(burst: &Burst) -> Self {
         let mut words = words(burst);
         let mut next = || words.next().unwrap_or(0);
         Self {

@@ -1,0 +1,469 @@
+//! The whole core, cycle by cycle (docs/timing.md).
+
+use crate::clock::ClockRelation;
+use crate::counters::CounterFile;
+use crate::fifo::{Ring, SramFifo};
+use crate::host::{Answer, Host, Register, Status};
+use crate::host_port::{CoreAccess, HostPort, STORE_TAG, Wants};
+use crate::issue::{Event, Issue, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO, part_of};
+use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest, SLOT};
+use crate::reader::Reader;
+use crate::rows::{Feeder, Generator, Rows};
+use crate::shape::{Cut, Shape};
+use crate::unit::{Inputs, Unit};
+use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_isa::{Instruction, block_words};
+use serde::Serialize;
+
+/// Rows that the unit can find waiting.
+const TOKENS: usize = 16;
+
+/// An instruction on its way through the core, in cycles of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct InstructionTimes {
+    /// Taken from the queue.
+    pub taken: u64,
+    /// Handed to its part, if it was; without a part it is complete.
+    pub started: Option<u64>,
+    /// First cycle in which its part was not busy any more.
+    pub ended: Option<u64>,
+    /// Found malformed.
+    pub refused: Option<u64>,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// In the order in which they were taken.
+    pub instructions: Vec<InstructionTimes>,
+    /// Of each rank: commands with their clocks of the DRAM.
+    pub commands: Vec<Vec<(u64, Command)>>,
+}
+
+/// Follows instructions.
+#[derive(Clone, Debug, Default)]
+struct Recorder {
+    instructions: Vec<InstructionTimes>,
+    /// What each part executes.
+    running: [Option<usize>; PARTS.len()],
+}
+
+/// The core with its DIMM.
+#[derive(Clone, Debug)]
+pub struct CycleModel {
+    config: DesignConfig,
+    shape: Shape,
+    clocks: ClockRelation,
+    cycle: u64,
+    slot: u64,
+    /// Core cycle in which the next slot has begun.
+    slot_cycle: u64,
+    ranks: Vec<Rank>,
+    unit: Unit,
+    reader: Reader,
+    reads_list: bool,
+    list: Vec<u32>,
+    list_at: usize,
+    generator: Generator,
+    feeders: Vec<Feeder>,
+    rows: Option<Rows>,
+    product_starts: bool,
+    tokens: Ring<u8>,
+    port: HostPort,
+    queue: SramFifo,
+    words: Ring<u128>,
+    issue: Issue,
+    counters: CounterFile,
+    recorder: Option<Recorder>,
+    dimm_mask: u32,
+    rank_log2: u32,
+}
+
+impl CycleModel {
+    /// The core of a configuration after its reset.
+    pub fn new(config: &DesignConfig, clocks: ClockRelation) -> Self {
+        let shape = Shape::new(config.gemv());
+        let rank_bursts = config.dram().bursts();
+        Self {
+            shape,
+            clocks,
+            cycle: 0,
+            slot: 0,
+            slot_cycle: clocks.core_after(0),
+            ranks: (0..shape.ranks).map(|_| Rank::new(config)).collect(),
+            unit: Unit::new(shape),
+            reader: Reader::new(shape.ranks, rank_bursts),
+            reads_list: false,
+            list: vec![0; config.core().list_entries() as usize],
+            list_at: 0,
+            generator: Generator::new(&shape),
+            feeders: (0..shape.ranks).map(|rank| Feeder::new(rank, rank_bursts)).collect(),
+            rows: None,
+            product_starts: false,
+            tokens: Ring::new(TOKENS),
+            port: HostPort::new(config.core().queue_entries()),
+            queue: SramFifo::default(),
+            words: Ring::new(config.core().queue_entries() as usize + 2),
+            issue: Issue::new(config),
+            counters: CounterFile::default(),
+            recorder: None,
+            dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
+            rank_log2: shape.ranks.trailing_zeros(),
+            config: config.clone(),
+        }
+    }
+
+    /// Records instructions and commands of the DRAM from now on.
+    pub fn record(&mut self) {
+        self.recorder = Some(Recorder::default());
+        self.ranks.iter_mut().for_each(Rank::record);
+    }
+
+    /// What was recorded; nothing is recorded any more.
+    pub fn take_record(&mut self) -> Record {
+        Record {
+            instructions: self.recorder.take().unwrap_or_default().instructions,
+            commands: self.ranks.iter_mut().map(Rank::take_trace).collect(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &DesignConfig {
+        &self.config
+    }
+
+    /// Cycles of the core since reset.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Commands that each rank was given.
+    pub fn commands(&self) -> Vec<CommandCounts> {
+        self.ranks.iter().map(Rank::counts).collect()
+    }
+
+    /// The counters of register 1, words 0 to 13, as they would be read now.
+    pub fn counters(&self) -> [u32; 14] {
+        self.counters.register()
+    }
+
+    /// Register 0 as it would be read now.
+    pub fn status(&mut self) -> Status {
+        let busy = self.busy_parts();
+        self.status_of(busy)
+    }
+
+    fn status_of(&self, busy: u32) -> Status {
+        Status {
+            busy: self.is_busy_with(busy),
+            free: self.config.core().queue_entries() - self.queue.count,
+            cycles: self.cycle as u32,
+            ..self.issue.status
+        }
+    }
+
+    /// Whether an instruction waits or is in work.
+    pub fn is_busy(&mut self) -> bool {
+        let busy = self.busy_parts();
+        self.is_busy_with(busy)
+    }
+
+    fn is_busy_with(&self, busy: u32) -> bool {
+        busy != 0 || self.issue.is_busy(self.cycle) || self.queue.valid || self.port.is_unpacking()
+    }
+
+    /// The parts at work, one bit each.
+    #[inline]
+    fn busy_parts(&mut self) -> u32 {
+        let reads = self.reader.is_busy();
+        let product = self.product_starts
+            || self.unit.multiplies()
+            || self.generator.is_active()
+            || self.feeders.iter().any(Feeder::is_busy);
+        let bit = |part: usize, busy: bool| u32::from(busy) << part;
+        bit(LOAD, self.unit.loads() || reads && !self.reads_list)
+            | bit(LIST, reads && self.reads_list)
+            | bit(STORE, self.unit.stores() || self.port.stores > 0)
+            | bit(ZERO, self.unit.zeroes())
+            | bit(PRODUCT, product)
+            | bit(ROUND, self.unit.rounds(self.cycle))
+    }
+
+    /// One cycle of the core.
+    pub fn step(&mut self, host: &mut impl Host) {
+        let cycle = self.cycle;
+        while self.slot_cycle <= cycle {
+            let slot = self.slot;
+            self.ranks.iter_mut().for_each(|rank| rank.slot(slot, self.clocks));
+            self.slot += 1;
+            self.slot_cycle = self.clocks.core_after(self.slot * SLOT);
+        }
+        let busy = self.busy_parts();
+        self.follow(cycle, busy);
+
+        let delivered = self.move_reads(cycle);
+        let weights = delivered.1;
+        let (row, tail) = self.move_rows(cycle);
+        let offered = self.reader.offers();
+        let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, busy, host);
+        let inputs = Inputs {
+            load: offered.is_some() && !self.reads_list,
+            store_taken,
+            row: self.tokens.front(),
+            weights,
+        };
+        self.counters.step(1, busy, self.unit.is_axpy(), self.unit.causes());
+        let outputs = self.unit.step(cycle, inputs);
+        let listed = offered.filter(|_| self.reads_list);
+        if let Some(address) = listed {
+            self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
+            self.list_at = (self.list_at + 16) % self.list.len();
+        }
+        self.reader.step(outputs.load_taken || listed.is_some(), delivered.0);
+        if outputs.row_taken {
+            self.tokens.pop();
+        }
+        if row {
+            self.tokens.push(tail);
+        }
+        if self.product_starts
+            && let Some(rows) = &self.rows
+        {
+            self.product_starts = false;
+            self.generator.start(cycle, rows, &self.list);
+        }
+        self.move_instructions(cycle, busy, pushed, overflow);
+        self.cycle += 1;
+    }
+
+    /// Steps until a cycle is reached.
+    pub fn run_until(&mut self, cycle: u64, host: &mut impl Host) {
+        while self.cycle < cycle {
+            self.step(host);
+        }
+    }
+
+    /// Segments to the ranks and beats from them: ranks whose beat goes to the reader, and to the groups.
+    #[inline]
+    fn move_reads(&mut self, cycle: u64) -> (u32, u32) {
+        let (mut to_reader, mut to_groups) = (0, 0);
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
+            match rank.beats.offered(cycle) {
+                Some(true) => to_reader |= 1 << g,
+                Some(false) if self.unit.takes_weights(g) => to_groups |= 1 << g,
+                _ => continue,
+            }
+            rank.beats.pop(cycle, self.clocks);
+        }
+        (to_reader, to_groups)
+    }
+
+    /// A row from the generator to feeders and tokens, and segments to the ranks. Returns whether a row goes, and where its tail
+    /// starts.
+    #[inline]
+    fn move_rows(&mut self, cycle: u64) -> (bool, u8) {
+        let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
+        let row = self.generator.offers(cycle).filter(|_| room);
+        let start = match (row, &self.rows) {
+            (Some(row), Some(rows)) => rows.tail_start(row, self.shape.ranks),
+            _ => 0,
+        };
+        let row = row.map(|row| (row, start));
+        for ((g, rank), feeder) in self.ranks.iter_mut().enumerate().zip(&mut self.feeders) {
+            let mut taken = None;
+            if let Some(segment) = self.reader.asks(g) {
+                if rank.segment_ready(cycle) {
+                    rank.push_segment(cycle, segment, self.clocks);
+                    self.reader.segment_taken(g, segment);
+                }
+            } else if let Some(segment) = feeder.offers()
+                && rank.segment_ready(cycle)
+            {
+                rank.push_segment(cycle, segment, self.clocks);
+                taken = Some(segment);
+            }
+            feeder.step(cycle, taken, row, self.rows.as_ref(), &self.shape);
+        }
+        if row.is_some() {
+            self.generator.taken(cycle, &self.list);
+        }
+        (row.is_some(), start as u8)
+    }
+
+    /// The host's port.
+    #[inline]
+    fn move_host(&mut self, cycle: u64, busy: u32, host: &mut impl Host) -> HostCycle {
+        let response = self.port.response;
+        let response_taken = response.is_some() && host.ready(cycle);
+        let room = response.is_none() || response_taken;
+        let free = self.port.is_free();
+        let core_answer = self.port.core_answer();
+        let access = self.port.access(self.queue.count);
+        let pushed = self.port.unpack();
+        let store_taken = self.request_to_rank(cycle);
+
+        // Responses: of the ranks in their order, then of the core.
+        let (mut next, mut acknowledged) = (None, 0);
+        for rank in &mut self.ranks {
+            match rank.responses.offered(cycle) {
+                Some((tag, _)) if tag & STORE_TAG != 0 => acknowledged += 1,
+                Some((tag, _)) if room && next.is_none() => {
+                    next = Some(Answer { tag: tag as u8, register: None });
+                }
+                _ => continue,
+            }
+            rank.responses.pop(cycle, self.clocks);
+        }
+        if let Some(answer) = core_answer.filter(|_| room && next.is_none()) {
+            next = Some(answer);
+            self.port.answered();
+        }
+        if let (true, Some(answer)) = (response_taken, response) {
+            host.answered(cycle, answer);
+        }
+        if room {
+            self.port.response = next;
+        }
+        let register = match access {
+            CoreAccess::Reads(0) => Some(Register::Status(self.status_of(busy))),
+            CoreAccess::Reads(1) => Some(Register::Counters(self.counters.register())),
+            CoreAccess::Reads(_) => Some(Register::Other),
+            _ => None,
+        };
+        if access != CoreAccess::Nothing {
+            self.port.done(access, register);
+        }
+        self.port.stores = self.port.stores + u32::from(store_taken) - acknowledged;
+        if free && let Some(request) = host.offer(cycle) {
+            self.port.take(request);
+        }
+        HostCycle { store_taken, pushed, overflow: access == CoreAccess::Overflow }
+    }
+
+    /// One request goes to the ranks; host and store take turns. Returns whether it is the store's.
+    #[inline]
+    fn request_to_rank(&mut self, cycle: u64) -> bool {
+        let store = self.unit.offers_store();
+        let hosts_turn = cycle % 2 == 1 || !store;
+        let (address, write, tag) = match self.port.wants() {
+            Wants::Rank(address, write) if hosts_turn => (address, write, self.port.tag().into()),
+            _ if store => (self.port.store_address, true, STORE_TAG),
+            _ => return false,
+        };
+        let rank = &mut self.ranks[(address & (self.shape.ranks - 1)) as usize];
+        if !rank.request_ready(cycle) {
+            return false;
+        }
+        rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag }, self.clocks);
+        if tag == STORE_TAG {
+            self.port.store_address = (address + 1) & self.dimm_mask;
+            return true;
+        }
+        self.port.passed();
+        false
+    }
+
+    /// Queue and issue.
+    #[inline]
+    fn move_instructions(&mut self, cycle: u64, busy: u32, pushed: Option<u128>, overflow: bool) {
+        let taken_before = self.issue.status.taken;
+        let event = self.issue.step(cycle, busy);
+        let takes = event == Event::Free && self.queue.valid;
+        match event {
+            Event::Free if takes => {
+                let word = self.words.pop().unwrap_or_default();
+                self.issue.take(cycle, word);
+            }
+            Event::Starts(instruction) => self.start(cycle, instruction),
+            _ => {}
+        }
+        if overflow {
+            self.issue.overflow(taken_before);
+        }
+        self.queue.step(pushed.is_some(), takes);
+        if let Some(word) = pushed {
+            self.words.push(word);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(cycle, event, takes);
+        }
+    }
+
+    /// Hands an instruction to its part.
+    fn start(&mut self, cycle: u64, instruction: Instruction) {
+        let gemv = self.config.gemv();
+        match instruction {
+            Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => {}
+            Instruction::Load { cols, batch, address, .. } => {
+                self.reads_list = false;
+                self.reader.start(address, cols.div_ceil(BEAT_ELEMS) * batch);
+                self.unit.start_load(Cut::new(gemv, cols), batch);
+            }
+            Instruction::List { list, count, address } => {
+                self.reads_list = true;
+                self.list_at = list as usize;
+                self.reader.start(address, count.div_ceil(16));
+            }
+            Instruction::Store { cols, batch, address, .. } => {
+                self.port.store_address = address;
+                self.unit.start_store(Cut::new(gemv, cols), batch);
+            }
+            Instruction::Zero { count, .. } => self.unit.start_zero(count),
+            Instruction::Dot(product) | Instruction::Axpy(product) => {
+                let axpy = matches!(instruction, Instruction::Axpy(_));
+                let (cols, rows) = (Cut::new(gemv, product.cols), Cut::new(gemv, product.count));
+                self.rows = Some(Rows::new(&self.config, &product, cols));
+                self.product_starts = true;
+                self.unit.start_product(axpy, cols, rows, product.count, product.batch);
+            }
+            Instruction::Round { cols, batch, .. } => {
+                self.unit.start_round(cycle + 1, block_words(&self.config, cols, batch));
+            }
+        }
+    }
+
+    /// Notes which parts have become idle.
+    fn follow(&mut self, cycle: u64, busy: u32) {
+        let Some(recorder) = &mut self.recorder else { return };
+        for (part, running) in recorder.running.iter_mut().enumerate() {
+            if let Some(index) = running.filter(|_| busy >> part & 1 == 0) {
+                recorder.instructions[index].ended = Some(cycle);
+                *running = None;
+            }
+        }
+    }
+}
+
+/// What the host's port did in a cycle.
+struct HostCycle {
+    store_taken: bool,
+    /// A word for the queue.
+    pushed: Option<u128>,
+    overflow: bool,
+}
+
+impl Recorder {
+    fn event(&mut self, cycle: u64, event: Event, takes: bool) {
+        let last = self.instructions.len().wrapping_sub(1);
+        match event {
+            Event::Free if takes => {
+                let (taken, started, ended, refused) = (cycle, None, None, None);
+                self.instructions.push(InstructionTimes { taken, started, ended, refused });
+            }
+            Event::Starts(instruction) => {
+                let Some(times) = self.instructions.last_mut() else { return };
+                times.started = Some(cycle);
+                match part_of(&instruction) {
+                    Some(part) => self.running[part] = Some(last),
+                    None => times.ended = Some(cycle),
+                }
+            }
+            Event::Refuses => {
+                if let Some(times) = self.instructions.last_mut() {
+                    times.refused = Some(cycle);
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Cycle model of the NDP core: when each instruction starts and ends, which commands the DRAM gets, what the host is
+//! answered and when. It moves no data; what depends on data is what a `list` instruction reads, and that is asked for.
+//!
+//! Written from docs/timing.md, where every part's state and latencies are. Reading order: [`ClockRelation`], `fifo` (what
+//! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, and [`CycleModel`], which
+//! connects them and makes one cycle after the other. It shares nothing with the generator of the hardware; that both agree is
+//! for a test to show.
+
+mod clock;
+mod core;
+mod counters;
+mod fifo;
+mod host;
+mod host_port;
+mod issue;
+mod rank;
+mod reader;
+mod rows;
+mod shape;
+mod unit;
+
+pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
+pub use core::{CycleModel, InstructionTimes, Record};
+pub use host::{Answer, Host, Register, Request, RequestKind, Status};
+pub use issue::PARTS;
+pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};

@@ -1,0 +1,246 @@
+//! A DRAM rank with its port: queues between the clocks, and the controller, slot by slot (docs/timing.md, "Rank port").
+
+mod intake;
+mod refresh;
+mod scheduler;
+mod slots;
+
+pub use scheduler::{ColumnCommand, RowCommand};
+pub(crate) use slots::SLOT;
+
+use crate::clock::ClockRelation;
+use crate::fifo::{ToCore, ToDram, WriteData};
+use intake::{Choice, Turns};
+use ndp_config::DesignConfig;
+use refresh::{Refresh, Step};
+use scheduler::{Entry, Scheduler};
+use serde::Serialize;
+use slots::{ROW_CLOCK, Slots};
+
+/// Segments that can wait.
+const SEGMENTS: u32 = 8;
+/// Requests that can wait.
+const REQUESTS: u32 = 16;
+/// Bursts to write that can wait.
+const WRITES: u32 = 32;
+/// Responses that can be due or wait.
+const RESPONSES: u32 = 32;
+
+/// Consecutive bursts to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment {
+    pub address: u32,
+    pub bursts: u32,
+    /// For the reader of loads and lists, not for a product.
+    pub for_reader: bool,
+}
+
+/// One burst to read or write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request {
+    pub address: u32,
+    pub write: bool,
+    pub tag: u16,
+}
+
+/// A command on the pins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// RD or WR.
+    Column(ColumnCommand),
+    /// ACT, PRE or REF.
+    Row(RowCommand),
+}
+
+/// Commands that a rank was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CommandCounts {
+    /// RD.
+    pub reads: u64,
+    /// WR.
+    pub writes: u64,
+    /// ACT.
+    pub activates: u64,
+    /// PRE of one bank.
+    pub precharges: u64,
+    /// PRE of all banks.
+    pub precharges_all: u64,
+    /// REF.
+    pub refreshes: u64,
+}
+
+/// A rank behind its port.
+#[derive(Clone, Debug)]
+pub(crate) struct Rank {
+    slots: Slots,
+    segments: ToDram<Segment>,
+    requests: ToDram<Request>,
+    writes: WriteData,
+    /// For each beat whether it is for the reader.
+    pub beats: ToCore<bool>,
+    /// For each response the tag of its request, and whether it was a write.
+    pub responses: ToCore<(u16, bool)>,
+    turns: Turns,
+    staged: Option<Entry>,
+    scheduler: Scheduler,
+    refresh: Refresh,
+    counts: CommandCounts,
+    trace: Option<Vec<(u64, Command)>>,
+}
+
+impl Rank {
+    pub fn new(config: &DesignConfig) -> Self {
+        let slots = Slots::new(config.dram());
+        Self {
+            segments: ToDram::new(SEGMENTS),
+            requests: ToDram::new(REQUESTS),
+            writes: WriteData::new(WRITES),
+            beats: ToCore::new(config.core().read_fifo_beats()),
+            responses: ToCore::new(RESPONSES),
+            turns: Turns::default(),
+            staged: None,
+            scheduler: Scheduler::default(),
+            refresh: Refresh::new(&slots),
+            counts: CommandCounts::default(),
+            trace: None,
+            slots,
+        }
+    }
+
+    pub fn record(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    pub fn counts(&self) -> CommandCounts {
+        self.counts
+    }
+
+    /// Whether a segment is taken in this core cycle.
+    #[inline]
+    pub fn segment_ready(&mut self, cycle: u64) -> bool {
+        self.segments.ready(cycle)
+    }
+
+    /// Whether a request is taken in this core cycle.
+    #[inline]
+    pub fn request_ready(&mut self, cycle: u64) -> bool {
+        self.requests.ready(cycle) && self.writes.ready(cycle)
+    }
+
+    #[inline]
+    pub fn push_segment(&mut self, cycle: u64, segment: Segment, clocks: ClockRelation) {
+        self.segments.push(cycle, segment, clocks);
+    }
+
+    #[inline]
+    pub fn push_request(&mut self, cycle: u64, request: Request, clocks: ClockRelation) {
+        self.requests.push(cycle, request, clocks);
+        if request.write {
+            self.writes.push(cycle, clocks);
+        }
+    }
+
+    /// One slot. All that the core does before its first edge has to be known.
+    #[inline]
+    pub fn slot(&mut self, slot: u64, clocks: ClockRelation) {
+        let step = self.refresh.step(slot, &self.slots, || self.scheduler.quiet(slot));
+        match step {
+            Step::Idle => self.commands(slot, clocks),
+            Step::Blocked => {}
+            Step::Close => {
+                self.scheduler.close_all(slot, &self.slots);
+                self.counts.precharges_all += 1;
+                self.log_row(slot, RowCommand::PrechargeAll);
+            }
+            Step::Refresh => {
+                self.counts.refreshes += 1;
+                self.log_row(slot, RowCommand::Refresh);
+            }
+        }
+        self.choose(slot, clocks);
+        // A place that the head leaves in this slot is free.
+        if let Some(entry) = self.staged
+            && !self.scheduler.is_full()
+        {
+            self.scheduler.push(entry);
+            self.staged = None;
+        }
+    }
+
+    fn commands(&mut self, slot: u64, clocks: ClockRelation) {
+        if self.scheduler.is_empty() {
+            return;
+        }
+        let decision = self.scheduler.decide(slot, &self.slots);
+        if let Some((entry, command)) = decision.column {
+            let pushed = slot * SLOT + self.slots.read_latency;
+            if entry.request {
+                self.responses.push(pushed, (entry.tag, entry.write), clocks);
+            } else {
+                self.beats.push(pushed, entry.tag != 0, clocks);
+            }
+            if command.write {
+                self.counts.writes += 1;
+                self.writes.pop(slot * SLOT + self.slots.write_latency, clocks);
+            } else {
+                self.counts.reads += 1;
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.push(((slot + 1) * SLOT, Command::Column(command)));
+            }
+        }
+        if let Some(command) = decision.row {
+            match command {
+                RowCommand::Activate(..) => self.counts.activates += 1,
+                _ => self.counts.precharges += 1,
+            }
+            self.log_row(slot, command);
+        }
+    }
+
+    fn log_row(&mut self, slot: u64, command: RowCommand) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(((slot + 1) * SLOT + ROW_CLOCK, Command::Row(command)));
+        }
+    }
+
+    /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
+    #[inline]
+    fn choose(&mut self, slot: u64, clocks: ClockRelation) {
+        let first = slot * SLOT;
+        if slot == 0 || self.segments.is_empty() && self.requests.is_empty() {
+            return;
+        }
+        let segment = self.segments.head(first - 1, first - 2, clocks);
+        let request = self.requests.head(first - 1, first - 2, clocks);
+        if self.staged.is_none() && (segment.is_some() || request.is_some()) {
+            let places = first - 2;
+            let segment = segment.filter(|segment| self.beats.fits(segment.bursts.into(), places));
+            let request = request.filter(|_| self.responses.fits(1, places));
+            match self.turns.choose(segment.is_some(), request.is_some()) {
+                Some(Choice::Segment) => {
+                    let Segment { address, bursts, for_reader } = segment.unwrap_or_default();
+                    self.beats.reserve(bursts.into());
+                    self.segments.pop(first + 1);
+                    let left = (bursts - 1) as u8;
+                    self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
+                }
+                Some(Choice::Request) => {
+                    let Request { address, write, tag } = request.unwrap_or_default();
+                    self.responses.reserve(1);
+                    self.requests.pop(first + 1);
+                    self.staged = Some(Entry::at(address, 0, write, true, tag));
+                }
+                None => {}
+            }
+        }
+        // What becomes a head in this slot leaves its place in the queue.
+        let last = first + SLOT - 1;
+        self.segments.head(last, last, clocks);
+        self.requests.head(last, last, clocks);
+    }
+}
