@@ -106,3 +106,22 @@ fn random_programs_take_the_predicted_cycles() -> Outcome {
 fn they_do_so_beside_stalls_and_traffic() -> Outcome {
     sessions("tiny", 2, 60, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
 }
+
+#[test]
+fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
+    sessions("tiny", 3, 10, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
+    sessions("tiny", 4, 10, 10, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
+}
+
+#[test]
+fn they_do_so_among_malformed_instructions() -> Outcome {
+    let options = ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() };
+    sessions("tiny", 5, 20, 10, Behaviour { stall_percent: 5, every: 40 }, options)
+}
+
+#[test]
+fn they_do_so_on_the_full_core() -> Outcome {
+    let options = ProgramOptions { cycles: 4000, ..ProgramOptions::default() };
+    sessions("hermes", 6, 3, 8, Behaviour { stall_percent: 0, every: 0 }, options)?;
+    sessions("hermes", 7, 3, 8, Behaviour { stall_percent: 20, every: 16 }, options)
+}

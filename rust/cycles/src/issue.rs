@@ -46,7 +46,9 @@ impl Uses {
     fn of(instruction: &Instruction, config: &DesignConfig) -> Self {
         let list = match *instruction {
             Instruction::List { list, count, .. } => Some((list, count)),
-            Instruction::Dot(product) | Instruction::Axpy(product) => product.list.map(|at| (at, product.count)),
+            Instruction::Dot(product) | Instruction::Axpy(product) => {
+                product.list.map(|at| (at, product.count))
+            }
             _ => None,
         };
         let list = list.map(|(at, count)| at / WORD_ENTRIES..(at + count).div_ceil(WORD_ENTRIES));

@@ -167,9 +167,7 @@ impl Feeder {
         if self.placing && cycle + 1 >= self.from {
             self.placing = false;
         }
-        if !working
-            && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows)
-        {
+        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows) {
             self.place(cycle, row, start.into(), rows, shape);
         }
         if let Some((row, start)) = row {

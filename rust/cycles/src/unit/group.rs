@@ -135,7 +135,8 @@ impl Group {
         if axpy {
             !(phase < shape.lanes && self.history & 4 != 0)
         } else {
-            !(phase + 1 == shape.window && self.history & 1 != 0 || phase < shape.lanes && self.history & 2 != 0)
+            !(phase + 1 == shape.window && self.history & 1 != 0
+                || phase < shape.lanes && self.history & 2 != 0)
         }
     }
 

@@ -235,9 +235,8 @@ impl Unit {
             (Port::Load, self.load_writer.offers()?)
         };
         let axpy = self.product.axpy;
-        let free = |(g, group): (usize, &Group)| {
-            ranks >> g & 1 == 0 || group.write_free(phase, axpy, &self.shape)
-        };
+        let free =
+            |(g, group): (usize, &Group)| ranks >> g & 1 == 0 || group.write_free(phase, axpy, &self.shape);
         (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
     }
 
