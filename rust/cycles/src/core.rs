@@ -243,6 +243,13 @@ impl CycleModel {
         }
     }
 
+    /// Steps until the core is not busy.
+    pub fn run_to_end(&mut self, host: &mut impl Host) {
+        while self.is_busy() {
+            self.step(host);
+        }
+    }
+
     /// Segments to the ranks and beats from them: ranks whose beat goes to the reader, and to the groups.
     #[inline]
     fn move_reads(&mut self, cycle: u64) -> (u32, u32) {
