@@ -6,7 +6,7 @@ use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
 use crate::host_port::{CoreAccess, HostPort, STORE_TAG, Wants};
 use crate::issue::{Event, Issue, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO, part_of};
-use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest, SLOT};
+use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
 use crate::rows::{Feeder, Generator, Rows};
 use crate::shape::{Cut, Shape};
@@ -55,9 +55,8 @@ pub struct CycleModel {
     shape: Shape,
     clocks: ClockRelation,
     cycle: u64,
-    slot: u64,
-    /// Core cycle in which the next slot has begun.
-    slot_cycle: u64,
+    /// Parts at work in this cycle, one bit each.
+    busy: u32,
     ranks: Vec<Rank>,
     unit: Unit,
     reader: Reader,
@@ -88,8 +87,7 @@ impl CycleModel {
             shape,
             clocks,
             cycle: 0,
-            slot: 0,
-            slot_cycle: clocks.core_after(0),
+            busy: 0,
             ranks: (0..shape.ranks).map(|_| Rank::new(config)).collect(),
             unit: Unit::new(shape),
             reader: Reader::new(shape.ranks, rank_bursts),
@@ -142,20 +140,10 @@ impl CycleModel {
         self.ranks.iter().map(Rank::counts).collect()
     }
 
-    /// The counters of register 1, words 0 to 13, as they would be read now.
-    pub fn counters(&self) -> [u32; 14] {
-        self.counters.register()
-    }
-
-    /// Register 0 as it would be read now.
-    pub fn status(&mut self) -> Status {
-        let busy = self.busy_parts();
-        self.status_of(busy)
-    }
-
-    fn status_of(&self, busy: u32) -> Status {
+    /// The core's status as it would be read now.
+    pub fn status(&self) -> Status {
         Status {
-            busy: self.is_busy_with(busy),
+            busy: self.is_busy(),
             free: self.config.core().queue_entries() - self.queue.count,
             cycles: self.cycle as u32,
             ..self.issue.status
@@ -163,63 +151,59 @@ impl CycleModel {
     }
 
     /// Whether an instruction waits or is in work.
-    pub fn is_busy(&mut self) -> bool {
-        let busy = self.busy_parts();
-        self.is_busy_with(busy)
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.busy != 0 || self.issue.is_busy(self.cycle) || self.queue.valid || self.port.is_unpacking()
     }
 
-    fn is_busy_with(&self, busy: u32) -> bool {
-        busy != 0 || self.issue.is_busy(self.cycle) || self.queue.valid || self.port.is_unpacking()
+    /// The counters of register 1, words 0 to 13, as they would be read now.
+    pub fn counters(&mut self) -> [u32; 14] {
+        self.catch_up(self.cycle);
+        let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
+        self.counters.register(causes, self.shape.ranks)
     }
 
-    /// The parts at work, one bit each.
+    /// The parts at work in this cycle, one bit each.
     #[inline]
     fn busy_parts(&mut self) -> u32 {
+        let cycle = self.cycle;
         let reads = self.reader.is_busy();
         let product = self.product_starts
-            || self.unit.multiplies()
+            || self.unit.multiplies(cycle)
             || self.generator.is_active()
-            || self.feeders.iter().any(Feeder::is_busy);
+            || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         bit(LOAD, self.unit.loads() || reads && !self.reads_list)
             | bit(LIST, reads && self.reads_list)
             | bit(STORE, self.unit.stores() || self.port.stores > 0)
             | bit(ZERO, self.unit.zeroes())
             | bit(PRODUCT, product)
-            | bit(ROUND, self.unit.rounds(self.cycle))
+            | bit(ROUND, self.unit.rounds(cycle))
     }
 
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
-        let cycle = self.cycle;
-        while self.slot_cycle <= cycle {
-            let slot = self.slot;
-            self.ranks.iter_mut().for_each(|rank| rank.slot(slot, self.clocks));
-            self.slot += 1;
-            self.slot_cycle = self.clocks.core_after(self.slot * SLOT);
+        let (cycle, busy) = (self.cycle, self.busy);
+        let dense = self.is_dense();
+        if dense || self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+            self.catch_up(cycle);
         }
-        let busy = self.busy_parts();
-        self.follow(cycle, busy);
-
-        let delivered = self.move_reads(cycle);
-        let weights = delivered.1;
+        let delivered = if self.reader.is_busy() { self.move_reads(cycle) } else { 0 };
         let (row, tail) = self.move_rows(cycle);
         let offered = self.reader.offers();
-        let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, busy, host);
-        let inputs = Inputs {
-            load: offered.is_some() && !self.reads_list,
-            store_taken,
-            row: self.tokens.front(),
-            weights,
-        };
-        self.counters.step(1, busy, self.unit.is_axpy(), self.unit.causes());
-        let outputs = self.unit.step(cycle, inputs);
+        let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
+        let load = offered.is_some() && !self.reads_list;
+        let inputs = Inputs { load, store_taken, row: self.tokens.front() };
+        self.counters.step(1, busy, self.unit.is_axpy());
+        let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
         let listed = offered.filter(|_| self.reads_list);
         if let Some(address) = listed {
             self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
             self.list_at = (self.list_at + 16) % self.list.len();
         }
-        self.reader.step(outputs.load_taken || listed.is_some(), delivered.0);
+        if self.reader.is_busy() {
+            self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        }
         if outputs.row_taken {
             self.tokens.pop();
         }
@@ -232,14 +216,74 @@ impl CycleModel {
             self.product_starts = false;
             self.generator.start(cycle, rows, &self.list);
         }
-        self.move_instructions(cycle, busy, pushed, overflow);
+        self.move_instructions(cycle, pushed, overflow);
         self.cycle += 1;
+        self.busy = self.busy_parts();
+        self.follow();
+    }
+
+    /// Every cycle counts: something is read or written outside of products, or the host waits.
+    #[inline]
+    fn is_dense(&self) -> bool {
+        self.reader.is_busy()
+            || self.unit.is_dense()
+            || self.port.stores > 0
+            || self.port.outstanding > 0
+            || !self.port.is_idle()
+    }
+
+    /// The ranks do what they do until this cycle.
+    fn catch_up(&mut self, cycle: u64) {
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
+            rank.catch_up(cycle, self.clocks, |beats, until| self.unit.drain(g, beats, until));
+        }
+    }
+
+    /// Skips the cycles in which nothing happens, but not beyond `limit`.
+    #[inline]
+    fn skip(&mut self, limit: u64, host: &impl Host) {
+        let cycle = self.cycle;
+        if self.is_dense() || self.product_starts {
+            return;
+        }
+        if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
+            return;
+        }
+        let mut next = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        next = next.min(self.unit.round_ends(cycle));
+        if next <= cycle {
+            return;
+        }
+        if self.busy >> PRODUCT & 1 == 1 {
+            next = next.min(self.next_of_product(cycle));
+        }
+        if next > cycle {
+            self.counters.step(next - cycle, self.busy, self.unit.is_axpy());
+            self.cycle = next;
+            self.busy = self.busy_parts();
+            self.follow();
+        }
+    }
+
+    fn next_of_product(&mut self, cycle: u64) -> u64 {
+        let mut next = self.unit.next(cycle, !self.tokens.is_empty());
+        if self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room) {
+            next = next.min(self.generator.next().max(cycle));
+        }
+        for (feeder, rank) in self.feeders.iter().zip(&self.ranks) {
+            if next <= cycle {
+                break;
+            }
+            next = next.min(feeder.next(cycle, || rank.segment_room_from(self.clocks)));
+        }
+        next
     }
 
     /// Steps until a cycle is reached.
     pub fn run_until(&mut self, cycle: u64, host: &mut impl Host) {
         while self.cycle < cycle {
             self.step(host);
+            self.skip(cycle, host);
         }
     }
 
@@ -247,22 +291,23 @@ impl CycleModel {
     pub fn run_to_end(&mut self, host: &mut impl Host) {
         while self.is_busy() {
             self.step(host);
+            if self.is_busy() {
+                self.skip(u64::MAX, host);
+            }
         }
     }
 
-    /// Segments to the ranks and beats from them: ranks whose beat goes to the reader, and to the groups.
-    #[inline]
-    fn move_reads(&mut self, cycle: u64) -> (u32, u32) {
-        let (mut to_reader, mut to_groups) = (0, 0);
+    /// Beats from the ranks to the reader: those ranks whose beat is taken.
+    fn move_reads(&mut self, cycle: u64) -> u32 {
+        let mut delivered = 0;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            match rank.beats.offered(cycle) {
-                Some(true) => to_reader |= 1 << g,
-                Some(false) if self.unit.takes_weights(g) => to_groups |= 1 << g,
-                _ => continue,
+            self.unit.drain(g, &mut rank.beats, cycle);
+            if let Some(true) = rank.beats.offered(cycle) {
+                rank.beats.pop(cycle);
+                delivered |= 1 << g;
             }
-            rank.beats.pop(cycle, self.clocks);
         }
-        (to_reader, to_groups)
+        delivered
     }
 
     /// A row from the generator to feeders and tokens, and segments to the ranks. Returns whether a row goes, and where its tail
@@ -283,11 +328,14 @@ impl CycleModel {
                     rank.push_segment(cycle, segment, self.clocks);
                     self.reader.segment_taken(g, segment);
                 }
-            } else if let Some(segment) = feeder.offers()
-                && rank.segment_ready(cycle)
-            {
-                rank.push_segment(cycle, segment, self.clocks);
-                taken = Some(segment);
+            } else if let Some(segment) = feeder.offers(cycle) {
+                if !rank.segment_ready(cycle) {
+                    rank.catch_up(cycle, self.clocks, |beats, until| self.unit.drain(g, beats, until));
+                }
+                if rank.segment_ready(cycle) {
+                    rank.push_segment(cycle, segment, self.clocks);
+                    taken = Some(segment);
+                }
             }
             feeder.step(cycle, taken, row, self.rows.as_ref(), &self.shape);
         }
@@ -299,7 +347,7 @@ impl CycleModel {
 
     /// The host's port.
     #[inline]
-    fn move_host(&mut self, cycle: u64, busy: u32, host: &mut impl Host) -> HostCycle {
+    fn move_host(&mut self, cycle: u64, host: &mut impl Host) -> HostCycle {
         let response = self.port.response;
         let response_taken = response.is_some() && host.ready(cycle);
         let room = response.is_none() || response_taken;
@@ -319,7 +367,10 @@ impl CycleModel {
                 }
                 _ => continue,
             }
-            rank.responses.pop(cycle, self.clocks);
+            rank.responses.pop(cycle);
+        }
+        if let Some(Answer { register: None, .. }) = next {
+            self.port.outstanding -= 1;
         }
         if let Some(answer) = core_answer.filter(|_| room && next.is_none()) {
             next = Some(answer);
@@ -332,8 +383,8 @@ impl CycleModel {
             self.port.response = next;
         }
         let register = match access {
-            CoreAccess::Reads(0) => Some(Register::Status(self.status_of(busy))),
-            CoreAccess::Reads(1) => Some(Register::Counters(self.counters.register())),
+            CoreAccess::Reads(0) => Some(Register::Status(self.status())),
+            CoreAccess::Reads(1) => Some(Register::Counters(self.counters())),
             CoreAccess::Reads(_) => Some(Register::Other),
             _ => None,
         };
@@ -367,14 +418,15 @@ impl CycleModel {
             return true;
         }
         self.port.passed();
+        self.port.outstanding += 1;
         false
     }
 
     /// Queue and issue.
     #[inline]
-    fn move_instructions(&mut self, cycle: u64, busy: u32, pushed: Option<u128>, overflow: bool) {
+    fn move_instructions(&mut self, cycle: u64, pushed: Option<u128>, overflow: bool) {
         let taken_before = self.issue.status.taken;
-        let event = self.issue.step(cycle, busy);
+        let event = self.issue.step(cycle, self.busy);
         let takes = event == Event::Free && self.queue.valid;
         match event {
             Event::Free if takes => {
@@ -430,7 +482,8 @@ impl CycleModel {
     }
 
     /// Notes which parts have become idle.
-    fn follow(&mut self, cycle: u64, busy: u32) {
+    fn follow(&mut self) {
+        let (cycle, busy) = (self.cycle, self.busy);
         let Some(recorder) = &mut self.recorder else { return };
         for (part, running) in recorder.running.iter_mut().enumerate() {
             if let Some(index) = running.filter(|_| busy >> part & 1 == 0) {

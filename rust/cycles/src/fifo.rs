@@ -152,50 +152,48 @@ impl<T: Copy + Default> ToDram<T> {
     /// Whether there is room in this core cycle.
     #[inline]
     pub fn ready(&mut self, cycle: u64) -> bool {
-        self.pushed - self.freed.until(cycle) < self.depth
+        self.pushed - self.freed.passed < self.depth || self.pushed - self.freed.until(cycle) < self.depth
     }
 
-    /// The first core cycle from `cycle` on with room, as far as is known; `u64::MAX` if that depends on the reader.
-    pub fn ready_from(&mut self, cycle: u64) -> u64 {
-        if self.ready(cycle) { cycle } else { self.freed.times.front().unwrap_or(u64::MAX) }
+    /// The first core cycle from which on there is room, if that is known already.
+    #[inline]
+    pub fn room_from(&self) -> Option<u64> {
+        if self.pushed - self.freed.passed < self.depth { Some(0) } else { self.freed.times.front() }
     }
 
+    /// Returns the first DRAM cycle in which a head is there.
     #[inline]
     pub fn push(&mut self, cycle: u64, word: T, clocks: ClockRelation) -> u64 {
         let readable = clocks.dram_after(cycle) + SYNCHRONISED;
         self.words.push((readable, word));
         self.pushed += 1;
-        readable
+        if self.head.is_none() {
+            self.fetch(clocks);
+        }
+        self.head.map_or(0, |(from, _)| from)
     }
 
-    /// The head in DRAM cycle `cycle`, which is not before that of an earlier call. Moves the next word to the head if
-    /// that happens at edge `edge` or earlier.
+    /// The next word becomes the head as soon as it can be read and the one before has left.
     #[inline]
-    pub fn head(&mut self, cycle: u64, edge: u64, clocks: ClockRelation) -> Option<T> {
-        if self.head.is_none() {
-            let (readable, word) = self.words.front()?;
-            let read = readable.max(self.last_pop);
-            if read > edge {
-                return None;
-            }
-            self.words.pop();
-            self.head = Some((read + 1, word));
-            self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
-        }
-        self.head.filter(|(from, _)| *from <= cycle).map(|(_, word)| word)
+    fn fetch(&mut self, clocks: ClockRelation) {
+        let Some((readable, word)) = self.words.pop() else { return };
+        let read = readable.max(self.last_pop);
+        self.head = Some((read + 1, word));
+        self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
+    }
+
+    /// The head, and the first DRAM cycle in which it is there.
+    #[inline]
+    pub fn head(&self) -> Option<(u64, T)> {
+        self.head
     }
 
     /// Removes the head at DRAM edge `edge`.
     #[inline]
-    pub fn pop(&mut self, edge: u64) {
+    pub fn pop(&mut self, edge: u64, clocks: ClockRelation) {
         self.head = None;
         self.last_pop = edge;
-    }
-
-    /// Nothing is in it.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.head.is_none() && self.words.is_empty()
+        self.fetch(clocks);
     }
 }
 
@@ -235,10 +233,6 @@ impl WriteData {
         self.pushed - self.freed.until(cycle) < self.depth
     }
 
-    pub fn ready_from(&mut self, cycle: u64) -> u64 {
-        if self.ready(cycle) { cycle } else { self.freed.times.front().unwrap_or(u64::MAX) }
-    }
-
     #[inline]
     pub fn push(&mut self, cycle: u64, clocks: ClockRelation) {
         self.words.push(clocks.dram_after(cycle) + SYNCHRONISED);
@@ -276,7 +270,7 @@ pub(crate) struct ToCore<T> {
     /// Places taken so far, from the command on.
     reserved: u64,
     taken: Later,
-    /// First core edge at which the word can be read or, of those that have a time, is read; the word.
+    /// First core edge at which the word can be read or, of those that have a time, is read; the word. `taken` holds these edges.
     words: Ring<(u64, T)>,
     /// Words from the head on that have a time: at most two.
     timed: usize,
@@ -302,10 +296,22 @@ impl<T: Copy + Default> ToCore<T> {
         }
     }
 
-    /// Whether `more` words have a place, as DRAM cycle `cycle` knows it.
+    /// Places that are missing for `more` words by what was known last; 0 if they fit.
     #[inline]
-    pub fn fits(&mut self, more: u64, cycle: u64) -> bool {
-        self.reserved - self.taken.until(cycle) + more <= self.depth
+    pub fn missing(&self, more: u64) -> u64 {
+        (self.reserved - self.taken.passed + more).saturating_sub(self.depth)
+    }
+
+    /// Brings what is known of the reader up to DRAM cycle `cycle`.
+    #[inline]
+    pub fn look(&mut self, cycle: u64, clocks: ClockRelation) {
+        // A read counts from the third DRAM cycle after the edge that follows it on.
+        if cycle >= SYNCHRONISED {
+            let end = clocks.core_after(cycle - SYNCHRONISED);
+            if end > 0 {
+                self.taken.until(end - 1);
+            }
+        }
     }
 
     #[inline]
@@ -318,11 +324,11 @@ impl<T: Copy + Default> ToCore<T> {
     pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) -> u64 {
         let readable = clocks.core_after(edge) + SYNCHRONISED;
         self.words.push((readable, word));
-        self.give_times(clocks);
+        self.give_times();
         readable
     }
 
-    fn give_times(&mut self, clocks: ClockRelation) {
+    fn give_times(&mut self) {
         while self.timed < 2 && self.timed < self.words.len() {
             let (readable, word) = self.words.get(self.timed);
             // The word before the one before left the head: that of the last pop for the word behind the head.
@@ -335,7 +341,7 @@ impl<T: Copy + Default> ToCore<T> {
             self.words.set(self.timed, (read, word));
             self.last_read = read;
             self.timed += 1;
-            self.taken.times.push(clocks.dram_after(read) + SYNCHRONISED);
+            self.taken.times.push(read);
         }
     }
 
@@ -354,10 +360,10 @@ impl<T: Copy + Default> ToCore<T> {
 
     /// The head is taken at core edge `edge`.
     #[inline]
-    pub fn pop(&mut self, edge: u64, clocks: ClockRelation) {
+    pub fn pop(&mut self, edge: u64) {
         self.words.pop();
         self.timed -= 1;
         self.pops = [edge, self.pops[0]];
-        self.give_times(clocks);
+        self.give_times();
     }
 }

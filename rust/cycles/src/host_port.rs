@@ -39,6 +39,8 @@ pub(crate) struct HostPort {
     pub response: Option<Answer>,
     /// Stores that are passed on and not acknowledged.
     pub stores: u32,
+    /// The host's requests that are passed on and not answered.
+    pub outstanding: u32,
     /// Next burst of the store in work.
     pub store_address: u32,
     queue_limit: u32,
@@ -52,6 +54,7 @@ impl HostPort {
             unpacking: Ring::new(4),
             response: None,
             stores: 0,
+            outstanding: 0,
             store_address: 0,
             queue_limit: queue_entries - 4,
         }

@@ -123,6 +123,12 @@ impl Issue {
         self.state != State::Empty || self.refused_in == cycle
     }
 
+    /// The next instruction can be taken.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.state == State::Empty
+    }
+
     /// One cycle; `busy` has a bit for each part that is at work.
     #[inline]
     pub fn step(&mut self, cycle: u64, busy: u32) -> Event {

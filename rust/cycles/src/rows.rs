@@ -101,24 +101,25 @@ impl Generator {
 
 /// Rows that can wait in a feeder.
 const QUEUED_ROWS: usize = 2;
+/// Cycles from a row's turn to its first segment.
+const PLACED: u64 = 3;
 
 /// Turns rows into segments of one rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Feeder {
     rank: u32,
     waiting: Ring<(u32, u8)>,
-    /// Cycle from which on the segments of the row in work are offered; the row before has been asked for when there is none left.
+    /// Cycle from which on the row in work has its segments on offer.
     from: u64,
     address: u32,
     left: u32,
-    placing: bool,
     mask: u32,
 }
 
 impl Feeder {
     pub fn new(rank: u32, rank_bursts: u64) -> Self {
         let mask = (rank_bursts - 1) as u32;
-        Self { rank, waiting: Ring::new(QUEUED_ROWS), from: 0, address: 0, left: 0, placing: false, mask }
+        Self { rank, waiting: Ring::new(QUEUED_ROWS), from: 0, address: 0, left: 0, mask }
     }
 
     /// A row can be taken.
@@ -129,25 +130,18 @@ impl Feeder {
 
     /// A row is waiting or in work.
     #[inline]
-    pub fn is_busy(&self) -> bool {
-        self.placing || self.left > 0 || !self.waiting.is_empty()
+    pub fn is_busy(&self, cycle: u64) -> bool {
+        self.left > 0 || cycle < self.from || !self.waiting.is_empty()
     }
 
     /// The segment that is offered.
     #[inline]
-    pub fn offers(&self) -> Option<Segment> {
-        if self.placing || self.left == 0 {
+    pub fn offers(&self, cycle: u64) -> Option<Segment> {
+        if self.left == 0 || cycle < self.from {
             return None;
         }
         let bursts = segment_bursts(self.address, self.left);
         Some(Segment { address: self.address, bursts, for_reader: false })
-    }
-
-    /// It is taken.
-    #[inline]
-    fn segment_taken(&mut self, segment: Segment) {
-        self.left -= segment.bursts;
-        self.address = (self.address - self.address % 16 + 16) & self.mask;
     }
 
     /// End of a cycle: the offered segment if it was taken, and a row that comes.
@@ -160,14 +154,14 @@ impl Feeder {
         rows: Option<&Rows>,
         shape: &Shape,
     ) {
-        let working = self.placing || self.left > 0;
+        let working = self.left > 0 || cycle < self.from;
         if let Some(segment) = taken {
-            self.segment_taken(segment);
+            self.left -= segment.bursts;
+            self.address = (self.address - self.address % 16 + 16) & self.mask;
         }
-        if self.placing && cycle + 1 >= self.from {
-            self.placing = false;
-        }
-        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows) {
+        if !working
+            && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows)
+        {
             self.place(cycle, row, start.into(), rows, shape);
         }
         if let Some((row, start)) = row {
@@ -175,7 +169,6 @@ impl Feeder {
         }
     }
 
-    /// Three cycles from the row to its first segment.
     fn place(&mut self, cycle: u64, row: u32, start: u32, rows: &Rows, shape: &Shape) {
         let Cut { waves, tail, last_beat, .. } = rows.cut;
         let tail_at = (self.rank + shape.ranks - start) % shape.ranks;
@@ -185,16 +178,18 @@ impl Feeder {
         let spare = if ends { shape.positions - 1 - last_beat } else { 0 };
         self.left = stripes * shape.positions - spare;
         self.address = rows.matrix.burst_at(rows.matrix.offset(row, self.rank));
-        (self.placing, self.from) = (true, cycle + 3);
+        self.from = cycle + PLACED;
     }
 
-    /// A row is being placed: the cycle from which on its segments are offered.
-    pub fn next(&self) -> u64 {
-        if self.placing { self.from } else { u64::MAX }
-    }
-
-    /// Nothing changes by itself.
-    pub fn is_still(&self) -> bool {
-        !self.placing && (self.left > 0 || self.waiting.is_empty())
+    /// The first cycle from `cycle` on in which something happens, a segment on offer being taken from `room_from` on.
+    #[inline]
+    pub fn next(&self, cycle: u64, room_from: impl FnOnce() -> u64) -> u64 {
+        if self.left > 0 {
+            self.from.max(cycle).max(room_from())
+        } else if !self.waiting.is_empty() || cycle < self.from {
+            self.from.max(cycle)
+        } else {
+            u64::MAX
+        }
     }
 }

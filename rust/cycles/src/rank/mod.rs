@@ -6,7 +6,6 @@ mod scheduler;
 mod slots;
 
 pub use scheduler::{ColumnCommand, RowCommand};
-pub(crate) use slots::SLOT;
 
 use crate::clock::ClockRelation;
 use crate::fifo::{ToCore, ToDram, WriteData};
@@ -15,7 +14,7 @@ use ndp_config::DesignConfig;
 use refresh::{Refresh, Step};
 use scheduler::{Entry, Scheduler};
 use serde::Serialize;
-use slots::{ROW_CLOCK, Slots};
+use slots::{ROW_CLOCK, SLOT, Slots};
 
 /// Segments that can wait.
 const SEGMENTS: u32 = 8;
@@ -84,6 +83,9 @@ pub(crate) struct Rank {
     staged: Option<Entry>,
     scheduler: Scheduler,
     refresh: Refresh,
+    /// First slot that was not looked at, and the first one in which something can happen.
+    next: u64,
+    wake: u64,
     counts: CommandCounts,
     trace: Option<Vec<(u64, Command)>>,
 }
@@ -101,6 +103,8 @@ impl Rank {
             staged: None,
             scheduler: Scheduler::default(),
             refresh: Refresh::new(&slots),
+            next: 0,
+            wake: 0,
             counts: CommandCounts::default(),
             trace: None,
             slots,
@@ -125,6 +129,18 @@ impl Rank {
         self.segments.ready(cycle)
     }
 
+    /// A core cycle before which no segment is taken, as far as can be told.
+    pub fn segment_room_from(&self, clocks: ClockRelation) -> u64 {
+        if let Some(from) = self.segments.room_from() {
+            return from;
+        }
+        // A place becomes free when the intake takes the head, which needs the place of what it took before.
+        let waits = self.staged.is_some() && self.scheduler.is_full();
+        let slots = if waits { self.scheduler.head_bursts() } else { 0 };
+        let slot = self.wake.max(self.next + slots);
+        clocks.core_after(slot * SLOT + 1) + 3
+    }
+
     /// Whether a request is taken in this core cycle.
     #[inline]
     pub fn request_ready(&mut self, cycle: u64) -> bool {
@@ -133,21 +149,43 @@ impl Rank {
 
     #[inline]
     pub fn push_segment(&mut self, cycle: u64, segment: Segment, clocks: ClockRelation) {
-        self.segments.push(cycle, segment, clocks);
+        let head_from = self.segments.push(cycle, segment, clocks);
+        self.wake_for(head_from);
     }
 
     #[inline]
     pub fn push_request(&mut self, cycle: u64, request: Request, clocks: ClockRelation) {
-        self.requests.push(cycle, request, clocks);
+        let head_from = self.requests.push(cycle, request, clocks);
+        self.wake_for(head_from);
         if request.write {
             self.writes.push(cycle, clocks);
         }
     }
 
-    /// One slot. All that the core does before its first edge has to be known.
+    /// The intake looks at a head that is there from DRAM cycle `from` on.
     #[inline]
-    pub fn slot(&mut self, slot: u64, clocks: ClockRelation) {
-        let step = self.refresh.step(slot, &self.slots, || self.scheduler.quiet(slot));
+    fn wake_for(&mut self, from: u64) {
+        if self.staged.is_none() {
+            self.wake = self.wake.min((from + SLOT) / SLOT).max(self.next);
+        }
+    }
+
+    /// All slots that have begun by core cycle `cycle`. What the core did before has to be known, but for beats it took:
+    /// `drain` takes those of the cycles before the one given.
+    #[inline]
+    pub fn catch_up(&mut self, cycle: u64, clocks: ClockRelation, mut drain: impl FnMut(&mut ToCore<bool>, u64)) {
+        while clocks.core_after(self.wake * SLOT) <= cycle {
+            let slot = self.wake;
+            self.next = slot + 1;
+            self.slot(slot, clocks, &mut drain);
+        }
+    }
+
+    /// One slot, and which is the next one in which something can happen.
+    #[inline]
+    fn slot(&mut self, slot: u64, clocks: ClockRelation, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) {
+        let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
+        let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
         match step {
             Step::Idle => self.commands(slot, clocks),
             Step::Blocked => {}
@@ -161,14 +199,23 @@ impl Rank {
                 self.log_row(slot, RowCommand::Refresh);
             }
         }
-        self.choose(slot, clocks);
+        let mut wake = u64::MAX;
+        if self.staged.is_none() {
+            wake = self.choose(slot, clocks, drain);
+        }
         // A place that the head leaves in this slot is free.
         if let Some(entry) = self.staged
             && !self.scheduler.is_full()
         {
             self.scheduler.push(entry);
             self.staged = None;
+            wake = slot + 1;
         }
+        wake = wake.min(self.refresh.next(|| self.scheduler.quiet_from()));
+        if self.refresh.is_idle() {
+            wake = wake.min(self.scheduler.next());
+        }
+        self.wake = wake.max(slot + 1);
     }
 
     fn commands(&mut self, slot: u64, clocks: ClockRelation) {
@@ -209,38 +256,57 @@ impl Rank {
     }
 
     /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
+    /// Returns the next slot in which there can be another choice.
     #[inline]
-    fn choose(&mut self, slot: u64, clocks: ClockRelation) {
+    fn choose(&mut self, slot: u64, clocks: ClockRelation, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) -> u64 {
         let first = slot * SLOT;
-        if slot == 0 || self.segments.is_empty() && self.requests.is_empty() {
-            return;
+        let (segment, request) = (self.segments.head(), self.requests.head());
+        let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
+        let mut wake = next(segment.map(|head| head.0)).min(next(request.map(|head| head.0)));
+        if slot == 0 {
+            return wake;
         }
-        let segment = self.segments.head(first - 1, first - 2, clocks);
-        let request = self.requests.head(first - 1, first - 2, clocks);
-        if self.staged.is_none() && (segment.is_some() || request.is_some()) {
-            let places = first - 2;
-            let segment = segment.filter(|segment| self.beats.fits(segment.bursts.into(), places));
-            let request = request.filter(|_| self.responses.fits(1, places));
-            match self.turns.choose(segment.is_some(), request.is_some()) {
-                Some(Choice::Segment) => {
-                    let Segment { address, bursts, for_reader } = segment.unwrap_or_default();
-                    self.beats.reserve(bursts.into());
-                    self.segments.pop(first + 1);
-                    let left = (bursts - 1) as u8;
-                    self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
-                }
-                Some(Choice::Request) => {
-                    let Request { address, write, tag } = request.unwrap_or_default();
-                    self.responses.reserve(1);
-                    self.requests.pop(first + 1);
-                    self.staged = Some(Entry::at(address, 0, write, true, tag));
-                }
-                None => {}
+        let segment = segment.filter(|(from, _)| *from < first).map(|(_, segment)| segment);
+        let request = request.filter(|(from, _)| *from < first).map(|(_, request)| request);
+        let places = first - 2;
+        let segment = segment.filter(|segment| {
+            let more = segment.bursts.into();
+            if self.beats.missing(more) == 0 {
+                return true;
             }
+            self.beats.look(places, clocks);
+            if self.beats.missing(more) == 0 {
+                return true;
+            }
+            drain(&mut self.beats, clocks.core_after(first));
+            self.beats.look(places, clocks);
+            self.beats.missing(more) == 0
+        });
+        let request = request.filter(|_| {
+            if self.responses.missing(1) > 0 {
+                self.responses.look(places, clocks);
+            }
+            self.responses.missing(1) == 0
+        });
+        match self.turns.choose(segment.is_some(), request.is_some()) {
+            Some(Choice::Segment) => {
+                let Segment { address, bursts, for_reader } = segment.unwrap_or_default();
+                self.beats.reserve(bursts.into());
+                self.segments.pop(first + 1, clocks);
+                let left = (bursts - 1) as u8;
+                self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
+            }
+            Some(Choice::Request) => {
+                let Request { address, write, tag } = request.unwrap_or_default();
+                self.responses.reserve(1);
+                self.requests.pop(first + 1, clocks);
+                self.staged = Some(Entry::at(address, 0, write, true, tag));
+            }
+            None => {}
         }
-        // What becomes a head in this slot leaves its place in the queue.
-        let last = first + SLOT - 1;
-        self.segments.head(last, last, clocks);
-        self.requests.head(last, last, clocks);
+        if self.staged.is_some() {
+            wake = slot + 1;
+        }
+        wake
     }
 }

@@ -69,19 +69,20 @@ impl Refresh {
         }
     }
 
-    /// The next slot in which the refresh does something, if no refresh is in work.
+    /// The first slot from which on something happens by itself; `quiet` is the first in which every bank may be closed.
     #[inline]
-    pub fn due(&self) -> Option<u64> {
-        matches!(self.state, State::Idle).then_some(self.due)
-    }
-
-    /// The first slot from `slot` on in which something happens by itself.
-    pub fn next(&self, slot: u64) -> u64 {
+    pub fn next(&self, quiet: impl FnOnce() -> u64) -> u64 {
         match self.state {
             State::Idle => self.due,
-            State::Drain => slot,
+            State::Drain => quiet(),
             State::Closed(at) => at,
             State::Refreshing(end) => end,
         }
+    }
+
+    /// Commands go on in the slot after the one that was stepped last.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
     }
 }

@@ -106,9 +106,14 @@ impl Scheduler {
         self.count == ENTRIES
     }
 
-    /// PRE is allowed for every bank.
-    pub fn quiet(&self, slot: u64) -> bool {
-        self.banks.iter().all(|bank| bank.pre <= slot)
+    /// The first slot in which PRE is allowed for every bank.
+    pub fn quiet_from(&self) -> u64 {
+        self.banks.iter().map(|bank| bank.pre).max().unwrap_or(0)
+    }
+
+    /// Bursts that the oldest entry has left.
+    pub fn head_bursts(&self) -> u64 {
+        if self.count == 0 { 0 } else { u64::from(self.entries[0].left) + 1 }
     }
 
     /// PRE of all banks.
@@ -173,18 +178,18 @@ impl Scheduler {
         })
     }
 
-    /// The first slot in which the head's next burst can go, as the banks are now; none if its row is not open.
-    pub fn column_from(&self) -> Option<u64> {
-        let head = self.entries[..self.count].first()?;
+    /// The first slot in which a command can come, as things are now.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        if self.count == 0 {
+            return u64::MAX;
+        }
+        let head = &self.entries[0];
         let group = head.group();
         let bank = &self.banks[group * GROUP_BANKS + usize::from(head.bank)];
         let free = if head.write { self.write[group] } else { self.read[group] };
-        (bank.row == Some(head.row)).then(|| max(bank.column, free))
-    }
-
-    /// The first slot in which a row command may come.
-    pub fn row_from(&self) -> u64 {
-        self.row_wake
+        let column = if bank.row == Some(head.row) { max(bank.column, free) } else { u64::MAX };
+        column.min(self.row_wake)
     }
 
     /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.

@@ -1,6 +1,8 @@
 //! Adds the ranks' sums of each row and rounds them, one result after the other (docs/timing.md, "Combiner").
 
-use super::group::{Group, Product};
+use super::Product;
+use super::group::Group;
+use super::rows::RowQueue;
 use crate::fifo::Ring;
 use crate::shape::Shape;
 
@@ -71,7 +73,7 @@ impl Combiner {
         cycle: u64,
         taken: bool,
         groups: &mut [Group],
-        (starts, rows): (&[u8], u64),
+        rows: &RowQueue,
         product: &Product,
         shape: &Shape,
     ) {
@@ -99,8 +101,7 @@ impl Combiner {
                 }
             }
             (Some(members), None) => {
-                let there = |(g, group): (usize, &Group)| members >> g & 1 == 0 || group.has_sum(cycle);
-                if room && groups.iter().enumerate().all(there) {
+                if room && Self::sums_from(members, groups) <= cycle {
                     self.reserved += 1;
                     self.ends = Some(cycle + shape.segments - 1);
                 }
@@ -108,12 +109,39 @@ impl Combiner {
             _ => {}
         }
         // The next row is prepared while the last digit of the one before is taken.
-        if active && self.members.is_none() && rows > self.rows_taken {
-            let start = starts[self.rows_taken as usize % starts.len()].into();
+        if active && self.members.is_none() && rows.count > self.rows_taken {
+            let (start, _) = rows.get(self.rows_taken);
             self.rows_taken += 1;
             let takes_part = |group: &Group| u32::from(group.takes_part(start, product, shape));
             let members = groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
             self.members = Some(members);
         }
+    }
+
+    /// From when on the first digits of the members' next sums are there.
+    #[inline]
+    fn sums_from(members: u32, groups: &[Group]) -> u64 {
+        let sums = groups.iter().enumerate().filter(|(g, _)| members >> g & 1 == 1);
+        sums.map(|(_, group)| group.sum_from().unwrap_or(u64::MAX)).max().unwrap_or(0)
+    }
+
+    /// The first cycle from `cycle` on in which something happens, if no result is taken before.
+    #[inline]
+    pub fn next(&self, cycle: u64, groups: &[Group], rows: &RowQueue) -> u64 {
+        match (self.members, self.ends) {
+            _ if self.starts => cycle,
+            (_, Some(end)) => end,
+            (Some(members), None) if self.reserved < RESULTS => {
+                Self::sums_from(members, groups).max(cycle)
+            }
+            (None, None) if self.active && rows.count > self.rows_taken => cycle,
+            _ => u64::MAX,
+        }
+    }
+
+    /// From when on a result is offered, if there is one.
+    #[inline]
+    pub fn result_from(&self) -> Option<u64> {
+        self.results.front()
     }
 }

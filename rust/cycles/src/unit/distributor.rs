@@ -123,9 +123,17 @@ impl Distributor {
         self.complete = self.complete + u32::from(back_last) - u32::from(half_used);
     }
 
-    /// Nothing but a push changes anything.
+    /// Nothing but a push, or a beat that comes back, changes anything.
+    #[inline]
     pub fn is_still(&self) -> bool {
-        let full = self.fetched.is_some() && self.offered.is_some();
-        !self.starts && !self.asks() && (!self.axpy || full || (self.fetched.is_none() && self.complete == 0))
+        let chooses = self.fetched.is_some() && self.offered.is_none();
+        let fetches = self.complete > 0 && self.fetched.is_none();
+        !self.starts && !self.asks() && !(self.axpy && (chooses || fetches))
+    }
+
+    /// A row or scalar goes as soon as there is a row, and room for it.
+    #[inline]
+    pub fn wants_to_push(&self) -> bool {
+        self.rows_left > 0 && (!self.axpy || self.offered.is_some())
     }
 }

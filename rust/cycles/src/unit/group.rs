@@ -1,74 +1,54 @@
-//! What works for one rank: weights are placed stripe by stripe, jobs are issued window by window
-//! (docs/timing.md, "Rank groups").
+//! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
 
-use crate::fifo::Ring;
-use crate::shape::{Cut, Shape};
+use super::Product;
+use super::fill::{Fill, Surroundings};
+use crate::fifo::{Ring, ToCore};
+use crate::shape::Shape;
 
 /// Rows that a group can know ahead.
-pub(super) const QUEUED_ROWS: u64 = 16;
+const QUEUED_ROWS: u64 = 16;
 /// Rows whose scalars a group can keep.
 const SLOTS: u32 = 4;
-
-/// A product as the groups need it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Product {
-    pub axpy: bool,
-    pub cut: Cut,
-    pub batch: u32,
-    pub rows: u32,
-}
-
-/// A stripe of weights.
-#[derive(Clone, Copy, Debug)]
-struct Stripe {
-    /// It is the row's last on this rank.
-    last: bool,
-    /// The row ends in it.
-    ends: bool,
-}
 
 /// What a group's window is about, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Window {
-    /// Before the first one after reset.
-    Unknown,
     Job,
     Starved,
     Roomless,
 }
 
-/// What a group does in a cycle, in the order of the counters.
-pub(crate) const WORKS: usize = 0;
-pub(crate) const WAITS_FOR_ROW: usize = 1;
-pub(crate) const WAITS_FOR_WEIGHTS: usize = 2;
-pub(crate) const WAITS_FOR_ROOM: usize = 3;
-pub(crate) const NO_CAUSE: usize = 4;
+/// Cycles by cause: a job, waiting for a row, for weights, for room.
+pub(crate) type Causes = [u64; 4];
+
+/// Causes of the cycles before one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    until: u64,
+    causes: Causes,
+    /// Cycles with something to fill, and of these those without a row.
+    filled: u64,
+    rowless: u64,
+}
 
 /// The group of a rank.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     rank: u32,
-    /// Beats of weights that wait.
-    pub beats: u32,
-    /// Rows of the product still to be planned.
-    active: bool,
-    rows_left: u32,
-    wave: u32,
-    plan: Option<Stripe>,
-    position: u32,
-    /// The stripe whose weights are complete.
-    full: Option<Stripe>,
-    /// Rows taken out of the queue of rows, of all that were ever put in.
-    pub rows_taken: u64,
+    pub fill: Fill,
     /// Rows whose scalars are kept.
     pub slots: u32,
     /// The stripe in work has vectors left.
     running: bool,
     running_last: bool,
     vector: u32,
-    /// Jobs of this window (from its decision on), the one before, and the one before that.
+    /// Jobs of a window (from its decision on), the one before, and the one before that.
     history: u8,
+    history_window: u64,
     window: Window,
+    /// Up to the beginning of the last cycle that was looked at, and of the one before it.
+    account: Account,
+    earlier: Account,
     /// Sums that have a place or will need one.
     reserved: u32,
     /// Cycles from which on the first digits of the queued sums are there.
@@ -79,125 +59,151 @@ impl Group {
     pub fn new(rank: u32, shape: &Shape) -> Self {
         Self {
             rank,
-            beats: 0,
-            active: false,
-            rows_left: 0,
-            wave: 0,
-            plan: None,
-            position: 0,
-            full: None,
-            rows_taken: 0,
+            fill: Fill::new(rank),
             slots: 0,
             running: false,
             running_last: false,
             vector: 0,
             history: 0,
-            window: Window::Unknown,
+            history_window: 0,
+            window: Window::Starved,
+            account: Account::default(),
+            earlier: Account::default(),
             reserved: 0,
             sums: Ring::new(shape.sums as usize),
         }
     }
 
-    /// A command comes in this cycle.
-    pub fn start(&mut self, product: &Product) {
-        (self.active, self.rows_left, self.wave) = (true, product.rows, 0);
-    }
-
-    /// Rows, weights or jobs are in work.
+    /// Jobs of this window, the one before, and the one before that.
     #[inline]
-    pub fn is_busy(&self) -> bool {
-        self.fills() || self.running || self.history != 0
+    fn jobs(&self, window: u64) -> u8 {
+        let age = window - self.history_window;
+        if age > 2 { 0 } else { self.history << age & 7 }
     }
 
-    fn fills(&self) -> bool {
-        self.active || self.plan.is_some() || self.full.is_some()
+    /// Rows, weights or jobs are in work, as far as is known.
+    #[inline]
+    pub fn is_busy(&self, window: u64) -> bool {
+        self.fill.is_busy() || self.running || self.jobs(window) != 0
     }
 
-    /// A row, or one of its scalars, can be taken; `rows` have ever been put into the queue.
+    /// The window in which the group is idle if nothing else comes, if that is known.
+    #[inline]
+    pub fn idle_from(&self, window: u64) -> Option<u64> {
+        let jobs = self.jobs(window);
+        if self.fill.is_busy() || self.running || jobs == 0 {
+            return None;
+        }
+        Some(window + 3 - u64::from(jobs.trailing_zeros()))
+    }
+
+    /// A row, or one of its scalars, can be taken, as far as is known; `rows` have ever been put into the queue.
     #[inline]
     pub fn has_row_room(&self, rows: u64) -> bool {
-        rows - self.rows_taken < QUEUED_ROWS && self.slots < SLOTS
+        rows - self.fill.rows_taken < QUEUED_ROWS && self.slots < SLOTS
+    }
+
+    /// There would be room but for rows that may have left meanwhile.
+    #[inline]
+    pub fn lacks_rows_only(&self) -> bool {
+        self.slots < SLOTS
     }
 
     /// Whether the rank has a stripe of the row whose tail starts at `start`.
     #[inline]
     pub fn takes_part(&self, start: u32, product: &Product, shape: &Shape) -> bool {
-        product.cut.waves > 0 || self.tail_at(start, shape) < product.cut.tail
-    }
-
-    fn tail_at(&self, start: u32, shape: &Shape) -> u32 {
-        (self.rank + shape.ranks - start) % shape.ranks
+        product.cut.waves > 0 || (self.rank + shape.ranks - start) % shape.ranks < product.cut.tail
     }
 
     /// The slices can be read by others in this phase.
     #[inline]
-    pub fn read_free(&self, phase: u64, axpy: bool, shape: &Shape) -> bool {
+    pub fn read_free(&self, window: u64, phase: u64, axpy: bool, shape: &Shape) -> bool {
+        let jobs = self.jobs(window);
         if axpy {
-            !(phase < shape.lanes && self.history & 4 != 0)
+            !(phase < shape.lanes && jobs & 4 != 0)
         } else {
-            !(phase + 1 == shape.window && self.history & 1 != 0
-                || phase < shape.lanes && self.history & 2 != 0)
+            !(phase + 1 == shape.window && jobs & 1 != 0 || phase < shape.lanes && jobs & 2 != 0)
         }
     }
 
     /// The slices can be written by others in this phase.
     #[inline]
-    pub fn write_free(&self, phase: u64, axpy: bool, shape: &Shape) -> bool {
-        !(axpy && self.history & 4 != 0 && (2..shape.lanes + 2).contains(&phase))
+    pub fn write_free(&self, window: u64, phase: u64, axpy: bool, shape: &Shape) -> bool {
+        !(axpy && (2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
     }
 
-    /// What the group does in this cycle.
+    /// Brings the fill, and the account of causes, up to the beginning of a cycle.
     #[inline]
-    pub fn cause(&self, rows: u64) -> usize {
-        match self.window {
-            Window::Job => WORKS,
-            Window::Roomless => WAITS_FOR_ROOM,
-            Window::Starved if !self.fills() => NO_CAUSE,
-            Window::Starved if self.active && self.plan.is_none() && rows == self.rows_taken => WAITS_FOR_ROW,
-            Window::Starved => WAITS_FOR_WEIGHTS,
-            Window::Unknown => NO_CAUSE,
+    pub fn advance(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) {
+        let now = self.fill.now();
+        if until <= now {
+            return;
         }
+        if until > now + 1 {
+            self.fill.advance(until - 1, beats, around);
+            self.settle(around);
+        }
+        self.fill.advance(until, beats, around);
+        self.settle(around);
     }
 
-    /// One cycle. `weight`: a beat of weights comes; `starts`: where the tails of the rows put in begin, by number modulo its
-    /// length, `rows` of them so far.
+    /// Accounts for the cycles up to the fill's.
     #[inline]
-    pub fn step(
+    fn settle(&mut self, around: Surroundings) {
+        let until = self.fill.now();
+        let (filled, rowless) = self.fill.counts(around.rows);
+        let mut causes = self.account.causes;
+        let cycles = until - self.account.until;
+        match self.window {
+            Window::Job => causes[0] += cycles,
+            Window::Roomless => causes[3] += cycles,
+            Window::Starved => {
+                let rowless = rowless - self.account.rowless;
+                causes[1] += rowless;
+                causes[2] += filled - self.account.filled - rowless;
+            }
+        }
+        self.earlier = self.account;
+        self.account = Account { until, causes, filled, rowless };
+    }
+
+    /// Causes of the cycles before `until`, which is at most one before what is known.
+    pub fn causes(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) -> Causes {
+        self.advance(until, beats, around);
+        if self.account.until == until {
+            return self.account.causes;
+        }
+        debug_assert_eq!(self.earlier.until, until);
+        self.earlier.causes
+    }
+
+    /// The job of the next window, decided in this cycle.
+    #[inline]
+    pub fn decide(
         &mut self,
         cycle: u64,
-        phase: u64,
-        weight: bool,
-        (starts, rows): (&[u8], u64),
-        product: &Product,
-        shape: &Shape,
+        window: u64,
+        beats: &mut ToCore<bool>,
+        around: Surroundings,
     ) {
-        let takes = phase + 2 == shape.window && self.decide(cycle, product, shape);
-        if self.fills() {
-            self.fill(takes, (starts, rows), product, shape);
-        }
-        self.beats += u32::from(weight);
-        if phase + 1 == shape.window {
-            self.history = self.history << 1 & 7;
-        }
+        self.advance(cycle, beats, around);
+        let next = self.choose(cycle, window, around.product, around.shape);
+        self.advance(cycle + 1, beats, around);
+        self.window = next;
     }
 
-    /// The job of the next window. Returns whether a new stripe is taken.
-    fn decide(&mut self, cycle: u64, product: &Product, shape: &Shape) -> bool {
+    #[inline]
+    fn choose(&mut self, cycle: u64, window: u64, product: &Product, shape: &Shape) -> Window {
         let fresh = !self.running;
-        let last = match (fresh, self.full) {
+        let last = match (fresh, self.fill.full()) {
             (false, _) => self.running_last,
             (true, Some(stripe)) => stripe.last,
-            (true, None) => {
-                self.window = Window::Starved;
-                return false;
-            }
+            (true, None) => return Window::Starved,
         };
         if last && !product.axpy && self.reserved == shape.sums {
-            self.window = Window::Roomless;
-            return false;
+            return Window::Roomless;
         }
-        self.window = Window::Job;
-        self.history |= 1;
+        (self.history, self.history_window) = (self.jobs(window) | 1, window);
         let next = if fresh { 1 } else { self.vector + 1 };
         (self.running_last, self.vector) = (last, next);
         self.running = next != product.batch;
@@ -210,64 +216,16 @@ impl Group {
             // The tree, the row's sum, the queue.
             self.sums.push(first_digit + shape.tree_levels + 2);
         }
-        fresh
+        if fresh {
+            self.fill.take(cycle);
+        }
+        Window::Job
     }
 
-    /// Plans a stripe, or places a beat of the one that is planned.
-    fn fill(&mut self, takes: bool, (starts, rows): (&[u8], u64), product: &Product, shape: &Shape) {
-        let was_full = self.full.is_some();
-        if takes {
-            self.full = None;
-        }
-        let Some(stripe) = self.plan else {
-            if self.active && rows > self.rows_taken {
-                self.make_plan(starts[self.rows_taken as usize % starts.len()].into(), product, shape);
-            }
-            return;
-        };
-        if was_full {
-            return;
-        }
-        let beyond = stripe.ends && self.position > product.cut.last_beat;
-        if !beyond {
-            if self.beats == 0 {
-                return;
-            }
-            self.beats -= 1;
-        }
-        self.position += 1;
-        if beyond || self.position == shape.positions {
-            self.position = 0;
-            self.full = self.plan.take();
-        }
-    }
-
-    fn make_plan(&mut self, start: u32, product: &Product, shape: &Shape) {
-        let Cut { waves, tail, .. } = product.cut;
-        let tail_at = self.tail_at(start, shape);
-        let (has_tail, in_waves) = (tail_at < tail, self.wave != waves);
-        let last_wave = self.wave + 1 == waves;
-        let (last, ends) = if in_waves {
-            (last_wave && !has_tail, last_wave && tail == 0 && self.rank + 1 == shape.ranks)
-        } else {
-            (true, has_tail && tail_at + 1 == tail)
-        };
-        if in_waves || has_tail {
-            self.plan = Some(Stripe { last, ends });
-            self.wave += 1;
-        }
-        if last {
-            self.wave = 0;
-            self.rows_taken += 1;
-            self.rows_left -= 1;
-            self.active = self.rows_left > 0;
-        }
-    }
-
-    /// The first digit of the next sum is there.
+    /// The cycle from which on the first digit of the next sum is there, if there is one.
     #[inline]
-    pub fn has_sum(&self, cycle: u64) -> bool {
-        self.sums.front().is_some_and(|from| from <= cycle)
+    pub fn sum_from(&self) -> Option<u64> {
+        self.sums.front()
     }
 
     /// The last digit of the next sum is taken.

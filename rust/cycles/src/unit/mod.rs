@@ -2,26 +2,39 @@
 
 mod combiner;
 mod distributor;
+mod fill;
 mod group;
 mod round;
+mod rows;
 mod vector_reader;
 mod walk;
 mod writer;
 
-pub(crate) use group::NO_CAUSE;
+pub(crate) use group::Causes;
 
+use crate::fifo::ToCore;
+use crate::rank::Rank;
 use crate::shape::{Cut, Shape};
 use combiner::Combiner;
 use distributor::{Distributor, Push};
-use group::{Group, Product};
+use fill::Surroundings;
+use group::Group;
 use round::Round;
+use rows::RowQueue;
 use vector_reader::VectorReader;
 use writer::Writer;
 
 /// Beats of a store that wait or are on their way.
 const QUEUED_STORES: u32 = 4;
-/// Places of the ring of rows: more than any queue of rows holds.
-const ROWS: usize = 64;
+
+/// A product as the groups need it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Product {
+    axpy: bool,
+    cut: Cut,
+    batch: u32,
+    rows: u32,
+}
 
 /// What comes to the unit in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +45,6 @@ pub(crate) struct Inputs {
     pub store_taken: bool,
     /// A row waits; the rank at which its tail starts.
     pub row: Option<u8>,
-    /// Ranks of which a beat of weights comes, one bit each.
-    pub weights: u32,
 }
 
 /// What the unit did in a cycle.
@@ -51,9 +62,11 @@ pub(crate) struct Unit {
     groups: Vec<Group>,
     combiner: Combiner,
     distributor: Distributor,
-    starts: [u8; ROWS],
-    /// Rows handed to the groups so far.
-    rows: u64,
+    /// Rows handed to the groups.
+    rows: RowQueue,
+    /// The window of the cycle that is stepped next or was stepped last, and its first cycle.
+    window: u64,
+    window_from: u64,
     product_starts: bool,
     product_active: bool,
     load_writer: Writer,
@@ -78,8 +91,9 @@ impl Unit {
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
             combiner: Combiner::new(),
             distributor: Distributor::default(),
-            starts: [0; ROWS],
-            rows: 0,
+            rows: RowQueue::new(),
+            window: 0,
+            window_from: 0,
             product_starts: false,
             product_active: false,
             load_writer: Writer::new(false),
@@ -112,7 +126,7 @@ impl Unit {
         (self.product_starts, self.product_active) = (true, true);
         self.distributor.start(axpy, rows, count, batch);
         if !axpy {
-            self.combiner.start(self.rows);
+            self.combiner.start(self.rows.count);
             self.result_writer.start(rows, batch);
         }
     }
@@ -143,16 +157,29 @@ impl Unit {
         self.round.is_busy(cycle)
     }
 
-    /// A product is in work, as far as the unit is concerned.
+    /// A product is in work in this cycle, as far as the unit is concerned.
     #[inline]
-    pub fn multiplies(&mut self) -> bool {
+    pub fn multiplies(&mut self, cycle: u64) -> bool {
         if self.product_active && !self.product_starts {
-            self.product_active = self.groups.iter().any(Group::is_busy)
-                || self.combiner.is_busy()
+            self.go_to(cycle);
+            let window = self.window;
+            self.product_active = self.combiner.is_busy()
+                || self.distributor.is_busy()
                 || self.result_writer.is_busy()
-                || self.distributor.is_busy();
+                || self.groups.iter().any(|group| group.is_busy(window));
         }
         self.product_active
+    }
+
+    /// Finds the window of a cycle.
+    #[inline]
+    fn go_to(&mut self, cycle: u64) {
+        let since = cycle - self.window_from;
+        if since >= self.shape.window {
+            let windows = since / self.shape.window;
+            self.window += windows;
+            self.window_from += windows * self.shape.window;
+        }
     }
 
     /// The product in work, or the last one, is an AXPY.
@@ -167,50 +194,68 @@ impl Unit {
         self.stored > 0
     }
 
-    /// The group of a rank takes a beat of weights.
-    #[inline]
-    pub fn takes_weights(&self, rank: usize) -> bool {
-        self.groups[rank].beats < self.shape.weight_beats
+    /// What the groups did in the cycles before `until`, which lies at most a cycle before what is known.
+    pub fn causes(&mut self, until: u64, ranks: &mut [Rank]) -> Causes {
+        let mut sum = Causes::default();
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        for (group, rank) in self.groups.iter_mut().zip(ranks) {
+            let causes = group.causes(until, &mut rank.beats, around);
+            sum.iter_mut().zip(causes).for_each(|(sum, cycles)| *sum += cycles);
+        }
+        sum
     }
 
-    /// What the groups do in this cycle: their number by cause.
+    /// The groups take the beats of weights that they can take before cycle `until`.
     #[inline]
-    pub fn causes(&self) -> [u64; NO_CAUSE + 1] {
-        let mut causes = [0; NO_CAUSE + 1];
-        self.groups.iter().for_each(|group| causes[group.cause(self.rows)] += 1);
-        causes
+    pub fn drain(&mut self, rank: usize, beats: &mut ToCore<bool>, until: u64) {
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        self.groups[rank].advance(until, beats, around);
+    }
+
+    /// A group has, as far as is known, as many rows as it can have.
+    #[inline]
+    pub fn lacks_row_room(&self) -> bool {
+        self.groups.iter().any(|group| !group.has_row_room(self.rows.count))
+    }
+
+    /// This is a cycle in which jobs are decided, and there may be some.
+    #[inline]
+    pub fn decides(&mut self, cycle: u64) -> bool {
+        self.go_to(cycle);
+        self.product_active && cycle - self.window_from + 2 == self.shape.window
     }
 
     /// One cycle.
     #[inline]
-    pub fn step(&mut self, cycle: u64, inputs: Inputs) -> Outputs {
-        let (shape, axpy) = (self.shape, self.product.axpy);
-        let phase = cycle % shape.window;
+    pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
+        let shape = self.shape;
+        let decides = self.decides(cycle);
+        let phase = cycle - self.window_from;
 
         // Ports of the slices.
         let writer = self.writer_of(cycle, phase);
         let (scalar_read, store_read) = self.reads(cycle, phase);
 
         // Rows.
-        let room = self.groups.iter().all(|group| group.has_row_room(self.rows))
-            && (axpy || self.combiner.has_row_room(self.rows));
+        let room = inputs.row.is_some() && self.distributor.wants_to_push() && self.row_room(cycle, ranks);
         let push = self.distributor.push(room, inputs.row.is_some());
         let result = self.combiner.offers(cycle);
         let result_taken = self.result_writer.step(writer == Some(Port::Result), result, &shape);
         let load_taken = self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
-        let rows = (self.starts.as_slice(), self.rows);
-        for (g, group) in self.groups.iter_mut().enumerate() {
-            let weight = inputs.weights >> g & 1 == 1;
-            group.step(cycle, phase, weight, rows, &self.product, &shape);
+        if decides {
+            let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+            for (group, rank) in self.groups.iter_mut().zip(ranks) {
+                group.decide(cycle, self.window, &mut rank.beats, around);
+            }
         }
-        self.combiner.step(cycle, result_taken, &mut self.groups, rows, &self.product, &shape);
+        self.combiner.step(cycle, result_taken, &mut self.groups, &self.rows, &self.product, &shape);
         self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
         if let (Push::Row, Some(start)) = (push, inputs.row) {
-            self.push_row(start);
+            self.push_row(cycle, start);
         }
         if self.product_starts {
             self.product_starts = false;
-            self.groups.iter_mut().for_each(|group| group.start(&self.product));
+            self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.product.rows));
         }
         if writer == Some(Port::Zero) {
             self.zero_left -= 1;
@@ -236,7 +281,7 @@ impl Unit {
         };
         let axpy = self.product.axpy;
         let free =
-            |(g, group): (usize, &Group)| ranks >> g & 1 == 0 || group.write_free(phase, axpy, &self.shape);
+            |(g, group): (usize, &Group)| ranks >> g & 1 == 0 || group.write_free(self.window, phase, axpy, &self.shape);
         (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
     }
 
@@ -249,19 +294,75 @@ impl Unit {
         }
         let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
         let group = &self.groups[rank as usize];
-        let free = !self.round.reads(cycle) && group.read_free(phase, self.product.axpy, &self.shape);
+        let free = !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.axpy, &self.shape);
         (free && scalars, free && !scalars)
     }
 
-    fn push_row(&mut self, start: u8) {
-        self.starts[self.rows as usize % ROWS] = start;
-        self.rows += 1;
+    /// Whether every group, and for a DOT the combiner, can take a row.
+    fn row_room(&mut self, cycle: u64, ranks: &mut [Rank]) -> bool {
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        let rows = self.rows.count;
+        let room = self.groups.iter_mut().zip(ranks).all(|(group, rank)| {
+            if !group.has_row_room(rows) && group.lacks_rows_only() {
+                group.advance(cycle, &mut rank.beats, around);
+            }
+            group.has_row_room(rows)
+        });
+        room && (self.product.axpy || self.combiner.has_row_room(rows))
+    }
+
+    fn push_row(&mut self, cycle: u64, start: u8) {
+        self.rows.push(cycle, start);
         if self.product.axpy {
             for group in &mut self.groups {
                 let takes_part = group.takes_part(start.into(), &self.product, &self.shape);
                 group.slots += u32::from(takes_part);
             }
         }
+    }
+
+    /// Loads, stores or zeros are in work, or something was read: every cycle counts.
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.scalars_back & 3 != 0
+    }
+
+    /// The first cycle from `cycle` on in which something happens in a product; `row`: a row waits.
+    #[inline]
+    pub fn next(&mut self, cycle: u64, row: bool) -> u64 {
+        if !self.product_active {
+            return u64::MAX;
+        }
+        if self.product_starts || !self.distributor.is_still() || !self.result_writer.is_still() {
+            return cycle;
+        }
+        if row && self.distributor.wants_to_push() {
+            let slots = self.groups.iter().all(Group::lacks_rows_only);
+            if slots && (self.product.axpy || self.combiner.has_row_room(self.rows.count)) {
+                return cycle;
+            }
+        }
+        self.go_to(cycle);
+        let decide = self.window_from + self.shape.window - 2;
+        let mut next = if decide < cycle { decide + self.shape.window } else { decide };
+        next = next.min(self.combiner.next(cycle, &self.groups, &self.rows));
+        if let Some(from) = self.combiner.result_from()
+            && self.result_writer.is_active()
+        {
+            next = next.min(from.max(cycle));
+        }
+        for group in &self.groups {
+            if let Some(window) = group.idle_from(self.window) {
+                next = next.min(self.window_from + (window - self.window) * self.shape.window);
+            }
+        }
+        next
+    }
+
+    /// The first cycle after the rounding in work.
+    #[inline]
+    pub fn round_ends(&self, cycle: u64) -> u64 {
+        if self.round.is_busy(cycle) { self.round.last() + 1 } else { u64::MAX }
     }
 }
 

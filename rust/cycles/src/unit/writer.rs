@@ -59,12 +59,6 @@ impl Writer {
         self.walk.position == 0 && self.element == 0 && !self.blanked
     }
 
-    /// Whether an item would be taken in a cycle in which the write on offer is (`written`).
-    #[inline]
-    pub fn ready(&self, written: bool) -> bool {
-        self.active && (self.staged.is_none() || written) && !self.blanks()
-    }
-
     /// One cycle. `written`: the write on offer is done; `item`: an item is there. Returns whether it is taken.
     #[inline]
     pub fn step(&mut self, written: bool, item: bool, shape: &Shape) -> bool {
@@ -111,8 +105,15 @@ impl Writer {
         }
     }
 
-    /// Nothing changes as long as no item comes and the write on offer waits.
+    /// Nothing changes as long as no item comes.
+    #[inline]
     pub fn is_still(&self) -> bool {
         !self.starts && self.staged.is_none() && !(self.active && self.blanks())
+    }
+
+    /// Items are expected.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active
     }
 }

@@ -1,0 +1,244 @@
+//! Weights of one rank on their way to the tiles: a queue, and stripes that are planned and filled beat by beat
+//! (docs/timing.md, "Weights").
+//!
+//! It is not stepped but brought up to a cycle when somebody wants to know. What happens when follows from the cycles in
+//! which beats, rows and the taking of stripes make the next step possible.
+
+use super::Product;
+use super::rows::RowQueue;
+use crate::fifo::ToCore;
+use crate::shape::{Cut, Shape};
+
+/// Most beats that a group can keep.
+const MOST_BEATS: usize = 64;
+
+/// A stripe of weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stripe {
+    /// It is the row's last on this rank.
+    pub last: bool,
+    /// The row ends in it.
+    ends: bool,
+}
+
+/// What brings a fill on.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub rows: &'a RowQueue,
+    pub product: &'a Product,
+    pub shape: &'a Shape,
+}
+
+/// The fill of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Fill {
+    rank: u32,
+    /// All that happened before this cycle is done.
+    now: u64,
+    /// Rows of the product are still to be planned.
+    active: bool,
+    rows_left: u32,
+    wave: u32,
+    plan: Option<Stripe>,
+    /// First cycles in which the next plan can be made, and the next beat placed.
+    plan_from: u64,
+    place_from: u64,
+    position: u32,
+    /// The stripe whose weights are complete.
+    full: Option<Stripe>,
+    /// Rows planned, of all that were ever put into the queue.
+    pub rows_taken: u64,
+    /// Beats taken from the rank and placed, and the cycles of the last ones by their number.
+    popped: u64,
+    placed: u64,
+    pops: [u64; MOST_BEATS],
+    places: [u64; MOST_BEATS],
+    /// Cycles, of those before `plan_from`, without a row to plan.
+    rowless: u64,
+    /// Cycles with something to fill before the present ones, and the first of these.
+    filled: u64,
+    filling_from: Option<u64>,
+}
+
+impl Fill {
+    pub fn new(rank: u32) -> Self {
+        Self {
+            rank,
+            now: 0,
+            active: false,
+            rows_left: 0,
+            wave: 0,
+            plan: None,
+            plan_from: 0,
+            place_from: 0,
+            position: 0,
+            full: None,
+            rows_taken: 0,
+            popped: 0,
+            placed: 0,
+            pops: [0; MOST_BEATS],
+            places: [0; MOST_BEATS],
+            rowless: 0,
+            filled: 0,
+            filling_from: None,
+        }
+    }
+
+    /// A command comes in this cycle.
+    pub fn start(&mut self, cycle: u64, rows: u32) {
+        (self.active, self.rows_left, self.wave) = (true, rows, 0);
+        self.plan_from = cycle + 1;
+        self.filling_from = Some(cycle + 1);
+    }
+
+    /// All that happened before this cycle is done.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// A stripe or row is in work.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.filling_from.is_some()
+    }
+
+    /// The complete stripe, if there is one.
+    #[inline]
+    pub fn full(&self) -> Option<Stripe> {
+        self.full
+    }
+
+    /// The complete stripe is taken in this cycle.
+    #[inline]
+    pub fn take(&mut self, cycle: u64) {
+        self.full = None;
+        self.place_from = self.place_from.max(cycle + 1);
+        self.look_for_end(cycle + 1);
+    }
+
+    fn look_for_end(&mut self, cycle: u64) {
+        if !self.active && self.plan.is_none() && self.full.is_none() {
+            self.filled += cycle - self.filling_from.take().unwrap_or(cycle);
+        }
+    }
+
+    /// Cycles before `cycle`, which is `now`, in which there was something to fill, and of these those without a row.
+    pub fn counts(&self, rows: &RowQueue) -> (u64, u64) {
+        let cycle = self.now;
+        let filled = self.filled + self.filling_from.map_or(0, |from| cycle.saturating_sub(from));
+        let mut rowless = self.rowless;
+        if self.active && self.plan.is_none() {
+            let end = if rows.count > self.rows_taken {
+                cycle.min(rows.get(self.rows_taken).1 + 1)
+            } else {
+                cycle
+            };
+            rowless += end.saturating_sub(self.plan_from);
+        }
+        (filled, rowless)
+    }
+
+    /// Brings everything up to the beginning of cycle `until`.
+    #[inline]
+    pub fn advance(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) {
+        let Surroundings { rows, product, shape } = around;
+        let depth = u64::from(shape.weight_beats);
+        while self.plan_one(until, rows, product, shape)
+            || self.place_some(until, product, shape)
+            || self.pop_some(until, beats, depth)
+        {}
+        self.now = until;
+    }
+
+    /// Takes beats from the rank while there is room for them.
+    #[inline]
+    fn pop_some(&mut self, until: u64, beats: &mut ToCore<bool>, depth: u64) -> bool {
+        let before = self.popped;
+        while self.popped - self.placed < depth {
+            let Some((from, false)) = beats.head() else { break };
+            // The place of the beat that lies as many beats back as there are places.
+            let free = match self.popped.checked_sub(depth) {
+                Some(beat) => self.places[beat as usize % MOST_BEATS] + 1,
+                None => 0,
+            };
+            let at = from.max(free);
+            if at >= until {
+                break;
+            }
+            beats.pop(at);
+            self.pops[self.popped as usize % MOST_BEATS] = at;
+            self.popped += 1;
+        }
+        self.popped > before
+    }
+
+    /// Places beats of the planned stripe.
+    #[inline]
+    fn place_some(&mut self, until: u64, product: &Product, shape: &Shape) -> bool {
+        let (Some(stripe), None) = (self.plan, self.full) else { return false };
+        // The row's end, or the stripe's.
+        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        let before = self.placed;
+        while self.position < end && self.placed < self.popped {
+            let at = self.place_from.max(self.pops[self.placed as usize % MOST_BEATS] + 1);
+            if at >= until {
+                return self.placed > before;
+            }
+            self.places[self.placed as usize % MOST_BEATS] = at;
+            self.placed += 1;
+            self.position += 1;
+            self.place_from = at + 1;
+        }
+        if self.position < end {
+            return self.placed > before;
+        }
+        // All that lies beyond the row's end is blanked in one more cycle.
+        if end < shape.positions {
+            if self.place_from >= until {
+                return self.placed > before;
+            }
+            self.place_from += 1;
+        }
+        self.position = 0;
+        self.full = self.plan.take();
+        self.plan_from = self.place_from;
+        true
+    }
+
+    /// Plans the next stripe. A row that leaves this rank out takes a cycle.
+    #[inline]
+    fn plan_one(&mut self, until: u64, rows: &RowQueue, product: &Product, shape: &Shape) -> bool {
+        if self.plan.is_some() || !self.active || rows.count == self.rows_taken {
+            return false;
+        }
+        let (start, pushed) = rows.get(self.rows_taken);
+        let at = self.plan_from.max(pushed + 1);
+        if at >= until {
+            return false;
+        }
+        self.rowless += at - self.plan_from;
+        let Cut { waves, tail, .. } = product.cut;
+        let tail_at = (self.rank + shape.ranks - start) % shape.ranks;
+        let (has_tail, in_waves) = (tail_at < tail, self.wave != waves);
+        let last_wave = self.wave + 1 == waves;
+        let (last, ends) = if in_waves {
+            (last_wave && !has_tail, last_wave && tail == 0 && self.rank + 1 == shape.ranks)
+        } else {
+            (true, has_tail && tail_at + 1 == tail)
+        };
+        self.plan_from = at + 1;
+        if in_waves || has_tail {
+            self.plan = Some(Stripe { last, ends });
+            self.wave += 1;
+            self.place_from = self.place_from.max(at + 1);
+        }
+        if last {
+            self.wave = 0;
+            self.rows_taken += 1;
+            self.rows_left -= 1;
+            self.active = self.rows_left > 0;
+            self.look_for_end(at + 1);
+        }
+        true
+    }
+}
