@@ -165,22 +165,24 @@ fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dyn Er
 }
 
 fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
-    // The command of the last slot may be beyond the end.
+    // The model knows some commands before they are on the pins.
+    let end = (recording.end - 1) * 1000 + 500 - (recording.dram_origin * 625 + 62);
+    let clocks = end / 625 + 1;
     let mut firsts = Vec::new();
     for (rank, (rtl, model)) in recording.commands.iter().zip(&record.commands).enumerate() {
-        let rtl: Vec<_> = rtl.iter().map(|(at, command)| (*at, *command)).collect();
-        let model: Vec<_> = model.iter().map(|(at, command)| (*at, command_of(command))).collect();
-        let different = (0..rtl.len()).find(|&i| model.get(i) != Some(&rtl[i]));
+        let model = model.iter().filter(|(at, _)| *at < clocks);
+        let model: Vec<_> = model.map(|(at, command)| (*at, command_of(command))).collect();
+        let different = (0..rtl.len().max(model.len())).find(|&i| model.get(i) != rtl.get(i));
         if let Some(index) = different {
-            firsts.push((rtl[index].0, rank, index, rtl.get(index).copied(), model.get(index).copied()));
-        } else if model.len() > rtl.len() + 2 {
-            firsts.push((u64::MAX, rank, rtl.len(), None, model.get(rtl.len()).copied()));
+            let (rtl, model) = (rtl.get(index).copied(), model.get(index).copied());
+            let at = [rtl, model].into_iter().flatten().map(|command| command.0).min();
+            firsts.push((at, rank, index, rtl, model));
         }
     }
     firsts.sort_by_key(|first| first.0);
     match firsts.first() {
         Some((at, rank, index, rtl, model)) => {
-            let core = (*at * 625 + (recording.dram_origin * 625 + 62)) / 1000;
+            let core = (at.unwrap_or(0) * 625 + (recording.dram_origin * 625 + 62)) / 1000;
             differ(format!("command {index} of rank {rank}, about core cycle {core}"), rtl, model)
         }
         None => Ok(()),

@@ -53,10 +53,11 @@ struct Recorder {
 pub struct CycleModel {
     config: DesignConfig,
     shape: Shape,
-    clocks: ClockRelation,
     cycle: u64,
     /// Parts at work in this cycle, one bit each.
     busy: u32,
+    /// No row and no segment can go before this cycle; 0 if that is to be found out.
+    rows_wake: u64,
     ranks: Vec<Rank>,
     unit: Unit,
     reader: Reader,
@@ -85,10 +86,10 @@ impl CycleModel {
         let rank_bursts = config.dram().bursts();
         Self {
             shape,
-            clocks,
             cycle: 0,
             busy: 0,
-            ranks: (0..shape.ranks).map(|_| Rank::new(config)).collect(),
+            rows_wake: 0,
+            ranks: (0..shape.ranks).map(|_| Rank::new(config, clocks)).collect(),
             unit: Unit::new(shape),
             reader: Reader::new(shape.ranks, rank_bursts),
             reads_list: false,
@@ -158,6 +159,7 @@ impl CycleModel {
 
     /// The counters of register 1, words 0 to 13, as they would be read now.
     pub fn counters(&mut self) -> [u32; 14] {
+        self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
         self.counters.register(causes, self.shape.ranks)
@@ -183,31 +185,67 @@ impl CycleModel {
 
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
-        let (cycle, busy) = (self.cycle, self.busy);
+        let cycle = self.cycle;
         let dense = self.is_dense();
-        if dense || self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+        if dense
+            || self.unit.decides(cycle)
+            || !self.tokens.is_empty() && self.unit.lacks_row_room()
+        {
             self.catch_up(cycle);
         }
-        let delivered = if self.reader.is_busy() { self.move_reads(cycle) } else { 0 };
-        let (row, tail) = self.move_rows(cycle);
+        if dense {
+            self.step_all(cycle, host);
+        } else {
+            self.step_sparse(cycle, host);
+        }
+        self.cycle += 1;
+        self.find_busy();
+    }
+
+    /// A cycle in which anything can happen.
+    fn step_all(&mut self, cycle: u64, host: &mut impl Host) {
+        let delivered = self.move_reads(cycle);
+        let row = self.move_rows(cycle);
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
         let inputs = Inputs { load, store_taken, row: self.tokens.front() };
-        self.counters.step(1, busy, self.unit.is_axpy());
         let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
         let listed = offered.filter(|_| self.reads_list);
         if let Some(address) = listed {
             self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
             self.list_at = (self.list_at + 16) % self.list.len();
         }
-        if self.reader.is_busy() {
-            self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        self.end_rows(cycle, outputs.row_taken, row);
+        self.move_instructions(cycle, pushed, overflow);
+    }
+
+    /// A cycle without loads, lists, stores, zeros and requests.
+    #[inline]
+    fn step_sparse(&mut self, cycle: u64, host: &mut impl Host) {
+        if let Some(request) = host.offer(cycle) {
+            self.port.take(request);
         }
-        if outputs.row_taken {
+        if self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1 {
+            let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
+            let inputs = Inputs { row: self.tokens.front(), ..Inputs::default() };
+            let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
+            self.end_rows(cycle, outputs.row_taken, row);
+        }
+        if self.queue.valid || self.queue.count > 0 || self.issue.next(cycle, self.busy) <= cycle {
+            self.move_instructions(cycle, None, false);
+        }
+    }
+
+    /// The end of a cycle for the rows: one taken by the unit, one that the generator has named, and the start of a product.
+    #[inline]
+    fn end_rows(&mut self, cycle: u64, taken: bool, row: Option<u8>) {
+        if taken {
             self.tokens.pop();
+            self.rows_wake = 0;
         }
-        if row {
+        if let Some(tail) = row {
             self.tokens.push(tail);
         }
         if self.product_starts
@@ -215,11 +253,19 @@ impl CycleModel {
         {
             self.product_starts = false;
             self.generator.start(cycle, rows, &self.list);
+            self.rows_wake = 0;
         }
-        self.move_instructions(cycle, pushed, overflow);
-        self.cycle += 1;
-        self.busy = self.busy_parts();
-        self.follow();
+    }
+
+    /// The parts at work in the cycle that comes, and what follows from a change.
+    #[inline]
+    fn find_busy(&mut self) {
+        let busy = self.busy_parts();
+        if busy != self.busy {
+            self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
+            self.busy = busy;
+            self.follow();
+        }
     }
 
     /// Every cycle counts: something is read or written outside of products, or the host waits.
@@ -235,7 +281,7 @@ impl CycleModel {
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            rank.catch_up(cycle, self.clocks, |beats, until| self.unit.drain(g, beats, until));
+            rank.catch_up(cycle, |beats, until| self.unit.drain(g, beats, until));
         }
     }
 
@@ -258,23 +304,30 @@ impl CycleModel {
             next = next.min(self.next_of_product(cycle));
         }
         if next > cycle {
-            self.counters.step(next - cycle, self.busy, self.unit.is_axpy());
             self.cycle = next;
-            self.busy = self.busy_parts();
-            self.follow();
+            self.find_busy();
         }
     }
 
+    #[inline]
     fn next_of_product(&mut self, cycle: u64) -> u64 {
-        let mut next = self.unit.next(cycle, !self.tokens.is_empty());
+        if self.rows_wake == 0 {
+            self.rows_wake = self.next_of_rows(cycle);
+        }
+        if self.rows_wake <= cycle {
+            return cycle;
+        }
+        self.rows_wake.min(self.unit.next(cycle, !self.tokens.is_empty()))
+    }
+
+    /// The first cycle from `cycle` on in which a row or a segment can go.
+    fn next_of_rows(&mut self, cycle: u64) -> u64 {
+        let mut next = u64::MAX;
         if self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room) {
-            next = next.min(self.generator.next().max(cycle));
+            next = self.generator.next().max(cycle);
         }
         for (feeder, rank) in self.feeders.iter().zip(&self.ranks) {
-            if next <= cycle {
-                break;
-            }
-            next = next.min(feeder.next(cycle, || rank.segment_room_from(self.clocks)));
+            next = next.min(feeder.next(cycle, || rank.segment_room_from()));
         }
         next
     }
@@ -310,10 +363,11 @@ impl CycleModel {
         delivered
     }
 
-    /// A row from the generator to feeders and tokens, and segments to the ranks. Returns whether a row goes, and where its tail
+    /// A row from the generator to feeders and tokens, and segments to the ranks. Returns where the tail of a row that goes
     /// starts.
     #[inline]
-    fn move_rows(&mut self, cycle: u64) -> (bool, u8) {
+    fn move_rows(&mut self, cycle: u64) -> Option<u8> {
+        self.rows_wake = 0;
         let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
         let row = self.generator.offers(cycle).filter(|_| room);
         let start = match (row, &self.rows) {
@@ -325,15 +379,15 @@ impl CycleModel {
             let mut taken = None;
             if let Some(segment) = self.reader.asks(g) {
                 if rank.segment_ready(cycle) {
-                    rank.push_segment(cycle, segment, self.clocks);
+                    rank.push_segment(cycle, segment);
                     self.reader.segment_taken(g, segment);
                 }
             } else if let Some(segment) = feeder.offers(cycle) {
                 if !rank.segment_ready(cycle) {
-                    rank.catch_up(cycle, self.clocks, |beats, until| self.unit.drain(g, beats, until));
+                    rank.catch_up(cycle, |beats, until| self.unit.drain(g, beats, until));
                 }
                 if rank.segment_ready(cycle) {
-                    rank.push_segment(cycle, segment, self.clocks);
+                    rank.push_segment(cycle, segment);
                     taken = Some(segment);
                 }
             }
@@ -342,7 +396,7 @@ impl CycleModel {
         if row.is_some() {
             self.generator.taken(cycle, &self.list);
         }
-        (row.is_some(), start as u8)
+        row.map(|_| start as u8)
     }
 
     /// The host's port.
@@ -412,7 +466,7 @@ impl CycleModel {
         if !rank.request_ready(cycle) {
             return false;
         }
-        rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag }, self.clocks);
+        rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag });
         if tag == STORE_TAG {
             self.port.store_address = (address + 1) & self.dimm_mask;
             return true;

@@ -20,16 +20,20 @@ pub(crate) struct CounterFile {
 }
 
 impl CounterFile {
-    /// `cycles` cycles that are alike: busy parts, AXPY.
+    /// All cycles before `cycle` that were not counted are alike: busy parts, AXPY.
     #[inline]
-    pub fn step(&mut self, cycles: u64, busy: u32, axpy: bool) {
+    pub fn count(&mut self, cycle: u64, busy: u32, axpy: bool) {
+        let cycles = cycle - self.cycles;
+        if cycles == 0 {
+            return;
+        }
         let product = busy >> PRODUCT & 1 == 1;
         for (part, count) in self.parts.iter_mut().enumerate() {
             *count += u64::from(busy >> part & 1) * cycles;
         }
         self.axpy += u64::from(product && axpy) * cycles;
         self.outside += u64::from(!product && busy >> ROUND & 1 == 0) * cycles;
-        self.cycles += cycles;
+        self.cycles = cycle;
         self.last_product = product;
     }
 

@@ -112,12 +112,6 @@ impl SramFifo {
         self.valid = reads || (self.valid && !pop);
         self.count = self.count + u32::from(push) - u32::from(reads);
     }
-
-    /// Nothing is in it.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0 && !self.valid
-    }
 }
 
 /// Edges of the reader's clock from the first one after a push to the one at which the word is read.

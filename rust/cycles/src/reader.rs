@@ -119,9 +119,4 @@ impl Reader {
             lane.address = (first_burst + u32::from(g < first_rank)) & self.rank_mask;
         }
     }
-
-    /// Nothing moves in the queues.
-    pub fn is_still(&self) -> bool {
-        !self.starts && self.lanes.iter().all(|lane| lane.queue.count == 0 || lane.queue.valid)
-    }
 }

@@ -44,8 +44,6 @@ pub(crate) struct Shape {
     pub sums: u32,
     /// Bits of a number of waves.
     pub wave_bits: u64,
-    /// Bits of a number of vectors.
-    pub batch_bits: u64,
     /// All ranks, one bit each.
     pub all_ranks: u32,
 }
@@ -63,7 +61,6 @@ impl Shape {
             weight_beats: config.weight_fifo_beats(),
             sums: config.max_batch().max(8),
             wave_bits: (config.col_bits() - stripe_bits + 1).into(),
-            batch_bits: config.batch_bits().into(),
             all_ranks: (1 << config.ranks()) - 1,
         }
     }

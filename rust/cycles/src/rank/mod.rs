@@ -71,6 +71,7 @@ pub struct CommandCounts {
 /// A rank behind its port.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
+    clocks: ClockRelation,
     slots: Slots,
     segments: ToDram<Segment>,
     requests: ToDram<Request>,
@@ -91,9 +92,10 @@ pub(crate) struct Rank {
 }
 
 impl Rank {
-    pub fn new(config: &DesignConfig) -> Self {
+    pub fn new(config: &DesignConfig, clocks: ClockRelation) -> Self {
         let slots = Slots::new(config.dram());
         Self {
+            clocks,
             segments: ToDram::new(SEGMENTS),
             requests: ToDram::new(REQUESTS),
             writes: WriteData::new(WRITES),
@@ -130,7 +132,7 @@ impl Rank {
     }
 
     /// A core cycle before which no segment is taken, as far as can be told.
-    pub fn segment_room_from(&self, clocks: ClockRelation) -> u64 {
+    pub fn segment_room_from(&self) -> u64 {
         if let Some(from) = self.segments.room_from() {
             return from;
         }
@@ -138,7 +140,7 @@ impl Rank {
         let waits = self.staged.is_some() && self.scheduler.is_full();
         let slots = if waits { self.scheduler.head_bursts() } else { 0 };
         let slot = self.wake.max(self.next + slots);
-        clocks.core_after(slot * SLOT + 1) + 3
+        self.clocks.core_after(slot * SLOT + 1) + 3
     }
 
     /// Whether a request is taken in this core cycle.
@@ -148,17 +150,17 @@ impl Rank {
     }
 
     #[inline]
-    pub fn push_segment(&mut self, cycle: u64, segment: Segment, clocks: ClockRelation) {
-        let head_from = self.segments.push(cycle, segment, clocks);
+    pub fn push_segment(&mut self, cycle: u64, segment: Segment) {
+        let head_from = self.segments.push(cycle, segment, self.clocks);
         self.wake_for(head_from);
     }
 
     #[inline]
-    pub fn push_request(&mut self, cycle: u64, request: Request, clocks: ClockRelation) {
-        let head_from = self.requests.push(cycle, request, clocks);
+    pub fn push_request(&mut self, cycle: u64, request: Request) {
+        let head_from = self.requests.push(cycle, request, self.clocks);
         self.wake_for(head_from);
         if request.write {
-            self.writes.push(cycle, clocks);
+            self.writes.push(cycle, self.clocks);
         }
     }
 
@@ -173,21 +175,21 @@ impl Rank {
     /// All slots that have begun by core cycle `cycle`. What the core did before has to be known, but for beats it took:
     /// `drain` takes those of the cycles before the one given.
     #[inline]
-    pub fn catch_up(&mut self, cycle: u64, clocks: ClockRelation, mut drain: impl FnMut(&mut ToCore<bool>, u64)) {
-        while clocks.core_after(self.wake * SLOT) <= cycle {
+    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut ToCore<bool>, u64)) {
+        while self.clocks.core_after(self.wake * SLOT) <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
-            self.slot(slot, clocks, &mut drain);
+            self.slot(slot, &mut drain);
         }
     }
 
     /// One slot, and which is the next one in which something can happen.
     #[inline]
-    fn slot(&mut self, slot: u64, clocks: ClockRelation, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) {
+    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) {
         let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
         let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
         match step {
-            Step::Idle => self.commands(slot, clocks),
+            Step::Idle => self.commands(slot),
             Step::Blocked => {}
             Step::Close => {
                 self.scheduler.close_all(slot, &self.slots);
@@ -201,7 +203,7 @@ impl Rank {
         }
         let mut wake = u64::MAX;
         if self.staged.is_none() {
-            wake = self.choose(slot, clocks, drain);
+            wake = self.choose(slot, drain);
         }
         // A place that the head leaves in this slot is free.
         if let Some(entry) = self.staged
@@ -211,14 +213,38 @@ impl Rank {
             self.staged = None;
             wake = slot + 1;
         }
-        wake = wake.min(self.refresh.next(|| self.scheduler.quiet_from()));
+        if self.staged.is_some() {
+            // Nothing is chosen before there is room for it.
+            wake = u64::MAX;
+        }
+        let refresh = self.refresh.next(|| self.scheduler.quiet_from());
+        wake = wake.min(refresh);
         if self.refresh.is_idle() {
+            if self.staged.is_some() {
+                self.run_ahead(refresh);
+            }
             wake = wake.min(self.scheduler.next());
         }
-        self.wake = wake.max(slot + 1);
+        self.wake = wake.max(self.next);
     }
 
-    fn commands(&mut self, slot: u64, clocks: ClockRelation) {
+    /// While the oldest entry is read and nothing can enter, no row is to be opened or closed and no refresh is due, the next
+    /// bursts follow from what is known now. The last one makes room, and is left.
+    #[inline]
+    fn run_ahead(&mut self, refresh: u64) {
+        let end = refresh.min(self.scheduler.row_from());
+        for _ in 0..self.scheduler.run_length() {
+            let Some((slot, entry)) = self.scheduler.read_on(&self.slots, end) else { return };
+            self.counts.reads += 1;
+            self.next = slot + 1;
+            self.beats.push(slot * SLOT + self.slots.read_latency, entry.tag != 0, self.clocks);
+            if let Some(trace) = &mut self.trace {
+                trace.push(((slot + 1) * SLOT, Command::Column(entry.command())));
+            }
+        }
+    }
+
+    fn commands(&mut self, slot: u64) {
         if self.scheduler.is_empty() {
             return;
         }
@@ -226,13 +252,13 @@ impl Rank {
         if let Some((entry, command)) = decision.column {
             let pushed = slot * SLOT + self.slots.read_latency;
             if entry.request {
-                self.responses.push(pushed, (entry.tag, entry.write), clocks);
+                self.responses.push(pushed, (entry.tag, entry.write), self.clocks);
             } else {
-                self.beats.push(pushed, entry.tag != 0, clocks);
+                self.beats.push(pushed, entry.tag != 0, self.clocks);
             }
             if command.write {
                 self.counts.writes += 1;
-                self.writes.pop(slot * SLOT + self.slots.write_latency, clocks);
+                self.writes.pop(slot * SLOT + self.slots.write_latency, self.clocks);
             } else {
                 self.counts.reads += 1;
             }
@@ -258,7 +284,7 @@ impl Rank {
     /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
     /// Returns the next slot in which there can be another choice.
     #[inline]
-    fn choose(&mut self, slot: u64, clocks: ClockRelation, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) -> u64 {
+    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) -> u64 {
         let first = slot * SLOT;
         let (segment, request) = (self.segments.head(), self.requests.head());
         let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
@@ -274,17 +300,17 @@ impl Rank {
             if self.beats.missing(more) == 0 {
                 return true;
             }
-            self.beats.look(places, clocks);
+            self.beats.look(places, self.clocks);
             if self.beats.missing(more) == 0 {
                 return true;
             }
-            drain(&mut self.beats, clocks.core_after(first));
-            self.beats.look(places, clocks);
+            drain(&mut self.beats, self.clocks.core_after(first));
+            self.beats.look(places, self.clocks);
             self.beats.missing(more) == 0
         });
         let request = request.filter(|_| {
             if self.responses.missing(1) > 0 {
-                self.responses.look(places, clocks);
+                self.responses.look(places, self.clocks);
             }
             self.responses.missing(1) == 0
         });
@@ -292,14 +318,14 @@ impl Rank {
             Some(Choice::Segment) => {
                 let Segment { address, bursts, for_reader } = segment.unwrap_or_default();
                 self.beats.reserve(bursts.into());
-                self.segments.pop(first + 1, clocks);
+                self.segments.pop(first + 1, self.clocks);
                 let left = (bursts - 1) as u8;
                 self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
             }
             Some(Choice::Request) => {
                 let Request { address, write, tag } = request.unwrap_or_default();
                 self.responses.reserve(1);
-                self.requests.pop(first + 1, clocks);
+                self.requests.pop(first + 1, self.clocks);
                 self.staged = Some(Entry::at(address, 0, write, true, tag));
             }
             None => {}

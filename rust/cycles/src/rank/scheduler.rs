@@ -36,6 +36,16 @@ impl Entry {
     fn group(&self) -> usize {
         usize::from(self.burst & 1)
     }
+
+    /// RD or WR of its next burst.
+    pub fn command(&self) -> ColumnCommand {
+        ColumnCommand {
+            write: self.write,
+            bank_group: self.burst & 1,
+            bank: self.bank,
+            column_burst: self.burst >> 1,
+        }
+    }
 }
 
 /// A row command of a slot.
@@ -170,12 +180,7 @@ impl Scheduler {
         let bank = &self.banks[group * GROUP_BANKS + usize::from(head.bank)];
         let free = if head.write { self.write[group] } else { self.read[group] };
         let open = bank.row == Some(head.row) && bank.column <= slot && free <= slot;
-        open.then_some(ColumnCommand {
-            write: head.write,
-            bank_group: group as u8,
-            bank: head.bank,
-            column_burst: head.burst >> 1,
-        })
+        open.then(|| head.command())
     }
 
     /// The first slot in which a command can come, as things are now.
@@ -190,6 +195,12 @@ impl Scheduler {
         let free = if head.write { self.write[group] } else { self.read[group] };
         let column = if bank.row == Some(head.row) { max(bank.column, free) } else { u64::MAX };
         column.min(self.row_wake)
+    }
+
+    /// No row command comes before this slot.
+    #[inline]
+    pub fn row_from(&self) -> u64 {
+        self.row_wake
     }
 
     /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
@@ -249,6 +260,40 @@ impl Scheduler {
             head.left -= 1;
             // A bank of the other group may not be needed any more; one that could be closed later is never needed earlier.
         }
+    }
+
+    /// How many bursts of the oldest entry follow the one just issued, the last one not counted, before anything but columns
+    /// can happen: the rows are open, and no row command comes before slot `end`.
+    #[inline]
+    pub fn run_length(&self) -> u64 {
+        let head = &self.entries[0];
+        if self.count == 0 || head.write || head.left == 0 {
+            return 0;
+        }
+        let open = |group: usize| self.banks[group * GROUP_BANKS + usize::from(head.bank)].row == Some(head.row);
+        if open(0) && open(1) { head.left.into() } else { 0 }
+    }
+
+    /// Reads the oldest entry's next burst, which is not its last one, as soon as it can be; its row is open. Returns the slot,
+    /// or none if that is not before `end`.
+    #[inline]
+    pub fn read_on(&mut self, slots: &Slots, end: u64) -> Option<(u64, Entry)> {
+        let entry = self.entries[0];
+        let group = entry.group();
+        let bank = &mut self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
+        let slot = max(bank.column, self.read[group]);
+        if slot >= end {
+            return None;
+        }
+        bank.pre = max(bank.pre, slot + slots.read_to_pre);
+        self.read[group] = slot + slots.column[0];
+        self.read[1 - group] = max(self.read[1 - group], slot + slots.column[1]);
+        let turn = slot + slots.read_to_write;
+        self.write = self.write.map(|from| max(from, turn));
+        let head = &mut self.entries[0];
+        head.burst = head.burst.wrapping_add(1);
+        head.left -= 1;
+        Some((slot, entry))
     }
 
     fn issue_act(&mut self, slot: u64, slots: &Slots, at: usize, group: usize, row: u32) {

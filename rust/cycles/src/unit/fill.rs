@@ -29,6 +29,13 @@ pub(super) struct Surroundings<'a> {
     pub shape: &'a Shape,
 }
 
+/// Cycles with something to fill, and of these those without a row to plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FillCounts {
+    pub filled: u64,
+    pub rowless: u64,
+}
+
 /// The fill of one rank.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
@@ -122,8 +129,9 @@ impl Fill {
         }
     }
 
-    /// Cycles before `cycle`, which is `now`, in which there was something to fill, and of these those without a row.
-    pub fn counts(&self, rows: &RowQueue) -> (u64, u64) {
+    /// What was counted in the cycles before `now`.
+    #[inline]
+    pub fn counts(&self, rows: &RowQueue) -> FillCounts {
         let cycle = self.now;
         let filled = self.filled + self.filling_from.map_or(0, |from| cycle.saturating_sub(from));
         let mut rowless = self.rowless;
@@ -135,7 +143,7 @@ impl Fill {
             };
             rowless += end.saturating_sub(self.plan_from);
         }
-        (filled, rowless)
+        FillCounts { filled, rowless }
     }
 
     /// Brings everything up to the beginning of cycle `until`.

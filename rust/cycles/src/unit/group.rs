@@ -1,7 +1,7 @@
 //! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
 
 use super::Product;
-use super::fill::{Fill, Surroundings};
+use super::fill::{Fill, FillCounts, Surroundings};
 use crate::fifo::{Ring, ToCore};
 use crate::shape::Shape;
 
@@ -26,9 +26,7 @@ pub(crate) type Causes = [u64; 4];
 struct Account {
     until: u64,
     causes: Causes,
-    /// Cycles with something to fill, and of these those without a row.
-    filled: u64,
-    rowless: u64,
+    fill: FillCounts,
 }
 
 /// The group of a rank.
@@ -46,9 +44,11 @@ pub(super) struct Group {
     history: u8,
     history_window: u64,
     window: Window,
-    /// Up to the beginning of the last cycle that was looked at, and of the one before it.
+    /// Up to the first cycle of the window, by its cause, and the causes until the cycle before.
     account: Account,
-    earlier: Account,
+    before: Causes,
+    /// What the fill counted before the last cycle that it knows.
+    earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
     reserved: u32,
     /// Cycles from which on the first digits of the queued sums are there.
@@ -68,7 +68,8 @@ impl Group {
             history_window: 0,
             window: Window::Starved,
             account: Account::default(),
-            earlier: Account::default(),
+            before: Causes::default(),
+            earlier: (0, FillCounts::default()),
             reserved: 0,
             sums: Ring::new(shape.sums as usize),
         }
@@ -132,7 +133,7 @@ impl Group {
         !(axpy && (2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
     }
 
-    /// Brings the fill, and the account of causes, up to the beginning of a cycle.
+    /// Brings the fill up to the beginning of a cycle.
     #[inline]
     pub fn advance(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) {
         let now = self.fill.now();
@@ -141,54 +142,66 @@ impl Group {
         }
         if until > now + 1 {
             self.fill.advance(until - 1, beats, around);
-            self.settle(around);
         }
+        self.earlier = (until - 1, self.fill.counts(around.rows));
         self.fill.advance(until, beats, around);
-        self.settle(around);
     }
 
-    /// Accounts for the cycles up to the fill's.
+    /// Causes of the cycles before `until`, a cycle of the present window or the first one after it, if the fill's counts were
+    /// these then.
     #[inline]
-    fn settle(&mut self, around: Surroundings) {
-        let until = self.fill.now();
-        let (filled, rowless) = self.fill.counts(around.rows);
+    fn causes_until(&self, until: u64, fill: FillCounts) -> Causes {
         let mut causes = self.account.causes;
         let cycles = until - self.account.until;
         match self.window {
             Window::Job => causes[0] += cycles,
             Window::Roomless => causes[3] += cycles,
             Window::Starved => {
-                let rowless = rowless - self.account.rowless;
+                let rowless = fill.rowless - self.account.fill.rowless;
                 causes[1] += rowless;
-                causes[2] += filled - self.account.filled - rowless;
+                causes[2] += fill.filled - self.account.fill.filled - rowless;
             }
         }
-        self.earlier = self.account;
-        self.account = Account { until, causes, filled, rowless };
+        causes
     }
 
     /// Causes of the cycles before `until`, which is at most one before what is known.
     pub fn causes(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) -> Causes {
         self.advance(until, beats, around);
-        if self.account.until == until {
-            return self.account.causes;
+        if self.account.until > until {
+            // The window has begun in this cycle.
+            return self.before;
         }
-        debug_assert_eq!(self.earlier.until, until);
-        self.earlier.causes
+        let counts = if self.fill.now() == until {
+            self.fill.counts(around.rows)
+        } else {
+            debug_assert_eq!(self.earlier.0, until);
+            self.earlier.1
+        };
+        self.causes_until(until, counts)
     }
 
     /// The job of the next window, decided in this cycle.
     #[inline]
-    pub fn decide(
-        &mut self,
-        cycle: u64,
-        window: u64,
-        beats: &mut ToCore<bool>,
-        around: Surroundings,
-    ) {
-        self.advance(cycle, beats, around);
+    pub fn decide(&mut self, cycle: u64, window: u64, beats: &mut ToCore<bool>, around: Surroundings) {
+        if self.fill.now() < cycle {
+            self.fill.advance(cycle, beats, around);
+        }
+        let counts = self.fill.counts(around.rows);
         let next = self.choose(cycle, window, around.product, around.shape);
-        self.advance(cycle + 1, beats, around);
+        if next == self.window {
+            // The account goes on.
+            self.earlier = (cycle, counts);
+            self.fill.advance(cycle + 1, beats, around);
+            return;
+        }
+        let before = self.causes_until(cycle, counts);
+        self.fill.advance(cycle + 1, beats, around);
+        let fill = self.fill.counts(around.rows);
+        let causes = self.causes_until(cycle + 1, fill);
+        self.earlier = (cycle, counts);
+        self.before = before;
+        self.account = Account { until: cycle + 1, causes, fill };
         self.window = next;
     }
 

@@ -171,6 +171,12 @@ impl Unit {
         self.product_active
     }
 
+    /// A product is in work, or was when [`Unit::multiplies`] was asked last.
+    #[inline]
+    pub fn is_multiplying(&self) -> bool {
+        self.product_active
+    }
+
     /// Finds the window of a cycle.
     #[inline]
     fn go_to(&mut self, cycle: u64) {
