@@ -355,7 +355,7 @@ impl CycleModel {
         let mut delivered = 0;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
             self.unit.drain(g, &mut rank.beats, cycle);
-            if let Some(true) = rank.beats.offered(cycle) {
+            if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
             }

@@ -115,7 +115,7 @@ impl SramFifo {
 }
 
 /// Edges of the reader's clock from the first one after a push to the one at which the word is read.
-const SYNCHRONISED: u64 = 3;
+pub(crate) const SYNCHRONISED: u64 = 3;
 
 /// A queue in flip-flops from the core's clock to the DRAM's, with a head register behind it.
 #[derive(Clone, Debug)]

@@ -6,6 +6,7 @@
 //! connects them and makes one cycle after the other. It shares nothing with the generator of the hardware; that both agree is
 //! for a test to show.
 
+mod beats;
 mod clock;
 mod core;
 mod counters;

@@ -7,6 +7,7 @@ mod slots;
 
 pub use scheduler::{ColumnCommand, RowCommand};
 
+use crate::beats::Beats;
 use crate::clock::ClockRelation;
 use crate::fifo::{ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
@@ -76,8 +77,8 @@ pub(crate) struct Rank {
     segments: ToDram<Segment>,
     requests: ToDram<Request>,
     writes: WriteData,
-    /// For each beat whether it is for the reader.
-    pub beats: ToCore<bool>,
+    /// Beats of segments.
+    pub beats: Beats,
     /// For each response the tag of its request, and whether it was a write.
     pub responses: ToCore<(u16, bool)>,
     turns: Turns,
@@ -99,7 +100,7 @@ impl Rank {
             segments: ToDram::new(SEGMENTS),
             requests: ToDram::new(REQUESTS),
             writes: WriteData::new(WRITES),
-            beats: ToCore::new(config.core().read_fifo_beats()),
+            beats: Beats::new(config.core().read_fifo_beats(), clocks),
             responses: ToCore::new(RESPONSES),
             turns: Turns::default(),
             staged: None,
@@ -175,7 +176,7 @@ impl Rank {
     /// All slots that have begun by core cycle `cycle`. What the core did before has to be known, but for beats it took:
     /// `drain` takes those of the cycles before the one given.
     #[inline]
-    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut ToCore<bool>, u64)) {
+    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64)) {
         while self.clocks.core_after(self.wake * SLOT) <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
@@ -185,7 +186,7 @@ impl Rank {
 
     /// One slot, and which is the next one in which something can happen.
     #[inline]
-    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) {
+    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64)) {
         let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
         let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
         match step {
@@ -233,13 +234,17 @@ impl Rank {
     #[inline]
     fn run_ahead(&mut self, refresh: u64) {
         let end = refresh.min(self.scheduler.row_from());
-        for _ in 0..self.scheduler.run_length() {
-            let Some((slot, entry)) = self.scheduler.read_on(&self.slots, end) else { return };
-            self.counts.reads += 1;
-            self.next = slot + 1;
-            self.beats.push(slot * SLOT + self.slots.read_latency, entry.tag != 0, self.clocks);
-            if let Some(trace) = &mut self.trace {
+        let Some(run) = self.scheduler.read_on(&self.slots, end) else { return };
+        let last = run.slot + (run.count - 1) * run.step;
+        self.next = last + 1;
+        self.counts.reads += run.count;
+        let pushed = run.slot * SLOT + self.slots.read_latency;
+        self.beats.push(pushed, run.step * SLOT, run.count, run.entry.tag != 0);
+        if let Some(trace) = &mut self.trace {
+            let mut entry = run.entry;
+            for slot in (run.slot..=last).step_by(run.step as usize) {
                 trace.push(((slot + 1) * SLOT, Command::Column(entry.command())));
+                entry.burst = entry.burst.wrapping_add(1);
             }
         }
     }
@@ -254,7 +259,7 @@ impl Rank {
             if entry.request {
                 self.responses.push(pushed, (entry.tag, entry.write), self.clocks);
             } else {
-                self.beats.push(pushed, entry.tag != 0, self.clocks);
+                self.beats.push(pushed, 0, 1, entry.tag != 0);
             }
             if command.write {
                 self.counts.writes += 1;
@@ -284,7 +289,7 @@ impl Rank {
     /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
     /// Returns the next slot in which there can be another choice.
     #[inline]
-    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut ToCore<bool>, u64)) -> u64 {
+    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64)) -> u64 {
         let first = slot * SLOT;
         let (segment, request) = (self.segments.head(), self.requests.head());
         let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
@@ -300,12 +305,12 @@ impl Rank {
             if self.beats.missing(more) == 0 {
                 return true;
             }
-            self.beats.look(places, self.clocks);
+            self.beats.look(places);
             if self.beats.missing(more) == 0 {
                 return true;
             }
             drain(&mut self.beats, self.clocks.core_after(first));
-            self.beats.look(places, self.clocks);
+            self.beats.look(places);
             self.beats.missing(more) == 0
         });
         let request = request.filter(|_| {

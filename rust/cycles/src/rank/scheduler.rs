@@ -99,6 +99,17 @@ pub(super) struct Scheduler {
     row_wake: u64,
 }
 
+/// Reads of an entry at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadRun {
+    /// The entry at the first of them.
+    pub entry: Entry,
+    /// Slot of the first one, slots from one to the next.
+    pub slot: u64,
+    pub step: u64,
+    pub count: u64,
+}
+
 /// What was decided in a slot.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Decision {
@@ -262,38 +273,43 @@ impl Scheduler {
         }
     }
 
-    /// How many bursts of the oldest entry follow the one just issued, the last one not counted, before anything but columns
-    /// can happen: the rows are open, and no row command comes before slot `end`.
+    /// Reads on in the oldest entry as long as its rows are open and nothing but reads can happen, which is before slot `end`,
+    /// but not its last burst. Only if the bursts follow each other at the same distance.
     #[inline]
-    pub fn run_length(&self) -> u64 {
-        let head = &self.entries[0];
-        if self.count == 0 || head.write || head.left == 0 {
-            return 0;
-        }
-        let open = |group: usize| self.banks[group * GROUP_BANKS + usize::from(head.bank)].row == Some(head.row);
-        if open(0) && open(1) { head.left.into() } else { 0 }
-    }
-
-    /// Reads the oldest entry's next burst, which is not its last one, as soon as it can be; its row is open. Returns the slot,
-    /// or none if that is not before `end`.
-    #[inline]
-    pub fn read_on(&mut self, slots: &Slots, end: u64) -> Option<(u64, Entry)> {
+    pub fn read_on(&mut self, slots: &Slots, end: u64) -> Option<ReadRun> {
         let entry = self.entries[0];
-        let group = entry.group();
-        let bank = &mut self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
-        let slot = max(bank.column, self.read[group]);
-        if slot >= end {
+        if self.count == 0 || entry.write || entry.left == 0 {
             return None;
         }
-        bank.pre = max(bank.pre, slot + slots.read_to_pre);
-        self.read[group] = slot + slots.column[0];
-        self.read[1 - group] = max(self.read[1 - group], slot + slots.column[1]);
-        let turn = slot + slots.read_to_write;
+        let group = entry.group();
+        let [at, other] = [group, 1 - group].map(|group| group * GROUP_BANKS + usize::from(entry.bank));
+        if self.banks[at].row != Some(entry.row) || self.banks[other].row != Some(entry.row) {
+            return None;
+        }
+        let step = slots.column[1];
+        let slot = max(self.banks[at].column, self.read[group]);
+        let second = max(max(self.banks[other].column, self.read[1 - group]), slot + step);
+        if slot >= end || second != slot + step || 2 * step < slots.column[0] {
+            return None;
+        }
+        let count = u64::from(entry.left).min((end - slot).div_ceil(step));
+        let last = slot + (count - 1) * step;
+        let last_group = group ^ (count as usize - 1) & 1;
+        // The last burst in each group.
+        for (of, slot) in [(last_group, last), (1 - last_group, last.wrapping_sub(step))] {
+            if of == last_group || count > 1 {
+                let bank = &mut self.banks[of * GROUP_BANKS + usize::from(entry.bank)];
+                bank.pre = max(bank.pre, slot + slots.read_to_pre);
+                self.read[of] = max(self.read[of], slot + slots.column[0]);
+                self.read[1 - of] = max(self.read[1 - of], slot + slots.column[1]);
+            }
+        }
+        let turn = last + slots.read_to_write;
         self.write = self.write.map(|from| max(from, turn));
         let head = &mut self.entries[0];
-        head.burst = head.burst.wrapping_add(1);
-        head.left -= 1;
-        Some((slot, entry))
+        head.burst = head.burst.wrapping_add(count as u8);
+        head.left -= count as u8;
+        Some(ReadRun { entry, slot, step, count })
     }
 
     fn issue_act(&mut self, slot: u64, slots: &Slots, at: usize, group: usize, row: u32) {

@@ -6,7 +6,7 @@
 
 use super::Product;
 use super::rows::RowQueue;
-use crate::fifo::ToCore;
+use crate::beats::Beats;
 use crate::shape::{Cut, Shape};
 
 /// Most beats that a group can keep.
@@ -148,19 +148,50 @@ impl Fill {
 
     /// Brings everything up to the beginning of cycle `until`.
     #[inline]
-    pub fn advance(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) {
+    pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
         let Surroundings { rows, product, shape } = around;
         let depth = u64::from(shape.weight_beats);
         while self.plan_one(until, rows, product, shape)
+            || self.flow(until, beats, depth, product, shape)
             || self.place_some(until, product, shape)
             || self.pop_some(until, beats, depth)
         {}
         self.now = until;
     }
 
+    /// Takes beats from the rank and places them, as long as both happen before `until`.
+    #[inline]
+    fn flow(&mut self, until: u64, beats: &mut Beats, depth: u64, product: &Product, shape: &Shape) -> bool {
+        let (Some(stripe), None) = (self.plan, self.full) else { return false };
+        if self.placed != self.popped {
+            return false;
+        }
+        // The stripe's last beat is left: more follows from it.
+        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        let most = u64::from(end - self.position).saturating_sub(1);
+        let (mut placed, mut place_from) = (self.placed, self.place_from);
+        let (pops, places) = (&mut self.pops, &mut self.places);
+        let taken = beats.take_run(most, |from| {
+            let free = if placed < depth { 0 } else { places[(placed - depth) as usize % MOST_BEATS] + 1 };
+            let pop = from.max(free);
+            let place = place_from.max(pop + 1);
+            if place >= until {
+                return None;
+            }
+            pops[placed as usize % MOST_BEATS] = pop;
+            places[placed as usize % MOST_BEATS] = place;
+            placed += 1;
+            place_from = place + 1;
+            Some(pop)
+        });
+        (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
+        self.position += taken as u32;
+        taken > 0
+    }
+
     /// Takes beats from the rank while there is room for them.
     #[inline]
-    fn pop_some(&mut self, until: u64, beats: &mut ToCore<bool>, depth: u64) -> bool {
+    fn pop_some(&mut self, until: u64, beats: &mut Beats, depth: u64) -> bool {
         let before = self.popped;
         while self.popped - self.placed < depth {
             let Some((from, false)) = beats.head() else { break };

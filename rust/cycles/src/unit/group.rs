@@ -2,7 +2,8 @@
 
 use super::Product;
 use super::fill::{Fill, FillCounts, Surroundings};
-use crate::fifo::{Ring, ToCore};
+use crate::beats::Beats;
+use crate::fifo::Ring;
 use crate::shape::Shape;
 
 /// Rows that a group can know ahead.
@@ -135,7 +136,7 @@ impl Group {
 
     /// Brings the fill up to the beginning of a cycle.
     #[inline]
-    pub fn advance(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) {
+    pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
         let now = self.fill.now();
         if until <= now {
             return;
@@ -166,7 +167,7 @@ impl Group {
     }
 
     /// Causes of the cycles before `until`, which is at most one before what is known.
-    pub fn causes(&mut self, until: u64, beats: &mut ToCore<bool>, around: Surroundings) -> Causes {
+    pub fn causes(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Causes {
         self.advance(until, beats, around);
         if self.account.until > until {
             // The window has begun in this cycle.
@@ -183,7 +184,7 @@ impl Group {
 
     /// The job of the next window, decided in this cycle.
     #[inline]
-    pub fn decide(&mut self, cycle: u64, window: u64, beats: &mut ToCore<bool>, around: Surroundings) {
+    pub fn decide(&mut self, cycle: u64, window: u64, beats: &mut Beats, around: Surroundings) {
         if self.fill.now() < cycle {
             self.fill.advance(cycle, beats, around);
         }

@@ -12,7 +12,7 @@ mod writer;
 
 pub(crate) use group::Causes;
 
-use crate::fifo::ToCore;
+use crate::beats::Beats;
 use crate::rank::Rank;
 use crate::shape::{Cut, Shape};
 use combiner::Combiner;
@@ -213,7 +213,7 @@ impl Unit {
 
     /// The groups take the beats of weights that they can take before cycle `until`.
     #[inline]
-    pub fn drain(&mut self, rank: usize, beats: &mut ToCore<bool>, until: u64) {
+    pub fn drain(&mut self, rank: usize, beats: &mut Beats, until: u64) {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         self.groups[rank].advance(until, beats, around);
     }
