@@ -28,7 +28,8 @@ const PROGRAMS: [(&str, &str); 6] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let config = DesignConfig::preset("hermes")?;
-    for (name, text) in PROGRAMS {
+    let wanted = std::env::args().nth(1).unwrap_or_default();
+    for (name, text) in PROGRAMS.into_iter().filter(|(name, _)| name.contains(&wanted)) {
         let words = ndp_isa::parse(text)?.words().repeat(8);
         let mut model = CycleModel::new(&config, ClockRelation::default());
         let start = Instant::now();

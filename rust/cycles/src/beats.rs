@@ -98,6 +98,14 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
+    /// A DRAM cycle before which `more` beats do not fit, if the core takes none before its edge `next`.
+    pub fn full_until(&self, more: u64, next: u64) -> u64 {
+        // The head and the beat behind it are read before they are taken.
+        let read = self.count + 2;
+        let missing = (self.reserved + more).saturating_sub(self.depth + read);
+        if missing == 0 { 0 } else { self.clocks.dram_after(next + missing - 1) + SYNCHRONISED }
+    }
+
     /// Edges at which the head and the beat behind it are pushed.
     #[inline]
     fn first_edges(&self) -> Option<(u64, Option<u64>)> {

@@ -9,7 +9,7 @@ pub use scheduler::{ColumnCommand, RowCommand};
 
 use crate::beats::Beats;
 use crate::clock::ClockRelation;
-use crate::fifo::{ToCore, ToDram, WriteData};
+use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
 use ndp_config::DesignConfig;
 use refresh::{Refresh, Step};
@@ -88,6 +88,8 @@ pub(crate) struct Rank {
     /// First slot that was not looked at, and the first one in which something can happen.
     next: u64,
     wake: u64,
+    /// First slot in which an entry can be chosen.
+    intake: u64,
     counts: CommandCounts,
     trace: Option<Vec<(u64, Command)>>,
 }
@@ -108,6 +110,7 @@ impl Rank {
             refresh: Refresh::new(&slots),
             next: 0,
             wake: 0,
+            intake: 0,
             counts: CommandCounts::default(),
             trace: None,
             slots,
@@ -168,25 +171,29 @@ impl Rank {
     /// The intake looks at a head that is there from DRAM cycle `from` on.
     #[inline]
     fn wake_for(&mut self, from: u64) {
+        let slot = (from + SLOT) / SLOT;
+        self.intake = self.intake.min(slot);
         if self.staged.is_none() {
-            self.wake = self.wake.min((from + SLOT) / SLOT).max(self.next);
+            self.wake = self.wake.min(slot).max(self.next);
         }
     }
 
     /// All slots that have begun by core cycle `cycle`. What the core did before has to be known, but for beats it took:
-    /// `drain` takes those of the cycles before the one given.
+    /// `drain` takes those of the cycles before the one given, and tells a cycle before which no more are taken.
     #[inline]
-    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64)) {
+    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
+        // What the core does from now on can be chosen in this slot at the earliest.
+        let horizon = (self.clocks.dram_after(cycle) + SYNCHRONISED + 2) / SLOT;
         while self.clocks.core_after(self.wake * SLOT) <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
-            self.slot(slot, &mut drain);
+            self.slot(slot, horizon, &mut drain);
         }
     }
 
     /// One slot, and which is the next one in which something can happen.
     #[inline]
-    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64)) {
+    fn slot(&mut self, slot: u64, horizon: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) {
         let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
         let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
         match step {
@@ -202,9 +209,8 @@ impl Rank {
                 self.log_row(slot, RowCommand::Refresh);
             }
         }
-        let mut wake = u64::MAX;
-        if self.staged.is_none() {
-            wake = self.choose(slot, drain);
+        if self.staged.is_none() && slot >= self.intake {
+            self.intake = self.choose(slot, drain);
         }
         // A place that the head leaves in this slot is free.
         if let Some(entry) = self.staged
@@ -212,28 +218,26 @@ impl Rank {
         {
             self.scheduler.push(entry);
             self.staged = None;
-            wake = slot + 1;
-        }
-        if self.staged.is_some() {
-            // Nothing is chosen before there is room for it.
-            wake = u64::MAX;
+            self.intake = slot + 1;
         }
         let refresh = self.refresh.next(|| self.scheduler.quiet_from());
-        wake = wake.min(refresh);
+        let mut wake = refresh;
         if self.refresh.is_idle() {
-            if self.staged.is_some() {
-                self.run_ahead(refresh);
-            }
+            let quiet = if self.staged.is_some() { u64::MAX } else { self.intake.min(horizon) };
+            self.run_ahead(refresh.min(quiet));
             wake = wake.min(self.scheduler.next());
+        }
+        if self.staged.is_none() {
+            wake = wake.min(self.intake);
         }
         self.wake = wake.max(self.next);
     }
 
-    /// While the oldest entry is read and nothing can enter, no row is to be opened or closed and no refresh is due, the next
-    /// bursts follow from what is known now. The last one makes room, and is left.
+    /// While the oldest entry is read and nothing can enter before slot `end`, no row is to be opened or closed and no refresh
+    /// is due, the next bursts follow from what is known now. The last one makes room, and is left.
     #[inline]
-    fn run_ahead(&mut self, refresh: u64) {
-        let end = refresh.min(self.scheduler.row_from());
+    fn run_ahead(&mut self, end: u64) {
+        let end = end.min(self.scheduler.row_from());
         let Some(run) = self.scheduler.read_on(&self.slots, end) else { return };
         let last = run.slot + (run.count - 1) * run.step;
         self.next = last + 1;
@@ -289,11 +293,12 @@ impl Rank {
     /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
     /// Returns the next slot in which there can be another choice.
     #[inline]
-    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64)) -> u64 {
+    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) -> u64 {
         let first = slot * SLOT;
         let (segment, request) = (self.segments.head(), self.requests.head());
         let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
-        let mut wake = next(segment.map(|head| head.0)).min(next(request.map(|head| head.0)));
+        let request_from = request.map(|head| head.0);
+        let mut wake = next(segment.map(|head| head.0)).min(next(request_from));
         if slot == 0 {
             return wake;
         }
@@ -301,17 +306,12 @@ impl Rank {
         let request = request.filter(|(from, _)| *from < first).map(|(_, request)| request);
         let places = first - 2;
         let segment = segment.filter(|segment| {
-            let more = segment.bursts.into();
-            if self.beats.missing(more) == 0 {
-                return true;
+            let until = self.beats_full_until(segment.bursts.into(), first, drain);
+            if until > 0 {
+                let slot = (until + 2).div_ceil(SLOT).max(slot + 1);
+                wake = slot.min(next(request_from));
             }
-            self.beats.look(places);
-            if self.beats.missing(more) == 0 {
-                return true;
-            }
-            drain(&mut self.beats, self.clocks.core_after(first));
-            self.beats.look(places);
-            self.beats.missing(more) == 0
+            until == 0
         });
         let request = request.filter(|_| {
             if self.responses.missing(1) > 0 {
@@ -335,9 +335,22 @@ impl Rank {
             }
             None => {}
         }
-        if self.staged.is_some() {
-            wake = slot + 1;
-        }
         wake
+    }
+
+    /// 0 if `more` beats have a place as the slot beginning in DRAM cycle `first` knows it, else a cycle before which they have
+    /// none.
+    #[inline]
+    fn beats_full_until(&mut self, more: u64, first: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) -> u64 {
+        if self.beats.missing(more) == 0 {
+            return 0;
+        }
+        self.beats.look(first - 2);
+        if self.beats.missing(more) == 0 {
+            return 0;
+        }
+        let next = drain(&mut self.beats, self.clocks.core_after(first));
+        self.beats.look(first - 2);
+        if self.beats.missing(more) == 0 { 0 } else { self.beats.full_until(more, next).max(first) }
     }
 }

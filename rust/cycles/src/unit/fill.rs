@@ -109,6 +109,11 @@ impl Fill {
         self.filling_from.is_some()
     }
 
+    /// No beat is taken before the complete stripe is.
+    pub fn is_stuck(&self, shape: &Shape) -> bool {
+        self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
+    }
+
     /// The complete stripe, if there is one.
     #[inline]
     pub fn full(&self) -> Option<Stripe> {

@@ -99,6 +99,11 @@ impl Group {
         Some(window + 3 - u64::from(jobs.trailing_zeros()))
     }
 
+    /// Jobs of the stripe in work that were not issued.
+    pub fn jobs_left(&self, product: &Product) -> u64 {
+        if self.running { u64::from(product.batch - self.vector) } else { 0 }
+    }
+
     /// A row, or one of its scalars, can be taken, as far as is known; `rows` have ever been put into the queue.
     #[inline]
     pub fn has_row_room(&self, rows: u64) -> bool {

@@ -211,11 +211,21 @@ impl Unit {
         sum
     }
 
-    /// The groups take the beats of weights that they can take before cycle `until`.
+    /// The groups take the beats of weights that they can take before cycle `until`. Returns a cycle before which no more are
+    /// taken.
     #[inline]
-    pub fn drain(&mut self, rank: usize, beats: &mut Beats, until: u64) {
+    pub fn drain(&mut self, rank: usize, beats: &mut Beats, until: u64) -> u64 {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
-        self.groups[rank].advance(until, beats, around);
+        let group = &mut self.groups[rank];
+        group.advance(until, beats, around);
+        if !group.fill.is_stuck(&self.shape) {
+            return until;
+        }
+        // The complete stripe is taken when all vectors of the one in work have had their window.
+        let since = until + 2 + 8 * self.shape.window - self.window_from;
+        let phase = since % self.shape.window;
+        let decide = if phase == 0 { until } else { until + self.shape.window - phase };
+        decide + group.jobs_left(&self.product) * self.shape.window + 2
     }
 
     /// A group has, as far as is known, as many rows as it can have.
