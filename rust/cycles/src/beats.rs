@@ -130,7 +130,10 @@ impl Beats {
             let at = self.runs.len() - 1;
             let last = self.runs.get(at);
             let gap = edge - (last.edge + last.step * (last.count - 1));
-            if last.for_reader == for_reader && (last.step == 0 || last.step == gap) && (count == 1 || step == gap) {
+            if last.for_reader == for_reader
+                && (last.step == 0 || last.step == gap)
+                && (count == 1 || step == gap)
+            {
                 self.runs.set(at, Run { step: gap, count: last.count + count, ..last });
                 return;
             }

@@ -187,10 +187,7 @@ impl CycleModel {
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
         let dense = self.is_dense();
-        if dense
-            || self.unit.decides(cycle)
-            || !self.tokens.is_empty() && self.unit.lacks_row_room()
-        {
+        if dense || self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
             self.catch_up(cycle);
         }
         if dense {
@@ -209,7 +206,7 @@ impl CycleModel {
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
-        let inputs = Inputs { load, store_taken, row: self.tokens.front() };
+        let inputs = Inputs { load, store_taken, row: self.tokens.front(), exact: true };
         let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
         let listed = offered.filter(|_| self.reads_list);
         if let Some(address) = listed {
@@ -229,7 +226,8 @@ impl CycleModel {
         }
         if self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1 {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
-            let inputs = Inputs { row: self.tokens.front(), ..Inputs::default() };
+            let exact = !self.port.is_free();
+            let inputs = Inputs { row: self.tokens.front(), exact, ..Inputs::default() };
             let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
             self.end_rows(cycle, outputs.row_taken, row);
         }

@@ -159,9 +159,7 @@ impl Feeder {
             self.left -= segment.bursts;
             self.address = (self.address - self.address % 16 + 16) & self.mask;
         }
-        if !working
-            && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows)
-        {
+        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows) {
             self.place(cycle, row, start.into(), rows, shape);
         }
         if let Some((row, start)) = row {

@@ -341,7 +341,12 @@ impl Rank {
     /// 0 if `more` beats have a place as the slot beginning in DRAM cycle `first` knows it, else a cycle before which they have
     /// none.
     #[inline]
-    fn beats_full_until(&mut self, more: u64, first: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) -> u64 {
+    fn beats_full_until(
+        &mut self,
+        more: u64,
+        first: u64,
+        drain: &mut impl FnMut(&mut Beats, u64) -> u64,
+    ) -> u64 {
         if self.beats.missing(more) == 0 {
             return 0;
         }

@@ -131,9 +131,7 @@ impl Combiner {
         match (self.members, self.ends) {
             _ if self.starts => cycle,
             (_, Some(end)) => end,
-            (Some(members), None) if self.reserved < RESULTS => {
-                Self::sums_from(members, groups).max(cycle)
-            }
+            (Some(members), None) if self.reserved < RESULTS => Self::sums_from(members, groups).max(cycle),
             (None, None) if self.active && rows.count > self.rows_taken => cycle,
             _ => u64::MAX,
         }

@@ -36,6 +36,15 @@ pub(super) struct FillCounts {
     pub rowless: u64,
 }
 
+/// What came of the beats that flow from the rank to the tiles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flowed {
+    Nothing,
+    Some,
+    /// The next one is not taken before the last cycle.
+    ToTheEnd,
+}
+
 /// The fill of one rank.
 #[derive(Clone, Debug)]
 pub(super) struct Fill {
@@ -53,6 +62,7 @@ pub(super) struct Fill {
     position: u32,
     /// The stripe whose weights are complete.
     full: Option<Stripe>,
+    full_from: u64,
     /// Rows planned, of all that were ever put into the queue.
     pub rows_taken: u64,
     /// Beats taken from the rank and placed, and the cycles of the last ones by their number.
@@ -80,6 +90,7 @@ impl Fill {
             place_from: 0,
             position: 0,
             full: None,
+            full_from: 0,
             rows_taken: 0,
             popped: 0,
             placed: 0,
@@ -114,10 +125,10 @@ impl Fill {
         self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
     }
 
-    /// The complete stripe, if there is one.
+    /// The stripe that is complete at the beginning of this cycle, which may be the last one that is done.
     #[inline]
-    pub fn full(&self) -> Option<Stripe> {
-        self.full
+    pub fn full(&self, cycle: u64) -> Option<Stripe> {
+        self.full.filter(|_| self.full_from <= cycle)
     }
 
     /// The complete stripe is taken in this cycle.
@@ -141,11 +152,8 @@ impl Fill {
         let filled = self.filled + self.filling_from.map_or(0, |from| cycle.saturating_sub(from));
         let mut rowless = self.rowless;
         if self.active && self.plan.is_none() {
-            let end = if rows.count > self.rows_taken {
-                cycle.min(rows.get(self.rows_taken).1 + 1)
-            } else {
-                cycle
-            };
+            let end =
+                if rows.count > self.rows_taken { cycle.min(rows.get(self.rows_taken).1 + 1) } else { cycle };
             rowless += end.saturating_sub(self.plan_from);
         }
         FillCounts { filled, rowless }
@@ -154,33 +162,62 @@ impl Fill {
     /// Brings everything up to the beginning of cycle `until`.
     #[inline]
     pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
+        self.advance_roughly(until, beats, around);
+        let depth = u64::from(around.shape.weight_beats);
+        if self.pop_some(until, beats, depth) {
+            self.advance_roughly(until, beats, around);
+            self.pop_some(until, beats, depth);
+        }
+    }
+
+    /// The same, but for a beat that is taken in the last cycle.
+    #[inline]
+    pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
+        self.now = self.now.max(until);
         let Surroundings { rows, product, shape } = around;
+        if self.is_stuck(shape) && (self.plan.is_some() || !self.active) {
+            return;
+        }
         let depth = u64::from(shape.weight_beats);
-        while self.plan_one(until, rows, product, shape)
-            || self.flow(until, beats, depth, product, shape)
-            || self.place_some(until, product, shape)
-            || self.pop_some(until, beats, depth)
-        {}
-        self.now = until;
+        loop {
+            let planned = self.plan_one(until, rows, product, shape);
+            match self.flow(until, beats, depth, product, shape) {
+                Flowed::ToTheEnd => return,
+                Flowed::Some => continue,
+                Flowed::Nothing => {}
+            }
+            if !(planned | self.place_some(until, product, shape) | self.pop_some(until, beats, depth)) {
+                return;
+            }
+        }
     }
 
     /// Takes beats from the rank and places them, as long as both happen before `until`.
     #[inline]
-    fn flow(&mut self, until: u64, beats: &mut Beats, depth: u64, product: &Product, shape: &Shape) -> bool {
-        let (Some(stripe), None) = (self.plan, self.full) else { return false };
+    fn flow(
+        &mut self,
+        until: u64,
+        beats: &mut Beats,
+        depth: u64,
+        product: &Product,
+        shape: &Shape,
+    ) -> Flowed {
+        let (Some(stripe), None) = (self.plan, self.full) else { return Flowed::Nothing };
         if self.placed != self.popped {
-            return false;
+            return Flowed::Nothing;
         }
         // The stripe's last beat is left: more follows from it.
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
         let most = u64::from(end - self.position).saturating_sub(1);
         let (mut placed, mut place_from) = (self.placed, self.place_from);
         let (pops, places) = (&mut self.pops, &mut self.places);
+        let mut to_the_end = false;
         let taken = beats.take_run(most, |from| {
             let free = if placed < depth { 0 } else { places[(placed - depth) as usize % MOST_BEATS] + 1 };
             let pop = from.max(free);
             let place = place_from.max(pop + 1);
             if place >= until {
+                to_the_end = pop + 1 >= until;
                 return None;
             }
             pops[placed as usize % MOST_BEATS] = pop;
@@ -191,7 +228,11 @@ impl Fill {
         });
         (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
         self.position += taken as u32;
-        taken > 0
+        match taken {
+            _ if to_the_end => Flowed::ToTheEnd,
+            0 => Flowed::Nothing,
+            _ => Flowed::Some,
+        }
     }
 
     /// Takes beats from the rank while there is room for them.
@@ -245,7 +286,7 @@ impl Fill {
         }
         self.position = 0;
         self.full = self.plan.take();
-        self.plan_from = self.place_from;
+        (self.plan_from, self.full_from) = (self.place_from, self.place_from);
         true
     }
 

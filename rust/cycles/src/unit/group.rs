@@ -187,26 +187,26 @@ impl Group {
         self.causes_until(until, counts)
     }
 
-    /// The job of the next window, decided in this cycle.
+    /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle.
     #[inline]
-    pub fn decide(&mut self, cycle: u64, window: u64, beats: &mut Beats, around: Surroundings) {
-        if self.fill.now() < cycle {
+    pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
+        if exact {
             self.fill.advance(cycle, beats, around);
+            self.earlier = (cycle, self.fill.counts(around.rows));
+            self.fill.advance(cycle + 1, beats, around);
+        } else {
+            self.fill.advance_roughly(cycle + 1, beats, around);
         }
-        let counts = self.fill.counts(around.rows);
         let next = self.choose(cycle, window, around.product, around.shape);
         if next == self.window {
             // The account goes on.
-            self.earlier = (cycle, counts);
-            self.fill.advance(cycle + 1, beats, around);
             return;
         }
-        let before = self.causes_until(cycle, counts);
-        self.fill.advance(cycle + 1, beats, around);
+        if exact {
+            self.before = self.causes_until(cycle, self.earlier.1);
+        }
         let fill = self.fill.counts(around.rows);
         let causes = self.causes_until(cycle + 1, fill);
-        self.earlier = (cycle, counts);
-        self.before = before;
         self.account = Account { until: cycle + 1, causes, fill };
         self.window = next;
     }
@@ -214,7 +214,7 @@ impl Group {
     #[inline]
     fn choose(&mut self, cycle: u64, window: u64, product: &Product, shape: &Shape) -> Window {
         let fresh = !self.running;
-        let last = match (fresh, self.fill.full()) {
+        let last = match (fresh, self.fill.full(cycle)) {
             (false, _) => self.running_last,
             (true, Some(stripe)) => stripe.last,
             (true, None) => return Window::Starved,

@@ -45,6 +45,8 @@ pub(crate) struct Inputs {
     pub store_taken: bool,
     /// A row waits; the rank at which its tail starts.
     pub row: Option<u8>,
+    /// The host has a request in work, and may read the counters in the next cycle.
+    pub exact: bool,
 }
 
 /// What the unit did in a cycle.
@@ -261,7 +263,7 @@ impl Unit {
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
-                group.decide(cycle, self.window, &mut rank.beats, around);
+                group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
             }
         }
         self.combiner.step(cycle, result_taken, &mut self.groups, &self.rows, &self.product, &shape);
@@ -296,8 +298,9 @@ impl Unit {
             (Port::Load, self.load_writer.offers()?)
         };
         let axpy = self.product.axpy;
-        let free =
-            |(g, group): (usize, &Group)| ranks >> g & 1 == 0 || group.write_free(self.window, phase, axpy, &self.shape);
+        let free = |(g, group): (usize, &Group)| {
+            ranks >> g & 1 == 0 || group.write_free(self.window, phase, axpy, &self.shape)
+        };
         (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
     }
 
@@ -310,7 +313,8 @@ impl Unit {
         }
         let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
         let group = &self.groups[rank as usize];
-        let free = !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.axpy, &self.shape);
+        let free =
+            !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.axpy, &self.shape);
         (free && scalars, free && !scalars)
     }
 
