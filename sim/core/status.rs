@@ -89,7 +89,13 @@ impl Status {
 impl Counters {
     /// The fields of register 1.
     pub fn of(burst: &Burst) -> Self {
-        let mut words = words(burst);
+        let words: Vec<u32> = words(burst).collect();
+        Self::from_words(&words)
+    }
+
+    /// The fields by their words; those that are missing are 0.
+    pub fn from_words(words: &[u32]) -> Self {
+        let mut words = words.iter().copied();
         let mut next = || words.next().unwrap_or(0);
         Self {
             working: next(),

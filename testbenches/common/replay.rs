@@ -151,11 +151,16 @@ fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dyn Er
     let origin = recording.origin;
     let rtl = recording.instructions.iter().map(|i| (i.taken, i.started, i.ended, i.refused));
     let on = |cycle: Option<u64>| cycle.map(|cycle| cycle + origin);
-    let of_model = record.instructions.iter().map(|i| (i.taken + origin, on(i.started), on(i.ended), on(i.refused)));
+    let of_model =
+        record.instructions.iter().map(|i| (i.taken + origin, on(i.started), on(i.ended), on(i.refused)));
     for (index, (rtl, model)) in rtl.zip(of_model).enumerate() {
         if rtl != model {
             let word = ndp_isa::Code::disassemble(recording.instructions[index].word);
-            return differ(format!("instruction {index}, {word}: taken, started, ended, refused"), rtl, model);
+            return differ(
+                format!("instruction {index}, {word}: taken, started, ended, refused"),
+                rtl,
+                model,
+            );
         }
     }
     if recording.instructions.len() != record.instructions.len() {
@@ -254,5 +259,9 @@ fn counters(name: &str, rtl: &Burst, model: [u32; 14]) -> Result<(), Box<dyn Err
         let word = |i: usize| u64::from(model.get(i).copied().unwrap_or(0));
         word(2 * i + 1) << 32 | word(2 * i)
     });
-    if *rtl == words { Ok(()) } else { differ(format!("{name}, counters"), Counters::of(rtl), Counters::of(&words)) }
+    if *rtl == words {
+        Ok(())
+    } else {
+        differ(format!("{name}, counters"), Counters::of(rtl), Counters::of(&words))
+    }
 }

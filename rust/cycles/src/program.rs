@@ -4,6 +4,7 @@ use crate::core::{CycleModel, InstructionTimes};
 use crate::host::{Answer, Host, Register, Request, RequestKind, Status};
 use crate::rank::CommandCounts;
 use serde::Serialize;
+use std::collections::VecDeque;
 
 /// Instructions of a burst.
 const BURST_INSTRUCTIONS: usize = 4;
@@ -27,9 +28,9 @@ pub struct ProgramCycles {
     pub status: Status,
 }
 
-/// A host that offers one request after the other, takes every answer, and knows what is in the lists.
+/// A host that offers one request after the other as soon as it can, takes every answer, and knows what is in the lists.
 struct Feed<F> {
-    request: Option<RequestKind>,
+    requests: VecDeque<RequestKind>,
     outstanding: u32,
     register: Option<Register>,
     entries: F,
@@ -37,7 +38,7 @@ struct Feed<F> {
 
 impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<F> {
     fn offer(&mut self, _cycle: u64) -> Option<Request> {
-        Some(Request { kind: self.request.take()?, tag: 0 })
+        Some(Request { kind: self.requests.pop_front()?, tag: 0 })
     }
 
     fn ready(&mut self, _cycle: u64) -> bool {
@@ -50,7 +51,7 @@ impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<F> {
     }
 
     fn idle_until(&self, cycle: u64) -> u64 {
-        if self.request.is_some() { cycle } else { u64::MAX }
+        if self.requests.is_empty() { u64::MAX } else { cycle }
     }
 
     fn entries(&mut self, _cycle: u64, burst: u32) -> [u32; 16] {
@@ -60,7 +61,7 @@ impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<F> {
 
 impl<F: FnMut(u32) -> [u32; 16]> Feed<F> {
     fn submit(&mut self, kind: RequestKind) {
-        self.request = Some(kind);
+        self.requests.push_back(kind);
         self.outstanding += 1;
     }
 
@@ -92,7 +93,7 @@ pub fn run_program(
     words: &[u128],
     entries: impl FnMut(u32) -> [u32; 16],
 ) -> ProgramCycles {
-    let mut host = Feed { request: None, outstanding: 0, register: None, entries };
+    let mut host = Feed { requests: VecDeque::new(), outstanding: 0, register: None, entries };
     let queue_entries = model.config().core().queue_entries();
     let burst = BURST_INSTRUCTIONS as u32;
     let earlier = match host.read(model, 1) {
@@ -105,15 +106,10 @@ pub fn run_program(
     for words in words.chunks(BURST_INSTRUCTIONS) {
         while sent - taken + 2 * burst > queue_entries {
             model.run_until(model.cycle() + POLL_CYCLES, &mut host);
-            host.settle(model);
             taken = host.status(model).taken.wrapping_sub(before.taken);
         }
         let mut four = [0; BURST_INSTRUCTIONS];
         four[..words.len()].copy_from_slice(words);
-        // One request is in work at a time, so a burst is offered when the one before is answered.
-        while host.request.is_some() {
-            model.step(&mut host);
-        }
         host.submit(RequestKind::Instructions(four));
         sent += burst;
     }
