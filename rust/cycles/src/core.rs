@@ -231,7 +231,8 @@ impl CycleModel {
             let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
             self.end_rows(cycle, outputs.row_taken, row);
         }
-        if self.queue.valid || self.queue.count > 0 || self.issue.next(cycle, self.busy) <= cycle {
+        let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
+        if moves || self.issue.next(cycle, self.busy) <= cycle {
             self.move_instructions(cycle, None, false);
         }
     }
@@ -300,6 +301,9 @@ impl CycleModel {
         }
         if self.busy >> PRODUCT & 1 == 1 {
             next = next.min(self.next_of_product(cycle));
+            if next > cycle && next != u64::MAX {
+                next = self.unit.run_results(cycle, next);
+            }
         }
         if next > cycle {
             self.cycle = next;

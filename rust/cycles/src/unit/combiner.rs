@@ -100,11 +100,9 @@ impl Combiner {
                     self.active = self.rows_left > 0;
                 }
             }
-            (Some(members), None) => {
-                if room && Self::sums_from(members, groups) <= cycle {
-                    self.reserved += 1;
-                    self.ends = Some(cycle + shape.segments - 1);
-                }
+            (Some(members), None) if room && Self::sums_from(members, groups) <= cycle => {
+                self.reserved += 1;
+                self.ends = Some(cycle + shape.segments - 1);
             }
             _ => {}
         }

@@ -347,36 +347,62 @@ impl Unit {
         self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.scalars_back & 3 != 0
     }
 
-    /// The first cycle from `cycle` on in which something happens in a product; `row`: a row waits.
+    /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
     #[inline]
     pub fn next(&mut self, cycle: u64, row: bool) -> u64 {
         if !self.product_active {
             return u64::MAX;
         }
-        if self.product_starts || !self.distributor.is_still() || !self.result_writer.is_still() {
+        if self.product_starts || !self.distributor.is_still() {
             return cycle;
         }
-        if row && self.distributor.wants_to_push() {
-            let slots = self.groups.iter().all(Group::lacks_rows_only);
-            if slots && (self.product.axpy || self.combiner.has_row_room(self.rows.count)) {
-                return cycle;
-            }
+        if row && self.distributor.wants_to_push() && self.groups.iter().all(Group::lacks_rows_only) {
+            return cycle;
         }
         self.go_to(cycle);
         let decide = self.window_from + self.shape.window - 2;
         let mut next = if decide < cycle { decide + self.shape.window } else { decide };
-        next = next.min(self.combiner.next(cycle, &self.groups, &self.rows));
-        if let Some(from) = self.combiner.result_from()
-            && self.result_writer.is_active()
-        {
-            next = next.min(from.max(cycle));
-        }
-        for group in &self.groups {
-            if let Some(window) = group.idle_from(self.window) {
-                next = next.min(self.window_from + (window - self.window) * self.shape.window);
+        if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+            for group in &self.groups {
+                if let Some(window) = group.idle_from(self.window) {
+                    next = next.min(self.window_from + (window - self.window) * self.shape.window);
+                }
             }
         }
         next
+    }
+
+    /// The first cycle from `cycle` on in which something happens to results, the port for writes being free.
+    #[inline]
+    fn next_result(&self, cycle: u64) -> u64 {
+        if !self.result_writer.is_still() {
+            return cycle;
+        }
+        let offered = self.combiner.result_from().filter(|_| self.result_writer.is_active());
+        let next = self.combiner.next(cycle, &self.groups, &self.rows);
+        next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
+    }
+
+    /// Combines and writes results from `cycle` on, as long as nothing else happens, which is before cycle `end`. Returns the
+    /// cycle that comes after: `end`, or an earlier one if all results are written.
+    #[inline]
+    pub fn run_results(&mut self, cycle: u64, end: u64) -> u64 {
+        if self.product.axpy || !self.product_active || self.product_starts {
+            return end;
+        }
+        let mut cycle = self.next_result(cycle);
+        while cycle < end {
+            let written = self.result_writer.offers().is_some();
+            let result = self.combiner.offers(cycle);
+            let taken = self.result_writer.step(written, result, &self.shape);
+            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+            cycle += 1;
+            if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+                return cycle;
+            }
+            cycle = self.next_result(cycle);
+        }
+        end
     }
 
     /// The first cycle after the rounding in work.
