@@ -196,7 +196,10 @@ fn a_request_that_is_a_cycle_off_is_found() -> Outcome {
     for change in 0..4 {
         let original = recording.clone();
         match change {
-            0 => recording.requests[3].offered += 1,
+            0 => {
+                let prompt = recording.requests.iter_mut().find(|request| request.offered == request.taken);
+                prompt.ok_or("every request waited")?.offered += 1;
+            }
             1 => recording.commands[1].last_mut().ok_or("no command")?.0 += 4,
             2 => recording.instructions[2].started = recording.instructions[2].started.map(|cycle| cycle + 1),
             _ => recording.dram_origin += 1,

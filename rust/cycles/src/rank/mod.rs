@@ -141,9 +141,11 @@ impl Rank {
             return from;
         }
         // A place becomes free when the intake takes the head, which needs the place of what it took before.
-        let waits = self.staged.is_some() && self.scheduler.is_full();
-        let slots = if waits { self.scheduler.head_bursts() } else { 0 };
-        let slot = self.wake.max(self.next + slots);
+        let slot = match self.staged {
+            Some(_) if self.scheduler.is_full() => self.next + self.scheduler.head_bursts(),
+            Some(_) => self.next,
+            None => self.next.max(self.intake),
+        };
         self.clocks.core_after(slot * SLOT + 1) + 3
     }
 
