@@ -59,7 +59,8 @@ fn session(
         core.counters()?;
     }
     let recording = core.take_recording().ok_or("nothing was recorded")?;
-    compare(&recording, &mut memories)
+    let compared = compare(&recording, &mut memories)?;
+    Ok(Compared { rtl: core.wall(), ..compared })
 }
 
 /// Sessions of `length` random programs each.
@@ -74,7 +75,6 @@ fn sessions(
     let config = DesignConfig::preset(preset)?;
     let mut programs = RandomPrograms::with_options(&config, seed, options);
     let mut all = Compared::default();
-    let mut rtl = Duration::ZERO;
     for index in 0..count {
         let batch: Vec<Program> = programs.by_ref().take(length).collect();
         let stalls = HostStalls { request: behaviour.stall_percent, response: behaviour.stall_percent };
@@ -83,22 +83,26 @@ fn sessions(
             NdpCore::open(&config, &CoreOptions { seed, stalls, trace: true, ..CoreOptions::default() })?;
         let compared = session(&mut core, &batch, behaviour, seed)
             .map_err(|e| format!("{preset}, seed {seed}, session {index}: {e}"))?;
-        rtl += core.wall();
         all += compared;
     }
+    report(preset, count * length, &all);
+    Ok(())
+}
+
+/// The line that tests print.
+fn report(name: &str, programs: usize, all: &Compared) {
     let speed = |time: Duration| all.cycles as f64 / time.as_secs_f64();
     println!(
-        "{preset}: {} programs, {} cycles, {} instructions, {} requests, {} commands; RTL {:.0} cycles/s, model {:.0}, {:.0} times",
-        count * length,
+        "{name}: {programs} programs, {} cycles, {} instructions, {} requests, {} commands; RTL {:.0} cycles/s, \
+         model {:.0}, {:.0} times",
         all.cycles,
         all.instructions,
         all.requests,
         all.commands,
-        speed(rtl),
+        speed(all.rtl),
         speed(all.model),
-        rtl.as_secs_f64() / all.model.as_secs_f64()
+        all.rtl.as_secs_f64() / all.model.as_secs_f64()
     );
-    Ok(())
 }
 
 #[test]
@@ -128,6 +132,26 @@ fn they_do_so_on_the_full_core() -> Outcome {
     let options = ProgramOptions { cycles: 4000, ..ProgramOptions::default() };
     sessions("hermes", 6, 3, 8, Behaviour { stall_percent: 0, every: 0 }, options)?;
     sessions("hermes", 7, 3, 8, Behaviour { stall_percent: 20, every: 16 }, options)
+}
+
+#[test]
+fn long_products_do_so_on_the_full_core() -> Outcome {
+    let config = DesignConfig::preset("hermes")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    for (name, product) in [
+        ("dot", "dot src=0, dst=2, cols=4096, count=256, address=0x10000"),
+        ("dot, batch 4", "dot src=0, dst=8, cols=4096, batch=4, count=256, address=0x10000"),
+        ("dot, batch 16", "dot src=0, dst=32, cols=4096, batch=16, count=64, address=0x10000"),
+        ("axpy", "axpy src=0, dst=8, cols=4096, count=256, address=0x10000"),
+    ] {
+        let matrix = ".matrix 0x10000 rows=256 cols=4096 seed=2 kind=normal";
+        let program = ndp_isa::parse(&format!("{matrix}\n{product}\nsignal 1"))?;
+        let behaviour = Behaviour { stall_percent: 0, every: 0 };
+        let compared = session(&mut core, &[program], behaviour, 0).map_err(|e| format!("{name}: {e}"))?;
+        core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+        report(&format!("hermes, {name}"), 1, &compared);
+    }
+    Ok(())
 }
 
 #[test]

@@ -95,6 +95,8 @@ pub struct Compared {
     pub instructions: usize,
     pub requests: usize,
     pub commands: usize,
+    /// Time of the simulation, and of the model.
+    pub rtl: Duration,
     pub model: Duration,
 }
 
@@ -104,6 +106,7 @@ impl std::ops::AddAssign for Compared {
         self.instructions += other.instructions;
         self.requests += other.requests;
         self.commands += other.commands;
+        self.rtl += other.rtl;
         self.model += other.model;
     }
 }
@@ -138,6 +141,7 @@ pub fn compare(
         instructions: recording.instructions.len(),
         requests: recording.requests.len(),
         commands: recording.commands.iter().map(Vec::len).sum(),
+        rtl: Duration::ZERO,
         model: time,
     })
 }

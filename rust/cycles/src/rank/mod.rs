@@ -88,6 +88,8 @@ pub(crate) struct Rank {
     /// First slot that was not looked at, and the first one in which something can happen.
     next: u64,
     wake: u64,
+    /// Core cycle in which that slot has begun.
+    wake_cycle: u64,
     /// First slot in which an entry can be chosen.
     intake: u64,
     counts: CommandCounts,
@@ -110,6 +112,7 @@ impl Rank {
             refresh: Refresh::new(&slots),
             next: 0,
             wake: 0,
+            wake_cycle: clocks.core_after(0),
             intake: 0,
             counts: CommandCounts::default(),
             trace: None,
@@ -176,7 +179,8 @@ impl Rank {
         let slot = (from + SLOT) / SLOT;
         self.intake = self.intake.min(slot);
         if self.staged.is_none() {
-            self.wake = self.wake.min(slot).max(self.next);
+            let wake = self.wake.min(slot).max(self.next);
+            self.wake_at(wake);
         }
     }
 
@@ -184,9 +188,12 @@ impl Rank {
     /// `drain` takes those of the cycles before the one given, and tells a cycle before which no more are taken.
     #[inline]
     pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
+        if self.wake_cycle > cycle {
+            return;
+        }
         // What the core does from now on can be chosen in this slot at the earliest.
         let horizon = (self.clocks.dram_after(cycle) + SYNCHRONISED + 2) / SLOT;
-        while self.clocks.core_after(self.wake * SLOT) <= cycle {
+        while self.wake_cycle <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
             self.slot(slot, horizon, &mut drain);
@@ -232,7 +239,14 @@ impl Rank {
         if self.staged.is_none() {
             wake = wake.min(self.intake);
         }
-        self.wake = wake.max(self.next);
+        self.wake_at(wake.max(self.next));
+    }
+
+    #[inline]
+    fn wake_at(&mut self, slot: u64) {
+        if slot != self.wake {
+            (self.wake, self.wake_cycle) = (slot, self.clocks.core_after(slot * SLOT));
+        }
     }
 
     /// While the oldest entry is read and nothing can enter before slot `end`, no row is to be opened or closed and no refresh

@@ -206,9 +206,8 @@ impl Fill {
         if self.placed != self.popped {
             return Flowed::Nothing;
         }
-        // The stripe's last beat is left: more follows from it.
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
-        let most = u64::from(end - self.position).saturating_sub(1);
+        let most = u64::from(end - self.position);
         let (mut placed, mut place_from) = (self.placed, self.place_from);
         let (pops, places) = (&mut self.pops, &mut self.places);
         let mut to_the_end = false;
@@ -238,23 +237,25 @@ impl Fill {
     /// Takes beats from the rank while there is room for them.
     #[inline]
     fn pop_some(&mut self, until: u64, beats: &mut Beats, depth: u64) -> bool {
-        let before = self.popped;
-        while self.popped - self.placed < depth {
-            let Some((from, false)) = beats.head() else { break };
+        let most = depth - (self.popped - self.placed);
+        if most == 0 {
+            return false;
+        }
+        let mut popped = self.popped;
+        let (pops, places) = (&mut self.pops, &self.places);
+        let taken = beats.take_run(most, |from| {
             // The place of the beat that lies as many beats back as there are places.
-            let free = match self.popped.checked_sub(depth) {
-                Some(beat) => self.places[beat as usize % MOST_BEATS] + 1,
-                None => 0,
-            };
+            let free = if popped < depth { 0 } else { places[(popped - depth) as usize % MOST_BEATS] + 1 };
             let at = from.max(free);
             if at >= until {
-                break;
+                return None;
             }
-            beats.pop(at);
-            self.pops[self.popped as usize % MOST_BEATS] = at;
-            self.popped += 1;
-        }
-        self.popped > before
+            pops[popped as usize % MOST_BEATS] = at;
+            popped += 1;
+            Some(at)
+        });
+        self.popped = popped;
+        taken > 0
     }
 
     /// Places beats of the planned stripe.
