@@ -56,6 +56,8 @@ pub struct CycleModel {
     cycle: u64,
     /// Parts at work in this cycle, one bit each.
     busy: u32,
+    /// Cycles by which the ranks may lag behind while nothing but weights is read.
+    lag: u64,
     /// No row and no segment can go before this cycle; 0 if that is to be found out.
     rows_wake: u64,
     ranks: Vec<Rank>,
@@ -84,12 +86,14 @@ impl CycleModel {
     pub fn new(config: &DesignConfig, clocks: ClockRelation) -> Self {
         let shape = Shape::new(config.gemv());
         let rank_bursts = config.dram().bursts();
+        let ranks: Vec<Rank> = (0..shape.ranks).map(|_| Rank::new(config, clocks)).collect();
         Self {
+            lag: ranks.first().map_or(0, Rank::lag),
             shape,
             cycle: 0,
             busy: 0,
             rows_wake: 0,
-            ranks: (0..shape.ranks).map(|_| Rank::new(config, clocks)).collect(),
+            ranks,
             unit: Unit::new(shape),
             reader: Reader::new(shape.ranks, rank_bursts),
             reads_list: false,
@@ -187,8 +191,11 @@ impl CycleModel {
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
         let dense = self.is_dense();
-        if dense || self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+        if dense {
             self.catch_up(cycle);
+        } else if self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+            // What is read later is of no interest yet.
+            self.catch_up(cycle.saturating_sub(self.lag));
         }
         if dense {
             self.step_all(cycle, host);
@@ -279,8 +286,9 @@ impl CycleModel {
 
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
+        let now = self.cycle;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            rank.catch_up(cycle, |beats, until| self.unit.drain(g, beats, until));
+            rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, beats, until));
         }
     }
 
@@ -386,7 +394,7 @@ impl CycleModel {
                 }
             } else if let Some(segment) = feeder.offers(cycle) {
                 if !rank.segment_ready(cycle) {
-                    rank.catch_up(cycle, |beats, until| self.unit.drain(g, beats, until));
+                    rank.catch_up(cycle, cycle, |beats, until| self.unit.drain(g, beats, until));
                 }
                 if rank.segment_ready(cycle) {
                     rank.push_segment(cycle, segment);

@@ -8,7 +8,7 @@ mod slots;
 pub use scheduler::{ColumnCommand, RowCommand};
 
 use crate::beats::Beats;
-use crate::clock::ClockRelation;
+use crate::clock::{CORE_PS, ClockRelation, DRAM_PS};
 use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
 use ndp_config::DesignConfig;
@@ -145,8 +145,8 @@ impl Rank {
         }
         // A place becomes free when the intake takes the head, which needs the place of what it took before.
         let slot = match self.staged {
-            Some(_) if self.scheduler.is_full() => self.next + self.scheduler.head_bursts(),
-            Some(_) => self.next,
+            Some(_) if self.scheduler.is_full() => self.wake.max(self.next + self.scheduler.head_bursts()),
+            Some(_) => self.wake,
             None => self.next.max(self.intake),
         };
         self.clocks.core_after(slot * SLOT + 1) + 3
@@ -184,15 +184,21 @@ impl Rank {
         }
     }
 
-    /// All slots that have begun by core cycle `cycle`. What the core did before has to be known, but for beats it took:
-    /// `drain` takes those of the cycles before the one given, and tells a cycle before which no more are taken.
+    /// Core cycles from the beginning of a slot before which the core sees nothing of what is read in it.
+    pub fn lag(&self) -> u64 {
+        self.slots.read_latency * DRAM_PS / CORE_PS
+    }
+
+    /// All slots that have begun by core cycle `cycle`, `now` being the present one. What the core did before that has to be
+    /// known, but for beats it took: `drain` takes those of the cycles before the one given, and tells a cycle before which no
+    /// more are taken.
     #[inline]
-    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
+    pub fn catch_up(&mut self, cycle: u64, now: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
         if self.wake_cycle > cycle {
             return;
         }
         // What the core does from now on can be chosen in this slot at the earliest.
-        let horizon = (self.clocks.dram_after(cycle) + SYNCHRONISED + 2) / SLOT;
+        let horizon = (self.clocks.dram_after(now) + SYNCHRONISED + 2) / SLOT;
         while self.wake_cycle <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
