@@ -286,9 +286,9 @@ impl CycleModel {
 
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
-        let now = self.cycle;
+        let (now, exact) = (self.cycle, self.is_dense());
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, beats, until));
+            rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, exact, beats, until));
         }
     }
 
@@ -364,7 +364,7 @@ impl CycleModel {
     fn move_reads(&mut self, cycle: u64) -> u32 {
         let mut delivered = 0;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            self.unit.drain(g, &mut rank.beats, cycle);
+            self.unit.drain(g, true, &mut rank.beats, cycle);
             if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
@@ -378,6 +378,7 @@ impl CycleModel {
     #[inline]
     fn move_rows(&mut self, cycle: u64) -> Option<u8> {
         self.rows_wake = 0;
+        let exact = self.is_dense();
         let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
         let row = self.generator.offers(cycle).filter(|_| room);
         let start = match (row, &self.rows) {
@@ -394,7 +395,7 @@ impl CycleModel {
                 }
             } else if let Some(segment) = feeder.offers(cycle) {
                 if !rank.segment_ready(cycle) {
-                    rank.catch_up(cycle, cycle, |beats, until| self.unit.drain(g, beats, until));
+                    rank.catch_up(cycle, cycle, |beats, until| self.unit.drain(g, exact, beats, until));
                 }
                 if rank.segment_ready(cycle) {
                     rank.push_segment(cycle, segment);

@@ -139,12 +139,15 @@ impl Group {
         !(axpy && (2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
     }
 
-    /// Brings the fill up to the beginning of a cycle.
+    /// Brings the fill up to the beginning of a cycle. `exact`: somebody may ask for the causes until the cycle before.
     #[inline]
-    pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
+    pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
         let now = self.fill.now();
         if until <= now {
             return;
+        }
+        if !exact {
+            return self.fill.advance(until, beats, around);
         }
         if until > now + 1 {
             self.fill.advance(until - 1, beats, around);
@@ -173,7 +176,7 @@ impl Group {
 
     /// Causes of the cycles before `until`, which is at most one before what is known.
     pub fn causes(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Causes {
-        self.advance(until, beats, around);
+        self.advance(until, true, beats, around);
         if self.account.until > until {
             // The window has begun in this cycle.
             return self.before;

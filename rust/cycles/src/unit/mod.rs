@@ -213,13 +213,13 @@ impl Unit {
         sum
     }
 
-    /// The groups take the beats of weights that they can take before cycle `until`. Returns a cycle before which no more are
+    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a cycle before which no more are
     /// taken.
     #[inline]
-    pub fn drain(&mut self, rank: usize, beats: &mut Beats, until: u64) -> u64 {
+    pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> u64 {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         let group = &mut self.groups[rank];
-        group.advance(until, beats, around);
+        group.advance(until, exact, beats, around);
         if !group.fill.is_stuck(&self.shape) {
             return until;
         }
@@ -324,7 +324,7 @@ impl Unit {
         let rows = self.rows.count;
         let room = self.groups.iter_mut().zip(ranks).all(|(group, rank)| {
             if !group.has_row_room(rows) && group.lacks_rows_only() {
-                group.advance(cycle, &mut rank.beats, around);
+                group.advance(cycle, true, &mut rank.beats, around);
             }
             group.has_row_room(rows)
         });
