@@ -62,7 +62,7 @@ synth:
 	done
 	target/release/synth --config hermes --block ndp_core "$${libraries[@]}"
 
-## exhaustive: the long tests too (11 minutes on two cores)
+## exhaustive: the long tests too (half an hour on two cores)
 exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored)
@@ -71,7 +71,7 @@ exhaustive:
 bench:
 	@.ci/install build
 	$(CARGO) bench --package ndp-hdl --bench elaborate
-	$(CARGO) bench --package ndp-numerics --bench dot
+	$(CARGO) bench --package ndp-numerics --bench dot --bench activation
 	$(CARGO) run --release --bin cosim -- bench
 
 ## clean: everything that was built

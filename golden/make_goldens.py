@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 
-from reference import checkpoint, dot, exponential, fp16, layernorm, opt, sampler, softmax
+from reference import checkpoint, dot, exp, exponential, fp16, layernorm, opt, sampler, softmax
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMMAND = "python3 golden/make_goldens.py"
@@ -161,7 +161,7 @@ def dot_products(seed):
     return document("dot(w, x) = y", seed, cases=cases)
 
 
-# --- LayerNorm, softmax, E, sampler ------------------------------------------------------------------------------------
+# --- LayerNorm, softmax, exp, E, sampler -------------------------------------------------------------------------------
 
 
 def layer_norms(seed):
@@ -186,26 +186,69 @@ def layer_norms(seed):
     return document("LayerNorm(x; gain, bias) = y", seed, cases=listed)
 
 
+MASKED = 0xFC00
+
+
 def score_rows(rng):
-    """Rows of scores: several lengths and spreads, equal scores, far apart scores, special values."""
-    rows = [
-        [finite_bits(rng, band) for _ in range(n)]
-        for n in (1, 2, 3, 7, 16, 63, 64, 100, 256, 500)
-        for band in (range(0, 15), range(10, 18), range(14, 20), range(0, 31))
-    ]
+    """Rows of scores: several lengths and spreads, equal scores, far apart scores, masked positions, special values."""
+    bands = (range(0, 15), range(10, 18), range(14, 20), range(0, 31))
+    rows = [[finite_bits(rng, band) for _ in range(n)] for n in (1, 2, 3, 7, 16, 63, 64, 100, 256, 500) for band in bands]
+    for n in (2, 5, 33, 100):
+        for band in bands:
+            kept = rng.randrange(n)
+            rows.append([finite_bits(rng, band) if j == kept or rng.random() < 0.6 else MASKED for j in range(n)])
+    # one score at the top and many near the end of what still counts
+    rows += [[0x0000] + [rng.randrange(low, low + 0x100) for _ in range(400)] for low in (0xC900, 0xCA00, 0xCC00)]
     rows += [[0x4500] * 3, [0x4500] * 256, [0x7BFF, 0xFBFF], [0xFBFF] * 5, [0x0000, 0x8000, 0x0001]]
-    rows += [[ONE, 0xFC00], [0x7C00, ONE], [0x7E00, ONE, 0]]
+    rows += [[ONE, MASKED], [MASKED] * 9 + [0xFBFF], [MASKED], [MASKED] * 3]
+    rows += [[0x7C00, ONE], [0x7E00, ONE, 0], [MASKED, 0xFC01], [0x7C00, MASKED]]
+    return rows
+
+
+def generated_scores(state, n, lowest, exponents, masked_percent):
+    """The row that README.md describes: SplitMix64 from `state`, one step for each score."""
+    row = []
+    for _ in range(n):
+        state, z = sampler.splitmix64(state)
+        exponent = lowest + (z >> 16) % exponents
+        masked = (z >> 32) % 100 < masked_percent
+        row.append(MASKED if masked else z & 0x83FF | exponent << 10)
+    return row
+
+
+def generated_rows(rng):
+    """Longer rows as the parameters that they are generated from, with a digest of the probabilities."""
+    rows = []
+    for n in (1000, 4096, 10007, 16384):
+        for lowest, exponents in ((0, 15), (10, 8), (14, 6), (0, 31)):
+            for masked_percent in (0, 30):
+                state = rng.getrandbits(64)
+                scores = generated_scores(state, n, lowest, exponents, masked_percent)
+                parameters = {"state": f"{state:016x}", "n": n, "lowest": lowest, "exponents": exponents}
+                parameters |= {"masked_percent": masked_percent, "p_fnv1a64": digest(softmax.softmax(scores))}
+                rows.append(parameters)
     return rows
 
 
 def softmaxes(seed):
     """`softmax.json`."""
-    cases = [{"scores": digits(row), "p": digits(softmax.softmax(row))} for row in score_rows(random.Random(seed))]
-    return document("softmax(scores) = p", seed, cases=cases)
+    rng = random.Random(seed)
+    cases = [{"scores": digits(row), "p": digits(softmax.softmax(row))} for row in score_rows(rng)]
+    return document("softmax(scores) = p", seed, cases=cases, generated=generated_rows(rng))
+
+
+def exps(seed):
+    """`exp.json`."""
+    rng = random.Random(seed)
+    every = [exp.exp(a) for a in range(0x10000)]
+    # the least that overflows, the least above zero, and their neighbours
+    listed = CORNERS + [0x498B, 0x498C, 0x498D, 0xCC54, 0xCC55, 0xCC56, 0xCC57] + [rng.getrandbits(16) for _ in range(100)]
+    cases = [digits((a, every[a])) for a in listed]
+    return document("exp(a): each case is a, result", seed, all_fnv1a64=digest(every), cases=cases)
 
 
 def exponentials(seed):
-    """`exp.json`."""
+    """`exp_q30.json`."""
     rng = random.Random(seed)
     arguments = list(range(40)) + [1 << k for k in range(30)] + [(1 << k) - 1 for k in range(1, 30)]
     arguments += [exponential.CUT_OFF + delta for delta in (-2, -1, 0, 1, 1 << 40)]
@@ -292,10 +335,14 @@ def vector_documents():
     return {
         "vectors/add.json": element_wise("add", fp16.add, 101),
         "vectors/mul.json": element_wise("mul", fp16.mul, 102),
+        "vectors/sub.json": element_wise("sub", fp16.sub, 108),
+        "vectors/div.json": element_wise("div", fp16.div, 109),
+        "vectors/max.json": element_wise("max", fp16.maximum, 110),
         "vectors/dot.json": dot_products(103),
         "vectors/layernorm.json": layer_norms(104),
         "vectors/softmax.json": softmaxes(105),
-        "vectors/exp.json": exponentials(106),
+        "vectors/exp.json": exps(111),
+        "vectors/exp_q30.json": exponentials(106),
         "vectors/sample.json": samples(107),
     }
 

@@ -8,13 +8,13 @@ import pathlib
 import random
 import tempfile
 import unittest
-from decimal import Decimal, getcontext
+from decimal import Context, Decimal, getcontext
 from fractions import Fraction
 
 import numpy as np
 
 import make_goldens
-from reference import checkpoint, dot, exponential, fp16, layernorm, opt, sampler, softmax, vector
+from reference import checkpoint, dot, exp, exponential, fp16, layernorm, opt, sampler, softmax, vector
 
 getcontext().prec = 60
 
@@ -100,11 +100,15 @@ class ElementWise(unittest.TestCase):
         with np.errstate(all="ignore"):
             # float64 holds every sum and product of two FP16 numbers exactly, so its conversion is the one rounding.
             x, y = (np.array([v], np.uint16).view(np.float16).astype(np.float64) for v in (a, b))
-            for operation, exact in ((fp16.add, x + y), (fp16.mul, x * y)):
+            # A quotient of 11-bit numbers is a rounding boundary or at least 2^-23 of it away; float64's error is 2^-53.
+            # The larger number: numpy's takes either zero, and a sum of the two zeros in question is +0.
+            larger = np.where((x == 0) & (y == 0) & (a != b), x + y, np.maximum(x, y))
+            results = {fp16.add: x + y, fp16.sub: x - y, fp16.mul: x * y, fp16.div: x / y, fp16.maximum: larger}
+            for operation, exact in results.items():
                 expected = 0x7E00 if np.isnan(exact[0]) else int(exact.astype(np.float16).view(np.uint16)[0])
                 self.assertEqual(operation(a, b), expected, (operation.__name__, hex(a), hex(b)))
 
-    def test_add_and_mul_agree_with_float64_on_corners_and_random_pairs(self):
+    def test_all_operations_agree_with_float64_on_corners_and_random_pairs(self):
         rng = random.Random(12)
         for a in CORNERS:
             for b in CORNERS:
@@ -112,13 +116,16 @@ class ElementWise(unittest.TestCase):
         for _ in range(20000):
             self.check_pair(rng.getrandbits(16), rng.getrandbits(16))
 
-    def test_add_and_mul_agree_with_rationals(self):
+    def test_all_operations_agree_with_rationals(self):
         rng = random.Random(13)
         for _ in range(1000):
             a, b = random_bits(rng, 2)
             x, y = number(a), number(b)
             self.assertTrue(x + y == 0 or fp16.add(a, b) == nearest(x + y))
-            self.assertTrue(x * y == 0 or fp16.mul(a, b) == nearest(x * y))
+            self.assertTrue(x == y or fp16.sub(a, b) == nearest(x - y))
+            self.assertTrue(x * y == 0 or fp16.mul(a, b) == fp16.scale(a, b) == nearest(x * y))
+            self.assertTrue(x * y == 0 or fp16.div(a, b) == nearest(x / y))
+            self.assertEqual(number(fp16.maximum(a, b)), max(x, y))
 
     def test_signs_of_zeros(self):
         self.assertEqual(fp16.add(0x8000, 0x8000), 0x8000)
@@ -126,6 +133,20 @@ class ElementWise(unittest.TestCase):
         self.assertEqual(fp16.add(0x3C00, 0xBC00), 0x0000)
         self.assertEqual(fp16.mul(0x8000, 0x3C00), 0x8000)
         self.assertEqual(fp16.mul(0x8000, 0xBC00), 0x0000)
+        self.assertEqual(fp16.sub(0x8000, 0x0000), 0x8000)
+        self.assertEqual(fp16.sub(0x8000, 0x8000), 0x0000)
+        self.assertEqual(fp16.div(0x8000, 0x3C00), 0x8000)
+        self.assertEqual(fp16.div(0x3C00, 0xFC00), 0x8000)
+        self.assertEqual(fp16.maximum(0x8000, 0x0000), 0x0000)
+        self.assertEqual(fp16.maximum(0x0000, 0x8000), 0x0000)
+        self.assertEqual(fp16.maximum(0x8000, 0x8000), 0x8000)
+
+    def test_division_by_zero_and_by_infinity(self):
+        self.assertEqual(fp16.div(0x3C00, 0x8000), 0xFC00)
+        self.assertEqual(fp16.div(0xFC00, 0x0000), 0xFC00)
+        self.assertEqual(fp16.div(0x0000, 0x8000), 0x7E00)
+        self.assertEqual(fp16.div(0x7C00, 0xFC00), 0x7E00)
+        self.assertEqual(fp16.div(0xFC01, 0x0000), 0x7E00)
 
     def test_relu_of_every_pattern(self):
         for bits in range(0x10000):
@@ -232,23 +253,100 @@ class Exponential(unittest.TestCase):
             self.assertLess(abs(exponential.exp_of_negative(d) - exact), 80, d)
 
 
+class Exp(unittest.TestCase):
+    def test_coefficients(self):
+        self.assertEqual(exp.LOG2_E, int((Decimal(2**25) / Decimal(2).ln()).to_integral_value()))
+        power = lambda numerator: Decimal(2**24) * Decimal(2) ** (Decimal(numerator) / 128)
+        for i, coefficients in enumerate(exp.PARABOLAS):
+            start, middle, end = (power(2 * i + step) for step in range(3))
+            exact = (start, -3 * start + 4 * middle - end, 2 * start - 4 * middle + 2 * end)
+            for coefficient, value in zip(coefficients, exact):
+                self.assertLess(abs(coefficient - value), Decimal("0.4982"), i)  # no tie within 0.0018
+
+    def test_every_finite_input_is_rounded_correctly(self):
+        boundary = [(number(b) + number(b + 1)) / 2 for b in range(0x7BFF)] + [Fraction(65520)]
+        boundary = [Decimal(value.numerator) / value.denominator for value in boundary]  # exact: 41 digits at most
+        context = Context(prec=40)
+        for a in range(0x10000):
+            if not fp16.is_finite(a) or a & 0x7FFF == 0:
+                continue
+            # The decimal module rounds exp correctly to 40 digits, and exp of a rational but 0 is no boundary.
+            power, bits = context.exp(Decimal(fp16.integer(a)) / 2**24), exp.exp(a)
+            self.assertTrue(bits == 0 or boundary[bits - 1] < power, hex(a))
+            self.assertTrue(bits == 0x7C00 or power < boundary[bits], hex(a))
+
+    def test_zeros_and_special_values(self):
+        cases = {0x0000: 0x3C00, 0x8000: 0x3C00, 0x7C00: 0x7C00, 0xFC00: 0, 0x7C01: 0x7E00, 0xFFFF: 0x7E00}
+        for a, expected in cases.items():
+            self.assertEqual(exp.exp(a), expected, hex(a))
+
+    def test_powers_are_within_five_units(self):
+        rng = random.Random(23)
+        for _ in range(3000):
+            y = -rng.randrange(1 << rng.randint(1, 32))
+            r, k = exp.power_of_two(y)
+            self.assertTrue(1 << 24 <= r < 1 << 25)
+            exact = Decimal(2) ** (Decimal(y) / 2**24 + 24 - k)
+            self.assertLess(abs(r - exact), Decimal("4.8"), y)
+
+
 class Softmax(unittest.TestCase):
-    def test_within_one_ulp_of_the_exact_softmax(self):
+    def distance(self, scores):
+        """Of the softmax of `scores` from the exact one, in units in the last place of the exact one."""
+        visible = [s for s in scores if s != 0xFC00]
+        power_of = {s: (Decimal(fp16.integer(s)) / 2**24).exp() for s in set(visible)}
+        powers = [power_of[s] for s in visible]
+        total, worst = sum(powers), Decimal(0)
+        probabilities = softmax.softmax(scores)
+        self.assertEqual([p for p, s in zip(probabilities, scores) if s == 0xFC00], [0] * (len(scores) - len(visible)))
+        for got, power in set(zip((p for p, s in zip(probabilities, scores) if s != 0xFC00), powers)):
+            exact = power / total
+            unit = Decimal(2) ** (max(number_exponent(exact), -14) - 10)
+            worst = max(worst, abs(Decimal(fp16.integer(got)) / 2**24 - exact) / unit)
+        return worst
+
+    def test_within_the_stated_bound_of_the_exact_softmax(self):
         rng = random.Random(20)
         for n in (1, 2, 3, 5, 17, 64, 256, 700):
             for spread in (0x2000, 0x4000, 0x4800, 0x5400):
-                scores = [rng.getrandbits(1) << 15 | rng.randrange(spread) for _ in range(n)]
-                powers = [(Decimal(fp16.integer(s)) / 2**24).exp() for s in scores]
-                total = sum(powers)
-                for got, power in zip(softmax.softmax(scores), powers):
-                    exact = nearest(Fraction(power / total))
-                    self.assertLessEqual(abs(got - exact), 1, (n, hex(spread)))
+                for masked in (0, 0.3):
+                    scores = [rng.getrandbits(1) << 15 | rng.randrange(spread) for _ in range(n)]
+                    scores = [scores[0]] + [0xFC00 if rng.random() < masked else s for s in scores[1:]]
+                    self.assertLess(self.distance(scores), 0.783 + n / 2**17, (n, hex(spread)))
 
-    def test_uniform_and_special_rows(self):
+    def test_a_long_row_whose_terms_lose_almost_a_unit_each(self):
+        # exp(-18.71875) * 2^28 = 1.99 and exp(-18.046875) * 2^28 = 3.90, which the sum takes as 1 and 3.
+        for score in (0xCCAE, 0xCC83):
+            scores = [0x0000] + list(range(0xC600, 0xC680)) + [score] * 16255
+            self.assertLess(self.distance(scores), 0.908, hex(score))
+
+    def test_sums_and_numerators_round_as_stated(self):
+        one = 1 << 24
+        self.assertEqual([softmax.term(one, 0), softmax.term(2 * one - 1, -28), softmax.term(2 * one - 1, -29)], [1 << 28, 1, 0])
+        self.assertEqual(softmax.numerator(one + (1 << 11), -1), (1 << 12, -13))  # ties to even
+        self.assertEqual(softmax.numerator(one + (3 << 11), -1), ((1 << 12) + 2, -13))
+        self.assertEqual(softmax.numerator(2 * one - 1, -1), (1 << 13, -13))
+        self.assertEqual(softmax.numerator(one, -15), (1 << 11, -26))  # the step stays 2^-26
+        self.assertEqual(softmax.numerator(one, -27), (0, -26))
+        self.assertEqual(softmax.numerator(one + 1, -27), (1, -26))
+        self.assertEqual(softmax.reciprocal_of_sum(1 << 28), (1 << 16, -16))
+        self.assertEqual(softmax.reciprocal_of_sum((1 << 29) - 1), (1 << 15, -16))
+
+    def test_uniform_masked_and_special_rows(self):
         self.assertEqual(softmax.softmax([0x4500] * 4), [0x3400] * 4)
         self.assertEqual(softmax.softmax([0xC500]), [0x3C00])
         self.assertEqual(softmax.softmax([0x7BFF, 0xFBFF]), [0x3C00, 0])
-        self.assertEqual(softmax.softmax([0x3C00, 0xFC00]), [0x7E00] * 2)
+        self.assertEqual(softmax.softmax([0x7BFF] * 16384), [0x0400] * 16384)
+        self.assertEqual(softmax.softmax([0x3C00, 0xFC00]), [0x3C00, 0])
+        for row in ([0xFC00, 0xFC00], [0x3C00, 0x7C00], [0xFC00, 0x7C01], [0xFE00, 0]):
+            self.assertEqual(softmax.softmax(row), [0x7E00] * 2)
+
+
+def number_exponent(value):
+    """floor(log2(value)) of a positive Decimal."""
+    numerator, denominator = value.as_integer_ratio()
+    exponent = numerator.bit_length() - denominator.bit_length()
+    return exponent if Decimal(2) ** exponent <= value else exponent - 1
 
 
 class LayerNorm(unittest.TestCase):

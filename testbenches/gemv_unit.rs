@@ -71,7 +71,14 @@ fn product(
     let (x, y) = (0, block_words(&config, cols, batch));
     if y + block_words(&config, rows, batch) <= config.slice_words() {
         unit.push(Op::Load { dst: x, block: kind.block(cols, batch, random) });
-        unit.push(Op::Dot { src: x, dst: y, cols, batch, matrix: matrix(rows, cols, listed, random) });
+        unit.push(Op::Dot {
+            src: x,
+            dst: y,
+            cols,
+            batch,
+            heads: 1,
+            matrix: matrix(rows, cols, listed, random),
+        });
         unit.push(Op::Store { src: y, cols: rows, batch });
     }
     // AXPY, as far as sums fit.
@@ -79,7 +86,14 @@ fn product(
     if a + block_words(&config, rows, batch) <= config.slice_words() {
         unit.push(Op::Zero { dst: 0, words });
         unit.push(Op::Load { dst: a, block: kind.block(rows, batch, random) });
-        unit.push(Op::Axpy { src: a, dst: 0, cols, batch, matrix: matrix(rows, cols, listed, random) });
+        unit.push(Op::Axpy {
+            src: a,
+            dst: 0,
+            cols,
+            batch,
+            heads: 1,
+            matrix: matrix(rows, cols, listed, random),
+        });
         unit.push(Op::Round { src: 0, dst: 0, cols, batch });
         unit.push(Op::Store { src: 0, cols, batch });
     }
@@ -155,18 +169,18 @@ fn every_pair_of_special_and_ordinary_operands_gives_its_product() -> Outcome {
             unit.push(Op::Zero { dst: 0, words: sums });
             unit.push(Op::Load { dst: sums, block: vec![vec![first]] });
             let row = Matrix { ids: vec![id], rows: vec![values.to_vec()] };
-            unit.push(Op::Axpy { src: sums, dst: 0, cols: n, batch: 1, matrix: row });
+            unit.push(Op::Axpy { src: sums, dst: 0, cols: n, batch: 1, heads: 1, matrix: row });
             unit.push(Op::Round { src: 0, dst: 0, cols: n, batch: 1 });
             unit.push(Op::Store { src: 0, cols: n, batch: 1 });
             let rows = Matrix { ids: (0..n).collect(), rows: values.map(|v| vec![v]).to_vec() };
-            unit.push(Op::Dot { src: sums, dst: 0, cols: 1, batch: 1, matrix: rows });
+            unit.push(Op::Dot { src: sums, dst: 0, cols: 1, batch: 1, heads: 1, matrix: rows });
             unit.push(Op::Store { src: 0, cols: n, batch: 1 });
             // And both as one of many.
             let mut others = Kind::Finite.vector(n, &mut SplitMix64::new(u64::from(first)));
             others[(id % n) as usize] = first;
             unit.push(Op::Load { dst: sums, block: vec![others.clone()] });
             let rows = Matrix { ids: (0..n).collect(), rows: vec![others; n as usize] };
-            unit.push(Op::Dot { src: sums, dst: 0, cols: n, batch: 1, matrix: rows });
+            unit.push(Op::Dot { src: sums, dst: 0, cols: n, batch: 1, heads: 1, matrix: rows });
             unit.push(Op::Store { src: 0, cols: n, batch: 1 });
         }
         unit.finish()?;
@@ -212,7 +226,7 @@ fn sums_are_rounded_once_to_nearest_even() -> Outcome {
         unit.push(Op::Load { dst: sums, block: vec![vec![ONE]] });
         for (id, row) in (0..).zip(&rows) {
             let row = Matrix { ids: vec![id], rows: vec![row.clone()] };
-            unit.push(Op::Axpy { src: sums, dst: 0, cols: columns, batch: 1, matrix: row });
+            unit.push(Op::Axpy { src: sums, dst: 0, cols: columns, batch: 1, heads: 1, matrix: row });
         }
         unit.push(Op::Round { src: 0, dst: sums, cols: columns, batch: 1 });
         let of_store = unit.buffer.execute(&Op::Store { src: sums, cols: columns, batch: 1 });
@@ -223,7 +237,7 @@ fn sums_are_rounded_once_to_nearest_even() -> Outcome {
         let transposed = (0..columns as usize).map(|c| rows.iter().map(|row| row[c]).collect()).collect();
         unit.push(Op::Load { dst: 0, block: vec![vec![ONE; most]] });
         let dot = Matrix { ids: (0..columns).collect(), rows: transposed };
-        unit.push(Op::Dot { src: 0, dst: 5, cols: n, batch: 1, matrix: dot });
+        unit.push(Op::Dot { src: 0, dst: 5, cols: n, batch: 1, heads: 1, matrix: dot });
         unit.push(Op::Store { src: 5, cols: columns, batch: 1 });
         unit.finish()?;
     }
@@ -250,7 +264,7 @@ fn sums_stay_after_rounding_elsewhere_and_take_more_products() -> Outcome {
                 unit.push(Op::Load { dst: a, block: kind.block(rows, batch, &mut random) });
                 let mut weights = matrix(rows, cols, true, &mut random);
                 weights.rows.iter_mut().for_each(|row| *row = kind.vector(cols, &mut random));
-                unit.push(Op::Axpy { src: a, dst: 0, cols, batch, matrix: weights });
+                unit.push(Op::Axpy { src: a, dst: 0, cols, batch, heads: 1, matrix: weights });
                 unit.push(Op::Round { src: 0, dst: y, cols, batch });
                 unit.push(Op::Store { src: y, cols, batch });
             }
@@ -274,7 +288,7 @@ fn nothing_beyond_the_end(
     assert!(block[0].iter().all(|value| value & 0x7C00 != 0x7C00), "the block itself is finite");
     let rows = 4 * unit.config.ranks();
     let matrix = Matrix { ids: (0..rows).collect(), rows: vec![vec![ONE; n as usize]; rows as usize] };
-    unit.push(Op::Dot { src: 0, dst: words, cols: n, batch: 1, matrix });
+    unit.push(Op::Dot { src: 0, dst: words, cols: n, batch: 1, heads: 1, matrix });
     unit.push(Op::Store { src: words, cols: rows, batch: 1 });
     unit.finish()?;
     Ok(())
@@ -303,7 +317,7 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
                     unit.push(Op::Load { dst: words, block: vec![vec![ONE]] });
                     let rows = values.iter().map(|v| vec![*v]).collect();
                     let matrix = Matrix { ids: (0..n).collect(), rows };
-                    let dot = Op::Dot { src: words, dst: 0, cols: 1, batch: 1, matrix };
+                    let dot = Op::Dot { src: words, dst: 0, cols: 1, batch: 1, heads: 1, matrix };
                     unit.push(dot);
                     vec![values.clone()]
                 })?;
@@ -318,7 +332,7 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
                     unit.push(Op::Zero { dst: at, words: sums });
                     unit.push(Op::Load { dst: a, block: vec![vec![ONE]] });
                     let row = Matrix { ids: vec![3], rows: vec![values.clone()] };
-                    unit.push(Op::Axpy { src: a, dst: at, cols: n, batch: 1, matrix: row });
+                    unit.push(Op::Axpy { src: a, dst: at, cols: n, batch: 1, heads: 1, matrix: row });
                     unit.push(Op::Round { src: at, dst: 0, cols: n, batch: 1 });
                     vec![values.clone()]
                 })?;
@@ -339,12 +353,12 @@ fn an_infinite_scalar_spoils_no_sum_beyond_the_end() -> Outcome {
             unit.push(Op::Zero { dst: 0, words: sums });
             unit.push(Op::Load { dst: a, block: vec![vec![INFINITY]] });
             let row = Matrix { ids: vec![0], rows: vec![vec![ONE; n as usize]] };
-            unit.push(Op::Axpy { src: a, dst: 0, cols: n, batch: 1, matrix: row });
+            unit.push(Op::Axpy { src: a, dst: 0, cols: n, batch: 1, heads: 1, matrix: row });
             unit.push(Op::Round { src: 0, dst: 0, cols: n, batch: 1 });
             // Infinities within, so the results are infinite and not NaN.
             let rows = vec![vec![ONE; n as usize]; 8];
             let matrix = Matrix { ids: (0..8).collect(), rows };
-            unit.push(Op::Dot { src: 0, dst: a, cols: n, batch: 1, matrix });
+            unit.push(Op::Dot { src: 0, dst: a, cols: n, batch: 1, heads: 1, matrix });
             unit.push(Op::Store { src: a, cols: 8, batch: 1 });
             unit.push(Op::Store { src: 0, cols: n, batch: 1 });
             unit.finish()?;
@@ -377,8 +391,9 @@ fn examples(unit: &GemvDriver, random: &mut SplitMix64) -> Vec<(&'static str, Ve
         |dst, n, random: &mut SplitMix64| Op::Load { dst, block: any_kind(random).block(n, 2, random) };
     let sums = sum_words(&unit.config, cols, 2);
     let zero = Op::Zero { dst: 0, words: sums };
-    let axpy = Op::Axpy { src: sums, dst: 0, cols, batch: 2, matrix: matrix(rows, cols, true, random) };
-    let dot = Op::Dot { src: 0, dst: 9, cols, batch: 2, matrix: matrix(rows, cols, true, random) };
+    let axpy =
+        Op::Axpy { src: sums, dst: 0, cols, batch: 2, heads: 1, matrix: matrix(rows, cols, true, random) };
+    let dot = Op::Dot { src: 0, dst: 9, cols, batch: 2, heads: 1, matrix: matrix(rows, cols, true, random) };
     vec![
         ("load", vec![load(5, 900, random)]),
         ("store", vec![load(5, 900, random), Op::Store { src: 5, cols: 900, batch: 2 }]),
@@ -431,10 +446,10 @@ fn commands_follow_one_another_without_a_gap() -> Outcome {
             for k in 0..200 {
                 let (rows, listed) = (1 + k % 5, k % 2 == 0);
                 let weights = matrix(rows, 90, listed, &mut random);
-                unit.push(Op::Dot { src: x, dst: y, cols: 90, batch: 2, matrix: weights });
+                unit.push(Op::Dot { src: x, dst: y, cols: 90, batch: 2, heads: 1, matrix: weights });
                 if k % 3 == 0 {
                     let weights = matrix(rows, 90, listed, &mut random);
-                    unit.push(Op::Axpy { src: y, dst: 0, cols: 90, batch: 2, matrix: weights });
+                    unit.push(Op::Axpy { src: y, dst: 0, cols: 90, batch: 2, heads: 1, matrix: weights });
                 }
                 if k % 7 == 0 {
                     unit.push(Op::Round { src: 0, dst: y + 5, cols: 90, batch: 2 });
@@ -460,9 +475,9 @@ fn loads_stores_and_zeros_run_beside_products() -> Outcome {
             let weights = matrix(100, 100, true, &mut random);
             unit.clear_counts();
             unit.push(if axpy {
-                Op::Axpy { src: 40, dst: 0, cols: 100, batch: 2, matrix: weights }
+                Op::Axpy { src: 40, dst: 0, cols: 100, batch: 2, heads: 1, matrix: weights }
             } else {
-                Op::Dot { src: 40, dst: 0, cols: 100, batch: 2, matrix: weights }
+                Op::Dot { src: 40, dst: 0, cols: 100, batch: 2, heads: 1, matrix: weights }
             });
             for _ in 0..5 {
                 unit.push(Op::Load { dst: 50, block: any_kind(&mut random).block(200, 2, &mut random) });
@@ -488,7 +503,14 @@ fn the_causes_say_what_a_rank_waits_for() -> Outcome {
         let mut unit = GemvDriver::open(&config, 25)?;
         let cols = unit.config.stripe_elems() * unit.config.ranks();
         unit.execute(Op::Load { dst: 0, block: Kind::Small.block(cols, 1, &mut random) })?;
-        let dot = Op::Dot { src: 0, dst: 4, cols, batch: 1, matrix: matrix(50, cols, false, &mut random) };
+        let dot = Op::Dot {
+            src: 0,
+            dst: 4,
+            cols,
+            batch: 1,
+            heads: 1,
+            matrix: matrix(50, cols, false, &mut random),
+        };
         unit.clear_counts();
         unit.execute(dot.clone())?;
         let window = u64::from(unit.config.window_cycles());
@@ -530,10 +552,10 @@ fn planted_errors_are_found() -> Outcome {
                 |rows: u32| Matrix { ids: (0..rows).collect(), rows: vec![ones(cols); rows as usize] };
             let x = (0..cols).map(|k| [ONE, 0x4000, 0x4200][k as usize % 3]).collect();
             unit.push(Op::Load { dst: 0, block: vec![x] });
-            unit.push(Op::Dot { src: 0, dst: 10, cols, batch: 1, matrix: weights(4) });
+            unit.push(Op::Dot { src: 0, dst: 10, cols, batch: 1, heads: 1, matrix: weights(4) });
             unit.push(Op::Store { src: 10, cols: 4, batch: 1 });
             unit.push(Op::Zero { dst: 16, words: sum_words(&unit.config, cols, 1) });
-            unit.push(Op::Axpy { src: 10, dst: 16, cols, batch: 1, matrix: weights(4) });
+            unit.push(Op::Axpy { src: 10, dst: 16, cols, batch: 1, heads: 1, matrix: weights(4) });
             unit.push(Op::Round { src: 16, dst: 10, cols, batch: 1 });
             unit.push(Op::Store { src: 10, cols, batch: 1 });
             Ok(unit.finish()?)
@@ -593,7 +615,7 @@ fn products_reach_the_limit_of_the_windows() -> Outcome {
                 let y = block_words(&unit.config, cols, batch);
                 unit.execute(Op::Load { dst: 0, block: Kind::Finite.block(cols, batch, &mut random) })?;
                 let weights = matrix(rows, cols, false, &mut random);
-                let dot = unit.execute(Op::Dot { src: 0, dst: y, cols, batch, matrix: weights })?;
+                let dot = unit.execute(Op::Dot { src: 0, dst: y, cols, batch, heads: 1, matrix: weights })?;
                 let what = format!("{}, {rows} x {cols}, batch {batch}, at least {limit}", config.name());
                 println!("{what}: DOT {dot}");
                 let least = limit.max(combined);
@@ -606,7 +628,8 @@ fn products_reach_the_limit_of_the_windows() -> Outcome {
                 unit.execute(Op::Zero { dst: 0, words: sums })?;
                 unit.execute(Op::Load { dst: sums, block: Kind::Finite.block(rows, batch, &mut random) })?;
                 let weights = matrix(rows, cols, false, &mut random);
-                let axpy = unit.execute(Op::Axpy { src: sums, dst: 0, cols, batch, matrix: weights })?;
+                let axpy =
+                    unit.execute(Op::Axpy { src: sums, dst: 0, cols, batch, heads: 1, matrix: weights })?;
                 println!("{what}: AXPY {axpy}");
                 assert!((limit..=limit + PRODUCT_TAIL_CYCLES).contains(&axpy), "{what}: AXPY takes {axpy}");
                 if rows * batch >= 1000 && stripes > 1 {

@@ -4,7 +4,9 @@
 //! hardware is compared with is itself right. A file without cases fails.
 
 use ndp_model::{Decoder, GenerateOptions, Model, SoftwareBackend, generate, logits_digest};
-use ndp_numerics::{SplitMix64, add, dot, exp_q30, f16, layer_norm, mul, sample, softmax};
+use ndp_numerics::{
+    SplitMix64, add, div, dot, exp, exp_q30, f16, layer_norm, max, mul, sample, softmax, sub,
+};
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
@@ -41,8 +43,10 @@ fn bits(values: &[f16]) -> Vec<u16> {
 }
 
 #[test]
-fn sums_and_products_are_those_of_the_reference() -> Outcome {
-    for (name, operation) in [("add", add as fn(f16, f16) -> f16), ("mul", mul)] {
+fn element_wise_results_are_those_of_the_reference() -> Outcome {
+    let operations =
+        [("add", add as fn(f16, f16) -> f16), ("sub", sub), ("mul", mul), ("div", div), ("max", max)];
+    for (name, operation) in operations {
         for case in cases(name)? {
             let [a, b, expected] = halves(&case)?[..] else { return Err(format!("{name}: {case}").into()) };
             assert_eq!(operation(a, b).to_bits(), expected.to_bits(), "{name} {case}");
@@ -70,12 +74,44 @@ fn layer_norms_are_those_of_the_reference() -> Outcome {
 }
 
 #[test]
-fn softmax_and_exp_are_those_of_the_reference() -> Outcome {
+fn softmax_is_that_of_the_reference() -> Outcome {
     for case in cases("softmax")? {
         let p = softmax(&halves(&case["scores"])?);
         assert_eq!(bits(&p), bits(&halves(&case["p"])?), "{case}");
     }
+    let file = golden("vectors/softmax.json")?;
+    let generated = file["generated"].as_array().ok_or("generated rows")?;
+    assert!(generated.len() >= 20);
+    for row in generated {
+        let digest = logits_digest(&softmax(&generated_scores(row)?));
+        assert_eq!(digest, quad(&row["p_fnv1a64"])?, "{row}");
+    }
+    Ok(())
+}
+
+/// The row of scores that `golden/README.md` describes.
+fn generated_scores(row: &Value) -> Result<Vec<f16>, Box<dyn Error>> {
+    let number = |key: &str| row[key].as_u64().ok_or_else(|| format!("{key} of {row}"));
+    let (lowest, exponents, masked) = (number("lowest")?, number("exponents")?, number("masked_percent")?);
+    let mut random = SplitMix64::new(quad(&row["state"])?);
+    let mut score = || {
+        let z = random.next_u64();
+        let exponent = lowest + (z >> 16) % exponents;
+        let is_masked = (z >> 32) % 100 < masked;
+        f16::from_bits(if is_masked { 0xFC00 } else { z as u16 & 0x83FF | (exponent as u16) << 10 })
+    };
+    Ok((0..number("n")?).map(|_| score()).collect())
+}
+
+#[test]
+fn exponentials_are_those_of_the_reference() -> Outcome {
     for case in cases("exp")? {
+        let [a, expected] = halves(&case)?[..] else { return Err(format!("exp: {case}").into()) };
+        assert_eq!(exp(a).to_bits(), expected.to_bits(), "exp {case}");
+    }
+    let every: Vec<f16> = (0..=u16::MAX).map(|bits| exp(f16::from_bits(bits))).collect();
+    assert_eq!(logits_digest(&every), quad(&golden("vectors/exp.json")?["all_fnv1a64"])?);
+    for case in cases("exp_q30")? {
         let (d, e) = (case[0].as_u64().ok_or("D")?, case[1].as_u64().ok_or("E")?);
         assert_eq!(exp_q30(d), e, "E({d})");
     }

@@ -3,10 +3,11 @@
 A number is its FP16 bit pattern: a Python int in the scalar modules, an element of a numpy uint16 array in `vector` and
 `opt`. The scalar modules compute with Python integers only; `vector` is the fast path, with its proofs in its comments.
 
-    fp16         rounding of rationals, add, mul, relu
+    fp16         rounding of rationals, add, sub, mul, div, maximum, relu
     dot          the exact dot product, special values included
-    exponential  E(D), the exponential of a non-positive fixed-point number
+    exp          exp of a number, and its two parts
     softmax      probabilities of one row of scores
+    exponential  E(D), the sampler's exponential of a non-positive fixed-point number
     layernorm    LayerNorm of one vector
     sampler      SplitMix64 and the choice of the next token
     vector       add, mul, relu and matrix-vector products on whole arrays

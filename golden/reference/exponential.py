@@ -1,4 +1,4 @@
-"""`E(D)`: exp(-D / 2^24) for an integer D >= 0, in units of 2^-30. Softmax and the sampler are built on it."""
+"""`E(D)`: exp(-D / 2^24) for an integer D >= 0, in units of 2^-30. The sampler is built on it."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""FP16 (IEEE 754 binary16) on bit patterns: rounding of exact rationals, addition, multiplication, ReLU.
+"""FP16 (IEEE 754 binary16) on bit patterns: rounding of exact rationals, the element-wise operations.
 
 Integers only. Sums of products are in `dot`, arrays in `vector`.
 """
@@ -85,6 +85,38 @@ def mul(a, b):
     if product == 0:
         return sign
     return rne16(product, 1 << (2 * UNIT_BITS))
+
+
+def sub(a, b):
+    """IEEE subtraction: add(a, -b)."""
+    return add(a, b ^ SIGN)
+
+
+def div(a, b):
+    """IEEE division, rounded to nearest even: x / 0 is infinite, 0 / 0 and Inf / Inf are NaN."""
+    if is_nan(a) or is_nan(b):
+        return NAN
+    sign = (a ^ b) & SIGN
+    dividend, divisor = a & 0x7FFF, b & 0x7FFF
+    if dividend == divisor and dividend in (0, INFINITY):
+        return NAN
+    if dividend == INFINITY or divisor == 0:
+        return sign | INFINITY
+    if dividend == 0 or divisor == INFINITY:
+        return sign
+    return sign | rne16(integer(dividend), integer(divisor))
+
+
+def maximum(a, b):
+    """The larger number; -0 is below +0, and a NaN makes the result NaN."""
+    if is_nan(a) or is_nan(b):
+        return NAN
+    return max(a, b, key=lambda bits: -(bits & 0x7FFF) - 1 if bits & SIGN else bits)
+
+
+def scale(a, factor):
+    """mul(a, factor): an element of a vector times a scalar."""
+    return mul(a, factor)
 
 
 def relu(a):

@@ -1,11 +1,13 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
 use crate::blocks::rank_timing::BURST_BITS;
+use crate::blocks::{activation_lane, activation_sequencer, activation_sums, activation_tree};
 use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
 use crate::blocks::{
     combiner, compute_tile, dma_reader, fp16_rounder, gemv_unit, host_port, instruction_decoder, issue,
     monitor, multiplier_unit, ndp_core, rank_feeder, rank_group, reduction_tree, row_generator,
 };
+use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
 use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, vector_reader, vector_writer,
 };
@@ -36,6 +38,14 @@ pub const BLOCKS: &[&str] = &[
     "round_column",
     "combiner",
     "fp16_rounder",
+    "activation_lane",
+    "activation_sequencer",
+    "activation_sums",
+    "activation_tree",
+    "exponential",
+    "fp16_adder",
+    "fp16_multiplier",
+    "fp16_packer",
     "rank_port",
     "rank_controller",
     "async_fifo",
@@ -88,6 +98,16 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "round_column" => round_column::round_column(gemv),
         "combiner" => combiner::combiner(gemv),
         "fp16_rounder" => fp16_rounder::fp16_rounder(gemv),
+        "activation_sequencer" => activation_sequencer::activation_sequencer(gemv),
+        "activation_sums" => {
+            activation_sums::activation_sums(gemv, activation_tree::sum_bits(gemv.units_per_rank()))
+        }
+        "activation_tree" => activation_tree::activation_tree(gemv.units_per_rank()),
+        "activation_lane" => activation_lane::activation_lane(gemv),
+        "exponential" => exponential::exponential(),
+        "fp16_adder" => fp16_adder::fp16_adder(),
+        "fp16_multiplier" => fp16_multiplier::fp16_multiplier(),
+        "fp16_packer" => fp16_packer::fp16_packer(),
         "rank_port" => rank_port::rank_port(config.dram(), &rank_ports(config)),
         "rank_controller" => rank_controller::rank_controller(config.dram(), &rank_ports(config)),
         "async_fifo" => async_fifo::async_fifo(32, 8, async_fifo::Storage::FlipFlops),

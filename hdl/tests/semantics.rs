@@ -7,7 +7,7 @@
 
 mod common;
 
-use ndp_hdl::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat};
+use ndp_hdl::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, rom};
 use std::fmt::Write;
 
 /// xorshift64*: reproducible without a dependency.
@@ -54,6 +54,17 @@ fn add(a: &[bool], b: &[bool], mut carry: bool) -> Value {
     sum
 }
 
+/// Product, as long as `a`.
+fn multiply(a: &[bool], b: &[bool]) -> Value {
+    let mut product = vec![false; a.len()];
+    for (shift, _) in b.iter().enumerate().filter(|(_, bit)| **bit) {
+        let mut term = vec![false; shift];
+        term.extend(&a[..a.len() - shift]);
+        product = add(&product, &term, false);
+    }
+    product
+}
+
 fn invert(a: &[bool]) -> Value {
     a.iter().map(|bit| !bit).collect()
 }
@@ -86,7 +97,7 @@ struct Generator<'a> {
 }
 
 /// Number of alternatives in [`Generator::expression`] that are no leaf.
-const OPERATIONS: u32 = 24;
+const OPERATIONS: u32 = 26;
 
 impl Generator<'_> {
     fn leaf(&mut self, width: u32) -> Expression {
@@ -193,6 +204,26 @@ impl Generator<'_> {
                     let taken = values.iter().zip(select).filter(|(_, bit)| or || *bit);
                     let zero = vec![false; width as usize];
                     taken.fold(zero, |sum, (value, _)| zip(&sum, &(value.meaning)(v), |x, y| x | y))
+                };
+                Expression { bits, meaning: Box::new(meaning) }
+            }
+            23 => self.binary(width, d, |a, b| a * b, multiply),
+            24 => {
+                let index_bits = 1 + self.random.below(3);
+                let index = self.expression(index_bits, d);
+                let significant = width.min(100);
+                let table: Vec<Value> =
+                    (0..1 << index.bits.width()).map(|_| self.random.vector(significant)).collect();
+                let numbers: Vec<u128> = table
+                    .iter()
+                    .map(|value| value.iter().rev().fold(0, |n, bit| n << 1 | u128::from(*bit)))
+                    .collect();
+                let bits = rom(&index.bits, &numbers, width);
+                let meaning = move |v: &[Value]| {
+                    let at = (index.meaning)(v).iter().rev().fold(0, |n, bit| n << 1 | usize::from(*bit));
+                    let mut value = table[at].clone();
+                    value.resize(width as usize, false);
+                    value
                 };
                 Expression { bits, meaning: Box::new(meaning) }
             }

@@ -11,7 +11,7 @@ use ndp_isa::{Opcode, fields};
 use std::collections::VecDeque;
 
 /// The parts of the core that execute instructions, in the order of the bits of `parts_busy_o`.
-pub const PARTS: [&str; 6] = ["load", "list", "store", "zero", "gemv", "round"];
+pub const PARTS: [&str; 7] = ["load", "list", "store", "zero", "gemv", "round", "activation"];
 
 /// The part that executes an instruction; markers and `nop` have none.
 pub fn part_of(word: u128) -> Option<usize> {
@@ -19,10 +19,18 @@ pub fn part_of(word: u128) -> Option<usize> {
         Opcode::Nop | Opcode::Barrier | Opcode::Signal => None,
         Opcode::Load => Some(0),
         Opcode::List => Some(1),
-        Opcode::Store => Some(2),
+        Opcode::Store | Opcode::Append => Some(2),
         Opcode::Zero => Some(3),
         Opcode::Dot | Opcode::Axpy => Some(4),
         Opcode::Round => Some(5),
+        Opcode::Relu
+        | Opcode::Exp
+        | Opcode::Softmax
+        | Opcode::Scale
+        | Opcode::Add
+        | Opcode::Sub
+        | Opcode::Mul
+        | Opcode::Max => Some(6),
     }
 }
 

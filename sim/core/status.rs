@@ -60,6 +60,8 @@ pub struct Counters {
     pub outside: u32,
     /// All cycles.
     pub cycles: u32,
+    /// The activation unit at work.
+    pub activation: u32,
 }
 
 fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
@@ -112,21 +114,30 @@ impl Counters {
             filling: next(),
             outside: next(),
             cycles: next(),
+            activation: next(),
         }
     }
 
-    /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes. Parts work side by
-    /// side, so the sum over all opcodes can be more than all cycles.
+    /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes; the
+    /// activation unit's instructions are counted together. Parts work side by side, so the sum can be more than all cycles.
     pub fn of_opcode(&self, opcode: Opcode) -> u32 {
         match opcode {
             Opcode::Nop | Opcode::Barrier | Opcode::Signal => 0,
             Opcode::Load => self.load,
-            Opcode::Store => self.store,
+            Opcode::Store | Opcode::Append => self.store,
             Opcode::List => self.list,
             Opcode::Zero => self.zero,
             Opcode::Dot => self.product - self.axpy,
             Opcode::Axpy => self.axpy,
             Opcode::Round => self.round,
+            Opcode::Relu
+            | Opcode::Exp
+            | Opcode::Softmax
+            | Opcode::Scale
+            | Opcode::Add
+            | Opcode::Sub
+            | Opcode::Mul
+            | Opcode::Max => self.activation,
         }
     }
 
@@ -161,6 +172,7 @@ impl Counters {
             filling: less(|c| c.filling),
             outside: less(|c| c.outside),
             cycles: less(|c| c.cycles),
+            activation: less(|c| c.activation),
         }
     }
 }

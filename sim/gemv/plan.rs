@@ -131,7 +131,8 @@ impl Plan {
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
                 let dst = used + half * result_words;
-                let operands = Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list };
+                let operands =
+                    Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list, heads: 1 };
                 plan.instructions.push(Instruction::Dot(operands));
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
                 plan.outputs.push(Piece { block: output, first, vector });
@@ -278,6 +279,7 @@ impl Plan {
             count,
             address,
             list,
+            heads: 1,
         }));
         Ok(())
     }

@@ -29,8 +29,8 @@ pub enum Op {
     Load { dst: u32, block: Block },
     Store { src: u32, cols: u32, batch: u32 },
     Zero { dst: u32, words: u32 },
-    Dot { src: u32, dst: u32, cols: u32, batch: u32, matrix: Matrix },
-    Axpy { src: u32, dst: u32, cols: u32, batch: u32, matrix: Matrix },
+    Dot { src: u32, dst: u32, cols: u32, batch: u32, heads: u32, matrix: Matrix },
+    Axpy { src: u32, dst: u32, cols: u32, batch: u32, heads: u32, matrix: Matrix },
     Round { src: u32, dst: u32, cols: u32, batch: u32 },
 }
 
@@ -55,11 +55,11 @@ impl Op {
             }
             Self::Store { src, cols, batch } => (block(*src, *cols, *batch), 0..0),
             Self::Zero { dst, words } => (0..0, *dst..*dst + words),
-            Self::Dot { src, dst, cols, batch, matrix } => {
-                (block(*src, *cols, *batch), block(*dst, matrix.ids.len() as u32, *batch))
+            Self::Dot { src, dst, cols, batch, heads, matrix } => {
+                (block(*src, *cols, *batch), block(*dst, matrix.ids.len() as u32, batch * heads))
             }
-            Self::Axpy { src, dst, cols, batch, matrix } => {
-                (block(*src, matrix.ids.len() as u32, *batch), sums(*dst, *cols, *batch))
+            Self::Axpy { src, dst, cols, batch, heads, matrix } => {
+                (block(*src, matrix.ids.len() as u32, batch * heads), sums(*dst, *cols, *batch))
             }
             Self::Round { src, dst, cols, batch } => (sums(*src, *cols, *batch), block(*dst, *cols, *batch)),
         }
@@ -132,6 +132,19 @@ impl BufferModel {
     }
 
     fn vectors(&self, at: u32, n: u32, batch: u32) -> Block {
+        // Of vectors that are a word each, some are a block too.
+        if block_words(&self.config, n, 1) == 1 {
+            let part = self.regions.iter().find_map(|region| match &region.content {
+                Content::Vectors(block) if region.words.contains(&at) && block[0].len() == n as usize => {
+                    let first = (at - region.words.start) as usize;
+                    block.get(first..first + batch as usize)
+                }
+                _ => None,
+            });
+            if let Some(part) = part {
+                return part.to_vec();
+            }
+        }
         match self.find(&(at..at + block_words(&self.config, n, batch))) {
             Content::Vectors(block) => {
                 assert_eq!((block.len(), block[0].len()), (batch as usize, n as usize), "block at {at}");
@@ -153,6 +166,15 @@ impl BufferModel {
         }
     }
 
+    /// The columns of a head.
+    fn columns_of(&self, head: usize, heads: u32, cols: u32) -> Range<usize> {
+        let (width, cols) = ((self.config.stripe_elems() / heads) as usize, cols as usize);
+        match heads {
+            1 => 0..cols,
+            _ => (head * width).min(cols)..((head + 1) * width).min(cols),
+        }
+    }
+
     /// Executes a command; returns the values that leave the unit: the block of a store, the results of a DOT.
     pub fn execute(&mut self, op: &Op) -> Block {
         let (_, written) = op.uses(&self.config);
@@ -170,23 +192,29 @@ impl BufferModel {
                 self.write(written, Content::Zero);
                 Vec::new()
             }
-            Op::Dot { src, cols, batch, matrix, .. } => {
+            Op::Dot { src, cols, batch, heads, matrix, .. } => {
                 let x = self.vectors(*src, *cols, *batch);
                 let rows: Block = matrix.rows.iter().map(|row| row.iter().map(weight).collect()).collect();
-                let value = |row: &Vec<u16>, x: &Vec<u16>| {
-                    let (sum, flags) = dot(row, x);
+                let value = |row: &Vec<u16>, x: &Vec<u16>, columns: Range<usize>| {
+                    let (sum, flags) = dot(&row[columns.clone()], &x[columns]);
                     result(sum, flags)
                 };
-                let y: Block = x.iter().map(|x| rows.iter().map(|row| value(row, x)).collect()).collect();
+                let mut y: Block = Vec::new();
+                for (x, head) in x.iter().flat_map(|x| (0..*heads as usize).map(move |head| (x, head))) {
+                    let columns = self.columns_of(head, *heads, *cols);
+                    y.push(rows.iter().map(|row| value(row, x, columns.clone())).collect());
+                }
                 self.write(written, Content::Vectors(y.clone()));
                 y
             }
-            Op::Axpy { src, dst, cols, batch, matrix } => {
-                let a = self.vectors(*src, matrix.ids.len() as u32, *batch);
+            Op::Axpy { src, dst, cols, batch, heads, matrix } => {
+                let a = self.vectors(*src, matrix.ids.len() as u32, batch * heads);
                 let mut sums = self.sums(*dst, *cols, *batch);
-                for (a, sums) in a.iter().zip(&mut sums) {
+                for (index, a) in a.iter().enumerate() {
+                    let sums = &mut sums[index / *heads as usize];
+                    let columns = self.columns_of(index % *heads as usize, *heads, *cols);
                     for (a, row) in a.iter().zip(&matrix.rows) {
-                        for (sum, w) in sums.iter_mut().zip(row) {
+                        for (sum, w) in sums[columns.clone()].iter_mut().zip(&row[columns.clone()]) {
                             let (product, flags) = dot(&[weight(w)], &[*a]);
                             *sum = (sum.0 + product, sum.1 | flags);
                         }

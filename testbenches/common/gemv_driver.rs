@@ -49,6 +49,8 @@ pub enum Plant {
     Store(usize, usize, u32),
     /// Bit 0 of where a row's tail starts.
     Row(usize),
+    /// Another number of heads for a product, its logarithm.
+    Heads(u64),
 }
 
 /// Valid and data that the driver offers, one item after another.
@@ -178,6 +180,7 @@ impl GemvDriver {
             "batch",
             "source",
             "target",
+            "heads",
         ];
         let ranks = config.ranks() as usize;
         let mut driver = Self {
@@ -335,21 +338,30 @@ impl GemvDriver {
             [layout.full_waves, layout.tail_stripes, last / BEAT_ELEMS, last % BEAT_ELEMS]
         };
         let unused = [0; 4];
+        let heads = match &work.op {
+            Op::Dot { heads, .. } | Op::Axpy { heads, .. } => match self.plant {
+                Some(Plant::Heads(log2)) => log2,
+                _ => u64::from(heads.trailing_zeros()),
+            },
+            // Only products have heads.
+            _ => self.random.next_u64() & ((1 << self.fields[12].width()) - 1),
+        };
         let (cols, rows, count, batch, source, target) = match &work.op {
             Op::Load { dst, block } => {
                 (layout(block[0].len() as u32), unused, 0, block.len() as u32, 0, *dst)
             }
             Op::Store { src, cols, batch } => (layout(*cols), unused, 0, *batch, *src, 0),
             Op::Zero { dst, words } => (unused, unused, *words, 0, 0, *dst),
-            Op::Dot { src, dst, cols, batch, matrix } | Op::Axpy { src, dst, cols, batch, matrix } => {
+            Op::Dot { src, dst, cols, batch, matrix, .. }
+            | Op::Axpy { src, dst, cols, batch, matrix, .. } => {
                 let count = matrix.ids.len() as u32;
                 (layout(*cols), layout(count), count, *batch, *src, *dst)
             }
             Op::Round { src, dst, cols, batch } => (layout(*cols), unused, 0, *batch, *src, *dst),
         };
         let values = cols.into_iter().chain(rows).chain([count, batch, source, target]);
-        for (port, value) in self.fields.iter().zip(values) {
-            self.model.set(*port, value.into());
+        for (port, value) in self.fields.iter().zip(values.map(u64::from).chain([heads])) {
+            self.model.set(*port, value);
         }
         let strobe = match &work.op {
             Op::Axpy { .. } => 4,
@@ -411,9 +423,11 @@ impl GemvDriver {
                         }
                     }
                 }
-                // Results come row by row, in each row the vectors.
-                for row in 0..matrix.ids.len() {
-                    self.results.extend(expected.iter().map(|y| y[row]));
+                // Results come row by row, in each row the vectors. Those of several heads are not shown.
+                if let Op::Dot { heads: 1, .. } = op {
+                    for row in 0..matrix.ids.len() {
+                        self.results.extend(expected.iter().map(|y| y[row]));
+                    }
                 }
             }
             Op::Zero { .. } | Op::Round { .. } => {}

@@ -37,13 +37,75 @@ fn place(config: &GemvConfig, words: u32, random: &mut SplitMix64) -> Option<u32
 
 /// First words and shapes (elements, vectors) of the vector blocks or of the sums that the buffer holds.
 fn held(driver: &GemvDriver, sums: bool) -> Vec<(u32, u32, u32)> {
+    let most = driver.config.max_batch() as usize;
     let shape = |region: &Region| match &region.content {
-        Content::Vectors(block) if !sums => Some((region.words.start, block[0].len(), block.len())),
+        Content::Vectors(block) if !sums && block.len() <= most => {
+            Some((region.words.start, block[0].len(), block.len()))
+        }
         Content::Sums(of) if sums => Some((region.words.start, of[0].len(), of.len())),
         _ => None,
     };
     let held = driver.buffer.regions().iter().filter_map(shape);
     held.map(|(at, n, batch)| (at, n as u32, batch as u32)).collect()
+}
+
+/// First words and elements of the vector blocks of so many vectors, which may be more than a batch.
+fn held_scalars(driver: &GemvDriver, vectors: u32) -> Vec<(u32, u32)> {
+    let shape = |region: &Region| match &region.content {
+        Content::Vectors(block) if block.len() == vectors as usize => {
+            Some((region.words.start, block[0].len() as u32))
+        }
+        _ => None,
+    };
+    driver.buffer.regions().iter().filter_map(shape).collect()
+}
+
+/// Appends a product of rows that hold several heads, and what it needs.
+fn push_heads(driver: &mut GemvDriver, rows: u32, random: &mut SplitMix64) -> Option<usize> {
+    let config = driver.config.clone();
+    let config = &config;
+    let heads = 2 << below(random, config.max_heads().trailing_zeros() as usize);
+    let most = config.max_batch().min(config.max_vectors() / heads);
+    let (stripe, any) = (config.stripe_elems(), 1 + below(random, config.stripe_elems() as usize) as u32);
+    let cols = [stripe, any][below(random, 2)];
+    let batch = 1 + below(random, most as usize) as u32;
+    if below(random, 2) == 0 {
+        let fits = |(_, n, of): &(u32, u32, u32)| *of <= most && *n <= stripe;
+        let blocks: Vec<_> = held(driver, false).into_iter().filter(fits).collect();
+        let old = one_of(&blocks, random).filter(|_| below(random, 2) == 0);
+        let (src, cols, batch) = match old {
+            Some(block) => block,
+            None => (place(config, block_words(config, cols, batch), random)?, cols, batch),
+        };
+        let dst = place(config, block_words(config, rows, batch * heads), random)?;
+        let dot = Op::Dot { src, dst, cols, batch, heads, matrix: matrix(rows, cols, false, random) };
+        apart(config, &dot).then_some(())?;
+        if old.is_none() {
+            driver.push(Op::Load { dst: src, block: any_kind(random).block(cols, batch, random) });
+        }
+        driver.push(dot);
+        return Some(1 + usize::from(old.is_none()));
+    }
+    let vectors = batch * heads;
+    let blocks: Vec<_> = held_scalars(driver, vectors).into_iter().filter(|(_, n)| *n <= 100).collect();
+    let old = one_of(&blocks, random).filter(|_| below(random, 3) > 0);
+    // A load has a batch at most.
+    if old.is_none() && vectors > config.max_batch() {
+        return None;
+    }
+    let (src, rows) = match old {
+        Some(block) => block,
+        None => (place(config, block_words(config, rows, vectors), random)?, rows),
+    };
+    let dst = place(config, sum_words(config, cols, batch), random)?;
+    let axpy = Op::Axpy { src, dst, cols, batch, heads, matrix: matrix(rows, cols, false, random) };
+    apart(config, &axpy).then_some(())?;
+    driver.push(Op::Zero { dst, words: sum_words(config, cols, batch) });
+    if old.is_none() {
+        driver.push(Op::Load { dst: src, block: any_kind(random).block(rows, vectors, random) });
+    }
+    driver.push(axpy);
+    Some(2 + usize::from(old.is_none()))
 }
 
 fn one_of<T: Copy>(of: &[T], random: &mut SplitMix64) -> Option<T> {
@@ -64,7 +126,8 @@ fn push_random(driver: &mut GemvDriver, random: &mut SplitMix64) -> Option<usize
     let most_rows = [3, 12, 40][below(random, 3)];
     let rows = 1 + below(random, most_rows) as u32;
     let listed = below(random, 2) == 0;
-    match below(random, 12) {
+    match below(random, 16) {
+        12..16 => return push_heads(driver, rows, random),
         0 | 1 => {
             let n = size(config, batch, words, random)?;
             let dst = place(config, block_words(config, n, batch), random)?;
@@ -81,7 +144,7 @@ fn push_random(driver: &mut GemvDriver, random: &mut SplitMix64) -> Option<usize
         5 | 6 => {
             let (src, cols, batch) = one_of(&held(driver, false), random)?;
             let dst = place(config, block_words(config, rows, batch), random)?;
-            let dot = Op::Dot { src, dst, cols, batch, matrix: matrix(rows, cols, listed, random) };
+            let dot = Op::Dot { src, dst, cols, batch, heads: 1, matrix: matrix(rows, cols, listed, random) };
             apart(config, &dot).then(|| driver.push(dot))?;
         }
         7..10 => {
@@ -101,7 +164,8 @@ fn push_random(driver: &mut GemvDriver, random: &mut SplitMix64) -> Option<usize
                 Some((src, rows, _)) => (src, rows),
                 None => (place(config, block_words(config, rows, batch), random)?, rows),
             };
-            let axpy = Op::Axpy { src, dst, cols, batch, matrix: matrix(rows, cols, listed, random) };
+            let axpy =
+                Op::Axpy { src, dst, cols, batch, heads: 1, matrix: matrix(rows, cols, listed, random) };
             apart(config, &axpy).then_some(())?;
             if old.is_none() {
                 driver.push(Op::Zero { dst, words: sum_words(config, cols, batch) });
@@ -138,6 +202,17 @@ pub fn store_all(driver: &mut GemvDriver) {
         };
         let Some((cols, batch)) = shape else { continue };
         let (cols, batch) = (cols as u32, batch as u32);
+        let most = driver.config.max_batch();
+        if batch > most {
+            // The results of several heads: parts of them, if a vector is a word, else they cannot be stored.
+            if block_words(&driver.config, cols, 1) == 1 {
+                for first in (0..batch).step_by(most as usize) {
+                    let batch = most.min(batch - first);
+                    driver.push(Op::Store { src: src + first, cols, batch });
+                }
+            }
+            continue;
+        }
         if let Content::Sums(_) = region.content {
             driver.push(Op::Round { src, dst: src, cols, batch });
         }

@@ -147,6 +147,7 @@ pub fn compare(
     model.record();
     let mut host = Replay::new(recording, memories);
     model.run_until(cycles, &mut host);
+    model.check()?;
     let record = model.take_record();
     commands(recording, &record)?;
     instructions(recording, &record)?;
@@ -276,7 +277,7 @@ fn status(name: &str, rtl: &Burst, model: &ndp_cycles::Status) -> Result<(), Box
     if rtl == model { Ok(()) } else { differ(format!("{name}, status"), rtl, model) }
 }
 
-fn counters(name: &str, rtl: &Burst, model: [u32; 14]) -> Result<(), Box<dyn Error>> {
+fn counters(name: &str, rtl: &Burst, model: [u32; ndp_cycles::COUNTERS]) -> Result<(), Box<dyn Error>> {
     let words: Burst = std::array::from_fn(|i| {
         let word = |i: usize| u64::from(model.get(i).copied().unwrap_or(0));
         word(2 * i + 1) << 32 | word(2 * i)

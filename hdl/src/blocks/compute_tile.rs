@@ -4,12 +4,14 @@
 //! `current`; the step from one to the other happens for all tiles of a rank at once. In DOT the activations come from
 //! the slice and the products of a window are summed; in AXPY all lanes share one activation and each product is added to a
 //! sum of its own, which the slice holds. When to fill, to step, to read and to write is decided in
-//! [`super::fill_sequencer`] and [`super::window_sequencer`].
+//! [`super::fill_sequencer`] and [`super::window_sequencer`]. Beside them a lane of the activation unit works on the slice's
+//! words.
 
 use super::FP16_BITS;
+use super::activation_lane::{activation_lane, lane_controls};
 use super::multiplier_unit::{multiplier_unit, sum_bits};
 use super::sram::sram;
-use crate::layer::{HdlError, Module, ModuleBuilder, mux, repeat};
+use crate::layer::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -46,18 +48,27 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let write = m.input("we_i", lanes, "lanes of `wdata_i` to write; not together with a sum");
     let data = m.input("wdata_i", chunk_bits, "recoded FP16 values");
 
+    let controls =
+        lane_controls().map(|(name, bits, doc)| (name, m.input(format!("lane_{name}_i"), bits, doc)));
+    let counts = m.input("lane_counts_i", 1, "the element counts in maximum and sum");
+    let blank = m.input("lane_blank_i", 1, "the element is beyond the vector's end");
+    let keep_result = m.input("lane_we_i", lanes, "lanes to write with the activation unit's result; alone");
+
     let next = m.reg("weight_next_q", chunk_bits).enable(&weight_write);
     next.next(&weight);
     let current = m.reg("weight_q", chunk_bits).enable(&advance);
     current.next(&next);
     let sum = m.forward("sum", sum_bits(config));
+    let result = m.forward("result", FP16_BITS);
+    let from_lane = m.wire("from_lane", keep_result.any());
+    let other_data = mux(&from_lane, &repeat(lanes, &*result), &data);
     let slice = m
         .instance("slice", &sram)
         .input("raddr_i", &read_addr)
         .input("re_i", &read)
         .input("waddr_i", &write_addr)
-        .input("we_i", &write | repeat(lanes, &keep_sum))
-        .input("wdata_i", mux(&keep_sum, &sum.zext(chunk_bits), &data));
+        .input("we_i", any_of(&[write, repeat(lanes, &keep_sum), keep_result.clone()]))
+        .input("wdata_i", mux(&keep_sum, &sum.zext(chunk_bits), &other_data));
     let word = slice.output("rdata_o");
     let unit = m
         .instance("unit", &unit)
@@ -71,6 +82,16 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     sum.drive(unit.output("sum_o"));
     m.output("digit_o", unit.output("digit_o"), "digit of the sum over the last window, in its phase");
     m.output("flags_o", unit.output("flags_o"), "NaN, +Inf, -Inf seen; valid with the last digit");
+    let lane = m
+        .instance("lane", &activation_lane(config)?)
+        .input("word_i", &word)
+        .input("counts_i", counts)
+        .input("blank_i", blank);
+    let lane = controls.iter().fold(lane, |lane, (name, value)| lane.input(format!("{name}_i"), value));
+    result.drive(lane.output("value_o"));
+    m.output("key_o", lane.output("key_o"), "order of the activation unit's element, 0 if it does not count");
+    m.output("bad_o", lane.output("bad_o"), "it counts and is NaN or +Inf");
+    m.output("term_o", lane.output("term_o"), "its exponential in units of 2^-28");
     m.output("word_o", word, "the slice's last word");
     m.finish()
 }

@@ -1,19 +1,22 @@
 //! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and out of it.
 //!
-//! Five parts work side by side: loads and stores of vector blocks, zeroing, products (DOT and AXPY), rounding. Each takes
-//! one command at a time; that commands which run together do not touch the same words is the business of who starts them
-//! ([`super::issue`]). Products and rounding exclude each other.
+//! Six parts work side by side: loads and stores of vector blocks, zeroing, products (DOT and AXPY), rounding, and the activation
+//! unit. Each takes one command at a time; that commands which run together do not touch the same words is the business of who starts them
+//! ([`super::issue`]). Rounding excludes products and the activation unit.
 
+use super::activation_lane::lane_controls;
+use super::activation_unit::{activation_unit, operation_fields};
 use super::combiner::combiner;
 use super::command_decoder::{Layout, layout_fields, rank_bits};
 use super::fifo::fifo;
-use super::rank_group::rank_group;
+use super::head_results::head_results;
+use super::rank_group::{column_count, rank_group};
 use super::round_column::round_column;
 use super::round_sequencer::round_sequencer;
 use super::row_distributor::row_distributor;
 use super::vector_reader::vector_reader;
 use super::vector_writer::{Item, vector_writer, write_fields};
-use super::{bits_for, restored};
+use super::{bits_for, recoded, restored};
 use crate::layer::{
     Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
@@ -73,7 +76,7 @@ struct Write {
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (ranks, positions, addr_bits) = (config.ranks(), config.beats_per_stripe(), config.slice_addr_bits());
+    let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let m = ModuleBuilder::new(
         format!(
             "gemv_unit_n{}_l{}_s{}_w{}",
@@ -89,10 +92,14 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let start_load = start_of("load", "load a vector block (cols, batch) to `target_i`");
     let start_store = start_of("store", "store the vector block (cols, batch) at `source_i`");
     let start_zero = start_of("zero", "zero `rows_i` words at `target_i`");
-    let start_dot =
-        start_of("dot", "DOT: block (cols, batch) at `source_i` to block (rows, batch) at `target_i`");
-    let start_axpy =
-        start_of("axpy", "AXPY: block (rows, batch) at `source_i` to sums (cols, batch) at `target_i`");
+    let start_dot = start_of(
+        "dot",
+        "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`",
+    );
+    let start_axpy = start_of(
+        "axpy",
+        "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`",
+    );
     let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
     let layout = |prefix: &str| {
         let mut fields = layout_fields(config)
@@ -109,6 +116,18 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         source: m.input("source_i", addr_bits, "first word of the source"),
         target: m.input("target_i", addr_bits, "first word of the destination"),
     };
+    let start_activation = start_of(
+        "activation",
+        "activation unit: block (cols, vectors) at `source_i`, perhaps another at `other_i`, to `target_i`",
+    );
+    let operation = operation_fields(config).map(|(name, bits, doc)| {
+        (name, m.input(format!("activation_{name}_i"), bits, format!("activation unit: {doc}")))
+    });
+    let heads_in = m.input(
+        "heads_i",
+        config.head_bits(),
+        "products: logarithm of the number of heads, rows one stripe at most",
+    );
     let x_valid = m.input("x_valid_i", 1, "load: a beat is offered");
     let x_data = m.input("x_data_i", BEAT_BITS, "load: 32 FP16 values");
     let y_ready = m.input("y_ready_i", 1, "store: the beat is taken");
@@ -145,6 +164,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let axpy = m.reg("axpy_q", 1).reset(0).enable(&start_gemv);
     axpy.next(&start_axpy);
     let dot_start = m.wire("dot_start", &gemv_start & !axpy.q());
+    // Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
+    let heads = m.reg("heads_q", config.head_bits()).reset(0).enable(&start_gemv | &start_round);
+    heads.next(heads_in.gated(&start_gemv));
+    let headed = m.wire("headed", heads.any());
+    // Vectors of results or scalars: one for each vector and head.
+    let vectors = m.wire("vectors", gemv.batch.zext(config.vectors_bits()).shl(&heads));
     let round = command.held(&m, "round", &start_round);
     let round_start = started("round", &start_round);
     for (part, unread) in [
@@ -159,6 +184,22 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.unused(cat([waves, tail, last_beat, last_elem]), "only products have rows");
     }
 
+    // The activation unit reads and writes all slices at once; others go before it where they read, it goes first where it writes.
+    let lanes_granted = m.forward("lanes_granted", 1);
+    let lanes_free = m.forward("lanes_free", ranks);
+    let mut activation = m
+        .instance("activation", &activation_unit(config)?)
+        .input("start_i", &start_activation)
+        .input("source_i", &command.source)
+        .input("target_i", &command.target)
+        .input("read_ready_i", &lanes_granted)
+        .input("soon_free_i", &lanes_free);
+    activation = command.cols.connect(activation);
+    for (name, value) in &operation {
+        activation = activation.input(format!("{name}_i"), value);
+    }
+    let lanes_read = activation.output("read_valid_o");
+
     // Zeroing: one word of all slices per cycle.
     let zero_left = m.reg("zero_left_q", bits_for(config.slice_words())).reset(0);
     let zero_addr = m.reg("zero_addr_q", addr_bits);
@@ -168,20 +209,23 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let load_writer = m
         .instance("load_writer", &vector_writer(config, Item::Beat)?)
         .input("start_i", &load_start)
-        .input("batch_i", &load.batch)
+        .input("batch_i", load.batch.zext(config.vectors_bits()))
         .input("base_i", &load.target)
         .input("item_valid_i", &x_valid)
         .input("item_data_i", &x_data);
     let load_writer = load.cols.connect(load_writer);
     let result_valid = m.forward("result_valid", 1);
     let result_data = m.forward("result_data", super::FP16_BITS);
+    let items_valid = m.forward("items_valid", 1);
+    let items_data = m.forward("items_data", ranks * super::FP16_BITS);
     let result_writer = m
         .instance("result_writer", &vector_writer(config, Item::Value)?)
         .input("start_i", &dot_start)
-        .input("batch_i", &gemv.batch)
+        .input("batch_i", &vectors)
+        .input("group_i", &headed)
         .input("base_i", &gemv.target)
-        .input("item_valid_i", &result_valid)
-        .input("item_data_i", &result_data);
+        .input("item_valid_i", &items_valid)
+        .input("item_data_i", &items_data);
     let result_writer = gemv.count.connect(result_writer);
     let of_writer = |name: &str, writer: &InstanceBuilder<'_>| Write {
         valid: writer.output("write_valid_o"),
@@ -224,7 +268,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let store_reader = m
         .instance("store_reader", &vector_reader(config)?)
         .input("start_i", &store_start)
-        .input("batch_i", &store.batch)
+        .input("batch_i", store.batch.zext(config.vectors_bits()))
         .input("base_i", &store.source)
         .input("read_ready_i", &store_ready);
     let store_reader =
@@ -238,7 +282,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("start_i", &gemv_start)
         .input("axpy_i", &axpy)
         .input("rows_i", &gemv.rows)
-        .input("batch_i", &gemv.batch)
+        .input("batch_i", &vectors)
+        .input("headed_i", &headed)
         .input("base_i", &gemv.source)
         .input("row_valid_i", &row_valid)
         .input("row_start_i", &row_start)
@@ -265,6 +310,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     scalar_ready.drive(&rank_free);
     store_ready.drive(cat([rank_free.clone(), !&scalar_reads, store_room.q()]).all());
     let reads_now = m.wire("reads_now", &rank_free & (&scalar_reads | &store_reads));
+    let lanes_read_now = cat([lanes_read, read_free.all(), !&scalar_reads, !&store_reads]).all();
+    let lanes_read_now = m.wire("lanes_read_now", lanes_read_now);
+    lanes_granted.drive(&lanes_read_now);
 
     // Rounding.
     let columns_valid = m.forward("columns_valid", 1);
@@ -277,15 +325,17 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("result_valid_i", &columns_valid);
     let rounding = round.cols.connect(rounding);
 
-    // Columns: one for each position, over all ranks.
-    let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")));
+    // Columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all ranks.
+    let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")) & !&headed);
     let mut controls: Vec<(String, Bits)> =
         ["pairs_i", "all_i", "result_pairs_i", "result_all_i"].map(control).into();
-    for port in ["valid_i", "first_i", "last_i"] {
-        controls.push((port.into(), rounding.output(&format!("digit_{}", port.replace("_i", "_o")))));
+    let head_strobes = ["valid", "first", "last"].map(|strobe| m.forward(format!("head_{strobe}"), 1));
+    for (port, heads) in ["valid_i", "first_i", "last_i"].into_iter().zip(&head_strobes) {
+        let kept = rounding.output(&format!("digit_{}", port.replace("_i", "_o")));
+        controls.push((port.into(), m.wire(format!("digit_{port}"), kept | &**heads)));
     }
     let column = round_column(config)?;
-    let mut columns: Vec<InstanceBuilder<'_>> = (0..positions)
+    let mut columns: Vec<InstanceBuilder<'_>> = (0..column_count(config))
         .map(|p| {
             let instance = m.instance(format!("column{p}"), &column);
             controls.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value))
@@ -299,16 +349,23 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let base = m.wire("base", mux(&axpy, &gemv.target, &gemv.source));
     let (push, push_start) = (rows.output("push_o"), rows.output("push_start_o"));
     let (push_last, push_vector) = (rows.output("push_last_o"), rows.output("push_vector_o"));
-    let push_scalar = rows.output("push_scalar_o");
+    // With heads ranks have no row in common, and nothing is to be added.
     let mut combine = m
         .instance("combiner", &combiner(config)?)
-        .input("start_i", &dot_start)
+        .input("start_i", &dot_start & !&headed)
         .input("rows_i", &gemv.rows)
         .input("waves_i", &gemv.cols.waves)
         .input("tail_i", &gemv.cols.tail)
         .input("batch_i", &gemv.batch)
-        .input("row_push_i", &push & !axpy.q())
+        .input("row_push_i", cat([push.clone(), !axpy.q(), !&headed]).all())
         .input("row_start_i", &push_start);
+    let result_ready = result_writer.output("item_ready_o");
+    let mut collector = m
+        .instance("head_results", &head_results(config)?)
+        .input("heads_i", &heads)
+        .input("members_i", result_writer.output("members_o"))
+        .input("vector_i", result_writer.output("vector_o"))
+        .input("ready_i", &result_ready);
     let of_rounding = |port: &str| rounding.output(port);
     let (sums_read, sums_addr) = (of_rounding("sums_re_o"), of_rounding("sums_raddr_o"));
     let (sums_tile, sums_load) = (of_rounding("sums_tile_o"), of_rounding("sums_load_o"));
@@ -319,10 +376,27 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .iter()
         .map(|column| (0..ranks).map(|g| column.output(&format!("rounded{g}_o"))).collect())
         .collect();
+    let lanes_ends = activation.output("ends_o");
+    let lanes_counts = activation.output("counts_o");
+    let mut lanes_inputs: Vec<(String, Bits)> = lane_controls()
+        .map(|(name, ..)| (format!("lane_{name}_i"), activation.output(&format!("lane_{name}_o"))))
+        .into();
+    for (port, output) in [
+        ("lane_raddr_i", "read_addr_o"),
+        ("lane_we_i", "write_o"),
+        ("lane_waddr_i", "write_addr_o"),
+        ("lane_element_i", "lane_element_o"),
+        ("lane_last_beat_i", "lane_last_beat_o"),
+        ("lane_last_elem_i", "lane_last_elem_o"),
+    ] {
+        lanes_inputs.push((port.into(), activation.output(output)));
+    }
     let group = rank_group(config)?;
     let (mut idle, mut room, mut reads_free, mut writes_free) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut beats = Vec::new();
+    let mut lanes_soon = Vec::new();
+    let mut head_digits = [Vec::new(), Vec::new(), Vec::new()];
     for (g, (valid, data)) in (0..ranks).zip(&weights) {
         let instance = m
             .instance(format!("group{g}"), &group)
@@ -336,7 +410,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("row_start_i", &push_start)
             .input("row_last_i", &push_last)
             .input("row_vector_i", &push_vector)
-            .input("row_scalar_i", &push_scalar)
+            .input("row_scalar_i", rows.output(&format!("push{g}_scalar_o")))
+            .input("heads_i", &heads)
+            .input("rounded_valid_i", &*columns_valid)
             .input("weight_valid_i", valid)
             .input("weight_data_i", data)
             .input("write_i", &writes_now & write_now[0].bit(g))
@@ -359,10 +435,27 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("round_lane_i", &round_lane)
             .input("round_end_i", round_ends.bit(g))
             .input("round_cut_i", &round_cut)
-            .input("sum_pop_i", combine.output(&format!("sum{g}_pop_o")))
-            .input("sum_release_i", combine.output(&format!("sum{g}_release_o")));
+            .input(
+                "sum_pop_i",
+                combine.output(&format!("sum{g}_pop_o")) | collector.output(&format!("result{g}_pop_o")),
+            )
+            .input(
+                "sum_release_i",
+                combine.output(&format!("sum{g}_release_o"))
+                    | collector.output(&format!("result{g}_release_o")),
+            );
         let instance = group_cols.connect(instance);
-        let instance = (0..positions).fold(instance, |instance, p| {
+        let instance = instance
+            .input("lane_re_i", &lanes_read_now)
+            .input("lane_ends_i", lanes_ends.bit(g))
+            .input("lane_counts_i", lanes_counts.bit(g));
+        let instance =
+            lanes_inputs.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value));
+        for what in ["key", "bad", "sum"] {
+            activation.connect_input(format!("{what}{g}_i"), instance.output(&format!("lane_{what}_o")));
+        }
+        lanes_soon.push(instance.output("lane_soon_free_o"));
+        let instance = (0..column_count(config)).fold(instance, |instance, p| {
             instance.input(format!("rounded{p}_i"), &rounded[p as usize][g as usize])
         });
         for (column, p) in columns.iter_mut().zip(0..) {
@@ -370,10 +463,17 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 column.connect_input(format!("{what}{g}_i"), instance.output(&format!("kept{p}_{what}_o")));
             }
         }
+        let (sum_valid, sum_digit) = (instance.output("sum_valid_o"), instance.output("sum_digit_o"));
         combine = combine
-            .input(format!("sum{g}_valid_i"), instance.output("sum_valid_o"))
-            .input(format!("sum{g}_digit_i"), instance.output("sum_digit_o"))
+            .input(format!("sum{g}_valid_i"), &sum_valid)
+            .input(format!("sum{g}_digit_i"), &sum_digit)
             .input(format!("sum{g}_flags_i"), instance.output("sum_flags_o"));
+        collector = collector
+            .input(format!("result{g}_valid_i"), &sum_valid)
+            .input(format!("result{g}_data_i"), sum_digit.low(super::FP16_BITS));
+        for (digits, strobe) in head_digits.iter_mut().zip(["valid", "first", "last"]) {
+            digits.push(instance.output(&format!("head_{strobe}_o")));
+        }
         idle.push(instance.output("idle_o"));
         room.push(instance.output("row_room_o"));
         reads_free.push(instance.output("read_free_o"));
@@ -386,7 +486,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         );
         m.output(format!("cause{g}_o"), instance.output("cause_o"), doc);
     }
+    for (strobe, digits) in head_strobes.iter().zip(&head_digits) {
+        strobe.drive(any_of(digits));
+    }
     rows_room.drive(cat(room).all() & (axpy.q() | combine.output("row_room_o")));
+    lanes_free.drive(cat(lanes_soon.into_iter().rev()));
     read_free.drive(cat(reads_free.into_iter().rev()));
     write_free.drive(cat(writes_free.into_iter().rev()));
     for (p, column) in columns.iter().enumerate() {
@@ -399,9 +503,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // Results go to the buffer.
     result_valid.drive(combine.output("result_valid_o"));
     result_data.drive(combine.output("result_data_o"));
-    let result_ready = result_writer.output("item_ready_o");
     let result_taken = m.wire("result_taken", &*result_valid & &result_ready);
     let combine = combine.input("result_ready_i", result_ready);
+    let single = repeat(ranks, &recoded(&result_data));
+    items_valid.drive(&*result_valid | collector.output("valid_o"));
+    items_data.drive(mux(&headed, &collector.output("data_o"), &single));
 
     // What was read comes back after READ_LATENCY cycles.
     let delayed = |name: &str, value: &Bits| {
@@ -443,6 +549,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("store_busy_o", any_of(&storing), "a store is running");
     m.output("y_valid_o", y_valid, "store: a beat is offered");
     m.output("y_data_o", stored.output("data_o"), "store: 32 FP16 values");
+    m.output("activation_busy_o", activation.output("busy_o"), "the activation unit works");
     m.output("zero_busy_o", &zeroing, "words are being zeroed");
     let working = [
         gemv_start.clone(),
@@ -457,7 +564,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output(
         "result_taken_o",
         &result_taken,
-        "DOT: a result goes to the buffer, rows in order, in each the vectors",
+        "DOT with one head: a result goes to the buffer, rows in order, in each the vectors",
     );
     let value = &*result_data;
     let magnitude_special = value.slice(10, 5).all() & value.low(10).any();

@@ -27,24 +27,41 @@ const TARGET: Field = (98, 10);
 const LIST: Field = (108, 12);
 const LISTED: Field = (8, 1);
 const TAG: Field = (32, 32);
+const HEADS: Field = (120, 3);
+const OTHER: Field = (108, 10);
+const SCALAR: Field = (64, 16);
 const OPCODE: Field = (0, 8);
 
 /// Name of an instruction's strobe, opcode, fields.
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 10] = [
+const INSTRUCTIONS: [Encoding; 19] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
     ("load", 0x10, &[TARGET, COLS, BATCH, ADDRESS]),
     ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
     ("list", 0x12, &[LIST, COUNT, ADDRESS]),
+    ("append", 0x13, &[SOURCE, COLS, BATCH, COUNT, ADDRESS]),
     ("zero", 0x20, &[TARGET, COUNT]),
-    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST]),
-    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST]),
+    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
+    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
+    ("relu", 0x30, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("exp", 0x31, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("softmax", 0x32, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("scale", 0x33, &[SOURCE, TARGET, COLS, BATCH, HEADS, SCALAR]),
+    ("add", 0x34, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("sub", 0x35, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("mul", 0x36, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("max", 0x37, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
 ];
+
+/// What the activation unit executes.
+pub(crate) const ACTIVATIONS: [&str; 8] = ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"];
+/// Longest vector of a softmax.
+pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
 
 /// Strobes of the decoder, in the order of the opcodes.
 pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
@@ -84,7 +101,12 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         .zip(&is)
         .map(|(name, is)| (&word & lit(!used(name), INSTRUCTION_BITS)).any() & is)
         .collect();
-    let reserved = m.wire("reserved", any_of(&reserved));
+    // Rows of several heads are counted: `listed` has to be 0 then.
+    let products = m.wire("products", one_of(&["dot", "axpy"]));
+    let activations = m.wire("activations", one_of(&ACTIVATIONS));
+    let appends = m.wire("appends", one_of(&["append"]));
+    let headed = m.wire("headed", &products & field(HEADS).any());
+    let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
 
     // Sizes.
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
@@ -110,13 +132,29 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let entries = config.core().list_entries();
     let bad_entries = m.wire("bad_entries", beyond(entries));
     let listed = m.wire("listed", field(LISTED));
-    let products = m.wire("products", one_of(&["dot", "axpy"]));
     let lists = m.wire("lists", one_of(&["list"]) | (&products & &listed));
+    // With heads: rows of one stripe at most, and a limit for heads and for the vectors of all heads.
+    let heads = field(HEADS);
+    let most = log2(gemv.max_heads());
+    let vectors = m.wire("vectors", batch.zext(BATCH.1 + 1 + most).shl(&fit(&heads, gemv.head_bits())));
+    let with_heads = &headed | (&activations & heads.any());
+    let bad_heads = any_of(&[
+        lit(most.into(), HEADS.1).lt(&heads),
+        lit(gemv.max_vectors().into(), vectors.width()).lt(&vectors),
+        &headed & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
+    ]);
+    let bad_heads = m.wire("bad_heads", with_heads & bad_heads);
+    let too_long =
+        m.wire("too_long", one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(&field(COLS)));
     let bad_size = m.wire(
         "bad_size",
         any_of(&[
             one_of(&["load", "store", "dot", "axpy", "round"]) & &bad_block,
             &products & &bad_rows,
+            bad_heads,
+            (&activations | &appends) & &bad_block,
+            too_long,
+            &appends & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
             one_of(&["zero"]) & &bad_words,
             &lists & &bad_entries,
         ]),
@@ -125,7 +163,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     // Addresses, entries.
     let address = field(ADDRESS);
     let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
-    let bad_address = m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & &products));
+    let bad_address =
+        m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & (&products | &appends)));
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
     let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();
@@ -154,11 +193,14 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
             );
         }
     }
+    m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
     m.output("listed_o", &listed, "rows come from the list memory");
     m.output("batch_o", fit(&batch, batch_bits), "vectors");
     m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
     m.output("count_o", &count, "rows, entries or words");
     m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
+    m.output("other_o", field(OTHER), "first word of the second source");
+    m.output("scalar_o", field(SCALAR), "factor of all elements");
     m.output("source_o", field(SOURCE), "first word of the source");
     m.output("target_o", field(TARGET), "first word of the destination");
     m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");

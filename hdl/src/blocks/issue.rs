@@ -4,10 +4,11 @@
 //! words it writes. So the buffer and the list memory look as if each instruction began after the one before had ended.
 //! DRAM is not watched; a barrier waits for everything.
 
+use super::activation_unit::operation_fields;
 use super::command_decoder::{Layout, layout_fields, wave_bits};
 use super::dma_reader::beat_count_bits;
 use super::instruction_decoder::{
-    ERROR_BITS, INSTRUCTION_BITS, TAG_BITS, instruction_decoder, layout_of, strobes,
+    ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, TAG_BITS, instruction_decoder, layout_of, strobes,
 };
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
@@ -49,14 +50,18 @@ impl Range {
 }
 
 /// The parts of the core: name, instructions that they execute.
-const PARTS: [(&str, &[&str]); 6] = [
+pub(crate) const PARTS: [(&str, &[&str]); 7] = [
     ("load", &["load"]),
     ("list", &["list"]),
-    ("store", &["store"]),
+    ("store", &["store", "append"]),
     ("zero", &["zero"]),
     ("gemv", &["dot", "axpy"]),
     ("round", &["round"]),
+    ("activation", &ACTIVATIONS),
 ];
+
+/// Instructions of the activation unit with two operands in the buffer.
+const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
 
 /// The issuer. From the queue's head to the start of a part about twelve cycles.
 ///
@@ -106,6 +111,8 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         (decoded("error"), decoded("listed"), decoded("batch"), decoded("cols"), decoded("count"));
     let (address, source, target) = (decoded("address"), decoded("source"), decoded("target"));
     let (list, tag) = (decoded("entry"), decoded("tag"));
+    let heads = decoded("heads");
+    let (other, scalar) = (decoded("other"), decoded("scalar"));
     let layout = |part: &str| {
         let Layout { waves, tail, last_beat, last_elem } = layout_of(&decoder, gemv, part);
         Layout {
@@ -156,15 +163,26 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     multiplies.next(any_of(&[decodes.q(), starts.q(), bits_left.any() & multiplies.q()]));
 
     // Ranges in the buffer. AXPY and rounding have a word for each lane.
-    let range_bits = (col_block.width() + lane_bits).max(count.width()).max(source.width()) + 1;
+    let max_heads_log2 = log2(gemv.max_heads());
+    let row_bits = row_block.width() + max_heads_log2;
+    let wide_bits = lane_bits.max(max_heads_log2);
+    let range_bits = (col_block.width() + wide_bits).max(row_bits).max(count.width()).max(source.width()) + 1;
     let wide = |value: &Bits| value.zext(range_bits);
     let sums = cat([col_block.clone(), zeros(lane_bits)]);
+    // Results and scalars of a product have a vector for each vector of the batch and each head.
+    let activates = m.wire("activates", one_of(&ACTIVATIONS));
+    let col_vectors = col_block.zext(col_block.width() + max_heads_log2).shl(&heads);
+    let col_vectors = m.wire("col_vectors", col_vectors);
+    let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(&heads));
     let (is_axpy, is_round) = (one_of(&["axpy"]), one_of(&["round"]));
-    let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &wide(&col_block)));
-    let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &wide(&col_block));
+    let blocks = mux(&activates, &wide(&col_vectors), &wide(&col_block));
+    let blocks = m.wire("blocks", blocks);
+    let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &blocks));
+    let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &blocks);
     let target_words = mux(&one_of(&["zero"]), &wide(&count), &mux(&is_axpy, &wide(&sums), &other_words));
-    let reads = one_of(&["store", "dot", "axpy", "round"]);
-    let writes = one_of(&["load", "zero", "dot", "axpy", "round"]);
+    let reads = one_of(&["store", "append", "dot", "axpy", "round"]) | &activates;
+    let writes = one_of(&["load", "zero", "dot", "axpy", "round"]) | &activates;
+    let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
     let multiplied_now =
         m.wire("multiplied_now", multiplies.q() & !any_of(&[starts.q(), bits_left.any(), decodes.q()]));
     let end_of = |name: &str, first: &Bits, words: Bits| {
@@ -174,16 +192,24 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     };
     let source_end = end_of("source", &source, source_words);
     let target_end = end_of("target", &target, target_words);
+    let other_end = end_of("other", &other, blocks);
     checks.next(&multiplied_now);
     let source_range = Range { used: m.wire("reads", reads), first: wide(&source), end: source_end };
     let target_range = Range { used: m.wire("writes", writes), first: wide(&target), end: target_end };
+    let other_range = Range { used: reads_two.clone(), first: wide(&other), end: other_end };
     let limit = lit(gemv.slice_words().into(), range_bits);
     let outside = |range: &Range| &range.used & limit.lt(&range.end);
-    let outside = m.wire("outside", outside(&source_range) | outside(&target_range));
+    let outside =
+        m.wire("outside", any_of(&[outside(&source_range), outside(&target_range), outside(&other_range)]));
     // Rounding may go down or stay, but not up into its own source.
     let meets = source_range.meets(&target_range);
     let upward = source_range.first.lt(&target_range.first);
-    let overlap = m.wire("overlap", meets & (one_of(&["dot", "axpy"]) | (&is_round & upward)));
+    // The activation unit works in place, or elsewhere.
+    let shifted = |range: &Range| range.meets(&target_range) & range.first.ne(&target_range.first);
+    let misplaced = &activates & (shifted(&source_range) | shifted(&other_range));
+    let misplaced = m.wire("misplaced", misplaced);
+    let overlap = meets & (one_of(&["dot", "axpy"]) | (&is_round & upward));
+    let overlap = m.wire("overlap", overlap | misplaced);
     let code = |code: u128| lit(code, ERROR_BITS);
     let range_error = mux(&outside, &code(4), &mux(&overlap, &code(7), &zeros(ERROR_BITS)));
     let error = m.wire("error", mux(&word_error.any(), &word_error, &range_error));
@@ -209,7 +235,11 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let starts = m.wire(format!("{part}_starts"), &*start & &own);
         let exclusive: &[&str] = match *part {
             "load" | "list" => &["load", "list"],
-            "gemv" | "round" => &["dot", "axpy", "round"],
+            "gemv" => &["dot", "axpy", "round"],
+            "round" => {
+                &["dot", "axpy", "round", "relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"]
+            }
+            "activation" => &["round", "relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"],
             _ => kinds,
         };
         let mut conflicts = vec![one_of(exclusive)];
@@ -222,6 +252,10 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         if *part != "list" {
             let held_source = source_range.held(&m, &format!("{part}_source"), &starts, busy);
             let held_target = target_range.held(&m, &format!("{part}_target"), &starts, busy);
+            if *part == "activation" {
+                let held_other = other_range.held(&m, "activation_other", &starts, busy);
+                conflicts.push(target_range.meets(&held_other));
+            }
             if *part != "load" && *part != "zero" {
                 conflicts.push(target_range.meets(&held_source));
             } else {
@@ -231,6 +265,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             if *part != "store" {
                 conflicts.push(target_range.meets(&held_target));
                 conflicts.push(source_range.meets(&held_target));
+                conflicts.push(other_range.meets(&held_target));
             } else {
                 let Range { used, first, end } = held_target;
                 m.unused(cat([used, first, end]), "it writes nothing");
@@ -275,8 +310,31 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("word_ready_o", &takes, "the instruction is taken");
     m.output("start_o", &*start, "the instruction starts; one that no part executes is complete");
     m.output("refuse_o", &malformed, "the instruction is malformed");
-    for name in ["load", "store", "list", "zero", "dot", "axpy", "round"] {
+    for name in ["load", "store", "append", "list", "zero", "dot", "axpy", "round"] {
         m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+    }
+    m.output("start_activation_o", &*start & &activates, "start the activation unit");
+    let vectors = batch.zext(gemv.vectors_bits()).shl(&heads);
+    // In the order of the unit's fields: by which way, and with what.
+    let ways =
+        [one_of(&["exp"]), one_of(&["add", "sub"]), one_of(&["scale", "mul"]), one_of(&["relu", "max"])];
+    let (is_softmax, is_sub, is_max) = (one_of(&["softmax"]), one_of(&["sub"]), one_of(&["max"]));
+    let operation = [
+        cat(ways.into_iter().rev()),
+        is_softmax,
+        reads_two,
+        is_sub,
+        is_max,
+        scalar,
+        vectors,
+        other.low(addr_bits.min(10)),
+    ];
+    for ((name, bits, doc), value) in operation_fields(gemv).into_iter().zip(operation) {
+        m.output(
+            format!("activation_{name}_o"),
+            if value.width() < bits { value.zext(bits) } else { value },
+            doc,
+        );
     }
     for (part, layout) in [("cols", &cols_layout), ("rows", &rows_layout)] {
         let Layout { waves, tail, last_beat, last_elem } = layout;
@@ -289,6 +347,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
     m.output("rows_o", fit(&count, gemv.row_bits()), "rows, words or entries");
     m.output("batch_o", &batch, "vectors");
+    m.output("heads_o", &heads, "logarithm of the number of heads");
     m.output("source_o", fit(&source, addr_bits), "first word of the source");
     m.output("target_o", fit(&target, addr_bits), "first word of the destination");
     m.output("address_o", &address, "burst address");

@@ -3,7 +3,8 @@
 //! Reading order: [`serial_lane`], [`multiplier_unit`], [`compute_tile`], [`reduction_tree`], [`row_accumulator`],
 //! [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when), [`rank_group`], [`combiner`],
 //! [`fp16_rounder`]; the buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`],
-//! [`row_distributor`], [`round_sequencer`], [`round_column`]; [`gemv_unit`]. Then the way to the DRAM: [`async_fifo`],
+//! [`row_distributor`], [`round_sequencer`], [`round_column`]; what several heads need: [`scalar_banks`], [`head_sender`],
+//! [`head_results`]; [`gemv_unit`]. Then the way to the DRAM: [`async_fifo`],
 //! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
 //! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. Every block is a function from
 //! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
@@ -13,15 +14,28 @@
 //! `digit_bits`, least significant first, one per cycle, two's complement, with three sticky flags ([`FLAG_BITS`])
 //! that are valid with the last digit.
 
+pub mod activation_lane;
+mod activation_port;
+pub mod activation_sequencer;
+pub mod activation_sums;
+pub mod activation_tree;
+pub mod activation_unit;
+pub mod activation_walker;
 pub mod async_fifo;
 pub mod combiner;
 pub mod command_decoder;
 pub mod compute_tile;
 pub mod dma_reader;
+pub mod exponential;
 pub mod fifo;
 pub mod fill_sequencer;
+pub mod fp16_adder;
+pub mod fp16_multiplier;
+pub mod fp16_packer;
 pub mod fp16_rounder;
 pub mod gemv_unit;
+pub mod head_results;
+pub mod head_sender;
 pub mod host_port;
 pub mod instruction_decoder;
 pub mod issue;
@@ -47,6 +61,7 @@ pub mod round_sequencer;
 pub mod row_accumulator;
 pub mod row_distributor;
 pub mod row_generator;
+pub mod scalar_banks;
 pub mod serial_lane;
 pub mod sram;
 pub mod sram_fifo;

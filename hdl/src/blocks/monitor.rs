@@ -41,6 +41,7 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             )
         })
         .collect();
+    let activation = m.input("activation_i", 1, "the core is busy with: activation");
     let parts = ["gemv", "axpy", "round", "load", "store", "list", "zero"]
         .map(|part| m.input(format!("{part}_i"), 1, format!("the core is busy with: {part}")));
     let start = m.input("dot_start_i", 1, "a DOT begins");
@@ -66,7 +67,7 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     filling.next(fills.fold(zeros(share_bits), |sum, one| sum + one));
     let outside = m.wire("outside", !(product | rounds));
     steps.extend(parts);
-    steps.extend([filling.q(), outside, lit(1, 1)]);
+    steps.extend([filling.q(), outside, lit(1, 1), activation]);
     let counters: Vec<Bits> = steps
         .iter()
         .enumerate()

@@ -3,6 +3,7 @@
 //! Two clocks: the core's own, and `dram` for what lies behind the rank ports. Everything enters and leaves through the host's port
 //! and the pins of the ranks; the host's normal accesses pass through while the core works.
 
+use super::activation_unit::operation_fields;
 use super::command_decoder::{Layout, layout_fields, rank_bits};
 use super::dma_reader::dma_reader;
 use super::fifo::fifo;
@@ -82,7 +83,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("pop_i", &queue_pop)
         .ignore("ready_o", "there is room for a burst before it is taken");
     let (queue_valid, queue_count) = (queue.output("valid_o"), queue.output("count_o"));
-    let busy = ["load", "list", "store", "zero", "gemv", "round"]
+    let busy = ["load", "list", "store", "zero", "gemv", "round", "activation"]
         .map(|part| (part, m.forward(format!("{part}_busy"), 1)));
     let front = m
         .instance("issue", &issue(config)?)
@@ -91,7 +92,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("overflow_i", &host_overflow);
     let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
     queue_pop.drive(front.output("word_ready_o"));
-    let starts = ["load", "store", "list", "zero", "dot", "axpy", "round"]
+    let starts = ["load", "store", "append", "list", "zero", "dot", "axpy", "round", "activation"]
         .map(|name| (name, front.output(&format!("start_{name}_o"))));
     let start =
         |name: &str| starts.iter().find(|(n, _)| *n == name).map_or_else(|| zeros(1), |(_, bit)| bit.clone());
@@ -187,27 +188,39 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("batch_i", &batch)
         .input("source_i", front.output("source_o"))
         .input("target_i", front.output("target_o"))
+        .input("heads_i", front.output("heads_o"))
         .input("x_valid_i", &read_valid & !reads_list.q())
         .input("x_data_i", &read_beat)
         .input("y_ready_i", &y_ready)
         .input("row_valid_i", tokens.output("valid_o"))
         .input("row_start_i", tokens.output("data_o"));
     let unit = connect_layout(connect_layout(unit, config, "cols_", &cols), config, "rows_", &rows_layout);
-    let unit = ["load", "store", "zero", "dot", "axpy", "round"]
+    let unit = operation_fields(gemv).into_iter().fold(unit, |unit, (name, ..)| {
+        let port = format!("activation_{name}");
+        unit.input(format!("{port}_i"), front.output(&format!("{port}_o")))
+    });
+    // The unit reads the same beats for a store and an append; where they go is the host port's business.
+    let stores = m.wire("stores", &start("store") | &start("append"));
+    let unit = ["load", "zero", "dot", "axpy", "round", "activation"]
         .into_iter()
-        .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)));
+        .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)))
+        .input("start_store_i", &stores);
     token_pop.drive(unit.output("row_ready_o"));
     reader_ready.drive(reads_list.q() | unit.output("x_ready_o"));
     let unit_busy = |part: &str| unit.output(&format!("{part}_busy_o"));
     let (load_busy, store_busy, zero_busy) = (unit_busy("load"), unit_busy("store"), unit_busy("zero"));
     let (gemv_busy, round_busy) = (unit_busy("gemv"), unit_busy("round"));
+    let activation_busy = unit_busy("activation");
 
     // The host.
     let (register_data, stores_pending) =
         (m.forward("register_data", BEAT_BITS), m.forward("stores_pending", 1));
     let host = m
         .instance("host", &host_port(config)?)
-        .input("store_start_i", start("store"))
+        .input("store_start_i", &stores)
+        .input("store_rows_i", start("append"))
+        .input("store_row_i", &rows)
+        .input("store_batch_i", &batch)
         .input("store_address_i", &address)
         .input("store_valid_i", unit.output("y_valid_o"))
         .input("store_data_i", unit.output("y_data_o"))
@@ -295,7 +308,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         "store" => any_of(&[store_busy.clone(), stores_pending.q()]),
         "zero" => zero_busy.clone(),
         "gemv" => any_of(&product_parts),
-        _ => round_busy.clone(),
+        "round" => round_busy.clone(),
+        _ => activation_busy.clone(),
     };
     busy.iter().for_each(|(part, busy)| busy.drive(of_part(part)));
     let part_busy =
@@ -337,6 +351,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("store_i", part_busy("store"))
         .input("list_i", part_busy("list"))
         .input("zero_i", part_busy("zero"))
+        .input("activation_i", part_busy("activation"))
         .input("dot_start_i", start("dot"))
         .input("batch_i", held("product_batch", &batch, &product))
         .input("result_taken_i", unit.output("result_taken_o"))
@@ -356,7 +371,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output(
         "parts_busy_o",
         seen("parts", parts),
-        "trace: busy parts; load, list, store, zero, gemv, round from bit 0",
+        "trace: busy parts; load, list, store, zero, gemv, round, activation from bit 0",
     );
     m.output("take_o", seen("take", queue_pop.q()), "trace: an instruction was taken from the queue");
     m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");

@@ -4,20 +4,29 @@
 //! and queues complete rows for [`super::combiner`], so a rank that lags holds up nobody until its queue runs full
 //! elsewhere. The slices' ports belong to the windows first; what is left is offered to readers and writers of the buffer,
 //! and to rounding, during which no window is in work.
+//!
+//! A DOT with several heads takes the sums of the heads from inside the tree. They go to the rounding columns in the place
+//! of kept sums, and come back as results into the queue that otherwise has the digits of complete rows.
 
+use super::activation_port::LaneInputs;
+use super::activation_tree::activation_tree;
 use super::command_decoder::{Layout, position_bits, rank_bits};
 use super::compute_tile::compute_tile;
 use super::fifo::fifo;
 use super::fill_sequencer::fill_sequencer;
+use super::head_sender::head_sender;
 use super::multiplier_unit::sum_bits;
 use super::operand_recoder::operand_recoder;
 use super::phase_ring::phase_ring;
-use super::reduction_tree::reduction_tree;
+use super::reduction_tree::tapped_tree;
 use super::row_accumulator::row_accumulator;
+use super::scalar_banks::scalar_banks;
 use super::sum_reader::sum_reader;
 use super::window_sequencer::window_sequencer;
-use super::{FLAG_BITS, FP16_BITS, bits_for};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat};
+use super::{FLAG_BITS, FP16_BITS, bits_for, log2};
+use crate::layer::{
+    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+};
 use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
 
@@ -34,6 +43,16 @@ pub(crate) const fn scalar_slot_bits() -> u32 {
 fn queued_sums(config: &GemvConfig) -> u32 {
     // From a job's issue until its sum is drained pass about four windows; eight keep a job per window going.
     config.max_batch().max(8)
+}
+
+/// Digits, or results of heads, that a group can queue.
+fn queue_depth(config: &GemvConfig) -> u32 {
+    (queued_sums(config) * config.acc_segments()).next_power_of_two()
+}
+
+/// Columns of the unit, each with a rounder for every rank: one for each position, and at least one for each head.
+pub(crate) fn column_count(config: &GemvConfig) -> u32 {
+    config.beats_per_stripe().max(config.max_heads())
 }
 
 /// Jobs between issue and the last digit of their sum, rounded up to a power of two.
@@ -65,11 +84,13 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let layout = Layout::inputs(&m, config);
     let batch = m.input("batch_i", config.batch_bits(), "vectors");
     let base = m.input("base_i", addr_bits, "first word of the activations (DOT) or of the sums (AXPY)");
+    let heads = m.input("heads_i", config.head_bits(), "logarithm of the number of heads; 0 while rounding");
     let row_push =
         m.input("row_push_i", 1, "take a row or, of an AXPY, one of its scalars; only with `row_room_o`");
     let row_start = m.input("row_start_i", rank_bits(config), "rank at which the row's tail starts");
     let row_last = m.input("row_last_i", 1, "the row is complete");
-    let row_vector = m.input("row_vector_i", vector_bits, "vector of the scalar");
+    let index_bits = log2(config.max_vectors());
+    let row_vector = m.input("row_vector_i", index_bits, "number of the scalar: `vector * heads + head`");
     let row_scalar = m.input("row_scalar_i", FP16_BITS, "recoded scalar");
     let weight_valid = m.input("weight_valid_i", 1, "a beat of weights is offered");
     let weight_data = m.input("weight_data_i", BEAT_BITS, "32 FP16 weights");
@@ -94,9 +115,11 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let round_lane = m.input("round_lane_i", lanes, "lane to write, one-hot");
     let round_end = m.input("round_end_i", 1, "the vectors end in this rank's stripe");
     let round_cut = m.input("round_cut_i", 1, "the element is beyond the end if the beat is the last one");
-    let rounded: Vec<Bits> = (0..positions)
+    let rounded: Vec<Bits> = (0..column_count(config))
         .map(|p| m.input(format!("rounded{p}_i"), FP16_BITS, format!("recoded value for position {p}")))
         .collect();
+    let lanes_of = LaneInputs::new(&m, config);
+    let rounded_valid = m.input("rounded_valid_i", 1, "the columns have new values");
     let sum_pop = m.input("sum_pop_i", 1, "take a digit");
     let sum_release = m.input("sum_release_i", 1, "it was the last one of a sum");
 
@@ -111,9 +134,13 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("push_i", &row_done)
         .input("data_i", &row_start)
         .input("pop_i", &row_pop);
-    let takes_part = layout.waves.any() | (&rank - &row_start).lt(&layout.tail);
-    let stores = m.wire("stores", cat([row_push.clone(), axpy.clone(), takes_part]).all());
-    let fills_slot = m.wire("fills_slot", &stores & &row_last);
+    // With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is never
+    // used.
+    let headed = m.wire("headed", heads.any());
+    let takes_part = m.wire("takes_part", layout.waves.any() | (&rank - &row_start).lt(&layout.tail));
+    let scalar_push = m.wire("scalar_push", &row_push & &axpy);
+    let stores = m.wire("stores", &scalar_push & mux(&headed, &!&row_last, &takes_part));
+    let fills_slot = m.wire("fills_slot", cat([scalar_push.clone(), takes_part, row_last.clone()]).all());
     let slot = m.reg("slot_q", slot_bits);
     slot.next(mux(&start, &lit(0, slot_bits), &mux(&fills_slot, &slot.plus_one(), &slot)));
     let slot_free = m.forward("slot_free", 1);
@@ -121,8 +148,6 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let slots_change = m.wire("slots_change", &fills_slot ^ &*slot_free);
     slots.next(mux(&slots_change, &mux(&fills_slot, &slots.plus_one(), &slots.minus_one()), &slots));
     let slot_room = m.wire("slot_room", slots.ne(&lit(1 << slot_bits, slot_bits + 1)));
-    let scalars = m.memory("scalars", FP16_BITS, 1 << (slot_bits + vector_bits));
-    scalars.write(&stores, &cat([slot.q(), row_vector]), &row_scalar);
 
     // Weights: queue, recode and mask, place.
     let queue = fifo(BEAT_BITS, config.weight_fifo_beats())?;
@@ -179,23 +204,45 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let job_last = windows.output("job_last_o");
     let job_vector = windows.output("job_vector_o");
     let advance = windows.output("advance_o");
-    let scalar = m.reg("scalar_q", FP16_BITS).enable(windows.output("job_sums_o"));
-    scalar.next(scalars.read(&cat([windows.output("job_slot_o"), job_vector.clone()])));
+    let scalars = m
+        .instance("scalars", &scalar_banks(config)?)
+        .input("we_i", &stores)
+        .input("wslot_i", &slot)
+        .input("windex_i", &row_vector)
+        .input("wdata_i", &row_scalar)
+        .input("re_i", windows.output("job_sums_o"))
+        .input("rslot_i", windows.output("job_slot_o"))
+        .input("rvector_i", &job_vector)
+        .input("heads_i", &heads);
+    let segment_tiles = tiles / config.max_heads();
+    let scalar: Vec<Bits> =
+        (0..config.max_heads()).map(|s| scalars.output(&format!("scalar{s}_o"))).collect();
 
     // The slices' ports.
     let slice_read = windows.output("slice_re_o");
     let sum_read = windows.output("sum_re_o");
     let sum_write = windows.output("sum_we_o");
+    let lane_write = lanes_of.write.any();
     let busy_reading = [slice_read.clone(), sum_read.clone(), windows.output("holding_o"), sums_read.clone()];
     let read_free = m.wire("read_free", !any_of(&busy_reading));
-    let write_free = m.wire("write_free", !(&sum_write | &round_write));
-    let any_read =
-        m.wire("any_read", any_of(&[slice_read.clone(), sum_read.clone(), read.clone(), sums_read.clone()]));
-    let other_addr = mux(&sums_read, &sums_addr, &read_addr);
+    let write_free =
+        m.wire("write_free", !any_of(&[sum_write.clone(), round_write.clone(), lane_write.clone()]));
+    let any_read = m.wire(
+        "any_read",
+        any_of(&[
+            slice_read.clone(),
+            sum_read.clone(),
+            read.clone(),
+            sums_read.clone(),
+            lanes_of.read.clone(),
+        ]),
+    );
+    let other_addr = mux(&sums_read, &sums_addr, &mux(&lanes_of.read, &lanes_of.read_addr, &read_addr));
     let window_addr = mux(&slice_read, &windows.output("slice_addr_o"), &windows.output("sum_raddr_o"));
     let for_window = &slice_read | &sum_read;
     let slice_addr = m.wire("slice_addr", mux(&for_window, &window_addr, &other_addr));
     let outside_addr = mux(&round_write, &round_addr, &write_addr);
+    let outside_addr = mux(&lane_write, &lanes_of.write_addr, &outside_addr);
     let slice_waddr = m.wire("slice_waddr", mux(&sum_write, &windows.output("sum_waddr_o"), &outside_addr));
     let write_at =
         m.wire("write_at", super::positions(&write_position, &write_rest, positions).gated(&write));
@@ -205,13 +252,17 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     let tile = compute_tile(config)?;
     let chunk = |beat: &Bits, i: u32| beat.slice(i % beat_chunks * chunk_bits, chunk_bits);
-    let tree_module = reduction_tree(tiles, digit_bits)?;
+    let tree_module = tapped_tree(tiles, digit_bits, config.max_heads())?;
     let mut tree = m
         .instance("tree", &tree_module)
+        .input("heads_i", &heads)
         .input("valid_i", windows.output("digits_o"))
         .input("first_i", windows.output("digits_first_o"))
         .input("last_i", windows.output("digits_last_o"));
     let separate = windows.output("separate_o");
+    let trees_module = activation_tree(tiles)?;
+    let mut trees = m.instance("trees", &trees_module);
+    let cuts = lanes_of.cuts(&m, config);
     let mut words = Vec::new();
     for p in 0..positions {
         let beat_cut = match p {
@@ -234,7 +285,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("weight_we_i", place_at.bit(p))
                 .input("advance_i", &advance)
                 .input("broadcast_i", &axpy)
-                .input("scalar_i", &scalar)
+                .input("scalar_i", &scalar[(i / segment_tiles) as usize])
                 .input("raddr_i", &slice_addr)
                 .input("re_i", &any_read)
                 .input("separate_i", &separate)
@@ -242,12 +293,23 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))
                 .input("wdata_i", chunk(&data, i));
+            let instance = lanes_of.connect(&m, instance, &cuts, (p, t));
+            for what in ["key", "bad", "term"] {
+                trees = trees.input(format!("{what}{i}_i"), instance.output(&format!("{what}_o")));
+            }
             tree = tree
                 .input(format!("digit{i}_i"), instance.output("digit_o"))
                 .input(format!("flags{i}_i"), instance.output("flags_o"));
             words.push(instance.output("word_o"));
         }
     }
+
+    let (lane_key, lane_bad, lane_sum) =
+        (trees.output("key_o"), trees.output("bad_o"), trees.output("sum_o"));
+    m.output("lane_key_o", lane_key, "activation unit: largest key of the rank's lanes");
+    m.output("lane_bad_o", lane_bad, "activation unit: one of them had NaN or +Inf");
+    m.output("lane_sum_o", lane_sum, "activation unit: sum of their terms");
+    m.output("lane_soon_free_o", !&separate, "no sums are written in the next cycle");
 
     // What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
     let reading = m.reg("reading_q", 1).reset(0);
@@ -259,6 +321,25 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         words.chunks(beat_chunks as usize).map(|w| cat(w.iter().rev().cloned())).collect();
     let beat = m.reg("beat_q", BEAT_BITS).enable(&reading);
     beat.next(one_hot_mux(&m.wire("reading_at", at), &beats_read));
+    // Digits for the columns: of kept sums, or of the heads.
+    let tapped = ["valid", "first", "last"].map(|strobe| {
+        let tapped = m.wire(format!("head_{strobe}"), tree.output(&format!("tap_{strobe}_o")) & &headed);
+        m.output(format!("head_{strobe}_o"), &tapped, format!("digits of heads: {strobe}"));
+        tapped
+    });
+    let column_digits = |p: u32, digit: Bits, carry: Bits, flags: Bits| {
+        let tap = |what: &str, kept: &Bits| match p < config.max_heads() {
+            true => mux(&headed, &tree.output(&format!("tap{p}_{what}_o")), kept),
+            false => kept.clone(),
+        };
+        let of = |what: &str| format!("{what} of position {p}'s kept sum, or of head {p}");
+        m.output(format!("kept{p}_digit_o"), tap("digit", &digit), of("digit"));
+        m.output(format!("kept{p}_carry_o"), carry.gated(&!&headed), of("carry into the digit"));
+        m.output(format!("kept{p}_flags_o"), tap("flags", &flags), of("flags"));
+    };
+    for p in positions..column_count(config) {
+        column_digits(p, zeros(digit_bits), zeros(1), zeros(FLAG_BITS));
+    }
     let reader = sum_reader(config)?;
     for (p, words) in words.chunks(beat_chunks as usize).enumerate() {
         let mut instance = m
@@ -268,10 +349,8 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         for (t, word) in words.iter().enumerate() {
             instance = instance.input(format!("word{t}_i"), word.low(sum_bits(config)));
         }
-        let of = |what: &str| format!("{what} of position {p}'s kept sum");
-        m.output(format!("kept{p}_digit_o"), instance.output("digit_o"), of("digit"));
-        m.output(format!("kept{p}_carry_o"), instance.output("carry_o"), of("carry into the digit"));
-        m.output(format!("kept{p}_flags_o"), instance.output("flags_o"), of("flags"));
+        let [digit, carry, flags] = ["digit_o", "carry_o", "flags_o"].map(|port| instance.output(port));
+        column_digits(p as u32, digit, carry, flags);
     }
 
     // Sums: the job that a sum belongs to waits for it in a queue.
@@ -286,7 +365,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let done = jobs.output("data_o");
     let rows = m
         .instance("rows", &row_accumulator(config)?)
-        .input("valid_i", tree.output("valid_o"))
+        .input("valid_i", tree.output("valid_o") & !&headed)
         .input("first_i", tree.output("first_o"))
         .input("last_i", &sum_last)
         .input("digit_i", tree.output("digit_o"))
@@ -294,21 +373,37 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("vector_i", done.high(vector_bits))
         .input("row_first_i", done.bit(1))
         .input("row_last_i", done.bit(0));
+    let sender = m
+        .instance("sender", &head_sender(config)?)
+        .input("heads_i", &heads)
+        .input("digits_last_i", &tapped[2])
+        .input("rounded_valid_i", &rounded_valid);
+    let sender = (0..config.max_heads())
+        .fold(sender, |sender, head| sender.input(format!("rounded{head}_i"), &rounded[head as usize]));
+    let result = sender.output("data_o").zext(digit_bits + FLAG_BITS);
+    let queued = mux(&headed, &result, &cat([rows.output("flags_o"), rows.output("digit_o")]));
     let sums = queued_sums(config);
-    let out_depth = (sums * config.acc_segments()).next_power_of_two();
     let out = m
-        .instance("sums", &fifo(digit_bits + FLAG_BITS, out_depth)?)
-        .input("push_i", rows.output("valid_o"))
-        .input("data_i", cat([rows.output("flags_o"), rows.output("digit_o")]))
+        .instance("sums", &fifo(digit_bits + FLAG_BITS, queue_depth(config))?)
+        .input("push_i", rows.output("valid_o") | sender.output("push_o"))
+        .input("data_i", m.wire("queued", queued))
         .input("pop_i", &sum_pop)
         .ignore("ready_o", "a place is reserved before the job is issued");
-    // Places reserved: from the issue of a row's last job until its sum has left.
+    // Places reserved: from the issue of a row's last job until its sum, or the last of its heads' results, has left.
     let count_bits = bits_for(sums);
     let reserved = m.reg("reserved_q", count_bits).reset(0);
     let reserve = m.wire("reserve", &job & &job_last);
     let change = m.wire("change", &reserve ^ &sum_release);
     reserved.next(mux(&change, &mux(&reserve, &reserved.plus_one(), &reserved.minus_one()), &reserved));
-    room.drive(reserved.ne(&lit(sums.into(), count_bits)));
+    let most = |h: u32| match h {
+        0 => sums,
+        h => sums.min(queue_depth(config) >> h),
+    };
+    let limit = |h: u32| lit(most(h).into(), count_bits);
+    let all_heads = log2(config.max_heads());
+    let limits =
+        (0..all_heads).rev().fold(limit(all_heads), |rest, h| mux(&heads.eq_lit(h.into()), &limit(h), &rest));
+    room.drive(reserved.ne(&m.wire("sum_limit", limits)));
 
     let fill_idle = fill.output("idle_o");
     let idle = m.wire("idle", &fill_idle & windows.output("idle_o"));
@@ -318,9 +413,14 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("read_free_o", &read_free, "the buffer can be read in this cycle");
     m.output("beat_o", &beat, "beat read two cycles ago");
     m.output("write_free_o", &write_free, "the buffer can be written in this cycle");
-    m.output("sum_valid_o", out.output("valid_o"), "a digit of a row's sum is there");
+    m.output(
+        "sum_valid_o",
+        out.output("valid_o"),
+        "a digit of a row's sum, or the result of a head, is there",
+    );
     let head = out.output("data_o");
-    m.output("sum_digit_o", head.low(digit_bits), "the digit, rows and vectors in order");
+    let doc = "the digit, rows and vectors in order, or the recoded result, in each vector the heads";
+    m.output("sum_digit_o", head.low(digit_bits), doc);
     m.output("sum_flags_o", head.high(FLAG_BITS), "NaN, +Inf, -Inf seen; valid with the last digit");
     let cause = windows.output("cause_o");
     let starved = m.wire("starved", cause.bit(1) & !&fill_idle);

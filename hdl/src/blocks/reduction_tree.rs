@@ -2,9 +2,12 @@
 //!
 //! A tile sends one sum per window, so a node needs to add one digit per cycle only: one narrow adder and a carry
 //! register instead of a full-width adder. Levels are registered; the strobes travel beside the digits.
+//!
+//! A product with several heads wants the sums of equal parts of the stripe. These are on the nodes of an inner level;
+//! taps lead them out.
 
-use super::{FLAG_BITS, log2};
-use crate::layer::{HdlError, Module, ModuleBuilder, cat};
+use super::{FLAG_BITS, bits_for, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
 
 /// Adds two digit streams. Latency: one cycle.
@@ -34,9 +37,33 @@ fn tree_node(digit_bits: u32) -> Result<Rc<Module>, HdlError> {
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlError> {
+    tree(leaves, digit_bits, 1)
+}
+
+/// The same tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
+/// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps have
+/// digits that mean nothing.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
+    tree(leaves, digit_bits, heads)
+}
+
+/// Chooses by the logarithm of the number of heads, `values` being those of the last `values.len()` logarithms; the last
+/// one for any other.
+fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
+    let first = u128::from(log2(most)) + 1 - values.len() as u128;
+    let last = &values[values.len() - 1];
+    let others = (first..).zip(&values[..values.len() - 1]).collect::<Vec<_>>();
+    others.iter().rev().fold(last.clone(), |rest, (h, value)| mux(&heads.eq_lit(*h), value, &rest))
+}
+
+fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
     let node = tree_node(digit_bits)?;
+    let taps = if heads > 1 { format!("_h{heads}") } else { String::new() };
     let m = ModuleBuilder::new(
-        format!("reduction_tree_n{leaves}_d{digit_bits}"),
+        format!("reduction_tree_n{leaves}_d{digit_bits}{taps}"),
         "Pipelined binary tree of digit-serial adders.",
     );
     let valid = m.input("valid_i", 1, "there are digits");
@@ -50,7 +77,12 @@ pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlErr
         .collect();
 
     let mut strobes = cat([last, first, valid]);
+    let (mut inner, mut inner_strobes) = (Vec::new(), Vec::new());
     for level in 0..log2(leaves) {
+        if streams.len() <= heads as usize {
+            inner.push(streams.clone());
+            inner_strobes.push(strobes.clone());
+        }
         let first = strobes.bit(1);
         let mut sums = Vec::new();
         for (i, pair) in streams.chunks(2).enumerate() {
@@ -74,5 +106,39 @@ pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlErr
     m.output("last_o", strobes.bit(2), "it is the most significant one");
     m.output("digit_o", &streams[0].0, "digit of the whole sum");
     m.output("flags_o", &streams[0].1, "flags of the whole sum; valid with the last digit");
+    if heads > 1 {
+        let count = m.input("heads_i", bits_for(log2(heads)), "logarithm of the number of heads");
+        // From the level of two nodes upwards to that of `heads`.
+        inner.reverse();
+        inner_strobes.reverse();
+        let strobes = m.wire("tap_strobes", of_heads(&count, heads, &inner_strobes));
+        for (bit, name, doc) in [
+            (0, "valid", "taps: there is a digit"),
+            (1, "first", "taps: it is the least significant one"),
+            (2, "last", "taps: it is the most significant one"),
+        ] {
+            m.output(format!("tap_{name}_o"), strobes.bit(bit), doc);
+        }
+        if heads == 2 {
+            m.unused(&count, "there is no other number of heads");
+        }
+        for tap in 0..heads as usize {
+            // With fewer heads there is no such tap.
+            let levels = || inner.iter().filter(|level| level.len() > tap);
+            let pick = |part: &dyn Fn(&(Bits, Bits)) -> Bits| {
+                of_heads(&count, heads, &levels().map(|level| part(&level[tap])).collect::<Vec<_>>())
+            };
+            m.output(
+                format!("tap{tap}_digit_o"),
+                pick(&|node| node.0.clone()),
+                format!("digit of tap {tap}"),
+            );
+            m.output(
+                format!("tap{tap}_flags_o"),
+                pick(&|node| node.1.clone()),
+                format!("flags of tap {tap}; valid with the last digit"),
+            );
+        }
+    }
     m.finish()
 }

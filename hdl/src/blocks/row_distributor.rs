@@ -3,23 +3,28 @@
 //! A row of DOT is one transfer: where its tail starts. A row of AXPY is one transfer per vector, each with the vector's
 //! scalar `a[b][k]`. These lie in the buffer as a vector block, beat by beat for all vectors; the beats of 32 rows are
 //! read into one half of a small memory while the rows of the other half are on their way.
+//!
+//! With several heads a row has as many scalars for each vector, and lies in one rank. So scalars are sent for a group of
+//! rows at a time, one row in each rank: for each vector and head a transfer that has a scalar for every rank, then the rows
+//! themselves.
 
 use super::command_decoder::{Layout, rank_bits};
 use super::sram::sram;
 use super::vector_reader::vector_reader;
-use super::{FP16_BITS, bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux};
+use super::{FP16_BITS, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
 use std::rc::Rc;
 
-/// The distributor. One row or scalar per cycle; the command's fields have to stay while it runs, rows of the next one wait.
+/// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (batch_bits, addr_bits) = (config.batch_bits(), config.slice_addr_bits());
-    let vector_bits = bits_for(config.max_batch() - 1);
+    let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
+    let vector_bits = log2(config.max_vectors());
     let (element_bits, rank_width) = (log2(BEAT_ELEMS), rank_bits(config));
+    let (ranks, rank_log2) = (config.ranks(), log2(config.ranks()));
     let m = ModuleBuilder::new(
         format!("row_distributor_g{}_b{}_a{}", config.ranks(), config.max_batch(), config.slice_words()),
         "Hands rows and scalars to the rank groups.",
@@ -28,7 +33,8 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let axpy = m.input("axpy_i", 1, "it is an AXPY");
     let rows = m.input("rows_i", config.row_bits(), "rows, at least one");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", batch_bits, "vectors, at least one");
+    let batch = m.input("batch_i", batch_bits, "vectors times heads, at least one");
+    let headed = m.input("headed_i", 1, "several heads");
     let base = m.input("base_i", addr_bits, "first word of the scalars");
     let row_valid = m.input("row_valid_i", 1, "a row is offered");
     let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
@@ -92,9 +98,18 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let element_done = m.wire("element_done", &fetch & &scalar_last);
     let next_vector = mux(&fetch, &vector.plus_one(), &vector);
     vector.next(next_vector.gated(&!(&start | &element_done)));
-    let next_element = mux(&element_done, &element.plus_one(), &element);
+    // With heads a step is a group of elements, one for each rank.
+    let (onward, beat_done) = match ranks {
+        1 => (element.plus_one(), element.all()),
+        _ => {
+            let step = mux(&headed, &lit(ranks.into(), element_bits), &lit(1, element_bits));
+            let last = element.high(element_bits - rank_log2).all();
+            (element.q() + step, last & (&headed | element.low(rank_log2).all()))
+        }
+    };
+    let next_element = mux(&element_done, &onward, &element);
     element.next(next_element.gated(&!&start));
-    half_used.drive(&element_done & element.all());
+    half_used.drive(&element_done & beat_done);
     half.next((half.q() ^ &*half_used) & !&start);
     fetched.next((&fetch | (fetched.q() & !&choose)) & !&start);
     offered.next((&choose | (offered.q() & !&*taken)) & !&start);
@@ -109,17 +124,48 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let offered_place = place("offered_place_q", &fetched_place, &choose);
     let offered_last = offered_place.msb();
     let word = memory.output("rdata_o");
-    let choices: Vec<Bits> = (0..BEAT_ELEMS).map(|e| word.slice(e * FP16_BITS, FP16_BITS)).collect();
-    let at = m.wire("at", cat((0..BEAT_ELEMS).rev().map(|e| fetched_element.eq_lit(e.into()))));
-    let scalar = place("scalar_q", &one_hot_mux(&at, &choices), &choose);
+    let group_bits = ranks * FP16_BITS;
+    let groups: Vec<Bits> = (0..BEAT_ELEMS / ranks).map(|i| word.slice(i * group_bits, group_bits)).collect();
+    let at_group = fetched_element.high(element_bits - rank_log2);
+    let at: Vec<Bits> = (0..BEAT_ELEMS / ranks).rev().map(|i| at_group.eq_lit(i.into())).collect();
+    let group = m.wire("group", one_hot_mux(&m.wire("at", cat(at)), &groups));
+    let of_rank: Vec<Bits> = (0..ranks).map(|g| group.slice(g * FP16_BITS, FP16_BITS)).collect();
+    let single = match rank_log2 {
+        0 => group.clone(),
+        bits => {
+            let at = fetched_element.low(bits);
+            one_hot_mux(&cat((0..ranks).rev().map(|g| at.eq_lit(g.into()))), &of_rank)
+        }
+    };
+    let single = m.wire("single", single);
+    let scalars: Vec<Bits> = of_rank
+        .iter()
+        .enumerate()
+        .map(|(g, own)| place(&format!("scalar{g}_q"), &mux(&headed, own, &single), &choose))
+        .collect();
 
     // A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.
     let rows_left = m.reg("rows_left_q", config.row_bits()).reset(0);
-    let possible = m.wire("possible", cat([rows_left.any(), room, !&axpy | offered.q()]).all());
+    // With heads: after the scalars of a group come its rows, as many as there are ranks, or those that are left.
+    let sends_rows = m.reg("sends_rows_q", 1).reset(0);
+    let scalar_there = m.wire("scalar_there", offered.q() & !sends_rows.q());
+    let offers = any_of(&[!&axpy, scalar_there.clone(), sends_rows.q()]);
+    let possible = m.wire("possible", cat([rows_left.any(), room, offers]).all());
     let push = m.wire("push", &possible & &row_valid);
-    taken.drive(&push & &axpy);
-    let last = m.wire("last", !&axpy | &offered_last);
+    taken.drive(cat([push.clone(), axpy.clone(), !sends_rows.q()]).all());
+    let last = m.wire("last", !&axpy | mux(&headed, &sends_rows, &offered_last));
     let row_taken = m.wire("row_taken", &push & &last);
+    let rows_begin = m.wire("rows_begin", cat([taken.q(), headed, offered_last]).all());
+    let group_end = if ranks == 1 {
+        lit(1, 1)
+    } else {
+        let in_group = m.reg("in_group_q", rank_log2);
+        let next = mux(&row_taken, &in_group.plus_one(), &in_group);
+        in_group.next(next.gated(&!&start));
+        in_group.all() | rows_left.eq_lit(1)
+    };
+    let rows_end = m.wire("rows_end", &row_taken & group_end);
+    sends_rows.next(any_of(&[rows_begin, sends_rows.q() & !&rows_end]));
     rows_left.next(mux(&start, &rows, &mux(&row_taken, &rows_left.minus_one(), &rows_left)));
 
     m.output("idle_o", reader.output("idle_o") & rows_left.is_zero(), "all rows were taken");
@@ -127,8 +173,14 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("push_o", &push, "a row or scalar for every group");
     m.output("push_start_o", &row_start, "rank at which the row's tail starts");
     m.output("push_last_o", &last, "the row is complete");
-    m.output("push_vector_o", offered_place.low(vector_bits), "vector of the scalar");
-    m.output("push_scalar_o", &scalar, "recoded scalar");
+    m.output(
+        "push_vector_o",
+        offered_place.low(vector_bits),
+        "number of the scalar: `vector * heads + head`",
+    );
+    for (g, scalar) in scalars.iter().enumerate() {
+        m.output(format!("push{g}_scalar_o"), scalar, format!("recoded scalar for rank {g}"));
+    }
     m.output("read_valid_o", asks, "a request is offered");
     for (name, doc) in [
         ("read_rank", "rank to read"),

@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (batch_bits, addr_bits) = (config.batch_bits(), config.slice_addr_bits());
+    let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let m = ModuleBuilder::new(
         format!("vector_reader_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words()),
         "Places to read for a vector block.",

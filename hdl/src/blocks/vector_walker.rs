@@ -25,7 +25,7 @@ pub fn vector_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     );
     let start = m.input("start_i", 1, "go to the first beat");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", config.batch_bits(), "vectors, at least one");
+    let batch = m.input("batch_i", config.vectors_bits(), "vectors, at least one");
     let base = m.input("base_i", addr_bits, "first word");
     let step = m.input("step_i", 1, "go to the next beat");
 

@@ -4,7 +4,7 @@
 //! expression that [`super::ModuleBuilder::finish`] reports with module, signal and both widths.
 //! All values are unsigned bit vectors; sign handling is written out where it is meant.
 
-use std::ops::{Add, BitAnd, BitOr, BitXor, Not, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Sub};
 use std::rc::Rc;
 
 /// A named signal of one module.
@@ -30,6 +30,7 @@ pub(super) enum BinaryOp {
     Xor,
     Add,
     Sub,
+    Mul,
     Eq,
     Ne,
     Lt,
@@ -315,6 +316,22 @@ pub fn one_hot_mux(select: &Bits, values: &[Bits]) -> Bits {
     balanced_or(&gated)
 }
 
+/// The value at `index` of a table of constants, `width` bits each; the table has a value for every index.
+pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
+    if values.len() != 1_usize.checked_shl(index.width).unwrap_or(0) {
+        return Bits::new(
+            width,
+            Node::Invalid(format!("{} values for an index of {} bits", values.len(), index.width)),
+        );
+    }
+    let mut level: Vec<Bits> = values.iter().map(|value| lit(*value, width)).collect();
+    for bit in 0..index.width {
+        let select = index.bit(bit);
+        level = level.chunks(2).map(|pair| mux(&select, &pair[1], &pair[0])).collect();
+    }
+    level.swap_remove(0)
+}
+
 fn balanced_or(parts: &[Bits]) -> Bits {
     match parts {
         [] => Bits::new(1, Node::Invalid("OR of nothing".into())),
@@ -359,6 +376,7 @@ operator!(BitOr, bitor, BinaryOp::Or, "|");
 operator!(BitXor, bitxor, BinaryOp::Xor, "^");
 operator!(Add, add, BinaryOp::Add, "+");
 operator!(Sub, sub, BinaryOp::Sub, "-");
+operator!(Mul, mul, BinaryOp::Mul, "*");
 
 impl Not for &Bits {
     type Output = Bits;

@@ -316,6 +316,7 @@ impl Printer {
                     BinaryOp::Xor => VerilogOp::BitXor,
                     BinaryOp::Add => VerilogOp::Add,
                     BinaryOp::Sub => VerilogOp::Sub,
+                    BinaryOp::Mul => VerilogOp::Mul,
                     BinaryOp::Eq => VerilogOp::Eq,
                     BinaryOp::Ne => VerilogOp::Ne,
                     BinaryOp::Lt => VerilogOp::Lt,

@@ -234,6 +234,27 @@ impl GemvConfig {
         bits_for(self.max_batch)
     }
 
+    /// Largest number of heads of a product: `min(8, units_per_rank, max_vectors)`, a power of two. A head is at least a
+    /// unit wide.
+    pub fn max_heads(&self) -> u32 {
+        self.units_per_rank().min(8).min(self.max_vectors())
+    }
+
+    /// Bits that hold the logarithm of a number of heads.
+    pub fn head_bits(&self) -> u32 {
+        bits_for(self.max_heads().trailing_zeros())
+    }
+
+    /// Most vectors of a block of results or scalars, one for each vector of the batch and each head: `2 * max_batch`.
+    pub fn max_vectors(&self) -> u32 {
+        2 * self.max_batch
+    }
+
+    /// Bits that hold `0..=max_vectors`.
+    pub fn vectors_bits(&self) -> u32 {
+        bits_for(self.max_vectors())
+    }
+
     /// Beats of the weight FIFO in front of each rank's units.
     pub fn weight_fifo_beats(&self) -> u32 {
         self.weight_fifo_beats

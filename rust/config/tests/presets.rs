@@ -87,6 +87,20 @@ fn tiny_is_small_but_has_every_mechanism() {
 }
 
 #[test]
+fn heads_are_a_unit_wide_at_least_and_limited_by_vectors() {
+    let heads = |c: &GemvConfig| (c.max_heads(), c.head_bits(), c.max_vectors(), c.vectors_bits());
+    assert_eq!(heads(&gemv("hermes")), (8, 2, 32, 6));
+    assert_eq!(heads(&gemv("tiny")), (8, 2, 8, 4));
+    let of = |text: &str| {
+        let text = format!("name = \"t\"\n[gemv]\nmultipliers = 8\nranks = 2\nbuffer_kib = 64\n{text}");
+        DesignConfig::from_toml(&text).unwrap().gemv().clone()
+    };
+    // Four units in a rank; two vectors.
+    assert_eq!(heads(&of("max_batch = 4")), (4, 2, 8, 4));
+    assert_eq!(heads(&of("max_batch = 1")), (2, 1, 2, 2));
+}
+
+#[test]
 fn the_window_is_the_longer_of_serial_steps_and_aligner_turns() {
     let window = |keys: &str| {
         let config = DesignConfig::from_toml(&format!("name = \"w\"\n[gemv]\n{keys}")).unwrap();

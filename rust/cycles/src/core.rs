@@ -1,7 +1,8 @@
 //! The whole core, cycle by cycle (docs/timing.md).
 
 use crate::clock::ClockRelation;
-use crate::counters::CounterFile;
+use crate::counters::{COUNTERS, CounterFile};
+use crate::error::CyclesError;
 use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
 use crate::host_port::{CoreAccess, HostPort, STORE_TAG, Wants};
@@ -140,6 +141,15 @@ impl CycleModel {
         self.cycle
     }
 
+    /// Whether the model has known every instruction so far. One that it does not know counts as a `nop`: what comes after it is
+    /// no prediction.
+    ///
+    /// # Errors
+    /// [`CyclesError::Unknown`] with the first one that it did not know.
+    pub fn check(&self) -> Result<(), CyclesError> {
+        self.issue.unknown.clone().map_or(Ok(()), Err)
+    }
+
     /// Commands that each rank was given.
     pub fn commands(&self) -> Vec<CommandCounts> {
         self.ranks.iter().map(Rank::counts).collect()
@@ -161,8 +171,8 @@ impl CycleModel {
         self.busy != 0 || self.issue.is_busy(self.cycle) || self.queue.valid || self.port.is_unpacking()
     }
 
-    /// The counters of register 1, words 0 to 13, as they would be read now.
-    pub fn counters(&mut self) -> [u32; 14] {
+    /// The counters of register 1, words 0 to 14, as they would be read now.
+    pub fn counters(&mut self) -> [u32; COUNTERS] {
         self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
@@ -532,6 +542,8 @@ impl CycleModel {
                 self.port.store_address = address;
                 self.unit.start_store(Cut::new(gemv, cols), batch);
             }
+            // Not known, and so never started.
+            Instruction::Append { .. } | Instruction::Activate { .. } => {}
             Instruction::Zero { count, .. } => self.unit.start_zero(count),
             Instruction::Dot(product) | Instruction::Axpy(product) => {
                 let axpy = matches!(instruction, Instruction::Axpy(_));

@@ -1,9 +1,9 @@
 //! The core's cycle counters, register 1 (docs/timing.md, "Counters").
 
-use crate::issue::{LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
+use crate::issue::{ACTIVATION, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO};
 
-/// Counters.
-pub(crate) const COUNTERS: usize = 14;
+/// Words of register 1 that count something.
+pub const COUNTERS: usize = 15;
 /// Causes of a group's cycles.
 const CAUSES: usize = 4;
 
@@ -11,7 +11,7 @@ const CAUSES: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterFile {
     /// Of the cycles before this one.
-    parts: [u64; 6],
+    parts: [u64; PARTS.len()],
     axpy: u64,
     outside: u64,
     cycles: u64,
@@ -59,6 +59,7 @@ impl CounterFile {
             filling,
             self.outside,
             self.cycles,
+            part(ACTIVATION),
         ]
         .map(|count| count as u32)
     }

@@ -1,5 +1,6 @@
 //! The host's side: what it offers and takes, and what it is answered (docs/timing.md, "Host port").
 
+use crate::counters::COUNTERS;
 use serde::Serialize;
 
 /// What a request is about.
@@ -62,8 +63,8 @@ pub struct Status {
 pub enum Register {
     /// Register 0.
     Status(Status),
-    /// Register 1, words 0 to 13.
-    Counters([u32; 14]),
+    /// Register 1, words 0 to 14.
+    Counters([u32; COUNTERS]),
     /// Any other: activations, or 0.
     Other,
 }

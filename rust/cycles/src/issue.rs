@@ -1,18 +1,20 @@
 //! Takes instructions in order and starts them when nothing is in the way (docs/timing.md, "Issue").
 
+use crate::error::{CyclesError, check_known};
 use crate::host::Status;
 use ndp_config::DesignConfig;
 use ndp_isa::{ErrorCode, Instruction, decode};
 use std::ops::Range;
 
 /// Parts of the core, in the order of the counters' and the trace's bits.
-pub const PARTS: [&str; 6] = ["load", "list", "store", "zero", "product", "round"];
+pub const PARTS: [&str; 7] = ["load", "list", "store", "zero", "product", "round", "activation"];
 pub(crate) const LOAD: usize = 0;
 pub(crate) const LIST: usize = 1;
 pub(crate) const STORE: usize = 2;
 pub(crate) const ZERO: usize = 3;
 pub(crate) const PRODUCT: usize = 4;
 pub(crate) const ROUND: usize = 5;
+pub(crate) const ACTIVATION: usize = 6;
 
 /// Entries of a word of the list memory.
 const WORD_ENTRIES: u32 = 16;
@@ -23,10 +25,11 @@ pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
         Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => None,
         Instruction::Load { .. } => Some(LOAD),
         Instruction::List { .. } => Some(LIST),
-        Instruction::Store { .. } => Some(STORE),
+        Instruction::Store { .. } | Instruction::Append { .. } => Some(STORE),
         Instruction::Zero { .. } => Some(ZERO),
         Instruction::Dot(_) | Instruction::Axpy(_) => Some(PRODUCT),
         Instruction::Round { .. } => Some(ROUND),
+        Instruction::Activate { .. } => Some(ACTIVATION),
     }
 }
 
@@ -34,6 +37,8 @@ pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: Range<u32>,
+    /// The second source.
+    reads_too: Range<u32>,
     writes: Range<u32>,
     list: Range<u32>,
 }
@@ -54,6 +59,7 @@ impl Uses {
         let list = list.map(|(at, count)| at / WORD_ENTRIES..(at + count).div_ceil(WORD_ENTRIES));
         Self {
             reads: instruction.source(config).unwrap_or_default(),
+            reads_too: instruction.other_source(config).unwrap_or_default(),
             writes: instruction.destination(config).unwrap_or_default(),
             list: list.unwrap_or_default(),
         }
@@ -99,6 +105,8 @@ pub(crate) struct Issue {
     check_cycles: u64,
     /// Counts for the status; malformed ones are counted a cycle after the check.
     pub status: Status,
+    /// The first instruction that the model does not know.
+    pub unknown: Option<CyclesError>,
 }
 
 impl Issue {
@@ -114,6 +122,7 @@ impl Issue {
             refused_in: u64::MAX,
             check_cycles: 4 + u64::from(config.gemv().batch_bits()),
             status: Status::default(),
+            unknown: None,
         }
     }
 
@@ -178,7 +187,11 @@ impl Issue {
         self.state = State::Checks(cycle + self.check_cycles);
         self.status.taken = self.status.taken.wrapping_add(1);
         match decode(word, &self.config) {
-            Ok(instruction) => {
+            Ok(mut instruction) => {
+                if let Err(error) = check_known(&instruction) {
+                    self.unknown.get_or_insert(error);
+                    instruction = Instruction::Nop;
+                }
                 self.error = 0;
                 self.instruction = instruction;
                 self.uses = Uses::of(&instruction, &self.config);
@@ -196,18 +209,22 @@ impl Issue {
         }
         let shares = |part: usize| match own {
             Some(LOAD | LIST) => part == LOAD || part == LIST,
-            Some(PRODUCT | ROUND) => part == PRODUCT || part == ROUND,
+            Some(PRODUCT) => part == PRODUCT || part == ROUND,
+            Some(ROUND) => part == PRODUCT || part == ROUND || part == ACTIVATION,
+            Some(ACTIVATION) => part == ROUND || part == ACTIVATION,
             own => own == Some(part),
         };
-        let Uses { reads, writes, list } = &self.uses;
+        let Uses { reads, reads_too, writes, list } = &self.uses;
         let conflicts = |part: usize| {
             let held = &self.held[part];
             let lists = meet(list, &held.list) && (own == Some(LIST) || part == LIST);
             shares(part)
                 || lists
                 || meet(writes, &held.reads)
+                || meet(writes, &held.reads_too)
                 || meet(writes, &held.writes)
                 || meet(reads, &held.writes)
+                || meet(reads_too, &held.writes)
         };
         (0..PARTS.len()).filter(|part| conflicts(*part)).fold(0, |mask, part| mask | 1 << part)
     }

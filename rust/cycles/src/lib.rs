@@ -10,6 +10,7 @@ mod beats;
 mod clock;
 mod core;
 mod counters;
+mod error;
 mod fifo;
 mod host;
 mod host_port;
@@ -23,6 +24,8 @@ mod unit;
 
 pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
 pub use core::{CycleModel, InstructionTimes, Record};
+pub use counters::COUNTERS;
+pub use error::{CyclesError, check_known};
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};
 pub use issue::PARTS;
 pub use program::{ProgramCycles, run_program};

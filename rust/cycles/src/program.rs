@@ -1,8 +1,11 @@
 //! A program from its first burst to its end: the host of the co-simulation without stalls and without traffic.
 
 use crate::core::{CycleModel, InstructionTimes};
+use crate::counters::COUNTERS;
+use crate::error::{CyclesError, check_known};
 use crate::host::{Answer, Host, Register, Request, RequestKind, Status};
 use crate::rank::CommandCounts;
+use ndp_isa::decode;
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -18,8 +21,8 @@ pub struct ProgramCycles {
     pub cycles: u64,
     /// The cycle in which the first instruction was offered.
     pub begin: u64,
-    /// Counters of register 1, words 0 to 13, over these cycles and the read of the status behind them.
-    pub counters: [u32; 14],
+    /// Counters of register 1, words 0 to 14, over these cycles and the read of the status behind them.
+    pub counters: [u32; COUNTERS],
     /// Instructions with their times, `nop`s that fill a burst included.
     pub instructions: Vec<InstructionTimes>,
     /// Commands that each rank was given.
@@ -88,17 +91,23 @@ impl<F: FnMut(u32) -> [u32; 16]> Feed<F> {
 
 /// Runs instruction words as the co-simulation does: it looks at the status, sends bursts as long as there is room in the
 /// queue, and waits for the end. `entries` gives the sixteen words of a burst of the DIMM that a `list` reads.
+///
+/// # Errors
+/// [`CyclesError`] if the model does not know an instruction; then nothing runs. Malformed words are no error.
 pub fn run_program(
     model: &mut CycleModel,
     words: &[u128],
     entries: impl FnMut(u32) -> [u32; 16],
-) -> ProgramCycles {
+) -> Result<ProgramCycles, CyclesError> {
+    let known =
+        |word: &u128| decode(*word, model.config()).map_or(Ok(()), |instruction| check_known(&instruction));
+    words.iter().try_for_each(known)?;
     let mut host = Feed { requests: VecDeque::new(), outstanding: 0, register: None, entries };
     let queue_entries = model.config().core().queue_entries();
     let burst = BURST_INSTRUCTIONS as u32;
     let earlier = match host.read(model, 1) {
         Some(Register::Counters(counters)) => counters,
-        _ => [0; 14],
+        _ => [0; COUNTERS],
     };
     let before = host.status(model);
     let begin = model.cycle();
@@ -119,14 +128,14 @@ pub fn run_program(
     let status = host.status(model);
     let later = match host.read(model, 1) {
         Some(Register::Counters(counters)) => counters,
-        _ => [0; 14],
+        _ => [0; COUNTERS],
     };
-    ProgramCycles {
+    Ok(ProgramCycles {
         cycles,
         begin,
         counters: std::array::from_fn(|i| later[i].wrapping_sub(earlier[i])),
         instructions: model.take_record().instructions,
         commands: model.commands(),
         status,
-    }
+    })
 }

@@ -28,4 +28,12 @@ pub enum IsaError {
         /// Largest value of the field.
         max: u64,
     },
+    /// A value of which only powers of two have an encoding.
+    #[error("{field} = {value} must be a power of two")]
+    PowerOfTwo {
+        /// The field.
+        field: &'static str,
+        /// The value.
+        value: u64,
+    },
 }

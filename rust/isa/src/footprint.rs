@@ -27,7 +27,7 @@ pub fn accumulator_words(config: &DesignConfig, elements: u32, batch: u32) -> u3
 /// Words of the buffer and entries of the list memory; empty ranges for none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Words {
-    /// Words of the buffer, one or two ranges.
+    /// Words of the buffer, up to three ranges.
     pub buffer: Vec<Range<u32>>,
     /// Entries of the list memory.
     pub list: Range<u32>,
@@ -63,7 +63,7 @@ impl Instruction {
                 words.list = listed(product);
                 words.buffer.extend(self.destination(config));
             }
-            _ => {}
+            _ => words.buffer.extend(self.other_source(config)),
         }
         words
     }

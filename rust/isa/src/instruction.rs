@@ -73,9 +73,17 @@ pub mod fields {
     pub const DST: Field = field("dst", 98, 10);
     /// First entry in the list memory.
     pub const LIST: Field = field("list", 108, 12);
+    /// Logarithm of the number of heads.
+    pub const HEADS: Field = field("heads", 120, 3);
+    /// First word of the second source, in the place of the list.
+    pub const OTHER: Field = field("other", 108, 10);
+    /// Number of a row, in the place of the count.
+    pub const ROW: Field = field("row", 64, 24);
+    /// Bits of an FP16 factor, in the place of the count.
+    pub const SCALAR: Field = field("scalar", 64, 16);
 }
 
-use fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, OPCODE, SRC, TAG};
+use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG};
 
 /// What an instruction does; the discriminant is its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,6 +100,8 @@ pub enum Opcode {
     Store = 0x11,
     /// Entries of the list memory from DRAM.
     List = 0x12,
+    /// Vectors to rows of a matrix in DRAM.
+    Append = 0x13,
     /// Clear words of the buffer.
     Zero = 0x20,
     /// Rows times vectors.
@@ -100,21 +110,46 @@ pub enum Opcode {
     Axpy = 0x22,
     /// Accumulators to vectors.
     Round = 0x23,
+    /// Negative elements become +0.
+    Relu = 0x30,
+    /// Exponentials.
+    Exp = 0x31,
+    /// Softmax of each vector.
+    Softmax = 0x32,
+    /// Products with a factor.
+    Scale = 0x33,
+    /// Sums of two vector blocks.
+    Add = 0x34,
+    /// Differences of two vector blocks.
+    Sub = 0x35,
+    /// Products of two vector blocks, element by element.
+    Mul = 0x36,
+    /// The larger elements of two vector blocks.
+    Max = 0x37,
 }
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 19] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
         Self::Load,
         Self::Store,
         Self::List,
+        Self::Append,
         Self::Zero,
         Self::Dot,
         Self::Axpy,
         Self::Round,
+        Self::Relu,
+        Self::Exp,
+        Self::Softmax,
+        Self::Scale,
+        Self::Add,
+        Self::Sub,
+        Self::Mul,
+        Self::Max,
     ];
 
     /// The opcode of that code.
@@ -131,10 +166,19 @@ impl Opcode {
             Self::Load => "load",
             Self::Store => "store",
             Self::List => "list",
+            Self::Append => "append",
             Self::Zero => "zero",
             Self::Dot => "dot",
             Self::Axpy => "axpy",
             Self::Round => "round",
+            Self::Relu => "relu",
+            Self::Exp => "exp",
+            Self::Softmax => "softmax",
+            Self::Scale => "scale",
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Max => "max",
         }
     }
 
@@ -146,9 +190,13 @@ impl Opcode {
             Self::Load => &[DST, COLS, BATCH, ADDRESS],
             Self::Store => &[SRC, COLS, BATCH, ADDRESS],
             Self::List => &[LIST, COUNT, ADDRESS],
+            Self::Append => &[SRC, COLS, BATCH, ROW, ADDRESS],
             Self::Zero => &[DST, COUNT],
-            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST],
+            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS],
             Self::Round => &[SRC, DST, COLS, BATCH],
+            Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],
+            Self::Scale => &[SRC, DST, COLS, BATCH, HEADS, SCALAR],
+            Self::Add | Self::Sub | Self::Mul | Self::Max => &[SRC, DST, COLS, BATCH, HEADS, OTHER],
         }
     }
 
@@ -161,9 +209,9 @@ impl Opcode {
 /// What `dot` and `axpy` have in common: a matrix, vectors, and words for the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product {
-    /// First word of the vectors: `x` of a `dot` (cols, batch), `a` of an `axpy` (count, batch).
+    /// First word of the vectors: `x` of a `dot` (cols, batch), `a` of an `axpy` (count, batch * heads).
     pub src: u32,
-    /// First word of the result: `y` of a `dot` (count, batch), accumulators of an `axpy` (cols, batch).
+    /// First word of the result: `y` of a `dot` (count, batch * heads), accumulators of an `axpy` (cols, batch).
     pub dst: u32,
     /// Elements of a row.
     pub cols: u32,
@@ -175,6 +223,94 @@ pub struct Product {
     pub address: u32,
     /// First entry of the row numbers in the list memory; without it the rows are `0..count`.
     pub list: Option<u32>,
+    /// Heads that a stripe is cut into, a power of two up to 128; 1 for whole rows. With more a row has one stripe at
+    /// most, and rows are not listed.
+    pub heads: u32,
+}
+
+impl Product {
+    /// Vectors of a block that has one for each vector of the batch and each head.
+    pub fn vectors(&self) -> u32 {
+        self.batch.saturating_mul(self.heads)
+    }
+}
+
+/// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block of the same
+/// shape, `y` its element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// `x` if it is positive, else +0; NaN stays.
+    Relu,
+    /// `exp(x)`.
+    Exp,
+    /// `exp(x)` over the sum of all exponentials of its vector.
+    Softmax,
+    /// `x * scalar`.
+    Scale {
+        /// Bits of an FP16 value.
+        scalar: u16,
+    },
+    /// `x + y`.
+    Add {
+        /// First word of the second block.
+        other: u32,
+    },
+    /// `x - y`.
+    Sub {
+        /// First word of the second block.
+        other: u32,
+    },
+    /// `x * y`.
+    Mul {
+        /// First word of the second block.
+        other: u32,
+    },
+    /// The larger one.
+    Max {
+        /// First word of the second block.
+        other: u32,
+    },
+}
+
+impl Activation {
+    /// First word of the second block, if it takes one.
+    pub fn other(self) -> Option<u32> {
+        match self {
+            Self::Add { other } | Self::Sub { other } | Self::Mul { other } | Self::Max { other } => {
+                Some(other)
+            }
+            Self::Relu | Self::Exp | Self::Softmax | Self::Scale { .. } => None,
+        }
+    }
+
+    /// Its opcode.
+    pub fn opcode(self) -> Opcode {
+        match self {
+            Self::Relu => Opcode::Relu,
+            Self::Exp => Opcode::Exp,
+            Self::Softmax => Opcode::Softmax,
+            Self::Scale { .. } => Opcode::Scale,
+            Self::Add { .. } => Opcode::Add,
+            Self::Sub { .. } => Opcode::Sub,
+            Self::Mul { .. } => Opcode::Mul,
+            Self::Max { .. } => Opcode::Max,
+        }
+    }
+
+    /// The operation of an opcode, if it is the activation unit's.
+    pub fn new(opcode: Opcode, scalar: u16, other: u32) -> Option<Self> {
+        Some(match opcode {
+            Opcode::Relu => Self::Relu,
+            Opcode::Exp => Self::Exp,
+            Opcode::Softmax => Self::Softmax,
+            Opcode::Scale => Self::Scale { scalar },
+            Opcode::Add => Self::Add { other },
+            Opcode::Sub => Self::Sub { other },
+            Opcode::Mul => Self::Mul { other },
+            Opcode::Max => Self::Max { other },
+            _ => return None,
+        })
+    }
 }
 
 /// One instruction.
@@ -219,6 +355,19 @@ pub enum Instruction {
         /// First burst of the DIMM.
         address: u32,
     },
+    /// Vectors of the block (cols, batch) from the buffer become rows of a matrix in DRAM, one stripe each.
+    Append {
+        /// First word in the buffer.
+        src: u32,
+        /// Elements of a vector and of a row: a stripe at most.
+        cols: u32,
+        /// Vectors, 1..=16.
+        batch: u32,
+        /// Row of the first vector; the others follow.
+        row: u32,
+        /// First burst of the matrix in every rank.
+        address: u32,
+    },
     /// Entries from DRAM, 16 per burst, into the list memory.
     List {
         /// First entry in the list memory, a multiple of 16.
@@ -235,9 +384,10 @@ pub enum Instruction {
         /// Words.
         count: u32,
     },
-    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`.
+    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over the
+    /// elements `c` of segment `s` of a stripe.
     Dot(Product),
-    /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`.
+    /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`; with `G` heads the factor is `a[b * G + s(c)][k]`.
     Axpy(Product),
     /// Accumulators (cols, batch) become the vector block (cols, batch), each rounded once.
     Round {
@@ -249,6 +399,21 @@ pub enum Instruction {
         cols: u32,
         /// Vectors, 1..=16.
         batch: u32,
+    },
+    /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
+    Activate {
+        /// What is done.
+        operation: Activation,
+        /// First word of the block.
+        src: u32,
+        /// First word of the result.
+        dst: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors for each head, 1..=16.
+        batch: u32,
+        /// Heads, a power of two.
+        heads: u32,
     },
 }
 
@@ -262,15 +427,17 @@ impl Instruction {
             Self::Load { .. } => Opcode::Load,
             Self::Store { .. } => Opcode::Store,
             Self::List { .. } => Opcode::List,
+            Self::Append { .. } => Opcode::Append,
             Self::Zero { .. } => Opcode::Zero,
             Self::Dot(_) => Opcode::Dot,
             Self::Axpy(_) => Opcode::Axpy,
             Self::Round { .. } => Opcode::Round,
+            Self::Activate { operation, .. } => operation.opcode(),
         }
     }
 
-    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors, not
-    /// what is encoded, and `LIST` of a product is `None` if the rows are not listed.
+    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and `HEADS`
+    /// that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
     pub fn value(&self, field: Field) -> Option<u32> {
         let product = |p: &Product| match field {
             SRC => Some(p.src),
@@ -281,11 +448,33 @@ impl Instruction {
             ADDRESS => Some(p.address),
             LISTED => Some(p.list.is_some().into()),
             LIST => p.list,
+            HEADS => Some(p.heads),
             _ => None,
         };
         match (*self, field) {
             (_, OPCODE) => Some(self.opcode() as u32),
             (Self::Dot(p) | Self::Axpy(p), _) => product(&p),
+            (Self::Activate { operation, src, dst, cols, batch, heads }, _) => match field {
+                SRC => Some(src),
+                DST => Some(dst),
+                COLS => Some(cols),
+                BATCH => Some(batch),
+                HEADS => Some(heads),
+                OTHER => operation.other(),
+                SCALAR => match operation {
+                    Activation::Scale { scalar } => Some(scalar.into()),
+                    _ => None,
+                },
+                _ => None,
+            },
+            (Self::Append { src, cols, batch, row, address }, _) => match field {
+                SRC => Some(src),
+                COLS => Some(cols),
+                BATCH => Some(batch),
+                ROW => Some(row),
+                ADDRESS => Some(address),
+                _ => None,
+            },
             (Self::Signal { tag }, TAG) => Some(tag),
             (Self::Load { dst, .. } | Self::Zero { dst, .. } | Self::Round { dst, .. }, DST) => Some(dst),
             (Self::Store { src, .. } | Self::Round { src, .. }, SRC) => Some(src),
@@ -317,6 +506,14 @@ impl Instruction {
                 (BATCH, 1..=16) => BATCH.put(value - 1)?,
                 (BATCH, _) => {
                     let (field, value, max) = (BATCH.name, value.into(), BATCH.max() + 1);
+                    return Err(IsaError::Field { field, value, min: 1, max });
+                }
+                (HEADS, _) if !value.is_power_of_two() => {
+                    return Err(IsaError::PowerOfTwo { field: HEADS.name, value: value.into() });
+                }
+                (HEADS, 1..=128) => HEADS.put(value.trailing_zeros())?,
+                (HEADS, _) => {
+                    let (field, value, max) = (HEADS.name, value.into(), 1 << HEADS.max());
                     return Err(IsaError::Field { field, value, min: 1, max });
                 }
                 _ => field.put(value)?,

@@ -25,8 +25,8 @@ pub mod program;
 
 pub use error::IsaError;
 pub use footprint::{Words, accumulator_words, block_words, vector_words};
-pub use instruction::{Field, Instruction, Opcode, Product, fields};
+pub use instruction::{Activation, Field, Instruction, Opcode, Product, fields};
 pub use literal::f16_from_decimal;
-pub use malformed::{ErrorCode, Malformed, decode, decode_fields};
+pub use malformed::{ErrorCode, Malformed, SOFTMAX_ELEMS, decode, decode_fields};
 pub use parse::parse;
 pub use program::{Code, Data, Dump, Program, RandomKind};

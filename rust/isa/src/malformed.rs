@@ -8,8 +8,13 @@ use std::ops::Range;
 use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
-use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, OPCODE, SRC, TAG};
-use crate::{Instruction, Opcode, Product};
+use crate::instruction::fields::{
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG,
+};
+use crate::{Activation, Instruction, Opcode, Product};
+
+/// Longest vector of a softmax.
+pub const SOFTMAX_ELEMS: u32 = 16384;
 
 /// The code in the status. The discriminant is the number there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,7 +135,8 @@ impl Malformed {
 /// The fields of an instruction word, without a look at their values.
 ///
 /// # Errors
-/// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design.
+/// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design. With several heads
+/// `listed` has to be 0.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode { opcode: code })?;
@@ -142,7 +148,15 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let (cols, batch, count) = (COLS.get(word), BATCH.get(word) + 1, COUNT.get(word));
     let (address, list) = (ADDRESS.get(word), LIST.get(word));
     let listed = (LISTED.get(word) == 1).then_some(list);
-    let product = Product { src, dst, cols, batch, count, address, list: listed };
+    let heads = 1 << HEADS.get(word);
+    let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+    if matches!(opcode, Opcode::Dot | Opcode::Axpy) {
+        check_listed(opcode, &product)?;
+    }
+    let (scalar, other) = (SCALAR.get(word) as u16, OTHER.get(word));
+    if let Some(operation) = Activation::new(opcode, scalar, other) {
+        return Ok(Instruction::Activate { operation, src, dst, cols, batch, heads });
+    }
     Ok(match opcode {
         Opcode::Nop => Instruction::Nop,
         Opcode::Barrier => Instruction::Barrier,
@@ -150,10 +164,20 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
         Opcode::Load => Instruction::Load { dst, cols, batch, address },
         Opcode::Store => Instruction::Store { src, cols, batch, address },
         Opcode::List => Instruction::List { list, count, address },
+        Opcode::Append => Instruction::Append { src, cols, batch, row: ROW.get(word), address },
         Opcode::Zero => Instruction::Zero { dst, count },
         Opcode::Dot => Instruction::Dot(product),
         Opcode::Axpy => Instruction::Axpy(product),
         Opcode::Round => Instruction::Round { src, dst, cols, batch },
+        // Dealt with above.
+        Opcode::Relu
+        | Opcode::Exp
+        | Opcode::Softmax
+        | Opcode::Scale
+        | Opcode::Add
+        | Opcode::Sub
+        | Opcode::Mul
+        | Opcode::Max => Instruction::Nop,
     })
 }
 
@@ -169,13 +193,26 @@ pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malforme
     Ok(instruction)
 }
 
+/// Code 2: rows of several heads are not listed.
+fn check_listed(opcode: Opcode, product: &Product) -> Result<(), Malformed> {
+    if product.heads > 1 && product.list.is_some() {
+        return Err(Malformed::Reserved { opcode, bits: LISTED.mask() });
+    }
+    Ok(())
+}
+
 impl Instruction {
     /// Whether the design can execute it.
     ///
     /// # Errors
-    /// The first error by the precedence of the contract; those of the encoding (1 and 2) cannot occur.
+    /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only that of a listed product
+    /// with several heads can occur.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        if let Self::Dot(product) | Self::Axpy(product) = self {
+            check_listed(self.opcode(), product)?;
+        }
         self.check_sizes(config)?;
+        self.check_heads(config)?;
         self.check_address(config)?;
         self.check_list(config)?;
         self.check_words(config)?;
@@ -192,7 +229,12 @@ impl Instruction {
             Self::Dot(p) | Self::Axpy(p) if p.list.is_some() => gemv.max_cols().min(entries),
             _ => gemv.max_cols(),
         };
-        for (field, max) in [(COLS, gemv.max_cols()), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
+        let max_cols = match self {
+            Self::Activate { operation: Activation::Softmax, .. } => gemv.max_cols().min(SOFTMAX_ELEMS),
+            Self::Append { .. } => gemv.max_cols().min(gemv.stripe_elems()),
+            _ => gemv.max_cols(),
+        };
+        for (field, max) in [(COLS, max_cols), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
             // The limit of the field counts where the configuration allows more than the field can say.
             let max = max.min(u32::try_from(field.max()).unwrap_or(u32::MAX) + u32::from(field == BATCH));
             match self.value(field) {
@@ -205,10 +247,33 @@ impl Instruction {
         Ok(())
     }
 
+    /// Code 3, of heads.
+    fn check_heads(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let gemv = config.gemv();
+        let (heads, batch, cols) = match *self {
+            Self::Dot(product) | Self::Axpy(product) => (product.heads, product.batch, product.cols),
+            // Only vectors are counted by heads, of any length.
+            Self::Activate { heads, batch, .. } => (heads, batch, 1),
+            _ => return Ok(()),
+        };
+        if heads == 1 {
+            return Ok(());
+        }
+        let limits = [
+            (HEADS.name, heads, gemv.max_heads()),
+            ("batch * heads", batch.saturating_mul(heads), gemv.max_vectors()),
+            (COLS.name, cols, gemv.stripe_elems()),
+        ];
+        match limits.into_iter().find(|(_, value, max)| *value == 0 || value > max) {
+            Some((field, value, max)) => Err(Malformed::Size { field, value, max }),
+            None => Ok(()),
+        }
+    }
+
     /// Code 6.
     fn check_address(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let bursts = match self {
-            Self::Dot(_) | Self::Axpy(_) => config.dram().bursts(),
+            Self::Dot(_) | Self::Axpy(_) | Self::Append { .. } => config.dram().bursts(),
             _ => 1 << config.dimm_burst_bits(),
         };
         match self.value(ADDRESS) {
@@ -234,7 +299,9 @@ impl Instruction {
     /// Code 4.
     fn check_words(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let limit = config.gemv().slice_words();
-        for (field, words) in [(SRC, self.source(config)), (DST, self.destination(config))] {
+        for (field, words) in
+            [(SRC, self.source(config)), (DST, self.destination(config)), (OTHER, self.other_source(config))]
+        {
             if let Some(words) = words
                 && (words.end > limit || u64::from(words.start) > field.max())
             {
@@ -247,6 +314,15 @@ impl Instruction {
     /// Code 7.
     fn check_overlap(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let (Some(src), Some(dst)) = (self.source(config), self.destination(config)) else { return Ok(()) };
+        if let Self::Activate { .. } = self {
+            // In place, or elsewhere.
+            let shifted =
+                |src: &Range<u32>| src.start != dst.start && src.start < dst.end && dst.start < src.end;
+            return match [Some(src), self.other_source(config)].into_iter().flatten().find(shifted) {
+                Some(src) => Err(Malformed::Overlap { src, dst }),
+                None => Ok(()),
+            };
+        }
         let overlap = match self {
             // In place, and downwards, every word is read before it is written.
             Self::Round { .. } => src.start < dst.start && dst.start < src.end,
@@ -261,13 +337,25 @@ impl Instruction {
     /// The words at `src`.
     pub fn source(&self, config: &DesignConfig) -> Option<Range<u32>> {
         let (src, words) = match *self {
-            Self::Store { src, cols, batch, .. } => (src, block_words(config, cols, batch)),
+            Self::Store { src, cols, batch, .. } | Self::Append { src, cols, batch, .. } => {
+                (src, block_words(config, cols, batch))
+            }
             Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
-            Self::Axpy(p) => (p.src, block_words(config, p.count, p.batch)),
+            Self::Axpy(p) => (p.src, block_words(config, p.count, p.vectors())),
             Self::Round { src, cols, batch, .. } => (src, accumulator_words(config, cols, batch)),
+            Self::Activate { src, cols, batch, heads, .. } => {
+                (src, block_words(config, cols, batch.saturating_mul(heads)))
+            }
             _ => return None,
         };
         Some(src..src.saturating_add(words))
+    }
+
+    /// The words at `other`.
+    pub fn other_source(&self, config: &DesignConfig) -> Option<Range<u32>> {
+        let Self::Activate { operation, cols, batch, heads, .. } = *self else { return None };
+        let other = operation.other()?;
+        Some(other..other.saturating_add(block_words(config, cols, batch.saturating_mul(heads))))
     }
 
     /// The words at `dst`.
@@ -277,8 +365,11 @@ impl Instruction {
                 (dst, block_words(config, cols, batch))
             }
             Self::Zero { dst, count } => (dst, count),
-            Self::Dot(p) => (p.dst, block_words(config, p.count, p.batch)),
+            Self::Dot(p) => (p.dst, block_words(config, p.count, p.vectors())),
             Self::Axpy(p) => (p.dst, accumulator_words(config, p.cols, p.batch)),
+            Self::Activate { dst, cols, batch, heads, .. } => {
+                (dst, block_words(config, cols, batch.saturating_mul(heads)))
+            }
             _ => return None,
         };
         Some(dst..dst.saturating_add(words))

@@ -4,9 +4,13 @@
 //! and then comma-separated values, or `name=value` pairs with spaces between them. Whether a design can execute the
 //! result is not asked here.
 
-use crate::instruction::fields::{ADDRESS, BATCH, COLS, COUNT, DST, LIST, LISTED, SRC, TAG};
+use crate::instruction::fields::{
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OTHER, ROW, SCALAR, SRC, TAG,
+};
 use crate::literal::f16_from_decimal;
-use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind};
+use crate::{
+    Activation, Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind,
+};
 
 /// Largest burst address of a DIMM and, as the layout needs it, of a rank.
 const MAX_ADDRESS: u64 = ADDRESS.max();
@@ -135,13 +139,20 @@ impl Line {
                 let names: Vec<&str> = named.iter().map(|field| field.name).collect();
                 return Err(self.error(token, format!("one of {}", names.join(", "))));
             };
-            let max = named[place].max() + u64::from(named[place] == BATCH);
+            let max = match named[place] {
+                BATCH => BATCH.max() + 1,
+                HEADS => 1 << HEADS.max(),
+                field => field.max(),
+            };
             let [value] = self.pairs([token].into_iter(), [(name, max)])?;
             if values[place].is_some() {
                 return Err(self.error(token, format!("{name} once")));
             }
             if named[place] == BATCH && value == Some(0) {
                 return Err(self.error(token, format!("a number 1..={max}, decimal or 0x hexadecimal")));
+            }
+            if named[place] == HEADS && !value.is_some_and(u64::is_power_of_two) {
+                return Err(self.error(token, format!("a power of two 1..={max}")));
             }
             values[place] = value;
         }
@@ -160,8 +171,16 @@ impl Line {
                 count: get(COUNT)?,
                 address: get(ADDRESS)?,
                 list: optional(LIST),
+                heads: optional(HEADS).unwrap_or(1),
             })
         };
+        let heads = optional(HEADS).unwrap_or(1);
+        let scalar = if named.contains(&SCALAR) { get(SCALAR)? as u16 } else { 0 };
+        let other = if named.contains(&OTHER) { get(OTHER)? } else { 0 };
+        if let Some(operation) = Activation::new(opcode, scalar, other) {
+            let (src, dst, cols) = (get(SRC)?, get(DST)?, get(COLS)?);
+            return Ok(Instruction::Activate { operation, src, dst, cols, batch, heads });
+        }
         Ok(match opcode {
             Opcode::Load => {
                 Instruction::Load { dst: get(DST)?, cols: get(COLS)?, batch, address: get(ADDRESS)? }
@@ -172,12 +191,16 @@ impl Line {
             Opcode::List => {
                 Instruction::List { list: get(LIST)?, count: get(COUNT)?, address: get(ADDRESS)? }
             }
+            Opcode::Append => {
+                let (src, cols, row) = (get(SRC)?, get(COLS)?, get(ROW)?);
+                Instruction::Append { src, cols, batch, row, address: get(ADDRESS)? }
+            }
             Opcode::Zero => Instruction::Zero { dst: get(DST)?, count: get(COUNT)? },
             Opcode::Axpy => Instruction::Axpy(product()?),
             Opcode::Dot => Instruction::Dot(product()?),
             Opcode::Round => Instruction::Round { src: get(SRC)?, dst: get(DST)?, cols: get(COLS)?, batch },
             // Dealt with above.
-            Opcode::Nop | Opcode::Barrier | Opcode::Signal => Instruction::Nop,
+            _ => Instruction::Nop,
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::instruction::fields::{ADDRESS, BATCH, LIST, LISTED, TAG};
+use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, SCALAR, TAG};
 use crate::malformed::decode_fields;
 use crate::{Instruction, IsaError};
 
@@ -186,8 +186,9 @@ impl Display for Instruction {
             match field {
                 TAG => return write!(f, " {value}"),
                 LISTED => continue,
-                BATCH if value == 1 => continue,
+                BATCH | HEADS if value == 1 => continue,
                 ADDRESS => write!(f, "{separator}address={value:#x}")?,
+                SCALAR => write!(f, "{separator}scalar={value:#06x}")?,
                 LIST => write!(f, "{separator}list={value}")?,
                 _ => write!(f, "{separator}{}={value}", field.name)?,
             }

@@ -22,6 +22,7 @@ fn each_field_is_at_its_place() {
         count: 0xAB_CDEF,
         address: 0x1234_5678,
         list: Some(0xF0F),
+        heads: 1,
     };
     let list = 0xF0F_u128 << 108;
     let words = 0x155_u128 << 88 | 0x2AA_u128 << 98;
@@ -30,6 +31,8 @@ fn each_field_is_at_its_place() {
     assert_eq!(Instruction::Dot(product).encode(), 0x21 | 1 << 8 | sizes | rest | words | list);
     let unlisted = Product { list: None, ..product };
     assert_eq!(Instruction::Axpy(unlisted).encode(), 0x22 | sizes | rest | words);
+    let heads = Product { heads: 8, ..unlisted };
+    assert_eq!(Instruction::Dot(heads).encode(), 0x21 | sizes | rest | words | 3 << 120);
     assert_eq!(Instruction::Nop.encode(), 0);
     assert_eq!(Instruction::Barrier.encode(), 1);
     assert_eq!(Instruction::Signal { tag: 0xDEAD_BEEF }.encode(), 0xDEAD_BEEF_u128 << 32 | 2);
@@ -67,10 +70,28 @@ fn every_word_has_an_answer_and_survives_disassembly() {
 #[test]
 fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
     let config = DesignConfig::preset("tiny").unwrap();
-    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None };
+    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 1 };
     let word = Instruction::Dot(product).encode() | 5 << 108;
     assert_eq!(decode(word, &config), Ok(Instruction::Dot(product)));
     assert_eq!(Code::disassemble(word), Code::Word(word));
+}
+
+#[test]
+fn rows_of_several_heads_are_not_listed() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 2 };
+    for (opcode, instruction) in
+        [(Opcode::Dot, Instruction::Dot(product)), (Opcode::Axpy, Instruction::Axpy(product))]
+    {
+        let word = instruction.encode();
+        // What `list` says without `listed` is not used, here as elsewhere.
+        assert_eq!(decode(word | 5 << 108, &config), Ok(instruction));
+        let reserved = Malformed::Reserved { opcode, bits: 1 << 8 };
+        assert_eq!(decode_fields(word | 1 << 8), Err(reserved.clone()));
+        assert_eq!(Code::disassemble(word | 1 << 8), Code::Word(word | 1 << 8));
+        let listed = Instruction::Dot(Product { list: Some(0), ..product });
+        assert_eq!(listed.check(&config).unwrap_err().code(), reserved.code());
+    }
 }
 
 #[test]
@@ -81,6 +102,14 @@ fn values_that_do_not_fit_their_field_have_no_encoding() {
     assert_eq!(load(0, 1), field("batch", 0, 1, 16));
     assert_eq!(load(17, 1), field("batch", 17, 1, 16));
     assert_eq!(load(16, 1 << 18), field("cols", 1 << 18, 0, (1 << 18) - 1));
+    let heads = |heads| {
+        let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads };
+        Instruction::Dot(product).try_encode()
+    };
+    for value in [0, 3, 129] {
+        assert_eq!(heads(value), Err(IsaError::PowerOfTwo { field: "heads", value: value.into() }));
+    }
+    assert_eq!(heads(256), field("heads", 256, 1, 128));
 }
 
 #[test]
@@ -90,13 +119,14 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         assert_eq!(opcode.mask().count_ones(), total, "{opcode:?}");
         assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
     }
-    assert_eq!(Opcode::Dot.mask(), !(1 << 31 | 7 << 61 | 0xFF << 120));
+    assert_eq!(Opcode::Dot.mask(), !(1 << 31 | 7 << 61 | 0x1F << 123));
     for code in 0..=255u8 {
-        let known = [0, 1, 2, 0x10, 0x11, 0x12, 0x20, 0x21, 0x22, 0x23].contains(&code);
+        let known = matches!(code, 0..=2 | 0x10..=0x13 | 0x20..=0x23 | 0x30..=0x37);
+        let first = if matches!(code, 0x21 | 0x22 | 0x30..=0x37) { 123 } else { 120 };
         let word = u128::from(code) | u128::MAX << 120;
         match decode_fields(word) {
             Err(Malformed::Opcode { opcode }) => assert!(!known && opcode == code),
-            Err(Malformed::Reserved { bits, .. }) => assert!(known && bits == u128::MAX << 120),
+            Err(Malformed::Reserved { bits, .. }) => assert!(known && bits == u128::MAX << first),
             other => panic!("{other:?}"),
         }
     }
@@ -107,7 +137,13 @@ fn footprints_name_the_words_that_are_touched() {
     // 64 words of 128 elements in two ranks; 200 elements are a word and, rounded up, another.
     let config = DesignConfig::preset("tiny").unwrap();
     let words = |buffer: Vec<std::ops::Range<u32>>, list| Words { buffer, list };
-    let product = Product { src: 3, dst: 20, cols: 128, batch: 2, count: 17, address: 0, list: Some(40) };
+    let list = Some(40);
+    let product = Product { src: 3, dst: 20, cols: 128, batch: 2, count: 17, address: 0, list, heads: 1 };
+    let heads = Product { cols: 60, list: None, heads: 4, ..product };
+    assert_eq!(Instruction::Dot(heads).reads(&config), words(vec![3..5], 0..0));
+    assert_eq!(Instruction::Dot(heads).writes(&config), words(vec![20..28], 0..0));
+    assert_eq!(Instruction::Axpy(heads).reads(&config), words(vec![3..11, 20..36], 0..0));
+    assert_eq!(Instruction::Axpy(heads).writes(&config), words(vec![20..36], 0..0));
     let (dot, axpy) = (Instruction::Dot(product), Instruction::Axpy(product));
     assert_eq!(dot.reads(&config), words(vec![3..5], 40..57));
     assert_eq!(dot.writes(&config), words(vec![20..22], 0..0));

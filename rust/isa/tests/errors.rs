@@ -6,15 +6,15 @@ mod common;
 
 use common::Random;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{ErrorCode, Instruction, Malformed, Product, decode};
+use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Product, decode};
 use std::collections::BTreeMap;
 
 /// The document's table once more, flat and on the raw bits: code of the first error, 0 for none.
 fn expected(word: u128, config: &DesignConfig) -> u8 {
     let bits = |high: u32, low: u32| (word >> low & ((1 << (high - low + 1)) - 1)) as u64;
     let (opcode, listed, batch, cols) = (bits(7, 0), bits(8, 8) == 1, bits(12, 9) + 1, bits(30, 13));
-    let (address, count, src, dst, list) =
-        (bits(60, 32), bits(87, 64), bits(97, 88), bits(107, 98), bits(119, 108));
+    let (address, count, src, dst, list, heads) =
+        (bits(60, 32), bits(87, 64), bits(97, 88), bits(107, 98), bits(119, 108), bits(122, 120));
     let all_zero = |ranges: &[(u32, u32)]| ranges.iter().all(|&(high, low)| bits(high, low) == 0);
     let reserved_clear = match opcode {
         0x00 | 0x01 => word >> 8 == 0,
@@ -22,9 +22,13 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x10 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (97, 88), (119, 108), (127, 120)]),
         0x11 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (107, 98), (119, 108), (127, 120)]),
         0x12 => all_zero(&[(31, 8), (63, 61), (107, 88), (127, 120)]),
+        0x13 => all_zero(&[(8, 8), (31, 31), (63, 61), (127, 98)]),
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
-        0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 120)]),
+        0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 123)]) && !(listed && heads > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
+        0x30..=0x32 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
+        0x33 => all_zero(&[(8, 8), (31, 31), (63, 32), (87, 80), (119, 108), (127, 123)]),
+        0x34..=0x37 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
         _ => return 1,
     };
     if !reserved_clear {
@@ -34,21 +38,33 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (max_cols, max_batch, words) =
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
-    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x21..=0x23), opcode >= 0x10);
-    let product = matches!(opcode, 0x21 | 0x22);
-    let bad_cols = has_cols && (cols == 0 || cols > max_cols);
+    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x23 | 0x30..), opcode >= 0x10);
+    let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
+    let max_cols_now = match opcode {
+        0x13 => max_cols.min(gemv.stripe_elems().into()),
+        0x32 => max_cols.min(16384),
+        _ => max_cols,
+    };
+    let bad_cols = has_cols && (cols == 0 || cols > max_cols_now);
     let bad_batch = has_batch && has_cols && batch > max_batch;
     let bad_count = match opcode {
         0x12 => count == 0 || count > entries,
         0x20 => count == 0 || count > words,
         _ => product && (count == 0 || count > max_cols || (listed && count > entries)),
     };
-    if bad_cols || bad_batch || bad_count {
+    let most = gemv.units_per_rank().min(8);
+    let bad_heads = (product || activation)
+        && heads > 0
+        && (1 << heads > most
+            || batch << heads > 2 * max_batch
+            || product && cols > gemv.stripe_elems().into());
+    if bad_cols || bad_batch || bad_count || bad_heads {
         return 3;
     }
     let rank_bursts = config.dram().bursts();
     let in_dimm = matches!(opcode, 0x10..=0x12);
-    if product && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
+    let in_rank = product || opcode == 0x13;
+    if in_rank && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
         return 6;
     }
     if opcode == 0x12 && list % 16 != 0 || (opcode == 0x12 || product && listed) && list + count > entries {
@@ -59,15 +75,24 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     // Sizes of source and destination; 0 where there is none.
     let (src_words, dst_words) = match opcode {
         0x10 => (0, block(cols)),
-        0x11 => (block(cols), 0),
+        0x11 | 0x13 => (block(cols), 0),
         0x20 => (0, count),
-        0x21 => (block(cols), block(count)),
-        0x22 => (block(count), block(cols) * lanes),
+        0x21 => (block(cols), block(count) << heads),
+        0x22 => (block(count) << heads, block(cols) * lanes),
         0x23 => (block(cols) * lanes, block(cols)),
+        0x30.. => (block(cols) << heads, block(cols) << heads),
         _ => (0, 0),
     };
+    let (two, other) = (opcode >= 0x34, list);
+    if two && other + src_words > words {
+        return 4;
+    }
     if src_words > 0 && src + src_words > words || dst_words > 0 && dst + dst_words > words {
         return 4;
+    }
+    let apart = |first: u64| first == dst || first + src_words <= dst || dst + dst_words <= first;
+    if activation && !(apart(src) && (!two || apart(other))) {
+        return 7;
     }
     let overlap = src < dst + dst_words && dst < src + src_words;
     if product && overlap || opcode == 0x23 && src < dst && dst < src + src_words {
@@ -126,15 +151,33 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let bursts = config.dram().bursts() << [0, gemv.ranks().trailing_zeros()][random.below(2) as usize];
     let address = near(random, bursts, (1 << 29) - 1);
     let listed = (random.below(2) == 0).then_some(list);
-    let product = Product { src, dst, cols, batch, count, address, list: listed };
-    match random.below(7) {
+    let heads = if listed.is_none() && random.below(2) == 0 { 1 << random.below(5) } else { 1 };
+    // Rows of several heads have one stripe at most.
+    let cols = if heads > 1 { near(random, gemv.stripe_elems().into(), (1 << 18) - 1) } else { cols };
+    let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+    let other = near(random, gemv.slice_words().into(), 1023);
+    let operations = [
+        Activation::Relu,
+        Activation::Exp,
+        Activation::Softmax,
+        Activation::Scale { scalar: random.next() as u16 },
+        Activation::Add { other },
+        Activation::Sub { other },
+        Activation::Mul { other },
+        Activation::Max { other },
+    ];
+    let operation = operations[random.below(8) as usize];
+    let any_heads = 1 << random.below(5);
+    match random.below(10) {
         0 => Instruction::Load { dst, cols, batch, address },
         1 => Instruction::Store { src, cols, batch, address },
         2 => Instruction::List { list, count, address },
         3 => Instruction::Zero { dst, count },
         4 => Instruction::Dot(product),
         5 => Instruction::Axpy(product),
-        _ => Instruction::Round { src, dst, cols, batch },
+        6 => Instruction::Round { src, dst, cols, batch },
+        7 => Instruction::Append { src, cols, batch, row: count, address },
+        _ => Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads },
     }
 }
 
@@ -153,7 +196,7 @@ fn each_limit_is_met_exactly() {
     let list = |list, count| check(Instruction::List { list, count, address: 0 });
     assert_eq!([list(0, 4096), list(0, 4097), list(16, 4081), list(8, 1)], [Ok(()), Err(3), Err(5), Err(5)]);
     let dot = |src, dst, cols, count, list| {
-        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list }))
+        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list, heads: 1 }))
     };
     assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
     assert_eq!([dot(1, 0, 128, 129, None), dot(2, 0, 128, 129, None)], [Err(7), Ok(())]);
@@ -164,9 +207,56 @@ fn each_limit_is_met_exactly() {
         [Ok(()), Ok(()), Err(7), Err(7), Ok(())]
     });
     let address = 1 << 27;
-    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None };
+    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None, heads: 1 };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));
+    // Eight units in a rank, 64 elements in a stripe, eight vectors of all heads.
+    let heads = |heads, batch, cols| {
+        let product = Product { heads, batch, cols, address: 0, ..product };
+        assert_eq!(check(Instruction::Dot(product)), check(Instruction::Axpy(product)));
+        check(Instruction::Dot(product))
+    };
+    assert_eq!([heads(8, 1, 64), heads(16, 1, 64), heads(8, 2, 64)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!([heads(2, 4, 64), heads(4, 3, 64), heads(2, 4, 65)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!([heads(1, 4, 65), heads(4, 2, 0)], [Ok(()), Err(3)]);
+}
+
+#[test]
+fn each_limit_of_the_activation_unit_is_met_exactly() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let check = |operation, src, dst, cols, batch, heads| {
+        Instruction::Activate { operation, src, dst, cols, batch, heads }
+            .check(&config)
+            .map_err(|error| error.code().number())
+    };
+    let relu = |src, dst, cols, batch, heads| check(Activation::Relu, src, dst, cols, batch, heads);
+    // Words of 128 elements, 64 of them; batch up to 4, with heads eight vectors.
+    assert_eq!(
+        [relu(0, 0, 8192, 1, 1), relu(0, 0, 8193, 1, 1), relu(0, 0, 0, 1, 1)],
+        [Ok(()), Err(3), Err(3)]
+    );
+    assert_eq!([relu(0, 0, 1, 4, 1), relu(0, 0, 1, 5, 1), relu(0, 0, 1, 4, 4)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!(
+        [relu(0, 0, 1024, 1, 8), relu(0, 0, 1025, 1, 8), relu(0, 0, 1, 1, 16)],
+        [Ok(()), Err(4), Err(3)]
+    );
+    assert_eq!(
+        [relu(56, 0, 128, 1, 8), relu(57, 0, 128, 1, 8), relu(0, 57, 128, 1, 8)],
+        [Ok(()), Err(4), Err(4)]
+    );
+    // In place or apart.
+    assert_eq!([relu(4, 4, 256, 1, 1), relu(4, 6, 256, 1, 1), relu(4, 2, 256, 1, 1)], [Ok(()); 3]);
+    assert_eq!([relu(4, 5, 256, 1, 1), relu(4, 3, 256, 1, 1)], [Err(7); 2]);
+    let add = |src, other, dst| check(Activation::Add { other }, src, dst, 256, 1, 1);
+    assert_eq!([add(0, 0, 0), add(0, 1, 0), add(0, 62, 2), add(0, 2, 2)], [Ok(()), Err(7), Ok(()), Ok(())]);
+    assert_eq!([add(0, 63, 4), add(0, 5, 4)], [Err(4), Err(7)]);
+    let large = DesignConfig::preset("hermes").unwrap();
+    let softmax = |cols| {
+        let operation = Activation::Softmax;
+        let instruction = Instruction::Activate { operation, src: 0, dst: 0, cols, batch: 1, heads: 1 };
+        instruction.check(&large).map_err(|error| error.code().number())
+    };
+    assert_eq!([softmax(16384), softmax(16385)], [Ok(()), Err(3)]);
 }
 
 #[test]

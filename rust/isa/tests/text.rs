@@ -49,8 +49,16 @@ fn the_example_of_the_document_is_a_program() {
     let section = document.split("## Text form").nth(1).unwrap();
     let text = section.split("```").nth(1).unwrap();
     let program = parse(text).unwrap();
-    let product =
-        Product { src: 0, dst: 8, cols: 4096, batch: 4, count: 410, address: 0x10000, list: Some(0) };
+    let product = Product {
+        src: 0,
+        dst: 8,
+        cols: 4096,
+        batch: 4,
+        count: 410,
+        address: 0x10000,
+        list: Some(0),
+        heads: 1,
+    };
     assert_eq!(
         program.code.iter().map(|code| code.to_string()).collect::<Vec<_>>(),
         [
@@ -58,6 +66,10 @@ fn the_example_of_the_document_is_a_program() {
             "load dst=0, cols=4096, batch=4, address=0x1000",
             "dot src=0, dst=8, cols=4096, batch=4, count=410, address=0x10000, list=0",
             "zero dst=16, count=32",
+            "dot src=0, dst=8, cols=512, count=1024, address=0x20000, heads=8",
+            "softmax src=8, dst=8, cols=1024, heads=8",
+            "scale src=0, dst=0, cols=512, scalar=0x3000",
+            "add src=8, dst=8, cols=1024, heads=8, other=16",
             "barrier",
             "store src=8, cols=410, batch=4, address=0x9000",
             "signal 7",
@@ -90,7 +102,8 @@ fn refusals_name_line_token_and_what_belongs_there() {
         Err(IsaError::Syntax { line: 2, token, expected }) => format!("{token} | {expected}"),
         other => panic!("{text}: {other:?}"),
     };
-    let names = "one of nop, barrier, signal, load, store, list, zero, dot, axpy, round, or a directive";
+    let names = "one of nop, barrier, signal, load, store, list, append, zero, dot, axpy, round, relu, exp, softmax, \
+         scale, add, sub, mul, max, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");
     assert_eq!(refused("zero dst=0, dst=1, count=2"), "dst=1 | dst once");
@@ -104,6 +117,10 @@ fn refusals_name_line_token_and_what_belongs_there() {
         "batch=0 | a number 1..=16, decimal or 0x hexadecimal"
     });
     assert_eq!(refused("barrier 1"), "1 | nothing");
+    let heads = |heads| refused(&format!("dot src=0, dst=1, cols=1, count=1, address=0, heads={heads}"));
+    assert_eq!(heads("3"), "heads=3 | a power of two 1..=128");
+    assert_eq!(heads("0"), "heads=0 | a power of two 1..=128");
+    assert_eq!(heads("256"), "heads=256 | a number 0..=128, decimal or 0x hexadecimal");
     assert_eq!(refused("signal"), " | a number 0..=4294967295, decimal or 0x hexadecimal");
     assert_eq!(refused(".org 3"), ".org | one of .word, .f16, .u32, .random, .matrix, .dump");
     assert_eq!(refused(".f16 0"), " | a decimal number, inf, -inf, nan, or 0x and up to 16 bits");

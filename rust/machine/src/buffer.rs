@@ -1,7 +1,7 @@
 //! What the buffer's words hold: vectors, accumulators, zeros, or nothing that could be named.
 //!
 //! A word remembers to which block it belongs and which of its words it is. What is read as the kind and shape as
-//! which it was written has its values; zeros are empty accumulators and vectors of +0 alike; anything else is
+//! which it was written has its values, and so has a vector that is one word, whatever its neighbours are; zeros are empty accumulators and vectors of +0 alike; anything else is
 //! unspecified, element by element for vectors, as a whole for accumulators, whose order in the buffer is nobody's
 //! business.
 
@@ -142,6 +142,8 @@ impl Buffer {
         let layout = BufferLayout::new(&self.config, elements, batch);
         let mut block = Vectors::filled(elements, batch, f16::from_bits(0));
         let stripe_elems = layout.cut().stripe_elems;
+        // Of vectors that are a word each, any that lie side by side are a block.
+        let single = layout.cut().words_per_vector() == 1;
         for vector in 0..batch {
             for stripe in 0..layout.cut().stripes() {
                 let (word, _) = layout.stripe(vector, stripe);
@@ -149,10 +151,12 @@ impl Buffer {
                 match &self.words[(base + word) as usize] {
                     Word::Zero => {}
                     Word::Vectors(source, index)
-                        if *index == word && (source.elements, source.batch) == (elements, batch) =>
+                        if source.elements == elements
+                            && (single || (*index, source.batch) == (word, batch)) =>
                     {
+                        let of_source = if single { *index } else { vector };
                         for element in places {
-                            block.set(vector, element, source.get(vector, element).copied());
+                            block.set(vector, element, source.get(of_source, element).copied());
                         }
                     }
                     _ => places.for_each(|element| block.set(vector, element, None)),

@@ -14,6 +14,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod activation;
 pub mod buffer;
 mod error;
 pub mod image;

@@ -1,6 +1,7 @@
 //! The machine: instructions executed one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Code, Instruction, Malformed, Product, Program, decode};
@@ -51,7 +52,7 @@ pub struct Machine<M> {
     steps: SerialSteps,
     empty_sum: ExactSum,
     memory: M,
-    buffer: Buffer,
+    pub(crate) buffer: Buffer,
     /// List memory; `None` for entries that are unspecified.
     list: Vec<Option<u32>>,
     status: Status,
@@ -135,11 +136,17 @@ impl<M: Memory> Machine<M> {
             }
             Instruction::Load { dst, cols, batch, address } => self.load(dst, cols, batch, address),
             Instruction::Store { src, cols, batch, address } => self.store(src, cols, batch, address),
+            Instruction::Append { src, cols, batch, row, address } => {
+                self.append(src, cols, batch, row, address)
+            }
             Instruction::List { list, count, address } => self.load_list(list, count, address),
             Instruction::Zero { dst, count } => self.buffer.zero(dst, count),
             Instruction::Dot(product) => self.dot(&product),
             Instruction::Axpy(product) => self.axpy(&product),
             Instruction::Round { src, dst, cols, batch } => self.round(src, dst, cols, batch),
+            Instruction::Activate { operation, src, dst, cols, batch, heads } => {
+                self.activate(operation, src, dst, cols, batch * heads);
+            }
         }
         Ok(())
     }
@@ -158,8 +165,8 @@ impl<M: Memory> Machine<M> {
         &self.status
     }
 
-    /// The monitor: for each `k` of the last `dot` the number of vectors whose result was greater than 0, `k` modulo
-    /// [`Machine::MONITOR_ENTRIES`]; of several `k` the last one. `None` where a result was unspecified.
+    /// The monitor: for each `k` of the last `dot` with one head the number of vectors whose result was greater than 0,
+    /// `k` modulo [`Machine::MONITOR_ENTRIES`]; of several `k` the last one. `None` where a result was unspecified.
     pub fn activations(&self) -> &[Option<u8>] {
         &self.activations
     }
@@ -220,19 +227,38 @@ impl<M: Memory> Machine<M> {
         let place = VectorBlock::unchecked(&self.config, address, cols, batch);
         let block = self.buffer.read_vectors(src, cols, batch);
         for index in 0..place.bursts() {
-            let (first, vector) = (index / batch * BEAT_ELEMS, index % batch);
-            let elements = first..cols.min(first + BEAT_ELEMS);
-            let values = elements.clone().map(|element| block.get(vector, element));
-            let unspecified =
-                (0..).zip(values.clone()).fold(0u32, |mask, (at, v)| mask | u32::from(v.is_none()) << at);
-            let burst = place.burst(index);
-            self.memory.write_burst(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))));
-            self.unfenced.insert(burst);
-            if unspecified != 0 {
-                self.unspecified.insert(burst, unspecified);
-            } else {
-                self.unspecified.remove(&burst);
+            self.store_beat(place.burst(index), &block, index % batch, index / batch * BEAT_ELEMS);
+        }
+    }
+
+    fn append(&mut self, src: u32, cols: u32, batch: u32, row: u32, address: u32) {
+        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let block = self.buffer.read_vectors(src, cols, batch);
+        let ranks = layout.cut().ranks;
+        for vector in 0..batch {
+            // A row of one stripe lies in one rank; rows count modulo their 24 bits.
+            let row = (row + vector) & 0xFF_FFFF;
+            let rank = row % ranks;
+            for beat in 0..cols.div_ceil(BEAT_ELEMS) {
+                let burst = layout.burst_at(layout.offset(row, rank) + u64::from(beat));
+                let burst = DimmAddress { rank, burst }.to_burst(&self.config);
+                self.store_beat(burst, &block, vector, beat * BEAT_ELEMS);
             }
+        }
+    }
+
+    /// The beat that begins at element `first` of a vector, to a burst; what is beyond the vector is +0.
+    fn store_beat(&mut self, burst: u64, block: &Vectors, vector: u32, first: u32) {
+        let elements = first..block.elements.min(first + BEAT_ELEMS);
+        let values = elements.map(|element| block.get(vector, element));
+        let unspecified =
+            (0..).zip(values.clone()).fold(0u32, |mask, (at, v)| mask | u32::from(v.is_none()) << at);
+        self.memory.write_burst(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))));
+        self.unfenced.insert(burst);
+        if unspecified != 0 {
+            self.unspecified.insert(burst, unspecified);
+        } else {
+            self.unspecified.remove(&burst);
         }
     }
 
@@ -286,7 +312,40 @@ impl<M: Memory> Machine<M> {
         marks
     }
 
+    /// A product of rows that hold several heads: a result for each vector and head, which the monitor does not count.
+    fn dot_heads(&mut self, product: &Product) {
+        let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
+        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let x = self.buffer.read_vectors(src, cols, batch);
+        let mut result = Vectors::filled(count, product.vectors(), f16::from_bits(0));
+        let mut weights = vec![f16::from_bits(0); cols as usize];
+        for k in 0..count {
+            let marks = self.read_row(&layout, k, &mut weights);
+            for (b, head) in (0..batch).flat_map(|b| (0..heads).map(move |head| (b, head))) {
+                let mut sum = Some(self.empty_sum.clone());
+                for c in self.elements_of_head(product, head) {
+                    let element = x.get(b, c).filter(|_| !marks.get(c as usize).is_some_and(|mark| *mark));
+                    match (&mut sum, element) {
+                        (Some(sum), Some(&element)) => sum.mul_add(weights[c as usize], element),
+                        _ => sum = None,
+                    }
+                }
+                result.set(b * heads + head, k, sum.and_then(|sum| sum.try_round().ok()));
+            }
+        }
+        self.buffer.write_vectors(dst, result);
+    }
+
+    /// Elements of a row that belong to a head.
+    fn elements_of_head(&self, product: &Product, head: u32) -> Range<u32> {
+        let width = self.config.gemv().stripe_elems() / product.heads;
+        (head * width).min(product.cols)..((head + 1) * width).min(product.cols)
+    }
+
     fn dot(&mut self, product: &Product) {
+        if product.heads > 1 {
+            return self.dot_heads(product);
+        }
         let &Product { src, dst, cols, batch, count, address, .. } = product;
         let layout = MatrixLayout::unbounded(&self.config, address, cols);
         let x = self.buffer.read_vectors(src, cols, batch);
@@ -317,9 +376,9 @@ impl<M: Memory> Machine<M> {
     }
 
     fn axpy(&mut self, product: &Product) {
-        let &Product { src, dst, cols, batch, count, address, .. } = product;
+        let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
         let layout = MatrixLayout::unbounded(&self.config, address, cols);
-        let factors = self.buffer.read_vectors(src, count, batch);
+        let factors = self.buffer.read_vectors(src, count, product.vectors());
         let mut sums: Sums = self.buffer.read_sums(dst, cols, batch, self.empty_sum.clone());
         let mut weights = vec![f16::from_bits(0); cols as usize];
         for k in 0..count {
@@ -328,16 +387,17 @@ impl<M: Memory> Machine<M> {
                 continue;
             };
             let marks = self.read_row(&layout, row, &mut weights);
-            for b in 0..batch {
-                let Some(&factor) = factors.get(b, k) else {
-                    sums.forget_vector(b);
+            for (b, head) in (0..batch).flat_map(|b| (0..heads).map(move |head| (b, head))) {
+                let elements = if heads > 1 { self.elements_of_head(product, head) } else { 0..cols };
+                let Some(&factor) = factors.get(b * heads + head, k) else {
+                    elements.for_each(|c| sums.set(b, c, None));
                     continue;
                 };
-                for (c, &weight) in (0..cols).zip(&weights) {
+                for c in elements {
                     if marks.get(c as usize).is_some_and(|mark| *mark) {
                         sums.set(b, c, None);
                     } else {
-                        sums.value_mut(b, c).mul_add(weight, factor);
+                        sums.value_mut(b, c).mul_add(weights[c as usize], factor);
                     }
                 }
             }

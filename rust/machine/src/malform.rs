@@ -1,7 +1,7 @@
 //! Malformed instruction words, of each error code.
 
 use ndp_config::DesignConfig;
-use ndp_isa::{ErrorCode, Instruction, Opcode, Product, decode, fields};
+use ndp_isa::{Activation, ErrorCode, Instruction, Opcode, Product, decode, fields};
 use ndp_numerics::SplitMix64;
 
 /// A random word whose first error is `code`; [`ErrorCode::QueueFull`] is no property of a word and gives an unknown
@@ -10,7 +10,7 @@ use ndp_numerics::SplitMix64;
 /// Such a word may have other errors that come later in the order of precedence.
 pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut SplitMix64) -> u128 {
     let has_code = |word: u128| decode(word, config).is_err_and(|error| error.code() == code);
-    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None };
+    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads: 1 };
     match code {
         ErrorCode::Opcode | ErrorCode::QueueFull => {
             let any = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
@@ -21,8 +21,12 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
         ErrorCode::Reserved => {
             let opcode = Opcode::ALL[below(random, Opcode::ALL.len())];
             let bits: Vec<u32> = (0..128).filter(|bit| opcode.mask() >> bit & 1 == 0).collect();
-            let instruction = (0..64).map(|_| candidate(config, random)).find(|i| i.opcode() == opcode);
+            let instruction = (0..200).map(|_| candidate(config, random)).find(|i| i.opcode() == opcode);
             let word = instruction.map_or(opcode as u128, |instruction| instruction.encode());
+            // Rows of several heads are not listed.
+            if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
+                return word | fields::LISTED.mask() | 1 << fields::HEADS.low;
+            }
             return word | 1 << bits[below(random, bits.len())];
         }
         _ => {}
@@ -70,15 +74,35 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let in_rank = near(config.dram().bursts(), fields::ADDRESS);
     let in_dimm = near(1 << config.dimm_burst_bits(), fields::ADDRESS);
     let count = if listed { entries } else { rows };
-    let product = Product { src, dst, cols, batch, count, address: in_rank, list: listed.then_some(list) };
-    match below(random, 7) {
+    let (other, scalar) = (near(words, fields::OTHER), near(1 << 16, fields::SCALAR) as u16);
+    let heads = if listed { 1 } else { [1, 1, 2, 4, 8, 16][below(random, 6)] };
+    let (list_entry, list) = (list, listed.then_some(list));
+    let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads };
+    let operations = [
+        Activation::Relu,
+        Activation::Exp,
+        Activation::Softmax,
+        Activation::Softmax,
+        Activation::Scale { scalar },
+        Activation::Add { other },
+        Activation::Sub { other },
+        Activation::Mul { other },
+        Activation::Max { other },
+    ];
+    let operation = operations[below(random, operations.len())];
+    // Of a product with heads.
+    let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };
+    let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
+    match below(random, 11) {
+        10 => Instruction::Append { src, cols: short, batch, row: rows, address: in_rank },
         0 => Instruction::Load { dst, cols, batch, address: in_dimm },
         1 => Instruction::Store { src, cols, batch, address: in_dimm },
-        2 => Instruction::List { list, count: entries, address: in_dimm },
+        2 => Instruction::List { list: list_entry, count: entries, address: in_dimm },
         3 => Instruction::Zero { dst, count: near_words(src, words) },
         4 => Instruction::Dot(product),
         5 => Instruction::Axpy(product),
-        _ => Instruction::Round { src, dst, cols, batch },
+        6 => Instruction::Round { src, dst, cols, batch },
+        _ => Instruction::Activate { operation, src, dst, cols: short, batch, heads: any_heads },
     }
 }
 

@@ -129,8 +129,31 @@ impl<'a> Writer<'a> {
         self.live.push(Live { kind, base, words, elements, batch });
     }
 
+    /// Blocks with a batch that every instruction can have.
     pub(crate) fn blocks(&self, kind: Kind) -> Vec<Live> {
-        self.live.iter().copied().filter(|block| block.kind == kind).collect()
+        let most = self.config.gemv().max_batch();
+        self.live.iter().copied().filter(|block| block.kind == kind && block.batch <= most).collect()
+    }
+
+    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two blocks side
+    /// by side.
+    pub(crate) fn scalar_blocks(&self, vectors: u32) -> Vec<Live> {
+        let whole = |block: &&Live| block.kind == Kind::Vectors && block.batch == vectors;
+        let mut found: Vec<Live> = self.live.iter().filter(whole).copied().collect();
+        for first in &self.live {
+            let second = self.live.iter().find(|second| {
+                (second.kind, second.elements, second.base)
+                    == (first.kind, first.elements, first.base + first.words)
+            });
+            if let Some(second) = second
+                && first.kind == Kind::Vectors
+                && block_words(self.config, first.elements, 1) == 1
+                && first.batch + second.batch == vectors
+            {
+                found.push(Live { words: vectors, batch: vectors, ..*first });
+            }
+        }
+        found
     }
 
     /// Bursts of each rank, from where the last ones ended.

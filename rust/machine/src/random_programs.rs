@@ -6,23 +6,32 @@
 //! that is used again has a barrier in between. The same seed gives the same programs.
 
 use ndp_config::DesignConfig;
-use ndp_isa::{Dump, Instruction, Product, Program, accumulator_words, block_words};
+use ndp_isa::{
+    Activation, Data, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words,
+};
 use ndp_numerics::SplitMix64;
 
-use crate::program_writer::{Kind, Live, Writer};
+use crate::program_writer::{Kind, Live, Region, Writer};
+use ndp_layout::MatrixLayout;
 
 /// What programs are like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramOptions {
     /// Instructions are added until the program's cycles, by a rough estimate, pass this number.
     pub cycles: u32,
-    /// Malformed words for each 100 instructions.
+    /// Malformed words for each 100 instructions, of every kind.
     pub malformed_percent: u32,
+    /// Products with several heads.
+    pub heads: bool,
+    /// Appends.
+    pub appends: bool,
+    /// The activation unit.
+    pub activations: bool,
 }
 
 impl Default for ProgramOptions {
     fn default() -> Self {
-        Self { cycles: 3000, malformed_percent: 0 }
+        Self { cycles: 3000, malformed_percent: 0, heads: true, appends: true, activations: true }
     }
 }
 
@@ -67,10 +76,16 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
-        match self.below(20) {
+        let ProgramOptions { heads, appends, activations, .. } = self.options;
+        match self.below(26) {
+            7 | 8 | 12 if !heads => {}
+            19..=22 if !activations => {}
+            23 | 24 if !appends => {}
             0..=3 => drop(self.load(None, None)),
-            4..=8 => drop(self.dot()),
-            9..=12 => drop(self.axpy()),
+            4..=6 => drop(self.dot()),
+            7 | 8 => drop(self.dot_heads()),
+            9..=11 => drop(self.axpy()),
+            12 => drop(self.axpy_heads()),
             13 | 14 => drop(self.round()),
             15 | 16 => drop(self.store()),
             17 => drop(self.zero_vectors()),
@@ -78,6 +93,8 @@ impl Writer<'_> {
                 let tag = self.random.next_u64() as u32;
                 self.push(Instruction::Signal { tag });
             }
+            19..=22 => drop(self.activate()),
+            23 | 24 => drop(self.append()),
             _ if self.chance(50) => self.push(Instruction::Nop),
             _ => self.push(Instruction::Barrier),
         }
@@ -125,7 +142,16 @@ impl Writer<'_> {
         let count = if stored.is_some() { count.min(matrix.rows) } else { count };
         let dst = self.place(block_words(self.config, count, x.batch), Some(x))?;
         let (cols, batch, address) = (x.elements, x.batch, matrix.address);
-        self.push(Instruction::Dot(Product { src: x.base, dst, cols, batch, count, address, list }));
+        self.push(Instruction::Dot(Product {
+            src: x.base,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list,
+            heads: 1,
+        }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
         Some(())
@@ -159,10 +185,196 @@ impl Writer<'_> {
             }
             let (matrix, list) = self.rows(count, sums.elements)?;
             let (src, dst, cols, address) = (factors.base, sums.base, sums.elements, matrix.address);
-            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list }));
+            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list, heads: 1 }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
         }
+        Some(())
+    }
+
+    /// A number of heads and of vectors that go together.
+    fn heads(&mut self) -> Option<(u32, u32)> {
+        let gemv = self.config.gemv();
+        let heads = 2 << self.below(gemv.max_heads().trailing_zeros());
+        let batch = self.batch();
+        (batch * heads <= gemv.max_vectors()).then_some((heads, batch))
+    }
+
+    /// Elements of a row of one stripe: often all of it.
+    fn stripe_elements(&mut self) -> u32 {
+        let stripe = self.config.gemv().stripe_elems();
+        if self.chance(50) { stripe } else { 1 + self.below(stripe) }
+    }
+
+    /// A product of rows that hold several heads. Their results are often more vectors than a store can have.
+    fn dot_heads(&mut self) -> Option<()> {
+        let (heads, batch) = self.heads()?;
+        let old: Vec<Live> = self.blocks(Kind::Vectors);
+        let stripe = self.config.gemv().stripe_elems();
+        let fits = |block: &Live| block.elements <= stripe && block.batch == batch;
+        let old: Vec<Live> = old.into_iter().filter(fits).collect();
+        let x = match self.pick(&old) {
+            Some(block) if self.chance(60) => block,
+            _ => {
+                let elements = self.stripe_elements();
+                self.load(Some(elements), Some(batch))?
+            }
+        };
+        let count = self.elements().min(self.options.cycles / (4 * batch));
+        let matrix = self.matrix(count, x.elements)?;
+        let vectors = batch * heads;
+        let dst = self.place(block_words(self.config, count, vectors), Some(x))?;
+        let (cols, address) = (x.elements, matrix.address);
+        let product = Product { src: x.base, dst, cols, batch, count, address, list: None, heads };
+        Instruction::Dot(product).check(self.config).ok()?;
+        self.push(Instruction::Dot(product));
+        self.cycles += self.row_cycles(count, cols, batch);
+        self.keep_vectors(dst, count, vectors);
+        Some(())
+    }
+
+    /// Blocks with few enough vectors for a store: of what has more, but only one word for each vector, parts.
+    fn keep_vectors(&mut self, base: u32, elements: u32, vectors: u32) {
+        let most = self.config.gemv().max_batch();
+        if vectors <= most || block_words(self.config, elements, 1) > 1 {
+            return self.keep(Kind::Vectors, base, elements, vectors);
+        }
+        for first in (0..vectors).step_by(most as usize) {
+            self.keep(Kind::Vectors, base + first, elements, most.min(vectors - first));
+        }
+    }
+
+    /// The other product of such rows. Factors are a block that is there, or one or more that are loaded side by side.
+    fn axpy_heads(&mut self) -> Option<()> {
+        let (heads, batch) = self.heads()?;
+        let vectors = batch * heads;
+        let most = self.config.gemv().max_batch();
+        let blocks = self.scalar_blocks(vectors);
+        let factors = match self.pick(&blocks) {
+            Some(block) if self.chance(70) => block,
+            _ if vectors <= most => {
+                let count = self.elements().min(self.options.cycles / (4 * batch));
+                self.load(Some(count), Some(vectors))?
+            }
+            _ => {
+                // Words of a vector's own: any blocks of as many elements side by side are one.
+                let count = 1 + self.below(2 * self.config.gemv().stripe_elems());
+                if block_words(self.config, count, 1) > 1 {
+                    return None;
+                }
+                let base = self.place(vectors, None)?;
+                for first in (0..vectors).step_by(most as usize) {
+                    let (cols, batch) = (count, most.min(vectors - first));
+                    let region = self.vector_data(count.div_ceil(32) * batch);
+                    let address = self.regions[region].address;
+                    self.fence(region);
+                    self.push(Instruction::Load { dst: base + first, cols, batch, address });
+                    self.keep(Kind::Vectors, base + first, cols, batch);
+                }
+                Live { kind: Kind::Vectors, base, words: vectors, elements: count, batch: vectors }
+            }
+        };
+        let cols = self.stripe_elements();
+        let words = accumulator_words(self.config, cols, batch);
+        let dst = self.place(words, Some(factors))?;
+        self.push(Instruction::Zero { dst, count: words });
+        self.keep(Kind::Sums, dst, cols, batch);
+        let (src, count) = (factors.base, factors.elements);
+        if self.row_cycles(count, cols, batch) > u64::from(self.options.cycles / 2) {
+            return None;
+        }
+        let matrix = self.matrix(count, cols)?;
+        let product = Product { src, dst, cols, batch, count, address: matrix.address, list: None, heads };
+        Instruction::Axpy(product).check(self.config).ok()?;
+        self.push(Instruction::Axpy(product));
+        self.keep(Kind::Sums, dst, cols, batch);
+        self.cycles += self.row_cycles(count, cols, batch);
+        Some(())
+    }
+
+    /// Short vectors to rows of a matrix, which later instructions may load or multiply with.
+    fn append(&mut self) -> Option<()> {
+        let gemv = self.config.gemv();
+        let (stripe, most, ranks) = (gemv.stripe_elems(), gemv.max_batch(), gemv.ranks());
+        let blocks: Vec<Live> = self
+            .blocks(Kind::Vectors)
+            .into_iter()
+            .filter(|block| block.elements <= stripe && block.batch <= most)
+            .collect();
+        let block = self.pick(&blocks)?;
+        let (src, cols, batch) = (block.base, block.elements, block.batch);
+        let rows = batch + self.below(3 * ranks);
+        let bursts = MatrixLayout::new(self.config, 0, rows, cols).ok()?.bursts_per_rank();
+        let whole = |region: &Region| region.address.is_multiple_of(ranks);
+        let fitting: Vec<usize> = (0..self.regions.len())
+            .filter(|&index| whole(&self.regions[index]))
+            .filter(|&index| u64::from(self.regions[index].bursts) >= bursts * u64::from(ranks))
+            .collect();
+        let again = if self.chance(60) { self.pick(&fitting) } else { None };
+        let region = again.unwrap_or_else(|| {
+            let address = self.allocate(bursts) * ranks;
+            let bursts = bursts as u32 * ranks;
+            self.regions.push(Region { address, bursts, touched: false, output: false });
+            // Rows that nothing is appended to are read as well.
+            let (seed, kind) = (self.random.next_u64(), self.kind());
+            self.program.data.push(Data::Random { address, bursts, seed, kind });
+            self.regions.len() - 1
+        });
+        self.fence(region);
+        self.regions[region].output = true;
+        let address = self.regions[region].address / ranks;
+        let row = self.below(rows - batch + 1);
+        self.push(Instruction::Append { src, cols, batch, row, address });
+        self.cycles += u64::from(cols.div_ceil(32) * batch * 3);
+        Some(())
+    }
+
+    /// The activation unit on a live block, and on another of the same shape where it takes two.
+    fn activate(&mut self) -> Option<()> {
+        let block = self.vectors()?;
+        let gemv = self.config.gemv();
+        // The vectors as heads of a batch.
+        let splits: Vec<u32> = [1, 2, 4, 8]
+            .into_iter()
+            .filter(|heads| *heads <= gemv.max_heads() && block.batch % heads == 0)
+            .filter(|heads| block.batch / heads <= gemv.max_batch())
+            .collect();
+        let heads = self.pick(&splits)?;
+        let alike: Vec<Live> = self
+            .blocks(Kind::Vectors)
+            .into_iter()
+            .filter(|other| (other.elements, other.batch) == (block.elements, block.batch))
+            .collect();
+        let other = self.pick(&alike)?.base;
+        let scalar = match self.below(3) {
+            0 => self.random.next_u64() as u16,
+            1 => RandomKind::SPECIALS[self.below(12) as usize],
+            _ => 0x3000 + self.below(0x1000) as u16,
+        };
+        let operations = [
+            Activation::Relu,
+            Activation::Exp,
+            Activation::Softmax,
+            Activation::Softmax,
+            Activation::Scale { scalar },
+            Activation::Add { other },
+            Activation::Sub { other },
+            Activation::Mul { other },
+            Activation::Max { other },
+        ];
+        let operation = self.pick(&operations)?;
+        let dst = match self.below(3) {
+            0 => block.base,
+            1 => other,
+            _ => self.place(block.words, None)?,
+        };
+        let (src, cols, batch) = (block.base, block.elements, block.batch / heads);
+        let instruction = Instruction::Activate { operation, src, dst, cols, batch, heads };
+        instruction.check(self.config).ok()?;
+        self.push(instruction);
+        let passes = if operation == Activation::Softmax { 3 } else { 1 };
+        self.cycles += u64::from(passes * (block.words * 9 + 20));
+        self.keep(Kind::Vectors, dst, cols, block.batch);
         Some(())
     }
 

@@ -79,7 +79,7 @@ fn programs_are_legal_specified_and_varied() {
             "{preset}: {instructions} instructions, {collisions} neighbours collide, {dumped} bursts, {finite} finite \
              and {special} special results, {in_place} in place, {listed} listed, {stored} on stored data, {wraps} across the end; {opcodes:?}"
         );
-        assert_eq!(opcodes.len(), 10);
+        assert_eq!(opcodes.len(), 19);
         assert!(collisions * 5 > instructions, "{collisions} of {instructions}");
         assert!(finite > 10 * dumped && special > dumped / 10);
         assert!(in_place > 2 && listed > 10);

@@ -1,12 +1,15 @@
-//! Element-wise operations: IEEE 754 addition and multiplication, and the ReLU.
+//! Element-wise operations: IEEE 754 addition, subtraction, multiplication, division and maximum, and the ReLU.
 //!
-//! Through the exact integers and the one rounding, like everything else; the decoder applies them element by element.
+//! Through the exact integers and the one rounding, like everything else; decoder and activation unit apply them element by
+//! element. [`exp`](mod@crate::exp) has a file of its own.
 
 use half::f16;
 
 use crate::exact_sum::SpecialFlags;
-use crate::fp16::{self, CANONICAL_NAN, NEG_ZERO, POS_ZERO};
-use crate::rounding::{SUM_LSB, round_fixed};
+use crate::fp16::{self, CANONICAL_NAN, NEG_ZERO, POS_INF, POS_ZERO};
+use crate::rounding::{SUM_LSB, round_fixed, round_scaled};
+
+const SIGN: u16 = 0x8000;
 
 /// IEEE 754 addition, RNE. `-0 + -0 = -0`, any other exact zero is +0; `Inf - Inf` and NaN operands give canonical NaN.
 pub fn add(a: f16, b: f16) -> f16 {
@@ -31,11 +34,62 @@ pub fn add(a: f16, b: f16) -> f16 {
 pub fn mul(a: f16, b: f16) -> f16 {
     if let (Some(fixed_a), Some(fixed_b)) = (fp16::to_fixed(a), fp16::to_fixed(b)) {
         return match i128::from(fixed_a) * i128::from(fixed_b) {
-            0 => f16::from_bits((a.to_bits() ^ b.to_bits()) & 0x8000),
+            0 => f16::from_bits((a.to_bits() ^ b.to_bits()) & SIGN),
             product => round_fixed(product, SpecialFlags::default()),
         };
     }
     round_fixed(0, SpecialFlags::of_product(a, b))
+}
+
+/// `add(a, -b)`: IEEE 754 subtraction, RNE. `a - a = +0` for finite `a`, and `-0 - +0 = -0`.
+pub fn sub(a: f16, b: f16) -> f16 {
+    add(a, f16::from_bits(b.to_bits() ^ SIGN))
+}
+
+/// `mul(a, factor)`: an element of a vector times a scalar.
+pub fn scale(a: f16, factor: f16) -> f16 {
+    mul(a, factor)
+}
+
+/// IEEE 754 division, RNE. `x / 0` is an infinity and `x / Inf` a zero of the XOR of the signs; `0 / 0`, `Inf / Inf` and NaN
+/// operands give canonical NaN.
+pub fn div(a: f16, b: f16) -> f16 {
+    let sign = (a.to_bits() ^ b.to_bits()) & SIGN;
+    match (fp16::to_fixed(a), fp16::to_fixed(b)) {
+        (Some(0), Some(0)) => CANONICAL_NAN,
+        (Some(_), Some(0)) => f16::from_bits(sign | POS_INF.to_bits()),
+        (Some(0), Some(_)) => f16::from_bits(sign),
+        (Some(_), Some(_)) => f16::from_bits(sign | quotient(a, b).to_bits()),
+        _ if fp16::is_nan(a) || fp16::is_nan(b) => CANONICAL_NAN,
+        (Some(_), None) => f16::from_bits(sign),
+        (None, Some(_)) => f16::from_bits(sign | POS_INF.to_bits()),
+        (None, None) => CANONICAL_NAN,
+    }
+}
+
+/// `RNE16(|a / b|)` of finite numbers that are not zero.
+///
+/// The quotient of the significands (11 bits each) has at least 30 significant bits when the dividend is moved up by 40. A
+/// remainder sets the last of them, far below every half-way point: it says "above" to the rounding and no more.
+fn quotient(a: f16, b: f16) -> f16 {
+    let ((dividend, exponent_a), (divisor, exponent_b)) =
+        (fp16::parts_of_finite(a), fp16::parts_of_finite(b));
+    let scaled = dividend << 40;
+    let sticky = u64::from(!scaled.is_multiple_of(divisor));
+    round_scaled((scaled / divisor) | sticky, exponent_a - exponent_b - 40)
+}
+
+/// The larger number; `-0 < +0`; canonical NaN if either is NaN (IEEE 754-2019 `maximum`).
+pub fn max(a: f16, b: f16) -> f16 {
+    if fp16::is_nan(a) || fp16::is_nan(b) {
+        return CANONICAL_NAN;
+    }
+    // Bit patterns as integers that are ordered as the numbers are: -0 is -1, +0 is 0.
+    let key = |x: f16| {
+        let magnitude = i32::from(x.to_bits() & !SIGN);
+        if fp16::is_sign_negative(x) { -1 - magnitude } else { magnitude }
+    };
+    if key(a) < key(b) { b } else { a }
 }
 
 /// NaN -> canonical NaN; negative numbers (also -Inf) and -0 -> +0; otherwise `a`.
@@ -74,5 +128,31 @@ mod tests {
         assert_eq!(op(mul, 0x8000, 0x3C00), 0x8000);
         assert_eq!(op(mul, 0x8000, 0xBC00), 0x0000);
         assert_eq!(op(mul, 0x8001, 0x0001), 0x8000); // rounds to zero, keeps its sign
+        assert_eq!(op(sub, 0x8000, 0x0000), 0x8000);
+        assert_eq!(op(sub, 0x8000, 0x8000), 0x0000);
+        assert_eq!(op(sub, 0x3C00, 0x3C00), 0x0000);
+        assert_eq!(op(div, 0x8000, 0x3C00), 0x8000);
+        assert_eq!(op(div, 0x8001, 0x7BFF), 0x8000); // rounds to zero, keeps its sign
+        assert_eq!(op(div, 0x3C00, 0xFC00), 0x8000);
+        assert_eq!(op(max, 0x8000, 0x0000), 0x0000);
+        assert_eq!(op(max, 0x0000, 0x8000), 0x0000);
+        assert_eq!(op(max, 0x8000, 0x8000), 0x8000);
+    }
+
+    #[test]
+    fn division_by_zero_and_by_infinity() {
+        let quotient = |a, b| div(f16::from_bits(a), f16::from_bits(b)).to_bits();
+        for (a, b, expected) in [
+            (0x3C00, 0x0000, 0x7C00),
+            (0x3C00, 0x8000, 0xFC00),
+            (0xFC00, 0x0000, 0xFC00),
+            (0x0000, 0x8000, 0x7E00),
+            (0x7C00, 0xFC00, 0x7E00),
+            (0x7C00, 0xBC00, 0xFC00),
+            (0x7C01, 0x0000, 0x7E00),
+            (0x7BFF, 0x0001, 0x7C00),
+        ] {
+            assert_eq!(quotient(a, b), expected, "{a:#06x} / {b:#06x}");
+        }
     }
 }

@@ -1,110 +1,198 @@
-//! exp of a non-positive number in fixed point, by a table of 24 constants.
+//! The exponential of FP16 numbers: `exp(a) = 2^k (1 + fraction)` with the fraction from 64 parabolas.
 //!
-//! `exp(-D / 2^24) = 2^(-Y / 2^24)` with `Y = D log2(e)`; the integer part of the exponent is a shift, and each fraction
-//! bit that is set multiplies by `2^(-2^-i)`. Softmax and the sampler are built on it.
+//! `log2_of_exp` gives the exponent to the base 2 in units of 2^-24, `power_of_two` the power. [`exp()`] rounds it once;
+//! [`crate::softmax()`] takes it for differences of scores. [`crate::exp_q30()`] is another exponential, the sampler's.
 
-/// `round(log2(e) * 2^32)`.
-const LOG2_E_Q32: u64 = 6_196_328_019;
+use half::f16;
 
-/// One in the format of the results: units of 2^-30.
-pub const ONE_Q30: u64 = 1 << 30;
+use crate::fp16::{self, CANONICAL_NAN, POS_INF, POS_ZERO};
+use crate::rounding::round_scaled;
 
-/// Fraction bits of the exponent, and number of constants.
-const STEPS: usize = 24;
+/// `round(log2(e) * 2^25)`.
+const LOG2_E_Q25: u64 = 48_408_813;
 
-/// From `exp(-32)` on the result is 0.
-const CUTOFF: u64 = 32 << 24;
+/// Exponents to the base 2, and the power of their fraction, are in units of 2^-`FRACTION_BITS`.
+pub const FRACTION_BITS: u32 = 24;
 
-/// `C[i] = round(2^30 * 2^(-2^-i))` for i = 1..=24, at index `i - 1`; computed by the compiler.
-pub(crate) const FACTORS_Q30: [u64; STEPS] = factors();
+/// The fraction's leading bits choose one of 2^`INDEX_BITS` parabolas.
+const INDEX_BITS: u32 = 6;
+const INTERVALS: usize = 1 << INDEX_BITS;
+/// The rest of the fraction: how far into the interval.
+const OFFSET_BITS: u32 = FRACTION_BITS - INDEX_BITS;
+/// The quadratic coefficient meets this many leading bits of the offset.
+const SQUARE_BITS: u32 = 11;
 
-/// Working precision of the constants: units of 2^-62, so that a value shifted by 62 fits 128 bits.
+/// `C0, C1, C2` of each interval, in units of 2^-24: the parabola through the power's values at both ends and in the
+/// middle.
+pub(crate) static PARABOLAS: [[u64; 3]; INTERVALS] = parabolas();
+
+/// Fraction bits of the powers that the table is made of.
 const WORK_BITS: u32 = 62;
 
-/// `2^(-2^-i)` is the square root of `2^(-2^-(i-1))`, from `2^(-2^0) = 1/2` on.
+/// `2^(j / 128)` in units of 2^-62, at index `j`, 0..=128.
 ///
-/// The floor of each root errs by less than one unit of 2^-62 and the next root halves what it inherits (and multiplies
-/// it by less than 1.42), so the error stays below 4 units; a test encloses each constant from both sides to show that no
-/// rounding boundary is that near.
-const fn factors() -> [u64; STEPS] {
-    let mut table = [0; STEPS];
-    let mut power: u128 = 1 << (WORK_BITS - 1);
+/// Products of the roots `2^(1/2), 2^(1/4), ...`. A floor errs by less than one unit, a root halves the error of what it is
+/// of, and the (at most seven) factors are below two in product, so each power is too low by less than 32 units.
+const fn powers() -> [u128; 2 * INTERVALS + 1] {
+    let mut table = [1u128 << WORK_BITS; 2 * INTERVALS + 1];
+    table[2 * INTERVALS] = 2 << WORK_BITS;
+    let mut root = 2u128 << WORK_BITS;
+    let mut bit = INTERVALS;
+    while bit > 0 {
+        root = (root << WORK_BITS).isqrt();
+        let mut j = 0;
+        while j < 2 * INTERVALS {
+            if j & bit != 0 {
+                table[j] = (table[j] * root) >> WORK_BITS;
+            }
+            j += 1;
+        }
+        bit /= 2;
+    }
+    table
+}
+
+/// A coefficient is at most eight times a power: too low or high by 2^-54, where a tie is never nearer than 2^-34 (0.0018
+/// units of 2^-24, about 2^-33.1; a test encloses each coefficient).
+const fn parabolas() -> [[u64; 3]; INTERVALS] {
+    let power = powers();
+    let mut table = [[0; 3]; INTERVALS];
     let mut i = 0;
-    while i < STEPS {
-        power = (power << WORK_BITS).isqrt();
-        table[i] = ((power + (1 << (WORK_BITS - 31))) >> (WORK_BITS - 30)) as u64;
+    while i < INTERVALS {
+        let (start, middle, end) = (power[2 * i], power[2 * i + 1], power[2 * i + 2]);
+        // Each difference is positive: the power rises, and ever faster.
+        table[i] = [
+            to_unit(start),
+            to_unit(4 * middle - 3 * start - end),
+            to_unit(2 * start + 2 * end - 4 * middle),
+        ];
         i += 1;
     }
     table
 }
 
-/// `E(d)`: `exp(-d / 2^24)` in units of 2^-30; `E(0) = 2^30`, and 0 from `d = 32 * 2^24` on.
+/// From units of 2^-62 to units of 2^-24, to nearest.
+const fn to_unit(value: u128) -> u64 {
+    let cut = WORK_BITS - FRACTION_BITS;
+    ((value + (1 << (cut - 1))) >> cut) as u64
+}
+
+/// `Y(a)`: `log2(exp(a))` in units of 2^-24, towards zero; `a` is finite (the result for others means nothing).
 ///
-/// Every right shift is a floor, every product by a constant is rounded half up. Within 60 units of the real value.
+/// `I(a) < 2^40` in units of 2^-24, times `L < 2^26` in units of 2^-25. Monotone in `a`; below 2^41 in magnitude.
+#[inline]
+pub(crate) fn log2_of_exp(a: f16) -> i64 {
+    let fixed = fp16::fixed_of_finite(a.to_bits());
+    let product = u128::from(fixed.unsigned_abs()) * u128::from(LOG2_E_Q25);
+    let magnitude = (product >> (fp16::FIXED_LSB + 25 - FRACTION_BITS)) as i64;
+    let sign = fixed >> 63; // all ones if negative: no branch on a coin toss
+    (magnitude ^ sign) - sign
+}
+
+/// `2^(y / 2^24)` as `(r, k)`: `r * 2^(k - 24)` with `2^24 <= r < 2^25`.
 ///
-/// Bounds: `d < 2^29`, so `d * LOG2_E_Q32 < 2^62` and the shift `k <= 46`; `t <= 2^30`, so `t * C[i] < 2^60`.
-pub fn exp_q30(d: u64) -> u64 {
-    if d >= CUTOFF {
-        return 0;
+/// Every shift is a floor. `r` is less than 4.8 units from the real power, so the result is within 2^-21 of it, relatively.
+#[inline]
+pub(crate) fn power_of_two(y: i64) -> (u64, i64) {
+    let fraction = (y & ((1 << FRACTION_BITS) - 1)) as u64;
+    let [c0, c1, c2] = PARABOLAS[(fraction >> OFFSET_BITS) as usize];
+    let offset = fraction & ((1 << OFFSET_BITS) - 1);
+    let slope = c1 + ((c2 * (offset >> (OFFSET_BITS - SQUARE_BITS))) >> SQUARE_BITS);
+    (c0 + ((slope * offset) >> OFFSET_BITS), y >> FRACTION_BITS)
+}
+
+/// `exp(a)`, correctly rounded (RNE) for every `a`: NaN -> canonical NaN, +Inf -> +Inf, -Inf -> +0.
+///
+/// That rounding the power of a fixed-point core is the correct rounding is no theorem: it holds for each of the 63 488
+/// finite inputs, as a test shows with enclosures.
+pub fn exp(a: f16) -> f16 {
+    if fp16::is_nan(a) {
+        CANONICAL_NAN
+    } else if fp16::is_infinite(a) {
+        if fp16::is_sign_negative(a) { POS_ZERO } else { POS_INF }
+    } else {
+        let (r, k) = power_of_two(log2_of_exp(a));
+        round_scaled(r, k - i64::from(FRACTION_BITS))
     }
-    let exponent = (d * LOG2_E_Q32) >> 32; // units of 2^-24
-    let shift = exponent >> STEPS;
-    let mut t = ONE_Q30;
-    for (i, factor) in (1..).zip(FACTORS_Q30) {
-        if exponent >> (STEPS - i) & 1 == 1 {
-            t = (t * factor + (1 << 29)) >> 30;
-        }
-    }
-    t >> shift
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use num_bigint::BigInt;
 
     #[test]
-    fn constants_agree_with_powf() {
-        for (i, c) in (1..).zip(FACTORS_Q30) {
-            let real = 2f64.powi(30) * 2f64.powf(-(2f64.powi(-i)));
-            assert!((c as f64 - real).abs() <= 0.5 + 1e-6, "C[{i}]");
-        }
-        let real = std::f64::consts::LOG2_E * 2f64.powi(32);
-        assert!((LOG2_E_Q32 as f64 - real).abs() <= 0.5);
-    }
-
-    #[test]
-    fn constants_are_the_nearest_integers_by_enclosure() {
-        // lo <= 2^62 * 2^(-2^-i) <= hi in exact integer arithmetic; both round to the constant, so the real number does.
-        let (mut lo, mut hi) = (1u128 << 61, 1u128 << 61);
-        for (i, c) in (1..).zip(FACTORS_Q30) {
-            lo = (lo << 62).isqrt();
-            hi = (hi << 62).isqrt() + 1;
-            assert!(lo * lo <= 1 << 124 && hi - lo <= 4, "C[{i}]");
-            for bound in [lo, hi] {
-                assert_eq!((bound + (1 << 31)) >> 32, u128::from(c), "C[{i}]");
+    fn coefficients_are_the_nearest_integers() {
+        // floor(2^100 * 2^(j/128)) by seven square roots of 2^(j + 12800): the floor of a root of a floor is the floor of
+        // the root. The power itself is less than one unit above.
+        let power = |j: usize| (0..7).fold(BigInt::from(1) << (12800 + j), |power, _| power.sqrt());
+        let floor: Vec<BigInt> = (0..=128).map(power).collect();
+        let round = |value: BigInt| -> BigInt { (value + (BigInt::from(1) << 75)) >> 76 };
+        for (i, c) in PARABOLAS.iter().enumerate() {
+            let [g0, g1, g2] = [2 * i, 2 * i + 1, 2 * i + 2].map(|j| &floor[j]);
+            // Each from the lowest to the highest value that it can have.
+            let ends = [
+                (g0.clone(), g0 + 1),
+                (4 * g1 - 3 * (g0 + 1) - (g2 + 1), 4 * (g1 + 1) - 3 * g0 - g2),
+                (2 * g0 + 2 * g2 - 4 * (g1 + 1), 2 * (g0 + 1) + 2 * (g2 + 1) - 4 * g1),
+            ];
+            for (c, (low, high)) in c.iter().zip(ends) {
+                assert_eq!((round(low), round(high)), (BigInt::from(*c), BigInt::from(*c)), "interval {i}");
             }
         }
+        let real = std::f64::consts::LOG2_E * 2f64.powi(25);
+        assert!((LOG2_E_Q25 as f64 - real).abs() < 0.5 - 1e-6);
     }
 
-    #[test]
-    fn the_ends_of_the_range() {
-        assert_eq!(exp_q30(0), 1 << 30);
-        assert_eq!(exp_q30(CUTOFF), 0);
-        assert_eq!(exp_q30(u64::MAX), 0);
-        assert_eq!(exp_q30(CUTOFF - 1), 0); // exp(-32) is below 2^-46
-        assert_eq!(exp_q30(20 << 24), 2); // 2^30 exp(-20) = 2.213
-    }
+    /// Too low by the parabola (0.341), three rounded coefficients (0.5 each), the bits of the offset that the square does
+    /// not meet (`C2 * 2^-11`, 0.956), and two floors; too high by the first two only.
+    const LOW: f64 = -(0.341 + 1.5 + 0.956 + 2.0);
+    const HIGH: f64 = 0.341 + 1.5;
 
-    #[test]
-    fn within_the_stated_bound_of_the_real_exponential() {
-        let mut rng = crate::SplitMix64::new(5);
-        let mut worst = 0f64;
-        for n in 0..400_000u64 {
-            let d = if n < 100_000 { n } else { rng.next_u64() % CUTOFF };
-            let real = 2f64.powi(30) * (-(d as f64) / 2f64.powi(24)).exp();
-            worst = worst.max((exp_q30(d) as f64 - real).abs());
+    /// The largest distances of `power_of_two` below and above the real power, over the fractions given, in units of `r`.
+    fn distances(fractions: impl Iterator<Item = i64>) -> (f64, f64) {
+        let mut worst = (0f64, 0f64);
+        for y in fractions {
+            let (r, k) = power_of_two(y);
+            assert_eq!(k, 0);
+            assert!((1 << FRACTION_BITS..2 << FRACTION_BITS).contains(&r), "{y}");
+            let error = r as f64 - 2f64.powi(24) * (y as f64 / 2f64.powi(24)).exp2();
+            worst = (worst.0.min(error), worst.1.max(error));
         }
-        assert!(worst <= 60.0, "{worst}");
-        assert!(worst >= 1.0, "the comparison compares nothing: {worst}");
+        worst
+    }
+
+    #[test]
+    fn the_power_is_within_its_bound() {
+        let (low, high) = distances((0..1 << FRACTION_BITS).step_by(61));
+        println!("2^f: {low:.3} to {high:.3} units of 2^-24");
+        assert!(low > LOW && high < HIGH, "{low} {high}");
+        assert!(low < -1.0, "the comparison compares nothing: {low}");
+        // The ends of every interval, where pieces meet.
+        let ends =
+            (0..64i64).flat_map(|i| [i << 18, (i << 18) + 1, (i << 18 | 0x3FFFF) - 1, i << 18 | 0x3FFFF]);
+        let (low, high) = distances(ends);
+        assert!(low > LOW && high < HIGH, "{low} {high}");
+    }
+
+    #[test]
+    #[ignore = "seconds; run by `make exhaustive`"]
+    fn the_power_of_every_fraction_is_within_its_bound() {
+        let (low, high) = distances(0..1 << FRACTION_BITS);
+        println!("2^f, all 2^24 fractions: {low:.3} to {high:.3} units of 2^-24");
+        assert!(low > LOW && high < HIGH, "{low} {high}");
+    }
+
+    #[test]
+    fn exponents_to_base_two() {
+        let y = |bits| log2_of_exp(f16::from_bits(bits));
+        assert_eq!((y(0x0000), y(0x8000)), (0, 0));
+        assert_eq!(y(0x3C00), 48_408_813 / 2);
+        assert_eq!(y(0xBC00), -(48_408_813 / 2)); // towards zero
+        assert_eq!(y(0x0001), 1); // 2^-24 log2(e) 2^24 = 1.44
+        assert_eq!(y(0x7BFF), (65504 * 48_408_813) / 2);
+        for bits in 0..0x7BFF {
+            assert!(y(bits) <= y(bits + 1) && y(bits) == -y(bits | 0x8000));
+        }
     }
 }

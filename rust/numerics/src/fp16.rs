@@ -97,6 +97,15 @@ pub(crate) fn fixed_of_finite(bits: u16) -> i64 {
     (magnitude ^ sign) - sign
 }
 
+/// `(m, e)` with `|a| = m * 2^e` and `m < 2^11`, hidden bit included; the caller has excluded exponent field 31.
+#[inline]
+pub(crate) fn parts_of_finite(a: f16) -> (u64, i64) {
+    let exponent = i64::from((a.to_bits() & EXPONENT_MASK) >> 10);
+    let normal = i64::from(exponent != 0);
+    let significand = u64::from(a.to_bits() & FRACTION_MASK) | (normal as u64) << 10;
+    (significand, exponent - normal - i64::from(FIXED_LSB))
+}
+
 /// Whether exponent field 31 (NaN or infinity) occurs in `values`.
 pub(crate) fn any_special(values: &[f16]) -> bool {
     // An OR over all elements, without an early exit: adding 1 to the exponent field carries into bit 15 exactly when
@@ -135,6 +144,9 @@ mod tests {
                 Some(fixed) => {
                     assert!(fixed.abs() < 1 << 40);
                     assert_eq!(fixed as f64, a.to_f64() * 16_777_216.0, "{bits:#06x}");
+                    let (significand, exponent) = parts_of_finite(a);
+                    assert!(significand < 1 << SIGNIFICAND_BITS);
+                    assert_eq!(fixed.unsigned_abs(), significand << (exponent + i64::from(FIXED_LSB)));
                 }
                 None => assert!(!a.is_finite()),
             }

@@ -5,8 +5,8 @@
 //! (`ndp-model`, which calls it) and the checks of the RTL (which compare bits with it).
 //!
 //! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
-//! (the exact accumulator and the fast path that must agree with it), then the operations: [`elementwise`],
-//! [`layer_norm()`], [`exp`], [`softmax()`], [`sampling`].
+//! (the exact accumulator and the fast path that must agree with it), then the operations: [`elementwise`], [`mod@exp`],
+//! [`softmax()`] (the activation unit's), [`layer_norm()`], [`exp_q30()`], [`sampling`] (the host's).
 //!
 //! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
 //! structure (lanes, trees, latencies). It shares no code and no table with the RTL generator, on purpose: a shared
@@ -21,6 +21,7 @@ pub mod elementwise;
 mod error;
 pub mod exact_sum;
 pub mod exp;
+pub mod exp_q30;
 pub mod fp16;
 pub mod layer_norm;
 pub mod rounding;
@@ -30,12 +31,13 @@ pub mod softmax;
 pub use half::f16;
 
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
-pub use elementwise::{add, mul, relu};
+pub use elementwise::{add, div, max, mul, relu, scale, sub};
 pub use error::NumericsError;
 pub use exact_sum::{ExactSum, SpecialFlags};
-pub use exp::exp_q30;
+pub use exp::exp;
+pub use exp_q30::exp_q30;
 pub use fp16::{CANONICAL_NAN, Class};
 pub use layer_norm::layer_norm;
-pub use rounding::{rne_ratio, rne_rsqrt, round_fixed};
+pub use rounding::{rne_ratio, rne_rsqrt, round_fixed, round_scaled};
 pub use sampling::{SplitMix64, sample};
 pub use softmax::softmax;

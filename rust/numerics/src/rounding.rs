@@ -25,6 +25,7 @@ const RATIO_FRACTION_BITS: u32 = 25;
 /// and 2^(msb - 10) above. `(shift - 24) << 10` plus the kept bits is the encoding in all cases: the hidden bit of a normal
 /// number adds the one to the exponent field that a subnormal lacks, and a carry out of the kept bits moves to the
 /// next binade or to infinity by itself.
+#[inline]
 fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
     let sign = if negative { 0x8000u16 } else { 0 };
     if magnitude >= OVERFLOW << SUM_LSB {
@@ -35,7 +36,8 @@ fn round_magnitude(negative: bool, magnitude: u64, sticky: bool) -> f16 {
     let kept = magnitude >> shift;
     let rest = magnitude & ((1 << shift) - 1);
     let half = 1u64 << (shift - 1);
-    let up = rest > half || (rest == half && (sticky || kept & 1 == 1));
+    // Without short cuts: which of them is taken is a coin toss, and costs more than both.
+    let up = (rest > half) | ((rest == half) & (sticky | (kept & 1 == 1)));
     // kept < 2^11 and shift <= 53, so the sum is at most 0x7C00 and fits the 15 bits below the sign.
     let encoded = (u64::from(shift - 24) << 10) + kept + u64::from(up);
     f16::from_bits(sign | encoded as u16)
@@ -52,6 +54,27 @@ pub fn round_fixed(sum: i128, flags: SpecialFlags) -> f16 {
     // A magnitude that does not fit 64 bits is at least 2^16 and rounds to infinity, as does 2^64 - 1 in its place.
     let magnitude = u64::try_from(sum.unsigned_abs()).unwrap_or(u64::MAX);
     round_magnitude(sum < 0, magnitude, false)
+}
+
+/// `RNE16(magnitude * 2^exponent)` for every exponent.
+///
+/// In units of 2^-48 as a sum is; the bits below that become the sticky bit, which is enough since the half-way point of the
+/// finest rounding weighs 2^-25.
+#[inline]
+pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
+    let shift = exponent.saturating_add(i64::from(SUM_LSB));
+    let distance = shift.unsigned_abs();
+    if magnitude == 0 || shift == 0 {
+        round_magnitude(false, magnitude, false)
+    } else if shift > 0 {
+        // A bit that leaves the 64 would weigh 2^16 or more.
+        let fits = distance <= u64::from(magnitude.leading_zeros());
+        round_magnitude(false, if fits { magnitude << distance } else { u64::MAX }, false)
+    } else if distance < 64 {
+        round_magnitude(false, magnitude >> distance, magnitude & ((1 << distance) - 1) != 0)
+    } else {
+        round_magnitude(false, 0, true)
+    }
 }
 
 /// `RNE16(num / den)` of the exact ratio, for every pair of integers with `den != 0`.
@@ -165,6 +188,21 @@ mod tests {
             assert_eq!(rne_ratio(fixed, 1 << 24).to_bits(), bits);
             assert_eq!(rne_ratio(-fixed << 80, -1 << 104).to_bits(), bits);
         }
+    }
+
+    #[test]
+    fn scaled_integers_are_ratios() {
+        for magnitude in [0, 1, 3, 0x7FF, 0x801, 0x1001, 0x1FFF, (1 << 40) + 1, u64::MAX] {
+            for exponent in -63..=40i64 {
+                let wide = i128::from(magnitude);
+                let expected = rne_ratio(wide << exponent.max(0), 1 << (-exponent).max(0));
+                assert_eq!(round_scaled(magnitude, exponent), expected, "{magnitude:#x} * 2^{exponent}");
+            }
+        }
+        assert_eq!(round_scaled(u64::MAX, i64::MIN).to_bits(), 0);
+        assert_eq!(round_scaled(1, i64::MAX).to_bits(), 0x7C00);
+        assert_eq!(round_scaled(1 << 63, -88).to_bits(), 0x0000); // half of the smallest subnormal, a tie
+        assert_eq!(round_scaled((1 << 63) + 1, -88).to_bits(), 0x0001);
     }
 
     #[test]

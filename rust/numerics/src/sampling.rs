@@ -5,8 +5,8 @@
 use half::f16;
 
 use crate::NumericsError;
+use crate::exp_q30::exp_q30;
 use crate::fp16::{fixed_of_finite, is_finite};
-use crate::softmax::shifted_exponentials;
 
 /// Highest temperature, in hundredths.
 pub const MAX_TEMPERATURE_PERCENT: u32 = 1000;
@@ -56,7 +56,10 @@ pub fn sample(
         return Ok(greedy(logits));
     }
     // A difference is below 2^41, so times 100 it is below 2^48.
-    let weights = shifted_exponentials(logits, |d| d * 100 / u64::from(temperature_percent));
+    let fixed: Vec<i64> = logits.iter().map(|l| fixed_of_finite(l.to_bits())).collect();
+    let max = fixed.iter().copied().max().unwrap_or(0);
+    let weight = |&l: &i64| exp_q30(max.abs_diff(l) * 100 / u64::from(temperature_percent));
+    let weights: Vec<u64> = fixed.iter().map(weight).collect();
     let total: u64 = weights.iter().sum();
     // r < total because z < 2^64, so the walk ends inside the slice; the weight of the maximum makes total > 0.
     let r = ((u128::from(rng.next_u64()) * u128::from(total)) >> 64) as u64;

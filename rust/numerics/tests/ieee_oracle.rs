@@ -1,10 +1,11 @@
-//! `add`, `mul` and `rne_ratio` against IEEE 754 half precision as `rustc_apfloat` (a port of LLVM's APFloat) does it.
+//! The element-wise operations and `rne_ratio` against IEEE 754 half precision as `rustc_apfloat` (LLVM's APFloat) does it.
 //!
-//! Every operand meets a set of notable ones, in both orders; then a million random pairs per operation, seed printed on
-//! failure. NaN results are compared as NaN, and ours must be the canonical one.
+//! The pairs of `ndp_oracle::pairs` (more than TestFloat's level 1 has), every operand with a set of notable ones in both
+//! orders, a million random pairs. `make exhaustive` adds all 2^32 pairs, against the machine's double precision.
 
-use ndp_numerics::{CANONICAL_NAN, SplitMix64, add, f16, fp16, mul, rne_ratio};
-use rustc_apfloat::{Float, ieee::Half};
+use ndp_numerics::{add, div, f16, fp16, max, mul, rne_ratio, scale, sub};
+use ndp_oracle::ieee::{OPERATIONS, Operation};
+use ndp_oracle::{Random, pairs::pairs};
 
 const NOTABLE: [u16; 32] = [
     0x0000, 0x8000, 0x0001, 0x8001, 0x0002, 0x0200, 0x03FF, 0x83FF, 0x0400, 0x8400, 0x0401, 0x07FF, 0x1400,
@@ -14,23 +15,26 @@ const NOTABLE: [u16; 32] = [
 
 const RANDOM_PAIRS: u32 = 1_000_000;
 
-fn half(bits: u16) -> Half {
-    Half::from_bits(u128::from(bits))
+fn ours(operation: Operation, a: u16, b: u16) -> u16 {
+    let function = match operation {
+        Operation::Add => add,
+        Operation::Sub => sub,
+        Operation::Mul => mul,
+        Operation::Div => div,
+        Operation::Max => max,
+    };
+    function(f16::from_bits(a), f16::from_bits(b)).to_bits()
 }
 
 #[track_caller]
-fn agree(operation: &str, a: u16, b: u16, ours: f16, oracle: Half) {
-    if oracle.is_nan() {
-        assert_eq!(ours.to_bits(), CANONICAL_NAN.to_bits(), "{operation}({a:#06x}, {b:#06x})");
-    } else {
-        assert_eq!(u128::from(ours.to_bits()), oracle.to_bits(), "{operation}({a:#06x}, {b:#06x})");
-    }
+fn check(operation: Operation, a: u16, b: u16) {
+    assert_eq!(ours(operation, a, b), operation.result(a, b), "{operation:?}({a:#06x}, {b:#06x})");
 }
 
-fn check_add_and_mul(a: u16, b: u16) {
-    let (x, y) = (f16::from_bits(a), f16::from_bits(b));
-    agree("add", a, b, add(x, y), (half(a) + half(b)).value);
-    agree("mul", a, b, mul(x, y), (half(a) * half(b)).value);
+fn check_all(a: u16, b: u16) {
+    for operation in OPERATIONS {
+        check(operation, a, b);
+    }
 }
 
 fn check_ratio(a: u16, b: u16) {
@@ -41,15 +45,26 @@ fn check_ratio(a: u16, b: u16) {
     if num == 0 || den == 0 {
         return; // the sign of a zero is not a rational's to tell
     }
-    agree("ratio", a, b, rne_ratio(num, den), (half(a) / half(b)).value);
+    assert_eq!(rne_ratio(num, den).to_bits(), Operation::Div.result(a, b), "ratio({a:#06x}, {b:#06x})");
+}
+
+#[test]
+fn all_operations_on_the_pairs_of_level_one() {
+    let pairs = pairs();
+    assert!(pairs.len() >= 46_464);
+    for (a, b) in pairs {
+        check_all(a, b);
+        let (x, y) = (f16::from_bits(a), f16::from_bits(b));
+        assert_eq!(scale(x, y).to_bits(), Operation::Mul.result(a, b));
+    }
 }
 
 #[test]
 fn every_operand_meets_the_notable_ones() {
     for a in 0..=u16::MAX {
         for b in NOTABLE {
-            check_add_and_mul(a, b);
-            check_add_and_mul(b, a);
+            check_all(a, b);
+            check_all(b, a);
             check_ratio(a, b);
             check_ratio(b, a);
         }
@@ -58,14 +73,65 @@ fn every_operand_meets_the_notable_ones() {
 
 #[test]
 fn random_pairs() {
-    let mut rng = SplitMix64::new(2024);
+    let mut random = Random::new(2024);
     for _ in 0..RANDOM_PAIRS {
-        let r = rng.next_u64();
+        let r = random.next_u64();
         let (a, b) = (r as u16, (r >> 16) as u16);
-        check_add_and_mul(a, b);
+        check_all(a, b);
         check_ratio(a, b);
         // Near in exponent, where cancellation and ties live.
         let near = (a & 0x7C00) | (b & 0x83FF);
-        check_add_and_mul(a, near);
+        check_all(a, near);
+    }
+}
+
+/// All 2^32 pairs, the first operands dealt to the machine's threads.
+fn exhaust(operation: Operation) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for first in 0..threads {
+            scope.spawn(move || {
+                for a in (first..1 << 16).step_by(threads) {
+                    let a = a as u16;
+                    for b in 0..=u16::MAX {
+                        let expected = operation.result_by_f64(a, b);
+                        assert_eq!(ours(operation, a, b), expected, "{operation:?}({a:#06x}, {b:#06x})");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn add_on_all_pairs() {
+    exhaust(Operation::Add);
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn mul_on_all_pairs() {
+    exhaust(Operation::Mul);
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn div_on_all_pairs() {
+    exhaust(Operation::Div);
+}
+
+#[test]
+fn the_oracle_can_fail() {
+    // One wrong bit in an operand shows in each operation.
+    for (operation, a, b) in [
+        (Operation::Add, 0x3C00, 0x3C01),
+        (Operation::Sub, 0x3C00, 0x3801),
+        (Operation::Mul, 0x3C00, 0x3C01),
+        (Operation::Div, 0x3C01, 0x3C00),
+        (Operation::Max, 0x3C00, 0x3C01),
+    ] {
+        check(operation, a, b);
+        assert_ne!(ours(operation, a ^ 4, b), operation.result(a, b), "{operation:?}");
     }
 }

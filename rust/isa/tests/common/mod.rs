@@ -1,6 +1,6 @@
 //! Random instructions for the tests of this crate.
 
-use ndp_isa::{Instruction, Product};
+use ndp_isa::{Activation, Instruction, Opcode, Product};
 use ndp_numerics::SplitMix64;
 
 /// A source of random numbers with bounds.
@@ -29,8 +29,26 @@ impl Random {
         let (src, dst, cols, batch) = (field(10), field(10), field(18), field(4) + 1);
         let (count, address, list, tag) = (field(24), field(29), field(12), field(31) * 2 + 1);
         let listed = (field(2) < 2).then_some(list);
-        let product = Product { src, dst, cols, batch, count, address, list: listed };
-        match self.below(10) {
+        // Rows of several heads are not listed.
+        let heads = if listed.is_none() { 1 << field(3) } else { 1 };
+        let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+        let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
+        let opcode = [
+            Opcode::Relu,
+            Opcode::Exp,
+            Opcode::Softmax,
+            Opcode::Scale,
+            Opcode::Add,
+            Opcode::Sub,
+            Opcode::Mul,
+            Opcode::Max,
+        ][self.below(8) as usize];
+        if self.below(4) == 0
+            && let Some(operation) = Activation::new(opcode, scalar, other)
+        {
+            return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
+        }
+        match self.below(11) {
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
             2 => Instruction::Signal { tag },
@@ -40,6 +58,7 @@ impl Random {
             6 => Instruction::Zero { dst, count },
             7 => Instruction::Dot(product),
             8 => Instruction::Axpy(product),
+            9 => Instruction::Append { src, cols, batch, row: count, address },
             _ => Instruction::Round { src, dst, cols, batch },
         }
     }
@@ -50,8 +69,10 @@ impl Random {
         match self.below(4) {
             0 => any,
             1 => {
-                any & !0xFF
-                    | u128::from([0u8, 1, 2, 16, 17, 18, 32, 33, 34, 35, 36, 3][self.below(12) as usize])
+                let codes = [
+                    0u8, 1, 2, 16, 17, 18, 19, 20, 32, 33, 34, 35, 36, 3, 48, 49, 50, 51, 52, 53, 54, 55, 56,
+                ];
+                any & !0xFF | u128::from(codes[self.below(23) as usize])
             }
             2 => self.instruction().encode() ^ 1 << self.below(128),
             _ => self.instruction().encode(),

@@ -1,7 +1,7 @@
-//! The oracle of the integration tests: exact rationals (bignum) and rounding by search.
+//! Exact rationals (bignum) and rounding by search.
 //!
-//! It knows only what each bit pattern is worth as a real number (from `half`'s exact conversion to `f64`) and shares no
-//! code with the crate: the nearest FP16 number is found by binary search over all of them, not by bit fields.
+//! It knows only what each bit pattern is worth as a real number (from `half`'s exact conversion to `f64`): the nearest
+//! FP16 number is found by binary search over all of them, not by bit fields.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;

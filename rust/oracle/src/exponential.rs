@@ -1,0 +1,107 @@
+//! exp of FP16 numbers, correctly rounded, by enclosure in integers.
+//!
+//! Both ends of an interval around `exp(a)` are rounded; where they agree, that is the answer, since rounding is monotone.
+//! The interval is 2^-100 wide relative to its ends, and the search says so when they do not agree.
+
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{One, Signed, Zero};
+
+use crate::rational::{nearest, value};
+use crate::{CANONICAL_NAN, is_nan};
+
+/// Fraction bits of the ends.
+const BITS: u32 = 160;
+
+/// Terms of the series: `20^TERMS / TERMS!` is far below 2^-BITS.
+const TERMS: u32 = 160;
+
+/// `low <= exp(a) <= high` for a rational `0 <= a <= 20`.
+///
+/// The series, each term rounded down in one sum and up in the other; its tail is at most the last term, since the terms
+/// more than halve from there on.
+fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
+    let unit = BigInt::one() << BITS;
+    let (mut term_low, mut term_high) = (unit.clone(), unit.clone());
+    let (mut low, mut high) = (unit.clone(), unit.clone());
+    for k in 1..=TERMS {
+        let divisor = a.denom() * k;
+        term_low = term_low * a.numer() / &divisor;
+        term_high = term_high * a.numer() / &divisor + 1;
+        low += &term_low;
+        high += &term_high;
+    }
+    high += term_high;
+    (BigRational::new(low, unit.clone()), BigRational::new(high, unit))
+}
+
+/// `low <= exp(a) <= high` for a rational `|a| <= 20`, the relative width at most 2^-100.
+///
+/// # Panics
+/// If `|a| > 20`.
+pub fn enclosure(a: &BigRational) -> (BigRational, BigRational) {
+    assert!(a.abs() <= BigRational::from_integer(BigInt::from(20)), "{a}");
+    let (low, high) = enclosure_of_positive(&a.abs());
+    if a.is_negative() { (high.recip(), low.recip()) } else { (low, high) }
+}
+
+/// `exp(a)` rounded to nearest even, for every bit pattern; NaN is canonical.
+pub fn exp(bits: u16) -> u16 {
+    match bits {
+        _ if is_nan(bits) => return CANONICAL_NAN,
+        0x7C00 => return 0x7C00,
+        0xFC00 => return 0x0000,
+        _ => {}
+    }
+    let a = value(bits);
+    if a.is_zero() {
+        return 0x3C00;
+    }
+    // exp is monotone and `value(0x4A00)` is 12: exp(12) > 65520, and exp(-18) < 2^-25.
+    let (most, least) =
+        (BigRational::from_integer(BigInt::from(12)), BigRational::from_integer(BigInt::from(-18)));
+    let (low, high) = enclosure(&a.clamp(least, most));
+    let (low, high) = (nearest(&low), nearest(&high));
+    assert_eq!(low, high, "the enclosure of exp({bits:#06x}) is too wide");
+    low
+}
+
+/// [`exp`] of all 65 536 bit patterns, at their index.
+pub fn exp_of_all() -> Vec<u16> {
+    (0..=u16::MAX).map(exp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use num_traits::ToPrimitive;
+
+    #[test]
+    fn enclosures_are_narrow_and_around_the_exponential() {
+        for real in [-20.0f64, -1.0, -0.001, 0.5, 1.0, 11.0, 20.0] {
+            let (low, high) = enclosure(&BigRational::from_float(real).unwrap());
+            assert!(low < high);
+            assert!((&high - &low) / &low < BigRational::new(BigInt::one(), BigInt::one() << 100));
+            assert!((low.to_f64().unwrap() / real.exp() - 1.0).abs() < 1e-14, "{real}");
+        }
+    }
+
+    #[test]
+    fn the_ends_beyond_which_nothing_changes() {
+        let (low, _) = enclosure(&BigRational::from_integer(BigInt::from(12)));
+        assert!(low > BigRational::from_integer(BigInt::from(65520)));
+        let (_, high) = enclosure(&BigRational::from_integer(BigInt::from(-18)));
+        assert!(high < BigRational::new(BigInt::one(), BigInt::from(1 << 25)));
+    }
+
+    #[test]
+    fn known_values() {
+        let cases =
+            [(0x0000, 0x3C00), (0x8000, 0x3C00), (0x3C00, 0x4170), (0xBC00, 0x35E3), (0x7BFF, 0x7C00)];
+        for (a, expected) in
+            [&cases[..], &[(0xFBFF, 0), (0x7C00, 0x7C00), (0xFC00, 0), (0xFC01, 0x7E00)]].concat()
+        {
+            assert_eq!(exp(a), expected, "{a:#06x}");
+        }
+    }
+}

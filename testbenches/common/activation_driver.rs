@@ -1,0 +1,359 @@
+//! Drives one lane of the activation unit at its ports; and what the contract says about softmax, for the testbench.
+//!
+//! Words of recoded FP16 values enter, elements leave one per step, and each output is looked at as many steps later as
+//! its path takes, whatever stalls and gaps there are; what may be anything is noise. The arithmetic is written from
+//! `docs/numerics.md`; nothing of it comes from the generators or from `ndp_numerics`, whose random numbers are all
+//! that is used here.
+
+use crate::exact::{below, value};
+use ndp_config::DesignConfig;
+use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_numerics::SplitMix64;
+use ndp_oracle::ieee::Operation;
+use std::error::Error;
+
+/// Steps from an element's leaving to its result, by path.
+pub const LATENCY: [usize; 4] = [10, 5, 5, 4];
+/// Ways through the lane.
+pub const EXPONENTIAL: usize = 0;
+pub const SUM: usize = 1;
+pub const PRODUCT: usize = 2;
+pub const CHOICE: usize = 3;
+/// Steps to the key of a choice and to the term of an exponential.
+pub const KEY_LATENCY: usize = 1;
+pub const TERM_LATENCY: usize = 8;
+/// Steps to an argument and to the mark that spoils a product: they are for the element that left two steps ago.
+pub const LATE: usize = 2;
+
+/// What a run does with all of its elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    pub path: usize,
+    pub subtract: bool,
+    pub max: bool,
+    /// The second operands come as words; otherwise each is `scalar_i` while its element leaves.
+    pub two: bool,
+    pub wide: bool,
+}
+
+impl Mode {
+    pub fn of(path: usize) -> Self {
+        Self { path, subtract: false, max: false, two: false, wide: false }
+    }
+
+    pub fn of_operation(operation: Operation) -> Self {
+        let mode = Self::of(match operation {
+            Operation::Add | Operation::Sub => SUM,
+            Operation::Mul => PRODUCT,
+            Operation::Max => CHOICE,
+            Operation::Div => unreachable!("the lane does not divide"),
+        });
+        Self { subtract: operation == Operation::Sub, max: operation == Operation::Max, ..mode }
+    }
+}
+
+/// One element and what comes with it: bits as the ports take them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Element {
+    pub a: u16,
+    pub b: u16,
+    pub counts: bool,
+    pub blank: bool,
+    pub argument: u64,
+    pub reciprocal: u64,
+    pub scale: u64,
+    pub spoilt: bool,
+}
+
+/// What the outputs showed for an element: value, and of the way it took key and mark, or term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub value: u16,
+    pub key: u16,
+    pub bad: bool,
+    pub term: u32,
+}
+
+/// How often nothing happens: one cycle in `stalls` is a stall, one chance in `gaps` is not taken; 0 for never.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub stalls: usize,
+    pub gaps: usize,
+}
+
+pub const FULL: Pace = Pace { stalls: 0, gaps: 0 };
+pub const PACES: [Pace; 4] =
+    [FULL, Pace { stalls: 3, gaps: 0 }, Pace { stalls: 0, gaps: 3 }, Pace { stalls: 2, gaps: 2 }];
+
+/// A bit that is flipped in what an output shows.
+#[derive(Clone, Copy, Debug)]
+pub enum Plant {
+    Value(u32),
+    Key(u32),
+    Bad,
+    Term(u32),
+}
+
+/// The lane with its ports.
+pub struct Bench {
+    pub model: Model,
+    pub lanes: usize,
+    pub word: InputPort,
+    pub take: InputPort,
+    take_other: InputPort,
+    pub shift: InputPort,
+    pub advance: InputPort,
+    path: InputPort,
+    subtract: InputPort,
+    max: InputPort,
+    two: InputPort,
+    pub scalar: InputPort,
+    wide: InputPort,
+    argument: InputPort,
+    reciprocal: InputPort,
+    scale: InputPort,
+    pub spoilt: InputPort,
+    counts: InputPort,
+    pub blank: InputPort,
+    pub value: OutputPort,
+    key: OutputPort,
+    bad: OutputPort,
+    term: OutputPort,
+    pub noise: SplitMix64,
+    seed: u64,
+    /// The element whose output is changed.
+    pub plant: Option<(usize, Plant)>,
+}
+
+impl Bench {
+    pub fn open(seed: u64) -> Result<Self, Box<dyn Error>> {
+        let lanes = DesignConfig::preset("hermes")?.gemv().lanes();
+        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        let model = Model::open_with("hermes/activation_lane", &options)?;
+        let input = |name: &str, bits| model.input_of_width(&format!("{name}_i"), bits);
+        Ok(Self {
+            word: input("word", 16 * lanes)?,
+            take: input("take", 1)?,
+            take_other: input("take_other", 1)?,
+            shift: input("shift", 1)?,
+            advance: input("advance", 1)?,
+            path: input("path", 4)?,
+            subtract: input("subtract", 1)?,
+            max: input("max", 1)?,
+            two: input("two", 1)?,
+            scalar: input("scalar", 16)?,
+            wide: input("wide", 1)?,
+            argument: input("argument", 43)?,
+            reciprocal: input("reciprocal", 17)?,
+            scale: input("scale", 7)?,
+            spoilt: input("spoilt", 1)?,
+            counts: input("counts", 1)?,
+            blank: input("blank", 1)?,
+            value: model.output_of_width("value_o", 16)?,
+            key: model.output_of_width("key_o", 16)?,
+            bad: model.output_of_width("bad_o", 1)?,
+            term: model.output_of_width("term_o", 29)?,
+            lanes: lanes as usize,
+            model,
+            noise: SplitMix64::new(seed),
+            seed,
+            plant: None,
+        })
+    }
+
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.model.set(self.path, 1 << mode.path);
+        self.model.set(self.subtract, mode.subtract.into());
+        self.model.set(self.max, mode.max.into());
+        self.model.set(self.two, mode.two.into());
+        self.model.set(self.wide, mode.wide.into());
+    }
+
+    fn never(&mut self, one_in: usize) -> bool {
+        one_in != 0 && below(&mut self.noise, one_in) == 0
+    }
+
+    /// Noise of `bits` bits if there is nothing to say.
+    fn drive(&mut self, port: InputPort, said: Option<u64>) {
+        let noise = self.noise.next_u64() >> (64 - port.width());
+        self.model.set(port, said.unwrap_or(noise));
+    }
+
+    /// A word of operands, and noise where there are none.
+    fn drive_word(&mut self, said: Option<&[Element]>, operand: impl Fn(&Element) -> u16) {
+        let mut word = u128::from(self.noise.next_u64()) << 64 | u128::from(self.noise.next_u64());
+        for (lane, element) in said.unwrap_or_default().iter().enumerate() {
+            word &= !(0xFFFF << (16 * lane));
+            word |= u128::from(operand(element)) << (16 * lane);
+        }
+        self.model.set_u128(self.word, word);
+    }
+
+    /// Sends the elements through and returns what the outputs showed for each.
+    ///
+    /// # Panics
+    /// If an output changes in a stall.
+    pub fn run(&mut self, mode: Mode, elements: &[Element], pace: Pace) -> Vec<Seen> {
+        self.set_mode(mode);
+        let words: Vec<&[Element]> = elements.chunks(self.lanes).collect();
+        let mut seen = vec![Seen::default(); elements.len()];
+        // Words taken, elements in the register and those that left; a word that lacks its second operand.
+        let (mut taken, mut held, mut left, mut half) = (0, 0, 0, false);
+        // What left in each step, the last one first.
+        let mut way: Vec<Option<usize>> = vec![None; *LATENCY.iter().max().unwrap_or(&0)];
+        let mut arrived = 0;
+        while arrived < elements.len() {
+            let advance = !self.never(pace.stalls);
+            let leaves = advance && held > 0 && !half && !self.never(pace.gaps);
+            let going = leaves.then(|| elements[left]);
+            let remain = held - usize::from(leaves);
+            let take = remain == 0 && !half && taken < words.len() && !self.never(pace.gaps);
+            let take_other = half && !self.never(pace.gaps);
+            match (take, take_other) {
+                (true, _) => self.drive_word(Some(words[taken]), |e| e.a),
+                (_, true) => self.drive_word(Some(words[taken - 1]), |e| e.b),
+                _ => self.drive_word(None, |e| e.a),
+            }
+            self.model.set(self.take, take.into());
+            self.drive(self.take_other, mode.two.then_some(take_other.into()));
+            self.model.set(self.shift, leaves.into());
+            self.model.set(self.advance, advance.into());
+            self.drive(self.scalar, going.filter(|_| !mode.two).map(|e| e.b.into()));
+            self.drive(self.reciprocal, going.map(|e| e.reciprocal));
+            self.drive(self.scale, going.map(|e| e.scale));
+            self.drive(self.counts, going.map(|e| e.counts.into()));
+            self.drive(self.blank, going.map(|e| e.blank.into()));
+            let late = way[LATE - 1].filter(|_| advance).map(|index| elements[index]);
+            self.drive(self.argument, late.map(|e| e.argument));
+            self.drive(self.spoilt, late.map(|e| e.spoilt.into()));
+            self.model.tick();
+
+            if advance {
+                way.rotate_right(1);
+                way[0] = leaves.then_some(left);
+            }
+            left += usize::from(leaves);
+            held = if take { words[taken].len() } else { remain };
+            taken += usize::from(take);
+            half = (take && mode.two) || (half && !take_other);
+            self.look(mode, &way, &mut seen, advance);
+            arrived += usize::from(advance && way[LATENCY[mode.path] - 1].is_some());
+        }
+        seen
+    }
+
+    /// Notes what is on the outputs for the elements that are due; in a stall it has to be there still.
+    fn look(&mut self, mode: Mode, way: &[Option<usize>], seen: &mut [Seen], fresh: bool) {
+        let due = |latency: usize| way[latency - 1];
+        let planted = |index: usize| self.plant.filter(|(at, _)| *at == index).map(|(_, plant)| plant);
+        let mut note = |index: usize, change: &dyn Fn(&mut Seen)| {
+            let mut now = seen[index];
+            change(&mut now);
+            assert!(fresh || now == seen[index], "seed {:#x}: element {index} changes in a stall", self.seed);
+            seen[index] = now;
+        };
+        if let Some(index) = due(LATENCY[mode.path]) {
+            let flip = if let Some(Plant::Value(bit)) = planted(index) { 1 << bit } else { 0 };
+            note(index, &|seen| seen.value = self.model.get(self.value) as u16 ^ flip);
+        }
+        if let Some(index) = due(KEY_LATENCY).filter(|_| mode.path == CHOICE) {
+            let flip = if let Some(Plant::Key(bit)) = planted(index) { 1 << bit } else { 0 };
+            let flip_bad = matches!(planted(index), Some(Plant::Bad));
+            note(index, &|seen| {
+                seen.key = self.model.get(self.key) as u16 ^ flip;
+                seen.bad = (self.model.get(self.bad) == 1) ^ flip_bad;
+            });
+        }
+        if let Some(index) = due(TERM_LATENCY).filter(|_| mode.path == EXPONENTIAL) {
+            let flip = if let Some(Plant::Term(bit)) = planted(index) { 1 << bit } else { 0 };
+            note(index, &|seen| seen.term = self.model.get(self.term) as u32 ^ flip);
+        }
+    }
+
+    /// [`Bench::run`], and the first element whose value is not `expected`, as a message.
+    pub fn check(
+        &mut self,
+        mode: Mode,
+        elements: &[Element],
+        pace: Pace,
+        expected: impl Fn(usize) -> u16,
+    ) -> Result<(), String> {
+        let seen = self.run(mode, elements, pace);
+        let wrong = (0..elements.len()).find(|&index| seen[index].value != expected(index));
+        wrong.map_or(Ok(()), |index| {
+            let (actual, expected) = (seen[index].value, expected(index));
+            let seed = self.seed;
+            Err(format!(
+                "seed {seed:#x}, {mode:?}, {pace:?}: element {index}, {:04x?}: recoded {actual:#06x}, \
+                 not {expected:#06x}",
+                elements[index]
+            ))
+        })
+    }
+}
+
+/// The bits in which the buffers hold a value: an infinity has fraction 0x200, a NaN fraction 0.
+pub fn recoded(bits: u16) -> u16 {
+    match bits & 0x7FFF {
+        0x7C00 => bits | 0x0200,
+        special if special > 0x7C00 => bits & 0xFC00,
+        _ => bits,
+    }
+}
+
+pub fn element(a: u16, b: u16) -> Element {
+    Element { a: recoded(a), b: recoded(b), ..Element::default() }
+}
+
+/// `Y(a)` of the contract for a finite number.
+pub fn y(a: u16) -> i64 {
+    let (value, log2_e) = (value(a), 48_408_813);
+    let magnitude = ((value.abs() * log2_e) >> 25) as i64;
+    if value < 0 { -magnitude } else { magnitude }
+}
+
+/// `-Y(m)` as the port takes it.
+pub fn argument(m: u16) -> u64 {
+    -y(m) as u64 & ((1 << 43) - 1)
+}
+
+/// The contract's parabolas. No coefficient is so near to a tie that the last bits of `exp` could matter.
+pub fn parabolas() -> Vec<[i64; 3]> {
+    let g = |halves: i32| (f64::from(halves) / 128.0 * std::f64::consts::LN_2).exp() * f64::from(1 << 24);
+    let of = |i: i32| {
+        let (g0, g1, g2) = (g(2 * i), g(2 * i + 1), g(2 * i + 2));
+        [g0, -3.0 * g0 + 4.0 * g1 - g2, 2.0 * g0 - 4.0 * g1 + 2.0 * g2].map(|c| c.round() as i64)
+    };
+    (0..64).map(of).collect()
+}
+
+/// `(r, k)` of the contract.
+pub fn power(parabolas: &[[i64; 3]], y: i64) -> (i64, i64) {
+    let fraction = y.rem_euclid(1 << 24);
+    let ([c0, c1, c2], o) = (parabolas[(fraction >> 18) as usize], fraction % (1 << 18));
+    (c0 + (((c1 + ((c2 * (o >> 7)) >> 11)) * o) >> 18), y.div_euclid(1 << 24))
+}
+
+/// `E` of the contract.
+pub fn term((r, k): (i64, i64)) -> u32 {
+    if k < -28 { 0 } else { ((r << 4) >> -k) as u32 }
+}
+
+/// `e` of the contract as a wide value: 4 bits of exponent with a bias of 15, 12 of fraction.
+pub fn wide((r, k): (i64, i64)) -> u16 {
+    let exponent = k.max(-14);
+    let cut = exponent - k + 12;
+    if cut > 26 {
+        return 0;
+    }
+    let (quotient, rest, half) = (r >> cut, r & ((1 << cut) - 1), 1 << (cut - 1));
+    let up = rest > half || (rest == half && quotient % 2 == 1);
+    // The leading one of the quotient is the last step of the exponent.
+    (((exponent + 14) << 12) + quotient + i64::from(up)) as u16
+}
+
+/// The key that a value must have among others: in their order, above 0.
+pub fn key(a: u16) -> u16 {
+    let bits = recoded(a);
+    if bits >> 15 == 1 { !bits } else { bits | 0x8000 }
+}
