@@ -201,3 +201,18 @@ fn products_have_timelines_too() -> Outcome {
     assert!(text.lines().count() > 100 && text.contains(" RD   bg ") && text.contains("core   done 0"));
     Ok(())
 }
+
+#[test]
+fn the_cycle_model_predicts_a_run() -> Outcome {
+    let run = report(&format!("run {FFN} --config tiny --json"))?;
+    let model = report(&format!("cycles {FFN} --config tiny --json"))?;
+    for key in ["cycles", "counters", "stalls"] {
+        assert_eq!(run[key], model[key], "{key}");
+    }
+    let instructions = model["instructions"].as_array().ok_or("instructions")?;
+    assert_eq!(instructions.len(), 8);
+    assert_eq!(instructions[7]["ended"].as_u64().map(|ended| ended + 1), model["cycles"].as_u64());
+    assert!(model["dram"][1]["reads"].as_u64() > Some(0));
+    fails("cycles nowhere.asm --config tiny", 2, "cannot read program `nowhere.asm`")?;
+    fails(&format!("cycles {FFN} --config minute"), 2, "minute")
+}

@@ -105,7 +105,7 @@ impl NdpCore {
             parts: PartCycles::default(),
             earlier_violations: 0,
             first_violation: None,
-            recorder: options.trace.then(|| Recorder::new(queue)),
+            recorder: options.trace.then(|| Recorder::new(queue, 0)),
             dram_origin: 0,
         };
         core.reset();
@@ -125,7 +125,7 @@ impl NdpCore {
         self.dimm.ranks.iter_mut().for_each(Rank::restart);
         self.dram_origin = self.model.dram_cycle();
         if let Some(recorder) = &mut self.recorder {
-            *recorder = Recorder::new(1 << self.config.dimm_burst_bits());
+            *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
         }
     }
 
@@ -208,6 +208,7 @@ impl NdpCore {
         self.parts.count(strobes.parts_busy);
         if let Some(recorder) = &mut self.recorder {
             recorder.sample(cycle, strobes);
+            recorder.host(cycle, offered.is_some(), ready);
             if let Some(request) = offered.filter(|_| taken) {
                 recorder.taken(cycle, &request);
             }

@@ -3,6 +3,7 @@
 //! The core's trace outputs are a cycle late, which is made up for here: all cycles are those in which something
 //! happened. How it is shown is `trace`'s business.
 
+use super::Burst;
 use super::host::{Answer, HostRequest};
 use ndp_config::DesignConfig;
 use ndp_dram::Command;
@@ -55,10 +56,16 @@ pub struct RequestRecord {
     pub address: u64,
     /// A write.
     pub write: bool,
+    /// The instructions, if it writes them.
+    pub instructions: Option<[u128; 4]>,
+    /// First cycle in which it was offered.
+    pub offered: u64,
     /// Taken by the core.
     pub taken: u64,
     /// Answered.
     pub answered: Option<u64>,
+    /// What was read, if it was a register.
+    pub register: Option<Burst>,
 }
 
 /// All that was seen.
@@ -66,6 +73,8 @@ pub struct RequestRecord {
 pub struct Recording {
     /// The configuration of the core.
     pub config: DesignConfig,
+    /// First core cycle without reset.
+    pub origin: u64,
     /// First core cycle that was not recorded any more.
     pub end: u64,
     /// Clock of the DRAM from which the ranks count.
@@ -74,6 +83,8 @@ pub struct Recording {
     pub instructions: Vec<InstructionRecord>,
     /// In the order in which they were taken.
     pub requests: Vec<RequestRecord>,
+    /// Cycles in which the host took no response.
+    pub unready: Vec<u64>,
     /// Of each rank: commands with their clocks since `dram_origin`.
     pub commands: Vec<Vec<(u64, Command)>>,
 }
@@ -90,12 +101,17 @@ pub(super) struct Strobes {
 /// Collects a [`Recording`].
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
+    /// First core cycle without reset.
+    origin: u64,
     /// Address of the instruction queue.
     queue: u64,
     /// Words in the queue. None is ever lost: the host looks for room first.
     words: VecDeque<u128>,
     instructions: Vec<InstructionRecord>,
     requests: Vec<RequestRecord>,
+    unready: Vec<u64>,
+    /// Since when the present request has been offered.
+    offered: Option<u64>,
     /// Place of the request that has a tag.
     tagged: Vec<usize>,
     /// What each part executes, and whether it has been seen busy since.
@@ -103,12 +119,15 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(queue: u64) -> Self {
+    pub(super) fn new(queue: u64, origin: u64) -> Self {
         Self {
+            origin,
             queue,
             words: VecDeque::new(),
             instructions: Vec::new(),
             requests: Vec::new(),
+            unready: Vec::new(),
+            offered: None,
             tagged: vec![0; 256],
             running: Default::default(),
         }
@@ -146,20 +165,44 @@ impl Recorder {
         }
     }
 
+    /// What the host does in a cycle: whether it offers a request, whether it takes a response.
+    pub(super) fn host(&mut self, cycle: u64, offers: bool, ready: bool) {
+        if offers {
+            self.offered.get_or_insert(cycle);
+        }
+        if !ready {
+            self.unready.push(cycle);
+        }
+    }
+
     /// A request was taken.
     pub(super) fn taken(&mut self, cycle: u64, request: &HostRequest) {
-        if let Some(burst) = request.write.filter(|_| request.address == self.queue) {
-            self.words.extend(burst.chunks(2).map(|pair| u128::from(pair[1]) << 64 | u128::from(pair[0])));
-        }
+        let words = |burst: Burst| {
+            std::array::from_fn(|i| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i]))
+        };
+        let instructions: Option<[u128; 4]> =
+            request.write.filter(|_| request.address == self.queue).map(words);
+        self.words.extend(instructions.into_iter().flatten());
         self.tagged[request.tag as usize] = self.requests.len();
         let (address, write) = (request.address, request.write.is_some());
-        self.requests.push(RequestRecord { address, write, taken: cycle, answered: None });
+        let offered = self.offered.take().unwrap_or(cycle);
+        let (taken, answered, register) = (cycle, None, None);
+        self.requests.push(RequestRecord {
+            address,
+            write,
+            instructions,
+            offered,
+            taken,
+            answered,
+            register,
+        });
     }
 
     /// A request was answered.
     pub(super) fn answered(&mut self, answer: &Answer) {
         if let Some(request) = self.requests.get_mut(self.tagged[answer.request.tag as usize]) {
             request.answered = Some(answer.answered);
+            request.register = answer.response.read.filter(|_| request.address >= self.queue);
         }
     }
 
@@ -170,8 +213,8 @@ impl Recorder {
         dram_origin: u64,
         commands: Vec<Vec<(u64, Command)>>,
     ) -> Recording {
-        let Self { instructions, requests, .. } = self;
-        Recording { config, end, dram_origin, instructions, requests, commands }
+        let Self { origin, instructions, requests, unready, .. } = self;
+        Recording { config, origin, end, dram_origin, instructions, requests, unready, commands }
     }
 }
 
@@ -181,7 +224,7 @@ mod tests {
 
     #[test]
     fn instructions_are_followed_from_the_queue_to_their_end() {
-        let mut recorder = Recorder::new(1 << 20);
+        let mut recorder = Recorder::new(1 << 20, 0);
         let (zero, signal) = (0x20u128, 0x02u128);
         let burst = [zero as u64, 0, signal as u64, 0, 0xFF, 0, 0, 0];
         recorder.taken(0, &HostRequest { address: 1 << 20, write: Some(burst), tag: 3 });

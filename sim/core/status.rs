@@ -70,7 +70,7 @@ fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
 
 impl Status {
     /// The fields of register 0.
-    pub(super) fn of(burst: &Burst) -> Self {
+    pub fn of(burst: &Burst) -> Self {
         let mut words = words(burst);
         let mut next = || words.next().unwrap_or(0);
         Self {
@@ -90,8 +90,14 @@ impl Status {
 
 impl Counters {
     /// The fields of register 1.
-    pub(super) fn of(burst: &Burst) -> Self {
-        let mut words = words(burst);
+    pub fn of(burst: &Burst) -> Self {
+        let words: Vec<u32> = words(burst).collect();
+        Self::from_words(&words)
+    }
+
+    /// The fields by their words; those that are missing are 0.
+    pub fn from_words(words: &[u32]) -> Self {
+        let mut words = words.iter().copied();
         let mut next = || words.next().unwrap_or(0);
         Self {
             working: next(),

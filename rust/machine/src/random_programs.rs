@@ -19,13 +19,19 @@ use ndp_layout::MatrixLayout;
 pub struct ProgramOptions {
     /// Instructions are added until the program's cycles, by a rough estimate, pass this number.
     pub cycles: u32,
-    /// Malformed words for each 100 instructions.
+    /// Malformed words for each 100 instructions, of every kind.
     pub malformed_percent: u32,
+    /// Products with several heads.
+    pub heads: bool,
+    /// Appends.
+    pub appends: bool,
+    /// The activation unit.
+    pub activations: bool,
 }
 
 impl Default for ProgramOptions {
     fn default() -> Self {
-        Self { cycles: 3000, malformed_percent: 0 }
+        Self { cycles: 3000, malformed_percent: 0, heads: true, appends: true, activations: true }
     }
 }
 
@@ -70,7 +76,11 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
+        let ProgramOptions { heads, appends, activations, .. } = self.options;
         match self.below(26) {
+            7 | 8 | 12 if !heads => {}
+            19..=22 if !activations => {}
+            23 | 24 if !appends => {}
             0..=3 => drop(self.load(None, None)),
             4..=6 => drop(self.dot()),
             7 | 8 => drop(self.dot_heads()),

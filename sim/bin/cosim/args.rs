@@ -33,6 +33,12 @@ pub enum Command {
         cosim run program.asm --trace run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
         A malformed instruction is no failure as long as the functional model refuses it too.")]
     Run(RunArgs),
+    /// Predict the cycles of a program with the cycle model, without data and without the hardware
+    #[command(after_long_help = "Examples:\n  \
+        cosim cycles testbenches/programs/ffn.asm --config tiny\n  \
+        cosim cycles program.asm --json\n\n\
+        The cycles are those of `cosim run` without stalls. Of the program's data only the lists matter (.u32).")]
+    Cycles(CyclesArgs),
     /// Run one product of a random matrix in DRAM with a batch of random vectors
     #[command(after_long_help = "Examples:\n  \
         cosim gemv --rows 1024 --cols 4096\n  \
@@ -157,6 +163,20 @@ pub struct RunArgs {
     /// Recordings.
     #[command(flatten)]
     pub traces: TraceArgs,
+}
+
+/// Options of `cosim cycles`.
+#[derive(Args, Debug)]
+pub struct CyclesArgs {
+    /// Program: instructions and directives, one per line
+    #[arg(value_name = "FILE.asm")]
+    pub file: PathBuf,
+    /// Preset (hermes, tiny, ...) or path of a TOML file
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
+    pub config: String,
+    /// Print one JSON object on standard output instead of text
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `cosim gemv`.

@@ -1,9 +1,9 @@
 //! `cosim`: runs the generated hardware in lockstep with its host software and checks every output bit for bit.
 //!
-//! Jobs: `run`, a program for the core from a file; `gemv`, one matrix-vector product with random operands; `generate`, a text by a
-//! language model whose layers run in RTL but for LayerNorm; `layer`, one of its layers in one step; `bench`, the paper's row lengths
-//! against the roofline. Exit codes: 0 if everything agreed; 1 for a mismatch, a protocol error or a hang; 2 for an argument or a file
-//! that cannot be used. The simulation itself is the library's.
+//! Jobs: `run`, a program for the core from a file; `cycles`, its cycles as the cycle model predicts them; `gemv`, one matrix-vector
+//! product with random operands; `generate`, a text by a language model whose layers run in RTL but for LayerNorm; `layer`, one of
+//! its layers in one step; `bench`, the paper's row lengths against the roofline. Exit codes: 0 if everything agreed; 1 for a
+//! mismatch, a protocol error or a hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
 
 /// `println!` for output whose reader may have gone away, which is no reason to fail.
 macro_rules! say {
@@ -16,6 +16,7 @@ macro_rules! say {
 mod args;
 mod bench;
 mod breakdown;
+mod cycles;
 mod figures;
 mod gemv;
 mod generate;
@@ -45,6 +46,7 @@ enum Verdict {
 fn main() -> ExitCode {
     let result = match args::Cli::parse().command {
         args::Command::Run(args) => run::run(&args),
+        args::Command::Cycles(args) => cycles::run(&args),
         args::Command::Gemv(args) => gemv::run(&args),
         args::Command::Generate(args) => generate::run(&args),
         args::Command::Layer(args) => layer::run(&args),

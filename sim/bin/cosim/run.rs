@@ -138,7 +138,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
 }
 
 /// Reads and assembles a program.
-fn assemble(file: &Path) -> anyhow::Result<Program> {
+pub fn assemble(file: &Path) -> anyhow::Result<Program> {
     let path = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read program `{path}`"))?;
     let program = ndp_isa::parse(&text).map_err(|error| match error {

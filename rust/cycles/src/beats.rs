@@ -1,0 +1,192 @@
+//! Beats of segments on their way from a rank to the core: a queue in an SRAM between the clocks (docs/timing.md, "Queues").
+//!
+//! The rules are those of any queue from the DRAM's clock to the core's. As there are many beats, and most of them follow
+//! each other at the same distance, they are kept as runs, and their times are worked out when they are taken.
+
+use crate::clock::ClockRelation;
+use crate::fifo::{Ring, SYNCHRONISED};
+
+/// Reads that are remembered: more than there can be between what the rank looks at and what the core has done.
+const READS: usize = 64;
+
+/// Beats that are pushed at equal distances.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    /// DRAM edge of the first one's push.
+    edge: u64,
+    /// Clocks from one to the next; 0 while there is one.
+    step: u64,
+    count: u64,
+    for_reader: bool,
+}
+
+/// What the times of the next beat depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flow {
+    /// Core edge at which the last beat was read from the SRAM.
+    read: u64,
+    /// Core edges at which the last beat was taken, and the one before.
+    taken: [u64; 2],
+}
+
+impl Flow {
+    /// When the next beat is read, and the first cycle in which it is offered.
+    #[inline]
+    fn next(&self, readable: u64) -> (u64, u64) {
+        let read = readable.max(self.read + 1).max(self.taken[1]);
+        (read, (read + 1).max(self.taken[0]) + 1)
+    }
+}
+
+/// The queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Beats {
+    clocks: ClockRelation,
+    depth: u64,
+    reserved: u64,
+    runs: Ring<Run>,
+    flow: Flow,
+    /// Beats taken so far, and the edges at which the last ones were read, by number.
+    count: u64,
+    reads: [u64; READS],
+    /// Reads that the rank knows of.
+    known: u64,
+}
+
+impl Beats {
+    pub fn new(depth: u32, clocks: ClockRelation) -> Self {
+        Self {
+            clocks,
+            depth: depth.into(),
+            reserved: 0,
+            runs: Ring::new(16),
+            flow: Flow::default(),
+            count: 0,
+            reads: [0; READS],
+            known: 0,
+        }
+    }
+
+    /// Places that are missing for `more` beats by what is known; 0 if they fit.
+    #[inline]
+    pub fn missing(&self, more: u64) -> u64 {
+        (self.reserved - self.known + more).saturating_sub(self.depth)
+    }
+
+    /// Brings what is known of the reader up to DRAM cycle `cycle`.
+    #[inline]
+    pub fn look(&mut self, cycle: u64) {
+        if cycle < SYNCHRONISED {
+            return;
+        }
+        // A read counts from the third DRAM cycle after the edge that follows it on.
+        let end = self.clocks.core_after(cycle - SYNCHRONISED);
+        // The head, and the beat behind it, may have been read and not taken.
+        let mut known = self.count;
+        if let Some((edge, second)) = self.first_edges() {
+            let (read, _) = self.flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
+            known += u64::from(read < end);
+            if let Some(edge) = second {
+                let readable = self.clocks.core_after(edge) + SYNCHRONISED;
+                known += u64::from(readable.max(read + 1).max(self.flow.taken[0]) < end);
+            }
+        }
+        let mut taken = self.count;
+        while taken > self.known && self.reads[(taken - 1) as usize % READS] >= end {
+            taken -= 1;
+        }
+        self.known = self.known.max(if taken < self.count { taken } else { known });
+    }
+
+    /// A DRAM cycle before which `more` beats do not fit, if the core takes none before its edge `next`.
+    pub fn full_until(&self, more: u64, next: u64) -> u64 {
+        // The head and the beat behind it are read before they are taken.
+        let read = self.count + 2;
+        let missing = (self.reserved + more).saturating_sub(self.depth + read);
+        if missing == 0 { 0 } else { self.clocks.dram_after(next + missing - 1) + SYNCHRONISED }
+    }
+
+    /// Edges at which the head and the beat behind it are pushed.
+    #[inline]
+    fn first_edges(&self) -> Option<(u64, Option<u64>)> {
+        let run = self.runs.front()?;
+        let second = if run.count > 1 {
+            Some(run.edge + run.step)
+        } else {
+            (self.runs.len() > 1).then(|| self.runs.get(1).edge)
+        };
+        Some((run.edge, second))
+    }
+
+    #[inline]
+    pub fn reserve(&mut self, beats: u64) {
+        self.reserved += beats;
+    }
+
+    /// Beats are pushed at DRAM edge `edge`, which may lie ahead, and every `step` clocks after it.
+    #[inline]
+    pub fn push(&mut self, edge: u64, step: u64, count: u64, for_reader: bool) {
+        if !self.runs.is_empty() {
+            let at = self.runs.len() - 1;
+            let last = self.runs.get(at);
+            let gap = edge - (last.edge + last.step * (last.count - 1));
+            if last.for_reader == for_reader
+                && (last.step == 0 || last.step == gap)
+                && (count == 1 || step == gap)
+            {
+                self.runs.set(at, Run { step: gap, count: last.count + count, ..last });
+                return;
+            }
+        }
+        self.runs.push(Run { edge, step: if count > 1 { step } else { 0 }, count, for_reader });
+    }
+
+    /// First core cycle in which the head is offered, and whether it is for the reader, if there is one.
+    #[inline]
+    pub fn head(&self) -> Option<(u64, bool)> {
+        let run = self.runs.front()?;
+        let (_, from) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
+        Some((from, run.for_reader))
+    }
+
+    /// The head is taken at core edge `edge`.
+    #[inline]
+    pub fn pop(&mut self, edge: u64) {
+        let Some(run) = self.runs.front() else { return };
+        let (read, _) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
+        self.reads[self.count as usize % READS] = read;
+        self.count += 1;
+        self.flow = Flow { read, taken: [edge, self.flow.taken[0]] };
+        self.drop_front(run, 1);
+    }
+
+    #[inline]
+    fn drop_front(&mut self, run: Run, count: u64) {
+        if count == run.count {
+            self.runs.pop();
+        } else if count > 0 {
+            self.runs.set(0, Run { edge: run.edge + run.step * count, count: run.count - count, ..run });
+        }
+    }
+
+    /// Takes beats of the first run that are not for the reader, at most `most` of them: `take` is given the first cycle in
+    /// which a beat is offered and says when it is taken, or nothing if it is not.
+    #[inline]
+    pub fn take_run(&mut self, most: u64, mut take: impl FnMut(u64) -> Option<u64>) -> u64 {
+        let Some(run) = self.runs.front().filter(|run| !run.for_reader) else { return 0 };
+        let (mut flow, mut edge, mut taken) = (self.flow, run.edge, 0);
+        let most = most.min(run.count);
+        while taken < most {
+            let (read, from) = flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
+            let Some(at) = take(from) else { break };
+            self.reads[(self.count + taken) as usize % READS] = read;
+            flow = Flow { read, taken: [at, flow.taken[0]] };
+            edge += run.step;
+            taken += 1;
+        }
+        self.flow = flow;
+        self.count += taken;
+        self.drop_front(run, taken);
+        taken
+    }
+}

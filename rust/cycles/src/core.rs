@@ -1,0 +1,606 @@
+//! The whole core, cycle by cycle (docs/timing.md).
+
+use crate::clock::ClockRelation;
+use crate::counters::{COUNTERS, CounterFile};
+use crate::error::CyclesError;
+use crate::fifo::{Ring, SramFifo};
+use crate::host::{Answer, Host, Register, Status};
+use crate::host_port::{CoreAccess, HostPort, STORE_TAG, Wants};
+use crate::issue::{Event, Issue, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO, part_of};
+use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest};
+use crate::reader::Reader;
+use crate::rows::{Feeder, Generator, Rows};
+use crate::shape::{Cut, Shape};
+use crate::unit::{Inputs, Unit};
+use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_isa::{Instruction, block_words};
+use serde::Serialize;
+
+/// Rows that the unit can find waiting.
+const TOKENS: usize = 16;
+
+/// An instruction on its way through the core, in cycles of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct InstructionTimes {
+    /// Taken from the queue.
+    pub taken: u64,
+    /// Handed to its part, if it was; without a part it is complete.
+    pub started: Option<u64>,
+    /// First cycle in which its part was not busy any more.
+    pub ended: Option<u64>,
+    /// Found malformed.
+    pub refused: Option<u64>,
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// In the order in which they were taken.
+    pub instructions: Vec<InstructionTimes>,
+    /// Of each rank: commands with their clocks of the DRAM.
+    pub commands: Vec<Vec<(u64, Command)>>,
+}
+
+/// Follows instructions.
+#[derive(Clone, Debug, Default)]
+struct Recorder {
+    instructions: Vec<InstructionTimes>,
+    /// What each part executes.
+    running: [Option<usize>; PARTS.len()],
+}
+
+/// The core with its DIMM.
+#[derive(Clone, Debug)]
+pub struct CycleModel {
+    config: DesignConfig,
+    shape: Shape,
+    cycle: u64,
+    /// Parts at work in this cycle, one bit each.
+    busy: u32,
+    /// Cycles by which the ranks may lag behind while nothing but weights is read.
+    lag: u64,
+    /// No row and no segment can go before this cycle; 0 if that is to be found out.
+    rows_wake: u64,
+    ranks: Vec<Rank>,
+    unit: Unit,
+    reader: Reader,
+    reads_list: bool,
+    list: Vec<u32>,
+    list_at: usize,
+    generator: Generator,
+    feeders: Vec<Feeder>,
+    rows: Option<Rows>,
+    product_starts: bool,
+    tokens: Ring<u8>,
+    port: HostPort,
+    queue: SramFifo,
+    words: Ring<u128>,
+    issue: Issue,
+    counters: CounterFile,
+    recorder: Option<Recorder>,
+    dimm_mask: u32,
+    rank_log2: u32,
+}
+
+impl CycleModel {
+    /// The core of a configuration after its reset.
+    pub fn new(config: &DesignConfig, clocks: ClockRelation) -> Self {
+        let shape = Shape::new(config.gemv());
+        let rank_bursts = config.dram().bursts();
+        let ranks: Vec<Rank> = (0..shape.ranks).map(|_| Rank::new(config, clocks)).collect();
+        Self {
+            lag: ranks.first().map_or(0, Rank::lag),
+            shape,
+            cycle: 0,
+            busy: 0,
+            rows_wake: 0,
+            ranks,
+            unit: Unit::new(shape),
+            reader: Reader::new(shape.ranks, rank_bursts),
+            reads_list: false,
+            list: vec![0; config.core().list_entries() as usize],
+            list_at: 0,
+            generator: Generator::new(&shape),
+            feeders: (0..shape.ranks).map(|rank| Feeder::new(rank, rank_bursts)).collect(),
+            rows: None,
+            product_starts: false,
+            tokens: Ring::new(TOKENS),
+            port: HostPort::new(config.core().queue_entries()),
+            queue: SramFifo::default(),
+            words: Ring::new(config.core().queue_entries() as usize + 2),
+            issue: Issue::new(config),
+            counters: CounterFile::default(),
+            recorder: None,
+            dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
+            rank_log2: shape.ranks.trailing_zeros(),
+            config: config.clone(),
+        }
+    }
+
+    /// Records instructions and commands of the DRAM from now on.
+    pub fn record(&mut self) {
+        self.recorder = Some(Recorder::default());
+        self.ranks.iter_mut().for_each(Rank::record);
+    }
+
+    /// What was recorded; nothing is recorded any more.
+    pub fn take_record(&mut self) -> Record {
+        Record {
+            instructions: self.recorder.take().unwrap_or_default().instructions,
+            commands: self.ranks.iter_mut().map(Rank::take_trace).collect(),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &DesignConfig {
+        &self.config
+    }
+
+    /// Cycles of the core since reset.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Whether the model has known every instruction so far. One that it does not know counts as a `nop`: what comes after it is
+    /// no prediction.
+    ///
+    /// # Errors
+    /// [`CyclesError::Unknown`] with the first one that it did not know.
+    pub fn check(&self) -> Result<(), CyclesError> {
+        self.issue.unknown.clone().map_or(Ok(()), Err)
+    }
+
+    /// Commands that each rank was given.
+    pub fn commands(&self) -> Vec<CommandCounts> {
+        self.ranks.iter().map(Rank::counts).collect()
+    }
+
+    /// The core's status as it would be read now.
+    pub fn status(&self) -> Status {
+        Status {
+            busy: self.is_busy(),
+            free: self.config.core().queue_entries() - self.queue.count,
+            cycles: self.cycle as u32,
+            ..self.issue.status
+        }
+    }
+
+    /// Whether an instruction waits or is in work.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.busy != 0 || self.issue.is_busy(self.cycle) || self.queue.valid || self.port.is_unpacking()
+    }
+
+    /// The counters of register 1, words 0 to 14, as they would be read now.
+    pub fn counters(&mut self) -> [u32; COUNTERS] {
+        self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
+        self.catch_up(self.cycle);
+        let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
+        self.counters.register(causes, self.shape.ranks)
+    }
+
+    /// The parts at work in this cycle, one bit each.
+    #[inline]
+    fn busy_parts(&mut self) -> u32 {
+        let cycle = self.cycle;
+        let reads = self.reader.is_busy();
+        let product = self.product_starts
+            || self.unit.multiplies(cycle)
+            || self.generator.is_active()
+            || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
+        let bit = |part: usize, busy: bool| u32::from(busy) << part;
+        bit(LOAD, self.unit.loads() || reads && !self.reads_list)
+            | bit(LIST, reads && self.reads_list)
+            | bit(STORE, self.unit.stores() || self.port.stores > 0)
+            | bit(ZERO, self.unit.zeroes())
+            | bit(PRODUCT, product)
+            | bit(ROUND, self.unit.rounds(cycle))
+    }
+
+    /// One cycle of the core.
+    pub fn step(&mut self, host: &mut impl Host) {
+        let cycle = self.cycle;
+        let dense = self.is_dense();
+        if dense {
+            self.catch_up(cycle);
+        } else if self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+            // What is read later is of no interest yet.
+            self.catch_up(cycle.saturating_sub(self.lag));
+        }
+        if dense {
+            self.step_all(cycle, host);
+        } else {
+            self.step_sparse(cycle, host);
+        }
+        self.cycle += 1;
+        self.find_busy();
+    }
+
+    /// A cycle in which anything can happen.
+    fn step_all(&mut self, cycle: u64, host: &mut impl Host) {
+        let delivered = self.move_reads(cycle);
+        let row = self.move_rows(cycle);
+        let offered = self.reader.offers();
+        let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
+        let load = offered.is_some() && !self.reads_list;
+        let inputs = Inputs { load, store_taken, row: self.tokens.front(), exact: true };
+        let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
+        let listed = offered.filter(|_| self.reads_list);
+        if let Some(address) = listed {
+            self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
+            self.list_at = (self.list_at + 16) % self.list.len();
+        }
+        self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        self.end_rows(cycle, outputs.row_taken, row);
+        self.move_instructions(cycle, pushed, overflow);
+    }
+
+    /// A cycle without loads, lists, stores, zeros and requests.
+    #[inline]
+    fn step_sparse(&mut self, cycle: u64, host: &mut impl Host) {
+        if let Some(request) = host.offer(cycle) {
+            self.port.take(request);
+        }
+        if self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1 {
+            let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
+            let exact = !self.port.is_free();
+            let inputs = Inputs { row: self.tokens.front(), exact, ..Inputs::default() };
+            let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
+            self.end_rows(cycle, outputs.row_taken, row);
+        }
+        let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
+        if moves || self.issue.next(cycle, self.busy) <= cycle {
+            self.move_instructions(cycle, None, false);
+        }
+    }
+
+    /// The end of a cycle for the rows: one taken by the unit, one that the generator has named, and the start of a product.
+    #[inline]
+    fn end_rows(&mut self, cycle: u64, taken: bool, row: Option<u8>) {
+        if taken {
+            self.tokens.pop();
+            self.rows_wake = 0;
+        }
+        if let Some(tail) = row {
+            self.tokens.push(tail);
+        }
+        if self.product_starts
+            && let Some(rows) = &self.rows
+        {
+            self.product_starts = false;
+            self.generator.start(cycle, rows, &self.list);
+            self.rows_wake = 0;
+        }
+    }
+
+    /// The parts at work in the cycle that comes, and what follows from a change.
+    #[inline]
+    fn find_busy(&mut self) {
+        let busy = self.busy_parts();
+        if busy != self.busy {
+            self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
+            self.busy = busy;
+            self.follow();
+        }
+    }
+
+    /// Every cycle counts: something is read or written outside of products, or the host waits.
+    #[inline]
+    fn is_dense(&self) -> bool {
+        self.reader.is_busy()
+            || self.unit.is_dense()
+            || self.port.stores > 0
+            || self.port.outstanding > 0
+            || !self.port.is_idle()
+    }
+
+    /// The ranks do what they do until this cycle.
+    fn catch_up(&mut self, cycle: u64) {
+        let (now, exact) = (self.cycle, self.is_dense());
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
+            rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, exact, beats, until));
+        }
+    }
+
+    /// Skips the cycles in which nothing happens, but not beyond `limit`.
+    #[inline]
+    fn skip(&mut self, limit: u64, host: &impl Host) {
+        let cycle = self.cycle;
+        if self.is_dense() || self.product_starts {
+            return;
+        }
+        if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
+            return;
+        }
+        let mut next = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        next = next.min(self.unit.round_ends(cycle));
+        if next <= cycle {
+            return;
+        }
+        if self.busy >> PRODUCT & 1 == 1 {
+            next = next.min(self.next_of_product(cycle));
+            if next > cycle && next != u64::MAX {
+                next = self.unit.run_results(cycle, next);
+            }
+        }
+        if next > cycle {
+            self.cycle = next;
+            self.find_busy();
+        }
+    }
+
+    #[inline]
+    fn next_of_product(&mut self, cycle: u64) -> u64 {
+        if self.rows_wake == 0 {
+            self.rows_wake = self.next_of_rows(cycle);
+        }
+        if self.rows_wake <= cycle {
+            return cycle;
+        }
+        self.rows_wake.min(self.unit.next(cycle, !self.tokens.is_empty()))
+    }
+
+    /// The first cycle from `cycle` on in which a row or a segment can go.
+    fn next_of_rows(&mut self, cycle: u64) -> u64 {
+        let mut next = u64::MAX;
+        if self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room) {
+            next = self.generator.next().max(cycle);
+        }
+        for (feeder, rank) in self.feeders.iter().zip(&self.ranks) {
+            next = next.min(feeder.next(cycle, || rank.segment_room_from()));
+        }
+        next
+    }
+
+    /// Steps until a cycle is reached.
+    pub fn run_until(&mut self, cycle: u64, host: &mut impl Host) {
+        while self.cycle < cycle {
+            self.step(host);
+            self.skip(cycle, host);
+        }
+    }
+
+    /// Steps until the core is not busy.
+    pub fn run_to_end(&mut self, host: &mut impl Host) {
+        while self.is_busy() {
+            self.step(host);
+            if self.is_busy() {
+                self.skip(u64::MAX, host);
+            }
+        }
+    }
+
+    /// Beats from the ranks to the reader: those ranks whose beat is taken.
+    fn move_reads(&mut self, cycle: u64) -> u32 {
+        let mut delivered = 0;
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
+            self.unit.drain(g, true, &mut rank.beats, cycle);
+            if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
+                rank.beats.pop(cycle);
+                delivered |= 1 << g;
+            }
+        }
+        delivered
+    }
+
+    /// A row from the generator to feeders and tokens, and segments to the ranks. Returns where the tail of a row that goes
+    /// starts.
+    #[inline]
+    fn move_rows(&mut self, cycle: u64) -> Option<u8> {
+        self.rows_wake = 0;
+        let exact = self.is_dense();
+        let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
+        let row = self.generator.offers(cycle).filter(|_| room);
+        let start = match (row, &self.rows) {
+            (Some(row), Some(rows)) => rows.tail_start(row, self.shape.ranks),
+            _ => 0,
+        };
+        let row = row.map(|row| (row, start));
+        for ((g, rank), feeder) in self.ranks.iter_mut().enumerate().zip(&mut self.feeders) {
+            let mut taken = None;
+            if let Some(segment) = self.reader.asks(g) {
+                if rank.segment_ready(cycle) {
+                    rank.push_segment(cycle, segment);
+                    self.reader.segment_taken(g, segment);
+                }
+            } else if let Some(segment) = feeder.offers(cycle) {
+                if !rank.segment_ready(cycle) {
+                    rank.catch_up(cycle, cycle, |beats, until| self.unit.drain(g, exact, beats, until));
+                }
+                if rank.segment_ready(cycle) {
+                    rank.push_segment(cycle, segment);
+                    taken = Some(segment);
+                }
+            }
+            feeder.step(cycle, taken, row, self.rows.as_ref(), &self.shape);
+        }
+        if row.is_some() {
+            self.generator.taken(cycle, &self.list);
+        }
+        row.map(|_| start as u8)
+    }
+
+    /// The host's port.
+    #[inline]
+    fn move_host(&mut self, cycle: u64, host: &mut impl Host) -> HostCycle {
+        let response = self.port.response;
+        let response_taken = response.is_some() && host.ready(cycle);
+        let room = response.is_none() || response_taken;
+        let free = self.port.is_free();
+        let core_answer = self.port.core_answer();
+        let access = self.port.access(self.queue.count);
+        let pushed = self.port.unpack();
+        let store_taken = self.request_to_rank(cycle);
+
+        // Responses: of the ranks in their order, then of the core.
+        let (mut next, mut acknowledged) = (None, 0);
+        for rank in &mut self.ranks {
+            match rank.responses.offered(cycle) {
+                Some((tag, _)) if tag & STORE_TAG != 0 => acknowledged += 1,
+                Some((tag, _)) if room && next.is_none() => {
+                    next = Some(Answer { tag: tag as u8, register: None });
+                }
+                _ => continue,
+            }
+            rank.responses.pop(cycle);
+        }
+        if let Some(Answer { register: None, .. }) = next {
+            self.port.outstanding -= 1;
+        }
+        if let Some(answer) = core_answer.filter(|_| room && next.is_none()) {
+            next = Some(answer);
+            self.port.answered();
+        }
+        if let (true, Some(answer)) = (response_taken, response) {
+            host.answered(cycle, answer);
+        }
+        if room {
+            self.port.response = next;
+        }
+        let register = match access {
+            CoreAccess::Reads(0) => Some(Register::Status(self.status())),
+            CoreAccess::Reads(1) => Some(Register::Counters(self.counters())),
+            CoreAccess::Reads(_) => Some(Register::Other),
+            _ => None,
+        };
+        if access != CoreAccess::Nothing {
+            self.port.done(access, register);
+        }
+        self.port.stores = self.port.stores + u32::from(store_taken) - acknowledged;
+        if free && let Some(request) = host.offer(cycle) {
+            self.port.take(request);
+        }
+        HostCycle { store_taken, pushed, overflow: access == CoreAccess::Overflow }
+    }
+
+    /// One request goes to the ranks; host and store take turns. Returns whether it is the store's.
+    #[inline]
+    fn request_to_rank(&mut self, cycle: u64) -> bool {
+        let store = self.unit.offers_store();
+        let hosts_turn = cycle % 2 == 1 || !store;
+        let (address, write, tag) = match self.port.wants() {
+            Wants::Rank(address, write) if hosts_turn => (address, write, self.port.tag().into()),
+            _ if store => (self.port.store_address, true, STORE_TAG),
+            _ => return false,
+        };
+        let rank = &mut self.ranks[(address & (self.shape.ranks - 1)) as usize];
+        if !rank.request_ready(cycle) {
+            return false;
+        }
+        rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag });
+        if tag == STORE_TAG {
+            self.port.store_address = (address + 1) & self.dimm_mask;
+            return true;
+        }
+        self.port.passed();
+        self.port.outstanding += 1;
+        false
+    }
+
+    /// Queue and issue.
+    #[inline]
+    fn move_instructions(&mut self, cycle: u64, pushed: Option<u128>, overflow: bool) {
+        let taken_before = self.issue.status.taken;
+        let event = self.issue.step(cycle, self.busy);
+        let takes = event == Event::Free && self.queue.valid;
+        match event {
+            Event::Free if takes => {
+                let word = self.words.pop().unwrap_or_default();
+                self.issue.take(cycle, word);
+            }
+            Event::Starts(instruction) => self.start(cycle, instruction),
+            _ => {}
+        }
+        if overflow {
+            self.issue.overflow(taken_before);
+        }
+        self.queue.step(pushed.is_some(), takes);
+        if let Some(word) = pushed {
+            self.words.push(word);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(cycle, event, takes);
+        }
+    }
+
+    /// Hands an instruction to its part.
+    fn start(&mut self, cycle: u64, instruction: Instruction) {
+        let gemv = self.config.gemv();
+        match instruction {
+            Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => {}
+            Instruction::Load { cols, batch, address, .. } => {
+                self.reads_list = false;
+                self.reader.start(address, cols.div_ceil(BEAT_ELEMS) * batch);
+                self.unit.start_load(Cut::new(gemv, cols), batch);
+            }
+            Instruction::List { list, count, address } => {
+                self.reads_list = true;
+                self.list_at = list as usize;
+                self.reader.start(address, count.div_ceil(16));
+            }
+            Instruction::Store { cols, batch, address, .. } => {
+                self.port.store_address = address;
+                self.unit.start_store(Cut::new(gemv, cols), batch);
+            }
+            // Not known, and so never started.
+            Instruction::Append { .. } | Instruction::Activate { .. } => {}
+            Instruction::Zero { count, .. } => self.unit.start_zero(count),
+            Instruction::Dot(product) | Instruction::Axpy(product) => {
+                let axpy = matches!(instruction, Instruction::Axpy(_));
+                let (cols, rows) = (Cut::new(gemv, product.cols), Cut::new(gemv, product.count));
+                self.rows = Some(Rows::new(&self.config, &product, cols));
+                self.product_starts = true;
+                self.unit.start_product(axpy, cols, rows, product.count, product.batch);
+            }
+            Instruction::Round { cols, batch, .. } => {
+                self.unit.start_round(cycle + 1, block_words(&self.config, cols, batch));
+            }
+        }
+    }
+
+    /// Notes which parts have become idle.
+    fn follow(&mut self) {
+        let (cycle, busy) = (self.cycle, self.busy);
+        let Some(recorder) = &mut self.recorder else { return };
+        for (part, running) in recorder.running.iter_mut().enumerate() {
+            if let Some(index) = running.filter(|_| busy >> part & 1 == 0) {
+                recorder.instructions[index].ended = Some(cycle);
+                *running = None;
+            }
+        }
+    }
+}
+
+/// What the host's port did in a cycle.
+struct HostCycle {
+    store_taken: bool,
+    /// A word for the queue.
+    pushed: Option<u128>,
+    overflow: bool,
+}
+
+impl Recorder {
+    fn event(&mut self, cycle: u64, event: Event, takes: bool) {
+        let last = self.instructions.len().wrapping_sub(1);
+        match event {
+            Event::Free if takes => {
+                let (taken, started, ended, refused) = (cycle, None, None, None);
+                self.instructions.push(InstructionTimes { taken, started, ended, refused });
+            }
+            Event::Starts(instruction) => {
+                let Some(times) = self.instructions.last_mut() else { return };
+                times.started = Some(cycle);
+                match part_of(&instruction) {
+                    Some(part) => self.running[part] = Some(last),
+                    None => times.ended = Some(cycle),
+                }
+            }
+            Event::Refuses => {
+                if let Some(times) = self.instructions.last_mut() {
+                    times.refused = Some(cycle);
+                }
+            }
+            _ => {}
+        }
+    }
+}

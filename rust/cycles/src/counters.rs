@@ -1,0 +1,66 @@
+//! The core's cycle counters, register 1 (docs/timing.md, "Counters").
+
+use crate::issue::{ACTIVATION, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO};
+
+/// Words of register 1 that count something.
+pub const COUNTERS: usize = 15;
+/// Causes of a group's cycles.
+const CAUSES: usize = 4;
+
+/// The counters but for the groups' causes, which these count themselves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CounterFile {
+    /// Of the cycles before this one.
+    parts: [u64; PARTS.len()],
+    axpy: u64,
+    outside: u64,
+    cycles: u64,
+    /// There was a product in the last cycle.
+    last_product: bool,
+}
+
+impl CounterFile {
+    /// All cycles before `cycle` that were not counted are alike: busy parts, AXPY.
+    #[inline]
+    pub fn count(&mut self, cycle: u64, busy: u32, axpy: bool) {
+        let cycles = cycle - self.cycles;
+        if cycles == 0 {
+            return;
+        }
+        let product = busy >> PRODUCT & 1 == 1;
+        for (part, count) in self.parts.iter_mut().enumerate() {
+            *count += u64::from(busy >> part & 1) * cycles;
+        }
+        self.axpy += u64::from(product && axpy) * cycles;
+        self.outside += u64::from(!product && busy >> ROUND & 1 == 0) * cycles;
+        self.cycles = cycle;
+        self.last_product = product;
+    }
+
+    /// As the register shows them in the next cycle. `causes` are those of `ranks` groups until before the last cycle, as the
+    /// core counts them a cycle late.
+    pub fn register(&self, causes: [u64; CAUSES], ranks: u32) -> [u32; COUNTERS] {
+        let [working, row, weights, room] = causes;
+        let part = |part: usize| self.parts[part];
+        let products = part(PRODUCT) - u64::from(self.last_product);
+        let filling = products * u64::from(ranks) - causes.iter().sum::<u64>();
+        [
+            working,
+            row,
+            weights,
+            room,
+            part(PRODUCT),
+            self.axpy,
+            part(ROUND),
+            part(LOAD),
+            part(STORE),
+            part(LIST),
+            part(ZERO),
+            filling,
+            self.outside,
+            self.cycles,
+            part(ACTIVATION),
+        ]
+        .map(|count| count as u32)
+    }
+}

@@ -1,0 +1,363 @@
+//! Queues, by their counts: within a clock, in an SRAM, and between the clocks (docs/timing.md, "Queues").
+//!
+//! Queues between the clocks are not stepped. Every word has a time at which the other side can read it, and every
+//! place one at which the writer sees it free; both are known when the word is pushed or popped.
+
+use crate::clock::ClockRelation;
+
+/// A ring of values that is as long as it has to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Ring<T> {
+    items: Box<[T]>,
+    first: usize,
+    count: usize,
+}
+
+impl<T: Copy + Default> Ring<T> {
+    pub fn new(capacity: usize) -> Self {
+        Self { items: vec![T::default(); capacity.next_power_of_two()].into(), first: 0, count: 0 }
+    }
+
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<T> {
+        (self.count > 0).then(|| self.items[self.first & (self.items.len() - 1)])
+    }
+
+    #[inline]
+    pub fn get(&self, index: usize) -> T {
+        self.items[(self.first + index) & (self.items.len() - 1)]
+    }
+
+    #[inline]
+    pub fn set(&mut self, index: usize, value: T) {
+        let mask = self.items.len() - 1;
+        self.items[(self.first + index) & mask] = value;
+    }
+
+    #[inline]
+    pub fn push(&mut self, value: T) {
+        if self.count == self.items.len() {
+            self.grow();
+        }
+        let at = (self.first + self.count) & (self.items.len() - 1);
+        self.items[at] = value;
+        self.count += 1;
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut items = vec![T::default(); 2 * self.items.len()];
+        for (index, item) in items.iter_mut().enumerate().take(self.count) {
+            *item = self.get(index);
+        }
+        (self.items, self.first) = (items.into(), 0);
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        let front = self.front()?;
+        self.first = (self.first + 1) & (self.items.len() - 1);
+        self.count -= 1;
+        Some(front)
+    }
+}
+
+/// Numbers of events that count from a time on, in the order of these times.
+#[derive(Clone, Debug)]
+struct Later {
+    times: Ring<u64>,
+    passed: u64,
+}
+
+impl Later {
+    fn new(capacity: usize) -> Self {
+        Self { times: Ring::new(capacity), passed: 0 }
+    }
+
+    /// Events whose time is at most `now`.
+    #[inline]
+    fn until(&mut self, now: u64) -> u64 {
+        while self.times.front().is_some_and(|time| time <= now) {
+            self.times.pop();
+            self.passed += 1;
+        }
+        self.passed
+    }
+}
+
+/// A queue in an SRAM with its head in the SRAM's output: a word is the head two cycles after its push.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SramFifo {
+    /// Words behind the head.
+    pub count: u32,
+    /// There is a head.
+    pub valid: bool,
+}
+
+impl SramFifo {
+    /// One cycle.
+    #[inline]
+    pub fn step(&mut self, push: bool, pop: bool) {
+        let reads = self.count > 0 && (pop || !self.valid);
+        self.valid = reads || (self.valid && !pop);
+        self.count = self.count + u32::from(push) - u32::from(reads);
+    }
+}
+
+/// Edges of the reader's clock from the first one after a push to the one at which the word is read.
+pub(crate) const SYNCHRONISED: u64 = 3;
+
+/// A queue in flip-flops from the core's clock to the DRAM's, with a head register behind it.
+#[derive(Clone, Debug)]
+pub(crate) struct ToDram<T> {
+    depth: u64,
+    pushed: u64,
+    freed: Later,
+    /// First DRAM edge at which the word can be read, the word.
+    words: Ring<(u64, T)>,
+    /// First DRAM cycle in which the head is there, the head.
+    head: Option<(u64, T)>,
+    last_pop: u64,
+}
+
+impl<T: Copy + Default> ToDram<T> {
+    pub fn new(depth: u32) -> Self {
+        let places = depth as usize + 2;
+        Self {
+            depth: depth.into(),
+            pushed: 0,
+            freed: Later::new(places),
+            words: Ring::new(places),
+            head: None,
+            last_pop: 0,
+        }
+    }
+
+    /// Whether there is room in this core cycle.
+    #[inline]
+    pub fn ready(&mut self, cycle: u64) -> bool {
+        self.pushed - self.freed.passed < self.depth || self.pushed - self.freed.until(cycle) < self.depth
+    }
+
+    /// The first core cycle from which on there is room, if that is known already.
+    #[inline]
+    pub fn room_from(&self) -> Option<u64> {
+        if self.pushed - self.freed.passed < self.depth { Some(0) } else { self.freed.times.front() }
+    }
+
+    /// Returns the first DRAM cycle in which a head is there.
+    #[inline]
+    pub fn push(&mut self, cycle: u64, word: T, clocks: ClockRelation) -> u64 {
+        let readable = clocks.dram_after(cycle) + SYNCHRONISED;
+        self.words.push((readable, word));
+        self.pushed += 1;
+        if self.head.is_none() {
+            self.fetch(clocks);
+        }
+        self.head.map_or(0, |(from, _)| from)
+    }
+
+    /// The next word becomes the head as soon as it can be read and the one before has left.
+    #[inline]
+    fn fetch(&mut self, clocks: ClockRelation) {
+        let Some((readable, word)) = self.words.pop() else { return };
+        let read = readable.max(self.last_pop);
+        self.head = Some((read + 1, word));
+        self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
+    }
+
+    /// The head, and the first DRAM cycle in which it is there.
+    #[inline]
+    pub fn head(&self) -> Option<(u64, T)> {
+        self.head
+    }
+
+    /// Removes the head at DRAM edge `edge`.
+    #[inline]
+    pub fn pop(&mut self, edge: u64, clocks: ClockRelation) {
+        self.head = None;
+        self.last_pop = edge;
+        self.fetch(clocks);
+    }
+}
+
+/// The bursts to write on their way to the DRAM: a queue in an SRAM, of which the core sees only whether it is full.
+///
+/// Behind the SRAM lie its output and the head. Word `i` is read when it has come across, the word before it has been
+/// read, and the one before that has left the head.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteData {
+    depth: u64,
+    pushed: u64,
+    read: u64,
+    last_read: u64,
+    freed: Later,
+    /// DRAM edges at which words can be read.
+    words: Ring<u64>,
+    /// DRAM edges at which heads leave; the first is that of word `read - 2`.
+    pops: Ring<u64>,
+}
+
+impl WriteData {
+    pub fn new(depth: u32) -> Self {
+        let places = depth as usize + 2;
+        Self {
+            depth: depth.into(),
+            pushed: 0,
+            read: 0,
+            last_read: 0,
+            freed: Later::new(places),
+            words: Ring::new(places),
+            pops: Ring::new(places),
+        }
+    }
+
+    #[inline]
+    pub fn ready(&mut self, cycle: u64) -> bool {
+        self.pushed - self.freed.until(cycle) < self.depth
+    }
+
+    #[inline]
+    pub fn push(&mut self, cycle: u64, clocks: ClockRelation) {
+        self.words.push(clocks.dram_after(cycle) + SYNCHRONISED);
+        self.pushed += 1;
+        self.move_on(clocks);
+    }
+
+    /// The next burst leaves the head at DRAM edge `edge`, which may lie ahead.
+    #[inline]
+    pub fn pop(&mut self, edge: u64, clocks: ClockRelation) {
+        self.pops.push(edge);
+        self.move_on(clocks);
+    }
+
+    fn move_on(&mut self, clocks: ClockRelation) {
+        while let Some(mut read) = self.words.front() {
+            if self.read >= 1 {
+                read = read.max(self.last_read + 1);
+            }
+            if self.read >= 2 {
+                let Some(pop) = self.pops.front() else { return };
+                self.pops.pop();
+                read = read.max(pop);
+            }
+            self.words.pop();
+            (self.read, self.last_read) = (self.read + 1, read);
+            self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
+        }
+    }
+}
+
+/// A queue in an SRAM from the DRAM's clock to the core's.
+#[derive(Clone, Debug)]
+pub(crate) struct ToCore<T> {
+    /// Places taken so far, from the command on.
+    reserved: u64,
+    taken: Later,
+    /// First core edge at which the word can be read or, of those that have a time, is read; the word. `taken` holds these edges.
+    words: Ring<(u64, T)>,
+    /// Words from the head on that have a time: at most two.
+    timed: usize,
+    last_read: u64,
+    /// Core edges at which the last head left, and the one before.
+    pops: [u64; 2],
+    depth: u64,
+    started: bool,
+}
+
+impl<T: Copy + Default> ToCore<T> {
+    pub fn new(depth: u32) -> Self {
+        let places = depth as usize + 2;
+        Self {
+            reserved: 0,
+            taken: Later::new(places),
+            words: Ring::new(places),
+            timed: 0,
+            last_read: 0,
+            pops: [0; 2],
+            depth: depth.into(),
+            started: false,
+        }
+    }
+
+    /// Places that are missing for `more` words by what was known last; 0 if they fit.
+    #[inline]
+    pub fn missing(&self, more: u64) -> u64 {
+        (self.reserved - self.taken.passed + more).saturating_sub(self.depth)
+    }
+
+    /// Brings what is known of the reader up to DRAM cycle `cycle`.
+    #[inline]
+    pub fn look(&mut self, cycle: u64, clocks: ClockRelation) {
+        // A read counts from the third DRAM cycle after the edge that follows it on.
+        if cycle >= SYNCHRONISED {
+            let end = clocks.core_after(cycle - SYNCHRONISED);
+            if end > 0 {
+                self.taken.until(end - 1);
+            }
+        }
+    }
+
+    #[inline]
+    pub fn reserve(&mut self, words: u64) {
+        self.reserved += words;
+    }
+
+    /// A word is pushed at DRAM edge `edge`, which may lie ahead. Returns the first core edge that can read it.
+    #[inline]
+    pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) -> u64 {
+        let readable = clocks.core_after(edge) + SYNCHRONISED;
+        self.words.push((readable, word));
+        self.give_times();
+        readable
+    }
+
+    fn give_times(&mut self) {
+        while self.timed < 2 && self.timed < self.words.len() {
+            let (readable, word) = self.words.get(self.timed);
+            // The word before the one before left the head: that of the last pop for the word behind the head.
+            let before = if self.timed == 1 { self.pops[0] } else { self.pops[1] };
+            let mut read = readable.max(before);
+            if self.started {
+                read = read.max(self.last_read + 1);
+            }
+            self.started = true;
+            self.words.set(self.timed, (read, word));
+            self.last_read = read;
+            self.timed += 1;
+            self.taken.times.push(read);
+        }
+    }
+
+    /// First core cycle in which the head is offered, if there is one.
+    #[inline]
+    pub fn head(&self) -> Option<(u64, T)> {
+        let (read, word) = self.words.front()?;
+        Some(((read + 1).max(self.pops[0]) + 1, word))
+    }
+
+    /// The head in core cycle `cycle`.
+    #[inline]
+    pub fn offered(&self, cycle: u64) -> Option<T> {
+        self.head().filter(|(from, _)| *from <= cycle).map(|(_, word)| word)
+    }
+
+    /// The head is taken at core edge `edge`.
+    #[inline]
+    pub fn pop(&mut self, edge: u64) {
+        self.words.pop();
+        self.timed -= 1;
+        self.pops = [edge, self.pops[0]];
+        self.give_times();
+    }
+}

@@ -1,0 +1,97 @@
+//! The host's side: what it offers and takes, and what it is answered (docs/timing.md, "Host port").
+
+use crate::counters::COUNTERS;
+use serde::Serialize;
+
+/// What a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// A read or write of a burst of the DIMM.
+    Dram {
+        /// Burst of the DIMM.
+        address: u32,
+        /// A write.
+        write: bool,
+    },
+    /// Four instructions for the queue, the first one first.
+    Instructions([u128; 4]),
+    /// A read of one of the core's registers.
+    ReadRegister(u8),
+    /// Any other access to the core: reads as 0, writes are ignored.
+    Nothing {
+        /// A write.
+        write: bool,
+    },
+}
+
+/// A request of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What it is about.
+    pub kind: RequestKind,
+    /// Comes back with the answer.
+    pub tag: u8,
+}
+
+/// Register 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// An instruction waits or is in work.
+    pub busy: bool,
+    /// Free places in the queue.
+    pub free: u32,
+    /// Instructions taken from the queue.
+    pub taken: u32,
+    /// Instructions started, markers included.
+    pub started: u32,
+    /// Malformed instructions.
+    pub malformed: u32,
+    /// Code of the first malformed one, or 0.
+    pub error: u8,
+    /// Its sequence number.
+    pub error_sequence: u32,
+    /// Tag of the last signal.
+    pub tag: u32,
+    /// Signals.
+    pub signals: u32,
+    /// Cycles since reset.
+    pub cycles: u32,
+}
+
+/// Contents of a register, as far as they are known without data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Register {
+    /// Register 0.
+    Status(Status),
+    /// Register 1, words 0 to 14.
+    Counters([u32; COUNTERS]),
+    /// Any other: activations, or 0.
+    Other,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Tag of the request.
+    pub tag: u8,
+    /// The register, if one was read.
+    pub register: Option<Register>,
+}
+
+/// Who drives the host's port. Cycles are those of the core since reset.
+pub trait Host {
+    /// The request that the core takes in this cycle, if one is offered. Asked in cycles in which a request would be taken.
+    fn offer(&mut self, cycle: u64) -> Option<Request>;
+
+    /// Whether a response would be taken in this cycle. Asked in cycles in which there is one.
+    fn ready(&mut self, cycle: u64) -> bool;
+
+    /// The answer comes in this cycle.
+    fn answered(&mut self, cycle: u64, answer: Answer);
+
+    /// The first cycle from `cycle` on in which the host may offer something, if nothing else happens before.
+    fn idle_until(&self, cycle: u64) -> u64;
+
+    /// The sixteen entries that a burst of the DIMM holds when a `list` instruction reads it.
+    fn entries(&mut self, cycle: u64, burst: u32) -> [u32; 16];
+}

@@ -1,0 +1,146 @@
+//! The host's port: one request at a time, to a rank or to the core's registers; stores go the same way
+//! (docs/timing.md, "Host port").
+
+use crate::fifo::Ring;
+use crate::host::{Answer, Register, Request, RequestKind};
+
+/// Bit of a rank's tag that marks a store.
+pub(crate) const STORE_TAG: u16 = 1 << 8;
+
+/// What the request in work wants in this cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    Nothing,
+    /// A burst of a rank: address of the DIMM, write.
+    Rank(u32, bool),
+}
+
+/// What an access to the core does in this cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CoreAccess {
+    Nothing,
+    /// The register is read.
+    Reads(u8),
+    /// Instructions are taken over.
+    Queues,
+    /// They are lost: the queue has no four free places.
+    Overflow,
+}
+
+/// The port.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPort {
+    pending: Option<Request>,
+    /// The pending access to the core is done, its answer waits.
+    answer: Option<Option<Register>>,
+    /// Instructions still to go to the queue; one per cycle.
+    unpacking: Ring<u128>,
+    /// The response that is offered.
+    pub response: Option<Answer>,
+    /// Stores that are passed on and not acknowledged.
+    pub stores: u32,
+    /// The host's requests that are passed on and not answered.
+    pub outstanding: u32,
+    /// Next burst of the store in work.
+    pub store_address: u32,
+    queue_limit: u32,
+}
+
+impl HostPort {
+    pub fn new(queue_entries: u32) -> Self {
+        Self {
+            pending: None,
+            answer: None,
+            unpacking: Ring::new(4),
+            response: None,
+            stores: 0,
+            outstanding: 0,
+            store_address: 0,
+            queue_limit: queue_entries - 4,
+        }
+    }
+
+    /// A request would be taken.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.pending.is_none()
+    }
+
+    #[inline]
+    pub fn take(&mut self, request: Request) {
+        self.pending = Some(request);
+    }
+
+    /// Instructions are on their way to the queue.
+    #[inline]
+    pub fn is_unpacking(&self) -> bool {
+        !self.unpacking.is_empty()
+    }
+
+    #[inline]
+    pub fn wants(&self) -> Wants {
+        match self.pending {
+            Some(Request { kind: RequestKind::Dram { address, write }, .. }) => Wants::Rank(address, write),
+            _ => Wants::Nothing,
+        }
+    }
+
+    /// Tag of the request in work.
+    pub fn tag(&self) -> u8 {
+        self.pending.map_or(0, |request| request.tag)
+    }
+
+    /// The request in work was passed on to its rank.
+    #[inline]
+    pub fn passed(&mut self) {
+        self.pending = None;
+    }
+
+    /// What the pending access to the core does; `waiting` instructions are in the queue behind its head. The instructions are
+    /// unpacked from the next cycle on.
+    #[inline]
+    pub fn access(&mut self, waiting: u32) -> CoreAccess {
+        let (Some(request), None) = (self.pending, self.answer) else { return CoreAccess::Nothing };
+        match request.kind {
+            RequestKind::Dram { .. } => CoreAccess::Nothing,
+            RequestKind::ReadRegister(number) => CoreAccess::Reads(number),
+            RequestKind::Nothing { .. } => CoreAccess::Reads(u8::MAX),
+            RequestKind::Instructions(_) if self.is_unpacking() => CoreAccess::Nothing,
+            RequestKind::Instructions(_) if waiting > self.queue_limit => CoreAccess::Overflow,
+            RequestKind::Instructions(_) => CoreAccess::Queues,
+        }
+    }
+
+    /// The word that goes to the queue in this cycle.
+    #[inline]
+    pub fn unpack(&mut self) -> Option<u128> {
+        self.unpacking.pop()
+    }
+
+    /// The access is done; its answer can go from the next cycle on.
+    pub fn done(&mut self, access: CoreAccess, register: Option<Register>) {
+        if let (CoreAccess::Queues, Some(Request { kind: RequestKind::Instructions(words), .. })) =
+            (access, self.pending)
+        {
+            words.into_iter().for_each(|word| self.unpacking.push(word));
+        }
+        self.answer = Some(register);
+    }
+
+    /// The answer of the core that waits, if there is one.
+    #[inline]
+    pub fn core_answer(&self) -> Option<Answer> {
+        self.answer.map(|register| Answer { tag: self.tag(), register })
+    }
+
+    /// The core's answer becomes the response.
+    pub fn answered(&mut self) {
+        (self.answer, self.pending) = (None, None);
+    }
+
+    /// Nothing is in work and nothing is offered.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_none() && self.response.is_none() && !self.is_unpacking()
+    }
+}

@@ -1,0 +1,257 @@
+//! Takes instructions in order and starts them when nothing is in the way (docs/timing.md, "Issue").
+
+use crate::error::{CyclesError, check_known};
+use crate::host::Status;
+use ndp_config::DesignConfig;
+use ndp_isa::{ErrorCode, Instruction, decode};
+use std::ops::Range;
+
+/// Parts of the core, in the order of the counters' and the trace's bits.
+pub const PARTS: [&str; 7] = ["load", "list", "store", "zero", "product", "round", "activation"];
+pub(crate) const LOAD: usize = 0;
+pub(crate) const LIST: usize = 1;
+pub(crate) const STORE: usize = 2;
+pub(crate) const ZERO: usize = 3;
+pub(crate) const PRODUCT: usize = 4;
+pub(crate) const ROUND: usize = 5;
+pub(crate) const ACTIVATION: usize = 6;
+
+/// Entries of a word of the list memory.
+const WORD_ENTRIES: u32 = 16;
+
+/// The part that executes an instruction.
+pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
+    match instruction {
+        Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => None,
+        Instruction::Load { .. } => Some(LOAD),
+        Instruction::List { .. } => Some(LIST),
+        Instruction::Store { .. } | Instruction::Append { .. } => Some(STORE),
+        Instruction::Zero { .. } => Some(ZERO),
+        Instruction::Dot(_) | Instruction::Axpy(_) => Some(PRODUCT),
+        Instruction::Round { .. } => Some(ROUND),
+        Instruction::Activate { .. } => Some(ACTIVATION),
+    }
+}
+
+/// What an instruction uses: words of the buffer, words of the list memory.
+#[derive(Clone, Debug, Default)]
+struct Uses {
+    reads: Range<u32>,
+    /// The second source.
+    reads_too: Range<u32>,
+    writes: Range<u32>,
+    list: Range<u32>,
+}
+
+fn meet(a: &Range<u32>, b: &Range<u32>) -> bool {
+    !a.is_empty() && !b.is_empty() && a.start < b.end && b.start < a.end
+}
+
+impl Uses {
+    fn of(instruction: &Instruction, config: &DesignConfig) -> Self {
+        let list = match *instruction {
+            Instruction::List { list, count, .. } => Some((list, count)),
+            Instruction::Dot(product) | Instruction::Axpy(product) => {
+                product.list.map(|at| (at, product.count))
+            }
+            _ => None,
+        };
+        let list = list.map(|(at, count)| at / WORD_ENTRIES..(at + count).div_ceil(WORD_ENTRIES));
+        Self {
+            reads: instruction.source(config).unwrap_or_default(),
+            reads_too: instruction.other_source(config).unwrap_or_default(),
+            writes: instruction.destination(config).unwrap_or_default(),
+            list: list.unwrap_or_default(),
+        }
+    }
+}
+
+/// Where the instruction in work stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// There is none.
+    Empty,
+    /// Decoding and multiplying until the check in this cycle.
+    Checks(u64),
+    /// Waits; `clear` since the cycle before.
+    Waits { clear: bool },
+}
+
+/// What happens in a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Nothing,
+    /// An instruction can be taken.
+    Free,
+    /// The instruction starts.
+    Starts(Instruction),
+    /// It is malformed.
+    Refuses,
+}
+
+/// The issuer.
+#[derive(Clone, Debug)]
+pub(crate) struct Issue {
+    config: DesignConfig,
+    state: State,
+    instruction: Instruction,
+    error: u8,
+    uses: Uses,
+    /// Parts that would be in the way, one bit each.
+    against: u32,
+    held: [Uses; PARTS.len()],
+    /// The last cycle in which a refused instruction is still counted as work.
+    refused_in: u64,
+    check_cycles: u64,
+    /// Counts for the status; malformed ones are counted a cycle after the check.
+    pub status: Status,
+    /// The first instruction that the model does not know.
+    pub unknown: Option<CyclesError>,
+}
+
+impl Issue {
+    pub fn new(config: &DesignConfig) -> Self {
+        Self {
+            config: config.clone(),
+            state: State::Empty,
+            instruction: Instruction::Nop,
+            error: 0,
+            uses: Uses::default(),
+            against: 0,
+            held: Default::default(),
+            refused_in: u64::MAX,
+            check_cycles: 4 + u64::from(config.gemv().batch_bits()),
+            status: Status::default(),
+            unknown: None,
+        }
+    }
+
+    /// An instruction is in work, or a refused one is being counted.
+    #[inline]
+    pub fn is_busy(&self, cycle: u64) -> bool {
+        self.state != State::Empty || self.refused_in == cycle
+    }
+
+    /// The next instruction can be taken.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.state == State::Empty
+    }
+
+    /// One cycle; `busy` has a bit for each part that is at work.
+    #[inline]
+    pub fn step(&mut self, cycle: u64, busy: u32) -> Event {
+        if self.refused_in == cycle {
+            self.count_refused();
+        }
+        match self.state {
+            State::Empty => Event::Free,
+            State::Checks(at) if cycle < at => Event::Nothing,
+            State::Checks(_) if self.error != 0 => {
+                (self.state, self.refused_in) = (State::Empty, cycle + 1);
+                // The next one can be taken in the next cycle only.
+                Event::Refuses
+            }
+            State::Checks(_) => {
+                self.state = State::Waits { clear: false };
+                Event::Nothing
+            }
+            State::Waits { clear: true } => {
+                self.start();
+                Event::Starts(self.instruction)
+            }
+            State::Waits { clear: false } => {
+                self.state = State::Waits { clear: busy & self.against == 0 };
+                Event::Nothing
+            }
+        }
+    }
+
+    fn count_refused(&mut self) {
+        let status = &mut self.status;
+        status.malformed = status.malformed.wrapping_add(1);
+        if status.error == 0 {
+            (status.error, status.error_sequence) = (self.error, status.taken.wrapping_sub(1));
+        }
+    }
+
+    /// Instructions were lost in this cycle, at whose beginning `taken` had been taken.
+    pub fn overflow(&mut self, taken: u32) {
+        if self.status.error == 0 {
+            (self.status.error, self.status.error_sequence) = (ErrorCode::QueueFull.number(), taken);
+        }
+    }
+
+    /// Takes an instruction from the queue.
+    pub fn take(&mut self, cycle: u64, word: u128) {
+        self.state = State::Checks(cycle + self.check_cycles);
+        self.status.taken = self.status.taken.wrapping_add(1);
+        match decode(word, &self.config) {
+            Ok(mut instruction) => {
+                if let Err(error) = check_known(&instruction) {
+                    self.unknown.get_or_insert(error);
+                    instruction = Instruction::Nop;
+                }
+                self.error = 0;
+                self.instruction = instruction;
+                self.uses = Uses::of(&instruction, &self.config);
+                self.against = self.find_against();
+            }
+            Err(malformed) => self.error = malformed.code().number(),
+        }
+    }
+
+    /// The parts that the instruction waits for as long as they are busy with what they were started with.
+    fn find_against(&self) -> u32 {
+        let own = part_of(&self.instruction);
+        if matches!(self.instruction, Instruction::Barrier | Instruction::Signal { .. }) {
+            return (1 << PARTS.len()) - 1;
+        }
+        let shares = |part: usize| match own {
+            Some(LOAD | LIST) => part == LOAD || part == LIST,
+            Some(PRODUCT) => part == PRODUCT || part == ROUND,
+            Some(ROUND) => part == PRODUCT || part == ROUND || part == ACTIVATION,
+            Some(ACTIVATION) => part == ROUND || part == ACTIVATION,
+            own => own == Some(part),
+        };
+        let Uses { reads, reads_too, writes, list } = &self.uses;
+        let conflicts = |part: usize| {
+            let held = &self.held[part];
+            let lists = meet(list, &held.list) && (own == Some(LIST) || part == LIST);
+            shares(part)
+                || lists
+                || meet(writes, &held.reads)
+                || meet(writes, &held.reads_too)
+                || meet(writes, &held.writes)
+                || meet(reads, &held.writes)
+                || meet(reads_too, &held.writes)
+        };
+        (0..PARTS.len()).filter(|part| conflicts(*part)).fold(0, |mask, part| mask | 1 << part)
+    }
+
+    fn start(&mut self) {
+        self.state = State::Empty;
+        self.status.started = self.status.started.wrapping_add(1);
+        if let Instruction::Signal { tag } = self.instruction {
+            self.status.tag = tag;
+            self.status.signals = self.status.signals.wrapping_add(1);
+        }
+        if let Some(part) = part_of(&self.instruction) {
+            self.held[part] = self.uses.clone();
+        }
+    }
+
+    /// The first cycle from `cycle` on in which something happens by itself, the parts being as they are.
+    pub fn next(&self, cycle: u64, busy: u32) -> u64 {
+        if self.refused_in >= cycle && self.refused_in != u64::MAX {
+            return self.refused_in;
+        }
+        match self.state {
+            State::Empty => u64::MAX,
+            State::Checks(at) => at,
+            State::Waits { clear: true } => cycle,
+            State::Waits { clear: false } if busy & self.against == 0 => cycle,
+            State::Waits { clear: false } => u64::MAX,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Cycle model of the NDP core: when each instruction starts and ends, which commands the DRAM gets, what the host is
+//! answered and when. It moves no data; what depends on data is what a `list` instruction reads, and that is asked for.
+//!
+//! Written from docs/timing.md, where every part's state and latencies are. Reading order: [`ClockRelation`], `fifo` (what
+//! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, and [`CycleModel`], which
+//! connects them and makes one cycle after the other. It shares nothing with the generator of the hardware; that both agree is
+//! for a test to show.
+
+mod beats;
+mod clock;
+mod core;
+mod counters;
+mod error;
+mod fifo;
+mod host;
+mod host_port;
+mod issue;
+mod program;
+mod rank;
+mod reader;
+mod rows;
+mod shape;
+mod unit;
+
+pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
+pub use core::{CycleModel, InstructionTimes, Record};
+pub use counters::COUNTERS;
+pub use error::{CyclesError, check_known};
+pub use host::{Answer, Host, Register, Request, RequestKind, Status};
+pub use issue::PARTS;
+pub use program::{ProgramCycles, run_program};
+pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};

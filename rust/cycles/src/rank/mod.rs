@@ -1,0 +1,383 @@
+//! A DRAM rank with its port: queues between the clocks, and the controller, slot by slot (docs/timing.md, "Rank port").
+
+mod intake;
+mod refresh;
+mod scheduler;
+mod slots;
+
+pub use scheduler::{ColumnCommand, RowCommand};
+
+use crate::beats::Beats;
+use crate::clock::{CORE_PS, ClockRelation, DRAM_PS};
+use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
+use intake::{Choice, Turns};
+use ndp_config::DesignConfig;
+use refresh::{Refresh, Step};
+use scheduler::{Entry, Scheduler};
+use serde::Serialize;
+use slots::{ROW_CLOCK, SLOT, Slots};
+
+/// Segments that can wait.
+const SEGMENTS: u32 = 8;
+/// Requests that can wait.
+const REQUESTS: u32 = 16;
+/// Bursts to write that can wait.
+const WRITES: u32 = 32;
+/// Responses that can be due or wait.
+const RESPONSES: u32 = 32;
+
+/// Consecutive bursts to read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Segment {
+    pub address: u32,
+    pub bursts: u32,
+    /// For the reader of loads and lists, not for a product.
+    pub for_reader: bool,
+}
+
+/// One burst to read or write.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request {
+    pub address: u32,
+    pub write: bool,
+    pub tag: u16,
+}
+
+/// A command on the pins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// RD or WR.
+    Column(ColumnCommand),
+    /// ACT, PRE or REF.
+    Row(RowCommand),
+}
+
+/// Commands that a rank was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CommandCounts {
+    /// RD.
+    pub reads: u64,
+    /// WR.
+    pub writes: u64,
+    /// ACT.
+    pub activates: u64,
+    /// PRE of one bank.
+    pub precharges: u64,
+    /// PRE of all banks.
+    pub precharges_all: u64,
+    /// REF.
+    pub refreshes: u64,
+}
+
+/// A rank behind its port.
+#[derive(Clone, Debug)]
+pub(crate) struct Rank {
+    clocks: ClockRelation,
+    slots: Slots,
+    segments: ToDram<Segment>,
+    requests: ToDram<Request>,
+    writes: WriteData,
+    /// Beats of segments.
+    pub beats: Beats,
+    /// For each response the tag of its request, and whether it was a write.
+    pub responses: ToCore<(u16, bool)>,
+    turns: Turns,
+    staged: Option<Entry>,
+    scheduler: Scheduler,
+    refresh: Refresh,
+    /// First slot that was not looked at, and the first one in which something can happen.
+    next: u64,
+    wake: u64,
+    /// Core cycle in which that slot has begun.
+    wake_cycle: u64,
+    /// First slot in which an entry can be chosen.
+    intake: u64,
+    counts: CommandCounts,
+    trace: Option<Vec<(u64, Command)>>,
+}
+
+impl Rank {
+    pub fn new(config: &DesignConfig, clocks: ClockRelation) -> Self {
+        let slots = Slots::new(config.dram());
+        Self {
+            clocks,
+            segments: ToDram::new(SEGMENTS),
+            requests: ToDram::new(REQUESTS),
+            writes: WriteData::new(WRITES),
+            beats: Beats::new(config.core().read_fifo_beats(), clocks),
+            responses: ToCore::new(RESPONSES),
+            turns: Turns::default(),
+            staged: None,
+            scheduler: Scheduler::default(),
+            refresh: Refresh::new(&slots),
+            next: 0,
+            wake: 0,
+            wake_cycle: clocks.core_after(0),
+            intake: 0,
+            counts: CommandCounts::default(),
+            trace: None,
+            slots,
+        }
+    }
+
+    pub fn record(&mut self) {
+        self.trace = Some(Vec::new());
+    }
+
+    pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
+        self.trace.take().unwrap_or_default()
+    }
+
+    pub fn counts(&self) -> CommandCounts {
+        self.counts
+    }
+
+    /// Whether a segment is taken in this core cycle.
+    #[inline]
+    pub fn segment_ready(&mut self, cycle: u64) -> bool {
+        self.segments.ready(cycle)
+    }
+
+    /// A core cycle before which no segment is taken, as far as can be told.
+    pub fn segment_room_from(&self) -> u64 {
+        if let Some(from) = self.segments.room_from() {
+            return from;
+        }
+        // A place becomes free when the intake takes the head, which needs the place of what it took before.
+        let slot = match self.staged {
+            Some(_) if self.scheduler.is_full() => self.wake.max(self.next + self.scheduler.head_bursts()),
+            Some(_) => self.wake,
+            None => self.next.max(self.intake),
+        };
+        self.clocks.core_after(slot * SLOT + 1) + 3
+    }
+
+    /// Whether a request is taken in this core cycle.
+    #[inline]
+    pub fn request_ready(&mut self, cycle: u64) -> bool {
+        self.requests.ready(cycle) && self.writes.ready(cycle)
+    }
+
+    #[inline]
+    pub fn push_segment(&mut self, cycle: u64, segment: Segment) {
+        let head_from = self.segments.push(cycle, segment, self.clocks);
+        self.wake_for(head_from);
+    }
+
+    #[inline]
+    pub fn push_request(&mut self, cycle: u64, request: Request) {
+        let head_from = self.requests.push(cycle, request, self.clocks);
+        self.wake_for(head_from);
+        if request.write {
+            self.writes.push(cycle, self.clocks);
+        }
+    }
+
+    /// The intake looks at a head that is there from DRAM cycle `from` on.
+    #[inline]
+    fn wake_for(&mut self, from: u64) {
+        let slot = (from + SLOT) / SLOT;
+        self.intake = self.intake.min(slot);
+        if self.staged.is_none() {
+            let wake = self.wake.min(slot).max(self.next);
+            self.wake_at(wake);
+        }
+    }
+
+    /// Core cycles from the beginning of a slot before which the core sees nothing of what is read in it.
+    pub fn lag(&self) -> u64 {
+        self.slots.read_latency * DRAM_PS / CORE_PS
+    }
+
+    /// All slots that have begun by core cycle `cycle`, `now` being the present one. What the core did before that has to be
+    /// known, but for beats it took: `drain` takes those of the cycles before the one given, and tells a cycle before which no
+    /// more are taken.
+    #[inline]
+    pub fn catch_up(&mut self, cycle: u64, now: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
+        if self.wake_cycle > cycle {
+            return;
+        }
+        // What the core does from now on can be chosen in this slot at the earliest.
+        let horizon = (self.clocks.dram_after(now) + SYNCHRONISED + 2) / SLOT;
+        while self.wake_cycle <= cycle {
+            let slot = self.wake;
+            self.next = slot + 1;
+            self.slot(slot, horizon, &mut drain);
+        }
+    }
+
+    /// One slot, and which is the next one in which something can happen.
+    #[inline]
+    fn slot(&mut self, slot: u64, horizon: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) {
+        let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
+        let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
+        match step {
+            Step::Idle => self.commands(slot),
+            Step::Blocked => {}
+            Step::Close => {
+                self.scheduler.close_all(slot, &self.slots);
+                self.counts.precharges_all += 1;
+                self.log_row(slot, RowCommand::PrechargeAll);
+            }
+            Step::Refresh => {
+                self.counts.refreshes += 1;
+                self.log_row(slot, RowCommand::Refresh);
+            }
+        }
+        if self.staged.is_none() && slot >= self.intake {
+            self.intake = self.choose(slot, drain);
+        }
+        // A place that the head leaves in this slot is free.
+        if let Some(entry) = self.staged
+            && !self.scheduler.is_full()
+        {
+            self.scheduler.push(entry);
+            self.staged = None;
+            self.intake = slot + 1;
+        }
+        let refresh = self.refresh.next(|| self.scheduler.quiet_from());
+        let mut wake = refresh;
+        if self.refresh.is_idle() {
+            let quiet = if self.staged.is_some() { u64::MAX } else { self.intake.min(horizon) };
+            self.run_ahead(refresh.min(quiet));
+            wake = wake.min(self.scheduler.next());
+        }
+        if self.staged.is_none() {
+            wake = wake.min(self.intake);
+        }
+        self.wake_at(wake.max(self.next));
+    }
+
+    #[inline]
+    fn wake_at(&mut self, slot: u64) {
+        if slot != self.wake {
+            (self.wake, self.wake_cycle) = (slot, self.clocks.core_after(slot * SLOT));
+        }
+    }
+
+    /// While the oldest entry is read and nothing can enter before slot `end`, no row is to be opened or closed and no refresh
+    /// is due, the next bursts follow from what is known now. The last one makes room, and is left.
+    #[inline]
+    fn run_ahead(&mut self, end: u64) {
+        let end = end.min(self.scheduler.row_from());
+        let Some(run) = self.scheduler.read_on(&self.slots, end) else { return };
+        let last = run.slot + (run.count - 1) * run.step;
+        self.next = last + 1;
+        self.counts.reads += run.count;
+        let pushed = run.slot * SLOT + self.slots.read_latency;
+        self.beats.push(pushed, run.step * SLOT, run.count, run.entry.tag != 0);
+        if let Some(trace) = &mut self.trace {
+            let mut entry = run.entry;
+            for slot in (run.slot..=last).step_by(run.step as usize) {
+                trace.push(((slot + 1) * SLOT, Command::Column(entry.command())));
+                entry.burst = entry.burst.wrapping_add(1);
+            }
+        }
+    }
+
+    fn commands(&mut self, slot: u64) {
+        if self.scheduler.is_empty() {
+            return;
+        }
+        let decision = self.scheduler.decide(slot, &self.slots);
+        if let Some((entry, command)) = decision.column {
+            let pushed = slot * SLOT + self.slots.read_latency;
+            if entry.request {
+                self.responses.push(pushed, (entry.tag, entry.write), self.clocks);
+            } else {
+                self.beats.push(pushed, 0, 1, entry.tag != 0);
+            }
+            if command.write {
+                self.counts.writes += 1;
+                self.writes.pop(slot * SLOT + self.slots.write_latency, self.clocks);
+            } else {
+                self.counts.reads += 1;
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.push(((slot + 1) * SLOT, Command::Column(command)));
+            }
+        }
+        if let Some(command) = decision.row {
+            match command {
+                RowCommand::Activate(..) => self.counts.activates += 1,
+                _ => self.counts.precharges += 1,
+            }
+            self.log_row(slot, command);
+        }
+    }
+
+    fn log_row(&mut self, slot: u64, command: RowCommand) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(((slot + 1) * SLOT + ROW_CLOCK, Command::Row(command)));
+        }
+    }
+
+    /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
+    /// Returns the next slot in which there can be another choice.
+    #[inline]
+    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) -> u64 {
+        let first = slot * SLOT;
+        let (segment, request) = (self.segments.head(), self.requests.head());
+        let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
+        let request_from = request.map(|head| head.0);
+        let mut wake = next(segment.map(|head| head.0)).min(next(request_from));
+        if slot == 0 {
+            return wake;
+        }
+        let segment = segment.filter(|(from, _)| *from < first).map(|(_, segment)| segment);
+        let request = request.filter(|(from, _)| *from < first).map(|(_, request)| request);
+        let places = first - 2;
+        let segment = segment.filter(|segment| {
+            let until = self.beats_full_until(segment.bursts.into(), first, drain);
+            if until > 0 {
+                let slot = (until + 2).div_ceil(SLOT).max(slot + 1);
+                wake = slot.min(next(request_from));
+            }
+            until == 0
+        });
+        let request = request.filter(|_| {
+            if self.responses.missing(1) > 0 {
+                self.responses.look(places, self.clocks);
+            }
+            self.responses.missing(1) == 0
+        });
+        match self.turns.choose(segment.is_some(), request.is_some()) {
+            Some(Choice::Segment) => {
+                let Segment { address, bursts, for_reader } = segment.unwrap_or_default();
+                self.beats.reserve(bursts.into());
+                self.segments.pop(first + 1, self.clocks);
+                let left = (bursts - 1) as u8;
+                self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
+            }
+            Some(Choice::Request) => {
+                let Request { address, write, tag } = request.unwrap_or_default();
+                self.responses.reserve(1);
+                self.requests.pop(first + 1, self.clocks);
+                self.staged = Some(Entry::at(address, 0, write, true, tag));
+            }
+            None => {}
+        }
+        wake
+    }
+
+    /// 0 if `more` beats have a place as the slot beginning in DRAM cycle `first` knows it, else a cycle before which they have
+    /// none.
+    #[inline]
+    fn beats_full_until(
+        &mut self,
+        more: u64,
+        first: u64,
+        drain: &mut impl FnMut(&mut Beats, u64) -> u64,
+    ) -> u64 {
+        if self.beats.missing(more) == 0 {
+            return 0;
+        }
+        self.beats.look(first - 2);
+        if self.beats.missing(more) == 0 {
+            return 0;
+        }
+        let next = drain(&mut self.beats, self.clocks.core_after(first));
+        self.beats.look(first - 2);
+        if self.beats.missing(more) == 0 { 0 } else { self.beats.full_until(more, next).max(first) }
+    }
+}

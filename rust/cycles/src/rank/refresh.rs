@@ -1,0 +1,88 @@
+//! When a rank is refreshed (docs/timing.md, "Refresh").
+
+use super::slots::Slots;
+
+/// Where a refresh stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Commands go on.
+    Idle,
+    /// Waits until every bank may be closed.
+    Drain,
+    /// Banks are closed; REF in this slot.
+    Closed(u64),
+    /// Refreshing; commands go on from this slot.
+    Refreshing(u64),
+}
+
+/// What the refresh does in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing; commands go on.
+    Idle,
+    /// Nothing, and nobody else may.
+    Blocked,
+    /// PRE of all banks.
+    Close,
+    /// REF.
+    Refresh,
+}
+
+/// The refreshes of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Refresh {
+    state: State,
+    /// First slot in which the next one is due.
+    due: u64,
+}
+
+impl Refresh {
+    pub fn new(slots: &Slots) -> Self {
+        Self { state: State::Idle, due: slots.refresh_interval }
+    }
+
+    /// One slot. `quiet`: every bank may be closed.
+    #[inline]
+    pub fn step(&mut self, slot: u64, slots: &Slots, quiet: impl FnOnce() -> bool) -> Step {
+        if let State::Refreshing(end) = self.state
+            && slot >= end
+        {
+            self.state = State::Idle;
+        }
+        match self.state {
+            State::Idle => {
+                if slot >= self.due {
+                    self.state = State::Drain;
+                }
+                Step::Idle
+            }
+            State::Drain if quiet() => {
+                self.state = State::Closed(slot + slots.pre_to_act);
+                Step::Close
+            }
+            State::Closed(at) if slot == at => {
+                self.state = State::Refreshing(slot + slots.refresh);
+                self.due += slots.refresh_interval;
+                Step::Refresh
+            }
+            _ => Step::Blocked,
+        }
+    }
+
+    /// The first slot from which on something happens by itself; `quiet` is the first in which every bank may be closed.
+    #[inline]
+    pub fn next(&self, quiet: impl FnOnce() -> u64) -> u64 {
+        match self.state {
+            State::Idle => self.due,
+            State::Drain => quiet(),
+            State::Closed(at) => at,
+            State::Refreshing(end) => end,
+        }
+    }
+
+    /// Commands go on in the slot after the one that was stepped last.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle)
+    }
+}

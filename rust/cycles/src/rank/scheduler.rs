@@ -1,0 +1,326 @@
+//! Which commands a rank gets in a slot (docs/timing.md, "Commands of a slot").
+
+use super::slots::Slots;
+use ndp_config::DramConfig;
+use std::cmp::max;
+
+/// Entries that are looked at together.
+pub(super) const ENTRIES: usize = 4;
+const GROUPS: usize = DramConfig::BANK_GROUPS as usize;
+const GROUP_BANKS: usize = DramConfig::BANKS_PER_GROUP as usize;
+const BANKS: usize = GROUPS * GROUP_BANKS;
+
+/// What is read or written: a segment, or a request of one burst.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Entry {
+    /// Next burst of the row pair; bit 0 is the bank group.
+    pub burst: u8,
+    /// Bank of either group.
+    pub bank: u8,
+    pub row: u32,
+    /// Bursts after the next one.
+    pub left: u8,
+    pub write: bool,
+    /// A request, not a segment.
+    pub request: bool,
+    /// Who gets what comes back.
+    pub tag: u16,
+}
+
+impl Entry {
+    pub fn at(address: u32, left: u8, write: bool, request: bool, tag: u16) -> Self {
+        let (burst, bank, row) = (address as u8, (address >> 8 & 3) as u8, address >> 10);
+        Self { burst, bank, row, left, write, request, tag }
+    }
+
+    fn group(&self) -> usize {
+        usize::from(self.burst & 1)
+    }
+
+    /// RD or WR of its next burst.
+    pub fn command(&self) -> ColumnCommand {
+        ColumnCommand {
+            write: self.write,
+            bank_group: self.burst & 1,
+            bank: self.bank,
+            column_burst: self.burst >> 1,
+        }
+    }
+}
+
+/// A row command of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowCommand {
+    /// ACT: bank group, bank, row.
+    Activate(u8, u8, u32),
+    /// PRE: bank group, bank.
+    Precharge(u8, u8),
+    /// PRE of all banks.
+    PrechargeAll,
+    /// REF.
+    Refresh,
+}
+
+/// A column command of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnCommand {
+    /// WR, otherwise RD.
+    pub write: bool,
+    /// Bank group.
+    pub bank_group: u8,
+    /// Bank of the group.
+    pub bank: u8,
+    /// Burst of the row.
+    pub column_burst: u8,
+}
+
+/// A bank: its row, and from which slots on it may get a command.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bank {
+    row: Option<u32>,
+    column: u64,
+    pre: u64,
+    act: u64,
+}
+
+/// Entries in order, the oldest one first, and the banks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scheduler {
+    entries: [Entry; ENTRIES],
+    count: usize,
+    banks: [Bank; BANKS],
+    /// By bank group: from which slots on RD, WR and ACT may come.
+    read: [u64; GROUPS],
+    write: [u64; GROUPS],
+    act: [u64; GROUPS],
+    /// Slots after which the fifth-last ACT is out of the window; the oldest one first.
+    recent_acts: [u64; 4],
+    /// Nothing in the entries can ask for a row command before this slot, unless they change.
+    row_wake: u64,
+}
+
+/// Reads of an entry at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadRun {
+    /// The entry at the first of them.
+    pub entry: Entry,
+    /// Slot of the first one, slots from one to the next.
+    pub slot: u64,
+    pub step: u64,
+    pub count: u64,
+}
+
+/// What was decided in a slot.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Decision {
+    /// The entry whose burst is read or written, as it was, and the command.
+    pub column: Option<(Entry, ColumnCommand)>,
+    pub row: Option<RowCommand>,
+}
+
+impl Scheduler {
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.count == ENTRIES
+    }
+
+    /// The first slot in which PRE is allowed for every bank.
+    pub fn quiet_from(&self) -> u64 {
+        self.banks.iter().map(|bank| bank.pre).max().unwrap_or(0)
+    }
+
+    /// Bursts that the oldest entry has left.
+    pub fn head_bursts(&self) -> u64 {
+        if self.count == 0 { 0 } else { u64::from(self.entries[0].left) + 1 }
+    }
+
+    /// PRE of all banks.
+    pub fn close_all(&mut self, slot: u64, slots: &Slots) {
+        for bank in &mut self.banks {
+            bank.row = None;
+            bank.act = max(bank.act, slot + slots.pre_to_act);
+        }
+        self.row_wake = 0;
+    }
+
+    /// A new entry, in the slot after this one.
+    #[inline]
+    pub fn push(&mut self, entry: Entry) {
+        self.entries[self.count] = entry;
+        self.count += 1;
+        self.row_wake = 0;
+    }
+
+    /// The commands of a slot, and the change of state that they make.
+    #[inline]
+    pub fn decide(&mut self, slot: u64, slots: &Slots) -> Decision {
+        // The column command is judged by the banks as they are before the row command.
+        let column = self.column(slot);
+        let row = if slot >= self.row_wake { self.row(slot) } else { None };
+        let mut decision = Decision::default();
+        if let Some(column) = column {
+            let entry = self.entries[0];
+            decision.column = Some((entry, column));
+            self.issue_column(slot, slots, entry);
+        }
+        if let Some((command, at)) = row {
+            self.row_wake = 0;
+            match command {
+                RowCommand::Activate(group, _, row) => self.issue_act(slot, slots, at, group.into(), row),
+                _ => {
+                    let bank = &mut self.banks[at];
+                    bank.row = None;
+                    bank.act = max(bank.act, slot + slots.pre_to_act);
+                }
+            }
+            decision.row = Some(command);
+        }
+        decision
+    }
+
+    #[inline]
+    fn column(&self, slot: u64) -> Option<ColumnCommand> {
+        if self.count == 0 {
+            return None;
+        }
+        let head = &self.entries[0];
+        let group = head.group();
+        let bank = &self.banks[group * GROUP_BANKS + usize::from(head.bank)];
+        let free = if head.write { self.write[group] } else { self.read[group] };
+        let open = bank.row == Some(head.row) && bank.column <= slot && free <= slot;
+        open.then(|| head.command())
+    }
+
+    /// The first slot in which a command can come, as things are now.
+    #[inline]
+    pub fn next(&self) -> u64 {
+        if self.count == 0 {
+            return u64::MAX;
+        }
+        let head = &self.entries[0];
+        let group = head.group();
+        let bank = &self.banks[group * GROUP_BANKS + usize::from(head.bank)];
+        let free = if head.write { self.write[group] } else { self.read[group] };
+        let column = if bank.row == Some(head.row) { max(bank.column, free) } else { u64::MAX };
+        column.min(self.row_wake)
+    }
+
+    /// No row command comes before this slot.
+    #[inline]
+    pub fn row_from(&self) -> u64 {
+        self.row_wake
+    }
+
+    /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
+    fn row(&mut self, slot: u64) -> Option<(RowCommand, usize)> {
+        let mut wake = u64::MAX;
+        for (i, entry) in self.entries[..self.count].iter().enumerate() {
+            if self.entries[..i].iter().any(|older| older.bank == entry.bank) {
+                continue;
+            }
+            for group in 0..GROUPS {
+                if group != entry.group() && entry.left == 0 {
+                    continue;
+                }
+                let at = group * GROUP_BANKS + usize::from(entry.bank);
+                let bank = &self.banks[at];
+                let (from, command) = match bank.row {
+                    Some(row) if row == entry.row => continue,
+                    Some(_) => (bank.pre, RowCommand::Precharge(group as u8, entry.bank)),
+                    None => {
+                        let from = max(max(bank.act, self.act[group]), self.recent_acts[0]);
+                        (from, RowCommand::Activate(group as u8, entry.bank, entry.row))
+                    }
+                };
+                if from <= slot {
+                    return Some((command, at));
+                }
+                wake = wake.min(from);
+            }
+        }
+        self.row_wake = wake;
+        None
+    }
+
+    fn issue_column(&mut self, slot: u64, slots: &Slots, entry: Entry) {
+        let group = entry.group();
+        for (of, distance) in [(group, 0), (1 - group, 1)] {
+            let (read, write) = if entry.write {
+                (slots.write_to_read[distance], slots.column[distance])
+            } else {
+                (slots.column[distance], slots.read_to_write)
+            };
+            self.read[of] = max(self.read[of], slot + read);
+            self.write[of] = max(self.write[of], slot + write);
+        }
+        let to_pre = if entry.write { slots.write_to_pre } else { slots.read_to_pre };
+        let bank = &mut self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
+        if bank.pre < slot + to_pre {
+            bank.pre = slot + to_pre;
+        }
+        if entry.left == 0 {
+            self.entries.copy_within(1.., 0);
+            self.count -= 1;
+            self.row_wake = 0;
+        } else {
+            let head = &mut self.entries[0];
+            head.burst = head.burst.wrapping_add(1);
+            head.left -= 1;
+            // A bank of the other group may not be needed any more; one that could be closed later is never needed earlier.
+        }
+    }
+
+    /// Reads on in the oldest entry as long as its rows are open and nothing but reads can happen, which is before slot `end`,
+    /// but not its last burst. Only if the bursts follow each other at the same distance.
+    #[inline]
+    pub fn read_on(&mut self, slots: &Slots, end: u64) -> Option<ReadRun> {
+        let entry = self.entries[0];
+        if self.count == 0 || entry.write || entry.left == 0 {
+            return None;
+        }
+        let group = entry.group();
+        let [at, other] = [group, 1 - group].map(|group| group * GROUP_BANKS + usize::from(entry.bank));
+        if self.banks[at].row != Some(entry.row) || self.banks[other].row != Some(entry.row) {
+            return None;
+        }
+        let step = slots.column[1];
+        let slot = max(self.banks[at].column, self.read[group]);
+        let second = max(max(self.banks[other].column, self.read[1 - group]), slot + step);
+        if slot >= end || second != slot + step || 2 * step < slots.column[0] {
+            return None;
+        }
+        let count = u64::from(entry.left).min((end - slot).div_ceil(step));
+        let last = slot + (count - 1) * step;
+        let last_group = group ^ (count as usize - 1) & 1;
+        // The last burst in each group.
+        for (of, slot) in [(last_group, last), (1 - last_group, last.wrapping_sub(step))] {
+            if of == last_group || count > 1 {
+                let bank = &mut self.banks[of * GROUP_BANKS + usize::from(entry.bank)];
+                bank.pre = max(bank.pre, slot + slots.read_to_pre);
+                self.read[of] = max(self.read[of], slot + slots.column[0]);
+                self.read[1 - of] = max(self.read[1 - of], slot + slots.column[1]);
+            }
+        }
+        let turn = last + slots.read_to_write;
+        self.write = self.write.map(|from| max(from, turn));
+        let head = &mut self.entries[0];
+        head.burst = head.burst.wrapping_add(count as u8);
+        head.left -= count as u8;
+        Some(ReadRun { entry, slot, step, count })
+    }
+
+    fn issue_act(&mut self, slot: u64, slots: &Slots, at: usize, group: usize, row: u32) {
+        let bank = &mut self.banks[at];
+        bank.row = Some(row);
+        bank.column = max(bank.column, slot + slots.act_to_column);
+        bank.pre = max(bank.pre, slot + slots.act_to_pre);
+        bank.act = max(bank.act, slot + slots.act_to_act);
+        self.act[group] = max(self.act[group], slot + slots.act[0]);
+        self.act[1 - group] = max(self.act[1 - group], slot + slots.act[1]);
+        self.recent_acts.rotate_left(1);
+        self.recent_acts[3] = slot + slots.four_acts;
+    }
+}

@@ -1,0 +1,193 @@
+//! Rows of a product: their numbers, and the segments that each rank has to read for them (docs/timing.md, "Rows of a
+//! product").
+
+use crate::fifo::Ring;
+use crate::rank::Segment;
+use crate::reader::segment_bursts;
+use crate::shape::{Cut, Shape};
+use ndp_config::DesignConfig;
+use ndp_layout::MatrixLayout;
+
+/// A product as the front end needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    pub matrix: MatrixLayout,
+    pub cut: Cut,
+    pub count: u32,
+    /// First entry of the list memory, if the rows are listed.
+    pub list: Option<u32>,
+}
+
+impl Rows {
+    pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
+        let matrix = MatrixLayout::unbounded(config, product.address, product.cols);
+        Self { matrix, cut, count: product.count, list: product.list }
+    }
+
+    /// The rank at which the tail of a row begins.
+    #[inline]
+    pub fn tail_start(&self, row: u32, ranks: u32) -> u32 {
+        row.wrapping_mul(self.cut.tail) % ranks
+    }
+}
+
+/// Names one row after the other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Generator {
+    /// Rows that were not taken.
+    left: u32,
+    /// The row that is offered, from this cycle on.
+    from: u64,
+    row: u32,
+    entry: u32,
+    listed: bool,
+    listed_cycles: u64,
+}
+
+impl Generator {
+    pub fn new(shape: &Shape) -> Self {
+        Self { listed_cycles: shape.wave_bits + 3, ..Self::default() }
+    }
+
+    /// The command comes in cycle `cycle`.
+    pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32]) {
+        (self.left, self.listed) = (rows.count, rows.list.is_some());
+        self.entry = rows.list.unwrap_or(0);
+        self.row = 0;
+        self.begin(cycle, list);
+    }
+
+    fn begin(&mut self, cycle: u64, list: &[u32]) {
+        if self.listed {
+            // Read the word, choose the entry, multiply by the waves bit by bit.
+            self.row = list[self.entry as usize] & 0xFF_FFFF;
+            self.from = cycle + self.listed_cycles;
+        } else {
+            self.from = cycle + 1;
+        }
+    }
+
+    /// Rows are left; the command's cycle does not count.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.left > 0
+    }
+
+    /// The row that is offered in this cycle.
+    #[inline]
+    pub fn offers(&self, cycle: u64) -> Option<u32> {
+        (self.left > 0 && self.from <= cycle).then_some(self.row)
+    }
+
+    /// It is taken.
+    #[inline]
+    pub fn taken(&mut self, cycle: u64, list: &[u32]) {
+        self.left -= 1;
+        if self.left > 0 {
+            if self.listed {
+                self.entry = (self.entry + 1) % list.len() as u32;
+            } else {
+                self.row += 1;
+            }
+            self.begin(cycle, list);
+        }
+    }
+
+    /// The first cycle from which on a row is offered.
+    pub fn next(&self) -> u64 {
+        if self.left > 0 { self.from } else { u64::MAX }
+    }
+}
+
+/// Rows that can wait in a feeder.
+const QUEUED_ROWS: usize = 2;
+/// Cycles from a row's turn to its first segment.
+const PLACED: u64 = 3;
+
+/// Turns rows into segments of one rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Feeder {
+    rank: u32,
+    waiting: Ring<(u32, u8)>,
+    /// Cycle from which on the row in work has its segments on offer.
+    from: u64,
+    address: u32,
+    left: u32,
+    mask: u32,
+}
+
+impl Feeder {
+    pub fn new(rank: u32, rank_bursts: u64) -> Self {
+        let mask = (rank_bursts - 1) as u32;
+        Self { rank, waiting: Ring::new(QUEUED_ROWS), from: 0, address: 0, left: 0, mask }
+    }
+
+    /// A row can be taken.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < QUEUED_ROWS
+    }
+
+    /// A row is waiting or in work.
+    #[inline]
+    pub fn is_busy(&self, cycle: u64) -> bool {
+        self.left > 0 || cycle < self.from || !self.waiting.is_empty()
+    }
+
+    /// The segment that is offered.
+    #[inline]
+    pub fn offers(&self, cycle: u64) -> Option<Segment> {
+        if self.left == 0 || cycle < self.from {
+            return None;
+        }
+        let bursts = segment_bursts(self.address, self.left);
+        Some(Segment { address: self.address, bursts, for_reader: false })
+    }
+
+    /// End of a cycle: the offered segment if it was taken, and a row that comes.
+    #[inline]
+    pub fn step(
+        &mut self,
+        cycle: u64,
+        taken: Option<Segment>,
+        row: Option<(u32, u32)>,
+        rows: Option<&Rows>,
+        shape: &Shape,
+    ) {
+        let working = self.left > 0 || cycle < self.from;
+        if let Some(segment) = taken {
+            self.left -= segment.bursts;
+            self.address = (self.address - self.address % 16 + 16) & self.mask;
+        }
+        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows) {
+            self.place(cycle, row, start.into(), rows, shape);
+        }
+        if let Some((row, start)) = row {
+            self.waiting.push((row, start as u8));
+        }
+    }
+
+    fn place(&mut self, cycle: u64, row: u32, start: u32, rows: &Rows, shape: &Shape) {
+        let Cut { waves, tail, last_beat, .. } = rows.cut;
+        let tail_at = (self.rank + shape.ranks - start) % shape.ranks;
+        let has_tail = tail_at < tail;
+        let ends = if tail > 0 { tail_at + 1 == tail } else { self.rank + 1 == shape.ranks };
+        let stripes = waves + u32::from(has_tail);
+        let spare = if ends { shape.positions - 1 - last_beat } else { 0 };
+        self.left = stripes * shape.positions - spare;
+        self.address = rows.matrix.burst_at(rows.matrix.offset(row, self.rank));
+        self.from = cycle + PLACED;
+    }
+
+    /// The first cycle from `cycle` on in which something happens, a segment on offer being taken from `room_from` on.
+    #[inline]
+    pub fn next(&self, cycle: u64, room_from: impl FnOnce() -> u64) -> u64 {
+        if self.left > 0 {
+            self.from.max(cycle).max(room_from())
+        } else if !self.waiting.is_empty() || cycle < self.from {
+            self.from.max(cycle)
+        } else {
+            u64::MAX
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How a row or vector is cut, as far as it matters for time.
+
+use ndp_config::{BEAT_ELEMS, GemvConfig, RowLayout};
+
+/// The cut of a row of so many elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cut {
+    /// Stripes that every rank takes.
+    pub waves: u32,
+    /// Stripes that are left over.
+    pub tail: u32,
+    /// Position of the last beat in the last stripe.
+    pub last_beat: u32,
+    /// Last element in that beat.
+    pub last_elem: u32,
+}
+
+impl Cut {
+    pub fn new(config: &GemvConfig, elements: u32) -> Self {
+        let layout = RowLayout::new(config, elements);
+        let last = elements - 1;
+        Self {
+            waves: layout.full_waves,
+            tail: layout.tail_stripes,
+            last_beat: last / BEAT_ELEMS % config.beats_per_stripe(),
+            last_elem: last % BEAT_ELEMS,
+        }
+    }
+}
+
+/// What does not change with instructions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub ranks: u32,
+    /// Beats of a stripe.
+    pub positions: u32,
+    pub window: u64,
+    pub lanes: u64,
+    pub segments: u64,
+    pub tree_levels: u64,
+    /// Beats of weights that wait in a group.
+    pub weight_beats: u32,
+    /// Sums of rows that a group can queue.
+    pub sums: u32,
+    /// Bits of a number of waves.
+    pub wave_bits: u64,
+    /// All ranks, one bit each.
+    pub all_ranks: u32,
+}
+
+impl Shape {
+    pub fn new(config: &GemvConfig) -> Self {
+        let stripe_bits = config.stripe_elems().trailing_zeros() + config.ranks().trailing_zeros();
+        Self {
+            ranks: config.ranks(),
+            positions: config.beats_per_stripe(),
+            window: config.window_cycles().into(),
+            lanes: config.lanes().into(),
+            segments: config.acc_segments().into(),
+            tree_levels: config.tree_levels().into(),
+            weight_beats: config.weight_fifo_beats(),
+            sums: config.max_batch().max(8),
+            wave_bits: (config.col_bits() - stripe_bits + 1).into(),
+            all_ranks: (1 << config.ranks()) - 1,
+        }
+    }
+}

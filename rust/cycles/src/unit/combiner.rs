@@ -1,0 +1,143 @@
+//! Adds the ranks' sums of each row and rounds them, one result after the other (docs/timing.md, "Combiner").
+
+use super::Product;
+use super::group::Group;
+use super::rows::RowQueue;
+use crate::fifo::Ring;
+use crate::shape::Shape;
+
+/// Results that can wait or be in work.
+const RESULTS: u32 = 8;
+/// Rows that the combiner can know ahead.
+const QUEUED_ROWS: u64 = 32;
+/// Cycles from a result's last digit until it is offered.
+const ROUNDED: u64 = 8;
+
+/// The combiner.
+#[derive(Clone, Debug)]
+pub(super) struct Combiner {
+    starts: bool,
+    active: bool,
+    rows_left: u32,
+    rows_taken: u64,
+    /// Ranks that take part in the row in work, one bit each.
+    members: Option<u32>,
+    vector: u32,
+    /// Cycle of the last digit of the result in work.
+    ends: Option<u64>,
+    /// Cycles from which on results are offered.
+    results: Ring<u64>,
+    reserved: u32,
+}
+
+impl Combiner {
+    pub fn new() -> Self {
+        Self {
+            starts: false,
+            active: false,
+            rows_left: 0,
+            rows_taken: 0,
+            members: None,
+            vector: 0,
+            ends: None,
+            results: Ring::new(RESULTS as usize),
+            reserved: 0,
+        }
+    }
+
+    /// A DOT starts in the next cycle; `rows` have been put into the queue of rows so far, and are none of its.
+    pub fn start(&mut self, rows: u64) {
+        (self.starts, self.rows_taken) = (true, rows);
+    }
+
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.active || self.reserved > 0
+    }
+
+    #[inline]
+    pub fn has_row_room(&self, rows: u64) -> bool {
+        rows - self.rows_taken < QUEUED_ROWS
+    }
+
+    /// A result is offered.
+    #[inline]
+    pub fn offers(&self, cycle: u64) -> bool {
+        self.results.front().is_some_and(|from| from <= cycle)
+    }
+
+    /// One cycle; `taken`: the result on offer is.
+    #[inline]
+    pub fn step(
+        &mut self,
+        cycle: u64,
+        taken: bool,
+        groups: &mut [Group],
+        rows: &RowQueue,
+        product: &Product,
+        shape: &Shape,
+    ) {
+        if self.starts {
+            (self.starts, self.active, self.rows_left, self.vector) = (false, true, product.rows, 0);
+            return;
+        }
+        let room = self.reserved < RESULTS;
+        if taken {
+            self.results.pop();
+            self.reserved -= 1;
+        }
+        let active = self.active;
+        match (self.members, self.ends) {
+            (Some(members), Some(end)) if end == cycle => {
+                let all = groups.iter_mut().enumerate();
+                all.filter(|(g, _)| members >> g & 1 == 1).for_each(|(_, group)| group.release_sum());
+                self.ends = None;
+                self.results.push(cycle + ROUNDED);
+                self.vector += 1;
+                if self.vector == product.batch {
+                    (self.vector, self.members) = (0, None);
+                    self.rows_left -= 1;
+                    self.active = self.rows_left > 0;
+                }
+            }
+            (Some(members), None) if room && Self::sums_from(members, groups) <= cycle => {
+                self.reserved += 1;
+                self.ends = Some(cycle + shape.segments - 1);
+            }
+            _ => {}
+        }
+        // The next row is prepared while the last digit of the one before is taken.
+        if active && self.members.is_none() && rows.count > self.rows_taken {
+            let (start, _) = rows.get(self.rows_taken);
+            self.rows_taken += 1;
+            let takes_part = |group: &Group| u32::from(group.takes_part(start, product, shape));
+            let members = groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
+            self.members = Some(members);
+        }
+    }
+
+    /// From when on the first digits of the members' next sums are there.
+    #[inline]
+    fn sums_from(members: u32, groups: &[Group]) -> u64 {
+        let sums = groups.iter().enumerate().filter(|(g, _)| members >> g & 1 == 1);
+        sums.map(|(_, group)| group.sum_from().unwrap_or(u64::MAX)).max().unwrap_or(0)
+    }
+
+    /// The first cycle from `cycle` on in which something happens, if no result is taken before.
+    #[inline]
+    pub fn next(&self, cycle: u64, groups: &[Group], rows: &RowQueue) -> u64 {
+        match (self.members, self.ends) {
+            _ if self.starts => cycle,
+            (_, Some(end)) => end,
+            (Some(members), None) if self.reserved < RESULTS => Self::sums_from(members, groups).max(cycle),
+            (None, None) if self.active && rows.count > self.rows_taken => cycle,
+            _ => u64::MAX,
+        }
+    }
+
+    /// From when on a result is offered, if there is one.
+    #[inline]
+    pub fn result_from(&self) -> Option<u64> {
+        self.results.front()
+    }
+}

@@ -1,0 +1,330 @@
+//! Weights of one rank on their way to the tiles: a queue, and stripes that are planned and filled beat by beat
+//! (docs/timing.md, "Weights").
+//!
+//! It is not stepped but brought up to a cycle when somebody wants to know. What happens when follows from the cycles in
+//! which beats, rows and the taking of stripes make the next step possible.
+
+use super::Product;
+use super::rows::RowQueue;
+use crate::beats::Beats;
+use crate::shape::{Cut, Shape};
+
+/// Most beats that a group can keep.
+const MOST_BEATS: usize = 64;
+
+/// A stripe of weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stripe {
+    /// It is the row's last on this rank.
+    pub last: bool,
+    /// The row ends in it.
+    ends: bool,
+}
+
+/// What brings a fill on.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub rows: &'a RowQueue,
+    pub product: &'a Product,
+    pub shape: &'a Shape,
+}
+
+/// Cycles with something to fill, and of these those without a row to plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct FillCounts {
+    pub filled: u64,
+    pub rowless: u64,
+}
+
+/// What came of the beats that flow from the rank to the tiles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flowed {
+    Nothing,
+    Some,
+    /// The next one is not taken before the last cycle.
+    ToTheEnd,
+}
+
+/// The fill of one rank.
+#[derive(Clone, Debug)]
+pub(super) struct Fill {
+    rank: u32,
+    /// All that happened before this cycle is done.
+    now: u64,
+    /// Rows of the product are still to be planned.
+    active: bool,
+    rows_left: u32,
+    wave: u32,
+    plan: Option<Stripe>,
+    /// First cycles in which the next plan can be made, and the next beat placed.
+    plan_from: u64,
+    place_from: u64,
+    position: u32,
+    /// The stripe whose weights are complete.
+    full: Option<Stripe>,
+    full_from: u64,
+    /// Rows planned, of all that were ever put into the queue.
+    pub rows_taken: u64,
+    /// Beats taken from the rank and placed, and the cycles of the last ones by their number.
+    popped: u64,
+    placed: u64,
+    pops: [u64; MOST_BEATS],
+    places: [u64; MOST_BEATS],
+    /// Cycles, of those before `plan_from`, without a row to plan.
+    rowless: u64,
+    /// Cycles with something to fill before the present ones, and the first of these.
+    filled: u64,
+    filling_from: Option<u64>,
+}
+
+impl Fill {
+    pub fn new(rank: u32) -> Self {
+        Self {
+            rank,
+            now: 0,
+            active: false,
+            rows_left: 0,
+            wave: 0,
+            plan: None,
+            plan_from: 0,
+            place_from: 0,
+            position: 0,
+            full: None,
+            full_from: 0,
+            rows_taken: 0,
+            popped: 0,
+            placed: 0,
+            pops: [0; MOST_BEATS],
+            places: [0; MOST_BEATS],
+            rowless: 0,
+            filled: 0,
+            filling_from: None,
+        }
+    }
+
+    /// A command comes in this cycle.
+    pub fn start(&mut self, cycle: u64, rows: u32) {
+        (self.active, self.rows_left, self.wave) = (true, rows, 0);
+        self.plan_from = cycle + 1;
+        self.filling_from = Some(cycle + 1);
+    }
+
+    /// All that happened before this cycle is done.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// A stripe or row is in work.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.filling_from.is_some()
+    }
+
+    /// No beat is taken before the complete stripe is.
+    pub fn is_stuck(&self, shape: &Shape) -> bool {
+        self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
+    }
+
+    /// The stripe that is complete at the beginning of this cycle, which may be the last one that is done.
+    #[inline]
+    pub fn full(&self, cycle: u64) -> Option<Stripe> {
+        self.full.filter(|_| self.full_from <= cycle)
+    }
+
+    /// The complete stripe is taken in this cycle.
+    #[inline]
+    pub fn take(&mut self, cycle: u64) {
+        self.full = None;
+        self.place_from = self.place_from.max(cycle + 1);
+        self.look_for_end(cycle + 1);
+    }
+
+    fn look_for_end(&mut self, cycle: u64) {
+        if !self.active && self.plan.is_none() && self.full.is_none() {
+            self.filled += cycle - self.filling_from.take().unwrap_or(cycle);
+        }
+    }
+
+    /// What was counted in the cycles before `now`.
+    #[inline]
+    pub fn counts(&self, rows: &RowQueue) -> FillCounts {
+        let cycle = self.now;
+        let filled = self.filled + self.filling_from.map_or(0, |from| cycle.saturating_sub(from));
+        let mut rowless = self.rowless;
+        if self.active && self.plan.is_none() {
+            let end =
+                if rows.count > self.rows_taken { cycle.min(rows.get(self.rows_taken).1 + 1) } else { cycle };
+            rowless += end.saturating_sub(self.plan_from);
+        }
+        FillCounts { filled, rowless }
+    }
+
+    /// Brings everything up to the beginning of cycle `until`.
+    #[inline]
+    pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
+        self.advance_roughly(until, beats, around);
+        let depth = u64::from(around.shape.weight_beats);
+        if self.pop_some(until, beats, depth) {
+            self.advance_roughly(until, beats, around);
+            self.pop_some(until, beats, depth);
+        }
+    }
+
+    /// The same, but for a beat that is taken in the last cycle.
+    #[inline]
+    pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
+        self.now = self.now.max(until);
+        let Surroundings { rows, product, shape } = around;
+        if self.is_stuck(shape) && (self.plan.is_some() || !self.active) {
+            return;
+        }
+        let depth = u64::from(shape.weight_beats);
+        loop {
+            let planned = self.plan_one(until, rows, product, shape);
+            match self.flow(until, beats, depth, product, shape) {
+                Flowed::ToTheEnd => return,
+                Flowed::Some => continue,
+                Flowed::Nothing => {}
+            }
+            if !(planned | self.place_some(until, product, shape) | self.pop_some(until, beats, depth)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes beats from the rank and places them, as long as both happen before `until`.
+    #[inline]
+    fn flow(
+        &mut self,
+        until: u64,
+        beats: &mut Beats,
+        depth: u64,
+        product: &Product,
+        shape: &Shape,
+    ) -> Flowed {
+        let (Some(stripe), None) = (self.plan, self.full) else { return Flowed::Nothing };
+        if self.placed != self.popped {
+            return Flowed::Nothing;
+        }
+        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        let most = u64::from(end - self.position);
+        let (mut placed, mut place_from) = (self.placed, self.place_from);
+        let (pops, places) = (&mut self.pops, &mut self.places);
+        let mut to_the_end = false;
+        let taken = beats.take_run(most, |from| {
+            let free = if placed < depth { 0 } else { places[(placed - depth) as usize % MOST_BEATS] + 1 };
+            let pop = from.max(free);
+            let place = place_from.max(pop + 1);
+            if place >= until {
+                to_the_end = pop + 1 >= until;
+                return None;
+            }
+            pops[placed as usize % MOST_BEATS] = pop;
+            places[placed as usize % MOST_BEATS] = place;
+            placed += 1;
+            place_from = place + 1;
+            Some(pop)
+        });
+        (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
+        self.position += taken as u32;
+        match taken {
+            _ if to_the_end => Flowed::ToTheEnd,
+            0 => Flowed::Nothing,
+            _ => Flowed::Some,
+        }
+    }
+
+    /// Takes beats from the rank while there is room for them.
+    #[inline]
+    fn pop_some(&mut self, until: u64, beats: &mut Beats, depth: u64) -> bool {
+        let most = depth - (self.popped - self.placed);
+        if most == 0 {
+            return false;
+        }
+        let mut popped = self.popped;
+        let (pops, places) = (&mut self.pops, &self.places);
+        let taken = beats.take_run(most, |from| {
+            // The place of the beat that lies as many beats back as there are places.
+            let free = if popped < depth { 0 } else { places[(popped - depth) as usize % MOST_BEATS] + 1 };
+            let at = from.max(free);
+            if at >= until {
+                return None;
+            }
+            pops[popped as usize % MOST_BEATS] = at;
+            popped += 1;
+            Some(at)
+        });
+        self.popped = popped;
+        taken > 0
+    }
+
+    /// Places beats of the planned stripe.
+    #[inline]
+    fn place_some(&mut self, until: u64, product: &Product, shape: &Shape) -> bool {
+        let (Some(stripe), None) = (self.plan, self.full) else { return false };
+        // The row's end, or the stripe's.
+        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        let before = self.placed;
+        while self.position < end && self.placed < self.popped {
+            let at = self.place_from.max(self.pops[self.placed as usize % MOST_BEATS] + 1);
+            if at >= until {
+                return self.placed > before;
+            }
+            self.places[self.placed as usize % MOST_BEATS] = at;
+            self.placed += 1;
+            self.position += 1;
+            self.place_from = at + 1;
+        }
+        if self.position < end {
+            return self.placed > before;
+        }
+        // All that lies beyond the row's end is blanked in one more cycle.
+        if end < shape.positions {
+            if self.place_from >= until {
+                return self.placed > before;
+            }
+            self.place_from += 1;
+        }
+        self.position = 0;
+        self.full = self.plan.take();
+        (self.plan_from, self.full_from) = (self.place_from, self.place_from);
+        true
+    }
+
+    /// Plans the next stripe. A row that leaves this rank out takes a cycle.
+    #[inline]
+    fn plan_one(&mut self, until: u64, rows: &RowQueue, product: &Product, shape: &Shape) -> bool {
+        if self.plan.is_some() || !self.active || rows.count == self.rows_taken {
+            return false;
+        }
+        let (start, pushed) = rows.get(self.rows_taken);
+        let at = self.plan_from.max(pushed + 1);
+        if at >= until {
+            return false;
+        }
+        self.rowless += at - self.plan_from;
+        let Cut { waves, tail, .. } = product.cut;
+        let tail_at = (self.rank + shape.ranks - start) % shape.ranks;
+        let (has_tail, in_waves) = (tail_at < tail, self.wave != waves);
+        let last_wave = self.wave + 1 == waves;
+        let (last, ends) = if in_waves {
+            (last_wave && !has_tail, last_wave && tail == 0 && self.rank + 1 == shape.ranks)
+        } else {
+            (true, has_tail && tail_at + 1 == tail)
+        };
+        self.plan_from = at + 1;
+        if in_waves || has_tail {
+            self.plan = Some(Stripe { last, ends });
+            self.wave += 1;
+            self.place_from = self.place_from.max(at + 1);
+        }
+        if last {
+            self.wave = 0;
+            self.rows_taken += 1;
+            self.rows_left -= 1;
+            self.active = self.rows_left > 0;
+            self.look_for_end(at + 1);
+        }
+        true
+    }
+}

@@ -1,0 +1,259 @@
+//! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
+
+use super::Product;
+use super::fill::{Fill, FillCounts, Surroundings};
+use crate::beats::Beats;
+use crate::fifo::Ring;
+use crate::shape::Shape;
+
+/// Rows that a group can know ahead.
+const QUEUED_ROWS: u64 = 16;
+/// Rows whose scalars a group can keep.
+const SLOTS: u32 = 4;
+
+/// What a group's window is about, for the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Window {
+    Job,
+    Starved,
+    Roomless,
+}
+
+/// Cycles by cause: a job, waiting for a row, for weights, for room.
+pub(crate) type Causes = [u64; 4];
+
+/// Causes of the cycles before one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    until: u64,
+    causes: Causes,
+    fill: FillCounts,
+}
+
+/// The group of a rank.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    rank: u32,
+    pub fill: Fill,
+    /// Rows whose scalars are kept.
+    pub slots: u32,
+    /// The stripe in work has vectors left.
+    running: bool,
+    running_last: bool,
+    vector: u32,
+    /// Jobs of a window (from its decision on), the one before, and the one before that.
+    history: u8,
+    history_window: u64,
+    window: Window,
+    /// Up to the first cycle of the window, by its cause, and the causes until the cycle before.
+    account: Account,
+    before: Causes,
+    /// What the fill counted before the last cycle that it knows.
+    earlier: (u64, FillCounts),
+    /// Sums that have a place or will need one.
+    reserved: u32,
+    /// Cycles from which on the first digits of the queued sums are there.
+    sums: Ring<u64>,
+}
+
+impl Group {
+    pub fn new(rank: u32, shape: &Shape) -> Self {
+        Self {
+            rank,
+            fill: Fill::new(rank),
+            slots: 0,
+            running: false,
+            running_last: false,
+            vector: 0,
+            history: 0,
+            history_window: 0,
+            window: Window::Starved,
+            account: Account::default(),
+            before: Causes::default(),
+            earlier: (0, FillCounts::default()),
+            reserved: 0,
+            sums: Ring::new(shape.sums as usize),
+        }
+    }
+
+    /// Jobs of this window, the one before, and the one before that.
+    #[inline]
+    fn jobs(&self, window: u64) -> u8 {
+        let age = window - self.history_window;
+        if age > 2 { 0 } else { self.history << age & 7 }
+    }
+
+    /// Rows, weights or jobs are in work, as far as is known.
+    #[inline]
+    pub fn is_busy(&self, window: u64) -> bool {
+        self.fill.is_busy() || self.running || self.jobs(window) != 0
+    }
+
+    /// The window in which the group is idle if nothing else comes, if that is known.
+    #[inline]
+    pub fn idle_from(&self, window: u64) -> Option<u64> {
+        let jobs = self.jobs(window);
+        if self.fill.is_busy() || self.running || jobs == 0 {
+            return None;
+        }
+        Some(window + 3 - u64::from(jobs.trailing_zeros()))
+    }
+
+    /// Jobs of the stripe in work that were not issued.
+    pub fn jobs_left(&self, product: &Product) -> u64 {
+        if self.running { u64::from(product.batch - self.vector) } else { 0 }
+    }
+
+    /// A row, or one of its scalars, can be taken, as far as is known; `rows` have ever been put into the queue.
+    #[inline]
+    pub fn has_row_room(&self, rows: u64) -> bool {
+        rows - self.fill.rows_taken < QUEUED_ROWS && self.slots < SLOTS
+    }
+
+    /// There would be room but for rows that may have left meanwhile.
+    #[inline]
+    pub fn lacks_rows_only(&self) -> bool {
+        self.slots < SLOTS
+    }
+
+    /// Whether the rank has a stripe of the row whose tail starts at `start`.
+    #[inline]
+    pub fn takes_part(&self, start: u32, product: &Product, shape: &Shape) -> bool {
+        product.cut.waves > 0 || (self.rank + shape.ranks - start) % shape.ranks < product.cut.tail
+    }
+
+    /// The slices can be read by others in this phase.
+    #[inline]
+    pub fn read_free(&self, window: u64, phase: u64, axpy: bool, shape: &Shape) -> bool {
+        let jobs = self.jobs(window);
+        if axpy {
+            !(phase < shape.lanes && jobs & 4 != 0)
+        } else {
+            !(phase + 1 == shape.window && jobs & 1 != 0 || phase < shape.lanes && jobs & 2 != 0)
+        }
+    }
+
+    /// The slices can be written by others in this phase.
+    #[inline]
+    pub fn write_free(&self, window: u64, phase: u64, axpy: bool, shape: &Shape) -> bool {
+        !(axpy && (2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
+    }
+
+    /// Brings the fill up to the beginning of a cycle. `exact`: somebody may ask for the causes until the cycle before.
+    #[inline]
+    pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
+        let now = self.fill.now();
+        if until <= now {
+            return;
+        }
+        if !exact {
+            return self.fill.advance(until, beats, around);
+        }
+        if until > now + 1 {
+            self.fill.advance(until - 1, beats, around);
+        }
+        self.earlier = (until - 1, self.fill.counts(around.rows));
+        self.fill.advance(until, beats, around);
+    }
+
+    /// Causes of the cycles before `until`, a cycle of the present window or the first one after it, if the fill's counts were
+    /// these then.
+    #[inline]
+    fn causes_until(&self, until: u64, fill: FillCounts) -> Causes {
+        let mut causes = self.account.causes;
+        let cycles = until - self.account.until;
+        match self.window {
+            Window::Job => causes[0] += cycles,
+            Window::Roomless => causes[3] += cycles,
+            Window::Starved => {
+                let rowless = fill.rowless - self.account.fill.rowless;
+                causes[1] += rowless;
+                causes[2] += fill.filled - self.account.fill.filled - rowless;
+            }
+        }
+        causes
+    }
+
+    /// Causes of the cycles before `until`, which is at most one before what is known.
+    pub fn causes(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Causes {
+        self.advance(until, true, beats, around);
+        if self.account.until > until {
+            // The window has begun in this cycle.
+            return self.before;
+        }
+        let counts = if self.fill.now() == until {
+            self.fill.counts(around.rows)
+        } else {
+            debug_assert_eq!(self.earlier.0, until);
+            self.earlier.1
+        };
+        self.causes_until(until, counts)
+    }
+
+    /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle.
+    #[inline]
+    pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
+        if exact {
+            self.fill.advance(cycle, beats, around);
+            self.earlier = (cycle, self.fill.counts(around.rows));
+            self.fill.advance(cycle + 1, beats, around);
+        } else {
+            self.fill.advance_roughly(cycle + 1, beats, around);
+        }
+        let next = self.choose(cycle, window, around.product, around.shape);
+        if next == self.window {
+            // The account goes on.
+            return;
+        }
+        if exact {
+            self.before = self.causes_until(cycle, self.earlier.1);
+        }
+        let fill = self.fill.counts(around.rows);
+        let causes = self.causes_until(cycle + 1, fill);
+        self.account = Account { until: cycle + 1, causes, fill };
+        self.window = next;
+    }
+
+    #[inline]
+    fn choose(&mut self, cycle: u64, window: u64, product: &Product, shape: &Shape) -> Window {
+        let fresh = !self.running;
+        let last = match (fresh, self.fill.full(cycle)) {
+            (false, _) => self.running_last,
+            (true, Some(stripe)) => stripe.last,
+            (true, None) => return Window::Starved,
+        };
+        if last && !product.axpy && self.reserved == shape.sums {
+            return Window::Roomless;
+        }
+        (self.history, self.history_window) = (self.jobs(window) | 1, window);
+        let next = if fresh { 1 } else { self.vector + 1 };
+        (self.running_last, self.vector) = (last, next);
+        self.running = next != product.batch;
+        if last && product.axpy && !self.running {
+            self.slots -= 1;
+        }
+        if last && !product.axpy {
+            self.reserved += 1;
+            let first_digit = cycle + 2 + shape.window + shape.lanes + 1;
+            // The tree, the row's sum, the queue.
+            self.sums.push(first_digit + shape.tree_levels + 2);
+        }
+        if fresh {
+            self.fill.take(cycle);
+        }
+        Window::Job
+    }
+
+    /// The cycle from which on the first digit of the next sum is there, if there is one.
+    #[inline]
+    pub fn sum_from(&self) -> Option<u64> {
+        self.sums.front()
+    }
+
+    /// The last digit of the next sum is taken.
+    #[inline]
+    pub fn release_sum(&mut self) {
+        self.sums.pop();
+        self.reserved -= 1;
+    }
+}

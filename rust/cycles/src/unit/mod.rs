@@ -1,0 +1,421 @@
+//! The GEMV unit: parts that share the ports of the slices (docs/timing.md, "GEMV unit").
+
+mod combiner;
+mod distributor;
+mod fill;
+mod group;
+mod round;
+mod rows;
+mod vector_reader;
+mod walk;
+mod writer;
+
+pub(crate) use group::Causes;
+
+use crate::beats::Beats;
+use crate::rank::Rank;
+use crate::shape::{Cut, Shape};
+use combiner::Combiner;
+use distributor::{Distributor, Push};
+use fill::Surroundings;
+use group::Group;
+use round::Round;
+use rows::RowQueue;
+use vector_reader::VectorReader;
+use writer::Writer;
+
+/// Beats of a store that wait or are on their way.
+const QUEUED_STORES: u32 = 4;
+
+/// A product as the groups need it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Product {
+    axpy: bool,
+    cut: Cut,
+    batch: u32,
+    rows: u32,
+}
+
+/// What comes to the unit in a cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Inputs {
+    /// A beat of a load is offered.
+    pub load: bool,
+    /// The store's beat on offer is taken.
+    pub store_taken: bool,
+    /// A row waits; the rank at which its tail starts.
+    pub row: Option<u8>,
+    /// The host has a request in work, and may read the counters in the next cycle.
+    pub exact: bool,
+}
+
+/// What the unit did in a cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outputs {
+    pub load_taken: bool,
+    pub row_taken: bool,
+}
+
+/// The unit.
+#[derive(Clone, Debug)]
+pub(crate) struct Unit {
+    shape: Shape,
+    product: Product,
+    groups: Vec<Group>,
+    combiner: Combiner,
+    distributor: Distributor,
+    /// Rows handed to the groups.
+    rows: RowQueue,
+    /// The window of the cycle that is stepped next or was stepped last, and its first cycle.
+    window: u64,
+    window_from: u64,
+    product_starts: bool,
+    product_active: bool,
+    load_writer: Writer,
+    result_writer: Writer,
+    store_reader: VectorReader,
+    /// Stores read and not passed on.
+    store_places: u32,
+    /// Those of them that are offered.
+    stored: u32,
+    /// Reads of the last two cycles, the older one in bit 1: of scalars, of stores.
+    scalars_back: u8,
+    stores_back: u8,
+    zero_left: u32,
+    round: Round,
+}
+
+impl Unit {
+    pub fn new(shape: Shape) -> Self {
+        Self {
+            shape,
+            product: Product::default(),
+            groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
+            combiner: Combiner::new(),
+            distributor: Distributor::default(),
+            rows: RowQueue::new(),
+            window: 0,
+            window_from: 0,
+            product_starts: false,
+            product_active: false,
+            load_writer: Writer::new(false),
+            result_writer: Writer::new(true),
+            store_reader: VectorReader::default(),
+            store_places: 0,
+            stored: 0,
+            scalars_back: 0,
+            stores_back: 0,
+            zero_left: 0,
+            round: Round::default(),
+        }
+    }
+
+    pub fn start_load(&mut self, cut: Cut, batch: u32) {
+        self.load_writer.start(cut, batch);
+    }
+
+    pub fn start_store(&mut self, cut: Cut, batch: u32) {
+        self.store_reader.start(cut, batch);
+    }
+
+    pub fn start_zero(&mut self, words: u32) {
+        self.zero_left = words;
+    }
+
+    /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
+    pub fn start_product(&mut self, axpy: bool, cols: Cut, rows: Cut, count: u32, batch: u32) {
+        self.product = Product { axpy, cut: cols, batch, rows: count };
+        (self.product_starts, self.product_active) = (true, true);
+        self.distributor.start(axpy, rows, count, batch);
+        if !axpy {
+            self.combiner.start(self.rows.count);
+            self.result_writer.start(rows, batch);
+        }
+    }
+
+    /// Starts in cycle `from`: `words` words of the block.
+    pub fn start_round(&mut self, from: u64, words: u32) {
+        let sums = u64::from(words) * u64::from(ndp_config::BEAT_ELEMS);
+        self.round.start(from, sums, &self.shape);
+    }
+
+    #[inline]
+    pub fn loads(&self) -> bool {
+        self.load_writer.is_busy()
+    }
+
+    #[inline]
+    pub fn stores(&self) -> bool {
+        self.store_reader.is_starting() || self.store_reader.is_active() || self.store_places > 0
+    }
+
+    #[inline]
+    pub fn zeroes(&self) -> bool {
+        self.zero_left > 0
+    }
+
+    #[inline]
+    pub fn rounds(&self, cycle: u64) -> bool {
+        self.round.is_busy(cycle)
+    }
+
+    /// A product is in work in this cycle, as far as the unit is concerned.
+    #[inline]
+    pub fn multiplies(&mut self, cycle: u64) -> bool {
+        if self.product_active && !self.product_starts {
+            self.go_to(cycle);
+            let window = self.window;
+            self.product_active = self.combiner.is_busy()
+                || self.distributor.is_busy()
+                || self.result_writer.is_busy()
+                || self.groups.iter().any(|group| group.is_busy(window));
+        }
+        self.product_active
+    }
+
+    /// A product is in work, or was when [`Unit::multiplies`] was asked last.
+    #[inline]
+    pub fn is_multiplying(&self) -> bool {
+        self.product_active
+    }
+
+    /// Finds the window of a cycle.
+    #[inline]
+    fn go_to(&mut self, cycle: u64) {
+        let since = cycle - self.window_from;
+        if since >= self.shape.window {
+            let windows = since / self.shape.window;
+            self.window += windows;
+            self.window_from += windows * self.shape.window;
+        }
+    }
+
+    /// The product in work, or the last one, is an AXPY.
+    #[inline]
+    pub fn is_axpy(&self) -> bool {
+        self.product.axpy
+    }
+
+    /// A beat of a store is offered.
+    #[inline]
+    pub fn offers_store(&self) -> bool {
+        self.stored > 0
+    }
+
+    /// What the groups did in the cycles before `until`, which lies at most a cycle before what is known.
+    pub fn causes(&mut self, until: u64, ranks: &mut [Rank]) -> Causes {
+        let mut sum = Causes::default();
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        for (group, rank) in self.groups.iter_mut().zip(ranks) {
+            let causes = group.causes(until, &mut rank.beats, around);
+            sum.iter_mut().zip(causes).for_each(|(sum, cycles)| *sum += cycles);
+        }
+        sum
+    }
+
+    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a cycle before which no more are
+    /// taken.
+    #[inline]
+    pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> u64 {
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        let group = &mut self.groups[rank];
+        group.advance(until, exact, beats, around);
+        if !group.fill.is_stuck(&self.shape) {
+            return until;
+        }
+        // The complete stripe is taken when all vectors of the one in work have had their window.
+        let since = until + 2 + 8 * self.shape.window - self.window_from;
+        let phase = since % self.shape.window;
+        let decide = if phase == 0 { until } else { until + self.shape.window - phase };
+        decide + group.jobs_left(&self.product) * self.shape.window + 2
+    }
+
+    /// A group has, as far as is known, as many rows as it can have.
+    #[inline]
+    pub fn lacks_row_room(&self) -> bool {
+        self.groups.iter().any(|group| !group.has_row_room(self.rows.count))
+    }
+
+    /// This is a cycle in which jobs are decided, and there may be some.
+    #[inline]
+    pub fn decides(&mut self, cycle: u64) -> bool {
+        self.go_to(cycle);
+        self.product_active && cycle - self.window_from + 2 == self.shape.window
+    }
+
+    /// One cycle.
+    #[inline]
+    pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
+        let shape = self.shape;
+        let decides = self.decides(cycle);
+        let phase = cycle - self.window_from;
+
+        // Ports of the slices.
+        let writer = self.writer_of(cycle, phase);
+        let (scalar_read, store_read) = self.reads(cycle, phase);
+
+        // Rows.
+        let room = inputs.row.is_some() && self.distributor.wants_to_push() && self.row_room(cycle, ranks);
+        let push = self.distributor.push(room, inputs.row.is_some());
+        let result = self.combiner.offers(cycle);
+        let result_taken = self.result_writer.step(writer == Some(Port::Result), result, &shape);
+        let load_taken = self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
+        if decides {
+            let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+            for (group, rank) in self.groups.iter_mut().zip(ranks) {
+                group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
+            }
+        }
+        self.combiner.step(cycle, result_taken, &mut self.groups, &self.rows, &self.product, &shape);
+        self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
+        if let (Push::Row, Some(start)) = (push, inputs.row) {
+            self.push_row(cycle, start);
+        }
+        if self.product_starts {
+            self.product_starts = false;
+            self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.product.rows));
+        }
+        if writer == Some(Port::Zero) {
+            self.zero_left -= 1;
+        }
+
+        // Stores.
+        self.store_reader.step(store_read, &shape);
+        self.stored = self.stored + u32::from(self.stores_back & 2 != 0) - u32::from(inputs.store_taken);
+        self.store_places = self.store_places + u32::from(store_read) - u32::from(inputs.store_taken);
+        self.stores_back = self.stores_back << 1 | u8::from(store_read);
+        self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
+        Outputs { load_taken, row_taken: push == Push::Row }
+    }
+
+    /// Who writes the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
+    fn writer_of(&self, cycle: u64, phase: u64) -> Option<Port> {
+        let (port, ranks) = if self.zero_left > 0 {
+            (Port::Zero, self.shape.all_ranks)
+        } else if let Some(ranks) = self.result_writer.offers() {
+            (Port::Result, ranks)
+        } else {
+            (Port::Load, self.load_writer.offers()?)
+        };
+        let axpy = self.product.axpy;
+        let free = |(g, group): (usize, &Group)| {
+            ranks >> g & 1 == 0 || group.write_free(self.window, phase, axpy, &self.shape)
+        };
+        (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
+    }
+
+    /// Whether scalars, and whether a store, read the slices in this cycle.
+    fn reads(&self, cycle: u64, phase: u64) -> (bool, bool) {
+        let scalars = self.distributor.asks();
+        let stores = self.store_reader.is_active() && self.store_places != QUEUED_STORES;
+        if !scalars && !stores {
+            return (false, false);
+        }
+        let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
+        let group = &self.groups[rank as usize];
+        let free =
+            !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.axpy, &self.shape);
+        (free && scalars, free && !scalars)
+    }
+
+    /// Whether every group, and for a DOT the combiner, can take a row.
+    fn row_room(&mut self, cycle: u64, ranks: &mut [Rank]) -> bool {
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        let rows = self.rows.count;
+        let room = self.groups.iter_mut().zip(ranks).all(|(group, rank)| {
+            if !group.has_row_room(rows) && group.lacks_rows_only() {
+                group.advance(cycle, true, &mut rank.beats, around);
+            }
+            group.has_row_room(rows)
+        });
+        room && (self.product.axpy || self.combiner.has_row_room(rows))
+    }
+
+    fn push_row(&mut self, cycle: u64, start: u8) {
+        self.rows.push(cycle, start);
+        if self.product.axpy {
+            for group in &mut self.groups {
+                let takes_part = group.takes_part(start.into(), &self.product, &self.shape);
+                group.slots += u32::from(takes_part);
+            }
+        }
+    }
+
+    /// Loads, stores or zeros are in work, or something was read: every cycle counts.
+    #[inline]
+    pub fn is_dense(&self) -> bool {
+        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.scalars_back & 3 != 0
+    }
+
+    /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
+    #[inline]
+    pub fn next(&mut self, cycle: u64, row: bool) -> u64 {
+        if !self.product_active {
+            return u64::MAX;
+        }
+        if self.product_starts || !self.distributor.is_still() {
+            return cycle;
+        }
+        if row && self.distributor.wants_to_push() && self.groups.iter().all(Group::lacks_rows_only) {
+            return cycle;
+        }
+        self.go_to(cycle);
+        let decide = self.window_from + self.shape.window - 2;
+        let mut next = if decide < cycle { decide + self.shape.window } else { decide };
+        if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+            for group in &self.groups {
+                if let Some(window) = group.idle_from(self.window) {
+                    next = next.min(self.window_from + (window - self.window) * self.shape.window);
+                }
+            }
+        }
+        next
+    }
+
+    /// The first cycle from `cycle` on in which something happens to results, the port for writes being free.
+    #[inline]
+    fn next_result(&self, cycle: u64) -> u64 {
+        if !self.result_writer.is_still() {
+            return cycle;
+        }
+        let offered = self.combiner.result_from().filter(|_| self.result_writer.is_active());
+        let next = self.combiner.next(cycle, &self.groups, &self.rows);
+        next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
+    }
+
+    /// Combines and writes results from `cycle` on, as long as nothing else happens, which is before cycle `end`. Returns the
+    /// cycle that comes after: `end`, or an earlier one if all results are written.
+    #[inline]
+    pub fn run_results(&mut self, cycle: u64, end: u64) -> u64 {
+        if self.product.axpy || !self.product_active || self.product_starts {
+            return end;
+        }
+        let mut cycle = self.next_result(cycle);
+        while cycle < end {
+            let written = self.result_writer.offers().is_some();
+            let result = self.combiner.offers(cycle);
+            let taken = self.result_writer.step(written, result, &self.shape);
+            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+            cycle += 1;
+            if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+                return cycle;
+            }
+            cycle = self.next_result(cycle);
+        }
+        end
+    }
+
+    /// The first cycle after the rounding in work.
+    #[inline]
+    pub fn round_ends(&self, cycle: u64) -> u64 {
+        if self.round.is_busy(cycle) { self.round.last() + 1 } else { u64::MAX }
+    }
+}
+
+/// Who writes the slices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Port {
+    Zero,
+    Result,
+    Load,
+}

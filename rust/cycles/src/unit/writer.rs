@@ -1,0 +1,119 @@
+//! Writers of vector blocks: of loads, beat by beat, and of results, value by value (docs/timing.md, "Vector blocks").
+
+use super::walk::Walk;
+use crate::shape::{Cut, Shape};
+use ndp_config::BEAT_ELEMS;
+
+/// A writer. One item per cycle, and for each stripe and vector a write of zeros before the first.
+#[derive(Clone, Debug)]
+pub(crate) struct Writer {
+    /// Values come one by one, not in beats.
+    values: bool,
+    starts: bool,
+    active: bool,
+    /// Ranks that the write on offer goes to, if there is one.
+    staged: Option<u32>,
+    blanked: bool,
+    vector: u32,
+    batch: u32,
+    element: u32,
+    last_elem: u32,
+    walk: Walk,
+}
+
+impl Writer {
+    pub fn new(values: bool) -> Self {
+        Self {
+            values,
+            starts: false,
+            active: false,
+            staged: None,
+            blanked: false,
+            vector: 0,
+            batch: 1,
+            element: 0,
+            last_elem: 0,
+            walk: Walk::default(),
+        }
+    }
+
+    /// Starts in the next cycle.
+    pub fn start(&mut self, cut: Cut, batch: u32) {
+        self.starts = true;
+        (self.batch, self.last_elem, self.walk) = (batch, cut.last_elem, Walk::start(cut));
+    }
+
+    /// Something is to be written, or the command comes in this cycle.
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.starts || self.active || self.staged.is_some()
+    }
+
+    /// Ranks of the write that is on offer.
+    #[inline]
+    pub fn offers(&self) -> Option<u32> {
+        self.staged
+    }
+
+    fn blanks(&self) -> bool {
+        self.walk.position == 0 && self.element == 0 && !self.blanked
+    }
+
+    /// One cycle. `written`: the write on offer is done; `item`: an item is there. Returns whether it is taken.
+    #[inline]
+    pub fn step(&mut self, written: bool, item: bool, shape: &Shape) -> bool {
+        if self.starts {
+            (self.starts, self.active) = (false, true);
+            (self.vector, self.element, self.blanked) = (0, 0, false);
+            return false;
+        }
+        let free = self.staged.is_none() || written;
+        if !free {
+            return false;
+        }
+        self.staged = None;
+        if !self.active {
+            return false;
+        }
+        let blanks = self.blanks();
+        if !blanks && !item {
+            return false;
+        }
+        self.staged = Some(self.walk.holders(shape));
+        self.blanked = blanks;
+        if blanks {
+            return false;
+        }
+        self.vector += 1;
+        if self.vector == self.batch {
+            self.vector = 0;
+            self.next_place(shape);
+        }
+        true
+    }
+
+    fn next_place(&mut self, shape: &Shape) {
+        let last_element = !self.values || self.element == self.last_elem;
+        if last_element && self.walk.is_last(shape) {
+            self.active = false;
+        }
+        if self.values {
+            self.element = (self.element + 1) % BEAT_ELEMS;
+        }
+        if self.element == 0 {
+            self.walk.step(shape);
+        }
+    }
+
+    /// Nothing changes as long as no item comes.
+    #[inline]
+    pub fn is_still(&self) -> bool {
+        !self.starts && self.staged.is_none() && !(self.active && self.blanks())
+    }
+
+    /// Items are expected.
+    #[inline]
+    pub fn is_active(&self) -> bool {
+        self.active
+    }
+}

@@ -1,0 +1,235 @@
+//! Does the cycle model predict every cycle of the core: instructions, answers to the host, counters, commands of the DRAM?
+//!
+//! The core runs random programs beside a host that stalls and has traffic of its own; the model is given the same
+//! requests at the same times and has to come to the same cycles. There is no tolerance.
+
+#[path = "common/replay.rs"]
+mod replay;
+
+use ndp_config::DesignConfig;
+use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_isa::Program;
+use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
+use ndp_numerics::SplitMix64;
+use replay::{Compared, compare, processor_time};
+use std::error::Error;
+use std::time::Duration;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Programs of what the model knows.
+const KNOWN: ProgramOptions =
+    ProgramOptions { cycles: 3000, malformed_percent: 0, heads: false, appends: false, activations: false };
+
+/// How a host behaves.
+#[derive(Clone, Copy)]
+struct Behaviour {
+    stall_percent: u32,
+    /// A request of its own in one of so many cycles; never if 0.
+    every: u64,
+}
+
+/// Runs programs one after the other on a core, and compares the recording with the model.
+fn session(
+    core: &mut NdpCore,
+    programs: &[Program],
+    behaviour: Behaviour,
+    seed: u64,
+) -> Result<Compared, Box<dyn Error>> {
+    let config = core.config().clone();
+    let first = 1 << (config.dimm_burst_bits() - 1);
+    let mut random = SplitMix64::new(seed);
+    let mut memories = Vec::new();
+    let mut memory = SparseMemory::new();
+    let mut rtl = Duration::ZERO;
+    // The clocks' edges lie differently after each reset.
+    for _ in 0..seed % 5 {
+        core.step()?;
+    }
+    core.reset();
+    for program in programs {
+        core.place(program)?;
+        for data in &program.data {
+            ndp_machine::write_data(&config, data, &mut memory)?;
+        }
+        memories.push((core.cycle(), memory.clone()));
+        let start = processor_time();
+        core.run_words(&program.words(), |core| {
+            while core.take_answer().is_some() {}
+            if behaviour.every > 0 && random.next_u64().is_multiple_of(behaviour.every) {
+                let address = first + random.next_u64() % 512;
+                let write = random.next_u64().is_multiple_of(2).then_some([0; 8]);
+                core.submit(address, write);
+            }
+        })?;
+        core.counters()?;
+        rtl += processor_time() - start;
+    }
+    let recording = core.take_recording().ok_or("nothing was recorded")?;
+    let compared = compare(&recording, &mut memories)?;
+    Ok(Compared { rtl, ..compared })
+}
+
+/// Sessions of `length` random programs each.
+fn sessions(
+    preset: &str,
+    seed: u64,
+    count: usize,
+    length: usize,
+    behaviour: Behaviour,
+    options: ProgramOptions,
+) -> Outcome {
+    let config = DesignConfig::preset(preset)?;
+    let mut programs = RandomPrograms::with_options(&config, seed, options);
+    let mut all = Compared::default();
+    for index in 0..count {
+        let batch: Vec<Program> = programs.by_ref().take(length).collect();
+        let stalls = HostStalls { request: behaviour.stall_percent, response: behaviour.stall_percent };
+        let seed = seed.wrapping_mul(1000) + index as u64;
+        let mut core =
+            NdpCore::open(&config, &CoreOptions { seed, stalls, trace: true, ..CoreOptions::default() })?;
+        let compared = session(&mut core, &batch, behaviour, seed)
+            .map_err(|e| format!("{preset}, seed {seed}, session {index}: {e}"))?;
+        all += compared;
+    }
+    report(preset, count * length, &all);
+    Ok(())
+}
+
+/// The line that tests print.
+fn report(name: &str, programs: usize, all: &Compared) {
+    let speed = |time: Duration| all.cycles as f64 / time.as_secs_f64();
+    println!(
+        "{name}: {programs} programs, {} cycles, {} instructions, {} requests, {} commands; RTL {:.0} cycles/s, \
+         model {:.0}, {:.0} times",
+        all.cycles,
+        all.instructions,
+        all.requests,
+        all.commands,
+        speed(all.rtl),
+        speed(all.model),
+        all.rtl.as_secs_f64() / all.model.as_secs_f64()
+    );
+}
+
+#[test]
+fn random_programs_take_the_predicted_cycles() -> Outcome {
+    sessions("tiny", 1, 30, 10, Behaviour { stall_percent: 0, every: 0 }, KNOWN)
+}
+
+#[test]
+fn they_do_so_beside_stalls_and_traffic() -> Outcome {
+    sessions("tiny", 2, 50, 10, Behaviour { stall_percent: 20, every: 16 }, KNOWN)
+}
+
+#[test]
+fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
+    sessions("tiny", 3, 5, 10, Behaviour { stall_percent: 0, every: 2 }, KNOWN)?;
+    sessions("tiny", 4, 5, 10, Behaviour { stall_percent: 80, every: 5 }, KNOWN)
+}
+
+#[test]
+fn they_do_so_among_malformed_instructions() -> Outcome {
+    let options = ProgramOptions { malformed_percent: 100, ..KNOWN };
+    sessions("tiny", 5, 15, 10, Behaviour { stall_percent: 5, every: 40 }, options)
+}
+
+#[test]
+fn they_do_so_on_the_full_core() -> Outcome {
+    let options = ProgramOptions { cycles: 4000, ..KNOWN };
+    sessions("hermes", 6, 3, 8, Behaviour { stall_percent: 0, every: 0 }, options)?;
+    sessions("hermes", 7, 3, 8, Behaviour { stall_percent: 20, every: 16 }, options)
+}
+
+#[test]
+fn long_products_do_so_on_the_full_core() -> Outcome {
+    let config = DesignConfig::preset("hermes")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    for (name, product) in [
+        ("dot", "dot src=0, dst=2, cols=4096, count=512, address=0x10000"),
+        ("dot, batch 4", "dot src=0, dst=8, cols=4096, batch=4, count=512, address=0x10000"),
+        ("dot, batch 16", "dot src=0, dst=32, cols=4096, batch=16, count=128, address=0x10000"),
+        ("axpy", "axpy src=0, dst=8, cols=4096, count=512, address=0x10000"),
+    ] {
+        let matrix = ".matrix 0x10000 rows=512 cols=4096 seed=2 kind=normal";
+        let program = ndp_isa::parse(&format!("{matrix}\n{product}\nsignal 1"))?;
+        let behaviour = Behaviour { stall_percent: 0, every: 0 };
+        let compared = session(&mut core, &[program], behaviour, 0).map_err(|e| format!("{name}: {e}"))?;
+        core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+        report(&format!("hermes, {name}"), 1, &compared);
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn many_random_programs_do_so() -> Outcome {
+    for seed in 10..30 {
+        let behaviour = Behaviour {
+            stall_percent: [0, 10, 50, 95][seed as usize % 4],
+            every: [0, 40, 8, 3, 100][seed as usize % 5],
+        };
+        let malformed_percent = (seed % 3) as u32 * 30;
+        sessions("tiny", seed, 20, 10, behaviour, ProgramOptions { malformed_percent, ..KNOWN })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_burst_for_a_full_queue_is_lost_in_the_model_too() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    let queue = 1 << config.dimm_burst_bits();
+    let dot = ndp_isa::parse("dot src=0, dst=32, cols=256, count=256, address=0")?.words()[0];
+    let signal = ndp_isa::parse("signal 5")?.words()[0];
+    let burst = |words: [u128; 4]| std::array::from_fn(|i| (words[i / 2] >> (64 * (i % 2))) as u64);
+    core.submit(queue, Some(burst([dot, 0, 0, 0])));
+    for _ in 0..config.core().queue_entries() / 4 + 4 {
+        core.submit(queue, Some(burst([signal; 4])));
+    }
+    let status = loop {
+        for _ in 0..500 {
+            core.step()?;
+        }
+        let status = core.status()?;
+        if !status.busy {
+            break status;
+        }
+    };
+    assert_eq!(status.error, ndp_isa::ErrorCode::QueueFull.number());
+    let recording = core.take_recording().ok_or("nothing was recorded")?;
+    compare(&recording, &mut [(0, SparseMemory::new())])?;
+    Ok(())
+}
+
+#[test]
+fn a_request_that_is_a_cycle_off_is_found() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    let program = RandomPrograms::with_options(&config, 4, KNOWN).next_program();
+    core.place(&program)?;
+    core.run_words(&program.words(), |_| {})?;
+    let mut recording = core.take_recording().ok_or("nothing was recorded")?;
+    let mut memory = SparseMemory::new();
+    for data in &program.data {
+        ndp_machine::write_data(&config, data, &mut memory)?;
+    }
+    let mut memories = [(0, memory)];
+    compare(&recording, &mut memories)?;
+    // The same recording, but with one thing changed at a time.
+    for change in 0..4 {
+        let original = recording.clone();
+        match change {
+            0 => {
+                let prompt = recording.requests.iter_mut().find(|request| request.offered == request.taken);
+                prompt.ok_or("every request waited")?.offered += 1;
+            }
+            1 => recording.commands[1].last_mut().ok_or("no command")?.0 += 4,
+            2 => recording.instructions[2].started = recording.instructions[2].started.map(|cycle| cycle + 1),
+            _ => recording.dram_origin += 1,
+        }
+        assert!(compare(&recording, &mut memories).is_err(), "change {change} was not found");
+        recording = original;
+    }
+    Ok(())
+}
