@@ -34,10 +34,10 @@ impl PhaseTable {
     /// The table under a title.
     pub fn print(&self, title: &str) {
         let longest = self.rows.iter().map(|row| row.cycles).max().unwrap_or(0).max(1);
-        say!("{title:<20}{:>12}{:>9}", "cycles", "share");
+        say!("{title:<32}{:>12}{:>9}", "cycles", "share");
         for PhaseFigures { phase, cycles, share } in &self.rows {
             let bar = "#".repeat((cycles * BAR).div_ceil(longest) as usize);
-            say!("  {:<18}{:>12}{:>7.1} %  {bar}", phase.name(), grouped(*cycles), 100.0 * share);
+            say!("  {:<30}{:>12}{:>7.1} %  {bar}", phase.name(), grouped(*cycles), 100.0 * share);
         }
     }
 }
