@@ -19,7 +19,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 /// Programs of what the model knows.
 const KNOWN: ProgramOptions =
-    ProgramOptions { cycles: 3000, malformed_percent: 0, heads: false, appends: false, activations: false };
+    ProgramOptions { cycles: 3000, malformed_percent: 0, heads: false, appends: true, activations: true };
 
 /// How a host behaves.
 #[derive(Clone, Copy)]

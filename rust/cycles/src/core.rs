@@ -5,15 +5,15 @@ use crate::counters::{COUNTERS, CounterFile};
 use crate::error::CyclesError;
 use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
-use crate::host_port::{CoreAccess, HostPort, STORE_TAG, Wants};
-use crate::issue::{Event, Issue, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO, part_of};
+use crate::host_port::{CoreAccess, HostPort, STORE_TAG, StoreTo, Wants};
+use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO, part_of};
 use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
 use crate::rows::{Feeder, Generator, Rows};
 use crate::shape::{Cut, Shape};
 use crate::unit::{Inputs, Unit};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
-use ndp_isa::{Instruction, block_words};
+use ndp_isa::{Instruction, block_words, vector_words};
 use serde::Serialize;
 
 /// Rows that the unit can find waiting.
@@ -80,6 +80,7 @@ pub struct CycleModel {
     recorder: Option<Recorder>,
     dimm_mask: u32,
     rank_log2: u32,
+    row_mask: u32,
 }
 
 impl CycleModel {
@@ -113,6 +114,7 @@ impl CycleModel {
             recorder: None,
             dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
             rank_log2: shape.ranks.trailing_zeros(),
+            row_mask: ((1u64 << config.gemv().row_bits()) - 1) as u32,
             config: config.clone(),
         }
     }
@@ -195,6 +197,7 @@ impl CycleModel {
             | bit(ZERO, self.unit.zeroes())
             | bit(PRODUCT, product)
             | bit(ROUND, self.unit.rounds(cycle))
+            | bit(ACTIVATION, self.unit.activates())
     }
 
     /// One cycle of the core.
@@ -480,7 +483,7 @@ impl CycleModel {
         let hosts_turn = cycle % 2 == 1 || !store;
         let (address, write, tag) = match self.port.wants() {
             Wants::Rank(address, write) if hosts_turn => (address, write, self.port.tag().into()),
-            _ if store => (self.port.store_address, true, STORE_TAG),
+            _ if store => (self.store_burst(), true, STORE_TAG),
             _ => return false,
         };
         let rank = &mut self.ranks[(address & (self.shape.ranks - 1)) as usize];
@@ -489,12 +492,24 @@ impl CycleModel {
         }
         rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag });
         if tag == STORE_TAG {
-            self.port.store_address = (address + 1) & self.dimm_mask;
+            self.port.store_to.pass();
             return true;
         }
         self.port.passed();
         self.port.outstanding += 1;
         false
+    }
+
+    /// Burst of the DIMM that the store's next beat goes to.
+    fn store_burst(&self) -> u32 {
+        match self.port.store_to {
+            StoreTo::Bursts(address) => address & self.dimm_mask,
+            StoreTo::Rows { address, row, vector, .. } => {
+                let row = row.wrapping_add(vector) & self.row_mask;
+                let burst = address.wrapping_add((row >> self.rank_log2).wrapping_mul(self.shape.positions));
+                (burst << self.rank_log2 | row & (self.shape.ranks - 1)) & self.dimm_mask
+            }
+        }
     }
 
     /// Queue and issue.
@@ -539,11 +554,16 @@ impl CycleModel {
                 self.reader.start(address, count.div_ceil(16));
             }
             Instruction::Store { cols, batch, address, .. } => {
-                self.port.store_address = address;
+                self.port.store_to = StoreTo::Bursts(address);
                 self.unit.start_store(Cut::new(gemv, cols), batch);
             }
-            // Not known, and so never started.
-            Instruction::Append { .. } | Instruction::Activate { .. } => {}
+            Instruction::Append { cols, batch, row, address, .. } => {
+                self.port.store_to = StoreTo::Rows { address, row, vector: 0, batch };
+                self.unit.start_store(Cut::new(gemv, cols), batch);
+            }
+            Instruction::Activate { operation, cols, batch, heads, .. } => {
+                self.unit.start_activation(operation, vector_words(&self.config, cols), batch * heads);
+            }
             Instruction::Zero { count, .. } => self.unit.start_zero(count),
             Instruction::Dot(product) | Instruction::Axpy(product) => {
                 let axpy = matches!(instruction, Instruction::Axpy(_));

@@ -24,8 +24,6 @@ pub fn check_known(instruction: &Instruction) -> Result<(), CyclesError> {
         Instruction::Dot(product) | Instruction::Axpy(product) if product.heads > 1 => {
             "products with several heads"
         }
-        Instruction::Append { .. } => "appends",
-        Instruction::Activate { .. } => "the activation unit",
         _ => return Ok(()),
     };
     Err(CyclesError::Unknown { instruction: *instruction, what })

@@ -27,6 +27,30 @@ pub(crate) enum CoreAccess {
     Overflow,
 }
 
+/// Where the next beat of a store goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoreTo {
+    /// Consecutive bursts of the DIMM, modulo their number.
+    Bursts(u32),
+    /// An append: in each vector's row, of a matrix at `address` of each rank, the same beat, then the next one.
+    Rows { address: u32, row: u32, vector: u32, batch: u32 },
+}
+
+impl StoreTo {
+    /// A beat has passed.
+    pub fn pass(&mut self) {
+        match self {
+            Self::Bursts(address) => *address = address.wrapping_add(1),
+            Self::Rows { address, vector, batch, .. } => {
+                *vector += 1;
+                if vector == batch {
+                    (*vector, *address) = (0, address.wrapping_add(1));
+                }
+            }
+        }
+    }
+}
+
 /// The port.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPort {
@@ -41,8 +65,8 @@ pub(crate) struct HostPort {
     pub stores: u32,
     /// The host's requests that are passed on and not answered.
     pub outstanding: u32,
-    /// Next burst of the store in work.
-    pub store_address: u32,
+    /// Where the next beat of the store in work goes.
+    pub store_to: StoreTo,
     queue_limit: u32,
 }
 
@@ -55,7 +79,7 @@ impl HostPort {
             response: None,
             stores: 0,
             outstanding: 0,
-            store_address: 0,
+            store_to: StoreTo::Bursts(0),
             queue_limit: queue_entries - 4,
         }
     }

@@ -37,6 +37,9 @@ pub(crate) struct Shape {
     pub window: u64,
     pub lanes: u64,
     pub segments: u64,
+    /// Elements that the activation unit takes from a word, and cycles of its trees over a rank's lanes.
+    pub element_lanes: u32,
+    pub lane_tree_cycles: u32,
     pub tree_levels: u64,
     /// Beats of weights that wait in a group.
     pub weight_beats: u32,
@@ -57,6 +60,8 @@ impl Shape {
             window: config.window_cycles().into(),
             lanes: config.lanes().into(),
             segments: config.acc_segments().into(),
+            element_lanes: config.lanes(),
+            lane_tree_cycles: config.units_per_rank().trailing_zeros().div_ceil(2),
             tree_levels: config.tree_levels().into(),
             weight_beats: config.weight_fifo_beats(),
             sums: config.max_batch().max(8),

@@ -1,5 +1,6 @@
 //! The GEMV unit: parts that share the ports of the slices (docs/timing.md, "GEMV unit").
 
+mod activation;
 mod combiner;
 mod distributor;
 mod fill;
@@ -15,6 +16,7 @@ pub(crate) use group::Causes;
 use crate::beats::Beats;
 use crate::rank::Rank;
 use crate::shape::{Cut, Shape};
+use activation::Activation;
 use combiner::Combiner;
 use distributor::{Distributor, Push};
 use fill::Surroundings;
@@ -83,6 +85,7 @@ pub(crate) struct Unit {
     stores_back: u8,
     zero_left: u32,
     round: Round,
+    activation: Activation,
 }
 
 impl Unit {
@@ -107,6 +110,7 @@ impl Unit {
             stores_back: 0,
             zero_left: 0,
             round: Round::default(),
+            activation: Activation::default(),
         }
     }
 
@@ -137,6 +141,17 @@ impl Unit {
     pub fn start_round(&mut self, from: u64, words: u32) {
         let sums = u64::from(words) * u64::from(ndp_config::BEAT_ELEMS);
         self.round.start(from, sums, &self.shape);
+    }
+
+    /// Starts in the next cycle: a block of `vectors` vectors of `words` words each.
+    pub fn start_activation(&mut self, operation: ndp_isa::Activation, words: u32, vectors: u32) {
+        self.activation.start(operation, words, vectors);
+    }
+
+    /// The activation unit is at work.
+    #[inline]
+    pub fn activates(&self) -> bool {
+        self.activation.is_busy()
     }
 
     #[inline]
@@ -251,8 +266,13 @@ impl Unit {
         let phase = cycle - self.window_from;
 
         // Ports of the slices.
-        let writer = self.writer_of(cycle, phase);
+        let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
+        let writer =
+            if lanes.is_some_and(|lanes| lanes.writes) { None } else { self.writer_of(cycle, phase) };
         let (scalar_read, store_read) = self.reads(cycle, phase);
+        if let Some(LanesCycle { advance, soon, granted, .. }) = lanes {
+            self.activation.step(advance, soon, granted, &shape);
+        }
 
         // Rows.
         let room = inputs.row.is_some() && self.distributor.wants_to_push() && self.row_room(cycle, ranks);
@@ -304,10 +324,29 @@ impl Unit {
         (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
     }
 
+    /// What the activation unit does in this cycle.
+    fn lanes_cycle(&self, cycle: u64, phase: u64) -> LanesCycle {
+        let (window, axpy, shape) = (self.window, self.product.axpy, &self.shape);
+        let no_sums =
+            |phase: u64| self.groups.iter().all(|group| group.write_free(window, phase, axpy, shape));
+        // In the first phase of a window nobody writes sums.
+        let (advance, soon) = (no_sums(phase), phase + 1 == shape.window || no_sums(phase + 1));
+        let others = self.distributor.asks() || self.store_asks() || self.round.reads(cycle);
+        let granted = !others
+            && self.activation.asks(advance, soon)
+            && self.groups.iter().all(|group| group.read_free(window, phase, axpy, shape));
+        LanesCycle { advance, soon, granted, writes: self.activation.writes(advance) }
+    }
+
+    /// A store asks for a beat.
+    fn store_asks(&self) -> bool {
+        self.store_reader.is_active() && self.store_places != QUEUED_STORES
+    }
+
     /// Whether scalars, and whether a store, read the slices in this cycle.
     fn reads(&self, cycle: u64, phase: u64) -> (bool, bool) {
         let scalars = self.distributor.asks();
-        let stores = self.store_reader.is_active() && self.store_places != QUEUED_STORES;
+        let stores = self.store_asks();
         if !scalars && !stores {
             return (false, false);
         }
@@ -344,7 +383,11 @@ impl Unit {
     /// Loads, stores or zeros are in work, or something was read: every cycle counts.
     #[inline]
     pub fn is_dense(&self) -> bool {
-        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.scalars_back & 3 != 0
+        self.load_writer.is_busy()
+            || self.zero_left > 0
+            || self.stores()
+            || self.scalars_back & 3 != 0
+            || self.activation.is_busy()
     }
 
     /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
@@ -410,6 +453,15 @@ impl Unit {
     pub fn round_ends(&self, cycle: u64) -> u64 {
         if self.round.is_busy(cycle) { self.round.last() + 1 } else { u64::MAX }
     }
+}
+
+/// What the activation unit does in a cycle: whether its elements move on, and in the next cycle; whether it reads, and writes.
+#[derive(Clone, Copy, Debug)]
+struct LanesCycle {
+    advance: bool,
+    soon: bool,
+    granted: bool,
+    writes: bool,
 }
 
 /// Who writes the slices.

@@ -1,0 +1,218 @@
+//! The activation unit: words read, elements on their way, results written (docs/timing.md, "Activation unit").
+
+use crate::shape::Shape;
+use ndp_isa::Activation as Operation;
+
+/// Steps from an element that leaves to its result: exponentials, sums and products, choices.
+const EXPONENTIAL: u32 = 10;
+const ARITHMETIC: u32 = 5;
+const CHOICE: u32 = 4;
+/// Steps from an element that leaves to its term's way into the adder tree.
+const TERM: u32 = 7;
+/// Cycles from the trees to a vector's maximum, and to its sum; the ranks are joined in the first one.
+const ARGUED: u32 = 5;
+const SUMMED: u32 = 3;
+/// Cycles of a division beside the one that finds that there is something to divide.
+const DIVISION: u32 = 17;
+
+/// Passes: of everything but softmax, and the three of a softmax.
+const SINGLE: u32 = 0;
+const MAXIMA: u32 = 1;
+const EXPONENTIALS: u32 = 2;
+const PRODUCTS: u32 = 3;
+
+/// A word on its way to the lanes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    vector: u32,
+    /// It is its vector's last.
+    last: bool,
+}
+
+/// The unit; what is called a flag in a cycle is in a register then.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Activation {
+    /// The command comes in this cycle.
+    starts: bool,
+    running: bool,
+    begun: bool,
+    softmax: bool,
+    two: bool,
+    /// Steps of the elements of a pass that is no softmax's.
+    latency: u32,
+    /// Words of a vector, vectors.
+    words: u32,
+    vectors: u32,
+    pass: u32,
+    // Reading.
+    reading: bool,
+    wants_other: bool,
+    coming: bool,
+    coming_other: bool,
+    at_word: u32,
+    at_vector: u32,
+    fetched: Word,
+    now: Word,
+    // Elements.
+    left: u32,
+    element: u32,
+    /// Bit `i`: an element left `i + 1` steps ago; it was its vector's last.
+    way: u32,
+    ends: u32,
+    /// Bit `i`: a vector's last keys, or terms, came to the trees `i + 1` cycles ago.
+    key_ends: u64,
+    term_ends: u64,
+    // What is known of vectors.
+    argued: u32,
+    summed: u32,
+    divided: u32,
+    division_left: u32,
+    /// What was looked up: the maximum, the reciprocal of the next element's vector is known.
+    knows_maximum: bool,
+    knows_reciprocal: bool,
+}
+
+impl Activation {
+    /// Starts in the next cycle: `vectors` vectors of `words` words.
+    pub fn start(&mut self, operation: Operation, words: u32, vectors: u32) {
+        self.starts = true;
+        self.softmax = operation == Operation::Softmax;
+        self.two = operation.other().is_some();
+        self.latency = match operation {
+            Operation::Exp | Operation::Softmax => EXPONENTIAL,
+            Operation::Relu | Operation::Max { .. } => CHOICE,
+            Operation::Scale { .. }
+            | Operation::Add { .. }
+            | Operation::Sub { .. }
+            | Operation::Mul { .. } => ARITHMETIC,
+        };
+        (self.words, self.vectors) = (words, vectors);
+    }
+
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.starts || self.running
+    }
+
+    fn latency(&self) -> u32 {
+        match self.pass {
+            MAXIMA => CHOICE,
+            EXPONENTIALS => EXPONENTIAL,
+            PRODUCTS => ARITHMETIC,
+            _ => self.latency,
+        }
+    }
+
+    /// Results are written in this cycle, in which `advance`: no sums are.
+    #[inline]
+    pub fn writes(&self, advance: bool) -> bool {
+        self.running && advance && self.pass != MAXIMA && self.way >> (self.latency() - 1) & 1 == 1
+    }
+
+    fn leaves(&self, advance: bool) -> bool {
+        let ready = match self.pass {
+            EXPONENTIALS => self.knows_maximum,
+            PRODUCTS => self.knows_reciprocal,
+            _ => true,
+        };
+        advance && self.left > 0 && ready
+    }
+
+    fn first_read(&self, remains: u32, soon: bool) -> bool {
+        let waits = self.coming || self.coming_other || self.wants_other || self.begun;
+        self.reading && !waits && (remains == 0 || remains == 1 && soon)
+    }
+
+    /// A word is asked for in this cycle. `advance`, `soon`: no sums are written in this cycle, in the next one.
+    #[inline]
+    pub fn asks(&self, advance: bool, soon: bool) -> bool {
+        let remains = self.left - u32::from(self.leaves(advance));
+        self.running && (self.wants_other || self.first_read(remains, soon))
+    }
+
+    /// End of a cycle; `granted`: the word asked for is read.
+    #[inline]
+    pub fn step(&mut self, advance: bool, soon: bool, granted: bool, shape: &Shape) {
+        if !self.is_busy() {
+            return;
+        }
+        let leaves = self.leaves(advance);
+        let remains = self.left - u32::from(leaves);
+        let first_granted = granted && !self.wants_other && self.first_read(remains, soon);
+        let other_granted = granted && self.wants_other;
+        let two = self.two && !self.softmax;
+        let (complete, taken) =
+            if two { (other_granted, self.coming_other) } else { (first_granted, self.coming) };
+        let vector_ends = leaves && self.now.last && self.element + 1 == shape.element_lanes;
+        let latency = self.latency();
+
+        // The end of a pass.
+        let still = !(self.reading || self.coming || self.coming_other || self.wants_other || self.begun);
+        let done = self.running && still && self.left == 0 && self.way == 0;
+        let again = done && (self.pass == MAXIMA || self.pass == EXPONENTIALS);
+
+        self.know(advance, vector_ends, taken, shape);
+
+        // Elements.
+        if advance {
+            let mask = (1 << latency) - 1;
+            self.way = (self.way << 1 | u32::from(leaves)) & mask;
+            self.ends = (self.ends << 1 | u32::from(vector_ends)) & mask;
+        }
+        self.element = match (self.begun, leaves) {
+            (true, _) => 0,
+            (false, true) => (self.element + 1) % shape.element_lanes,
+            (false, false) => self.element,
+        };
+        self.left = if taken { shape.element_lanes } else { remains };
+        if taken {
+            self.now = self.fetched;
+        }
+
+        // Words.
+        let last_word = self.at_word + 1 == self.words;
+        let last = last_word && self.at_vector + 1 == self.vectors;
+        if complete {
+            self.fetched = Word { vector: self.at_vector, last: last_word };
+            (self.at_word, self.at_vector) =
+                if last_word { (0, self.at_vector + 1) } else { (self.at_word + 1, self.at_vector) };
+        }
+        if self.begun {
+            (self.at_word, self.at_vector) = (0, 0);
+        }
+        self.coming = first_granted;
+        self.coming_other = other_granted;
+        self.wants_other = first_granted && two || self.wants_other && !granted;
+
+        let begins = self.starts || again;
+        self.reading = begins || self.reading && !(complete && last);
+        self.running = self.starts || self.running && (!done || again);
+        self.pass = match (self.starts, again) {
+            (true, _) => u32::from(self.softmax) * MAXIMA + u32::from(!self.softmax) * SINGLE,
+            (false, true) => self.pass + 1,
+            (false, false) => self.pass,
+        };
+        (self.begun, self.starts) = (begins, false);
+    }
+
+    /// Maxima, sums and reciprocals.
+    fn know(&mut self, advance: bool, vector_ends: bool, taken: bool, shape: &Shape) {
+        let vector = if taken { self.fetched.vector } else { self.now.vector };
+        self.knows_maximum = vector < self.argued;
+        self.knows_reciprocal = vector < self.divided;
+        let trees = 1 + shape.lane_tree_cycles;
+        let key_done = self.key_ends >> (trees + ARGUED - 1) & 1 == 1;
+        let term_done = self.term_ends >> (trees + SUMMED - 1) & 1 == 1;
+        let term = advance && self.pass == EXPONENTIALS && self.ends >> (TERM - 1) & 1 == 1;
+        self.key_ends = self.key_ends << 1 | u64::from(vector_ends && self.pass == MAXIMA);
+        self.term_ends = self.term_ends << 1 | u64::from(term);
+        let begins = self.division_left == 0 && self.divided != self.summed;
+        self.divided += u32::from(self.division_left == 1);
+        self.division_left = if begins { DIVISION } else { self.division_left.saturating_sub(1) };
+        self.argued += u32::from(key_done);
+        self.summed += u32::from(term_done);
+        if self.starts {
+            (self.argued, self.summed, self.divided, self.division_left) = (0, 0, 0, 0);
+        }
+    }
+}
