@@ -46,7 +46,8 @@ lint:
 	$(CARGO) test --release --package ndp-hdl --test designs
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
-FLAT_BLOCKS := multiplier_unit compute_tile issue host_port monitor dma_reader row_generator rank_feeder
+FLAT_BLOCKS := multiplier_unit compute_tile issue host_port monitor dma_reader row_generator rank_feeder \
+	activation_lane activation_tree activation_sums activation_sequencer
 FLAT_DRAM_BLOCKS := rank_port rank_controller async_fifo async_fifo_sram
 
 ## synth: area of the core, module by module, and of its blocks (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)

@@ -124,15 +124,14 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
             mapping.target_ps
         );
         let _ = writeln!(text, "opt_clean -purge\ntee -q -o {} stat -json", mapped_stat(*recipe));
-        // A net or port that a cell reads or drives in part is written as a concatenation on the left, which OpenSTA does not take.
-        if unit.children.is_empty() {
-            text += "splitnets\nopt_clean -purge\n";
-        } else {
-            // Pins of black boxes become ports, so that paths to and from them are timed.
+        // Pins of black boxes become ports, so that paths to and from them are timed.
+        if !unit.children.is_empty() {
             let boxes: Vec<String> = unit.children.keys().map(|name| format!("t:{name}")).collect();
             let _ = writeln!(text, "expose -evert {}", boxes.join(" "));
-            text += "splitnets -ports\nopt_clean -purge\n";
         }
+        // A net or port of which a cell or an assignment takes a part is written as a concatenation on the left, which OpenSTA does
+        // not take.
+        text += "splitnets -ports\nopt_clean -purge\n";
         let _ = writeln!(text, "write_verilog -noattr -noexpr -nohex -nodec {}", netlist(*recipe));
     }
     text

@@ -2,8 +2,8 @@
 //!
 //! An instruction is one pass over a vector block, softmax three: maxima, exponentials with their sums, products with the
 //! reciprocals. In a pass words follow each other vector by vector. A word is read and taken when the last element of the one before
-//! leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are written to the slices, which
-//! is known one cycle ahead; then the write port is theirs. Between passes everything comes to its end.
+//! leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are written to the slices,
+//! which is known one cycle ahead; then the write port is theirs. Between passes everything comes to its end.
 
 use super::activation_lane::{self, PATHS};
 use super::activation_walker::{activation_walker, vector_bits};
