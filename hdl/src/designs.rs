@@ -9,7 +9,7 @@ use crate::blocks::{
 };
 use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
 use crate::blocks::{
-    round_column, round_sequencer, row_distributor, serial_lane, vector_reader, vector_writer,
+    round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
 };
 use crate::layer::{Design, HdlError};
 use ndp_config::DesignConfig;
@@ -38,6 +38,7 @@ pub const BLOCKS: &[&str] = &[
     "round_column",
     "combiner",
     "fp16_rounder",
+    "sum_resolver",
     "activation_lane",
     "activation_sequencer",
     "activation_sums",
@@ -85,6 +86,7 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "row_generator" => row_generator::row_generator(config),
         "rank_feeder" => rank_feeder::rank_feeder(config),
         "gemv_unit" => gemv_unit::gemv_unit(gemv),
+        "sum_resolver" => sum_resolver::sum_resolver(gemv),
         "rank_group" => rank_group::rank_group(gemv),
         "compute_tile" => compute_tile::compute_tile(gemv),
         "multiplier_unit" => multiplier_unit::multiplier_unit(gemv),

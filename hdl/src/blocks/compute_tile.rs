@@ -43,6 +43,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let read_addr = m.input("raddr_i", addr_bits, "word of the slice to read");
     let read = m.input("re_i", 1, "read the slice");
     let separate = m.input("separate_i", 1, "add the leaving product to the slice's last word");
+    let import = m.input("import_i", 1, "add the weights, which are a sum, instead of a product");
     let keep_sum = m.input("sum_we_i", 1, "write the sum with what was added last");
     let write_addr = m.input("waddr_i", addr_bits, "word of the slice to write");
     let write = m.input("we_i", lanes, "lanes of `wdata_i` to write; not together with a sum");
@@ -78,6 +79,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("broadcast_i", &broadcast)
         .input("scalar_i", &scalar)
         .input("separate_i", &separate)
+        .input("import_i", &import)
         .input("sum_i", word.low(sum_bits(config)));
     sum.drive(unit.output("sum_o"));
     m.output("digit_o", unit.output("digit_o"), "digit of the sum over the last window, in its phase");

@@ -117,8 +117,26 @@ pub fn exponential() -> Result<Rc<Module>, HdlError> {
     // Stages 2 and 3: the argument of the power of two.
     let signed = scaled.magnitude(&m).zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, &negative);
     let signed = stage("signed_q", &signed);
-    let power = signed + &argument + stage("negative1_q", &negative).zext(ARGUMENT_BITS);
-    let power = stage("power_of_two_q", &power);
+    // The sign comes in as carry. The upper half is there for both carries out of the lower one: one long sum would take
+    // longer than the multiplier's stages.
+    let low_bits = ARGUMENT_BITS / 2;
+    let sum_with = |name: &str, a: &Bits, b: &Bits, carry: &Bits| {
+        let bits = a.width() + 2;
+        let sum = cat([a.clone(), lit(1, 1)]).zext(bits) + cat([b.clone(), carry.clone()]).zext(bits);
+        let sum = m.wire(name, sum);
+        m.unused(sum.bit(0), "the carry's place");
+        sum.high(bits - 1)
+    };
+    let below = stage("negative1_q", &negative);
+    let low = sum_with("power_low", &signed.low(low_bits), &argument.low(low_bits), &below);
+    let high_bits = ARGUMENT_BITS - low_bits;
+    let upper = |name: &str, carry: u128| {
+        let sum = sum_with(name, &signed.high(high_bits), &argument.high(high_bits), &lit(carry, 1));
+        m.unused(sum.msb(), "the argument is counted modulo its bits");
+        sum.low(high_bits)
+    };
+    let (without, with) = (upper("power_high", 0), upper("power_higher", 1));
+    let power = stage("power_of_two_q", &cat([mux(&low.msb(), &with, &without), low.low(low_bits)]));
     let fraction = power.low(FRACTION_BITS);
 
     // Stages 4 and 5: the interval's coefficients, and the slope at the place. Beyond 2^5 the exponent saturates.

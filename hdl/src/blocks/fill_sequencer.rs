@@ -70,6 +70,10 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let next_slot = mux(&(&row_done & &planned), &slot.plus_one(), &slot);
     slot.next(next_slot.gated(&!&start_command));
 
+    let row = m.reg("row_q", config.slice_addr_bits());
+    let next_row = mux(&row_done, &row.plus_one(), &row);
+    row.next(next_row.gated(&!&start_command));
+
     let plan = |name: &str, value: &Bits| {
         let reg = m.reg(format!("plan_{name}_q"), value.width()).enable(&planned);
         reg.next(value);
@@ -77,6 +81,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     };
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
     let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
+    let plan_row = plan("row", &row);
 
     // Beats of the planned stripe, while the tiles' next weights are free.
     let full = m.reg("stripe_valid_q", 1).reset(0);
@@ -103,6 +108,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),
         ("stripe_skip_o", stripe("skip", &plan_skip), "tail stripes to skip in the slice"),
         ("stripe_slot_o", stripe("slot", &plan_slot), "place of the row's scalars"),
+        ("stripe_row_o", stripe("row", &plan_row), "number of its row, counted from 0"),
     ];
 
     m.output("idle_o", !(active.q() | plan_valid.q() | full.q()), "a command can be taken, no stripe waits");

@@ -14,6 +14,7 @@ use super::rank_group::{column_count, rank_group};
 use super::round_column::round_column;
 use super::round_sequencer::round_sequencer;
 use super::row_distributor::row_distributor;
+use super::sum_resolver::sum_resolver;
 use super::vector_reader::vector_reader;
 use super::vector_writer::{Item, vector_writer, write_fields};
 use super::{bits_for, recoded, restored};
@@ -91,6 +92,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         |name: &str, doc: &str| m.input(format!("start_{name}_i"), 1, format!("{doc}; only while not busy"));
     let start_load = start_of("load", "load a vector block (cols, batch) to `target_i`");
     let start_store = start_of("store", "store the vector block (cols, batch) at `source_i`");
+    let start_export =
+        start_of("export", "store `cols_waves_i` words of sums at `source_i`, whole waves of them");
     let start_zero = start_of("zero", "zero `rows_i` words at `target_i`");
     let start_dot = start_of(
         "dot",
@@ -100,6 +103,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "axpy",
         "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`",
     );
+    let start_merge = start_of(
+        "merge",
+        "add row k of the matrix to vector k of the sums (cols, batch) at `target_i`, as it is",
+    );
+    let start_import =
+        start_of("import", "add row k of the matrix, one wave of exported sums, to word `target_i` + k");
     let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
     let layout = |prefix: &str| {
         let mut fields = layout_fields(config)
@@ -156,13 +165,24 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // Commands are held by the part that executes them, which starts in the next cycle.
     let load = command.held(&m, "load", &start_load);
     let load_start = started("load", &start_load);
-    let store = command.held(&m, "store", &start_store);
-    let store_start = started("store", &start_store);
-    let start_gemv = m.wire("start_gemv", &start_dot | &start_axpy);
+    let starts_store = m.wire("starts_store", &start_store | &start_export);
+    let store = command.held(&m, "store", &starts_store);
+    let store_start = started("store", &starts_store);
+    let exports = m.reg("exports_q", 1).reset(0).enable(&starts_store);
+    exports.next(&start_export);
+    let merges = m.wire("merges", &start_merge | &start_import);
+    let start_gemv = m.wire("start_gemv", any_of(&[start_dot, start_axpy.clone(), merges.clone()]));
     let gemv = command.held(&m, "gemv", &start_gemv);
     let gemv_start = started("gemv", &start_gemv);
-    let axpy = m.reg("axpy_q", 1).reset(0).enable(&start_gemv);
-    axpy.next(&start_axpy);
+    let kind = |name: &str, value: &Bits| {
+        let reg = m.reg(name, 1).reset(0).enable(&start_gemv);
+        reg.next(value);
+        reg
+    };
+    // What adds to sums in the slices; of these what has no scalars; and of these what adds sums.
+    let axpy = kind("axpy_q", &(&start_axpy | &merges));
+    let merge = kind("merge_q", &merges);
+    let import = kind("import_q", &start_import);
     let dot_start = m.wire("dot_start", &gemv_start & !axpy.q());
     // Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
     let heads = m.reg("heads_q", config.head_bits()).reset(0).enable(&start_gemv | &start_round);
@@ -280,7 +300,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let rows = m
         .instance("rows", &row_distributor(config)?)
         .input("start_i", &gemv_start)
-        .input("axpy_i", &axpy)
+        .input("axpy_i", axpy.q() & !merge.q())
         .input("rows_i", &gemv.rows)
         .input("batch_i", &vectors)
         .input("headed_i", &headed)
@@ -403,6 +423,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .input("rank_i", lit(g.into(), rank_bits(config)))
             .input("start_i", &gemv_start)
             .input("axpy_i", &axpy)
+            .input("merge_i", &merge)
+            .input("import_i", &import)
             .input("rows_i", &gemv.rows)
             .input("batch_i", &gemv.batch)
             .input("base_i", &base)
@@ -527,10 +549,16 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .rev()
         .map(|e| restored(&beat.slice(e * super::FP16_BITS, super::FP16_BITS)))
         .collect();
+    // Vectors as they are, sums without their pending carries.
+    let resolver = m
+        .instance("resolver", &sum_resolver(config)?)
+        .input("valid_i", &back_store & exports.q())
+        .input("data_i", &*beat);
+    let stored_beat = mux(&exports, &resolver.output("data_o"), &cat(plain));
     let stored = m
         .instance("stored", &fifo(BEAT_BITS, QUEUED_STORES)?)
-        .input("push_i", &back_store)
-        .input("data_i", cat(plain))
+        .input("push_i", mux(&exports, &resolver.output("valid_o"), &back_store))
+        .input("data_i", m.wire("stored_beat", stored_beat))
         .input("pop_i", &store_taken)
         .ignore("ready_o", "a place is reserved before the beat is read");
     let y_valid = stored.output("valid_o");

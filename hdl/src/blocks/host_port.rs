@@ -42,10 +42,15 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let response_ready = m.input("response_ready_i", 1, "the response is taken");
     let store_start = m.input("store_start_i", 1, "a store begins");
     let store_rows = m.input("store_rows_i", 1, "it is an append: vectors become rows, one stripe each");
+    let store_waves =
+        m.input("store_waves_i", 1, "it is an export: one stripe to each rank in turn, row after row");
     let store_row = m.input("store_row_i", config.gemv().row_bits(), "row of the first vector");
     let store_batch = m.input("store_batch_i", config.gemv().batch_bits(), "vectors");
-    let store_address =
-        m.input("store_address_i", dimm_bits, "its first burst; of an append the matrix's in every rank");
+    let store_address = m.input(
+        "store_address_i",
+        dimm_bits,
+        "its first burst; of an append or export the matrix's in every rank",
+    );
     let store_valid = m.input("store_valid_i", 1, "store: a beat is offered");
     let store_data = m.input("store_data_i", BEAT_BITS, "store: the beat");
     let queue_count = m.input("queue_count_i", queue_bits, "instructions that wait");
@@ -79,7 +84,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let for_rank = m.wire("for_rank", pending.q() & !addr.msb());
 
     // Stores: consecutive bursts. An append goes to the rows of its vectors in turn, beat by beat; row r of one stripe lies in
-    // rank r mod ranks, behind the r div ranks that lie there before it.
+    // rank r mod ranks, behind the r div ranks that lie there before it. An export fills such rows one after the other.
     let store_addr = m.reg("store_addr_q", dimm_bits);
     let store_passed = m.forward("store_passed", 1);
     let kept = |name: &str, value: &Bits| {
@@ -88,20 +93,29 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         reg.q()
     };
     let appends = kept("appends_q", &store_rows);
+    let exports = kept("exports_q", &store_waves);
     let first_row = kept("first_row_q", &store_row);
     let batch = kept("store_batch_q", &store_batch);
-    let vector = m.reg("store_vector_q", batch.width());
-    let last_vector = m.wire("store_last_vector", vector.plus_one().eq(&batch));
-    let next_vector = vector.plus_one().gated(&!&last_vector);
-    vector.next(mux(&store_passed, &next_vector, &vector).gated(&!&store_start));
-    let moves = m.wire("store_moves", &*store_passed & (!&appends | &last_vector));
+    let beat_bits = log2(config.gemv().beats_per_stripe());
+    let beat = m.reg("store_beat_q", beat_bits.max(1));
+    let last_beat = m.wire("store_last_beat", if beat_bits == 0 { lit(1, 1) } else { beat.all() });
+    let next_beat = mux(&store_passed, &beat.plus_one(), &beat);
+    beat.next(next_beat.gated(&!&store_start));
+    // An export has more rows than there are vectors.
+    let stripes_bits = config.gemv().slice_addr_bits() + rank_log2;
+    let vector = m.reg("store_vector_q", stripes_bits.max(batch.width()));
+    let last_vector = m.wire("store_last_vector", vector.plus_one().eq(&batch.zext(vector.width())));
+    let next_vector = vector.plus_one().gated(&(&exports | !&last_vector));
+    let vector_done = m.wire("store_vector_done", &*store_passed & (!&exports | &last_beat));
+    vector.next(mux(&vector_done, &next_vector, &vector).gated(&!&store_start));
+    let moves = cat([store_passed.q(), !&exports, !&appends | &last_vector]).all();
+    let moves = m.wire("store_moves", moves);
     let onward = mux(&moves, &store_addr.plus_one(), &store_addr);
     store_addr.next(mux(&store_start, &store_address, &onward));
     let row = m.wire("store_row", &first_row + vector.zext(first_row.width()));
-    let beat_bits = log2(config.gemv().beats_per_stripe());
     let before = match beat_bits {
         0 => row.high(row.width() - rank_log2),
-        bits => cat([row.high(row.width() - rank_log2), zeros(bits)]),
+        _ => cat([row.high(row.width() - rank_log2), beat.gated(&exports)]),
     };
     let before = if before.width() > burst_bits {
         m.unused(before.high(before.width() - burst_bits), "addresses count modulo the rank");
@@ -121,8 +135,9 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         bits => (address.low(bits), address.slice(bits, burst_bits)),
     };
     let ((host_rank, host_burst), (store_rank, store_burst)) = (split(&addr), split(&store_addr));
-    let store_rank = mux(&appends, &row_rank, &store_rank);
-    let store_burst = mux(&appends, &row_burst, &store_burst);
+    let in_rows = m.wire("in_rows", &appends | &exports);
+    let store_rank = mux(&in_rows, &row_rank, &store_rank);
+    let store_burst = mux(&in_rows, &row_burst, &store_burst);
     let rank = m.wire("rank", mux(&host_goes, &host_rank, &store_rank));
     let wants = m.wire("wants", &host_goes | &store_valid);
     let at: Vec<Bits> =

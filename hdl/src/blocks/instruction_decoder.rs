@@ -1,9 +1,9 @@
 //! Takes an instruction apart and finds what is wrong with it as far as the word alone tells (docs/isa.md).
 
-use super::command_decoder::{Layout, command_decoder, layout_fields};
+use super::command_decoder::{Layout, command_decoder, layout_fields, wave_bits};
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, repeat, zeros};
 use ndp_config::DesignConfig;
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ const OPCODE: Field = (0, 8);
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 19] = [
+const INSTRUCTIONS: [Encoding; 22] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
@@ -44,10 +44,13 @@ const INSTRUCTIONS: [Encoding; 19] = [
     ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
     ("list", 0x12, &[LIST, COUNT, ADDRESS]),
     ("append", 0x13, &[SOURCE, COLS, BATCH, COUNT, ADDRESS]),
+    ("export", 0x14, &[SOURCE, COUNT, ADDRESS]),
     ("zero", 0x20, &[TARGET, COUNT]),
     ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
     ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
+    ("merge", 0x24, &[TARGET, COLS, BATCH, ADDRESS]),
+    ("import", 0x25, &[TARGET, COUNT, ADDRESS]),
     ("relu", 0x30, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
     ("exp", 0x31, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
     ("softmax", 0x32, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
@@ -105,6 +108,9 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let products = m.wire("products", one_of(&["dot", "axpy"]));
     let activations = m.wire("activations", one_of(&ACTIVATIONS));
     let appends = m.wire("appends", one_of(&["append"]));
+    // What counts words of all slices, and of these what moves them: rows of one wave.
+    let (exports, imports, merges) = (one_of(&["export"]), one_of(&["import"]), one_of(&["merge"]));
+    let moves = m.wire("moves", &exports | &imports);
     let headed = m.wire("headed", &products & field(HEADS).any());
     let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
 
@@ -149,13 +155,13 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let bad_size = m.wire(
         "bad_size",
         any_of(&[
-            one_of(&["load", "store", "dot", "axpy", "round"]) & &bad_block,
+            one_of(&["load", "store", "dot", "axpy", "round", "merge"]) & &bad_block,
             &products & &bad_rows,
             bad_heads,
             (&activations | &appends) & &bad_block,
             too_long,
             &appends & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
-            one_of(&["zero"]) & &bad_words,
+            (one_of(&["zero"]) | &moves) & &bad_words,
             &lists & &bad_entries,
         ]),
     );
@@ -163,8 +169,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     // Addresses, entries.
     let address = field(ADDRESS);
     let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
-    let bad_address =
-        m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & (&products | &appends)));
+    let in_rank = any_of(&[products.clone(), appends.clone(), moves.clone(), merges.clone()]);
+    let bad_address = m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & in_rank));
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
     let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();
@@ -184,20 +190,27 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
             m.output(format!("{name}_o"), bit, format!("it is a {name}"));
         }
     }
+    // Words that are moved are whole waves: all of them as one vector to read, one of them as a row to add.
+    let wave_count = fit(&count, wave_bits(gemv));
+    let waves = mux(&imports, &lit(1, wave_bits(gemv)), &wave_count);
     for (part, decoder) in [("cols", &cols), ("rows", &rows)] {
-        for (name, _, doc) in layout_fields(gemv) {
-            m.output(
-                format!("{part}_{name}_o"),
-                decoder.output(&format!("{name}_o")),
-                format!("{part}: {doc}"),
-            );
+        for (name, bits, doc) in layout_fields(gemv) {
+            let value = decoder.output(&format!("{name}_o"));
+            let value = match (part, name) {
+                ("cols", "waves") => mux(&moves, &waves, &value),
+                ("cols", "tail") => value.gated(&!&moves),
+                ("cols", _) => value | repeat(bits, &moves),
+                _ => value,
+            };
+            m.output(format!("{part}_{name}_o"), value, format!("{part}: {doc}"));
         }
     }
     m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
     m.output("listed_o", &listed, "rows come from the list memory");
     m.output("batch_o", fit(&batch, batch_bits), "vectors");
     m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
-    m.output("count_o", &count, "rows, entries or words");
+    // A merge has a row for each vector.
+    m.output("count_o", mux(&merges, &batch.zext(COUNT.1), &count), "rows, entries or words");
     m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
     m.output("other_o", field(OTHER), "first word of the second source");
     m.output("scalar_o", field(SCALAR), "factor of all elements");

@@ -49,16 +49,23 @@ impl Range {
     }
 }
 
+/// What multiplies rows of DRAM, or adds them to sums.
+pub(crate) const PRODUCTS: [&str; 4] = ["dot", "axpy", "merge", "import"];
+
 /// The parts of the core: name, instructions that they execute.
 pub(crate) const PARTS: [(&str, &[&str]); 7] = [
     ("load", &["load"]),
     ("list", &["list"]),
-    ("store", &["store", "append"]),
+    ("store", &["store", "append", "export"]),
     ("zero", &["zero"]),
-    ("gemv", &["dot", "axpy"]),
+    ("gemv", &PRODUCTS),
     ("round", &["round"]),
     ("activation", &ACTIVATIONS),
 ];
+
+/// What has a start of its own; the activation unit's instructions share one.
+pub(crate) const STARTS: [&str; 11] =
+    ["load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "round"];
 
 /// Instructions of the activation unit with two operands in the buffer.
 const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
@@ -175,13 +182,17 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let col_vectors = m.wire("col_vectors", col_vectors);
     let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(&heads));
     let (is_axpy, is_round) = (one_of(&["axpy"]), one_of(&["round"]));
+    let is_export = one_of(&["export"]);
     let blocks = mux(&activates, &wide(&col_vectors), &wide(&col_block));
     let blocks = m.wire("blocks", blocks);
     let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &blocks));
+    let source_words = mux(&is_export, &wide(&count), &source_words);
     let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &blocks);
-    let target_words = mux(&one_of(&["zero"]), &wide(&count), &mux(&is_axpy, &wide(&sums), &other_words));
-    let reads = one_of(&["store", "append", "dot", "axpy", "round"]) | &activates;
-    let writes = one_of(&["load", "zero", "dot", "axpy", "round"]) | &activates;
+    let on_sums = &is_axpy | one_of(&["merge"]);
+    let other_words = mux(&on_sums, &wide(&sums), &other_words);
+    let target_words = mux(&one_of(&["zero", "import"]), &wide(&count), &other_words);
+    let reads = one_of(&["store", "append", "export", "dot", "axpy", "round"]) | &activates;
+    let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | &activates;
     let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
     let multiplied_now =
         m.wire("multiplied_now", multiplies.q() & !any_of(&[starts.q(), bits_left.any(), decodes.q()]));
@@ -233,16 +244,14 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     for ((part, kinds), busy) in PARTS.iter().zip(&busy) {
         let own = one_of(kinds);
         let starts = m.wire(format!("{part}_starts"), &*start & &own);
-        let exclusive: &[&str] = match *part {
-            "load" | "list" => &["load", "list"],
-            "gemv" => &["dot", "axpy", "round"],
-            "round" => {
-                &["dot", "axpy", "round", "relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"]
-            }
-            "activation" => &["round", "relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"],
-            _ => kinds,
+        let others = match *part {
+            "load" => vec!["list"],
+            "list" => vec!["load"],
+            "gemv" | "activation" => vec!["round"],
+            "round" => [&PRODUCTS[..], &ACTIVATIONS].concat(),
+            _ => Vec::new(),
         };
-        let mut conflicts = vec![one_of(exclusive)];
+        let mut conflicts = vec![one_of(&[*kinds, &others[..]].concat())];
         if *part == "list" || *part == "gemv" {
             let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
             // Two readers do not disturb each other.
@@ -310,7 +319,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("word_ready_o", &takes, "the instruction is taken");
     m.output("start_o", &*start, "the instruction starts; one that no part executes is complete");
     m.output("refuse_o", &malformed, "the instruction is malformed");
-    for name in ["load", "store", "append", "list", "zero", "dot", "axpy", "round"] {
+    for name in STARTS {
         m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
     }
     m.output("start_activation_o", &*start & &activates, "start the activation unit");

@@ -67,6 +67,7 @@ pub mod serial_lane;
 pub mod sram;
 pub mod sram_fifo;
 pub mod sum_reader;
+pub mod sum_resolver;
 pub mod two_clock_sram;
 pub mod vector_reader;
 pub mod vector_walker;

@@ -100,8 +100,11 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let broadcast = m.input("broadcast_i", 1, "all lanes use `scalar_i` instead of `x_i`");
     let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
     let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
+    let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
     let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
     let stored = StoredSum::of(config, &sum_in);
+    let imported = StoredSum::of(config, &w.low(sum_bits(config)));
+    m.unused(imported.carries, "a sum that is moved has none");
 
     // Operand of the phase, decoded once for all lanes.
     let turn = phase.low(lanes);
@@ -160,13 +163,14 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // its own replaces it by that one.
     let keep = m.wire("keep", !(phase.bit(1) | &separate));
     let previous = |own: &Bits, other: &Bits| own.gated(&keep) | other.gated(&separate);
-    let mut carry_in = negative.clone();
+    let mut carry_in = negative.gated(&!&import);
     let mut digits = Vec::new();
     let mut carries = Vec::new();
     for k in 0..segments {
         let low = k * digit_bits;
         let part = |value: &Placed| value.bits(low, digit_bits, &negative);
-        let aligned = m.wire(format!("aligned{k}"), mux(&far, &part(&away), &part(&near)));
+        let product = mux(&far, &part(&away), &part(&near));
+        let aligned = m.wire(format!("aligned{k}"), mux(&import, &imported.digits[k as usize], &product));
         let segment = m.reg(format!("acc{k}_q"), digit_bits);
         let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));
         let sum = before.zext(digit_bits + 1) + aligned.zext(digit_bits + 1) + carry_in.zext(digit_bits + 1);
@@ -190,7 +194,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let infinite = m.wire("term_infinite", &is_special & &nonzero);
     let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
     let flags = m.reg("flags_q", FLAG_BITS);
-    flags.next(seen | previous(&flags, &stored.flags));
+    flags.next(mux(&import, &imported.flags, &seen) | previous(&flags, &stored.flags));
 
     let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();
     let quiet: Vec<Bits> = (0..window)

@@ -10,7 +10,7 @@ use super::fifo::fifo;
 use super::gemv_unit::gemv_unit;
 use super::host_port::{HOST_TAG_BITS, REQUEST_TAG_BITS, host_port};
 use super::instruction_decoder::INSTRUCTION_BITS;
-use super::issue::issue;
+use super::issue::{PRODUCTS, STARTS, issue};
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::rank_intake::RankPorts;
@@ -92,8 +92,11 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("overflow_i", &host_overflow);
     let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
     queue_pop.drive(front.output("word_ready_o"));
-    let starts = ["load", "store", "append", "list", "zero", "dot", "axpy", "round", "activation"]
-        .map(|name| (name, front.output(&format!("start_{name}_o"))));
+    let starts: Vec<(&str, Bits)> = STARTS
+        .into_iter()
+        .chain(["activation"])
+        .map(|name| (name, front.output(&format!("start_{name}_o"))))
+        .collect();
     let start =
         |name: &str| starts.iter().find(|(n, _)| *n == name).map_or_else(|| zeros(1), |(_, bit)| bit.clone());
     let layout = |part: &str| {
@@ -105,7 +108,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (cols, rows_layout) = (layout("cols"), layout("rows"));
     let (rows, batch, address) = (front.output("rows_o"), front.output("batch_o"), front.output("address_o"));
     let (listed, list, beats) = (front.output("listed_o"), front.output("list_o"), front.output("beats_o"));
-    let product = m.wire("product", &start("dot") | &start("axpy"));
+    let product = m.wire("product", any_of(&PRODUCTS.map(start)));
 
     // Rows of the product in work, and where each rank finds them.
     let held = |name: &str, value: &Bits, enable: &Bits| {
@@ -200,11 +203,12 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         unit.input(format!("{port}_i"), front.output(&format!("{port}_o")))
     });
     // The unit reads the same beats for a store and an append; where they go is the host port's business.
-    let stores = m.wire("stores", &start("store") | &start("append"));
-    let unit = ["load", "zero", "dot", "axpy", "round", "activation"]
+    let exports = start("export");
+    let stores = m.wire("stores", any_of(&[start("store"), start("append"), exports.clone()]));
+    let unit = ["load", "export", "zero", "dot", "axpy", "merge", "import", "round", "activation"]
         .into_iter()
         .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)))
-        .input("start_store_i", &stores);
+        .input("start_store_i", start("store") | start("append"));
     token_pop.drive(unit.output("row_ready_o"));
     reader_ready.drive(reads_list.q() | unit.output("x_ready_o"));
     let unit_busy = |part: &str| unit.output(&format!("{part}_busy_o"));
@@ -219,7 +223,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .instance("host", &host_port(config)?)
         .input("store_start_i", &stores)
         .input("store_rows_i", start("append"))
-        .input("store_row_i", &rows)
+        .input("store_waves_i", &exports)
+        .input("store_row_i", rows.gated(&!&exports))
         .input("store_batch_i", &batch)
         .input("store_address_i", &address)
         .input("store_valid_i", unit.output("y_valid_o"))
@@ -317,7 +322,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     // Status and counters.
     let axpy = m.reg("axpy_q", 1).reset(0).enable(&product);
-    axpy.next(start("axpy"));
+    axpy.next(!start("dot"));
     let cycles = m.reg("cycles_q", COUNTER_BITS).reset(0);
     cycles.next(cycles.plus_one());
     let in_work = [front.output("busy_o"), queue_valid, host.output("unpacking_o")];

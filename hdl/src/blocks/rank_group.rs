@@ -30,6 +30,8 @@ use crate::layer::{
 use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
 
+/// 1 in FP16, the factor of partial results.
+const ONE: u16 = 0x3C00;
 /// Rows whose tail starts a group can know ahead.
 const QUEUED_ROWS: u32 = 16;
 
@@ -79,7 +81,9 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.share_code();
     let rank = m.input("rank_i", rank_bits(config), "which rank this is");
     let start = m.input("start_i", 1, "take a command, whose fields stay; only while `idle_o` is set");
-    let axpy = m.input("axpy_i", 1, "it is an AXPY");
+    let axpy = m.input("axpy_i", 1, "it adds to sums in the slices: an AXPY, a merge or an import");
+    let merge = m.input("merge_i", 1, "it is a merge or an import: row k is for vector k, without scalars");
+    let import = m.input("import_i", 1, "it is an import: weights are sums");
     let rows = m.input("rows_i", config.row_bits(), "rows, at least one");
     let layout = Layout::inputs(&m, config);
     let batch = m.input("batch_i", config.batch_bits(), "vectors");
@@ -138,7 +142,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // used.
     let headed = m.wire("headed", heads.any());
     let takes_part = m.wire("takes_part", layout.waves.any() | (&rank - &row_start).lt(&layout.tail));
-    let scalar_push = m.wire("scalar_push", &row_push & &axpy);
+    let scalar_push = m.wire("scalar_push", cat([row_push.clone(), axpy.clone(), !&merge]).all());
     let stores = m.wire("stores", &scalar_push & mux(&headed, &!&row_last, &takes_part));
     let fills_slot = m.wire("fills_slot", cat([scalar_push.clone(), takes_part, row_last.clone()]).all());
     let slot = m.reg("slot_q", slot_bits);
@@ -171,15 +175,16 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     row_pop.drive(fill.output("row_pop_o"));
     beat_pop.drive(fill.output("beat_pop_o"));
     let place_rest = fill.output("place_clear_o");
+    let beat_data = beats.output("data_o");
     let recoder = m
         .instance("recoder", &operand_recoder()?)
-        .input("data_i", beats.output("data_o"))
+        .input("data_i", &beat_data)
         .input("clear_i", &place_rest)
         .input("cut_i", fill.output("place_cut_o"))
         .input("last_i", &layout.last_elem);
     let place = fill.output("place_o");
     let placed = m.reg("placed_q", BEAT_BITS).enable(&place);
-    placed.next(recoder.output("data_o"));
+    placed.next(mux(&import, &beat_data, &recoder.output("data_o")));
     let place_at = m.reg("place_at_q", positions).reset(0);
     let here = super::positions(&fill.output("place_position_o"), &place_rest, positions);
     place_at.next(here.gated(&place));
@@ -190,6 +195,8 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .instance("windows", &window_sequencer(config)?)
         .input("phase_i", &phase)
         .input("axpy_i", &axpy)
+        .input("merge_i", &merge)
+        .input("import_i", &import)
         .input("batch_i", &batch)
         .input("base_i", &base)
         .input("stripe_valid_i", fill.output("stripe_valid_o"))
@@ -197,6 +204,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("stripe_last_i", fill.output("stripe_last_o"))
         .input("stripe_skip_i", fill.output("stripe_skip_o"))
         .input("stripe_slot_i", fill.output("stripe_slot_o"))
+        .input("stripe_row_i", fill.output("stripe_row_o"))
         .input("room_i", &room);
     take.drive(windows.output("stripe_take_o"));
     slot_free.drive(windows.output("slot_free_o"));
@@ -215,8 +223,10 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("rvector_i", &job_vector)
         .input("heads_i", &heads);
     let segment_tiles = tiles / config.max_heads();
-    let scalar: Vec<Bits> =
-        (0..config.max_heads()).map(|s| scalars.output(&format!("scalar{s}_o"))).collect();
+    let one = lit(ONE.into(), FP16_BITS);
+    let scalar: Vec<Bits> = (0..config.max_heads())
+        .map(|s| m.wire(format!("factor{s}"), mux(&merge, &one, &scalars.output(&format!("scalar{s}_o")))))
+        .collect();
 
     // The slices' ports.
     let slice_read = windows.output("slice_re_o");
@@ -289,6 +299,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("raddr_i", &slice_addr)
                 .input("re_i", &any_read)
                 .input("separate_i", &separate)
+                .input("import_i", &import)
                 .input("sum_we_i", &sum_write)
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))

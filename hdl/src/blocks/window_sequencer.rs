@@ -8,12 +8,16 @@
 //! An AXPY job reads the sum of each lane in the phase in which the lane's product leaves, one window after it was loaded, adds
 //! in the next phase and writes in the one after that: `lanes` reads in phases `0..lanes`, `lanes` writes in phases
 //! `2..lanes + 2`.
+//!
+//! A merge is an AXPY whose row `k` has one job on each stripe, with vector `k`. So has an import, but its stripe is one sum for
+//! each tile: it is added while it lies in the weights, in the job's first window, with a read in phase 0 and a write
+//! in phase 2.
 
 use super::command_decoder::rank_bits;
 use super::multiplier_unit::digit_phase;
 use super::rank_group::scalar_slot_bits;
 use super::{bits_for, log2, words};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -30,13 +34,16 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "Issues one job (stripe times vector) per window.",
     );
     let phase = m.input("phase_i", window, "phase of the window, one-hot");
-    let axpy = m.input("axpy_i", 1, "the command is an AXPY");
+    let axpy = m.input("axpy_i", 1, "the command adds to sums in the slices");
+    let merge = m.input("merge_i", 1, "row k has one job on each stripe, with vector k");
+    let import = m.input("import_i", 1, "a stripe is a sum for each tile, row k for word k; with `merge_i`");
     let batch = m.input("batch_i", batch_bits, "vectors");
-    let base = m.input("base_i", addr_bits, "first word of the activations (DOT) or of the sums (AXPY)");
+    let base = m.input("base_i", addr_bits, "first word of the activations (DOT) or of the sums");
     let stripe_valid = m.input("stripe_valid_i", 1, "a stripe of weights is complete");
     let stripe_first = m.input("stripe_first_i", 1, "it is the row's first on this rank");
     let stripe_last = m.input("stripe_last_i", 1, "it is the row's last on this rank");
     let stripe_skip = m.input("stripe_skip_i", rank_bits(config), "tail stripes to skip in the slice");
+    let stripe_row = m.input("stripe_row_i", addr_bits, "number of its row");
     let stripe_slot = m.input("stripe_slot_i", scalar_slot_bits(), "place of the row's scalars");
     let room = m.input("room_i", 1, "there is room for the sum of a row");
 
@@ -60,14 +67,16 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let vector_now = m.wire("vector_now", vector.gated(&running));
     let vector_next = m.wire("vector_next", vector_now.plus_one());
     vector.next(&vector_next);
-    let vectors_left = m.wire("vectors_left", vector_next.ne(&batch));
+    let vectors_left = m.wire("vectors_left", vector_next.ne(&batch) & !&merge);
     running.next(mux(&issue, &vectors_left, &running));
 
     // Words of a slice follow each other in the order of jobs: wave by wave, vector by vector. Only the tail may skip.
-    // A job of AXPY has a word for each lane.
+    // A job of AXPY has a word for each lane. The one job of a merge is that of its vector in each wave.
     let index = m.reg("index_q", addr_bits).enable(&*issue);
     let restart = m.wire("restart", &fresh & &stripe_first);
-    let onward = m.wire("onward", index.plus_one().gated(&!&restart));
+    let step = mux(&merge, &words(&m, &batch, addr_bits), &lit(1, addr_bits));
+    let first_index = stripe_row.gated(&cat([restart.clone(), merge.clone()]).all());
+    let onward = m.wire("onward", (index.q() + step).gated(&!&restart) | first_index);
     let mut skipped = words(&m, &batch, addr_bits).gated(&stripe_skip.bit(0));
     if stripe_skip.width() > 1 {
         let twice = cat([batch.clone(), zeros(1)]);
@@ -84,7 +93,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         zeros(addr_bits)
     };
     let addr = m.reg("job_addr_q", addr_bits).enable(&*issue);
-    addr.next(&base + mux(&axpy, &sum_index, &index_now));
+    addr.next(&base + mux(&(&axpy & !&import), &sum_index, &index_now));
 
     // What the jobs of the last windows are in: loading operands, leaving as products, and for the last digits of a sum
     // the window after that.
@@ -117,11 +126,12 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let holding = flag("holding_q");
     holding.next((&turn & read.q()) | (holding.q() & !&last_lane));
     let sum_read = flag("sum_re_q");
-    sum_read.next((&turn & &loading_sums) | (sum_read.q() & !&last_lane));
+    let more_lanes = cat([sum_read.q(), !&last_lane, !&import]).all();
+    sum_read.next((&turn & mux(&import, &adds.q(), &loading_sums)) | more_lanes);
     let loading_addr = m.reg("loading_addr_q", addr_bits).enable(&turn);
     loading_addr.next(&addr);
     let sum_addr = m.reg("sum_addr_q", addr_bits);
-    sum_addr.next(mux(&turn, &loading_addr, &sum_addr.plus_one()));
+    sum_addr.next(mux(&turn, &mux(&import, &addr, &loading_addr), &sum_addr.plus_one()));
     let separate = flag("separate_q");
     separate.next(&sum_read);
     let sum_write = flag("sum_we_q");
@@ -154,7 +164,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("job_last_o", &is_last, "it is its row's last stripe on this rank");
     m.output(
         "slot_free_o",
-        cat([issue.q(), axpy.clone(), is_last, !&vectors_left]).all(),
+        cat([issue.q(), axpy.clone(), !&merge, is_last, !&vectors_left]).all(),
         "the scalars were used",
     );
     m.output("digits_o", any_of(&strobes), "the tiles have digits of a job on their outputs");
