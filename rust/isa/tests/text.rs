@@ -102,10 +102,13 @@ fn refusals_name_line_token_and_what_belongs_there() {
         Err(IsaError::Syntax { line: 2, token, expected }) => format!("{token} | {expected}"),
         other => panic!("{text}: {other:?}"),
     };
-    let names = "one of nop, barrier, signal, load, store, list, append, zero, dot, axpy, round, relu, exp, softmax, \
-         scale, add, sub, mul, max, or a directive";
+    let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \
+         import, relu, exp, softmax, scale, add, sub, mul, max, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");
+    assert_eq!(refused("export dst=0, count=1, address=0"), "dst=0 | one of src, count, address");
+    assert_eq!(refused("import count=1, address=0"), " | dst=");
+    assert_eq!(refused("merge dst=0, cols=1"), " | address=");
     assert_eq!(refused("zero dst=0, dst=1, count=2"), "dst=1 | dst once");
     assert_eq!(refused("zero dst=0 count=2"), "dst=0 count=2 | a number 0..=1023, decimal or 0x hexadecimal");
     assert_eq!(refused("zero dst=0,, count=2"), " | one of dst, count");

@@ -145,6 +145,9 @@ impl<M: Memory> Machine<M> {
             Instruction::Dot(product) => self.dot(&product),
             Instruction::Axpy(product) => self.axpy(&product),
             Instruction::Round { src, dst, cols, batch } => self.round(src, dst, cols, batch),
+            Instruction::Export { src, count, address } => self.export(src, count, address),
+            Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
+            Instruction::Import { dst, count, address } => self.import(dst, count, address),
             Instruction::Activate { operation, src, dst, cols, batch, heads } => {
                 self.activate(operation, src, dst, cols, batch * heads);
             }

@@ -6,11 +6,13 @@
 
 use ndp_config::RowLayout;
 use ndp_isa::Product;
-use ndp_layout::{BufferLayout, MatrixLayout};
+use ndp_layout::{BufferLayout, ExportedSums, MatrixLayout};
 use ndp_numerics::{f16, fp16};
 
 use crate::buffer::{SumWord, Vectors};
 use crate::{Machine, Memory};
+
+const ONE: f16 = f16::from_bits(0x3C00);
 
 /// Accumulators taken out of the buffer.
 struct Accumulators {
@@ -136,5 +138,46 @@ impl<M: Memory> Machine<M> {
             result.set(b, c, total.map(|sum| sum.wrapped().round()));
         }
         self.buffer.write_vectors(dst, result);
+    }
+
+    /// Row `b` of the matrix (batch rows, cols), to vector `b`.
+    pub(crate) fn merge(&mut self, dst: u32, cols: u32, batch: u32, address: u32) {
+        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let mut sums = self.take_accumulators(dst, cols, batch);
+        let mut row = Row::new(layout.cut());
+        for b in 0..batch {
+            self.read_padded_row(&layout, b, &mut row);
+            sums.add_row(b, b, &row, &[Some(ONE)]);
+        }
+        self.buffer.put_sums(dst, sums.words);
+    }
+
+    pub(crate) fn export(&mut self, src: u32, count: u32, address: u32) {
+        let exported = ExportedSums::unchecked(&self.config, address, count);
+        for burst in exported.bursts() {
+            let sums = burst.slices.map(|slice| self.buffer.sum(src + burst.word, slice));
+            let forms: Vec<Option<u128>> = sums.map(|sum| sum.map(|sum| self.format.to_word(sum))).collect();
+            let missing = (0..).zip(&forms).filter(|(_, form)| form.is_none());
+            let unspecified = missing.fold(0, |mask, (chunk, _)| mask | exported.elements(chunk));
+            let data = exported.pack(forms.iter().map(|form| form.unwrap_or(0)));
+            self.write(burst.place.to_burst(&self.config), data, unspecified);
+        }
+    }
+
+    pub(crate) fn import(&mut self, dst: u32, count: u32, address: u32) {
+        let exported = ExportedSums::unchecked(&self.config, address, count);
+        let mut words = self.buffer.take_sums(dst, count);
+        for burst in exported.bursts() {
+            let (data, unspecified) = self.read(burst.place.to_burst(&self.config));
+            let word = &mut words[burst.word as usize];
+            for ((chunk, slice), form) in (0..).zip(burst.slices).zip(exported.unpack(&data)) {
+                if unspecified & exported.elements(chunk) != 0 {
+                    word.forget(slice);
+                } else {
+                    word.sum_mut(slice).add(&self.format.from_word(form));
+                }
+            }
+        }
+        self.buffer.put_sums(dst, words);
     }
 }
