@@ -22,6 +22,7 @@ pub mod machine;
 pub mod malform;
 pub mod memory;
 mod program_writer;
+mod random_merges;
 pub mod random_programs;
 mod sums;
 

@@ -43,6 +43,8 @@ pub(crate) struct Region {
     pub(crate) touched: bool,
     /// Stored to.
     pub(crate) output: bool,
+    /// Elements and vectors of the accumulators that were exported here last and are all there.
+    pub(crate) sums: Option<(u32, u32)>,
 }
 
 /// A matrix in DRAM.
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
         let first = self.allocate((bursts + ranks).div_ceil(ranks).into());
         // Not always in rank 0.
         let address = first * ranks + self.below(ranks);
-        self.regions.push(Region { address, bursts, touched: false, output: false });
+        self.regions.push(Region { address, bursts, touched: false, output: false, sums: None });
         self.regions.len() - 1
     }
 

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use ndp_config::DesignConfig;
-use ndp_isa::{accumulator_words, block_words, parse};
+use ndp_isa::{Code, Instruction, accumulator_words, block_words, parse};
 use ndp_layout::{BufferLayout, DimmAddress, ExportedSums, MatrixLayout, elements_of, pack_elements};
-use ndp_machine::{Machine, Memory, SparseMemory};
+use ndp_machine::{Machine, Memory, ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 
 const MATRIX: u32 = 5000;
@@ -331,4 +331,38 @@ fn exported_forms_add_up_in_any_order() {
         };
         assert_eq!(total(&[0, 1, 2, 3, 4]), total(&[3, 1, 4, 0, 2]));
     }
+}
+
+#[test]
+fn random_programs_import_what_they_have_exported() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let (mut again, mut other, mut whole, mut part) = (0, 0, 0, 0);
+    for program in RandomPrograms::new(&config, 6).take(200) {
+        let mut exports = Vec::new();
+        for code in &program.code {
+            match *code {
+                Code::Instruction(Instruction::Export { count, address, .. }) => {
+                    *(if count % config.gemv().lanes() == 0 { &mut whole } else { &mut part }) += 1;
+                    exports.push((count, address));
+                }
+                Code::Instruction(Instruction::Import { count, address, .. }) => {
+                    *(if exports.contains(&(count, address)) { &mut again } else { &mut other }) += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    println!("{again} imports of exports, {other} others; exports of {whole} blocks, {part} parts");
+    assert!([again, other, whole, part].iter().all(|count| *count >= 20));
+    let options = ProgramOptions { merges: false, ..ProgramOptions::default() };
+    let without = RandomPrograms::with_options(&config, 6, options).take(20).flat_map(|program| program.code);
+    let merges = without.filter(|code| {
+        matches!(
+            code,
+            Code::Instruction(
+                Instruction::Export { .. } | Instruction::Merge { .. } | Instruction::Import { .. }
+            )
+        )
+    });
+    assert_eq!(merges.count(), 0);
 }
