@@ -254,8 +254,8 @@ impl Product {
     }
 }
 
-/// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block of the same
-/// shape, `y` its element.
+/// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block
+/// of the same shape, `y` its element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `x` if it is positive, else +0; NaN stays.
@@ -397,8 +397,8 @@ pub enum Instruction {
         /// Words.
         count: u32,
     },
-    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over the
-    /// elements `c` of segment `s` of a stripe.
+    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over
+    /// the elements `c` of segment `s` of a stripe.
     Dot(Product),
     /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`; with `G` heads the factor is `a[b * G + s(c)][k]`.
     Axpy(Product),
@@ -472,8 +472,8 @@ impl Instruction {
         }
     }
 
-    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and `HEADS`
-    /// that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
+    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and
+    /// `HEADS` that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
     pub fn value(&self, field: Field) -> Option<u32> {
         let product = |p: &Product| match field {
             SRC => Some(p.src),

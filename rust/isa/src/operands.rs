@@ -1,4 +1,5 @@
-//! The values of all fields, and the instruction that they make: the one place that names every instruction with what it takes.
+//! The values of all fields, and the instruction that they make: the one place that names every instruction with what
+//! it takes.
 //!
 //! Between decoder and assembler on one side, which fill in what the opcode names, and [`Instruction`].
 

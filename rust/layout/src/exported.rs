@@ -1,13 +1,14 @@
 //! Where the sums of the buffer lie in DRAM when they are exported.
 //!
-//! A word of the buffer is that word in the slices of all units: `ranks * units_per_rank` sums, slice `rank * units_per_rank + unit`.
-//! Exported words are the rows of a matrix whose rows are one wave: of word `k` the stripe of rank `g` is what the slices of that rank
-//! hold, at bursts `address + beats_per_stripe * k` and up of the rank. Beat `i` of a stripe has the slices of units `i *
-//! beat_chunks..(i + 1) * beat_chunks`, the first of them in its lowest bits; each takes `16 * lanes` bits.
+//! A word of the buffer is that word in the slices of all units: `ranks * units_per_rank` sums, slice `rank *
+//! units_per_rank + unit`. Exported words are the rows of a matrix whose rows are one wave: of word `k` the stripe of
+//! rank `g` is what the slices of that rank hold, at bursts `address + beats_per_stripe * k` and up of the rank. Beat
+//! `i` of a stripe has the slices of units `i * beat_chunks..(i + 1) * beat_chunks`, the first of them in its lowest
+//! bits; each takes `16 * lanes` bits.
 //!
-//! Which element a sum belongs to is the buffer's business: lane `lane` of word `word` of a vector block ([`crate::BufferLayout`]) has its
-//! sum in word `lanes * word + lane`, in the slice of its tile, for a tail in every rank that holds it. The bits of a sum are
-//! `ndp_numerics::SumFormat`.
+//! Which element a sum belongs to is the buffer's business: lane `lane` of word `word` of a vector block
+//! ([`crate::BufferLayout`]) has its sum in word `lanes * word + lane`, in the slice of its tile, for a tail in every
+//! rank that holds it. The bits of a sum are `ndp_numerics::SumFormat`.
 
 use std::ops::Range;
 

@@ -7,7 +7,8 @@ use ndp_layout::{ExportedSums, LayoutError, MatrixLayout};
 use std::collections::BTreeSet;
 
 fn configs() -> Vec<DesignConfig> {
-    let wide = "name = \"wide\"\n[gemv]\nlanes = 16\nmultipliers = 32\nranks = 4\nbuffer_kib = 64\nacc_bits = 120\nacc_segments = 6";
+    let wide = "name = \"wide\"\n[gemv]\nlanes = 16\nmultipliers = 32\nranks = 4\nbuffer_kib = 64\n\
+        acc_bits = 120\nacc_segments = 6";
     let mut configs: Vec<_> =
         DesignConfig::PRESETS.iter().map(|preset| DesignConfig::preset(preset).unwrap()).collect();
     configs.push(DesignConfig::from_toml(wide).unwrap());

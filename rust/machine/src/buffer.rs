@@ -1,9 +1,10 @@
 //! What the buffer's words hold: vectors, accumulators, zeros, or nothing that could be named.
 //!
-//! A word of a vector block remembers to which block it belongs and which of its words it is. What is read as the shape as which it
-//! was written has its values, and so has a vector that is one word, whatever its neighbours are; anything else is
-//! unspecified, element by element. A word of sums has one in each slice, as the hardware does, since exported sums show where
-//! they are: whoever reads it finds what is there, whatever its shape. Zeros are empty sums and vectors of +0 alike.
+//! A word of a vector block remembers to which block it belongs and which of its words it is. What is read as the shape
+//! as which it was written has its values, and so has a vector that is one word, whatever its neighbours are; anything
+//! else is unspecified, element by element. A word of sums has one in each slice, as the hardware does, since exported
+//! sums show where they are: whoever reads it finds what is there, whatever its shape. Zeros are empty sums and vectors
+//! of +0 alike.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -137,8 +137,8 @@ impl<'a> Writer<'a> {
         self.live.iter().copied().filter(|block| block.kind == kind && block.batch <= most).collect()
     }
 
-    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two blocks side
-    /// by side.
+    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two blocks
+    /// side by side.
     pub(crate) fn scalar_blocks(&self, vectors: u32) -> Vec<Live> {
         let whole = |block: &&Live| block.kind == Kind::Vectors && block.batch == vectors;
         let mut found: Vec<Live> = self.live.iter().filter(whole).copied().collect();

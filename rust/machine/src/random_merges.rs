@@ -110,8 +110,8 @@ impl Writer<'_> {
         self.keep(Kind::Sums, sums.base, sums.elements, sums.batch);
     }
 
-    /// Any bits are sums. Most of them are huge and have flags, so it takes an export to see more than that; others are made so
-    /// that they leave finite results.
+    /// Any bits are sums. Most of them are huge and have flags, so it takes an export to see more than that; others are
+    /// made so that they leave finite results.
     fn import_random(&mut self) -> Option<()> {
         let sums = self.sums()?;
         let (first, count) = self.some_words(sums);

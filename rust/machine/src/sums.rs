@@ -1,8 +1,9 @@
 //! Sums where they are kept: one in each slice of each unit, and what adds to them.
 //!
-//! The instructions that work on accumulators. A row is added stripe by stripe in the rank where the stripe lies, as the layout has it, so
-//! columns of a tail have a sum in every rank that holds them, and rounding adds these. That is of no consequence for what is
-//! rounded; but exported sums show it. Sums count modulo `2^acc_bits`, as the accumulators do.
+//! The instructions that work on accumulators. A row is added stripe by stripe in the rank where the stripe lies, as
+//! the layout has it, so columns of a tail have a sum in every rank that holds them, and rounding adds these. That is
+//! of no consequence for what is rounded; but exported sums show it. Sums count modulo `2^acc_bits`, as the
+//! accumulators do.
 
 use ndp_config::RowLayout;
 use ndp_isa::Product;
@@ -42,8 +43,8 @@ impl Accumulators {
         self.words.iter_mut().for_each(SumWord::forget_all);
     }
 
-    /// Adds a stripe in a rank to the sums of a vector. The factors are those of its segments, one or as many as there are heads;
-    /// `None` where one is unspecified.
+    /// Adds a stripe in a rank to the sums of a vector. The factors are those of its segments, one or as many as there
+    /// are heads; `None` where one is unspecified.
     fn add_stripe(&mut self, vector: u32, (rank, stripe): (u32, u32), row: &Row, factors: &[Option<f16>]) {
         let (word, _) = self.places.stripe(vector, stripe);
         let first = (stripe * self.places.cut().stripe_elems) as usize;

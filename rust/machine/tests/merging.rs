@@ -174,7 +174,8 @@ fn split_over_several_machines_the_bits_are_those_of_one() {
     assert!(finite > 1000 && special > 1000, "{finite}, {special}");
 }
 
-/// Exported sums against the definition: each product in the rank where the stripe of its row lies, also beyond the row's end.
+/// Exported sums against the definition: each product in the rank where the stripe of its row lies, also beyond the
+/// row's end.
 #[test]
 fn exported_sums_are_those_of_the_rank_where_the_stripe_lies() {
     let mut random = SplitMix64::new(2);
@@ -292,7 +293,8 @@ fn what_is_unspecified_stays_so_through_export_and_import() {
     // Never written, and vectors; zeros are sums.
     host.run(&format!("export src=8, count=1, address={EXPORTED}"));
     assert_eq!(marks(&host, 1), [u32::MAX; 4]);
-    host.run(&format!("barrier\nzero dst=8, count=2\nload dst=9, cols=1, address=0\nexport src=8, count=2, address={EXPORTED}"));
+    host.run("barrier\nzero dst=8, count=2\nload dst=9, cols=1, address=0");
+    host.run(&format!("export src=8, count=2, address={EXPORTED}"));
     assert_eq!(marks(&host, 2), [0, 0, 0, 0, u32::MAX, u32::MAX, u32::MAX, u32::MAX]);
     // Without a barrier what is imported is unspecified, and is seen.
     host.run("zero dst=8, count=2");

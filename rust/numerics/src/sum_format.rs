@@ -1,8 +1,9 @@
 //! The bits of an exact sum that leaves the core: what `export` writes and `import` adds.
 //!
-//! From bit 0: the value in two's complement, `acc_bits` bits in units of 2^-48, taken modulo `2^acc_bits`; then `segments - 1` places
-//! where an accumulator that is cut into segments has its pending carries, 0 in this form and ignored when it is read; then
-//! the flags NaN seen, +Inf seen, -Inf seen. Bits above are 0, and ignored. A sum has one such form, so equal sums have equal bits.
+//! From bit 0: the value in two's complement, `acc_bits` bits in units of 2^-48, taken modulo `2^acc_bits`; then
+//! `segments - 1` places where an accumulator that is cut into segments has its pending carries, 0 in this form and
+//! ignored when it is read; then the flags NaN seen, +Inf seen, -Inf seen. Bits above are 0, and ignored. A sum has one
+//! such form, so equal sums have equal bits.
 
 use crate::NumericsError;
 use crate::exact_sum::{ExactSum, SpecialFlags};
@@ -33,7 +34,7 @@ impl SumFormat {
     /// Sums of `acc_bits` bits in `segments` segments.
     ///
     /// # Errors
-    /// [`NumericsError::AccBits`] as [`ExactSum::new`], [`NumericsError::SumBits`] for no segments or more than 128 bits in all.
+    /// [`NumericsError::AccBits`] as [`ExactSum::new`], [`NumericsError::SumBits`] for no segments or more than 128 bits.
     pub fn new(acc_bits: u32, segments: u32) -> Result<Self, NumericsError> {
         ExactSum::new(acc_bits)?;
         let bits = acc_bits.saturating_add(segments).saturating_add(Self::FLAG_BITS - 1);
