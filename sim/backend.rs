@@ -10,7 +10,7 @@ use crate::gemv::{
 };
 use crate::phases::PhaseCycles;
 use ndp_config::DesignConfig;
-use ndp_isa::{Activation, Opcode};
+use ndp_isa::Opcode;
 use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
 use ndp_numerics::f16;
 use serde::Serialize;
@@ -343,7 +343,7 @@ impl RtlBackend {
     /// Counts a program.
     fn count(&mut self, figures: &ProgramFigures) {
         for (&opcode, &count) in &figures.opcodes {
-            if Activation::new(opcode, 0, 0).is_some() {
+            if opcode.is_activation() {
                 self.activation.count += u64::from(count);
                 continue;
             }

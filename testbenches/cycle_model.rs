@@ -18,8 +18,14 @@ use std::time::Duration;
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Programs of what the model knows.
-const KNOWN: ProgramOptions =
-    ProgramOptions { cycles: 3000, malformed_percent: 0, heads: false, appends: true, activations: true };
+const KNOWN: ProgramOptions = ProgramOptions {
+    cycles: 3000,
+    malformed_percent: 0,
+    heads: false,
+    appends: true,
+    activations: true,
+    merges: false,
+};
 
 /// How a host behaves.
 #[derive(Clone, Copy)]

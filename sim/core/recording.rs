@@ -19,9 +19,9 @@ pub fn part_of(word: u128) -> Option<usize> {
         Opcode::Nop | Opcode::Barrier | Opcode::Signal => None,
         Opcode::Load => Some(0),
         Opcode::List => Some(1),
-        Opcode::Store | Opcode::Append => Some(2),
+        Opcode::Store | Opcode::Append | Opcode::Export => Some(2),
         Opcode::Zero => Some(3),
-        Opcode::Dot | Opcode::Axpy => Some(4),
+        Opcode::Dot | Opcode::Axpy | Opcode::Merge | Opcode::Import => Some(4),
         Opcode::Round => Some(5),
         Opcode::Relu
         | Opcode::Exp

@@ -118,17 +118,18 @@ impl Counters {
         }
     }
 
-    /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes; the
-    /// activation unit's instructions are counted together. Parts work side by side, so the sum can be more than all cycles.
+    /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes. The
+    /// activation unit's instructions are counted together, so are those that add to accumulators, and those that write
+    /// to DRAM. Parts work side by side, so the sum can be more than all cycles.
     pub fn of_opcode(&self, opcode: Opcode) -> u32 {
         match opcode {
             Opcode::Nop | Opcode::Barrier | Opcode::Signal => 0,
             Opcode::Load => self.load,
-            Opcode::Store | Opcode::Append => self.store,
+            Opcode::Store | Opcode::Append | Opcode::Export => self.store,
             Opcode::List => self.list,
             Opcode::Zero => self.zero,
             Opcode::Dot => self.product - self.axpy,
-            Opcode::Axpy => self.axpy,
+            Opcode::Axpy | Opcode::Merge | Opcode::Import => self.axpy,
             Opcode::Round => self.round,
             Opcode::Relu
             | Opcode::Exp

@@ -543,6 +543,8 @@ impl CycleModel {
         let gemv = self.config.gemv();
         match instruction {
             Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => {}
+            // Refused before anything starts.
+            Instruction::Export { .. } | Instruction::Merge { .. } | Instruction::Import { .. } => {}
             Instruction::Load { cols, batch, address, .. } => {
                 self.reads_list = false;
                 self.reader.start(address, cols.div_ceil(BEAT_ELEMS) * batch);

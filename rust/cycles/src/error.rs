@@ -24,6 +24,9 @@ pub fn check_known(instruction: &Instruction) -> Result<(), CyclesError> {
         Instruction::Dot(product) | Instruction::Axpy(product) if product.heads > 1 => {
             "products with several heads"
         }
+        Instruction::Export { .. } | Instruction::Merge { .. } | Instruction::Import { .. } => {
+            "partial results that meet"
+        }
         _ => return Ok(()),
     };
     Err(CyclesError::Unknown { instruction: *instruction, what })

@@ -25,9 +25,12 @@ pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
         Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => None,
         Instruction::Load { .. } => Some(LOAD),
         Instruction::List { .. } => Some(LIST),
-        Instruction::Store { .. } | Instruction::Append { .. } => Some(STORE),
+        Instruction::Store { .. } | Instruction::Append { .. } | Instruction::Export { .. } => Some(STORE),
         Instruction::Zero { .. } => Some(ZERO),
-        Instruction::Dot(_) | Instruction::Axpy(_) => Some(PRODUCT),
+        Instruction::Dot(_)
+        | Instruction::Axpy(_)
+        | Instruction::Merge { .. }
+        | Instruction::Import { .. } => Some(PRODUCT),
         Instruction::Round { .. } => Some(ROUND),
         Instruction::Activate { .. } => Some(ACTIVATION),
     }

@@ -54,7 +54,7 @@ fn listed(product: &Product) -> Range<u32> {
 }
 
 impl Instruction {
-    /// What it reads. An `axpy` reads its accumulators too.
+    /// What it reads. Who adds to accumulators reads them too.
     pub fn reads(&self, config: &DesignConfig) -> Words {
         let mut words = Words { buffer: self.source(config).into_iter().collect(), list: 0..0 };
         match self {
@@ -63,6 +63,7 @@ impl Instruction {
                 words.list = listed(product);
                 words.buffer.extend(self.destination(config));
             }
+            Self::Merge { .. } | Self::Import { .. } => words.buffer.extend(self.destination(config)),
             _ => words.buffer.extend(self.other_source(config)),
         }
         words

@@ -102,6 +102,8 @@ pub enum Opcode {
     List = 0x12,
     /// Vectors to rows of a matrix in DRAM.
     Append = 0x13,
+    /// Words of sums to DRAM.
+    Export = 0x14,
     /// Clear words of the buffer.
     Zero = 0x20,
     /// Rows times vectors.
@@ -110,6 +112,10 @@ pub enum Opcode {
     Axpy = 0x22,
     /// Accumulators to vectors.
     Round = 0x23,
+    /// Rows of FP16 values added to accumulators.
+    Merge = 0x24,
+    /// Words of sums from DRAM, added to those in the buffer.
+    Import = 0x25,
     /// Negative elements become +0.
     Relu = 0x30,
     /// Exponentials.
@@ -130,7 +136,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 22] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
@@ -138,10 +144,13 @@ impl Opcode {
         Self::Store,
         Self::List,
         Self::Append,
+        Self::Export,
         Self::Zero,
         Self::Dot,
         Self::Axpy,
         Self::Round,
+        Self::Merge,
+        Self::Import,
         Self::Relu,
         Self::Exp,
         Self::Softmax,
@@ -167,10 +176,13 @@ impl Opcode {
             Self::Store => "store",
             Self::List => "list",
             Self::Append => "append",
+            Self::Export => "export",
             Self::Zero => "zero",
             Self::Dot => "dot",
             Self::Axpy => "axpy",
             Self::Round => "round",
+            Self::Merge => "merge",
+            Self::Import => "import",
             Self::Relu => "relu",
             Self::Exp => "exp",
             Self::Softmax => "softmax",
@@ -187,10 +199,12 @@ impl Opcode {
         match self {
             Self::Nop | Self::Barrier => &[],
             Self::Signal => &[TAG],
-            Self::Load => &[DST, COLS, BATCH, ADDRESS],
+            Self::Load | Self::Merge => &[DST, COLS, BATCH, ADDRESS],
             Self::Store => &[SRC, COLS, BATCH, ADDRESS],
             Self::List => &[LIST, COUNT, ADDRESS],
             Self::Append => &[SRC, COLS, BATCH, ROW, ADDRESS],
+            Self::Export => &[SRC, COUNT, ADDRESS],
+            Self::Import => &[DST, COUNT, ADDRESS],
             Self::Zero => &[DST, COUNT],
             Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS],
             Self::Round => &[SRC, DST, COLS, BATCH],
@@ -198,6 +212,11 @@ impl Opcode {
             Self::Scale => &[SRC, DST, COLS, BATCH, HEADS, SCALAR],
             Self::Add | Self::Sub | Self::Mul | Self::Max => &[SRC, DST, COLS, BATCH, HEADS, OTHER],
         }
+    }
+
+    /// Whether the activation unit executes it: its instructions have the codes from 0x30 on.
+    pub const fn is_activation(self) -> bool {
+        self as u8 >= Self::Relu as u8
     }
 
     /// The bits that may be set.
@@ -235,8 +254,8 @@ impl Product {
     }
 }
 
-/// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block of the same
-/// shape, `y` its element.
+/// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block
+/// of the same shape, `y` its element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activation {
     /// `x` if it is positive, else +0; NaN stays.
@@ -296,21 +315,6 @@ impl Activation {
             Self::Max { .. } => Opcode::Max,
         }
     }
-
-    /// The operation of an opcode, if it is the activation unit's.
-    pub fn new(opcode: Opcode, scalar: u16, other: u32) -> Option<Self> {
-        Some(match opcode {
-            Opcode::Relu => Self::Relu,
-            Opcode::Exp => Self::Exp,
-            Opcode::Softmax => Self::Softmax,
-            Opcode::Scale => Self::Scale { scalar },
-            Opcode::Add => Self::Add { other },
-            Opcode::Sub => Self::Sub { other },
-            Opcode::Mul => Self::Mul { other },
-            Opcode::Max => Self::Max { other },
-            _ => return None,
-        })
-    }
 }
 
 /// One instruction.
@@ -368,6 +372,15 @@ pub enum Instruction {
         /// First burst of the matrix in every rank.
         address: u32,
     },
+    /// Words of the buffer, which are sums, to DRAM in all ranks: each a row of one wave.
+    Export {
+        /// First word.
+        src: u32,
+        /// Words.
+        count: u32,
+        /// First burst in every rank.
+        address: u32,
+    },
     /// Entries from DRAM, 16 per burst, into the list memory.
     List {
         /// First entry in the list memory, a multiple of 16.
@@ -384,8 +397,8 @@ pub enum Instruction {
         /// Words.
         count: u32,
     },
-    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over the
-    /// elements `c` of segment `s` of a stripe.
+    /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over
+    /// the elements `c` of segment `s` of a stripe.
     Dot(Product),
     /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`; with `G` heads the factor is `a[b * G + s(c)][k]`.
     Axpy(Product),
@@ -399,6 +412,26 @@ pub enum Instruction {
         cols: u32,
         /// Vectors, 1..=16.
         batch: u32,
+    },
+    /// `acc[b][c] += p[b][c]`, p being the matrix (batch rows, cols) at the address.
+    Merge {
+        /// First word of the accumulators.
+        dst: u32,
+        /// Elements of a row.
+        cols: u32,
+        /// Rows, and vectors, 1..=16.
+        batch: u32,
+        /// First burst of the matrix in every rank.
+        address: u32,
+    },
+    /// What `export` has written, or anything of its form, is added to sums in the buffer.
+    Import {
+        /// First word.
+        dst: u32,
+        /// Words.
+        count: u32,
+        /// First burst in every rank.
+        address: u32,
     },
     /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
     Activate {
@@ -428,16 +461,19 @@ impl Instruction {
             Self::Store { .. } => Opcode::Store,
             Self::List { .. } => Opcode::List,
             Self::Append { .. } => Opcode::Append,
+            Self::Export { .. } => Opcode::Export,
             Self::Zero { .. } => Opcode::Zero,
             Self::Dot(_) => Opcode::Dot,
             Self::Axpy(_) => Opcode::Axpy,
             Self::Round { .. } => Opcode::Round,
+            Self::Merge { .. } => Opcode::Merge,
+            Self::Import { .. } => Opcode::Import,
             Self::Activate { operation, .. } => operation.opcode(),
         }
     }
 
-    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and `HEADS`
-    /// that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
+    /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and
+    /// `HEADS` that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
     pub fn value(&self, field: Field) -> Option<u32> {
         let product = |p: &Product| match field {
             SRC => Some(p.src),
@@ -451,6 +487,8 @@ impl Instruction {
             HEADS => Some(p.heads),
             _ => None,
         };
+        let of =
+            |values: &[(Field, u32)]| values.iter().find(|(of, _)| *of == field).map(|(_, value)| *value);
         match (*self, field) {
             (_, OPCODE) => Some(self.opcode() as u32),
             (Self::Dot(p) | Self::Axpy(p), _) => product(&p),
@@ -467,30 +505,30 @@ impl Instruction {
                 },
                 _ => None,
             },
-            (Self::Append { src, cols, batch, row, address }, _) => match field {
-                SRC => Some(src),
-                COLS => Some(cols),
-                BATCH => Some(batch),
-                ROW => Some(row),
-                ADDRESS => Some(address),
-                _ => None,
-            },
-            (Self::Signal { tag }, TAG) => Some(tag),
-            (Self::Load { dst, .. } | Self::Zero { dst, .. } | Self::Round { dst, .. }, DST) => Some(dst),
-            (Self::Store { src, .. } | Self::Round { src, .. }, SRC) => Some(src),
-            (Self::Load { cols, .. } | Self::Store { cols, .. } | Self::Round { cols, .. }, COLS) => {
-                Some(cols)
+            (Self::Load { dst, cols, batch, address } | Self::Merge { dst, cols, batch, address }, _) => {
+                of(&[(DST, dst), (COLS, cols), (BATCH, batch), (ADDRESS, address)])
             }
-            (Self::Load { batch, .. } | Self::Store { batch, .. } | Self::Round { batch, .. }, BATCH) => {
-                Some(batch)
+            (Self::Store { src, cols, batch, address }, _) => {
+                of(&[(SRC, src), (COLS, cols), (BATCH, batch), (ADDRESS, address)])
             }
-            (
-                Self::Load { address, .. } | Self::Store { address, .. } | Self::List { address, .. },
-                ADDRESS,
-            ) => Some(address),
-            (Self::List { list, .. }, LIST) => Some(list),
-            (Self::List { count, .. } | Self::Zero { count, .. }, COUNT) => Some(count),
-            _ => None,
+            (Self::Append { src, cols, batch, row, address }, _) => {
+                of(&[(SRC, src), (COLS, cols), (BATCH, batch), (ROW, row), (ADDRESS, address)])
+            }
+            (Self::Export { src, count, address }, _) => {
+                of(&[(SRC, src), (COUNT, count), (ADDRESS, address)])
+            }
+            (Self::Import { dst, count, address }, _) => {
+                of(&[(DST, dst), (COUNT, count), (ADDRESS, address)])
+            }
+            (Self::List { list, count, address }, _) => {
+                of(&[(LIST, list), (COUNT, count), (ADDRESS, address)])
+            }
+            (Self::Zero { dst, count }, _) => of(&[(DST, dst), (COUNT, count)]),
+            (Self::Round { src, dst, cols, batch }, _) => {
+                of(&[(SRC, src), (DST, dst), (COLS, cols), (BATCH, batch)])
+            }
+            (Self::Signal { tag }, _) => of(&[(TAG, tag)]),
+            (Self::Nop | Self::Barrier, _) => None,
         }
     }
 

@@ -20,6 +20,7 @@ pub mod footprint;
 pub mod instruction;
 mod literal;
 pub mod malformed;
+mod operands;
 pub mod parse;
 pub mod program;
 

@@ -11,6 +11,7 @@ use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG,
 };
+use crate::operands::Operands;
 use crate::{Activation, Instruction, Opcode, Product};
 
 /// Longest vector of a softmax.
@@ -80,7 +81,7 @@ pub enum Malformed {
     Address {
         /// The address.
         address: u32,
-        /// Bursts of the DIMM, or of a rank (products).
+        /// Bursts of the DIMM, or of a rank (matrices and exported sums).
         bursts: u64,
     },
     /// Entries beyond the list memory.
@@ -144,41 +145,24 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     if bits != 0 {
         return Err(Malformed::Reserved { opcode, bits });
     }
-    let (src, dst) = (SRC.get(word), DST.get(word));
-    let (cols, batch, count) = (COLS.get(word), BATCH.get(word) + 1, COUNT.get(word));
-    let (address, list) = (ADDRESS.get(word), LIST.get(word));
-    let listed = (LISTED.get(word) == 1).then_some(list);
-    let heads = 1 << HEADS.get(word);
-    let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
-    if matches!(opcode, Opcode::Dot | Opcode::Axpy) {
-        check_listed(opcode, &product)?;
-    }
-    let (scalar, other) = (SCALAR.get(word) as u16, OTHER.get(word));
-    if let Some(operation) = Activation::new(opcode, scalar, other) {
-        return Ok(Instruction::Activate { operation, src, dst, cols, batch, heads });
-    }
-    Ok(match opcode {
-        Opcode::Nop => Instruction::Nop,
-        Opcode::Barrier => Instruction::Barrier,
-        Opcode::Signal => Instruction::Signal { tag: TAG.get(word) },
-        Opcode::Load => Instruction::Load { dst, cols, batch, address },
-        Opcode::Store => Instruction::Store { src, cols, batch, address },
-        Opcode::List => Instruction::List { list, count, address },
-        Opcode::Append => Instruction::Append { src, cols, batch, row: ROW.get(word), address },
-        Opcode::Zero => Instruction::Zero { dst, count },
-        Opcode::Dot => Instruction::Dot(product),
-        Opcode::Axpy => Instruction::Axpy(product),
-        Opcode::Round => Instruction::Round { src, dst, cols, batch },
-        // Dealt with above.
-        Opcode::Relu
-        | Opcode::Exp
-        | Opcode::Softmax
-        | Opcode::Scale
-        | Opcode::Add
-        | Opcode::Sub
-        | Opcode::Mul
-        | Opcode::Max => Instruction::Nop,
-    })
+    let operands = Operands {
+        src: SRC.get(word),
+        dst: DST.get(word),
+        other: OTHER.get(word),
+        cols: COLS.get(word),
+        batch: BATCH.get(word) + 1,
+        heads: 1 << HEADS.get(word),
+        count: COUNT.get(word),
+        row: ROW.get(word),
+        scalar: SCALAR.get(word) as u16,
+        address: ADDRESS.get(word),
+        tag: TAG.get(word),
+        list: LIST.get(word),
+        listed: LISTED.get(word) == 1,
+    };
+    let instruction = operands.instruction(opcode);
+    instruction.check_listed()?;
+    Ok(instruction)
 }
 
 /// The instruction of a word, if the design can execute it.
@@ -193,14 +177,6 @@ pub fn decode(word: u128, config: &DesignConfig) -> Result<Instruction, Malforme
     Ok(instruction)
 }
 
-/// Code 2: rows of several heads are not listed.
-fn check_listed(opcode: Opcode, product: &Product) -> Result<(), Malformed> {
-    if product.heads > 1 && product.list.is_some() {
-        return Err(Malformed::Reserved { opcode, bits: LISTED.mask() });
-    }
-    Ok(())
-}
-
 impl Instruction {
     /// Whether the design can execute it.
     ///
@@ -208,9 +184,7 @@ impl Instruction {
     /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only that of a listed product
     /// with several heads can occur.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
-        if let Self::Dot(product) | Self::Axpy(product) = self {
-            check_listed(self.opcode(), product)?;
-        }
+        self.check_listed()?;
         self.check_sizes(config)?;
         self.check_heads(config)?;
         self.check_address(config)?;
@@ -219,13 +193,24 @@ impl Instruction {
         self.check_overlap(config)
     }
 
+    /// Code 2: rows of several heads are not listed.
+    fn check_listed(&self) -> Result<(), Malformed> {
+        match self {
+            Self::Dot(Product { heads: 2.., list: Some(_), .. })
+            | Self::Axpy(Product { heads: 2.., list: Some(_), .. }) => {
+                Err(Malformed::Reserved { opcode: self.opcode(), bits: LISTED.mask() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Code 3.
     fn check_sizes(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let gemv = config.gemv();
         let entries = config.core().list_entries();
         let max_count = match self {
             Self::List { .. } => entries,
-            Self::Zero { .. } => gemv.slice_words(),
+            Self::Zero { .. } | Self::Export { .. } | Self::Import { .. } => gemv.slice_words(),
             Self::Dot(p) | Self::Axpy(p) if p.list.is_some() => gemv.max_cols().min(entries),
             _ => gemv.max_cols(),
         };
@@ -273,7 +258,12 @@ impl Instruction {
     /// Code 6.
     fn check_address(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let bursts = match self {
-            Self::Dot(_) | Self::Axpy(_) | Self::Append { .. } => config.dram().bursts(),
+            Self::Dot(_)
+            | Self::Axpy(_)
+            | Self::Append { .. }
+            | Self::Export { .. }
+            | Self::Merge { .. }
+            | Self::Import { .. } => config.dram().bursts(),
             _ => 1 << config.dimm_burst_bits(),
         };
         match self.value(ADDRESS) {
@@ -340,6 +330,7 @@ impl Instruction {
             Self::Store { src, cols, batch, .. } | Self::Append { src, cols, batch, .. } => {
                 (src, block_words(config, cols, batch))
             }
+            Self::Export { src, count, .. } => (src, count),
             Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
             Self::Axpy(p) => (p.src, block_words(config, p.count, p.vectors())),
             Self::Round { src, cols, batch, .. } => (src, accumulator_words(config, cols, batch)),
@@ -364,7 +355,8 @@ impl Instruction {
             Self::Load { dst, cols, batch, .. } | Self::Round { dst, cols, batch, .. } => {
                 (dst, block_words(config, cols, batch))
             }
-            Self::Zero { dst, count } => (dst, count),
+            Self::Zero { dst, count } | Self::Import { dst, count, .. } => (dst, count),
+            Self::Merge { dst, cols, batch, .. } => (dst, accumulator_words(config, cols, batch)),
             Self::Dot(p) => (p.dst, block_words(config, p.count, p.vectors())),
             Self::Axpy(p) => (p.dst, accumulator_words(config, p.cols, p.batch)),
             Self::Activate { dst, cols, batch, heads, .. } => {

@@ -8,9 +8,8 @@ use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OTHER, ROW, SCALAR, SRC, TAG,
 };
 use crate::literal::f16_from_decimal;
-use crate::{
-    Activation, Code, Data, Dump, Field, Instruction, IsaError, Opcode, Product, Program, RandomKind,
-};
+use crate::operands::Operands;
+use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Program, RandomKind};
 
 /// Largest burst address of a DIMM and, as the layout needs it, of a rank.
 const MAX_ADDRESS: u64 = ADDRESS.max();
@@ -121,16 +120,16 @@ impl Line {
             let names = Opcode::ALL.map(Opcode::mnemonic).join(", ");
             return Err(self.error(head, format!("one of {names}, or a directive")));
         };
-        match opcode {
-            Opcode::Nop | Opcode::Barrier if !rest.is_empty() => return Err(self.error(rest, "nothing")),
-            Opcode::Nop => return Ok(Instruction::Nop),
-            Opcode::Barrier => return Ok(Instruction::Barrier),
-            Opcode::Signal => {
+        match opcode.fields() {
+            [] if !rest.is_empty() => return Err(self.error(rest, "nothing")),
+            [] => return Ok(Operands::default().instruction(opcode)),
+            [TAG] => {
                 let tag = self.limited(rest, rest, TAG.max().into())? as u32;
-                return Ok(Instruction::Signal { tag });
+                return Ok(Operands { tag, ..Operands::default() }.instruction(opcode));
             }
             _ => {}
         }
+        let product = opcode.fields().contains(&LISTED);
         let named: Vec<Field> = opcode.fields().iter().copied().filter(|field| *field != LISTED).collect();
         let mut values = vec![None; named.len()];
         for token in rest.split(',').map(str::trim) {
@@ -156,52 +155,32 @@ impl Line {
             }
             values[place] = value;
         }
-        let optional = |field| {
-            let place = named.iter().position(|named| *named == field)?;
-            values[place].map(|value| value as u32)
+        // What belongs to the instruction and is not optional has to be there; all else is not looked at.
+        let get = |field: Field| match named.iter().position(|named| *named == field) {
+            None => Ok(0),
+            Some(place) => match (field, values[place]) {
+                (BATCH | HEADS, None) => Ok(1),
+                (LIST, None) if product => Ok(0),
+                (field, value) => self.needed(field.name, value).map(|value| value as u32),
+            },
         };
-        let get = |field: Field| self.needed(field.name, optional(field).map(u64::from)).map(|v| v as u32);
-        let batch = optional(BATCH).unwrap_or(1);
-        let product = || -> Result<Product, IsaError> {
-            Ok(Product {
-                src: get(SRC)?,
-                dst: get(DST)?,
-                cols: get(COLS)?,
-                batch,
-                count: get(COUNT)?,
-                address: get(ADDRESS)?,
-                list: optional(LIST),
-                heads: optional(HEADS).unwrap_or(1),
-            })
+        let listed = named.iter().zip(&values).any(|(field, value)| *field == LIST && value.is_some());
+        let operands = Operands {
+            src: get(SRC)?,
+            dst: get(DST)?,
+            other: get(OTHER)?,
+            cols: get(COLS)?,
+            batch: get(BATCH)?,
+            heads: get(HEADS)?,
+            count: get(COUNT)?,
+            row: get(ROW)?,
+            scalar: get(SCALAR)? as u16,
+            address: get(ADDRESS)?,
+            tag: 0,
+            list: get(LIST)?,
+            listed,
         };
-        let heads = optional(HEADS).unwrap_or(1);
-        let scalar = if named.contains(&SCALAR) { get(SCALAR)? as u16 } else { 0 };
-        let other = if named.contains(&OTHER) { get(OTHER)? } else { 0 };
-        if let Some(operation) = Activation::new(opcode, scalar, other) {
-            let (src, dst, cols) = (get(SRC)?, get(DST)?, get(COLS)?);
-            return Ok(Instruction::Activate { operation, src, dst, cols, batch, heads });
-        }
-        Ok(match opcode {
-            Opcode::Load => {
-                Instruction::Load { dst: get(DST)?, cols: get(COLS)?, batch, address: get(ADDRESS)? }
-            }
-            Opcode::Store => {
-                Instruction::Store { src: get(SRC)?, cols: get(COLS)?, batch, address: get(ADDRESS)? }
-            }
-            Opcode::List => {
-                Instruction::List { list: get(LIST)?, count: get(COUNT)?, address: get(ADDRESS)? }
-            }
-            Opcode::Append => {
-                let (src, cols, row) = (get(SRC)?, get(COLS)?, get(ROW)?);
-                Instruction::Append { src, cols, batch, row, address: get(ADDRESS)? }
-            }
-            Opcode::Zero => Instruction::Zero { dst: get(DST)?, count: get(COUNT)? },
-            Opcode::Axpy => Instruction::Axpy(product()?),
-            Opcode::Dot => Instruction::Dot(product()?),
-            Opcode::Round => Instruction::Round { src: get(SRC)?, dst: get(DST)?, cols: get(COLS)?, batch },
-            // Dealt with above.
-            _ => Instruction::Nop,
-        })
+        Ok(operands.instruction(opcode))
     }
 
     fn data(self, head: &str, rest: &str) -> Result<Data, IsaError> {

@@ -39,6 +39,11 @@ fn each_field_is_at_its_place() {
     let list = Instruction::List { list: 0x7F0, count: 3, address: 9 };
     assert_eq!(list.encode(), 0x7F0_u128 << 108 | 3 << 64 | 9 << 32 | 0x12);
     assert_eq!(Instruction::Zero { dst: 63, count: 1 }.encode(), 63 << 98 | 1 << 64 | 0x20);
+    let (count, address) = (0xAB_CDEF, 0x1234_5678);
+    assert_eq!(Instruction::Export { src: 0x155, count, address }.encode(), 0x14 | rest | 0x155 << 88);
+    assert_eq!(Instruction::Import { dst: 0x2AA, count, address }.encode(), 0x25 | rest | 0x2AA << 98);
+    let merge = Instruction::Merge { dst: 0x2AA, cols: 0x2_5A5A, batch: 11, address };
+    assert_eq!(merge.encode(), 0x24 | sizes | 0x1234_5678 << 32 | 0x2AA << 98);
 }
 
 #[test]
@@ -118,10 +123,11 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         let total: u32 = opcode.fields().iter().map(|field| field.bits).sum::<u32>() + fields::OPCODE.bits;
         assert_eq!(opcode.mask().count_ones(), total, "{opcode:?}");
         assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
+        assert_eq!(opcode.is_activation(), (0x30..=0x37).contains(&(opcode as u8)));
     }
     assert_eq!(Opcode::Dot.mask(), !(1 << 31 | 7 << 61 | 0x1F << 123));
     for code in 0..=255u8 {
-        let known = matches!(code, 0..=2 | 0x10..=0x13 | 0x20..=0x23 | 0x30..=0x37);
+        let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x25 | 0x30..=0x37);
         let first = if matches!(code, 0x21 | 0x22 | 0x30..=0x37) { 123 } else { 120 };
         let word = u128::from(code) | u128::MAX << 120;
         match decode_fields(word) {
@@ -163,4 +169,12 @@ fn footprints_name_the_words_that_are_touched() {
     assert!(store.writes(&config).is_empty());
     let load = Instruction::Load { dst: 10, cols: 200, batch: 3, address: 0 };
     assert_eq!(load.writes(&config).buffer, [10..16]);
+    let export = Instruction::Export { src: 5, count: 7, address: 0 };
+    assert_eq!([export.reads(&config), export.writes(&config)], [words(vec![5..12], 0..0), Words::default()]);
+    let import = Instruction::Import { dst: 5, count: 7, address: 0 };
+    assert_eq!([import.reads(&config), import.writes(&config)], [(); 2].map(|()| words(vec![5..12], 0..0)));
+    let merge = Instruction::Merge { dst: 5, cols: 200, batch: 3, address: 0 };
+    assert_eq!([merge.reads(&config), merge.writes(&config)], [(); 2].map(|()| words(vec![5..53], 0..0)));
+    assert!(!export.collides(&export, &config), "two readers");
+    assert!(import.collides(&export, &config) && import.collides(&import, &config));
 }

@@ -23,9 +23,12 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x11 => all_zero(&[(8, 8), (31, 31), (63, 61), (87, 64), (107, 98), (119, 108), (127, 120)]),
         0x12 => all_zero(&[(31, 8), (63, 61), (107, 88), (127, 120)]),
         0x13 => all_zero(&[(8, 8), (31, 31), (63, 61), (127, 98)]),
+        0x14 => all_zero(&[(31, 8), (63, 61), (127, 98)]),
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
         0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 123)]) && !(listed && heads > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
+        0x24 => all_zero(&[(8, 8), (31, 31), (63, 61), (97, 64), (127, 108)]),
+        0x25 => all_zero(&[(31, 8), (63, 61), (97, 88), (127, 108)]),
         0x30..=0x32 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
         0x33 => all_zero(&[(8, 8), (31, 31), (63, 32), (87, 80), (119, 108), (127, 123)]),
         0x34..=0x37 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
@@ -38,7 +41,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (max_cols, max_batch, words) =
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
-    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x23 | 0x30..), opcode >= 0x10);
+    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x30..), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
     let max_cols_now = match opcode {
         0x13 => max_cols.min(gemv.stripe_elems().into()),
@@ -49,7 +52,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let bad_batch = has_batch && has_cols && batch > max_batch;
     let bad_count = match opcode {
         0x12 => count == 0 || count > entries,
-        0x20 => count == 0 || count > words,
+        0x14 | 0x20 | 0x25 => count == 0 || count > words,
         _ => product && (count == 0 || count > max_cols || (listed && count > entries)),
     };
     let most = gemv.units_per_rank().min(8);
@@ -63,7 +66,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     }
     let rank_bursts = config.dram().bursts();
     let in_dimm = matches!(opcode, 0x10..=0x12);
-    let in_rank = product || opcode == 0x13;
+    let in_rank = product || matches!(opcode, 0x13 | 0x14 | 0x24 | 0x25);
     if in_rank && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
         return 6;
     }
@@ -76,7 +79,9 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (src_words, dst_words) = match opcode {
         0x10 => (0, block(cols)),
         0x11 | 0x13 => (block(cols), 0),
-        0x20 => (0, count),
+        0x14 => (count, 0),
+        0x20 | 0x25 => (0, count),
+        0x24 => (0, block(cols) * lanes),
         0x21 => (block(cols), block(count) << heads),
         0x22 => (block(count) << heads, block(cols) * lanes),
         0x23 => (block(cols) * lanes, block(cols)),
@@ -168,7 +173,7 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     ];
     let operation = operations[random.below(8) as usize];
     let any_heads = 1 << random.below(5);
-    match random.below(10) {
+    match random.below(13) {
         0 => Instruction::Load { dst, cols, batch, address },
         1 => Instruction::Store { src, cols, batch, address },
         2 => Instruction::List { list, count, address },
@@ -177,6 +182,9 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
         5 => Instruction::Axpy(product),
         6 => Instruction::Round { src, dst, cols, batch },
         7 => Instruction::Append { src, cols, batch, row: count, address },
+        8 => Instruction::Export { src, count, address },
+        9 => Instruction::Merge { dst, cols, batch, address },
+        10 => Instruction::Import { dst, count, address },
         _ => Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads },
     }
 }
@@ -210,6 +218,18 @@ fn each_limit_is_met_exactly() {
     let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None, heads: 1 };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));
+    let sums = |first, count, address| {
+        let export = check(Instruction::Export { src: first, count, address });
+        assert_eq!(check(Instruction::Import { dst: first, count, address }), export);
+        export
+    };
+    assert_eq!([sums(0, 64, 0), sums(0, 65, 0), sums(0, 0, 0)], [Ok(()), Err(3), Err(3)]);
+    assert_eq!([sums(63, 1, 0), sums(63, 2, 0), sums(64, 1, 0)], [Ok(()), Err(4), Err(4)]);
+    assert_eq!([sums(0, 1, (1 << 27) - 1), sums(60, 5, 1 << 27)], [Ok(()), Err(6)]);
+    let merge = |dst, cols, batch, address| check(Instruction::Merge { dst, cols, batch, address });
+    assert_eq!([merge(32, 128, 4, 0), merge(33, 128, 4, 0), merge(32, 129, 4, 0)], [Ok(()), Err(4), Err(4)]);
+    assert_eq!([merge(0, 0, 1, 0), merge(0, 8193, 1, 0), merge(0, 1, 5, 0)], [Err(3); 3]);
+    assert_eq!([merge(0, 1, 1, (1 << 27) - 1), merge(64, 1, 1, 1 << 27)], [Ok(()), Err(6)]);
     // Eight units in a rank, 64 elements in a stripe, eight vectors of all heads.
     let heads = |heads, batch, cols| {
         let product = Product { heads, batch, cols, address: 0, ..product };

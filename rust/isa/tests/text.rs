@@ -70,6 +70,9 @@ fn the_example_of_the_document_is_a_program() {
             "softmax src=8, dst=8, cols=1024, heads=8",
             "scale src=0, dst=0, cols=512, scalar=0x3000",
             "add src=8, dst=8, cols=1024, heads=8, other=16",
+            "merge dst=16, cols=4096, batch=2, address=0x30000",
+            "import dst=16, count=32, address=0x40000",
+            "export src=16, count=32, address=0x50000",
             "barrier",
             "store src=8, cols=410, batch=4, address=0x9000",
             "signal 7",
@@ -102,10 +105,13 @@ fn refusals_name_line_token_and_what_belongs_there() {
         Err(IsaError::Syntax { line: 2, token, expected }) => format!("{token} | {expected}"),
         other => panic!("{text}: {other:?}"),
     };
-    let names = "one of nop, barrier, signal, load, store, list, append, zero, dot, axpy, round, relu, exp, softmax, \
-         scale, add, sub, mul, max, or a directive";
+    let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \
+         import, relu, exp, softmax, scale, add, sub, mul, max, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");
+    assert_eq!(refused("export dst=0, count=1, address=0"), "dst=0 | one of src, count, address");
+    assert_eq!(refused("import count=1, address=0"), " | dst=");
+    assert_eq!(refused("merge dst=0, cols=1"), " | address=");
     assert_eq!(refused("zero dst=0, dst=1, count=2"), "dst=1 | dst once");
     assert_eq!(refused("zero dst=0 count=2"), "dst=0 count=2 | a number 0..=1023, decimal or 0x hexadecimal");
     assert_eq!(refused("zero dst=0,, count=2"), " | one of dst, count");

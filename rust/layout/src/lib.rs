@@ -5,8 +5,9 @@
 //! the reports of a co-simulation.
 //!
 //! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's
-//! words in the buffer), [`pack`] (elements to bursts), [`order`] (in which order to ask for rows), [`tiles`] (how to
-//! cut an `axpy` that does not fit), [`dimm_map`] (what lies where), [`safetensors`] (models from files).
+//! words in the buffer), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements to bursts), [`order`] (in which
+//! order to ask for rows), [`tiles`] (how to cut an `axpy` that does not fit), [`dimm_map`] (what lies where),
+//! [`safetensors`] (models from files).
 //!
 //! How a row is cut into stripes is `ndp_config::RowLayout`'s; what is computed, and when, is left to others.
 
@@ -16,6 +17,7 @@
 pub mod address;
 pub mod dimm_map;
 mod error;
+pub mod exported;
 pub mod matrix;
 pub mod order;
 pub mod pack;
@@ -26,6 +28,7 @@ pub mod vector;
 pub use address::{Burst, DimmAddress, DramPlace, elements_of, pack_elements, pack_words, words_of};
 pub use dimm_map::{DimmMap, Region};
 pub use error::LayoutError;
+pub use exported::{ExportedSums, SumBurst};
 pub use matrix::{MatrixLayout, MatrixPlace};
 pub use order::{OrderQuality, measure_order, order_rows};
 pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};

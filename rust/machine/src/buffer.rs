@@ -1,37 +1,33 @@
 //! What the buffer's words hold: vectors, accumulators, zeros, or nothing that could be named.
 //!
-//! A word remembers to which block it belongs and which of its words it is. What is read as the kind and shape as
-//! which it was written has its values, and so has a vector that is one word, whatever its neighbours are; zeros are empty accumulators and vectors of +0 alike; anything else is
-//! unspecified, element by element for vectors, as a whole for accumulators, whose order in the buffer is nobody's
-//! business.
+//! A word of a vector block remembers to which block it belongs and which of its words it is. What is read as the shape
+//! as which it was written has its values, and so has a vector that is one word, whatever its neighbours are; anything
+//! else is unspecified, element by element. A word of sums has one in each slice, as the hardware does, since exported
+//! sums show where they are: whoever reads it finds what is there, whatever its shape. Zeros are empty sums and vectors
+//! of +0 alike.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use ndp_config::DesignConfig;
 use ndp_layout::BufferLayout;
-use ndp_numerics::{ExactSum, f16};
+use ndp_numerics::{ExactSum, SumFormat, f16};
 
-/// Elements or sums of which some may be unspecified: `[batch x elements]`, vector after vector.
+/// A vector block of which some elements may be unspecified: `[batch x elements]`, vector after vector.
 #[derive(Debug, Clone)]
-pub struct Block<T> {
+pub struct Vectors {
     /// Elements of a vector.
     pub elements: u32,
     /// Vectors.
     pub batch: u32,
-    values: Vec<T>,
+    values: Vec<f16>,
     /// A mark for each value, or nothing if all values are specified.
     unspecified: Vec<bool>,
 }
 
-/// A vector block.
-pub type Vectors = Block<f16>;
-/// Accumulators.
-pub type Sums = Block<ExactSum>;
-
-impl<T: Clone> Block<T> {
+impl Vectors {
     /// A block of which every value is `value`.
-    pub fn filled(elements: u32, batch: u32, value: T) -> Self {
+    pub fn filled(elements: u32, batch: u32, value: f16) -> Self {
         let values = vec![value; elements as usize * batch as usize];
         Self { elements, batch, values, unspecified: Vec::new() }
     }
@@ -45,24 +41,18 @@ impl<T: Clone> Block<T> {
     }
 
     /// One vector.
-    pub fn vector(&self, vector: u32) -> &[T] {
+    pub fn vector(&self, vector: u32) -> &[f16] {
         &self.values[self.places(vector)]
     }
 
-    /// One value, to be changed.
-    pub fn value_mut(&mut self, vector: u32, element: u32) -> &mut T {
-        let index = self.index(vector, element);
-        &mut self.values[index]
-    }
-
     /// A value, if it is specified.
-    pub fn get(&self, vector: u32, element: u32) -> Option<&T> {
+    pub fn get(&self, vector: u32, element: u32) -> Option<&f16> {
         let index = self.index(vector, element);
         (!self.unspecified.get(index).is_some_and(|mark| *mark)).then(|| &self.values[index])
     }
 
     /// Sets a value; `None` marks it as unspecified.
-    pub fn set(&mut self, vector: u32, element: u32, value: Option<T>) {
+    pub fn set(&mut self, vector: u32, element: u32, value: Option<f16>) {
         let index = self.index(vector, element);
         match value {
             Some(value) => {
@@ -82,15 +72,45 @@ impl<T: Clone> Block<T> {
         &mut self.unspecified
     }
 
-    /// Marks a whole vector as unspecified.
-    pub fn forget_vector(&mut self, vector: u32) {
-        let places = self.places(vector);
-        self.marks()[places].fill(true);
-    }
-
     /// Whether all values of a vector are specified.
     pub fn is_specified(&self, vector: u32) -> bool {
         self.unspecified.get(self.places(vector)).is_none_or(|marks| !marks.contains(&true))
+    }
+}
+
+/// A sum in each slice, `rank * units_per_rank + unit`, of which some may be unspecified.
+#[derive(Debug, Clone)]
+pub struct SumWord {
+    sums: Vec<ExactSum>,
+    /// A mark for each sum, or nothing if all are specified.
+    unspecified: Vec<bool>,
+}
+
+impl SumWord {
+    fn new(slices: u32, empty: &ExactSum) -> Self {
+        Self { sums: vec![empty.clone(); slices as usize], unspecified: Vec::new() }
+    }
+
+    /// A sum, if it is specified.
+    pub fn get(&self, slice: u32) -> Option<&ExactSum> {
+        let slice = slice as usize;
+        (!self.unspecified.get(slice).is_some_and(|mark| *mark)).then(|| &self.sums[slice])
+    }
+
+    /// A sum to add to. What is added to an unspecified one leaves it so.
+    pub fn sum_mut(&mut self, slice: u32) -> &mut ExactSum {
+        &mut self.sums[slice as usize]
+    }
+
+    /// Marks a sum as unspecified.
+    pub fn forget(&mut self, slice: u32) {
+        self.unspecified.resize(self.sums.len(), false);
+        self.unspecified[slice as usize] = true;
+    }
+
+    /// Marks all sums as unspecified.
+    pub fn forget_all(&mut self) {
+        self.unspecified = vec![true; self.sums.len()];
     }
 }
 
@@ -102,8 +122,7 @@ enum Word {
     Zero,
     /// Word number so many of a vector block.
     Vectors(Arc<Vectors>, u32),
-    /// Word number so many of a block of accumulators.
-    Sums(Arc<Sums>, u32),
+    Sums(SumWord),
 }
 
 /// The buffer.
@@ -111,12 +130,14 @@ enum Word {
 pub struct Buffer {
     config: DesignConfig,
     words: Vec<Word>,
+    empty: ExactSum,
 }
 
 impl Buffer {
     /// The buffer after reset: nothing is known of it.
-    pub fn new(config: &DesignConfig) -> Self {
-        Self { config: config.clone(), words: vec![Word::Unknown; config.gemv().slice_words() as usize] }
+    pub fn new(config: &DesignConfig, format: SumFormat) -> Self {
+        let words = vec![Word::Unknown; config.gemv().slice_words() as usize];
+        Self { config: config.clone(), words, empty: format.empty() }
     }
 
     fn range(base: u32, words: u32) -> Range<usize> {
@@ -166,34 +187,34 @@ impl Buffer {
         block
     }
 
-    /// Puts accumulators into words that lie inside the buffer.
-    pub fn write_sums(&mut self, base: u32, block: Sums) {
-        let words = self.sums_words(block.elements, block.batch);
-        let block = Arc::new(block);
-        for (index, word) in (0..words).zip(&mut self.words[Self::range(base, words)]) {
-            *word = Word::Sums(Arc::clone(&block), index);
-        }
+    /// Takes words of sums out of the buffer, to be put back.
+    pub fn take_sums(&mut self, base: u32, words: u32) -> Vec<SumWord> {
+        let (slices, empty) = (self.config.gemv().multipliers(), &self.empty);
+        let words = self.words[Self::range(base, words)].iter_mut();
+        let taken = words.map(|word| match std::mem::replace(word, Word::Unknown) {
+            Word::Sums(sums) => sums,
+            Word::Zero => SumWord::new(slices, empty),
+            Word::Unknown | Word::Vectors(..) => {
+                let mut sums = SumWord::new(slices, empty);
+                sums.forget_all();
+                sums
+            }
+        });
+        taken.collect()
     }
 
-    /// Reads accumulators; `empty` is what a zero word holds.
-    pub fn read_sums(&self, base: u32, elements: u32, batch: u32, empty: ExactSum) -> Sums {
-        let words = &self.words[Self::range(base, self.sums_words(elements, batch))];
-        if let Some(Word::Sums(block, 0)) = words.first()
-            && (block.elements, block.batch) == (elements, batch)
-            && (0..).zip(words).all(|(at, word)| {
-                matches!(word, Word::Sums(other, index) if *index == at && Arc::ptr_eq(block, other))
-            })
-        {
-            return Sums::clone(block);
-        }
-        let mut block = Sums::filled(elements, batch, empty);
-        if !words.iter().all(|word| matches!(word, Word::Zero)) {
-            (0..batch).for_each(|vector| block.forget_vector(vector));
-        }
-        block
+    /// Puts words of sums into the buffer.
+    pub fn put_sums(&mut self, base: u32, sums: Vec<SumWord>) {
+        let words = self.words[base as usize..].iter_mut();
+        words.zip(sums).for_each(|(word, sums)| *word = Word::Sums(sums));
     }
 
-    fn sums_words(&self, elements: u32, batch: u32) -> u32 {
-        ndp_isa::accumulator_words(&self.config, elements, batch)
+    /// The sum in a slice of a word, if it is specified.
+    pub fn sum(&self, word: u32, slice: u32) -> Option<&ExactSum> {
+        match &self.words[word as usize] {
+            Word::Zero => Some(&self.empty),
+            Word::Sums(sums) => sums.get(slice),
+            Word::Unknown | Word::Vectors(..) => None,
+        }
     }
 }

@@ -6,7 +6,7 @@
 //! comparison can leave them out. [`RandomPrograms`] writes programs that have none.
 //!
 //! Reading order: [`memory`], [`image`] (a program's data), [`buffer`] (what the buffer's words hold), [`machine`],
-//! then the generator: [`random_programs`] and [`malform`].
+//! `sums` (the instructions on accumulators), then the generator: [`random_programs`] and [`malform`].
 //!
 //! It leaves to others: encoding and checks (`ndp-isa`), placement (`ndp-layout`), arithmetic (`ndp-numerics`), and the
 //! comparison with the RTL.
@@ -22,7 +22,9 @@ pub mod machine;
 pub mod malform;
 pub mod memory;
 mod program_writer;
+mod random_merges;
 pub mod random_programs;
+mod sums;
 
 pub use error::MachineError;
 pub use image::{dump_bursts, write_data};

@@ -6,9 +6,9 @@ use std::ops::Range;
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Code, Instruction, Malformed, Product, Program, decode};
 use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements, words_of};
-use ndp_numerics::{CANONICAL_NAN, Decoded, ExactSum, SerialSteps, dot_decoded, f16, fp16};
+use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dot_decoded, f16, fp16};
 
-use crate::buffer::{Buffer, Sums, Vectors};
+use crate::buffer::{Buffer, Vectors};
 use crate::{MachineError, Memory, write_data};
 
 /// The first malformed instruction.
@@ -48,9 +48,9 @@ pub struct Status {
 /// ```
 #[derive(Debug)]
 pub struct Machine<M> {
-    config: DesignConfig,
+    pub(crate) config: DesignConfig,
     steps: SerialSteps,
-    empty_sum: ExactSum,
+    pub(crate) format: SumFormat,
     memory: M,
     pub(crate) buffer: Buffer,
     /// List memory; `None` for entries that are unspecified.
@@ -74,12 +74,13 @@ impl<M: Memory> Machine<M> {
     /// [`MachineError::Numerics`] for an accumulator or a number of serial steps beyond the arithmetic of the model,
     /// which a validated design does not have.
     pub fn new(config: &DesignConfig, memory: M) -> Result<Self, MachineError> {
+        let format = SumFormat::new(config.gemv().acc_bits(), config.gemv().acc_segments())?;
         Ok(Self {
             config: config.clone(),
             steps: SerialSteps::new(config.gemv().serial_steps())?,
-            empty_sum: ExactSum::new(config.gemv().acc_bits())?,
+            format,
             memory,
-            buffer: Buffer::new(config),
+            buffer: Buffer::new(config, format),
             list: vec![None; config.core().list_entries() as usize],
             status: Status::default(),
             activations: Vec::new(),
@@ -144,6 +145,9 @@ impl<M: Memory> Machine<M> {
             Instruction::Dot(product) => self.dot(&product),
             Instruction::Axpy(product) => self.axpy(&product),
             Instruction::Round { src, dst, cols, batch } => self.round(src, dst, cols, batch),
+            Instruction::Export { src, count, address } => self.export(src, count, address),
+            Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
+            Instruction::Import { dst, count, address } => self.import(dst, count, address),
             Instruction::Activate { operation, src, dst, cols, batch, heads } => {
                 self.activate(operation, src, dst, cols, batch * heads);
             }
@@ -197,7 +201,7 @@ impl<M: Memory> Machine<M> {
     }
 
     /// A burst, and a bit for each FP16 element of it that is unspecified.
-    fn read(&mut self, burst: u64) -> (Burst, u32) {
+    pub(crate) fn read(&mut self, burst: u64) -> (Burst, u32) {
         let mut unspecified = self.unspecified(burst);
         if self.unfenced.contains(&burst) {
             self.unfenced_reads += 1;
@@ -253,7 +257,12 @@ impl<M: Memory> Machine<M> {
         let values = elements.map(|element| block.get(vector, element));
         let unspecified =
             (0..).zip(values.clone()).fold(0u32, |mask, (at, v)| mask | u32::from(v.is_none()) << at);
-        self.memory.write_burst(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))));
+        self.write(burst, pack_elements(values.map(|v| v.map_or(0, |v| v.to_bits()))), unspecified);
+    }
+
+    /// Writes a burst with a bit for each FP16 element of it that is unspecified.
+    pub(crate) fn write(&mut self, burst: u64, data: Burst, unspecified: u32) {
+        self.memory.write_burst(burst, data);
         self.unfenced.insert(burst);
         if unspecified != 0 {
             self.unspecified.insert(burst, unspecified);
@@ -274,7 +283,7 @@ impl<M: Memory> Machine<M> {
     }
 
     /// Row number of the `k`-th row.
-    fn row_number(&self, product: &Product, k: u32) -> Option<u32> {
+    pub(crate) fn row_number(&self, product: &Product, k: u32) -> Option<u32> {
         match product.list {
             Some(list) => self.list[(list + k) as usize].map(|entry| entry & 0xFF_FFFF),
             None => Some(k),
@@ -283,7 +292,7 @@ impl<M: Memory> Machine<M> {
 
     /// The weights of a row as the multipliers see them, and a mark for each that is unspecified (none if there is
     /// none).
-    fn read_row(&mut self, layout: &MatrixLayout, row: u32, weights: &mut [f16]) -> Vec<bool> {
+    pub(crate) fn read_row(&mut self, layout: &MatrixLayout, row: u32, weights: &mut [f16]) -> Vec<bool> {
         let mut marks = Vec::new();
         let beats = layout.beats_per_stripe();
         let cut = *layout.cut();
@@ -322,7 +331,7 @@ impl<M: Memory> Machine<M> {
         for k in 0..count {
             let marks = self.read_row(&layout, k, &mut weights);
             for (b, head) in (0..batch).flat_map(|b| (0..heads).map(move |head| (b, head))) {
-                let mut sum = Some(self.empty_sum.clone());
+                let mut sum = Some(self.format.empty());
                 for c in self.elements_of_head(product, head) {
                     let element = x.get(b, c).filter(|_| !marks.get(c as usize).is_some_and(|mark| *mark));
                     match (&mut sum, element) {
@@ -372,46 +381,6 @@ impl<M: Memory> Machine<M> {
             decoded = row.into_buffer();
         }
         drop(vectors);
-        self.buffer.write_vectors(dst, result);
-    }
-
-    fn axpy(&mut self, product: &Product) {
-        let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols);
-        let factors = self.buffer.read_vectors(src, count, product.vectors());
-        let mut sums: Sums = self.buffer.read_sums(dst, cols, batch, self.empty_sum.clone());
-        let mut weights = vec![f16::from_bits(0); cols as usize];
-        for k in 0..count {
-            let Some(row) = self.row_number(product, k) else {
-                (0..batch).for_each(|b| sums.forget_vector(b));
-                continue;
-            };
-            let marks = self.read_row(&layout, row, &mut weights);
-            for (b, head) in (0..batch).flat_map(|b| (0..heads).map(move |head| (b, head))) {
-                let elements = if heads > 1 { self.elements_of_head(product, head) } else { 0..cols };
-                let Some(&factor) = factors.get(b * heads + head, k) else {
-                    elements.for_each(|c| sums.set(b, c, None));
-                    continue;
-                };
-                for c in elements {
-                    if marks.get(c as usize).is_some_and(|mark| *mark) {
-                        sums.set(b, c, None);
-                    } else {
-                        sums.value_mut(b, c).mul_add(weights[c as usize], factor);
-                    }
-                }
-            }
-        }
-        self.buffer.write_sums(dst, sums);
-    }
-
-    fn round(&mut self, src: u32, dst: u32, cols: u32, batch: u32) {
-        let sums = self.buffer.read_sums(src, cols, batch, self.empty_sum.clone());
-        let mut result = Vectors::filled(cols, batch, f16::from_bits(0));
-        for (b, c) in (0..batch).flat_map(|b| (0..cols).map(move |c| (b, c))) {
-            // A sum beyond the accumulator, after more products than it is made for, is nothing to compare with.
-            result.set(b, c, sums.get(b, c).and_then(|sum| sum.try_round().ok()));
-        }
         self.buffer.write_vectors(dst, result);
     }
 }

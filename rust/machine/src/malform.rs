@@ -93,7 +93,10 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     // Of a product with heads.
     let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };
     let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
-    match below(random, 11) {
+    match below(random, 14) {
+        11 => Instruction::Export { src, count: near_words(dst, words), address: in_rank },
+        12 => Instruction::Merge { dst, cols, batch, address: in_rank },
+        13 => Instruction::Import { dst, count: near_words(src, words), address: in_rank },
         10 => Instruction::Append { src, cols: short, batch, row: rows, address: in_rank },
         0 => Instruction::Load { dst, cols, batch, address: in_dimm },
         1 => Instruction::Store { src, cols, batch, address: in_dimm },

@@ -43,6 +43,8 @@ pub(crate) struct Region {
     pub(crate) touched: bool,
     /// Stored to.
     pub(crate) output: bool,
+    /// Elements and vectors of the accumulators that were exported here last and are all there.
+    pub(crate) sums: Option<(u32, u32)>,
 }
 
 /// A matrix in DRAM.
@@ -135,8 +137,8 @@ impl<'a> Writer<'a> {
         self.live.iter().copied().filter(|block| block.kind == kind && block.batch <= most).collect()
     }
 
-    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two blocks side
-    /// by side.
+    /// Vector blocks of `vectors` vectors for the scalars of several heads. Vectors of one word each may be two blocks
+    /// side by side.
     pub(crate) fn scalar_blocks(&self, vectors: u32) -> Vec<Live> {
         let whole = |block: &&Live| block.kind == Kind::Vectors && block.batch == vectors;
         let mut found: Vec<Live> = self.live.iter().filter(whole).copied().collect();
@@ -169,7 +171,7 @@ impl<'a> Writer<'a> {
         let first = self.allocate((bursts + ranks).div_ceil(ranks).into());
         // Not always in rank 0.
         let address = first * ranks + self.below(ranks);
-        self.regions.push(Region { address, bursts, touched: false, output: false });
+        self.regions.push(Region { address, bursts, touched: false, output: false, sums: None });
         self.regions.len() - 1
     }
 

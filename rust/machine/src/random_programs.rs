@@ -27,11 +27,20 @@ pub struct ProgramOptions {
     pub appends: bool,
     /// The activation unit.
     pub activations: bool,
+    /// Exports, imports and merges.
+    pub merges: bool,
 }
 
 impl Default for ProgramOptions {
     fn default() -> Self {
-        Self { cycles: 3000, malformed_percent: 0, heads: true, appends: true, activations: true }
+        Self {
+            cycles: 3000,
+            malformed_percent: 0,
+            heads: true,
+            appends: true,
+            activations: true,
+            merges: true,
+        }
     }
 }
 
@@ -76,8 +85,8 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
-        let ProgramOptions { heads, appends, activations, .. } = self.options;
-        match self.below(26) {
+        let ProgramOptions { heads, appends, activations, merges, .. } = self.options;
+        match self.below(if merges { 32 } else { 26 }) {
             7 | 8 | 12 if !heads => {}
             19..=22 if !activations => {}
             23 | 24 if !appends => {}
@@ -95,6 +104,9 @@ impl Writer<'_> {
             }
             19..=22 => drop(self.activate()),
             23 | 24 => drop(self.append()),
+            26 | 27 => drop(self.export()),
+            28 | 29 => drop(self.import()),
+            30 | 31 => drop(self.merge()),
             _ if self.chance(50) => self.push(Instruction::Nop),
             _ => self.push(Instruction::Barrier),
         }
@@ -171,12 +183,7 @@ impl Writer<'_> {
                 while cols > 1 && accumulator_words(self.config, cols, batch) > limit {
                     cols = cols.div_ceil(2);
                 }
-                let words = accumulator_words(self.config, cols, batch);
-                let dst = self.place(words, Some(factors))?;
-                self.push(Instruction::Zero { dst, count: words });
-                self.cycles += u64::from(words);
-                self.keep(Kind::Sums, dst, cols, batch);
-                self.live.last().copied()?
+                self.zeroed_sums(cols, batch, Some(factors))?
             }
         };
         for _ in 0..1 + self.below(3) {
@@ -275,10 +282,7 @@ impl Writer<'_> {
             }
         };
         let cols = self.stripe_elements();
-        let words = accumulator_words(self.config, cols, batch);
-        let dst = self.place(words, Some(factors))?;
-        self.push(Instruction::Zero { dst, count: words });
-        self.keep(Kind::Sums, dst, cols, batch);
+        let dst = self.zeroed_sums(cols, batch, Some(factors))?.base;
         let (src, count) = (factors.base, factors.elements);
         if self.row_cycles(count, cols, batch) > u64::from(self.options.cycles / 2) {
             return None;
@@ -314,7 +318,7 @@ impl Writer<'_> {
         let region = again.unwrap_or_else(|| {
             let address = self.allocate(bursts) * ranks;
             let bursts = bursts as u32 * ranks;
-            self.regions.push(Region { address, bursts, touched: false, output: false });
+            self.regions.push(Region { address, bursts, touched: false, output: false, sums: None });
             // Rows that nothing is appended to are read as well.
             let (seed, kind) = (self.random.next_u64(), self.kind());
             self.program.data.push(Data::Random { address, bursts, seed, kind });
@@ -322,6 +326,7 @@ impl Writer<'_> {
         });
         self.fence(region);
         self.regions[region].output = true;
+        self.regions[region].sums = None;
         let address = self.regions[region].address / ranks;
         let row = self.below(rows - batch + 1);
         self.push(Instruction::Append { src, cols, batch, row, address });
@@ -407,6 +412,7 @@ impl Writer<'_> {
     fn store_to(&mut self, block: Live, region: usize) {
         self.fence(region);
         self.regions[region].output = true;
+        self.regions[region].sums = None;
         let (src, cols, batch) = (block.base, block.elements, block.batch);
         let address = self.regions[region].address;
         self.push(Instruction::Store { src, cols, batch, address });
@@ -426,6 +432,9 @@ impl Writer<'_> {
 
     /// Stores whatever has a value, and asks to look at all that was ever stored.
     fn finish(mut self) -> Program {
+        if self.options.merges {
+            self.export();
+        }
         for sums in self.blocks(Kind::Sums) {
             let (src, cols, batch) = (sums.base, sums.elements, sums.batch);
             self.push(Instruction::Round { src, dst: src, cols, batch });

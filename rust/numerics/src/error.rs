@@ -14,6 +14,16 @@ pub enum NumericsError {
         /// Largest width the software model carries.
         max: u32,
     },
+    /// A sum whose form does not fit 128 bits.
+    #[error("acc_bits = {acc_bits} in {segments} segments and the flags must be 1..={max} bits")]
+    SumBits {
+        /// Width of the value.
+        acc_bits: u32,
+        /// Segments of the accumulator.
+        segments: u32,
+        /// Most bits of the form.
+        max: u32,
+    },
     /// An exact sum left the range of its accumulator.
     #[error(
         "sum {sum} (units of 2^-48) does not fit an accumulator of {acc_bits} bits (wide_overflow = {wide_overflow})"

@@ -150,6 +150,20 @@ impl ExactSum {
         (self.sum, self.flags)
     }
 
+    /// The sum of `sum * 2^-48` modulo `2^acc_bits` and these flags; `acc_bits` is at most 128.
+    pub(crate) fn from_raw(acc_bits: u32, sum: i128, flags: SpecialFlags) -> Self {
+        let spare = Self::MAX_ACC_BITS - acc_bits;
+        Self { acc_bits, sum: (sum << spare) >> spare, flags, wide_overflow: false }
+    }
+
+    /// What an accumulator of `acc_bits` bits that wraps holds: the sum modulo `2^acc_bits`, which is in range.
+    ///
+    /// The low bits of the model's integer are right even after it has wrapped itself.
+    #[must_use]
+    pub fn wrapped(&self) -> Self {
+        Self::from_raw(self.acc_bits, self.sum, self.flags)
+    }
+
     /// The width of the accumulator.
     pub fn acc_bits(&self) -> u32 {
         self.acc_bits

@@ -5,7 +5,7 @@
 //! (`ndp-model`, which calls it) and the checks of the RTL (which compare bits with it).
 //!
 //! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
-//! (the exact accumulator and the fast path that must agree with it), then the operations: [`elementwise`], [`mod@exp`],
+//! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), then the operations: [`elementwise`], [`mod@exp`],
 //! [`softmax()`] (the activation unit's), [`layer_norm()`], [`exp_q30()`], [`sampling`] (the host's).
 //!
 //! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
@@ -27,6 +27,7 @@ pub mod layer_norm;
 pub mod rounding;
 pub mod sampling;
 pub mod softmax;
+pub mod sum_format;
 
 pub use half::f16;
 
@@ -41,3 +42,4 @@ pub use layer_norm::layer_norm;
 pub use rounding::{rne_ratio, rne_rsqrt, round_fixed, round_scaled};
 pub use sampling::{SplitMix64, sample};
 pub use softmax::softmax;
+pub use sum_format::SumFormat;

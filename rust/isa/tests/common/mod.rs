@@ -1,6 +1,6 @@
 //! Random instructions for the tests of this crate.
 
-use ndp_isa::{Activation, Instruction, Opcode, Product};
+use ndp_isa::{Activation, Instruction, Product};
 use ndp_numerics::SplitMix64;
 
 /// A source of random numbers with bounds.
@@ -33,22 +33,20 @@ impl Random {
         let heads = if listed.is_none() { 1 << field(3) } else { 1 };
         let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
         let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
-        let opcode = [
-            Opcode::Relu,
-            Opcode::Exp,
-            Opcode::Softmax,
-            Opcode::Scale,
-            Opcode::Add,
-            Opcode::Sub,
-            Opcode::Mul,
-            Opcode::Max,
+        let operation = [
+            Activation::Relu,
+            Activation::Exp,
+            Activation::Softmax,
+            Activation::Scale { scalar },
+            Activation::Add { other },
+            Activation::Sub { other },
+            Activation::Mul { other },
+            Activation::Max { other },
         ][self.below(8) as usize];
-        if self.below(4) == 0
-            && let Some(operation) = Activation::new(opcode, scalar, other)
-        {
+        if self.below(4) == 0 {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
-        match self.below(11) {
+        match self.below(14) {
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
             2 => Instruction::Signal { tag },
@@ -59,6 +57,9 @@ impl Random {
             7 => Instruction::Dot(product),
             8 => Instruction::Axpy(product),
             9 => Instruction::Append { src, cols, batch, row: count, address },
+            10 => Instruction::Export { src, count, address },
+            11 => Instruction::Merge { dst, cols, batch, address },
+            12 => Instruction::Import { dst, count, address },
             _ => Instruction::Round { src, dst, cols, batch },
         }
     }
@@ -70,9 +71,10 @@ impl Random {
             0 => any,
             1 => {
                 let codes = [
-                    0u8, 1, 2, 16, 17, 18, 19, 20, 32, 33, 34, 35, 36, 3, 48, 49, 50, 51, 52, 53, 54, 55, 56,
+                    0u8, 1, 2, 16, 17, 18, 19, 20, 21, 32, 33, 34, 35, 36, 37, 38, 3, 48, 49, 50, 51, 52, 53,
+                    54, 55, 56,
                 ];
-                any & !0xFF | u128::from(codes[self.below(23) as usize])
+                any & !0xFF | u128::from(codes[self.below(codes.len() as u64) as usize])
             }
             2 => self.instruction().encode() ^ 1 << self.below(128),
             _ => self.instruction().encode(),
