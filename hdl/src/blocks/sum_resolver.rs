@@ -1,7 +1,7 @@
 //! Resolves the carries that kept sums have pending, on the way of an export.
 //!
 //! A sum in the buffer is a number plus a carry above each of its digits but the last, and how much of it is in the carries
-//! depends on what was added last. What leaves the core has none: one form for each number.
+//! depends on what was added last. What leaves the core has none: one form for each number, and 0 for what its flags decide.
 
 use super::FP16_BITS;
 use super::multiplier_unit::{StoredSum, sum_bits};
@@ -60,7 +60,9 @@ pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
             }
         }
-        let sum = cat([flags, zeros(segments - 1), cat(digits.into_iter().rev())]);
+        // Infinities leave something in the digits that means nothing, since the flags decide.
+        let number = cat(digits.into_iter().rev()).gated(&!m.wire(format!("special{i}"), flags.any()));
+        let sum = cat([flags, zeros(segments - 1), number]);
         words.push(sum.zext(chunk_bits));
     }
     m.output("valid_o", valid_now, "a resolved beat is there");
