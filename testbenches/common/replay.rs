@@ -147,7 +147,6 @@ pub fn compare(
     model.record();
     let mut host = Replay::new(recording, memories);
     model.run_until(cycles, &mut host);
-    model.check()?;
     let record = model.take_record();
     commands(recording, &record)?;
     instructions(recording, &record)?;

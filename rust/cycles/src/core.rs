@@ -2,7 +2,6 @@
 
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
-use crate::error::CyclesError;
 use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
 use crate::host_port::{CoreAccess, HostPort, STORE_TAG, StoreTo, Wants};
@@ -141,15 +140,6 @@ impl CycleModel {
     /// Cycles of the core since reset.
     pub fn cycle(&self) -> u64 {
         self.cycle
-    }
-
-    /// Whether the model has known every instruction so far. One that it does not know counts as a `nop`: what comes after it is
-    /// no prediction.
-    ///
-    /// # Errors
-    /// [`CyclesError::Unknown`] with the first one that it did not know.
-    pub fn check(&self) -> Result<(), CyclesError> {
-        self.issue.unknown.clone().map_or(Ok(()), Err)
     }
 
     /// Commands that each rank was given.
@@ -570,7 +560,7 @@ impl CycleModel {
                 let (cols, rows) = (Cut::new(gemv, product.cols), Cut::new(gemv, product.count));
                 self.rows = Some(Rows::new(&self.config, &product, cols));
                 self.product_starts = true;
-                self.unit.start_product(axpy, cols, rows, product.count, product.batch);
+                self.unit.start_product(axpy, cols, rows, &product);
             }
             Instruction::Round { cols, batch, .. } => {
                 self.unit.start_round(cycle + 1, block_words(&self.config, cols, batch));

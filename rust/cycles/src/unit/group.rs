@@ -52,7 +52,7 @@ pub(super) struct Group {
     earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
     reserved: u32,
-    /// Cycles from which on the first digits of the queued sums are there.
+    /// Cycles from which on the first digits of the queued sums, or their first heads' results, are there.
     sums: Ring<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Group {
             before: Causes::default(),
             earlier: (0, FillCounts::default()),
             reserved: 0,
-            sums: Ring::new(shape.sums as usize),
+            sums: Ring::new(shape.sums_of(1) as usize),
         }
     }
 
@@ -200,7 +200,7 @@ impl Group {
         } else {
             self.fill.advance_roughly(cycle + 1, beats, around);
         }
-        let next = self.choose(cycle, window, around.product, around.shape);
+        let next = self.choose(cycle, window, around.product);
         if next == self.window {
             // The account goes on.
             return;
@@ -215,14 +215,14 @@ impl Group {
     }
 
     #[inline]
-    fn choose(&mut self, cycle: u64, window: u64, product: &Product, shape: &Shape) -> Window {
+    fn choose(&mut self, cycle: u64, window: u64, product: &Product) -> Window {
         let fresh = !self.running;
         let last = match (fresh, self.fill.full(cycle)) {
             (false, _) => self.running_last,
             (true, Some(stripe)) => stripe.last,
             (true, None) => return Window::Starved,
         };
-        if last && !product.axpy && self.reserved == shape.sums {
+        if last && !product.axpy && self.reserved == product.sums {
             return Window::Roomless;
         }
         (self.history, self.history_window) = (self.jobs(window) | 1, window);
@@ -234,9 +234,7 @@ impl Group {
         }
         if last && !product.axpy {
             self.reserved += 1;
-            let first_digit = cycle + 2 + shape.window + shape.lanes + 1;
-            // The tree, the row's sum, the queue.
-            self.sums.push(first_digit + shape.tree_levels + 2);
+            self.sums.push(cycle + product.sum_cycles);
         }
         if fresh {
             self.fill.take(cycle);
@@ -244,13 +242,13 @@ impl Group {
         Window::Job
     }
 
-    /// The cycle from which on the first digit of the next sum is there, if there is one.
+    /// The cycle from which on the first digit of the next sum, or its first head's result, is there, if there is one.
     #[inline]
     pub fn sum_from(&self) -> Option<u64> {
         self.sums.front()
     }
 
-    /// The last digit of the next sum is taken.
+    /// The last digit of the next sum, or its last head's result, is taken.
     #[inline]
     pub fn release_sum(&mut self) {
         self.sums.pop();

@@ -5,6 +5,7 @@ mod combiner;
 mod distributor;
 mod fill;
 mod group;
+mod heads;
 mod round;
 mod rows;
 mod vector_reader;
@@ -21,6 +22,8 @@ use combiner::Combiner;
 use distributor::{Distributor, Push};
 use fill::Surroundings;
 use group::Group;
+use heads::HeadResults;
+use ndp_config::BEAT_ELEMS;
 use round::Round;
 use rows::RowQueue;
 use vector_reader::VectorReader;
@@ -36,6 +39,11 @@ struct Product {
     cut: Cut,
     batch: u32,
     rows: u32,
+    heads: u32,
+    /// Sums of rows, or jobs with their heads' results, that a group can queue.
+    sums: u32,
+    /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, is there.
+    sum_cycles: u64,
 }
 
 /// What comes to the unit in a cycle.
@@ -65,6 +73,7 @@ pub(crate) struct Unit {
     product: Product,
     groups: Vec<Group>,
     combiner: Combiner,
+    heads: HeadResults,
     distributor: Distributor,
     /// Rows handed to the groups.
     rows: RowQueue,
@@ -95,14 +104,15 @@ impl Unit {
             product: Product::default(),
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
             combiner: Combiner::new(),
+            heads: HeadResults::default(),
             distributor: Distributor::default(),
             rows: RowQueue::new(),
             window: 0,
             window_from: 0,
             product_starts: false,
             product_active: false,
-            load_writer: Writer::new(false),
-            result_writer: Writer::new(true),
+            load_writer: Writer::default(),
+            result_writer: Writer::default(),
             store_reader: VectorReader::default(),
             store_places: 0,
             stored: 0,
@@ -115,7 +125,7 @@ impl Unit {
     }
 
     pub fn start_load(&mut self, cut: Cut, batch: u32) {
-        self.load_writer.start(cut, batch);
+        self.load_writer.start(cut, batch, BEAT_ELEMS);
     }
 
     pub fn start_store(&mut self, cut: Cut, batch: u32) {
@@ -127,19 +137,36 @@ impl Unit {
     }
 
     /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
-    pub fn start_product(&mut self, axpy: bool, cols: Cut, rows: Cut, count: u32, batch: u32) {
-        self.product = Product { axpy, cut: cols, batch, rows: count };
+    pub fn start_product(&mut self, axpy: bool, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
+        let ndp_isa::Product { count, batch, heads, .. } = *product;
+        let (vectors, shape) = (batch * heads, &self.shape);
+        let headed = heads > 1;
+        self.product = Product {
+            axpy,
+            cut: cols,
+            batch,
+            rows: count,
+            heads,
+            sums: shape.sums_of(heads),
+            sum_cycles: shape.sum_cycles(heads),
+        };
         (self.product_starts, self.product_active) = (true, true);
-        self.distributor.start(axpy, rows, count, batch);
-        if !axpy {
-            self.combiner.start(self.rows.count);
-            self.result_writer.start(rows, batch);
+        self.distributor.start(axpy, rows, count, vectors, headed);
+        self.heads.rest();
+        if axpy {
+            return;
         }
+        if headed {
+            self.heads.start(heads, count, batch, shape);
+        } else {
+            self.combiner.start(self.rows.count);
+        }
+        self.result_writer.start(rows, vectors, if headed { shape.ranks } else { 1 });
     }
 
     /// Starts in cycle `from`: `words` words of the block.
     pub fn start_round(&mut self, from: u64, words: u32) {
-        let sums = u64::from(words) * u64::from(ndp_config::BEAT_ELEMS);
+        let sums = u64::from(words) * u64::from(BEAT_ELEMS);
         self.round.start(from, sums, &self.shape);
     }
 
@@ -277,7 +304,7 @@ impl Unit {
         // Rows.
         let room = inputs.row.is_some() && self.distributor.wants_to_push() && self.row_room(cycle, ranks);
         let push = self.distributor.push(room, inputs.row.is_some());
-        let result = self.combiner.offers(cycle);
+        let result = self.offers_result(cycle);
         let result_taken = self.result_writer.step(writer == Some(Port::Result), result, &shape);
         let load_taken = self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
         if decides {
@@ -286,7 +313,7 @@ impl Unit {
                 group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
             }
         }
-        self.combiner.step(cycle, result_taken, &mut self.groups, &self.rows, &self.product, &shape);
+        self.step_results(cycle, result_taken);
         self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
         if let (Push::Row, Some(start)) = (push, inputs.row) {
             self.push_row(cycle, start);
@@ -367,7 +394,7 @@ impl Unit {
             }
             group.has_row_room(rows)
         });
-        room && (self.product.axpy || self.combiner.has_row_room(rows))
+        room && (self.product.axpy || self.product.heads > 1 || self.combiner.has_row_room(rows))
     }
 
     fn push_row(&mut self, cycle: u64, start: u8) {
@@ -415,14 +442,38 @@ impl Unit {
         next
     }
 
+    /// A result of a DOT, or the heads' results of all ranks, are offered to the writer.
+    #[inline]
+    fn offers_result(&self, cycle: u64) -> bool {
+        if self.heads.is_active() {
+            self.heads.item_from(&self.groups).is_some_and(|from| from <= cycle)
+        } else {
+            self.combiner.offers(cycle)
+        }
+    }
+
+    /// End of a cycle for the results; `taken`: the one on offer is.
+    #[inline]
+    fn step_results(&mut self, cycle: u64, taken: bool) {
+        if !self.heads.is_active() {
+            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+        } else if taken {
+            self.heads.take(&mut self.groups, &self.shape);
+        }
+    }
+
     /// The first cycle from `cycle` on in which something happens to results, the port for writes being free.
     #[inline]
     fn next_result(&self, cycle: u64) -> u64 {
         if !self.result_writer.is_still() {
             return cycle;
         }
-        let offered = self.combiner.result_from().filter(|_| self.result_writer.is_active());
-        let next = self.combiner.next(cycle, &self.groups, &self.rows);
+        let (next, offered) = if self.heads.is_active() {
+            (u64::MAX, self.heads.item_from(&self.groups))
+        } else {
+            (self.combiner.next(cycle, &self.groups, &self.rows), self.combiner.result_from())
+        };
+        let offered = offered.filter(|_| self.result_writer.is_active());
         next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
     }
 
@@ -436,9 +487,9 @@ impl Unit {
         let mut cycle = self.next_result(cycle);
         while cycle < end {
             let written = self.result_writer.offers().is_some();
-            let result = self.combiner.offers(cycle);
+            let result = self.offers_result(cycle);
             let taken = self.result_writer.step(written, result, &self.shape);
-            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+            self.step_results(cycle, taken);
             cycle += 1;
             if !self.combiner.is_busy() && !self.result_writer.is_busy() {
                 return cycle;
