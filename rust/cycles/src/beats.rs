@@ -118,6 +118,20 @@ impl Beats {
         Some((run.edge, second))
     }
 
+    /// Edge at which the beat behind `index` others is pushed; if it is not known yet, how many unknown ones there are before it.
+    #[inline]
+    pub fn edge(&self, index: u64) -> Result<u64, u64> {
+        let mut index = index;
+        for at in 0..self.runs.len() {
+            let run = self.runs.get(at);
+            if index < run.count {
+                return Ok(run.edge + run.step * index);
+            }
+            index -= run.count;
+        }
+        Err(index)
+    }
+
     #[inline]
     pub fn reserve(&mut self, beats: u64) {
         self.reserved += beats;

@@ -330,7 +330,7 @@ impl CycleModel {
         if self.rows_wake <= cycle {
             return cycle;
         }
-        self.rows_wake.min(self.unit.next(cycle, !self.tokens.is_empty()))
+        self.rows_wake.min(self.unit.next(cycle, !self.tokens.is_empty(), &self.ranks))
     }
 
     /// The first cycle from `cycle` on in which a row or a segment can go.

@@ -152,6 +152,16 @@ impl Rank {
         self.clocks.core_after(slot * SLOT + 1) + 3
     }
 
+    /// A core cycle before which the beat that follows after `beats` others is not offered.
+    #[inline]
+    pub fn beat_from(&self, beats: u64) -> u64 {
+        let edge = self.beats.edge(beats).unwrap_or_else(|unseen| {
+            // At most one read in a slot.
+            (self.wake.max(self.next) + unseen) * SLOT + self.slots.read_latency
+        });
+        self.clocks.core_after(edge) + SYNCHRONISED + 2
+    }
+
     /// Whether a request is taken in this core cycle.
     #[inline]
     pub fn request_ready(&mut self, cycle: u64) -> bool {

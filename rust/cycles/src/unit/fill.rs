@@ -125,6 +125,23 @@ impl Fill {
         self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
     }
 
+    /// A cycle before which no stripe is planned, if no complete one is taken before. `beat_from`: a cycle before which the
+    /// rank does not offer the beat that follows after so many others.
+    #[inline]
+    pub fn plan_from(&self, product: &Product, shape: &Shape, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+        let Some(stripe) = self.plan else { return 0 };
+        if self.full.is_some() {
+            return u64::MAX - 1;
+        }
+        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        let left = u64::from(end.saturating_sub(self.position));
+        let taken = self.popped - self.placed;
+        let placed = self.place_from + left;
+        // The last beat is taken, then placed, and the stripe is complete in the cycle after.
+        let placed = if left > taken { placed.max(beat_from(left - taken - 1) + 2) } else { placed };
+        placed + u64::from(end < shape.positions)
+    }
+
     /// The stripe that is complete at the beginning of this cycle, which may be the last one that is done.
     #[inline]
     pub fn full(&self, cycle: u64) -> Option<Stripe> {

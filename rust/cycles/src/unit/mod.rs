@@ -302,7 +302,9 @@ impl Unit {
         }
 
         // Rows.
-        let room = inputs.row.is_some() && self.distributor.wants_to_push() && self.row_room(cycle, ranks);
+        let room = inputs.row.is_some()
+            && self.distributor.wants_to_push()
+            && self.row_room(cycle, inputs.exact, ranks);
         let push = self.distributor.push(room, inputs.row.is_some());
         let result = self.offers_result(cycle);
         let result_taken = self.result_writer.step(writer == Some(Port::Result), result, &shape);
@@ -385,16 +387,32 @@ impl Unit {
     }
 
     /// Whether every group, and for a DOT the combiner, can take a row.
-    fn row_room(&mut self, cycle: u64, ranks: &mut [Rank]) -> bool {
+    fn row_room(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) -> bool {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         let rows = self.rows.count;
         let room = self.groups.iter_mut().zip(ranks).all(|(group, rank)| {
             if !group.has_row_room(rows) && group.lacks_rows_only() {
-                group.advance(cycle, true, &mut rank.beats, around);
+                group.advance(cycle, exact, &mut rank.beats, around);
             }
             group.has_row_room(rows)
         });
-        room && (self.product.axpy || self.product.heads > 1 || self.combiner.has_row_room(rows))
+        room && self.combined_room()
+    }
+
+    /// Whether the combiner, if it has a part in the product, can take a row.
+    #[inline]
+    fn combined_room(&self) -> bool {
+        self.product.axpy || self.product.heads > 1 || self.combiner.has_row_room(self.rows.count)
+    }
+
+    /// A cycle before which not every group has room for a row, if no complete stripe is taken before.
+    #[inline]
+    fn row_room_from(&self, ranks: &[Rank]) -> u64 {
+        let lacking = self.groups.iter().zip(ranks).filter(|(group, _)| !group.has_row_room(self.rows.count));
+        let room = lacking.map(|(group, rank)| {
+            group.fill.plan_from(&self.product, &self.shape, |beats| rank.beat_from(beats)) + 1
+        });
+        room.max().unwrap_or(0)
     }
 
     fn push_row(&mut self, cycle: u64, start: u8) {
@@ -419,19 +437,24 @@ impl Unit {
 
     /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
     #[inline]
-    pub fn next(&mut self, cycle: u64, row: bool) -> u64 {
+    pub fn next(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> u64 {
         if !self.product_active {
             return u64::MAX;
         }
         if self.product_starts || !self.distributor.is_still() {
             return cycle;
         }
-        if row && self.distributor.wants_to_push() && self.groups.iter().all(Group::lacks_rows_only) {
-            return cycle;
-        }
         self.go_to(cycle);
         let decide = self.window_from + self.shape.window - 2;
         let mut next = if decide < cycle { decide + self.shape.window } else { decide };
+        let pushes = row && self.distributor.wants_to_push() && self.combined_room();
+        if pushes && self.groups.iter().all(Group::lacks_rows_only) {
+            let room = self.row_room_from(ranks);
+            if room <= cycle {
+                return cycle;
+            }
+            next = next.min(room);
+        }
         if !self.combiner.is_busy() && !self.result_writer.is_busy() {
             for group in &self.groups {
                 if let Some(window) = group.idle_from(self.window) {
@@ -478,20 +501,23 @@ impl Unit {
     }
 
     /// Combines and writes results from `cycle` on, as long as nothing else happens, which is before cycle `end`. Returns the
-    /// cycle that comes after: `end`, or an earlier one if all results are written.
+    /// cycle that comes after: `end`, or an earlier one if all results are written or the combiner has room again.
     #[inline]
     pub fn run_results(&mut self, cycle: u64, end: u64) -> u64 {
         if self.product.axpy || !self.product_active || self.product_starts {
             return end;
         }
         let mut cycle = self.next_result(cycle);
+        // Rows can go on as soon as the combiner takes one.
+        let room = self.combined_room();
         while cycle < end {
             let written = self.result_writer.offers().is_some();
             let result = self.offers_result(cycle);
             let taken = self.result_writer.step(written, result, &self.shape);
             self.step_results(cycle, taken);
             cycle += 1;
-            if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+            let idle = !self.combiner.is_busy() && !self.result_writer.is_busy();
+            if idle || room != self.combined_room() {
                 return cycle;
             }
             cycle = self.next_result(cycle);
