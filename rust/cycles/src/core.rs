@@ -196,7 +196,9 @@ impl CycleModel {
         let dense = self.is_dense();
         if dense {
             self.catch_up(cycle);
-        } else if self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+        } else if self.unit.decides(cycle)
+            || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
+        {
             // What is read later is of no interest yet.
             self.catch_up(cycle.saturating_sub(self.lag));
         }

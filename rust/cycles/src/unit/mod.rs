@@ -272,10 +272,19 @@ impl Unit {
         decide + group.jobs_left(&self.product) * self.shape.window + 2
     }
 
-    /// A group has, as far as is known, as many rows as it can have.
+    /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.
     #[inline]
-    pub fn lacks_row_room(&self) -> bool {
+    pub fn asks_for_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
         self.groups.iter().any(|group| !group.has_row_room(self.rows.count))
+            && self.may_have_row_room(cycle, ranks)
+    }
+
+    /// It is not known yet that a row or scalar that waits cannot go in this cycle.
+    #[inline]
+    fn may_have_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
+        self.distributor.wants_to_push()
+            && self.groups.iter().all(Group::lacks_rows_only)
+            && self.row_room_from(ranks) <= cycle
     }
 
     /// This is a cycle in which jobs are decided, and there may be some.
@@ -303,7 +312,7 @@ impl Unit {
 
         // Rows.
         let room = inputs.row.is_some()
-            && self.distributor.wants_to_push()
+            && self.may_have_row_room(cycle, ranks)
             && self.row_room(cycle, inputs.exact, ranks);
         let push = self.distributor.push(room, inputs.row.is_some());
         let result = self.offers_result(cycle);
