@@ -213,8 +213,10 @@ impl CycleModel {
 
     /// A cycle in which anything can happen.
     fn step_all(&mut self, cycle: u64, host: &mut impl Host) {
-        let delivered = self.move_reads(cycle);
-        let row = self.move_rows(cycle);
+        let multiplies = self.multiplies();
+        let reads = self.reader.is_busy();
+        let delivered = if reads { self.move_reads(cycle, multiplies) } else { 0 };
+        let row = if multiplies || self.reader.is_asking() { self.move_rows(cycle) } else { None };
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
@@ -225,9 +227,26 @@ impl CycleModel {
             self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
             self.list_at = (self.list_at + 16) % self.list.len();
         }
-        self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        if reads {
+            self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        }
         self.end_rows(cycle, outputs.row_taken, row);
-        self.move_instructions(cycle, pushed, overflow);
+        if pushed.is_some() || overflow || self.has_instructions(cycle) {
+            self.move_instructions(cycle, pushed, overflow);
+        }
+    }
+
+    /// A product is in work, or starts.
+    #[inline]
+    fn multiplies(&self) -> bool {
+        self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1
+    }
+
+    /// Something happens to instructions in this cycle, even if none is pushed.
+    #[inline]
+    fn has_instructions(&self, cycle: u64) -> bool {
+        let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
+        moves || self.issue.next(cycle, self.busy) <= cycle
     }
 
     /// A cycle without loads, lists, stores, zeros and requests.
@@ -236,15 +255,14 @@ impl CycleModel {
         if let Some(request) = host.offer(cycle) {
             self.port.take(request);
         }
-        if self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1 {
+        if self.multiplies() {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
             let exact = !self.port.is_free();
             let inputs = Inputs { row: self.tokens.front(), exact, ..Inputs::default() };
             let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
             self.end_rows(cycle, outputs.row_taken, row);
         }
-        let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
-        if moves || self.issue.next(cycle, self.busy) <= cycle {
+        if self.has_instructions(cycle) {
             self.move_instructions(cycle, None, false);
         }
     }
@@ -301,8 +319,11 @@ impl CycleModel {
     #[inline]
     fn skip(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
-        if self.is_dense() || self.product_starts {
+        if self.product_starts {
             return;
+        }
+        if self.is_dense() {
+            return self.skip_dense(limit, host);
         }
         if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
             return;
@@ -320,6 +341,29 @@ impl CycleModel {
         }
         if next > cycle {
             self.cycle = next;
+            self.find_busy();
+        }
+    }
+
+    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM.
+    #[inline]
+    fn skip_dense(&mut self, limit: u64, host: &impl Host) {
+        let cycle = self.cycle;
+        if !self.port.is_idle() || self.has_instructions(cycle) || self.multiplies() {
+            return;
+        }
+        let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        let end = end.min(self.unit.round_ends(cycle));
+        if end <= cycle {
+            return;
+        }
+        let waits = self.reader.is_busy() || self.port.stores > 0 || self.port.outstanding > 0;
+        if !waits && self.unit.only_activates() {
+            self.cycle = self.unit.run_activation(cycle, end);
+        } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
+            self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
+        }
+        if self.cycle > cycle {
             self.find_busy();
         }
     }
@@ -366,10 +410,13 @@ impl CycleModel {
     }
 
     /// Beats from the ranks to the reader: those ranks whose beat is taken.
-    fn move_reads(&mut self, cycle: u64) -> u32 {
+    #[inline]
+    fn move_reads(&mut self, cycle: u64, multiplies: bool) -> u32 {
         let mut delivered = 0;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            self.unit.drain(g, true, &mut rank.beats, cycle);
+            if multiplies {
+                self.unit.drain(g, true, &mut rank.beats, cycle);
+            }
             if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
@@ -418,6 +465,16 @@ impl CycleModel {
     /// The host's port.
     #[inline]
     fn move_host(&mut self, cycle: u64, host: &mut impl Host) -> HostCycle {
+        if self.port.is_idle()
+            && self.port.outstanding == 0
+            && self.port.stores == 0
+            && !self.unit.offers_store()
+        {
+            if let Some(request) = host.offer(cycle) {
+                self.port.take(request);
+            }
+            return HostCycle { store_taken: false, pushed: None, overflow: false };
+        }
         let response = self.port.response;
         let response_taken = response.is_some() && host.ready(cycle);
         let room = response.is_none() || response_taken;

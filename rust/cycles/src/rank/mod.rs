@@ -162,6 +162,16 @@ impl Rank {
         self.clocks.core_after(edge) + SYNCHRONISED + 2
     }
 
+    /// A core cycle before which the core sees no beat and no response that it does not see yet.
+    #[inline]
+    pub fn next_answer(&self) -> u64 {
+        let unseen =
+            self.clocks.core_after(self.wake.max(self.next) * SLOT + self.slots.read_latency) + SYNCHRONISED;
+        let response = self.responses.head().map_or(u64::MAX, |(from, _)| from);
+        let beat = self.beats.head().map_or(u64::MAX, |(from, _)| from);
+        unseen.min(response).min(beat)
+    }
+
     /// Whether a request is taken in this core cycle.
     #[inline]
     pub fn request_ready(&mut self, cycle: u64) -> bool {

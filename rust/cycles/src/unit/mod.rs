@@ -315,17 +315,23 @@ impl Unit {
             && self.may_have_row_room(cycle, ranks)
             && self.row_room(cycle, inputs.exact, ranks);
         let push = self.distributor.push(room, inputs.row.is_some());
-        let result = self.offers_result(cycle);
-        let result_taken = self.result_writer.step(writer == Some(Port::Result), result, &shape);
-        let load_taken = self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
+        let active = self.product_active;
+        let result_taken = active && {
+            let result = self.offers_result(cycle);
+            self.result_writer.step(writer == Some(Port::Result), result, &shape)
+        };
+        let load_taken = self.load_writer.is_busy()
+            && self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
                 group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
             }
         }
-        self.step_results(cycle, result_taken);
-        self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
+        if active {
+            self.step_results(cycle, result_taken);
+            self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
+        }
         if let (Push::Row, Some(start)) = (push, inputs.row) {
             self.push_row(cycle, start);
         }
@@ -338,7 +344,9 @@ impl Unit {
         }
 
         // Stores.
-        self.store_reader.step(store_read, &shape);
+        if self.store_reader.is_starting() || store_read {
+            self.store_reader.step(store_read, &shape);
+        }
         self.stored = self.stored + u32::from(self.stores_back & 2 != 0) - u32::from(inputs.store_taken);
         self.store_places = self.store_places + u32::from(store_read) - u32::from(inputs.store_taken);
         self.stores_back = self.stores_back << 1 | u8::from(store_read);
@@ -442,6 +450,40 @@ impl Unit {
             || self.stores()
             || self.scalars_back & 3 != 0
             || self.activation.is_busy()
+    }
+
+    /// Nothing but the activation unit is at work.
+    #[inline]
+    pub fn only_activates(&self) -> bool {
+        self.activation.is_busy()
+            && !self.product_active
+            && !self.load_writer.is_busy()
+            && self.zero_left == 0
+            && !self.stores()
+            && self.scalars_back & 3 == 0
+    }
+
+    /// The activation unit goes on alone from `cycle` on, until cycle `end` or until it is done. Returns the cycle after.
+    #[inline]
+    pub fn run_activation(&mut self, cycle: u64, end: u64) -> u64 {
+        let mut cycle = cycle;
+        while cycle < end && self.activation.is_busy() {
+            let granted = self.activation.asks(true, true);
+            self.activation.step(true, true, granted, &self.shape);
+            cycle += 1;
+        }
+        cycle
+    }
+
+    /// Nothing happens before a load's beat comes, or anything from outside.
+    #[inline]
+    pub fn waits_for_beats(&self) -> bool {
+        self.load_writer.is_still()
+            && self.zero_left == 0
+            && !self.stores()
+            && !self.product_active
+            && !self.activation.is_busy()
+            && self.scalars_back & 3 == 0
     }
 
     /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
