@@ -56,6 +56,8 @@ pub struct CycleModel {
     cycle: u64,
     /// Parts at work in this cycle, one bit each.
     busy: u32,
+    /// Every cycle counts: something is read or written outside of products, or the host waits.
+    dense: bool,
     /// Cycles by which the ranks may lag behind while nothing but weights is read.
     lag: u64,
     /// No row and no segment can go before this cycle; 0 if that is to be found out.
@@ -93,6 +95,7 @@ impl CycleModel {
             shape,
             cycle: 0,
             busy: 0,
+            dense: false,
             rows_wake: 0,
             ranks,
             unit: Unit::new(shape),
@@ -175,12 +178,15 @@ impl CycleModel {
     #[inline]
     fn busy_parts(&mut self) -> u32 {
         let cycle = self.cycle;
-        let reads = self.reader.is_busy();
         let product = self.product_starts
             || self.unit.multiplies(cycle)
             || self.generator.is_active()
             || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
+        if !self.dense {
+            return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle));
+        }
+        let reads = self.reader.is_busy();
         bit(LOAD, self.unit.loads() || reads && !self.reads_list)
             | bit(LIST, reads && self.reads_list)
             | bit(STORE, self.unit.stores() || self.port.stores > 0)
@@ -193,7 +199,7 @@ impl CycleModel {
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
-        let dense = self.is_dense();
+        let dense = self.dense;
         if dense {
             self.catch_up(cycle);
         } else if self.unit.decides(cycle)
@@ -289,6 +295,7 @@ impl CycleModel {
     /// The parts at work in the cycle that comes, and what follows from a change.
     #[inline]
     fn find_busy(&mut self) {
+        self.dense = self.is_dense();
         let busy = self.busy_parts();
         if busy != self.busy {
             self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
@@ -309,7 +316,7 @@ impl CycleModel {
 
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
-        let (now, exact) = (self.cycle, self.is_dense());
+        let (now, exact) = (self.cycle, self.dense);
         for (g, rank) in self.ranks.iter_mut().enumerate() {
             rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, exact, beats, until));
         }
@@ -322,7 +329,7 @@ impl CycleModel {
         if self.product_starts {
             return;
         }
-        if self.is_dense() {
+        if self.dense {
             return self.skip_dense(limit, host);
         }
         if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
@@ -333,14 +340,22 @@ impl CycleModel {
         if next <= cycle {
             return;
         }
+        let mut from = cycle;
         if self.busy >> PRODUCT & 1 == 1 {
-            next = next.min(self.next_of_product(cycle));
-            if next > cycle && next != u64::MAX {
-                next = self.unit.run_results(cycle, next);
+            if self.unit.is_axpy() {
+                let end = next.min(self.next_rows(cycle));
+                from = self.unit.run_scalars(cycle, end, !self.tokens.is_empty());
+                if from > cycle {
+                    self.cycle = from;
+                }
+            }
+            next = next.min(self.next_of_product(from));
+            if next > from && next != u64::MAX {
+                next = self.unit.run_results(from, next);
             }
         }
-        if next > cycle {
-            self.cycle = next;
+        self.cycle = next.max(from);
+        if self.cycle > cycle {
             self.find_busy();
         }
     }
@@ -368,15 +383,22 @@ impl CycleModel {
         }
     }
 
+    /// A cycle before which no row and no segment can go.
     #[inline]
-    fn next_of_product(&mut self, cycle: u64) -> u64 {
+    fn next_rows(&mut self, cycle: u64) -> u64 {
         if self.rows_wake == 0 {
             self.rows_wake = self.next_of_rows(cycle);
         }
-        if self.rows_wake <= cycle {
+        self.rows_wake
+    }
+
+    #[inline]
+    fn next_of_product(&mut self, cycle: u64) -> u64 {
+        let rows = self.next_rows(cycle);
+        if rows <= cycle {
             return cycle;
         }
-        self.rows_wake.min(self.unit.next(cycle, !self.tokens.is_empty(), &self.ranks))
+        rows.min(self.unit.next(cycle, !self.tokens.is_empty(), &self.ranks))
     }
 
     /// The first cycle from `cycle` on in which a row or a segment can go.
@@ -430,7 +452,7 @@ impl CycleModel {
     #[inline]
     fn move_rows(&mut self, cycle: u64) -> Option<u8> {
         self.rows_wake = 0;
-        let exact = self.is_dense();
+        let exact = self.dense;
         let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
         let row = self.generator.offers(cycle).filter(|_| room);
         let start = match (row, &self.rows) {

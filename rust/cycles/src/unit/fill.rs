@@ -225,11 +225,14 @@ impl Fill {
         }
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
         let most = u64::from(end - self.position);
+        if most > 0 && beats.weight_from() >= until {
+            return Flowed::ToTheEnd;
+        }
         let (mut placed, mut place_from) = (self.placed, self.place_from);
         let (pops, places) = (&mut self.pops, &mut self.places);
         let mut to_the_end = false;
         let taken = beats.take_run(most, |from| {
-            let free = if placed < depth { 0 } else { places[(placed - depth) as usize % MOST_BEATS] + 1 };
+            let free = places[placed.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
             let pop = from.max(free);
             let place = place_from.max(pop + 1);
             if place >= until {
@@ -255,14 +258,14 @@ impl Fill {
     #[inline]
     fn pop_some(&mut self, until: u64, beats: &mut Beats, depth: u64) -> bool {
         let most = depth - (self.popped - self.placed);
-        if most == 0 {
+        if most == 0 || beats.weight_from() >= until {
             return false;
         }
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
         let taken = beats.take_run(most, |from| {
             // The place of the beat that lies as many beats back as there are places.
-            let free = if popped < depth { 0 } else { places[(popped - depth) as usize % MOST_BEATS] + 1 };
+            let free = places[popped.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
             let at = from.max(free);
             if at >= until {
                 return None;

@@ -12,6 +12,8 @@ pub(super) struct HeadResults {
     rows_left: u32,
     /// Ranks that have a row of the group, the first ones.
     members: usize,
+    /// From when on the first head's results of the members' next jobs are there, if all have one.
+    job_from: Option<u64>,
     vector: u32,
     head: u32,
     batch: u32,
@@ -20,13 +22,13 @@ pub(super) struct HeadResults {
 impl HeadResults {
     /// A product starts that is no DOT with several heads.
     pub fn rest(&mut self) {
-        self.heads = 0;
+        (self.heads, self.members) = (0, 0);
     }
 
     /// A DOT starts.
     pub fn start(&mut self, heads: u32, rows: u32, batch: u32, shape: &Shape) {
-        *self = Self { heads, rows_left: rows, members: 0, vector: 0, head: 0, batch };
-        self.members = rows.min(shape.ranks) as usize;
+        let members = rows.min(shape.ranks) as usize;
+        *self = Self { heads, rows_left: rows, members, job_from: None, vector: 0, head: 0, batch };
     }
 
     /// Results come from here.
@@ -37,14 +39,18 @@ impl HeadResults {
 
     /// From when on the next item is offered, if its results have a time.
     #[inline]
-    pub fn item_from(&self, groups: &[Group]) -> Option<u64> {
-        if self.members == 0 {
-            return None;
-        }
-        let jobs = groups[..self.members].iter().map(Group::sum_from);
-        let last = jobs.map(|from| from.unwrap_or(u64::MAX)).max().filter(|from| *from != u64::MAX);
+    pub fn item_from(&self) -> Option<u64> {
         // A job's results come one per cycle.
-        last.map(|from| from + u64::from(self.head))
+        self.job_from.map(|from| from + u64::from(self.head))
+    }
+
+    /// Looks for the members' next jobs.
+    #[inline]
+    pub fn look(&mut self, groups: &[Group]) {
+        if self.job_from.is_none() && self.members > 0 {
+            let jobs = groups[..self.members].iter().map(|group| group.sum_from().unwrap_or(u64::MAX));
+            self.job_from = jobs.max().filter(|from| *from != u64::MAX);
+        }
     }
 
     /// The item is taken.
@@ -62,5 +68,7 @@ impl HeadResults {
             self.rows_left -= self.members as u32;
             self.members = self.rows_left.min(shape.ranks) as usize;
         }
+        self.job_from = None;
+        self.look(groups);
     }
 }

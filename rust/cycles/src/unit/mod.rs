@@ -151,6 +151,7 @@ impl Unit {
             sum_cycles: shape.sum_cycles(heads),
         };
         (self.product_starts, self.product_active) = (true, true);
+        self.scalars_back = 0;
         self.distributor.start(axpy, rows, count, vectors, headed);
         self.heads.rest();
         if axpy {
@@ -327,6 +328,7 @@ impl Unit {
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
                 group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
             }
+            self.heads.look(&self.groups);
         }
         if active {
             self.step_results(cycle, result_taken);
@@ -442,14 +444,10 @@ impl Unit {
         }
     }
 
-    /// Loads, stores or zeros are in work, or something was read: every cycle counts.
+    /// Loads, stores, zeros or activations are in work: every cycle counts.
     #[inline]
     pub fn is_dense(&self) -> bool {
-        self.load_writer.is_busy()
-            || self.zero_left > 0
-            || self.stores()
-            || self.scalars_back & 3 != 0
-            || self.activation.is_busy()
+        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.activation.is_busy()
     }
 
     /// Nothing but the activation unit is at work.
@@ -460,7 +458,6 @@ impl Unit {
             && !self.load_writer.is_busy()
             && self.zero_left == 0
             && !self.stores()
-            && self.scalars_back & 3 == 0
     }
 
     /// The activation unit goes on alone from `cycle` on, until cycle `end` or until it is done. Returns the cycle after.
@@ -483,7 +480,6 @@ impl Unit {
             && !self.stores()
             && !self.product_active
             && !self.activation.is_busy()
-            && self.scalars_back & 3 == 0
     }
 
     /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
@@ -492,7 +488,7 @@ impl Unit {
         if !self.product_active {
             return u64::MAX;
         }
-        if self.product_starts || !self.distributor.is_still() {
+        if self.product_starts || !self.distributor.is_still() || self.scalars_back & 3 != 0 {
             return cycle;
         }
         self.go_to(cycle);
@@ -520,7 +516,7 @@ impl Unit {
     #[inline]
     fn offers_result(&self, cycle: u64) -> bool {
         if self.heads.is_active() {
-            self.heads.item_from(&self.groups).is_some_and(|from| from <= cycle)
+            self.heads.item_from().is_some_and(|from| from <= cycle)
         } else {
             self.combiner.offers(cycle)
         }
@@ -536,6 +532,38 @@ impl Unit {
         }
     }
 
+    /// Reads scalars of an AXPY and hands them on from `cycle` on, as long as nothing else happens, which is before cycle `end`;
+    /// `row`: a row waits. Returns the cycle after: one in which that is not all, or in which nothing is left to do.
+    #[inline]
+    pub fn run_scalars(&mut self, cycle: u64, end: u64, row: bool) -> u64 {
+        if !self.product.axpy || !self.product_active || self.product_starts {
+            return cycle;
+        }
+        let rows = self.rows.count;
+        let room = row && self.groups.iter().all(|group| group.has_row_room(rows));
+        // A group of which rows may have left meanwhile has to be looked at.
+        if row && !room && self.groups.iter().all(Group::lacks_rows_only) {
+            return cycle;
+        }
+        self.go_to(cycle);
+        let decide = self.window_from + self.shape.window - 2;
+        let end = end.min(if decide < cycle { decide + self.shape.window } else { decide });
+        let mut cycle = cycle;
+        while cycle < end && self.distributor.is_busy() {
+            let push = self.distributor.push(room, row);
+            let still = self.scalars_back & 3 == 0 && self.distributor.is_still();
+            if push == Push::Row || push == Push::Nothing && still {
+                break;
+            }
+            self.go_to(cycle);
+            let (read, _) = self.reads(cycle, cycle - self.window_from);
+            self.distributor.step(push, read, self.scalars_back & 2 != 0, &self.shape);
+            self.scalars_back = self.scalars_back << 1 | u8::from(read);
+            cycle += 1;
+        }
+        cycle
+    }
+
     /// The first cycle from `cycle` on in which something happens to results, the port for writes being free.
     #[inline]
     fn next_result(&self, cycle: u64) -> u64 {
@@ -543,7 +571,7 @@ impl Unit {
             return cycle;
         }
         let (next, offered) = if self.heads.is_active() {
-            (u64::MAX, self.heads.item_from(&self.groups))
+            (u64::MAX, self.heads.item_from())
         } else {
             (self.combiner.next(cycle, &self.groups, &self.rows), self.combiner.result_from())
         };
