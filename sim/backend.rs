@@ -97,6 +97,7 @@ pub struct RtlBackend {
     /// Keys and values that were compared with the reference.
     cached: u64,
     meter: CycleMeter,
+    model_cycles: u64,
 }
 
 impl RtlBackend {
@@ -117,6 +118,7 @@ impl RtlBackend {
             counters: Counters::default(),
             cached: 0,
             meter: CycleMeter::default(),
+            model_cycles: 0,
         })
     }
 
@@ -172,6 +174,11 @@ impl RtlBackend {
     /// The unit, to complete its waves.
     pub fn unit_mut(&mut self) -> &mut GemvUnit {
         &mut self.unit
+    }
+
+    /// The cycles of all programs by the cycle model; 0 unless [`GemvOptions::predict`] asks for them.
+    pub fn model_cycles(&self) -> u64 {
+        self.model_cycles
     }
 
     /// A meter of the core cycles.
@@ -354,6 +361,7 @@ impl RtlBackend {
         self.activation.cycles += u64::from(figures.counters.activation);
         self.counters.add(&figures.counters);
         self.meter.0.set(self.meter.0.get() + figures.cycles);
+        self.model_cycles += figures.model_cycles.unwrap_or(0);
     }
 
     /// An error if anything of `outputs` outputs differs.

@@ -314,6 +314,7 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
     assert_eq!(names, expected);
     let sum: u64 = phases.iter().filter_map(|phase| phase["cycles"].as_u64()).sum();
     assert_eq!(Some(sum), report["cycles"].as_u64());
+    assert_eq!(report["model_cycles"], report["cycles"]);
     let groups = &report["stalls"];
     assert!(groups["working"].as_u64() > Some(0) && groups["total"].as_u64() >= report["cycles"].as_u64());
     let events: Value = serde_json::from_str(&std::fs::read_to_string(&timeline)?)?;

@@ -21,10 +21,10 @@ type Outcome = Result<(), Box<dyn Error>>;
 const KNOWN: ProgramOptions = ProgramOptions {
     cycles: 3000,
     malformed_percent: 0,
-    heads: false,
+    heads: true,
     appends: true,
     activations: true,
-    merges: false,
+    merges: true,
 };
 
 /// How a host behaves.
@@ -147,21 +147,55 @@ fn they_do_so_on_the_full_core() -> Outcome {
     sessions("hermes", 7, 3, 8, Behaviour { stall_percent: 20, every: 16 }, options)
 }
 
+/// A program of the paper's core, and what it is.
+const LONG: [(&str, &str); 14] = [
+    ("dot", "dot src=0, dst=2, cols=4096, count=512, address=0x10000"),
+    ("dot, batch 4", "dot src=0, dst=8, cols=4096, batch=4, count=512, address=0x10000"),
+    ("dot, batch 16", "dot src=0, dst=32, cols=4096, batch=16, count=128, address=0x10000"),
+    ("axpy", "axpy src=0, dst=8, cols=4096, count=512, address=0x10000"),
+    ("QK, 8 heads", "dot src=0, dst=8, cols=512, count=2048, address=0x10000, heads=8"),
+    ("QK, 4 heads", "dot src=0, dst=8, cols=512, count=2048, address=0x10000, heads=4"),
+    ("QK, 8 heads, batch 4", "dot src=0, dst=4, cols=512, batch=4, count=2048, address=0x10000, heads=8"),
+    ("QK, 4 heads, batch 4", "dot src=0, dst=4, cols=512, batch=4, count=2046, address=0x10000, heads=4"),
+    (
+        "PV, 8 heads",
+        "axpy src=0, dst=32, cols=512, count=2048, address=0x10000, heads=8\nround src=32, dst=0, cols=512",
+    ),
+    (
+        "PV, 4 heads",
+        "axpy src=0, dst=32, cols=512, count=2046, address=0x10000, heads=4\nround src=32, dst=0, cols=512",
+    ),
+    (
+        "PV, 8 heads, batch 4",
+        "axpy src=0, dst=32, cols=512, batch=4, count=2048, address=0x10000, heads=8\n\
+         round src=32, dst=0, cols=512, batch=4",
+    ),
+    (
+        "PV, 4 heads, batch 4",
+        "axpy src=0, dst=32, cols=512, batch=4, count=2048, address=0x10000, heads=4\n\
+         round src=32, dst=0, cols=512, batch=4",
+    ),
+    (
+        "softmax",
+        "softmax src=0, dst=0, cols=4096, batch=16\nsoftmax src=32, dst=32, cols=4096, batch=4\n\
+         softmax src=0, dst=0, cols=1000, batch=8, heads=4",
+    ),
+    (
+        "loads, stores, activations",
+        "load dst=0, cols=4096, batch=16, address=0x40000\nsoftmax src=0, dst=0, cols=4096, batch=16\n\
+         add src=0, other=0, dst=32, cols=4096, batch=16\nstore src=32, cols=4096, batch=16, address=0x50000",
+    ),
+];
+
 #[test]
 fn long_products_do_so_on_the_full_core() -> Outcome {
     let config = DesignConfig::preset("hermes")?;
-    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
-    for (name, product) in [
-        ("dot", "dot src=0, dst=2, cols=4096, count=512, address=0x10000"),
-        ("dot, batch 4", "dot src=0, dst=8, cols=4096, batch=4, count=512, address=0x10000"),
-        ("dot, batch 16", "dot src=0, dst=32, cols=4096, batch=16, count=128, address=0x10000"),
-        ("axpy", "axpy src=0, dst=8, cols=4096, count=512, address=0x10000"),
-    ] {
+    for (name, product) in LONG {
+        let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
         let matrix = ".matrix 0x10000 rows=512 cols=4096 seed=2 kind=normal";
         let program = ndp_isa::parse(&format!("{matrix}\n{product}\nsignal 1"))?;
         let behaviour = Behaviour { stall_percent: 0, every: 0 };
         let compared = session(&mut core, &[program], behaviour, 0).map_err(|e| format!("{name}: {e}"))?;
-        core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
         report(&format!("hermes, {name}"), 1, &compared);
     }
     Ok(())

@@ -33,7 +33,8 @@ fn agrees(
 ) -> Result<RtlBackend, Box<dyn Error>> {
     let seed = (context * 31 + batch) as u64;
     let step = LayerStep::random(sizes, context, batch, seed)?;
-    let mut backend = open(&GemvOptions { stall_percent: 3, ..GemvOptions::default() }, neurons)?;
+    let options = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
+    let mut backend = open(&options, neurons)?;
     let output = step.run(&mut backend).map_err(|e| format!("{sizes:?}, {context}, {batch}: {e:?}"))?;
     let expected = step.run(&mut SoftwareBackend::new())?;
     assert_eq!(bits(&output.hidden), bits(&expected.hidden), "{sizes:?}, context {context}, batch {batch}");
@@ -46,6 +47,7 @@ fn agrees(
     assert_eq!(backend.unit().core().protocol_violations(), 0);
     let (phases, ranks) = (backend.phases(), backend.unit().config().gemv().ranks());
     assert_eq!(phases.total(), backend.total().cycles);
+    assert_eq!(backend.model_cycles(), backend.total().cycles, "{sizes:?}, context {context}, batch {batch}");
     for phase in [Phase::Qkv, Phase::Append, Phase::Scores, Phase::Softmax, Phase::Context, Phase::Fc2] {
         assert!(phases.get(phase) > 0, "{phase:?}");
     }

@@ -3,7 +3,7 @@
 //! Reading order: `pins` (ports of the model), `dimm` (the device ranks behind the pins), `host` (requests and
 //! responses), [`NdpCore`] (one edge of either clock after the other), [`PartCycles`] (what each
 //! cycle counts for), `recording` (what it was seen to do), `program`
-//! (a program from image to result), `compare` (result against functional model).
+//! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
 
 mod compare;
@@ -12,6 +12,7 @@ mod host;
 mod ndp_core;
 mod parts;
 mod pins;
+mod prediction;
 mod program;
 mod recording;
 mod status;
@@ -20,6 +21,7 @@ pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
+pub use prediction::request_kind;
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
 pub use status::{Counters, Status};

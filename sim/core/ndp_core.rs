@@ -7,6 +7,7 @@
 use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
+use super::prediction::Prediction;
 use super::recording::{Recorder, Recording};
 use super::{Burst, Counters, PartCycles, Status};
 use crate::error::SimError;
@@ -30,6 +31,8 @@ pub struct CoreOptions {
     pub watchdog_cycles: u64,
     /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
     pub trace: bool,
+    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`].
+    pub predict: bool,
 }
 
 impl Default for CoreOptions {
@@ -41,6 +44,7 @@ impl Default for CoreOptions {
             random_contents: None,
             watchdog_cycles: 50_000,
             trace: false,
+            predict: false,
         }
     }
 }
@@ -61,6 +65,7 @@ pub struct NdpCore {
     /// The error of the first of them.
     first_violation: Option<SimError>,
     recorder: Option<Recorder>,
+    prediction: Option<Prediction>,
     /// Clock of the DRAM in which the ranks began to count.
     dram_origin: u64,
 }
@@ -106,6 +111,7 @@ impl NdpCore {
             earlier_violations: 0,
             first_violation: None,
             recorder: options.trace.then(|| Recorder::new(queue, 0)),
+            prediction: None,
             dram_origin: 0,
         };
         core.reset();
@@ -124,6 +130,9 @@ impl NdpCore {
         self.first_violation = self.first_violation.take().or(self.dimm.verdict().err());
         self.dimm.ranks.iter_mut().for_each(Rank::restart);
         self.dram_origin = self.model.dram_cycle();
+        if self.options.predict {
+            self.prediction = Some(Prediction::new(&self.config, self.model.cycle(), self.dram_origin));
+        }
         if let Some(recorder) = &mut self.recorder {
             *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
         }
@@ -213,6 +222,9 @@ impl NdpCore {
                 recorder.taken(cycle, &request);
             }
         }
+        if let Some(prediction) = &mut self.prediction {
+            prediction.host(cycle, offered.as_ref(), taken, ready);
+        }
         self.model.step();
         if taken {
             self.host.taken(cycle);
@@ -231,6 +243,11 @@ impl NdpCore {
         let (config, end) = (self.config.clone(), self.cycle());
         let commands = self.dimm.take_traces();
         Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
+    }
+
+    /// The core cycle in which everything sent so far is done, by the cycle model.
+    pub(super) fn predicted_end(&mut self) -> Option<u64> {
+        Some(self.prediction.as_mut()?.end(&self.dimm))
     }
 
     /// Whether an instruction waits or is in work.

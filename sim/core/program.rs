@@ -19,6 +19,9 @@ const POLL_CYCLES: u64 = 64;
 pub struct ProgramRun {
     /// Core cycles from the first instruction's offer until the core was not busy any more.
     pub cycles: u64,
+    /// The same by the cycle model, if [`super::CoreOptions::predict`] asks for it. It is given the host's requests of the session at
+    /// their cycles, and nothing else.
+    pub model_cycles: Option<u64>,
     /// Instruction words that were sent, without the `nop`s that fill the last burst.
     pub words: u32,
     /// To which part of the core each cycle belongs.
@@ -107,9 +110,10 @@ impl NdpCore {
             }
         }
         let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
-        let status = self.status()?;
         self.spend(wall);
-        Ok(ProgramRun { cycles, words: words.len() as u32, parts, before, status })
+        let model_cycles = self.predicted_end().map(|end| end - begin);
+        let status = self.status()?;
+        Ok(ProgramRun { cycles, model_cycles, words: words.len() as u32, parts, before, status })
     }
 
     /// Clocks in which data were on the bus of any rank.

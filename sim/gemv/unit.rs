@@ -6,7 +6,7 @@
 use super::attention::Caches;
 use super::plan::{Epilogue, Mode, Piece, Plan, Sizes};
 use super::plant::Plant;
-use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, PartCycles, Recording};
+use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, PartCycles, ProgramRun, Recording};
 use crate::error::SimError;
 use crate::ffi::WaveOptions;
 use ndp_config::DesignConfig;
@@ -35,6 +35,8 @@ pub struct GemvOptions {
     pub watchdog_cycles: u64,
     /// Record so many products, the first ones; 0 for none.
     pub traced_products: u32,
+    /// Ask the cycle model for the cycles of each program.
+    pub predict: bool,
     /// A deliberate error in the first product that has such a place.
     pub plant: Option<Plant>,
 }
@@ -48,6 +50,7 @@ impl Default for GemvOptions {
             random_contents: None,
             watchdog_cycles: 50_000,
             traced_products: 0,
+            predict: false,
             plant: None,
         }
     }
@@ -63,6 +66,7 @@ impl GemvOptions {
             random_contents: self.random_contents,
             watchdog_cycles: self.watchdog_cycles.max(1),
             trace,
+            predict: self.predict,
         }
     }
 }
@@ -89,6 +93,8 @@ pub struct Product<'a> {
 pub struct ProgramFigures {
     /// From the offer of the first instruction until the core came to rest, all results in DRAM.
     pub cycles: u64,
+    /// The same by the cycle model, if [`GemvOptions::predict`] asks for it.
+    pub model_cycles: Option<u64>,
     /// To which part of the core each of them belongs.
     pub parts: PartCycles,
     /// Instructions.
@@ -259,7 +265,8 @@ impl GemvUnit {
             return Err(SimError::Host { cycle: self.core.cycle(), what });
         }
         let instructions = words.len() as u32;
-        Ok(ProgramFigures { cycles: run.cycles, parts: run.parts, instructions, opcodes, counters })
+        let ProgramRun { cycles, model_cycles, parts, .. } = run;
+        Ok(ProgramFigures { cycles, model_cycles, parts, instructions, opcodes, counters })
     }
 
     /// Writes a vector block into the DRAM.

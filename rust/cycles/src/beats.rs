@@ -46,6 +46,8 @@ pub(crate) struct Beats {
     reserved: u64,
     runs: Ring<Run>,
     flow: Flow,
+    /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
+    weight_from: u64,
     /// Beats taken so far, and the edges at which the last ones were read, by number.
     count: u64,
     reads: [u64; READS],
@@ -61,6 +63,7 @@ impl Beats {
             reserved: 0,
             runs: Ring::new(16),
             flow: Flow::default(),
+            weight_from: u64::MAX,
             count: 0,
             reads: [0; READS],
             known: 0,
@@ -118,6 +121,20 @@ impl Beats {
         Some((run.edge, second))
     }
 
+    /// Edge at which the beat behind `index` others is pushed; if it is not known yet, how many unknown ones there are before it.
+    #[inline]
+    pub fn edge(&self, index: u64) -> Result<u64, u64> {
+        let mut index = index;
+        for at in 0..self.runs.len() {
+            let run = self.runs.get(at);
+            if index < run.count {
+                return Ok(run.edge + run.step * index);
+            }
+            index -= run.count;
+        }
+        Err(index)
+    }
+
     #[inline]
     pub fn reserve(&mut self, beats: u64) {
         self.reserved += beats;
@@ -138,7 +155,25 @@ impl Beats {
                 return;
             }
         }
+        let first = self.runs.is_empty();
         self.runs.push(Run { edge, step: if count > 1 { step } else { 0 }, count, for_reader });
+        if first {
+            self.find_head();
+        }
+    }
+
+    #[inline]
+    fn find_head(&mut self) {
+        self.weight_from = match self.head() {
+            Some((from, false)) => from,
+            _ => u64::MAX,
+        };
+    }
+
+    /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
+    #[inline]
+    pub fn weight_from(&self) -> u64 {
+        self.weight_from
     }
 
     /// First core cycle in which the head is offered, and whether it is for the reader, if there is one.
@@ -158,6 +193,7 @@ impl Beats {
         self.count += 1;
         self.flow = Flow { read, taken: [edge, self.flow.taken[0]] };
         self.drop_front(run, 1);
+        self.find_head();
     }
 
     #[inline]
@@ -174,19 +210,28 @@ impl Beats {
     #[inline]
     pub fn take_run(&mut self, most: u64, mut take: impl FnMut(u64) -> Option<u64>) -> u64 {
         let Some(run) = self.runs.front().filter(|run| !run.for_reader) else { return 0 };
-        let (mut flow, mut edge, mut taken) = (self.flow, run.edge, 0);
-        let most = most.min(run.count);
-        while taken < most {
+        let (mut flow, mut edge) = (self.flow, run.edge);
+        let (first, end) = (self.count, self.count + most.min(run.count));
+        let mut count = first;
+        while count < end {
             let (read, from) = flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
-            let Some(at) = take(from) else { break };
-            self.reads[(self.count + taken) as usize % READS] = read;
+            let Some(at) = take(from) else {
+                self.weight_from = from;
+                break;
+            };
+            self.reads[count as usize % READS] = read;
             flow = Flow { read, taken: [at, flow.taken[0]] };
             edge += run.step;
-            taken += 1;
+            count += 1;
         }
-        self.flow = flow;
-        self.count += taken;
-        self.drop_front(run, taken);
+        let taken = count - first;
+        if taken > 0 {
+            (self.flow, self.count) = (flow, count);
+            self.drop_front(run, taken);
+            if count == end {
+                self.find_head();
+            }
+        }
         taken
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
-use crate::error::CyclesError;
 use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
 use crate::host_port::{CoreAccess, HostPort, STORE_TAG, StoreTo, Wants};
@@ -11,9 +10,9 @@ use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
 use crate::rows::{Feeder, Generator, Rows};
 use crate::shape::{Cut, Shape};
-use crate::unit::{Inputs, Unit};
+use crate::unit::{Inputs, Kind, Unit};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
-use ndp_isa::{Instruction, block_words, vector_words};
+use ndp_isa::{Instruction, Product, block_words, vector_words};
 use serde::Serialize;
 
 /// Rows that the unit can find waiting.
@@ -57,6 +56,8 @@ pub struct CycleModel {
     cycle: u64,
     /// Parts at work in this cycle, one bit each.
     busy: u32,
+    /// Every cycle counts: something is read or written outside of products, or the host waits.
+    dense: bool,
     /// Cycles by which the ranks may lag behind while nothing but weights is read.
     lag: u64,
     /// No row and no segment can go before this cycle; 0 if that is to be found out.
@@ -80,7 +81,6 @@ pub struct CycleModel {
     recorder: Option<Recorder>,
     dimm_mask: u32,
     rank_log2: u32,
-    row_mask: u32,
 }
 
 impl CycleModel {
@@ -94,6 +94,7 @@ impl CycleModel {
             shape,
             cycle: 0,
             busy: 0,
+            dense: false,
             rows_wake: 0,
             ranks,
             unit: Unit::new(shape),
@@ -114,7 +115,6 @@ impl CycleModel {
             recorder: None,
             dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
             rank_log2: shape.ranks.trailing_zeros(),
-            row_mask: ((1u64 << config.gemv().row_bits()) - 1) as u32,
             config: config.clone(),
         }
     }
@@ -143,15 +143,6 @@ impl CycleModel {
         self.cycle
     }
 
-    /// Whether the model has known every instruction so far. One that it does not know counts as a `nop`: what comes after it is
-    /// no prediction.
-    ///
-    /// # Errors
-    /// [`CyclesError::Unknown`] with the first one that it did not know.
-    pub fn check(&self) -> Result<(), CyclesError> {
-        self.issue.unknown.clone().map_or(Ok(()), Err)
-    }
-
     /// Commands that each rank was given.
     pub fn commands(&self) -> Vec<CommandCounts> {
         self.ranks.iter().map(Rank::counts).collect()
@@ -175,7 +166,7 @@ impl CycleModel {
 
     /// The counters of register 1, words 0 to 14, as they would be read now.
     pub fn counters(&mut self) -> [u32; COUNTERS] {
-        self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
+        self.counters.count(self.cycle, self.busy, self.unit.adds());
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
         self.counters.register(causes, self.shape.ranks)
@@ -185,12 +176,15 @@ impl CycleModel {
     #[inline]
     fn busy_parts(&mut self) -> u32 {
         let cycle = self.cycle;
-        let reads = self.reader.is_busy();
         let product = self.product_starts
             || self.unit.multiplies(cycle)
             || self.generator.is_active()
             || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
+        if !self.dense {
+            return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle));
+        }
+        let reads = self.reader.is_busy();
         bit(LOAD, self.unit.loads() || reads && !self.reads_list)
             | bit(LIST, reads && self.reads_list)
             | bit(STORE, self.unit.stores() || self.port.stores > 0)
@@ -203,10 +197,12 @@ impl CycleModel {
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
-        let dense = self.is_dense();
+        let dense = self.dense;
         if dense {
             self.catch_up(cycle);
-        } else if self.unit.decides(cycle) || !self.tokens.is_empty() && self.unit.lacks_row_room() {
+        } else if self.unit.decides(cycle)
+            || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
+        {
             // What is read later is of no interest yet.
             self.catch_up(cycle.saturating_sub(self.lag));
         }
@@ -221,8 +217,10 @@ impl CycleModel {
 
     /// A cycle in which anything can happen.
     fn step_all(&mut self, cycle: u64, host: &mut impl Host) {
-        let delivered = self.move_reads(cycle);
-        let row = self.move_rows(cycle);
+        let multiplies = self.multiplies();
+        let reads = self.reader.is_busy();
+        let delivered = if reads { self.move_reads(cycle, multiplies) } else { 0 };
+        let row = if multiplies || self.reader.is_asking() { self.move_rows(cycle) } else { None };
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
@@ -233,9 +231,26 @@ impl CycleModel {
             self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
             self.list_at = (self.list_at + 16) % self.list.len();
         }
-        self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        if reads {
+            self.reader.step(outputs.load_taken || listed.is_some(), delivered);
+        }
         self.end_rows(cycle, outputs.row_taken, row);
-        self.move_instructions(cycle, pushed, overflow);
+        if pushed.is_some() || overflow || self.has_instructions(cycle) {
+            self.move_instructions(cycle, pushed, overflow);
+        }
+    }
+
+    /// A product is in work, or starts.
+    #[inline]
+    fn multiplies(&self) -> bool {
+        self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1
+    }
+
+    /// Something happens to instructions in this cycle, even if none is pushed.
+    #[inline]
+    fn has_instructions(&self, cycle: u64) -> bool {
+        let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
+        moves || self.issue.next(cycle, self.busy) <= cycle
     }
 
     /// A cycle without loads, lists, stores, zeros and requests.
@@ -244,15 +259,14 @@ impl CycleModel {
         if let Some(request) = host.offer(cycle) {
             self.port.take(request);
         }
-        if self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1 {
+        if self.multiplies() {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
             let exact = !self.port.is_free();
             let inputs = Inputs { row: self.tokens.front(), exact, ..Inputs::default() };
             let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
             self.end_rows(cycle, outputs.row_taken, row);
         }
-        let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
-        if moves || self.issue.next(cycle, self.busy) <= cycle {
+        if self.has_instructions(cycle) {
             self.move_instructions(cycle, None, false);
         }
     }
@@ -279,9 +293,10 @@ impl CycleModel {
     /// The parts at work in the cycle that comes, and what follows from a change.
     #[inline]
     fn find_busy(&mut self) {
+        self.dense = self.is_dense();
         let busy = self.busy_parts();
         if busy != self.busy {
-            self.counters.count(self.cycle, self.busy, self.unit.is_axpy());
+            self.counters.count(self.cycle, self.busy, self.unit.adds());
             self.busy = busy;
             self.follow();
         }
@@ -299,7 +314,7 @@ impl CycleModel {
 
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
-        let (now, exact) = (self.cycle, self.is_dense());
+        let (now, exact) = (self.cycle, self.dense);
         for (g, rank) in self.ranks.iter_mut().enumerate() {
             rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, exact, beats, until));
         }
@@ -309,8 +324,11 @@ impl CycleModel {
     #[inline]
     fn skip(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
-        if self.is_dense() || self.product_starts {
+        if self.product_starts {
             return;
+        }
+        if self.dense {
+            return self.skip_dense(limit, host);
         }
         if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
             return;
@@ -320,27 +338,65 @@ impl CycleModel {
         if next <= cycle {
             return;
         }
+        let mut from = cycle;
         if self.busy >> PRODUCT & 1 == 1 {
-            next = next.min(self.next_of_product(cycle));
-            if next > cycle && next != u64::MAX {
-                next = self.unit.run_results(cycle, next);
+            if self.unit.adds() {
+                let end = next.min(self.next_rows(cycle));
+                from = self.unit.run_scalars(cycle, end, !self.tokens.is_empty());
+                if from > cycle {
+                    self.cycle = from;
+                }
+            }
+            next = next.min(self.next_of_product(from));
+            if next > from && next != u64::MAX {
+                next = self.unit.run_results(from, next);
             }
         }
-        if next > cycle {
-            self.cycle = next;
+        self.cycle = next.max(from);
+        if self.cycle > cycle {
             self.find_busy();
         }
     }
 
+    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM.
     #[inline]
-    fn next_of_product(&mut self, cycle: u64) -> u64 {
+    fn skip_dense(&mut self, limit: u64, host: &impl Host) {
+        let cycle = self.cycle;
+        if !self.port.is_idle() || self.has_instructions(cycle) || self.multiplies() {
+            return;
+        }
+        let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        let end = end.min(self.unit.round_ends(cycle));
+        if end <= cycle {
+            return;
+        }
+        let waits = self.reader.is_busy() || self.port.stores > 0 || self.port.outstanding > 0;
+        if !waits && self.unit.only_activates() {
+            self.cycle = self.unit.run_activation(cycle, end);
+        } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
+            self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
+        }
+        if self.cycle > cycle {
+            self.find_busy();
+        }
+    }
+
+    /// A cycle before which no row and no segment can go.
+    #[inline]
+    fn next_rows(&mut self, cycle: u64) -> u64 {
         if self.rows_wake == 0 {
             self.rows_wake = self.next_of_rows(cycle);
         }
-        if self.rows_wake <= cycle {
+        self.rows_wake
+    }
+
+    #[inline]
+    fn next_of_product(&mut self, cycle: u64) -> u64 {
+        let rows = self.next_rows(cycle);
+        if rows <= cycle {
             return cycle;
         }
-        self.rows_wake.min(self.unit.next(cycle, !self.tokens.is_empty()))
+        rows.min(self.unit.next(cycle, !self.tokens.is_empty(), &self.ranks))
     }
 
     /// The first cycle from `cycle` on in which a row or a segment can go.
@@ -374,10 +430,13 @@ impl CycleModel {
     }
 
     /// Beats from the ranks to the reader: those ranks whose beat is taken.
-    fn move_reads(&mut self, cycle: u64) -> u32 {
+    #[inline]
+    fn move_reads(&mut self, cycle: u64, multiplies: bool) -> u32 {
         let mut delivered = 0;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            self.unit.drain(g, true, &mut rank.beats, cycle);
+            if multiplies {
+                self.unit.drain(g, true, &mut rank.beats, cycle);
+            }
             if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
@@ -391,7 +450,7 @@ impl CycleModel {
     #[inline]
     fn move_rows(&mut self, cycle: u64) -> Option<u8> {
         self.rows_wake = 0;
-        let exact = self.is_dense();
+        let exact = self.dense;
         let room = self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room);
         let row = self.generator.offers(cycle).filter(|_| room);
         let start = match (row, &self.rows) {
@@ -426,6 +485,16 @@ impl CycleModel {
     /// The host's port.
     #[inline]
     fn move_host(&mut self, cycle: u64, host: &mut impl Host) -> HostCycle {
+        if self.port.is_idle()
+            && self.port.outstanding == 0
+            && self.port.stores == 0
+            && !self.unit.offers_store()
+        {
+            if let Some(request) = host.offer(cycle) {
+                self.port.take(request);
+            }
+            return HostCycle { store_taken: false, pushed: None, overflow: false };
+        }
         let response = self.port.response;
         let response_taken = response.is_some() && host.ready(cycle);
         let room = response.is_none() || response_taken;
@@ -483,7 +552,7 @@ impl CycleModel {
         let hosts_turn = cycle % 2 == 1 || !store;
         let (address, write, tag) = match self.port.wants() {
             Wants::Rank(address, write) if hosts_turn => (address, write, self.port.tag().into()),
-            _ if store => (self.store_burst(), true, STORE_TAG),
+            _ if store => (self.port.store_to.burst(&self.shape) & self.dimm_mask, true, STORE_TAG),
             _ => return false,
         };
         let rank = &mut self.ranks[(address & (self.shape.ranks - 1)) as usize];
@@ -498,18 +567,6 @@ impl CycleModel {
         self.port.passed();
         self.port.outstanding += 1;
         false
-    }
-
-    /// Burst of the DIMM that the store's next beat goes to.
-    fn store_burst(&self) -> u32 {
-        match self.port.store_to {
-            StoreTo::Bursts(address) => address & self.dimm_mask,
-            StoreTo::Rows { address, row, vector, .. } => {
-                let row = row.wrapping_add(vector) & self.row_mask;
-                let burst = address.wrapping_add((row >> self.rank_log2).wrapping_mul(self.shape.positions));
-                (burst << self.rank_log2 | row & (self.shape.ranks - 1)) & self.dimm_mask
-            }
-        }
     }
 
     /// Queue and issue.
@@ -543,8 +600,6 @@ impl CycleModel {
         let gemv = self.config.gemv();
         match instruction {
             Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => {}
-            // Refused before anything starts.
-            Instruction::Export { .. } | Instruction::Merge { .. } | Instruction::Import { .. } => {}
             Instruction::Load { cols, batch, address, .. } => {
                 self.reads_list = false;
                 self.reader.start(address, cols.div_ceil(BEAT_ELEMS) * batch);
@@ -563,21 +618,38 @@ impl CycleModel {
                 self.port.store_to = StoreTo::Rows { address, row, vector: 0, batch };
                 self.unit.start_store(Cut::new(gemv, cols), batch);
             }
+            Instruction::Export { count, address, .. } => {
+                self.port.store_to = StoreTo::Waves { address, beat: 0 };
+                self.unit.start_export(count);
+            }
             Instruction::Activate { operation, cols, batch, heads, .. } => {
                 self.unit.start_activation(operation, vector_words(&self.config, cols), batch * heads);
             }
             Instruction::Zero { count, .. } => self.unit.start_zero(count),
-            Instruction::Dot(product) | Instruction::Axpy(product) => {
-                let axpy = matches!(instruction, Instruction::Axpy(_));
-                let (cols, rows) = (Cut::new(gemv, product.cols), Cut::new(gemv, product.count));
-                self.rows = Some(Rows::new(&self.config, &product, cols));
-                self.product_starts = true;
-                self.unit.start_product(axpy, cols, rows, product.count, product.batch);
+            Instruction::Dot(product) => self.start_product(Kind::Dot, &product),
+            Instruction::Axpy(product) => self.start_product(Kind::Axpy, &product),
+            Instruction::Merge { dst, cols, batch, address } => {
+                // A row for each vector, and no other.
+                let product =
+                    Product { src: 0, dst, cols, batch: 1, count: batch, address, list: None, heads: 1 };
+                self.start_product(Kind::Merge, &product);
+            }
+            Instruction::Import { dst, count, address } => {
+                let cols = gemv.ranks() * gemv.stripe_elems();
+                let product = Product { src: 0, dst, cols, batch: 1, count, address, list: None, heads: 1 };
+                self.start_product(Kind::Import, &product);
             }
             Instruction::Round { cols, batch, .. } => {
                 self.unit.start_round(cycle + 1, block_words(&self.config, cols, batch));
             }
         }
+    }
+
+    fn start_product(&mut self, kind: Kind, product: &Product) {
+        let [cols, rows] = [product.cols, product.count].map(|n| Cut::new(self.config.gemv(), n));
+        self.rows = Some(Rows::new(&self.config, product, cols));
+        self.product_starts = true;
+        self.unit.start_product(kind, cols, rows, product);
     }
 
     /// Notes which parts have become idle.

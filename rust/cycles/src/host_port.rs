@@ -3,6 +3,7 @@
 
 use crate::fifo::Ring;
 use crate::host::{Answer, Register, Request, RequestKind};
+use crate::shape::Shape;
 
 /// Bit of a rank's tag that marks a store.
 pub(crate) const STORE_TAG: u16 = 1 << 8;
@@ -34,13 +35,35 @@ pub(crate) enum StoreTo {
     Bursts(u32),
     /// An append: in each vector's row, of a matrix at `address` of each rank, the same beat, then the next one.
     Rows { address: u32, row: u32, vector: u32, batch: u32 },
+    /// An export: to the same stripe of each rank in turn, from burst `address` of the rank on.
+    Waves { address: u32, beat: u32 },
 }
 
 impl StoreTo {
+    /// Burst of the DIMM, modulo their number, that the next beat goes to.
+    #[inline]
+    pub fn burst(self, shape: &Shape) -> u32 {
+        // Rows of one stripe lie in the ranks in turn.
+        let in_row = |address: u32, row: u32| {
+            let (rank, above) = (row % shape.ranks, row / shape.ranks);
+            address.wrapping_add(above.wrapping_mul(shape.positions)).wrapping_mul(shape.ranks) | rank
+        };
+        match self {
+            Self::Bursts(address) => address,
+            Self::Rows { address, row, vector, .. } => {
+                in_row(address, row.wrapping_add(vector) & shape.row_mask)
+            }
+            Self::Waves { address, beat } => {
+                in_row(address.wrapping_add(beat % shape.positions), beat / shape.positions)
+            }
+        }
+    }
+
     /// A beat has passed.
     pub fn pass(&mut self) {
         match self {
             Self::Bursts(address) => *address = address.wrapping_add(1),
+            Self::Waves { beat, .. } => *beat += 1,
             Self::Rows { address, vector, batch, .. } => {
                 *vector += 1;
                 if vector == batch {

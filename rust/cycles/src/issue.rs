@@ -1,6 +1,5 @@
 //! Takes instructions in order and starts them when nothing is in the way (docs/timing.md, "Issue").
 
-use crate::error::{CyclesError, check_known};
 use crate::host::Status;
 use ndp_config::DesignConfig;
 use ndp_isa::{ErrorCode, Instruction, decode};
@@ -108,8 +107,6 @@ pub(crate) struct Issue {
     check_cycles: u64,
     /// Counts for the status; malformed ones are counted a cycle after the check.
     pub status: Status,
-    /// The first instruction that the model does not know.
-    pub unknown: Option<CyclesError>,
 }
 
 impl Issue {
@@ -125,7 +122,6 @@ impl Issue {
             refused_in: u64::MAX,
             check_cycles: 4 + u64::from(config.gemv().batch_bits()),
             status: Status::default(),
-            unknown: None,
         }
     }
 
@@ -190,11 +186,7 @@ impl Issue {
         self.state = State::Checks(cycle + self.check_cycles);
         self.status.taken = self.status.taken.wrapping_add(1);
         match decode(word, &self.config) {
-            Ok(mut instruction) => {
-                if let Err(error) = check_known(&instruction) {
-                    self.unknown.get_or_insert(error);
-                    instruction = Instruction::Nop;
-                }
+            Ok(instruction) => {
                 self.error = 0;
                 self.instruction = instruction;
                 self.uses = Uses::of(&instruction, &self.config);

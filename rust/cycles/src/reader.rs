@@ -61,6 +61,19 @@ impl Reader {
         self.starts || self.left > 0
     }
 
+    /// Segments are to be offered.
+    #[inline]
+    pub fn is_asking(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.left > 0)
+    }
+
+    /// Nothing happens before a beat comes from a rank.
+    #[inline]
+    pub fn waits_for_beats(&self) -> bool {
+        let still = |lane: &Lane| lane.left == 0 && lane.queue.count == 0 && !lane.queue.valid;
+        !self.starts && self.lanes.iter().all(still)
+    }
+
     /// The segment that is offered to a rank.
     #[inline]
     pub fn asks(&self, rank: usize) -> Option<Segment> {

@@ -28,6 +28,9 @@ impl Cut {
     }
 }
 
+/// Cycles from the last digit at a rounding column to its result.
+const COLUMN: u64 = 7;
+
 /// What does not change with instructions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -43,16 +46,20 @@ pub(crate) struct Shape {
     pub tree_levels: u64,
     /// Beats of weights that wait in a group.
     pub weight_beats: u32,
-    /// Sums of rows that a group can queue.
-    pub sums: u32,
+    /// Sums of rows that a group can queue, and the digits, or results of heads, that it can.
+    sums: u32,
+    queue: u32,
     /// Bits of a number of waves.
     pub wave_bits: u64,
+    /// Bits of a row's number.
+    pub row_mask: u32,
     /// All ranks, one bit each.
     pub all_ranks: u32,
 }
 
 impl Shape {
     pub fn new(config: &GemvConfig) -> Self {
+        let sums = config.max_batch().max(8);
         let stripe_bits = config.stripe_elems().trailing_zeros() + config.ranks().trailing_zeros();
         Self {
             ranks: config.ranks(),
@@ -64,9 +71,34 @@ impl Shape {
             lane_tree_cycles: config.units_per_rank().trailing_zeros().div_ceil(2),
             tree_levels: config.tree_levels().into(),
             weight_beats: config.weight_fifo_beats(),
-            sums: config.max_batch().max(8),
+            sums,
+            queue: (sums * config.acc_segments()).next_power_of_two(),
             wave_bits: (config.col_bits() - stripe_bits + 1).into(),
+            row_mask: (1 << config.row_bits()) - 1,
             all_ranks: (1 << config.ranks()) - 1,
+        }
+    }
+
+    /// The cut of a row of one wave.
+    pub fn whole_wave(&self) -> Cut {
+        Cut { waves: 1, tail: 0, last_beat: self.positions - 1, last_elem: BEAT_ELEMS - 1 }
+    }
+
+    /// Jobs that end a row and can wait in a group: each has a sum or, with several heads, as many results.
+    pub fn sums_of(&self, heads: u32) -> u32 {
+        if heads > 1 { self.sums.min(self.queue / heads) } else { self.sums }
+    }
+
+    /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, can be taken.
+    pub fn sum_cycles(&self, heads: u32) -> u64 {
+        let digits = self.window + self.lanes + 3;
+        if heads > 1 {
+            // The levels below the taps, the last digit, a rounding column; the sender, the queue.
+            let levels = self.tree_levels - u64::from(heads.trailing_zeros());
+            digits + levels + self.segments - 1 + COLUMN + 2
+        } else {
+            // The tree, the row's sum, the queue.
+            digits + self.tree_levels + 2
         }
     }
 }

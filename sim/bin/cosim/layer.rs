@@ -42,6 +42,8 @@ struct Report<'a> {
     stalls_percent: u32,
     #[serde(flatten)]
     summary: Summary,
+    /// `cycles` by the cycle model, which is given the host's requests and no data but lists.
+    model_cycles: u64,
     phases: Vec<PhaseFigures>,
     classes: Vec<Class>,
     instructions: Vec<Instructions>,
@@ -102,7 +104,8 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
     let config = DesignConfig::load(&unit.config)?;
     let step = step(args, &config)?;
     let traced_products = if traces.is_asked() { u32::MAX } else { 0 };
-    let backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(*seed) })?;
+    let backend =
+        RtlBackend::open(&config, &GemvOptions { traced_products, predict: true, ..unit.options(*seed) })?;
     let mut backend = backend.with_neurons(*neurons);
     let traces = Traces::create(traces)?;
     let rerun = rerun(args);
@@ -141,6 +144,7 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
             seed: *seed,
             stalls_percent: unit.stalls,
             summary,
+            model_cycles: backend.model_cycles(),
             phases: phases.rows,
             classes,
             instructions,
@@ -169,6 +173,7 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
             100.0 * zeros.ffn_hidden
         );
         summary.print();
+        say!("cycle model        {} cycles", grouped(backend.model_cycles()));
         stalls.print();
         say!("cycles per token   {}", grouped(summary.cycles / u64::from(*batch)));
         phases.print("where the time of a token goes");

@@ -152,6 +152,26 @@ impl Rank {
         self.clocks.core_after(slot * SLOT + 1) + 3
     }
 
+    /// A core cycle before which the beat that follows after `beats` others is not offered.
+    #[inline]
+    pub fn beat_from(&self, beats: u64) -> u64 {
+        let edge = self.beats.edge(beats).unwrap_or_else(|unseen| {
+            // At most one read in a slot.
+            (self.wake.max(self.next) + unseen) * SLOT + self.slots.read_latency
+        });
+        self.clocks.core_after(edge) + SYNCHRONISED + 2
+    }
+
+    /// A core cycle before which the core sees no beat and no response that it does not see yet.
+    #[inline]
+    pub fn next_answer(&self) -> u64 {
+        let unseen =
+            self.clocks.core_after(self.wake.max(self.next) * SLOT + self.slots.read_latency) + SYNCHRONISED;
+        let response = self.responses.head().map_or(u64::MAX, |(from, _)| from);
+        let beat = self.beats.head().map_or(u64::MAX, |(from, _)| from);
+        unseen.min(response).min(beat)
+    }
+
     /// Whether a request is taken in this core cycle.
     #[inline]
     pub fn request_ready(&mut self, cycle: u64) -> bool {

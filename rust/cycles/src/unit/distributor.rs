@@ -1,4 +1,5 @@
-//! Tells the rank groups which rows come, and for AXPY with which scalars (docs/timing.md, "Rows and scalars").
+//! Tells the rank groups which rows come, and for AXPY with which scalars (docs/timing.md, "Rows and scalars",
+//! "Heads").
 
 use super::vector_reader::VectorReader;
 use crate::shape::{Cut, Shape};
@@ -11,9 +12,9 @@ const HALVES: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Push {
     Nothing,
-    /// A scalar that is not its row's last.
+    /// A scalar that is not its row's last; with several heads a scalar for each rank.
     Scalar,
-    /// A row, with its last scalar.
+    /// A row; with one head it comes with its last scalar.
     Row,
 }
 
@@ -22,7 +23,12 @@ pub(crate) enum Push {
 pub(crate) struct Distributor {
     starts: bool,
     axpy: bool,
-    batch: u32,
+    /// Several heads: scalars are sent for as many rows as there are ranks, then these rows.
+    headed: bool,
+    sends_rows: bool,
+    in_group: u32,
+    /// Vectors of scalars: one for each vector and head.
+    vectors: u32,
     count: u32,
     pub reader: VectorReader,
     /// Halves that were asked for and not used up; those that are complete.
@@ -39,10 +45,11 @@ pub(crate) struct Distributor {
 
 impl Distributor {
     /// Starts in the next cycle; `rows` is the cut of the scalars' vectors.
-    pub fn start(&mut self, axpy: bool, rows: Cut, count: u32, batch: u32) {
-        (self.starts, self.axpy, self.count, self.batch) = (true, axpy, count, batch);
+    pub fn start(&mut self, axpy: bool, rows: Cut, count: u32, vectors: u32, headed: bool) {
+        (self.starts, self.axpy, self.headed) = (true, axpy, headed);
+        (self.count, self.vectors) = (count, vectors);
         if axpy {
-            self.reader.start(rows, batch);
+            self.reader.start(rows, vectors);
         }
     }
 
@@ -65,8 +72,10 @@ impl Distributor {
             return Push::Nothing;
         }
         match (self.axpy, self.offered) {
-            (false, _) | (true, Some(true)) => Push::Row,
-            (true, Some(false)) => Push::Scalar,
+            (false, _) => Push::Row,
+            _ if self.sends_rows => Push::Row,
+            (true, Some(true)) if !self.headed => Push::Row,
+            (true, Some(_)) => Push::Scalar,
             (true, None) => Push::Nothing,
         }
     }
@@ -79,14 +88,20 @@ impl Distributor {
             (self.halves, self.complete, self.back_vector) = (0, 0, 0);
             (self.element, self.vector) = (0, 0);
             (self.fetched, self.offered) = (None, None);
+            (self.sends_rows, self.in_group) = (false, 0);
             self.reader.step(false, shape);
             return;
         }
+        let scalar_taken = push != Push::Nothing && !self.sends_rows;
+        let last_of_group = scalar_taken && self.headed && self.offered == Some(true);
         if push == Push::Row {
             self.rows_left -= 1;
+            self.in_group = (self.in_group + 1) % shape.ranks;
+            self.sends_rows &= self.in_group != 0 && self.rows_left != 0;
         }
         if self.axpy {
-            self.scalars(push != Push::Nothing, read, back, shape);
+            self.scalars(scalar_taken, read, back, shape);
+            self.sends_rows |= last_of_group;
         }
     }
 
@@ -98,7 +113,7 @@ impl Distributor {
         let mut back_last = false;
         if back {
             self.back_vector += 1;
-            back_last = self.back_vector == self.batch;
+            back_last = self.back_vector == self.vectors;
             if back_last {
                 self.back_vector = 0;
             }
@@ -111,12 +126,12 @@ impl Distributor {
         let mut half_used = false;
         if fetches {
             self.vector += 1;
-            let last = self.vector == self.batch;
+            let last = self.vector == self.vectors;
             self.fetched = Some(last);
             if last {
                 self.vector = 0;
-                half_used = self.element == BEAT_ELEMS - 1;
-                self.element = (self.element + 1) % BEAT_ELEMS;
+                self.element = (self.element + if self.headed { shape.ranks } else { 1 }) % BEAT_ELEMS;
+                half_used = self.element == 0;
             }
         }
         self.halves = self.halves + u32::from(half_asked) - u32::from(half_used);
@@ -134,6 +149,6 @@ impl Distributor {
     /// A row or scalar goes as soon as there is a row, and room for it.
     #[inline]
     pub fn wants_to_push(&self) -> bool {
-        self.rows_left > 0 && (!self.axpy || self.offered.is_some())
+        self.rows_left > 0 && (!self.axpy || self.sends_rows || self.offered.is_some())
     }
 }

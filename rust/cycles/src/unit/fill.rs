@@ -125,6 +125,23 @@ impl Fill {
         self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
     }
 
+    /// A cycle before which no stripe is planned, if no complete one is taken before. `beat_from`: a cycle before which the
+    /// rank does not offer the beat that follows after so many others.
+    #[inline]
+    pub fn plan_from(&self, product: &Product, shape: &Shape, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+        let Some(stripe) = self.plan else { return 0 };
+        if self.full.is_some() {
+            return u64::MAX - 1;
+        }
+        let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        let left = u64::from(end.saturating_sub(self.position));
+        let taken = self.popped - self.placed;
+        let placed = self.place_from + left;
+        // The last beat is taken, then placed, and the stripe is complete in the cycle after.
+        let placed = if left > taken { placed.max(beat_from(left - taken - 1) + 2) } else { placed };
+        placed + u64::from(end < shape.positions)
+    }
+
     /// The stripe that is complete at the beginning of this cycle, which may be the last one that is done.
     #[inline]
     pub fn full(&self, cycle: u64) -> Option<Stripe> {
@@ -208,11 +225,14 @@ impl Fill {
         }
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
         let most = u64::from(end - self.position);
+        if most > 0 && beats.weight_from() >= until {
+            return Flowed::ToTheEnd;
+        }
         let (mut placed, mut place_from) = (self.placed, self.place_from);
         let (pops, places) = (&mut self.pops, &mut self.places);
         let mut to_the_end = false;
         let taken = beats.take_run(most, |from| {
-            let free = if placed < depth { 0 } else { places[(placed - depth) as usize % MOST_BEATS] + 1 };
+            let free = places[placed.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
             let pop = from.max(free);
             let place = place_from.max(pop + 1);
             if place >= until {
@@ -238,14 +258,14 @@ impl Fill {
     #[inline]
     fn pop_some(&mut self, until: u64, beats: &mut Beats, depth: u64) -> bool {
         let most = depth - (self.popped - self.placed);
-        if most == 0 {
+        if most == 0 || beats.weight_from() >= until {
             return false;
         }
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
         let taken = beats.take_run(most, |from| {
             // The place of the beat that lies as many beats back as there are places.
-            let free = if popped < depth { 0 } else { places[(popped - depth) as usize % MOST_BEATS] + 1 };
+            let free = places[popped.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
             let at = from.max(free);
             if at >= until {
                 return None;

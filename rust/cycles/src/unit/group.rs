@@ -1,7 +1,7 @@
 //! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
 
-use super::Product;
 use super::fill::{Fill, FillCounts, Surroundings};
+use super::{Kind, Product};
 use crate::beats::Beats;
 use crate::fifo::Ring;
 use crate::shape::Shape;
@@ -52,7 +52,7 @@ pub(super) struct Group {
     earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
     reserved: u32,
-    /// Cycles from which on the first digits of the queued sums are there.
+    /// Cycles from which on the first digits of the queued sums, or their first heads' results, are there.
     sums: Ring<u64>,
 }
 
@@ -72,7 +72,7 @@ impl Group {
             before: Causes::default(),
             earlier: (0, FillCounts::default()),
             reserved: 0,
-            sums: Ring::new(shape.sums as usize),
+            sums: Ring::new(shape.sums_of(1) as usize),
         }
     }
 
@@ -124,19 +124,27 @@ impl Group {
 
     /// The slices can be read by others in this phase.
     #[inline]
-    pub fn read_free(&self, window: u64, phase: u64, axpy: bool, shape: &Shape) -> bool {
+    pub fn read_free(&self, window: u64, phase: u64, kind: Kind, shape: &Shape) -> bool {
         let jobs = self.jobs(window);
-        if axpy {
-            !(phase < shape.lanes && jobs & 4 != 0)
-        } else {
-            !(phase + 1 == shape.window && jobs & 1 != 0 || phase < shape.lanes && jobs & 2 != 0)
+        match kind {
+            Kind::Dot => {
+                !(phase + 1 == shape.window && jobs & 1 != 0 || phase < shape.lanes && jobs & 2 != 0)
+            }
+            Kind::Axpy | Kind::Merge => !(phase < shape.lanes && jobs & 4 != 0),
+            Kind::Import => !(phase == 0 && jobs & 2 != 0),
         }
     }
 
     /// The slices can be written by others in this phase.
     #[inline]
-    pub fn write_free(&self, window: u64, phase: u64, axpy: bool, shape: &Shape) -> bool {
-        !(axpy && (2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
+    pub fn write_free(&self, window: u64, phase: u64, kind: Kind, shape: &Shape) -> bool {
+        match kind {
+            Kind::Dot => true,
+            Kind::Axpy | Kind::Merge => {
+                !((2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
+            }
+            Kind::Import => !(phase == 2 && self.jobs(window) & 2 != 0),
+        }
     }
 
     /// Brings the fill up to the beginning of a cycle. `exact`: somebody may ask for the causes until the cycle before.
@@ -200,7 +208,7 @@ impl Group {
         } else {
             self.fill.advance_roughly(cycle + 1, beats, around);
         }
-        let next = self.choose(cycle, window, around.product, around.shape);
+        let next = self.choose(cycle, window, around.product);
         if next == self.window {
             // The account goes on.
             return;
@@ -215,28 +223,26 @@ impl Group {
     }
 
     #[inline]
-    fn choose(&mut self, cycle: u64, window: u64, product: &Product, shape: &Shape) -> Window {
+    fn choose(&mut self, cycle: u64, window: u64, product: &Product) -> Window {
         let fresh = !self.running;
         let last = match (fresh, self.fill.full(cycle)) {
             (false, _) => self.running_last,
             (true, Some(stripe)) => stripe.last,
             (true, None) => return Window::Starved,
         };
-        if last && !product.axpy && self.reserved == shape.sums {
+        if last && !product.kind.adds() && self.reserved == product.sums {
             return Window::Roomless;
         }
         (self.history, self.history_window) = (self.jobs(window) | 1, window);
         let next = if fresh { 1 } else { self.vector + 1 };
         (self.running_last, self.vector) = (last, next);
         self.running = next != product.batch;
-        if last && product.axpy && !self.running {
+        if last && product.kind == Kind::Axpy && !self.running {
             self.slots -= 1;
         }
-        if last && !product.axpy {
+        if last && !product.kind.adds() {
             self.reserved += 1;
-            let first_digit = cycle + 2 + shape.window + shape.lanes + 1;
-            // The tree, the row's sum, the queue.
-            self.sums.push(first_digit + shape.tree_levels + 2);
+            self.sums.push(cycle + product.sum_cycles);
         }
         if fresh {
             self.fill.take(cycle);
@@ -244,13 +250,13 @@ impl Group {
         Window::Job
     }
 
-    /// The cycle from which on the first digit of the next sum is there, if there is one.
+    /// The cycle from which on the first digit of the next sum, or its first head's result, is there, if there is one.
     #[inline]
     pub fn sum_from(&self) -> Option<u64> {
         self.sums.front()
     }
 
-    /// The last digit of the next sum is taken.
+    /// The last digit of the next sum, or its last head's result, is taken.
     #[inline]
     pub fn release_sum(&mut self) {
         self.sums.pop();

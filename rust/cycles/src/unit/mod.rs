@@ -5,6 +5,7 @@ mod combiner;
 mod distributor;
 mod fill;
 mod group;
+mod heads;
 mod round;
 mod rows;
 mod vector_reader;
@@ -21,21 +22,53 @@ use combiner::Combiner;
 use distributor::{Distributor, Push};
 use fill::Surroundings;
 use group::Group;
+use heads::HeadResults;
+use ndp_config::BEAT_ELEMS;
 use round::Round;
 use rows::RowQueue;
 use vector_reader::VectorReader;
 use writer::Writer;
 
+/// A read of the slices comes back two cycles later.
+const READ: u16 = 2;
 /// Beats of a store that wait or are on their way.
 const QUEUED_STORES: u32 = 4;
+
+/// What a product does with the slices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Reads activations from them.
+    #[default]
+    Dot,
+    /// Adds to sums in them, one for each lane.
+    Axpy,
+    /// The same, one job for each stripe and without scalars.
+    Merge,
+    /// The same, with a stripe that is a sum for each slice.
+    Import,
+}
+
+impl Kind {
+    /// It adds to sums in the slices.
+    #[inline]
+    fn adds(self) -> bool {
+        self != Self::Dot
+    }
+}
 
 /// A product as the groups need it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Product {
-    axpy: bool,
+    kind: Kind,
     cut: Cut,
+    /// Jobs of a stripe.
     batch: u32,
     rows: u32,
+    heads: u32,
+    /// Sums of rows, or jobs with their heads' results, that a group can queue.
+    sums: u32,
+    /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, is there.
+    sum_cycles: u64,
 }
 
 /// What comes to the unit in a cycle.
@@ -65,6 +98,7 @@ pub(crate) struct Unit {
     product: Product,
     groups: Vec<Group>,
     combiner: Combiner,
+    heads: HeadResults,
     distributor: Distributor,
     /// Rows handed to the groups.
     rows: RowQueue,
@@ -82,7 +116,9 @@ pub(crate) struct Unit {
     stored: u32,
     /// Reads of the last two cycles, the older one in bit 1: of scalars, of stores.
     scalars_back: u8,
-    stores_back: u8,
+    stores_back: u16,
+    /// The bit of them that is a beat's when it comes.
+    store_comes: u16,
     zero_left: u32,
     round: Round,
     activation: Activation,
@@ -95,19 +131,21 @@ impl Unit {
             product: Product::default(),
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
             combiner: Combiner::new(),
+            heads: HeadResults::default(),
             distributor: Distributor::default(),
             rows: RowQueue::new(),
             window: 0,
             window_from: 0,
             product_starts: false,
             product_active: false,
-            load_writer: Writer::new(false),
-            result_writer: Writer::new(true),
+            load_writer: Writer::default(),
+            result_writer: Writer::default(),
             store_reader: VectorReader::default(),
             store_places: 0,
             stored: 0,
             scalars_back: 0,
             stores_back: 0,
+            store_comes: READ,
             zero_left: 0,
             round: Round::default(),
             activation: Activation::default(),
@@ -115,11 +153,19 @@ impl Unit {
     }
 
     pub fn start_load(&mut self, cut: Cut, batch: u32) {
-        self.load_writer.start(cut, batch);
+        self.load_writer.start(cut, batch, BEAT_ELEMS);
     }
 
     pub fn start_store(&mut self, cut: Cut, batch: u32) {
         self.store_reader.start(cut, batch);
+        self.store_comes = READ;
+    }
+
+    /// As a store of whole waves, but the beats' sums are resolved on their way, a digit per cycle.
+    pub fn start_export(&mut self, words: u32) {
+        let cut = Cut { waves: words, ..self.shape.whole_wave() };
+        self.start_store(cut, 1);
+        self.store_comes = READ << (self.shape.segments - 1);
     }
 
     pub fn start_zero(&mut self, words: u32) {
@@ -127,19 +173,37 @@ impl Unit {
     }
 
     /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
-    pub fn start_product(&mut self, axpy: bool, cols: Cut, rows: Cut, count: u32, batch: u32) {
-        self.product = Product { axpy, cut: cols, batch, rows: count };
+    pub fn start_product(&mut self, kind: Kind, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
+        let ndp_isa::Product { count, batch, heads, .. } = *product;
+        let (vectors, shape) = (batch * heads, &self.shape);
+        let headed = heads > 1;
+        self.product = Product {
+            kind,
+            cut: cols,
+            batch,
+            rows: count,
+            heads,
+            sums: shape.sums_of(heads),
+            sum_cycles: shape.sum_cycles(heads),
+        };
         (self.product_starts, self.product_active) = (true, true);
-        self.distributor.start(axpy, rows, count, batch);
-        if !axpy {
-            self.combiner.start(self.rows.count);
-            self.result_writer.start(rows, batch);
+        self.scalars_back = 0;
+        self.distributor.start(kind == Kind::Axpy, rows, count, vectors, headed);
+        self.heads.rest();
+        if kind.adds() {
+            return;
         }
+        if headed {
+            self.heads.start(heads, count, batch, shape);
+        } else {
+            self.combiner.start(self.rows.count);
+        }
+        self.result_writer.start(rows, vectors, if headed { shape.ranks } else { 1 });
     }
 
     /// Starts in cycle `from`: `words` words of the block.
     pub fn start_round(&mut self, from: u64, words: u32) {
-        let sums = u64::from(words) * u64::from(ndp_config::BEAT_ELEMS);
+        let sums = u64::from(words) * u64::from(BEAT_ELEMS);
         self.round.start(from, sums, &self.shape);
     }
 
@@ -205,10 +269,10 @@ impl Unit {
         }
     }
 
-    /// The product in work, or the last one, is an AXPY.
+    /// The product in work, or the last one, adds to sums in the slices.
     #[inline]
-    pub fn is_axpy(&self) -> bool {
-        self.product.axpy
+    pub fn adds(&self) -> bool {
+        self.product.kind.adds()
     }
 
     /// A beat of a store is offered.
@@ -245,10 +309,19 @@ impl Unit {
         decide + group.jobs_left(&self.product) * self.shape.window + 2
     }
 
-    /// A group has, as far as is known, as many rows as it can have.
+    /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.
     #[inline]
-    pub fn lacks_row_room(&self) -> bool {
+    pub fn asks_for_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
         self.groups.iter().any(|group| !group.has_row_room(self.rows.count))
+            && self.may_have_row_room(cycle, ranks)
+    }
+
+    /// It is not known yet that a row or scalar that waits cannot go in this cycle.
+    #[inline]
+    fn may_have_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
+        self.distributor.wants_to_push()
+            && self.groups.iter().all(Group::lacks_rows_only)
+            && self.row_room_from(ranks) <= cycle
     }
 
     /// This is a cycle in which jobs are decided, and there may be some.
@@ -275,19 +348,28 @@ impl Unit {
         }
 
         // Rows.
-        let room = inputs.row.is_some() && self.distributor.wants_to_push() && self.row_room(cycle, ranks);
+        let room = inputs.row.is_some()
+            && self.may_have_row_room(cycle, ranks)
+            && self.row_room(cycle, inputs.exact, ranks);
         let push = self.distributor.push(room, inputs.row.is_some());
-        let result = self.combiner.offers(cycle);
-        let result_taken = self.result_writer.step(writer == Some(Port::Result), result, &shape);
-        let load_taken = self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
+        let active = self.product_active;
+        let result_taken = active && {
+            let result = self.offers_result(cycle);
+            self.result_writer.step(writer == Some(Port::Result), result, &shape)
+        };
+        let load_taken = self.load_writer.is_busy()
+            && self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
                 group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
             }
+            self.heads.look(&self.groups);
         }
-        self.combiner.step(cycle, result_taken, &mut self.groups, &self.rows, &self.product, &shape);
-        self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
+        if active {
+            self.step_results(cycle, result_taken);
+            self.distributor.step(push, scalar_read, self.scalars_back & 2 != 0, &shape);
+        }
         if let (Push::Row, Some(start)) = (push, inputs.row) {
             self.push_row(cycle, start);
         }
@@ -300,10 +382,13 @@ impl Unit {
         }
 
         // Stores.
-        self.store_reader.step(store_read, &shape);
-        self.stored = self.stored + u32::from(self.stores_back & 2 != 0) - u32::from(inputs.store_taken);
+        if self.store_reader.is_starting() || store_read {
+            self.store_reader.step(store_read, &shape);
+        }
+        self.stored =
+            self.stored + u32::from(self.stores_back & self.store_comes != 0) - u32::from(inputs.store_taken);
         self.store_places = self.store_places + u32::from(store_read) - u32::from(inputs.store_taken);
-        self.stores_back = self.stores_back << 1 | u8::from(store_read);
+        self.stores_back = self.stores_back << 1 | u16::from(store_read);
         self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
         Outputs { load_taken, row_taken: push == Push::Row }
     }
@@ -317,24 +402,24 @@ impl Unit {
         } else {
             (Port::Load, self.load_writer.offers()?)
         };
-        let axpy = self.product.axpy;
+        let kind = self.product.kind;
         let free = |(g, group): (usize, &Group)| {
-            ranks >> g & 1 == 0 || group.write_free(self.window, phase, axpy, &self.shape)
+            ranks >> g & 1 == 0 || group.write_free(self.window, phase, kind, &self.shape)
         };
         (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
     }
 
     /// What the activation unit does in this cycle.
     fn lanes_cycle(&self, cycle: u64, phase: u64) -> LanesCycle {
-        let (window, axpy, shape) = (self.window, self.product.axpy, &self.shape);
+        let (window, kind, shape) = (self.window, self.product.kind, &self.shape);
         let no_sums =
-            |phase: u64| self.groups.iter().all(|group| group.write_free(window, phase, axpy, shape));
+            |phase: u64| self.groups.iter().all(|group| group.write_free(window, phase, kind, shape));
         // In the first phase of a window nobody writes sums.
         let (advance, soon) = (no_sums(phase), phase + 1 == shape.window || no_sums(phase + 1));
         let others = self.distributor.asks() || self.store_asks() || self.round.reads(cycle);
         let granted = !others
             && self.activation.asks(advance, soon)
-            && self.groups.iter().all(|group| group.read_free(window, phase, axpy, shape));
+            && self.groups.iter().all(|group| group.read_free(window, phase, kind, shape));
         LanesCycle { advance, soon, granted, writes: self.activation.writes(advance) }
     }
 
@@ -353,26 +438,42 @@ impl Unit {
         let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
         let group = &self.groups[rank as usize];
         let free =
-            !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.axpy, &self.shape);
+            !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.kind, &self.shape);
         (free && scalars, free && !scalars)
     }
 
     /// Whether every group, and for a DOT the combiner, can take a row.
-    fn row_room(&mut self, cycle: u64, ranks: &mut [Rank]) -> bool {
+    fn row_room(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) -> bool {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         let rows = self.rows.count;
         let room = self.groups.iter_mut().zip(ranks).all(|(group, rank)| {
             if !group.has_row_room(rows) && group.lacks_rows_only() {
-                group.advance(cycle, true, &mut rank.beats, around);
+                group.advance(cycle, exact, &mut rank.beats, around);
             }
             group.has_row_room(rows)
         });
-        room && (self.product.axpy || self.combiner.has_row_room(rows))
+        room && self.combined_room()
+    }
+
+    /// Whether the combiner, if it has a part in the product, can take a row.
+    #[inline]
+    fn combined_room(&self) -> bool {
+        self.product.kind.adds() || self.product.heads > 1 || self.combiner.has_row_room(self.rows.count)
+    }
+
+    /// A cycle before which not every group has room for a row, if no complete stripe is taken before.
+    #[inline]
+    fn row_room_from(&self, ranks: &[Rank]) -> u64 {
+        let lacking = self.groups.iter().zip(ranks).filter(|(group, _)| !group.has_row_room(self.rows.count));
+        let room = lacking.map(|(group, rank)| {
+            group.fill.plan_from(&self.product, &self.shape, |beats| rank.beat_from(beats)) + 1
+        });
+        room.max().unwrap_or(0)
     }
 
     fn push_row(&mut self, cycle: u64, start: u8) {
         self.rows.push(cycle, start);
-        if self.product.axpy {
+        if self.product.kind == Kind::Axpy {
             for group in &mut self.groups {
                 let takes_part = group.takes_part(start.into(), &self.product, &self.shape);
                 group.slots += u32::from(takes_part);
@@ -380,31 +481,64 @@ impl Unit {
         }
     }
 
-    /// Loads, stores or zeros are in work, or something was read: every cycle counts.
+    /// Loads, stores, zeros or activations are in work: every cycle counts.
     #[inline]
     pub fn is_dense(&self) -> bool {
-        self.load_writer.is_busy()
-            || self.zero_left > 0
-            || self.stores()
-            || self.scalars_back & 3 != 0
-            || self.activation.is_busy()
+        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.activation.is_busy()
+    }
+
+    /// Nothing but the activation unit is at work.
+    #[inline]
+    pub fn only_activates(&self) -> bool {
+        self.activation.is_busy()
+            && !self.product_active
+            && !self.load_writer.is_busy()
+            && self.zero_left == 0
+            && !self.stores()
+    }
+
+    /// The activation unit goes on alone from `cycle` on, until cycle `end` or until it is done. Returns the cycle after.
+    #[inline]
+    pub fn run_activation(&mut self, cycle: u64, end: u64) -> u64 {
+        let mut cycle = cycle;
+        while cycle < end && self.activation.is_busy() {
+            let granted = self.activation.asks(true, true);
+            self.activation.step(true, true, granted, &self.shape);
+            cycle += 1;
+        }
+        cycle
+    }
+
+    /// Nothing happens before a load's beat comes, or anything from outside.
+    #[inline]
+    pub fn waits_for_beats(&self) -> bool {
+        self.load_writer.is_still()
+            && self.zero_left == 0
+            && !self.stores()
+            && !self.product_active
+            && !self.activation.is_busy()
     }
 
     /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
     #[inline]
-    pub fn next(&mut self, cycle: u64, row: bool) -> u64 {
+    pub fn next(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> u64 {
         if !self.product_active {
             return u64::MAX;
         }
-        if self.product_starts || !self.distributor.is_still() {
-            return cycle;
-        }
-        if row && self.distributor.wants_to_push() && self.groups.iter().all(Group::lacks_rows_only) {
+        if self.product_starts || !self.distributor.is_still() || self.scalars_back & 3 != 0 {
             return cycle;
         }
         self.go_to(cycle);
         let decide = self.window_from + self.shape.window - 2;
         let mut next = if decide < cycle { decide + self.shape.window } else { decide };
+        let pushes = row && self.distributor.wants_to_push() && self.combined_room();
+        if pushes && self.groups.iter().all(Group::lacks_rows_only) {
+            let room = self.row_room_from(ranks);
+            if room <= cycle {
+                return cycle;
+            }
+            next = next.min(room);
+        }
         if !self.combiner.is_busy() && !self.result_writer.is_busy() {
             for group in &self.groups {
                 if let Some(window) = group.idle_from(self.window) {
@@ -415,32 +549,91 @@ impl Unit {
         next
     }
 
+    /// A result of a DOT, or the heads' results of all ranks, are offered to the writer.
+    #[inline]
+    fn offers_result(&self, cycle: u64) -> bool {
+        if self.heads.is_active() {
+            self.heads.item_from().is_some_and(|from| from <= cycle)
+        } else {
+            self.combiner.offers(cycle)
+        }
+    }
+
+    /// End of a cycle for the results; `taken`: the one on offer is.
+    #[inline]
+    fn step_results(&mut self, cycle: u64, taken: bool) {
+        if !self.heads.is_active() {
+            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+        } else if taken {
+            self.heads.take(&mut self.groups, &self.shape);
+        }
+    }
+
+    /// Reads scalars of an AXPY and hands them on from `cycle` on, as long as nothing else happens, which is before cycle `end`;
+    /// `row`: a row waits. Returns the cycle after: one in which that is not all, or in which nothing is left to do.
+    #[inline]
+    pub fn run_scalars(&mut self, cycle: u64, end: u64, row: bool) -> u64 {
+        if self.product.kind != Kind::Axpy || !self.product_active || self.product_starts {
+            return cycle;
+        }
+        let rows = self.rows.count;
+        let room = row && self.groups.iter().all(|group| group.has_row_room(rows));
+        // A group of which rows may have left meanwhile has to be looked at.
+        if row && !room && self.groups.iter().all(Group::lacks_rows_only) {
+            return cycle;
+        }
+        self.go_to(cycle);
+        let decide = self.window_from + self.shape.window - 2;
+        let end = end.min(if decide < cycle { decide + self.shape.window } else { decide });
+        let mut cycle = cycle;
+        while cycle < end && self.distributor.is_busy() {
+            let push = self.distributor.push(room, row);
+            let still = self.scalars_back & 3 == 0 && self.distributor.is_still();
+            if push == Push::Row || push == Push::Nothing && still {
+                break;
+            }
+            self.go_to(cycle);
+            let (read, _) = self.reads(cycle, cycle - self.window_from);
+            self.distributor.step(push, read, self.scalars_back & 2 != 0, &self.shape);
+            self.scalars_back = self.scalars_back << 1 | u8::from(read);
+            cycle += 1;
+        }
+        cycle
+    }
+
     /// The first cycle from `cycle` on in which something happens to results, the port for writes being free.
     #[inline]
     fn next_result(&self, cycle: u64) -> u64 {
         if !self.result_writer.is_still() {
             return cycle;
         }
-        let offered = self.combiner.result_from().filter(|_| self.result_writer.is_active());
-        let next = self.combiner.next(cycle, &self.groups, &self.rows);
+        let (next, offered) = if self.heads.is_active() {
+            (u64::MAX, self.heads.item_from())
+        } else {
+            (self.combiner.next(cycle, &self.groups, &self.rows), self.combiner.result_from())
+        };
+        let offered = offered.filter(|_| self.result_writer.is_active());
         next.min(offered.map_or(u64::MAX, |from| from.max(cycle)))
     }
 
     /// Combines and writes results from `cycle` on, as long as nothing else happens, which is before cycle `end`. Returns the
-    /// cycle that comes after: `end`, or an earlier one if all results are written.
+    /// cycle that comes after: `end`, or an earlier one if all results are written or the combiner has room again.
     #[inline]
     pub fn run_results(&mut self, cycle: u64, end: u64) -> u64 {
-        if self.product.axpy || !self.product_active || self.product_starts {
+        if self.product.kind.adds() || !self.product_active || self.product_starts {
             return end;
         }
         let mut cycle = self.next_result(cycle);
+        // Rows can go on as soon as the combiner takes one.
+        let room = self.combined_room();
         while cycle < end {
             let written = self.result_writer.offers().is_some();
-            let result = self.combiner.offers(cycle);
+            let result = self.offers_result(cycle);
             let taken = self.result_writer.step(written, result, &self.shape);
-            self.combiner.step(cycle, taken, &mut self.groups, &self.rows, &self.product, &self.shape);
+            self.step_results(cycle, taken);
             cycle += 1;
-            if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+            let idle = !self.combiner.is_busy() && !self.result_writer.is_busy();
+            if idle || room != self.combined_room() {
                 return cycle;
             }
             cycle = self.next_result(cycle);

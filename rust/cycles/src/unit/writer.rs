@@ -1,14 +1,15 @@
-//! Writers of vector blocks: of loads, beat by beat, and of results, value by value (docs/timing.md, "Vector blocks").
+//! Writers of vector blocks: of loads, beat by beat, and of results, value by value or with a value of each rank at a
+//! time (docs/timing.md, "Vector blocks").
 
 use super::walk::Walk;
 use crate::shape::{Cut, Shape};
 use ndp_config::BEAT_ELEMS;
 
 /// A writer. One item per cycle, and for each stripe and vector a write of zeros before the first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Writer {
-    /// Values come one by one, not in beats.
-    values: bool,
+    /// Elements of an item: those of a beat, one, or one of each rank.
+    elements: u32,
     starts: bool,
     active: bool,
     /// Ranks that the write on offer goes to, if there is one.
@@ -22,25 +23,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub fn new(values: bool) -> Self {
-        Self {
-            values,
-            starts: false,
-            active: false,
-            staged: None,
-            blanked: false,
-            vector: 0,
-            batch: 1,
-            element: 0,
-            last_elem: 0,
-            walk: Walk::default(),
-        }
-    }
-
     /// Starts in the next cycle.
-    pub fn start(&mut self, cut: Cut, batch: u32) {
+    pub fn start(&mut self, cut: Cut, batch: u32, elements: u32) {
         self.starts = true;
-        (self.batch, self.last_elem, self.walk) = (batch, cut.last_elem, Walk::start(cut));
+        (self.elements, self.batch) = (elements, batch);
+        (self.last_elem, self.walk) = (cut.last_elem, Walk::start(cut));
     }
 
     /// Something is to be written, or the command comes in this cycle.
@@ -93,13 +80,11 @@ impl Writer {
     }
 
     fn next_place(&mut self, shape: &Shape) {
-        let last_element = !self.values || self.element == self.last_elem;
+        let last_element = self.element / self.elements == self.last_elem / self.elements;
         if last_element && self.walk.is_last(shape) {
             self.active = false;
         }
-        if self.values {
-            self.element = (self.element + 1) % BEAT_ELEMS;
-        }
+        self.element = (self.element + self.elements) % BEAT_ELEMS;
         if self.element == 0 {
             self.walk.step(shape);
         }

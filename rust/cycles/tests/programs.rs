@@ -1,0 +1,39 @@
+//! Whole programs on the model alone: what it must do without hardware beside it.
+
+use ndp_config::DesignConfig;
+use ndp_cycles::{ClockRelation, CycleModel, ProgramCycles, run_program};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+fn run(preset: &str, text: &str) -> Result<ProgramCycles, Box<dyn Error>> {
+    let config = DesignConfig::preset(preset)?;
+    let mut model = CycleModel::new(&config, ClockRelation::default());
+    model.record();
+    Ok(run_program(&mut model, &ndp_isa::parse(text)?.words(), |_| [0; 16]))
+}
+
+#[test]
+fn a_malformed_instruction_is_counted_and_the_next_one_starts() -> Outcome {
+    // Source and destination overlap.
+    let text = "dot src=0, dst=0, cols=8, count=1, address=0, heads=2\nappend src=0, cols=8, row=3, address=0\n\
+                exp src=0, dst=0, cols=8\nsignal 1";
+    let status = run("tiny", text)?.status;
+    assert_eq!((status.started, status.malformed), (3, 1));
+    Ok(())
+}
+
+#[test]
+fn the_results_of_a_group_of_rows_follow_its_last_job() -> Outcome {
+    // One row for each rank: nothing waits for anything but the way through columns, sender and writer.
+    let text = "dot src=0, dst=8, cols=512, count=4, address=0, heads=8";
+    let run = run("hermes", text)?;
+    let times = run.instructions[0];
+    let (started, ended) = (times.started.ok_or("not started")?, times.ended.ok_or("not ended")?);
+    // The first head's result can be taken 37 cycles after the decision (docs/gemv-unit.md, "Heads"). Before each of the other
+    // seven a word is blanked; the last one is written in the cycle after it was taken, and in the next one nobody is busy.
+    let decided = ended - (37 + 2 * 7 + 2);
+    let phase = (decided - 9) % 11;
+    assert_eq!((phase, run.counters[0]), (0, 44), "started {started}, ended {ended}");
+    Ok(())
+}
