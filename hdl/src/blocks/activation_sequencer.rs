@@ -185,7 +185,6 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
         .ignore("ends_o", "marks come with them")
         .ignore("counts_o", "all ranks write");
     m.output("idle_o", !running.q(), "a command can be taken, all results are written");
-    m.output("pass_starts_o", &start, "nothing is known of any vector");
     m.output("advance_o", &advance, "the lanes move on");
     m.output("path_o", &path, "way of their elements");
     m.output("two_o", &two, "both operands come from the slices");

@@ -5,7 +5,7 @@
 
 use super::activation_lane::{KEY_BITS, TERM_BITS};
 use super::log2;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
 use std::rc::Rc;
 
 /// Levels between two registers.
@@ -78,7 +78,7 @@ pub fn activation_tree(lanes: u32) -> Result<Rc<Module>, HdlError> {
         reg.q()
     });
     m.output("key_o", largest, "largest key");
-    m.output("bad_o", cat([seen]), "a lane had NaN or +Inf");
+    m.output("bad_o", seen, "a lane had NaN or +Inf");
     m.output("sum_o", sum, "sum of the terms");
     m.finish()
 }

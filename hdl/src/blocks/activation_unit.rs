@@ -77,7 +77,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("divided_i", &divided);
     let mut sums = m
         .instance("sums", &activation_sums(config, sum_bits)?)
-        .input("start_i", sequencer.output("pass_starts_o"))
+        .input("start_i", &started)
         .input("keys_valid_i", sequencer.output("keys_valid_o"))
         .input("sums_valid_i", sequencer.output("terms_valid_o"))
         .input("last_i", sequencer.output("last_o"))
