@@ -46,8 +46,10 @@ lint:
 	$(CARGO) test --release --package ndp-hdl --test designs
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
-FLAT_BLOCKS := multiplier_unit compute_tile issue host_port monitor dma_reader row_generator rank_feeder \
-	activation_lane activation_tree activation_sums activation_sequencer
+FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder sum_resolver \
+	activation_tree activation_sums activation_sequencer
+# The same, but all recipes are tried: what is there 256 times and barely meets 1 GHz.
+FLAT_LANE_BLOCKS := compute_tile activation_lane
 FLAT_DRAM_BLOCKS := rank_port rank_controller async_fifo async_fifo_sram
 
 ## synth: area of the core, module by module, and of its blocks (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)
@@ -57,6 +59,9 @@ synth:
 	libraries=($(if $(LIBERTY),--liberty $(LIBERTY) --sta) $(if $(LIBERTY_SEQ),--liberty-seq $(LIBERTY_SEQ)))
 	for block in $(FLAT_BLOCKS); do
 		target/release/synth --config hermes --block $$block --flatten "$${libraries[@]}"
+	done
+	for block in $(FLAT_LANE_BLOCKS); do
+		target/release/synth --config hermes --block $$block --flatten --recipe best "$${libraries[@]}"
 	done
 	for block in $(FLAT_DRAM_BLOCKS); do
 		target/release/synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
