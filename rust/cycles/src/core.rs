@@ -340,24 +340,38 @@ impl CycleModel {
         if next <= cycle {
             return;
         }
-        let mut from = cycle;
         if self.busy >> PRODUCT & 1 == 1 {
-            if self.unit.is_axpy() {
-                let end = next.min(self.next_rows(cycle));
-                from = self.unit.run_scalars(cycle, end, !self.tokens.is_empty());
-                if from > cycle {
-                    self.cycle = from;
-                }
-            }
-            next = next.min(self.next_of_product(from));
-            if next > from && next != u64::MAX {
-                next = self.unit.run_results(from, next);
-            }
+            next = self.skip_in_product(cycle, next);
         }
-        self.cycle = next.max(from);
-        if self.cycle > cycle {
+        if next > cycle {
+            self.cycle = next;
             self.find_busy();
         }
+    }
+
+    /// Goes through a product from `cycle` on as long as its parts have nothing to do with each other, which is before cycle
+    /// `end`. Returns the cycle after.
+    #[inline]
+    fn skip_in_product(&mut self, cycle: u64, end: u64) -> u64 {
+        // A row more makes no difference to the unit if one waits already.
+        let row = !self.tokens.is_empty();
+        let end = if row { end } else { end.min(self.next_rows(cycle)) };
+        let from = self.unit.run_scalars(cycle, end, row);
+        let mut next = end.min(self.unit.next(from, row, &self.ranks));
+        if next > from && next != u64::MAX {
+            next = self.unit.run_results(from, next);
+        }
+        let next = next.max(from);
+        if row {
+            let mut at = self.next_rows(cycle);
+            while at < next {
+                if let Some(tail) = self.move_rows(at) {
+                    self.tokens.push(tail);
+                }
+                at = self.next_rows(at + 1);
+            }
+        }
+        next
     }
 
     /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM.
@@ -390,15 +404,6 @@ impl CycleModel {
             self.rows_wake = self.next_of_rows(cycle);
         }
         self.rows_wake
-    }
-
-    #[inline]
-    fn next_of_product(&mut self, cycle: u64) -> u64 {
-        let rows = self.next_rows(cycle);
-        if rows <= cycle {
-            return cycle;
-        }
-        rows.min(self.unit.next(cycle, !self.tokens.is_empty(), &self.ranks))
     }
 
     /// The first cycle from `cycle` on in which a row or a segment can go.
