@@ -92,8 +92,10 @@ fn sessions(
         let batch: Vec<Program> = programs.by_ref().take(length).collect();
         let stalls = HostStalls { request: behaviour.stall_percent, response: behaviour.stall_percent };
         let seed = seed.wrapping_mul(1000) + index as u64;
-        let mut core =
-            NdpCore::open(&config, &CoreOptions { seed, stalls, trace: true, ..CoreOptions::default() })?;
+        // A host that seldom offers what it has to send lets many requests pile up: the last one waits for long.
+        let watchdog_cycles = 1 << 20;
+        let options = CoreOptions { seed, stalls, trace: true, watchdog_cycles, ..CoreOptions::default() };
+        let mut core = NdpCore::open(&config, &options)?;
         let compared = session(&mut core, &batch, behaviour, seed)
             .map_err(|e| format!("{preset}, seed {seed}, session {index}: {e}"))?;
         all += compared;

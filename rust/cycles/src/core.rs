@@ -5,48 +5,18 @@ use crate::counters::{COUNTERS, CounterFile};
 use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
 use crate::host_port::{CoreAccess, HostPort, STORE_TAG, StoreTo, Wants};
-use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PARTS, PRODUCT, ROUND, STORE, ZERO, part_of};
-use crate::rank::{Command, CommandCounts, Rank, Request as RankRequest};
+use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
+use crate::rank::{CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
+use crate::recorder::{Record, Recorder};
 use crate::rows::{Feeder, Generator, Rows};
 use crate::shape::{Cut, Shape};
 use crate::unit::{Inputs, Kind, Unit};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Instruction, Product, block_words, vector_words};
-use serde::Serialize;
 
 /// Rows that the unit can find waiting.
 const TOKENS: usize = 16;
-
-/// An instruction on its way through the core, in cycles of the core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct InstructionTimes {
-    /// Taken from the queue.
-    pub taken: u64,
-    /// Handed to its part, if it was; without a part it is complete.
-    pub started: Option<u64>,
-    /// First cycle in which its part was not busy any more.
-    pub ended: Option<u64>,
-    /// Found malformed.
-    pub refused: Option<u64>,
-}
-
-/// What was recorded.
-#[derive(Clone, Debug, Default)]
-pub struct Record {
-    /// In the order in which they were taken.
-    pub instructions: Vec<InstructionTimes>,
-    /// Of each rank: commands with their clocks of the DRAM.
-    pub commands: Vec<Vec<(u64, Command)>>,
-}
-
-/// Follows instructions.
-#[derive(Clone, Debug, Default)]
-struct Recorder {
-    instructions: Vec<InstructionTimes>,
-    /// What each part executes.
-    running: [Option<usize>; PARTS.len()],
-}
 
 /// The core with its DIMM.
 #[derive(Clone, Debug)]
@@ -220,7 +190,12 @@ impl CycleModel {
         let multiplies = self.multiplies();
         let reads = self.reader.is_busy();
         let delivered = if reads { self.move_reads(cycle, multiplies) } else { 0 };
-        let row = if multiplies || self.reader.is_asking() { self.move_rows(cycle) } else { None };
+        let row = if multiplies {
+            self.move_rows(cycle)
+        } else {
+            self.move_segments(cycle);
+            None
+        };
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
@@ -338,24 +313,38 @@ impl CycleModel {
         if next <= cycle {
             return;
         }
-        let mut from = cycle;
         if self.busy >> PRODUCT & 1 == 1 {
-            if self.unit.adds() {
-                let end = next.min(self.next_rows(cycle));
-                from = self.unit.run_scalars(cycle, end, !self.tokens.is_empty());
-                if from > cycle {
-                    self.cycle = from;
-                }
-            }
-            next = next.min(self.next_of_product(from));
-            if next > from && next != u64::MAX {
-                next = self.unit.run_results(from, next);
-            }
+            next = self.skip_in_product(cycle, next);
         }
-        self.cycle = next.max(from);
-        if self.cycle > cycle {
+        if next > cycle {
+            self.cycle = next;
             self.find_busy();
         }
+    }
+
+    /// Goes through a product from `cycle` on as long as its parts have nothing to do with each other, which is before cycle
+    /// `end`. Returns the cycle after.
+    #[inline]
+    fn skip_in_product(&mut self, cycle: u64, end: u64) -> u64 {
+        // A row more makes no difference to the unit if one waits already.
+        let row = !self.tokens.is_empty();
+        let end = if row { end } else { end.min(self.next_rows(cycle)) };
+        let from = self.unit.run_scalars(cycle, end, row);
+        let mut next = end.min(self.unit.next(from, row, &self.ranks));
+        if next > from && next != u64::MAX {
+            next = self.unit.run_results(from, next);
+        }
+        let next = next.max(from);
+        if row {
+            let mut at = self.next_rows(cycle);
+            while at < next {
+                if let Some(tail) = self.move_rows(at) {
+                    self.tokens.push(tail);
+                }
+                at = self.next_rows(at + 1);
+            }
+        }
+        next
     }
 
     /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM.
@@ -388,15 +377,6 @@ impl CycleModel {
             self.rows_wake = self.next_of_rows(cycle);
         }
         self.rows_wake
-    }
-
-    #[inline]
-    fn next_of_product(&mut self, cycle: u64) -> u64 {
-        let rows = self.next_rows(cycle);
-        if rows <= cycle {
-            return cycle;
-        }
-        rows.min(self.unit.next(cycle, !self.tokens.is_empty(), &self.ranks))
     }
 
     /// The first cycle from `cycle` on in which a row or a segment can go.
@@ -443,6 +423,22 @@ impl CycleModel {
             }
         }
         delivered
+    }
+
+    /// Segments of the reader to the ranks, while there is no product.
+    #[inline]
+    fn move_segments(&mut self, cycle: u64) {
+        if !self.reader.is_asking() {
+            return;
+        }
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
+            if let Some(segment) = self.reader.asks(g)
+                && rank.segment_ready(cycle)
+            {
+                rank.push_segment(cycle, segment);
+                self.reader.segment_taken(g, segment);
+            }
+        }
     }
 
     /// A row from the generator to feeders and tokens, and segments to the ranks. Returns where the tail of a row that goes
@@ -671,30 +667,4 @@ struct HostCycle {
     /// A word for the queue.
     pushed: Option<u128>,
     overflow: bool,
-}
-
-impl Recorder {
-    fn event(&mut self, cycle: u64, event: Event, takes: bool) {
-        let last = self.instructions.len().wrapping_sub(1);
-        match event {
-            Event::Free if takes => {
-                let (taken, started, ended, refused) = (cycle, None, None, None);
-                self.instructions.push(InstructionTimes { taken, started, ended, refused });
-            }
-            Event::Starts(instruction) => {
-                let Some(times) = self.instructions.last_mut() else { return };
-                times.started = Some(cycle);
-                match part_of(&instruction) {
-                    Some(part) => self.running[part] = Some(last),
-                    None => times.ended = Some(cycle),
-                }
-            }
-            Event::Refuses => {
-                if let Some(times) = self.instructions.last_mut() {
-                    times.refused = Some(cycle);
-                }
-            }
-            _ => {}
-        }
-    }
 }

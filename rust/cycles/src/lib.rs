@@ -17,14 +17,16 @@ mod issue;
 mod program;
 mod rank;
 mod reader;
+mod recorder;
 mod rows;
 mod shape;
 mod unit;
 
 pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
-pub use core::{CycleModel, InstructionTimes, Record};
+pub use core::CycleModel;
 pub use counters::COUNTERS;
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};
 pub use issue::PARTS;
 pub use program::{ProgramCycles, run_program};
 pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};
+pub use recorder::{InstructionTimes, Record};

@@ -1,9 +1,10 @@
 //! A program from its first burst to its end: the host of the co-simulation without stalls and without traffic.
 
-use crate::core::{CycleModel, InstructionTimes};
+use crate::core::CycleModel;
 use crate::counters::COUNTERS;
 use crate::host::{Answer, Host, Register, Request, RequestKind, Status};
 use crate::rank::CommandCounts;
+use crate::recorder::InstructionTimes;
 use serde::Serialize;
 use std::collections::VecDeque;
 

@@ -152,12 +152,14 @@ impl Rank {
         self.clocks.core_after(slot * SLOT + 1) + 3
     }
 
-    /// A core cycle before which the beat that follows after `beats` others is not offered.
+    /// A core cycle before which the beat that follows after `beats` others is not offered, whatever the core asks for from
+    /// cycle `now` on.
     #[inline]
-    pub fn beat_from(&self, beats: u64) -> u64 {
+    pub fn beat_from(&self, beats: u64, now: u64) -> u64 {
         let edge = self.beats.edge(beats).unwrap_or_else(|unseen| {
             // At most one read in a slot.
-            (self.wake.max(self.next) + unseen) * SLOT + self.slots.read_latency
+            let slot = self.wake.max(self.next).min(self.clocks.dram_after(now) / SLOT);
+            (slot + unseen) * SLOT + self.slots.read_latency
         });
         self.clocks.core_after(edge) + SYNCHRONISED + 2
     }

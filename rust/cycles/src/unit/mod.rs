@@ -321,7 +321,7 @@ impl Unit {
     fn may_have_row_room(&self, cycle: u64, ranks: &[Rank]) -> bool {
         self.distributor.wants_to_push()
             && self.groups.iter().all(Group::lacks_rows_only)
-            && self.row_room_from(ranks) <= cycle
+            && self.row_room_from(cycle, ranks) <= cycle
     }
 
     /// This is a cycle in which jobs are decided, and there may be some.
@@ -463,10 +463,10 @@ impl Unit {
 
     /// A cycle before which not every group has room for a row, if no complete stripe is taken before.
     #[inline]
-    fn row_room_from(&self, ranks: &[Rank]) -> u64 {
+    fn row_room_from(&self, cycle: u64, ranks: &[Rank]) -> u64 {
         let lacking = self.groups.iter().zip(ranks).filter(|(group, _)| !group.has_row_room(self.rows.count));
         let room = lacking.map(|(group, rank)| {
-            group.fill.plan_from(&self.product, &self.shape, |beats| rank.beat_from(beats)) + 1
+            group.fill.plan_from(&self.product, &self.shape, |beats| rank.beat_from(beats, cycle)) + 1
         });
         room.max().unwrap_or(0)
     }
@@ -533,7 +533,7 @@ impl Unit {
         let mut next = if decide < cycle { decide + self.shape.window } else { decide };
         let pushes = row && self.distributor.wants_to_push() && self.combined_room();
         if pushes && self.groups.iter().all(Group::lacks_rows_only) {
-            let room = self.row_room_from(ranks);
+            let room = self.row_room_from(cycle, ranks);
             if room <= cycle {
                 return cycle;
             }
