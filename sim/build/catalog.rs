@@ -27,7 +27,8 @@ const GEMV_CONFIGS: [&str; 4] = [
     "testbenches/configs/short-steps.toml",
 ];
 /// Blocks that are also built alone, always with the paper's configuration.
-const UNIT_BLOCKS: [&str; 4] = ["multiplier_unit", "fp16_rounder", "activation_lane", "rank_port"];
+const UNIT_BLOCKS: [&str; 5] =
+    ["multiplier_unit", "fp16_rounder", "activation_lane", "activation_sums", "rank_port"];
 const UNIT_CONFIG: &str = "hermes";
 /// Another rank, whose times are no multiples of a slot.
 const RANK_CONFIG: &str = "testbenches/configs/odd-timings.toml";
