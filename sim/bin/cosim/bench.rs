@@ -5,6 +5,7 @@
 
 use crate::Verdict;
 use crate::args::{BenchArgs, GemvArgs, TraceArgs, UnitArgs};
+use crate::breakdown::StallBreakdown;
 use crate::gemv::{Product, name, simulate};
 use crate::report::{Summary, Tools, grouped};
 use anyhow::ensure;
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 /// So that the longest matrix stays within what `cosim gemv` takes.
 const MAX_ROWS: u32 = 16384;
+
 #[derive(Debug, Serialize)]
 struct Row {
     mode: Mode,
@@ -26,6 +28,8 @@ struct Row {
     active_rows: u32,
     #[serde(flatten)]
     summary: Summary,
+    /// Where the groups' cycles went.
+    stalls: StallBreakdown,
 }
 
 /// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-30B, LLaMA-70B, OPT-66B, and the FFN of LLaMA-13B.
@@ -142,10 +146,10 @@ fn product(args: &BenchArgs, case: &Case) -> anyhow::Result<Row> {
     let GemvShape { rows, cols, batch } = shape;
     let (data, traces) = (DataKind::Gaussian, TraceArgs::default());
     let job = GemvArgs { unit, rows, cols, batch, mode, density, seed: args.seed, data, traces };
-    let Product { backend, active_rows, rerun, .. } = simulate(&job)?;
+    let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job)?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(args.seed, rerun.line());
-    Ok(Row { mode, shape, density, active_rows, summary })
+    Ok(Row { mode, shape, density, active_rows, summary, stalls })
 }
 
 fn print(report: &Report<'_>) {

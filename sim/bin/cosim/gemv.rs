@@ -53,6 +53,8 @@ pub struct Product {
     pub active_rows: u32,
     /// Cycles, passes and counters, unless an output differed.
     pub run: Option<GemvRun>,
+    /// Where the groups' cycles went, unless an output differed.
+    pub stalls: StallBreakdown,
     /// Figures, and the mismatches if there are any.
     pub backend: RtlBackend,
     /// The command that repeats it.
@@ -117,20 +119,19 @@ pub fn simulate(args: &GemvArgs) -> anyhow::Result<Product> {
         let GemvShape { rows, cols, batch } = shape;
         bail!("the planted bit is outside of the product of {rows} x {cols}, batch {batch}");
     }
-    Ok(Product { config, shape, active_rows: count as u32, run, backend, rerun })
+    let stalls = match &run {
+        Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
+        None => StallBreakdown::default(),
+    };
+    Ok(Product { config, shape, active_rows: count as u32, run, stalls, backend, rerun })
 }
 
 /// Runs the job.
 pub fn run(args: &GemvArgs) -> anyhow::Result<Verdict> {
     let GemvArgs { unit, seed, data, mode, density, .. } = args;
-    let Product { config, shape, active_rows, run, backend, rerun } = simulate(args)?;
+    let Product { config, shape, active_rows, run, stalls, backend, rerun } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
     let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
-    let stalls = match &run {
-        Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
-        None => StallBreakdown::default(),
-    };
-
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());
     let verdict = if summary.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed };
