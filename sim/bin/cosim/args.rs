@@ -267,6 +267,9 @@ pub struct GenerateArgs {
     /// Neurons that take part
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
+    /// Chart of where the time goes, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
     /// Recordings.
     #[command(flatten)]
     pub traces: TraceArgs,
@@ -308,6 +311,9 @@ pub struct LayerArgs {
     /// Seed of everything that is random, and of the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Chart of where the time goes, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
     /// Recordings.
     #[command(flatten)]
     pub traces: TraceArgs,

@@ -10,7 +10,7 @@ use crate::args::GenerateArgs;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, workspace_path};
-use crate::output::Traces;
+use crate::output::{OutputFile, Traces};
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
@@ -107,6 +107,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;
     let mut backend = backend.with_neurons(args.neurons);
     let traces = Traces::create(&args.traces)?;
+    let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
 
     let mut rerun = Rerun::new("generate", unit);
     rerun.option("prompt", prompt);
@@ -165,6 +166,10 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let classes = classes(&backend);
     let instructions = instructions(&backend);
     let phases = PhaseTable::new(backend.phases());
+    phases.write_chart(
+        chart,
+        &format!("{}: {} tokens and their prompt", config.name(), generation.tokens.len()),
+    )?;
     let prompt_cycles = known_at.first().copied().unwrap_or_default();
     let token_cycles: Vec<u64> = known_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let decode_cycles = token_cycles.iter().sum::<u64>().max(1);

@@ -8,7 +8,7 @@ use crate::breakdown::StallBreakdown;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::workspace_path;
-use crate::output::Traces;
+use crate::output::{OutputFile, Traces};
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
@@ -108,6 +108,7 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
         RtlBackend::open(&config, &GemvOptions { traced_products, predict: true, ..unit.options(*seed) })?;
     let mut backend = backend.with_neurons(*neurons);
     let traces = Traces::create(traces)?;
+    let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
     let rerun = rerun(args);
 
     let result = step.run(&mut backend);
@@ -130,6 +131,14 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
     let (classes, instructions) = (classes(&backend), instructions(&backend));
     let phases = PhaseTable::new(backend.phases());
     let shape = step.shape();
+    let title = format!(
+        "{}: a layer of {}, {} heads, FFN {}, {batch} sequence(s), context {context}",
+        config.name(),
+        shape.hidden_size,
+        shape.heads,
+        step.ffn()
+    );
+    phases.write_chart(chart, &title)?;
     if unit.json {
         let report = Report {
             command: "layer",
@@ -155,16 +164,7 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
         };
         say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        say!(
-            "{}/ndp_core: a layer of {}, {} heads, FFN {}; {batch} sequence(s), context {context}, {} neurons, seed {seed}, \
-             {} % stalls",
-            config.name(),
-            shape.hidden_size,
-            shape.heads,
-            step.ffn(),
-            name(*neurons),
-            unit.stalls
-        );
+        say!("{title}, {} neurons, seed {seed}, {} % stalls", name(*neurons), unit.stalls);
         print_classes(&classes);
         print_instructions(&instructions, summary.cycles);
         say!(

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// A file on its way.
 #[derive(Debug)]
-struct OutputFile {
+pub struct OutputFile {
     path: PathBuf,
     partial: PathBuf,
     file: Option<File>,
@@ -18,7 +18,10 @@ struct OutputFile {
 
 impl OutputFile {
     /// Creates the file under its temporary name, so that a path that cannot be written is found before the run.
-    fn create(path: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// If there is no such directory, or the file cannot be made.
+    pub fn create(path: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("cannot create `{}`", path.display());
         ensure!(!path.is_dir(), "cannot create `{}`: it is a directory", path.display());
         let name = path.file_name().with_context(cannot)?;
@@ -28,7 +31,11 @@ impl OutputFile {
         Ok(Self { path: path.to_owned(), partial, file })
     }
 
-    fn finish(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+    /// Writes the file and gives it its name.
+    ///
+    /// # Errors
+    /// If it cannot be written; nothing is left then.
+    pub fn finish(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
         let mut out = BufWriter::new(file);
         let written = write(&mut out).and_then(|()| out.flush());
