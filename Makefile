@@ -68,7 +68,7 @@ synth:
 	done
 	target/release/synth --config hermes --block ndp_core --timeout-s 3600 "$${libraries[@]}"
 
-## exhaustive: the long tests too (half an hour on two cores)
+## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored)
