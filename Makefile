@@ -66,7 +66,7 @@ synth:
 	for block in $(FLAT_DRAM_BLOCKS); do
 		target/release/synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
 	done
-	target/release/synth --config hermes --block ndp_core --timeout-s 3600 "$${libraries[@]}"
+	target/release/synth --config hermes --block ndp_core --recipe needed --timeout-s 3600 "$${libraries[@]}"
 
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:

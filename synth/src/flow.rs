@@ -77,6 +77,8 @@ pub struct Flow {
     pub library: Option<Library>,
     /// Recipes to try; of several, the smallest result that meets the target is kept.
     pub recipes: Vec<Recipe>,
+    /// Recipes to try beside these for modules that miss the target; each of them takes its time again.
+    pub fallback: Vec<Recipe>,
     /// Clock period.
     pub period_ps: f64,
     /// Modules synthesised at the same time.
@@ -185,7 +187,13 @@ impl Flow {
     }
 
     /// Prepares the directory of one module.
-    fn prepare(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<PathBuf, SynthError> {
+    fn prepare(
+        &self,
+        hierarchy: &Hierarchy,
+        index: usize,
+        folder: &Path,
+        recipes: &[Recipe],
+    ) -> Result<PathBuf, SynthError> {
         let unit = &hierarchy.units[index];
         let own = folder.join(format!("m{index:04}"));
         std::fs::create_dir_all(&own).map_err(|reason| SynthError::Write { path: own.clone(), reason })?;
@@ -208,21 +216,38 @@ impl Flow {
         let mapping = self
             .library
             .is_some()
-            .then(|| Mapping { recipes: self.recipes.clone(), target_ps: self.target_ps() });
+            .then(|| Mapping { recipes: recipes.to_vec(), target_ps: self.target_ps() });
         write(&own.join(script::SCRIPT), &script::yosys_script(unit, mapping.as_ref()))?;
         Ok(own)
     }
 
     fn module(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<Figures, SynthError> {
+        let figures = self.module_by(hierarchy, index, folder, &self.recipes)?;
+        let delay = figures.mapped.as_ref().and_then(|mapped| mapped.delay_ps);
+        if self.fallback.is_empty() || delay.is_none_or(|delay| delay <= self.target_ps()) {
+            return Ok(figures);
+        }
+        let all = [&self.recipes[..], &self.fallback].concat();
+        self.module_by(hierarchy, index, folder, &all)
+    }
+
+    /// The best of some recipes.
+    fn module_by(
+        &self,
+        hierarchy: &Hierarchy,
+        index: usize,
+        folder: &Path,
+        recipes: &[Recipe],
+    ) -> Result<Figures, SynthError> {
         let unit = &hierarchy.units[index];
-        let own = self.prepare(hierarchy, index, folder)?;
+        let own = self.prepare(hierarchy, index, folder, recipes)?;
         self.start(&self.yosys, YOSYS, &[script::SCRIPT], &own, script::LOG, &unit.name)?;
         let generic = generic(&self.stat(&own, script::GENERIC_STAT, unit)?, unit)?;
         let Some(library) = &self.library else { return Ok(Figures { generic, mapped: None }) };
         let dumped = std::fs::read_to_string(own.join(script::ABC_STATS)).unwrap_or_default();
         let dumped: Vec<&str> = dumped.lines().filter(|line| !line.trim().is_empty()).collect();
         let mut found = Vec::new();
-        for (position, recipe) in self.recipes.iter().enumerate() {
+        for (position, recipe) in recipes.iter().enumerate() {
             let cells = library.sum(&self.stat(&own, &script::mapped_stat(*recipe), unit)?, unit)?;
             let log = read(&own.join(script::abc_log(*recipe)))?;
             let delay = parse::abc_delay(&log, dumped.get(position).copied())

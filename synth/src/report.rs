@@ -64,6 +64,8 @@ pub struct Report {
     pub library: Option<LibraryInfo>,
     /// Recipes that were tried.
     pub recipes: Vec<Recipe>,
+    /// Recipes that were tried too for modules that missed the target.
+    pub fallback: Vec<Recipe>,
     /// Clock period.
     pub period_ps: f64,
     /// ABC's target.
@@ -217,15 +219,20 @@ impl Report {
             if !library.avoided.is_empty() {
                 lines.push(format!("Cells not used: names with `{}`.", library.avoided.join("`, `")));
             }
-            let names: Vec<&str> = self.recipes.iter().map(|recipe| recipe.name()).collect();
-            let choice =
-                if names.len() > 1 { ", of which the smallest that meets the target is kept" } else { "" };
+            let names = |recipes: &[Recipe]| {
+                recipes.iter().map(|recipe| recipe.name()).collect::<Vec<_>>().join(", ")
+            };
+            let choice = match (self.recipes.len(), &self.fallback[..]) {
+                (1, []) => String::new(),
+                (_, []) => ", of which the smallest that meets the target is kept".into(),
+                (_, more) => format!("; for modules that miss the target with it also {}", names(more)),
+            };
             lines.push(format!(
                 "Period {} ps; ABC's target is {:.0} % of it, {} ps. Recipe: {}{choice}.",
                 self.period_ps,
                 100.0 * ABC_SHARE,
                 self.abc_target_ps,
-                names.join(", ")
+                names(&self.recipes)
             ));
         }
         if self.rollup.total.memory_bits == 0 {
@@ -301,7 +308,7 @@ impl Report {
         if !with_library {
             head.extend(["%", "with children transistors"]);
         }
-        let many_recipes = self.recipes.len() > 1 && with_library;
+        let many_recipes = self.recipes.len() + self.fallback.len() > 1 && with_library;
         if many_recipes {
             head.push("recipe");
         }

@@ -78,6 +78,7 @@ fn flow(library: Option<Library>, sta: bool) -> Flow {
         sta: sta.then(|| tools::sta(None, LIMIT).unwrap()),
         library,
         recipes: vec![Recipe::Balanced],
+        fallback: Vec::new(),
         period_ps: 1000.0,
         jobs: 2,
         limit: LIMIT,
@@ -135,6 +136,29 @@ fn a_flattened_design_has_the_same_cells_but_sees_paths_across_modules() {
     let path = mapped.timing.unwrap().registers.unwrap();
     for (actual, expected) in [(path.arrival_ps, 70.0), (path.slack_ps, 925.0), (path.min_period_ps, 75.0)] {
         assert!((actual - expected).abs() < 0.001, "{path:?}");
+    }
+}
+
+#[test]
+fn other_recipes_are_tried_for_modules_that_miss_the_target_only() {
+    // An inverter takes 30 ps, the target is 90 % of the period.
+    for (period_ps, tried) in [(1000.0, false), (20.0, true)] {
+        let flow = Flow {
+            period_ps,
+            fallback: vec![Recipe::Speed, Recipe::Area],
+            ..flow(Some(library(&common::liberty())), false)
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let figures = flow.run(&chain(), folder.path(), &|_| {}).unwrap();
+        assert!(figures.iter().flatten().all(|own| own.mapped.is_some()));
+        let logs = |recipe: &str| {
+            let modules = std::fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
+            let files = modules.filter_map(|path| std::fs::read_dir(path).ok()).flatten().flatten();
+            let log = |name: &str| name.contains("abc") && name.contains(recipe);
+            files.filter(|file| log(&file.file_name().to_string_lossy())).count()
+        };
+        assert_eq!(logs("balanced"), 3, "one for each module");
+        assert_eq!(logs("speed"), usize::from(tried), "that of the inverter");
     }
 }
 

@@ -44,7 +44,8 @@ struct Args {
     /// Clock period in ps
     #[arg(long, default_value_t = 1000.0)]
     period_ps: f64,
-    /// How ABC maps; `best` tries all and keeps the smallest that meets the target
+    /// How ABC maps; `best` tries all and keeps the smallest that meets the target, `needed` is `balanced`, and `best` for modules
+    /// that miss the target with it
     #[arg(long, default_value = "balanced")]
     recipe: RecipeArg,
     /// Synthesise the block as a whole, memories apart: shows paths that cross modules
@@ -86,16 +87,24 @@ enum RecipeArg {
     Speed,
     Yosys,
     Best,
+    Needed,
 }
 
 impl RecipeArg {
     fn recipes(self) -> Vec<Recipe> {
         match self {
-            Self::Balanced => vec![Recipe::Balanced],
+            Self::Balanced | Self::Needed => vec![Recipe::Balanced],
             Self::Area => vec![Recipe::Area],
             Self::Speed => vec![Recipe::Speed],
             Self::Yosys => vec![Recipe::Yosys],
             Self::Best => Recipe::ALL.to_vec(),
+        }
+    }
+
+    fn fallback(self) -> Vec<Recipe> {
+        match self {
+            Self::Needed => Recipe::ALL.into_iter().filter(|recipe| *recipe != Recipe::Balanced).collect(),
+            _ => Vec::new(),
         }
     }
 }
@@ -172,6 +181,7 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
         opensta: flow.sta.as_ref().map(|tool| tool.version.clone()),
         library: flow.library.as_ref().map(|library| info(args, library)),
         recipes: flow.recipes.clone(),
+        fallback: flow.fallback.clone(),
         period_ps: flow.period_ps,
         abc_target_ps: flow.target_ps(),
         sram_area_um2: sram.area_um2(rollup.total.memory_bits),
@@ -201,6 +211,7 @@ fn flow(args: &Args) -> Result<Flow> {
         sta: if args.sta { Some(tools::sta(from_env("STA"), limit)?) } else { None },
         library,
         recipes: args.recipe.recipes(),
+        fallback: args.recipe.fallback(),
         period_ps: args.period_ps,
         jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
         limit,
