@@ -97,10 +97,15 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let first_row = kept("first_row_q", &store_row);
     let batch = kept("store_batch_q", &store_batch);
     let beat_bits = log2(config.gemv().beats_per_stripe());
-    let beat = m.reg("store_beat_q", beat_bits.max(1));
-    let last_beat = m.wire("store_last_beat", if beat_bits == 0 { lit(1, 1) } else { beat.all() });
-    let next_beat = mux(&store_passed, &beat.plus_one(), &beat);
-    beat.next(next_beat.gated(&!&store_start));
+    let (beat, last_beat) = match beat_bits {
+        0 => (zeros(1), lit(1, 1)),
+        bits => {
+            let beat = m.reg("store_beat_q", bits);
+            let next_beat = mux(&store_passed, &beat.plus_one(), &beat);
+            beat.next(next_beat.gated(&!&store_start));
+            (beat.q(), m.wire("store_last_beat", beat.all()))
+        }
+    };
     // An export has more rows than there are vectors.
     let stripes_bits = config.gemv().slice_addr_bits() + rank_log2;
     let vector = m.reg("store_vector_q", stripes_bits.max(batch.width()));
