@@ -81,7 +81,8 @@ fn programs_are_legal_specified_and_varied() {
         );
         assert_eq!(opcodes.len(), 22);
         assert!(collisions * 5 > instructions, "{collisions} of {instructions}");
-        assert!(finite > 10 * dumped && special > dumped / 10);
+        // Of exported sums most bits are zeros or signs.
+        assert!(finite > 5 * dumped && special > dumped / 10);
         assert!(in_place > 2 && listed > 10);
         assert!((wraps > 0 && stored > 10) || programs < 100);
     }
