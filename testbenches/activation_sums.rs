@@ -76,7 +76,8 @@ impl Bench {
             for port in self.sums.clone() {
                 // Often all that is left, or all that a rank can have.
                 let limit = sum.min(most);
-                let part = if self.random.next_u64() % 4 == 0 { self.below(limit + 1) } else { limit };
+                let part =
+                    if self.random.next_u64().is_multiple_of(4) { self.below(limit + 1) } else { limit };
                 self.model.set(port, part);
                 sum -= part;
             }
@@ -85,7 +86,7 @@ impl Bench {
             self.model.tick();
             self.model.set(self.sums_valid, 0);
             self.model.set(self.last, 0);
-            if self.random.next_u64() % 4 == 0 {
+            if self.random.next_u64().is_multiple_of(4) {
                 let noise = self.random.next_u64() & most;
                 self.model.set(self.sums[0], noise);
                 self.model.tick();
