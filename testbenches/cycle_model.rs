@@ -17,16 +17,6 @@ use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Programs of what the model knows.
-const KNOWN: ProgramOptions = ProgramOptions {
-    cycles: 3000,
-    malformed_percent: 0,
-    heads: true,
-    appends: true,
-    activations: true,
-    merges: true,
-};
-
 /// How a host behaves.
 #[derive(Clone, Copy)]
 struct Behaviour {
@@ -122,29 +112,29 @@ fn report(name: &str, programs: usize, all: &Compared) {
 
 #[test]
 fn random_programs_take_the_predicted_cycles() -> Outcome {
-    sessions("tiny", 1, 30, 10, Behaviour { stall_percent: 0, every: 0 }, KNOWN)
+    sessions("tiny", 1, 30, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())
 }
 
 #[test]
 fn they_do_so_beside_stalls_and_traffic() -> Outcome {
-    sessions("tiny", 2, 50, 10, Behaviour { stall_percent: 20, every: 16 }, KNOWN)
+    sessions("tiny", 2, 50, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
 }
 
 #[test]
 fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
-    sessions("tiny", 3, 5, 10, Behaviour { stall_percent: 0, every: 2 }, KNOWN)?;
-    sessions("tiny", 4, 5, 10, Behaviour { stall_percent: 80, every: 5 }, KNOWN)
+    sessions("tiny", 3, 5, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
+    sessions("tiny", 4, 5, 10, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
 }
 
 #[test]
 fn they_do_so_among_malformed_instructions() -> Outcome {
-    let options = ProgramOptions { malformed_percent: 100, ..KNOWN };
+    let options = ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() };
     sessions("tiny", 5, 15, 10, Behaviour { stall_percent: 5, every: 40 }, options)
 }
 
 #[test]
 fn they_do_so_on_the_full_core() -> Outcome {
-    let options = ProgramOptions { cycles: 4000, ..KNOWN };
+    let options = ProgramOptions { cycles: 4000, ..ProgramOptions::default() };
     sessions("hermes", 6, 3, 8, Behaviour { stall_percent: 0, every: 0 }, options)?;
     sessions("hermes", 7, 3, 8, Behaviour { stall_percent: 20, every: 16 }, options)
 }
@@ -212,7 +202,14 @@ fn many_random_programs_do_so() -> Outcome {
             every: [0, 40, 8, 3, 100][seed as usize % 5],
         };
         let malformed_percent = (seed % 3) as u32 * 30;
-        sessions("tiny", seed, 20, 10, behaviour, ProgramOptions { malformed_percent, ..KNOWN })?;
+        sessions(
+            "tiny",
+            seed,
+            20,
+            10,
+            behaviour,
+            ProgramOptions { malformed_percent, ..ProgramOptions::default() },
+        )?;
     }
     Ok(())
 }
@@ -248,7 +245,7 @@ fn a_burst_for_a_full_queue_is_lost_in_the_model_too() -> Outcome {
 fn a_request_that_is_a_cycle_off_is_found() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
-    let program = RandomPrograms::with_options(&config, 4, KNOWN).next_program();
+    let program = RandomPrograms::new(&config, 4).next_program();
     core.place(&program)?;
     core.run_words(&program.words(), |_| {})?;
     let mut recording = core.take_recording().ok_or("nothing was recorded")?;

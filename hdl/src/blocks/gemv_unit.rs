@@ -1,8 +1,8 @@
 //! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and out of it.
 //!
-//! Six parts work side by side: loads and stores of vector blocks, zeroing, products (DOT and AXPY), rounding, and the activation
-//! unit. Each takes one command at a time; that commands which run together do not touch the same words is the business of who starts them
-//! ([`super::issue`]). Rounding excludes products and the activation unit.
+//! Six parts work side by side: loads; stores of vector blocks and exports of sums; zeroing; products (DOT, AXPY, and partial
+//! results that are added as such); rounding; the activation unit. Each takes one command at a time; that commands which run
+//! together do not touch the same words is the business of who starts them ([`super::issue`]). Rounding excludes products and the activation unit.
 
 use super::activation_lane::lane_controls;
 use super::activation_unit::{activation_unit, operation_fields};

@@ -108,7 +108,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let products = m.wire("products", one_of(&["dot", "axpy"]));
     let activations = m.wire("activations", one_of(&ACTIVATIONS));
     let appends = m.wire("appends", one_of(&["append"]));
-    // What counts words of all slices, and of these what moves them: rows of one wave.
+    // What moves partial results: sums as rows of one wave, or FP16 as a row for each vector.
     let (exports, imports, merges) = (one_of(&["export"]), one_of(&["import"]), one_of(&["merge"]));
     let moves = m.wire("moves", &exports | &imports);
     let headed = m.wire("headed", &products & field(HEADS).any());

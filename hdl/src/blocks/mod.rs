@@ -4,8 +4,9 @@
 //! [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when), [`rank_group`], [`combiner`],
 //! [`fp16_rounder`]; the buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`],
 //! [`row_distributor`], [`round_sequencer`], [`round_column`]; what several heads need: [`scalar_banks`], [`head_sender`],
-//! [`head_results`]; the activation unit: [`exponential`], [`fp16_adder`], [`fp16_multiplier`], [`fp16_packer`], [`activation_lane`],
-//! [`activation_tree`], [`activation_walker`], [`activation_sequencer`], [`activation_sums`], [`activation_unit`]; [`gemv_unit`]. Then the way to the DRAM: [`async_fifo`],
+//! [`head_results`]; what exported sums need: [`sum_resolver`]; the activation unit: [`exponential`], [`fp16_adder`],
+//! [`fp16_multiplier`], [`fp16_packer`], [`activation_lane`], [`activation_tree`], [`activation_walker`],
+//! [`activation_sequencer`], [`activation_sums`], [`activation_unit`]; [`gemv_unit`]. Then the way to the DRAM: [`async_fifo`],
 //! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
 //! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. Every block is a function from
 //! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.

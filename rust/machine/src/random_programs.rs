@@ -21,26 +21,11 @@ pub struct ProgramOptions {
     pub cycles: u32,
     /// Malformed words for each 100 instructions, of every kind.
     pub malformed_percent: u32,
-    /// Products with several heads.
-    pub heads: bool,
-    /// Appends.
-    pub appends: bool,
-    /// The activation unit.
-    pub activations: bool,
-    /// Exports, imports and merges.
-    pub merges: bool,
 }
 
 impl Default for ProgramOptions {
     fn default() -> Self {
-        Self {
-            cycles: 3000,
-            malformed_percent: 0,
-            heads: true,
-            appends: true,
-            activations: true,
-            merges: true,
-        }
+        Self { cycles: 3000, malformed_percent: 0 }
     }
 }
 
@@ -85,11 +70,7 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
-        let ProgramOptions { heads, appends, activations, merges, .. } = self.options;
-        match self.below(if merges { 32 } else { 26 }) {
-            7 | 8 | 12 if !heads => {}
-            19..=22 if !activations => {}
-            23 | 24 if !appends => {}
+        match self.below(32) {
             0..=3 => drop(self.load(None, None)),
             4..=6 => drop(self.dot()),
             7 | 8 => drop(self.dot_heads()),
@@ -432,9 +413,7 @@ impl Writer<'_> {
 
     /// Stores whatever has a value, and asks to look at all that was ever stored.
     fn finish(mut self) -> Program {
-        if self.options.merges {
-            self.export();
-        }
+        self.export();
         for sums in self.blocks(Kind::Sums) {
             let (src, cols, batch) = (sums.base, sums.elements, sums.batch);
             self.push(Instruction::Round { src, dst: src, cols, batch });

@@ -5,7 +5,7 @@
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Instruction, accumulator_words, block_words, parse};
 use ndp_layout::{BufferLayout, DimmAddress, ExportedSums, MatrixLayout, elements_of, pack_elements};
-use ndp_machine::{Machine, Memory, ProgramOptions, RandomPrograms, SparseMemory};
+use ndp_machine::{Machine, Memory, RandomPrograms, SparseMemory};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 
 const MATRIX: u32 = 5000;
@@ -356,15 +356,4 @@ fn random_programs_import_what_they_have_exported() {
     }
     println!("{again} imports of exports, {other} others; exports of {whole} blocks, {part} parts");
     assert!([again, other, whole, part].iter().all(|count| *count >= 20));
-    let options = ProgramOptions { merges: false, ..ProgramOptions::default() };
-    let without = RandomPrograms::with_options(&config, 6, options).take(20).flat_map(|program| program.code);
-    let merges = without.filter(|code| {
-        matches!(
-            code,
-            Code::Instruction(
-                Instruction::Export { .. } | Instruction::Merge { .. } | Instruction::Import { .. }
-            )
-        )
-    });
-    assert_eq!(merges.count(), 0);
 }
