@@ -3,12 +3,24 @@
 use thiserror::Error;
 
 /// Why a configuration or a shape was refused.
-#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[derive(Debug, Error, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No preset has that name.
     #[error("unknown preset '{name}', expected one of {} or a path ending in .toml", crate::DesignConfig::PRESETS.join(", "))]
     UnknownPreset {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// No model preset has that name.
+    #[error("unknown model '{name}', expected one of {}", crate::LlmShape::preset_names().collect::<Vec<_>>().join(", "))]
+    UnknownModel {
+        /// The name that was asked for.
+        name: String,
+    },
+    /// No system preset has that name.
+    #[error("unknown system '{name}', expected one of {} or a path ending in .toml", crate::SystemConfig::PRESETS.join(", "))]
+    UnknownSystem {
         /// The name that was asked for.
         name: String,
     },
@@ -48,6 +60,18 @@ pub enum ConfigError {
         min: u64,
         /// Largest legal value.
         max: u64,
+    },
+    /// A quantity with a unit is outside of its range.
+    #[error("{key} = {value} must be in {min}..={max}")]
+    OutOfRange {
+        /// Key as written in the file.
+        key: &'static str,
+        /// Value found.
+        value: String,
+        /// Smallest legal value.
+        min: f64,
+        /// Largest legal value.
+        max: f64,
     },
     /// A value has to be a power of two.
     #[error("{key} = {value} must be a power of two")]

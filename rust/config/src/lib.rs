@@ -4,7 +4,8 @@
 //! Upstream of everything: the generator (`hdl`), the harness and the synthesis flow all take a
 //! [`DesignConfig`]. It is validated on construction and immutable afterwards; every derived width
 //! is a method of [`GemvConfig`] with its formula. Presets are the paper's design point, the sweep of
-//! its Fig. 16 and a small one for tests. What the numbers do in hardware is left to the generator.
+//! its Fig. 16 and a small one for tests. What the numbers do in hardware is left to the generator. Beside it, for the
+//! software of the host: [`LlmShape`], sizes of a language model, and [`SystemConfig`], the machine around the cores.
 
 #![deny(missing_docs)]
 
@@ -12,13 +13,17 @@ mod core;
 mod dram;
 mod error;
 mod gemv;
+mod llm;
 mod shape;
+mod system;
 
 pub use core::CoreConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::GemvConfig;
+pub use llm::{BlockKind, LlmShape};
 pub use shape::{GemvShape, RowLayout};
+pub use system::{Bus, Dimms, Gpu, SystemConfig};
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;

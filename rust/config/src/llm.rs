@@ -1,0 +1,244 @@
+//! Sizes of the language models that a system is planned for, and what one of their neurons weighs.
+//!
+//! A neuron is a row or column of a weight matrix that need not be read while its activation is zero (Hermes, section II-B):
+//! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
+//! with column `i` of the down projection. Weights are FP16. What the numbers do is left to who plans with them.
+
+use crate::ConfigError;
+use serde::Serialize;
+
+/// Bytes of a weight.
+const WEIGHT_BYTES: u64 = 2;
+
+/// The two kinds of layers that have neurons, in the order in which a decoder layer computes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BlockKind {
+    /// Inputs of the Q, K and V projections, behind the ReLU that models with sparse attention have there.
+    Attention,
+    /// Hidden activations of the MLP.
+    Mlp,
+}
+
+/// The dimensions of a decoder-only language model.
+///
+/// ```
+/// use ndp_config::{BlockKind, LlmShape};
+/// let model = LlmShape::preset("llama2-70b").unwrap();
+/// assert_eq!(model.neurons(), 80 * (8192 + 28672));
+/// assert_eq!(model.neuron_bytes(BlockKind::Mlp), 3 * 8192 * 2);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LlmShape {
+    name: String,
+    layers: u32,
+    hidden: u32,
+    heads: u32,
+    kv_heads: u32,
+    ffn: u32,
+    mlp_matrices: u32,
+    vocabulary: u32,
+    tied_embeddings: bool,
+}
+
+/// Name, layers, hidden width, heads, heads of K and V, FFN width, matrices of the MLP, vocabulary, embeddings tied.
+type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool);
+
+/// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
+/// arXiv 2311.16867), the widths also in the Hermes paper's section V-A3.
+const PRESETS: [Row; 7] = [
+    ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true),
+    ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true),
+    ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true),
+    ("llama2-7b", 32, 4096, 32, 32, 11008, 3, 32000, false),
+    ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false),
+    ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false),
+    ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true),
+];
+
+impl LlmShape {
+    /// Names of the presets.
+    pub fn preset_names() -> impl Iterator<Item = &'static str> {
+        PRESETS.iter().map(|row| row.0)
+    }
+
+    /// The model of that name; upper and lower case are the same.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownModel`] lists the names that exist.
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let row = PRESETS.iter().find(|row| row.0.eq_ignore_ascii_case(name));
+        let &(name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings) =
+            row.ok_or_else(|| ConfigError::UnknownModel { name: name.to_owned() })?;
+        let name = name.to_owned();
+        Ok(Self { name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings })
+    }
+
+    /// A model of the OPT family (two matrices in the MLP, tied embeddings, as many heads of K and V as of Q).
+    ///
+    /// # Errors
+    /// [`ConfigError::Range`] for a size of 0 or above 2^20, [`ConfigError::Mismatch`] if the heads do not divide the width.
+    pub fn opt_like(
+        name: &str,
+        layers: u32,
+        hidden: u32,
+        heads: u32,
+        ffn: u32,
+        vocabulary: u32,
+    ) -> Result<Self, ConfigError> {
+        let sizes = [
+            ("layers", layers),
+            ("hidden", hidden),
+            ("heads", heads),
+            ("ffn", ffn),
+            ("vocabulary", vocabulary),
+        ];
+        for (key, value) in sizes {
+            if !(1..=1 << 20).contains(&value) {
+                return Err(ConfigError::Range { key, value: value.into(), min: 1, max: 1 << 20 });
+            }
+        }
+        if !hidden.is_multiple_of(heads) {
+            return Err(ConfigError::Mismatch {
+                what: "heads".to_owned(),
+                value: heads.into(),
+                rule: format!("divide hidden = {hidden}"),
+            });
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            layers,
+            hidden,
+            heads,
+            kv_heads: heads,
+            ffn,
+            mlp_matrices: 2,
+            vocabulary,
+            tied_embeddings: true,
+        })
+    }
+
+    /// Name in lower case.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Decoder layers.
+    pub fn layers(&self) -> u32 {
+        self.layers
+    }
+
+    /// Width of the hidden state.
+    pub fn hidden(&self) -> u32 {
+        self.hidden
+    }
+
+    /// Heads of Q.
+    pub fn heads(&self) -> u32 {
+        self.heads
+    }
+
+    /// Heads of K and V: fewer than of Q where several share one (grouped-query attention).
+    pub fn kv_heads(&self) -> u32 {
+        self.kv_heads
+    }
+
+    /// Width of a head.
+    pub fn head_width(&self) -> u32 {
+        self.hidden / self.heads
+    }
+
+    /// Width of the keys, and of the values, of one token in one layer.
+    pub fn kv_width(&self) -> u32 {
+        self.kv_heads * self.head_width()
+    }
+
+    /// Width of the MLP's hidden layer.
+    pub fn ffn(&self) -> u32 {
+        self.ffn
+    }
+
+    /// Matrices of the MLP: 3 with a gate, 2 without.
+    pub fn mlp_matrices(&self) -> u32 {
+        self.mlp_matrices
+    }
+
+    /// Neurons of one block.
+    pub fn block_neurons(&self, kind: BlockKind) -> u32 {
+        match kind {
+            BlockKind::Attention => self.hidden,
+            BlockKind::Mlp => self.ffn,
+        }
+    }
+
+    /// Neurons of all layers.
+    pub fn neurons(&self) -> u64 {
+        u64::from(self.layers) * u64::from(self.hidden + self.ffn)
+    }
+
+    /// Bytes of the weights of one neuron.
+    pub fn neuron_bytes(&self, kind: BlockKind) -> u64 {
+        let weights = match kind {
+            BlockKind::Attention => self.hidden + 2 * self.kv_width(),
+            BlockKind::Mlp => self.mlp_matrices * self.hidden,
+        };
+        u64::from(weights) * WEIGHT_BYTES
+    }
+
+    /// Bytes of all neurons of all layers.
+    pub fn neurons_bytes(&self) -> u64 {
+        let block = |kind| u64::from(self.block_neurons(kind)) * self.neuron_bytes(kind);
+        u64::from(self.layers) * (block(BlockKind::Attention) + block(BlockKind::Mlp))
+    }
+
+    /// Bytes of one layer's projection behind attention, which is dense: `hidden x hidden`.
+    pub fn projection_bytes(&self) -> u64 {
+        u64::from(self.hidden) * u64::from(self.hidden) * WEIGHT_BYTES
+    }
+
+    /// Bytes of the embeddings, and of the head if it is a matrix of its own.
+    pub fn embedding_bytes(&self) -> u64 {
+        let matrices = if self.tied_embeddings { 1 } else { 2 };
+        matrices * u64::from(self.vocabulary) * u64::from(self.hidden) * WEIGHT_BYTES
+    }
+
+    /// Bytes that a GPU has to hold whatever neurons it has: projections of all layers and embeddings.
+    pub fn resident_bytes(&self) -> u64 {
+        u64::from(self.layers) * self.projection_bytes() + self.embedding_bytes()
+    }
+
+    /// Bytes of keys and values of one token in all layers.
+    pub fn kv_bytes_per_token(&self) -> u64 {
+        u64::from(self.layers) * 2 * u64::from(self.kv_width()) * WEIGHT_BYTES
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_has_its_published_size() {
+        // Parameters in billions, biases and norms left out.
+        let billions = [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3];
+        for (name, expected) in LlmShape::preset_names().zip(billions) {
+            let model = LlmShape::preset(name).unwrap();
+            let found = (model.neurons_bytes() + model.resident_bytes()) as f64 / 2e9;
+            assert!((found - expected).abs() < 0.06, "{name}: {found}");
+            assert_eq!(model.hidden() % model.heads(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_model_is_refused_with_the_names_that_exist() {
+        let error = LlmShape::preset("opt-14b").unwrap_err().to_string();
+        assert!(error.contains("'opt-14b'") && error.contains("llama2-70b"), "{error}");
+    }
+
+    #[test]
+    fn sizes_of_zero_and_odd_heads_are_refused() {
+        assert!(LlmShape::opt_like("x", 0, 64, 4, 128, 256).is_err());
+        assert!(LlmShape::opt_like("x", 2, 64, 5, 128, 256).unwrap_err().to_string().contains("heads = 5"));
+    }
+}
