@@ -199,3 +199,12 @@ pub enum SimError {
     #[error(transparent)]
     Layout(#[from] ndp_layout::LayoutError),
 }
+
+impl From<ndp_planner::PlanError> for SimError {
+    fn from(error: ndp_planner::PlanError) -> Self {
+        match error {
+            ndp_planner::PlanError::Config(error) => error.into(),
+            ndp_planner::PlanError::Layout(error) => error.into(),
+        }
+    }
+}

@@ -4,7 +4,6 @@
 //! through the host's port.
 
 use super::attention::Caches;
-use super::plan::{Epilogue, Mode, Piece, Plan, Sizes};
 use super::plant::Plant;
 use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, PartCycles, ProgramRun, Recording};
 use crate::error::SimError;
@@ -14,6 +13,7 @@ use ndp_isa::{Instruction, Opcode};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, order_rows, pack_words};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
+use ndp_planner::{Epilogue, Mode, Piece, Plan, Sizes};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 //! each with its sums in the buffer, and lists that are longer than the list memory piece by piece. In both, what follows a product
 //! ([`Epilogue`]) is done on the results where they are, before they are stored.
 
-use crate::error::SimError;
+use crate::PlanError;
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{Activation, Instruction, Product as Operands, accumulator_words, block_words};
 use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, VectorBlock, column_tiles};
@@ -46,44 +46,54 @@ impl Epilogue<'_> {
 
 /// A vector block in DRAM: `elements` from `first` on of `batch` vectors from `vector` on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
+pub struct Piece {
+    /// Where it lies.
     pub block: VectorBlock,
+    /// First element.
     pub first: u32,
+    /// First vector of the batch.
     pub vector: u32,
 }
 
 /// A product's instructions and where its operands and results lie.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
+pub struct Plan {
+    /// In the order in which the core gets them.
     pub instructions: Vec<Instruction>,
     /// Matrices: the first column, the layout. More than one if columns are tiled.
     pub matrices: Vec<(u32, MatrixLayout)>,
+    /// The vectors of a DOT, the scalars of an AXPY.
     pub inputs: Vec<Piece>,
+    /// Results.
     pub outputs: Vec<Piece>,
-    /// Biases and residuals, as far as there are any.
+    /// Biases that are added, if any.
     pub biases: Vec<Piece>,
+    /// Residuals that are added, if any.
     pub residuals: Vec<Piece>,
     /// First index of the list and burst address of each piece of it.
     pub lists: Vec<(u32, u32, u32)>,
+    /// How often the weights are read.
     pub passes: u32,
 }
 
 /// Sizes of a product.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
+pub struct Sizes {
     /// Rows of the matrix in DRAM.
     pub rows: u32,
     /// Columns of the matrix.
     pub cols: u32,
     /// Rows that take part.
     pub count: u32,
+    /// Vectors.
     pub batch: u32,
+    /// Whether an index list says which rows take part.
     pub listed: bool,
 }
 
 impl Sizes {
     /// Results for each vector.
-    pub(super) fn outputs(&self, mode: Mode) -> u32 {
+    pub fn outputs(&self, mode: Mode) -> u32 {
         if mode == Mode::Dot { self.count } else { self.cols }
     }
 }
@@ -108,7 +118,7 @@ impl Plan {
         first: u32,
         count: u32,
         place: u32,
-    ) -> Result<Option<u32>, SimError> {
+    ) -> Result<Option<u32>, PlanError> {
         if !sizes.listed {
             return Ok(None);
         }
@@ -128,10 +138,10 @@ impl Plan {
         (place, other): (u32, u32),
         (cols, batch): (u32, u32),
         (first, vector): (u32, u32),
-    ) -> Result<(), SimError> {
+    ) -> Result<(), PlanError> {
         let activate =
             |operation| Instruction::Activate { operation, src: place, dst: place, cols, batch, heads: 1 };
-        let operand = |map: &mut DimmMap, name: &str| -> Result<Piece, SimError> {
+        let operand = |map: &mut DimmMap, name: &str| -> Result<Piece, PlanError> {
             let block = map.add_vectors(&format!("{name} {vector} {first}"), cols, batch)?;
             Ok(Piece { block, first, vector })
         };
@@ -157,13 +167,17 @@ impl Plan {
     }
 
     /// The plan of a DOT of the matrix at `layout`.
-    pub(super) fn dot(
+    ///
+    /// # Errors
+    /// [`PlanError::Config`] for rows that leave no room for results in the buffer, [`PlanError::Layout`] if operands do not fit
+    /// the DRAM.
+    pub fn dot(
         config: &DesignConfig,
         map: &mut DimmMap,
         layout: &MatrixLayout,
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self, PlanError> {
         let gemv = config.gemv();
         let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
         let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
@@ -225,21 +239,27 @@ impl Plan {
     }
 
     /// How an AXPY is tiled.
-    pub(super) fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling, SimError> {
+    ///
+    /// # Errors
+    /// [`PlanError::Layout`] if not even one word of sums fits the buffer.
+    pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling, PlanError> {
         let count = if sizes.listed { sizes.count.min(config.core().list_entries()) } else { sizes.count };
         let count = count.min(elements_in(config, (config.gemv().slice_words() / 8).max(1)));
         Ok(column_tiles(config, sizes.cols, sizes.batch, count, config.gemv().slice_words())?)
     }
 
     /// The plan of an AXPY of the tiles at `layouts`.
-    pub(super) fn axpy(
+    ///
+    /// # Errors
+    /// As [`Plan::dot`].
+    pub fn axpy(
         config: &DesignConfig,
         map: &mut DimmMap,
         layouts: &[(u32, MatrixLayout)],
         tiling: &AxpyTiling,
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self, PlanError> {
         let mut plan = Self { matrices: layouts.to_vec(), ..Self::default() };
         plan.passes = (tiling.passes.len() * tiling.tiles.len()) as u32;
         let words = config.gemv().slice_words();
@@ -311,7 +331,7 @@ impl Plan {
         cut: &Cut,
         step: &Step,
         now: &mut Operand,
-    ) -> Result<(), SimError> {
+    ) -> Result<(), PlanError> {
         let Step { vector, first, count, batch, .. } = *step;
         if step.loads {
             now.place = (now.place + 1) % cut.places;
@@ -342,7 +362,7 @@ impl Plan {
         step: &Step,
         src: u32,
         list: Option<u32>,
-    ) -> Result<(), SimError> {
+    ) -> Result<(), PlanError> {
         let layout = &layouts[step.tile].1;
         let (cols, batch, count) = (layout.cols(), step.batch, step.count);
         if step.first == 0 {
@@ -408,7 +428,7 @@ struct Operand {
 ///
 /// Tails go round the ranks with the row, so a chunk has to begin where all ranks stand where they stood in row 0: at a multiple
 /// of the ranks.
-fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32, SimError> {
+fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32, PlanError> {
     let ranks = config.gemv().ranks();
     if !first.is_multiple_of(ranks) {
         return Err(ndp_config::ConfigError::Mismatch {

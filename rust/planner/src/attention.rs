@@ -1,0 +1,186 @@
+//! Attention over caches of keys and values in DRAM, one new token of each sequence.
+//!
+//! As many heads as fill a stripe share a row of a cache ([`HeadCut`]), so one `dot` gives the scores of all of them. For each
+//! token and group of heads: `load` q, `dot` with the keys, `softmax`, `axpy` with the values, `round`, `store`. Two of them are
+//! under way at a time if the buffer has room for both: the scores of one are computed beside the softmax of the other.
+
+use crate::PlanError;
+use ndp_config::{ConfigError, DesignConfig};
+use ndp_isa::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
+use ndp_layout::{MatrixLayout, VectorBlock};
+
+/// How the heads of a layer are laid into rows of a stripe at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeadCut {
+    /// Heads that a product is cut into; those that the layer does not have are left over. 1 if a row holds one head.
+    pub segments: u32,
+    /// Heads of the layer.
+    pub heads: u32,
+    /// Elements of a head.
+    pub width: u32,
+}
+
+impl HeadCut {
+    /// The cut for `heads` heads of `width` elements: rows of several heads if a power of two of them fills a stripe exactly and
+    /// the design has products with so many, else one head to a row.
+    ///
+    /// # Errors
+    /// [`PlanError::Config`] for heads that are wider than a stripe, which no `append` can write, or of no width.
+    pub fn new(config: &DesignConfig, heads: usize, width: usize) -> Result<Self, PlanError> {
+        let stripe = config.gemv().stripe_elems();
+        let narrow = u32::try_from(width).ok().filter(|width| (1..=stripe).contains(width));
+        let (Some(width), Ok(heads)) = (narrow, u32::try_from(heads)) else {
+            return Err(ConfigError::Mismatch {
+                what: "elements of an attention head".into(),
+                value: width as u64,
+                rule: format!("be in 1..={stripe}: a row of a cache is one stripe at most"),
+            }
+            .into());
+        };
+        let fill = stripe / width;
+        let several = stripe.is_multiple_of(width)
+            && fill.is_power_of_two()
+            && fill <= config.gemv().max_heads()
+            && heads > 1;
+        Ok(Self { segments: if several { fill } else { 1 }, heads, width })
+    }
+
+    /// Rows that a token has: groups of heads.
+    pub fn groups(&self) -> u32 {
+        self.heads.div_ceil(self.segments)
+    }
+
+    /// First element of a group and the elements that it has.
+    pub fn columns(&self, group: u32) -> (u32, u32) {
+        let first = group * self.segments;
+        (first * self.width, (self.heads - first).min(self.segments) * self.width)
+    }
+}
+
+/// One token and one group of heads: what is to be computed, and where.
+#[derive(Clone, Debug)]
+pub struct AttentionUnit {
+    /// Positions that the token sees, its own included: rows of the caches from 0 on.
+    pub visible: u32,
+    /// The keys and the values of the group.
+    pub matrices: [MatrixLayout; 2],
+    /// The query: the elements of the group's heads.
+    pub input: VectorBlock,
+    /// Where the contexts of the heads go.
+    pub output: VectorBlock,
+}
+
+/// Words of the buffer for one unit that is under way.
+struct Slot {
+    query: u32,
+    scores: u32,
+    sums: u32,
+}
+
+/// Words of the buffer that a unit with contexts of at most `visible` tokens needs.
+///
+/// # Errors
+/// [`PlanError::Config`] for contexts that are longer than a softmax or than the buffer has room for.
+pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64) -> Result<u32, PlanError> {
+    let gemv = config.gemv();
+    let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
+    if visible > longest.into() {
+        let rule = format!("be at most {longest}, the elements of a softmax");
+        return Err(ConfigError::Mismatch { what: "tokens of a context".into(), value: visible, rule }.into());
+    }
+    // A query is a word, and so are its sums but for the lanes.
+    let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);
+    let scores = words.map(|count| block_words(config, count, cut.segments)).max().unwrap_or(1);
+    let needed = 1 + scores + accumulator_words(config, cut.width, 1);
+    if needed > gemv.slice_words() {
+        return Err(ConfigError::Mismatch {
+            what: format!("slice words for a context of {visible} tokens and {} heads", cut.segments),
+            value: needed.into(),
+            rule: format!("be at most {} (a {} KiB buffer)", gemv.slice_words(), gemv.buffer_kib()),
+        }
+        .into());
+    }
+    Ok(needed)
+}
+
+/// The program for all units, of which each takes `words` words ([`slot_words`]).
+pub fn attention_program(
+    config: &DesignConfig,
+    cut: &HeadCut,
+    units: &[AttentionUnit],
+    words: u32,
+) -> Vec<Instruction> {
+    let sums = accumulator_words(config, cut.width, 1);
+    let places = (config.gemv().slice_words() / words).min(2);
+    let slot = |index: usize| {
+        let query = index as u32 % places * words;
+        Slot { query, sums: query + 1, scores: query + 1 + sums }
+    };
+    let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| Operands {
+        src,
+        dst,
+        cols: unit.input.elements(),
+        batch: 1,
+        count: unit.visible,
+        address: unit.matrices[matrix].base(),
+        list: None,
+        heads: cut.segments,
+    };
+    let begin = |index: usize, unit: &AttentionUnit| {
+        let Slot { query, scores, .. } = slot(index);
+        let (cols, count, address) = (unit.input.elements(), unit.visible, unit.input.address());
+        [
+            Instruction::Load { dst: query, cols, batch: 1, address },
+            Instruction::Dot(product(unit, 0, query, scores)),
+            Instruction::Activate {
+                operation: Activation::Softmax,
+                src: scores,
+                dst: scores,
+                cols: count,
+                batch: 1,
+                heads: cut.segments,
+            },
+        ]
+    };
+    let end = |index: usize, unit: &AttentionUnit| {
+        let Slot { scores, sums: place, .. } = slot(index);
+        let (cols, address) = (unit.input.elements(), unit.output.address());
+        [
+            Instruction::Zero { dst: place, count: sums },
+            Instruction::Axpy(product(unit, 1, scores, place)),
+            Instruction::Round { src: place, dst: place, cols, batch: 1 },
+            Instruction::Store { src: place, cols, batch: 1, address },
+        ]
+    };
+    let mut instructions = Vec::new();
+    let ahead = places as usize - 1;
+    for index in 0..units.len() + ahead {
+        if let Some(unit) = units.get(index) {
+            instructions.extend(begin(index, unit));
+        }
+        if let Some((index, unit)) = index.checked_sub(ahead).and_then(|i| Some((i, units.get(i)?))) {
+            instructions.extend(end(index, unit));
+        }
+    }
+    instructions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_cut_where_they_fill_a_stripe() {
+        let hermes = DesignConfig::preset("hermes").unwrap();
+        let cut = |heads, width| HeadCut::new(&hermes, heads, width).unwrap();
+        assert_eq!((cut(3, 64).segments, cut(3, 64).groups(), cut(3, 64).columns(0)), (8, 1, (0, 192)));
+        assert_eq!((cut(40, 128).segments, cut(40, 128).groups()), (4, 10));
+        assert_eq!(cut(11, 64).columns(1), (512, 192));
+        // A segment of another width, too many segments, and a single head.
+        assert_eq!([cut(4, 80).segments, cut(20, 32).segments, cut(1, 64).segments], [1, 1, 1]);
+        assert_eq!((cut(4, 80).groups(), cut(4, 80).columns(3)), (4, (240, 80)));
+        let error = HeadCut::new(&hermes, 2, 513).unwrap_err().to_string();
+        assert!(error.contains("513") && error.contains("1..=512"), "{error}");
+        assert!(HeadCut::new(&hermes, 2, 0).is_err());
+    }
+}

@@ -1,0 +1,27 @@
+//! How products and attention are cut into instructions of the NDP core, from DRAM to DRAM.
+//!
+//! Between who has something to compute (the co-simulation's host, the time model of whole systems) and who runs programs (the
+//! RTL, the cycle model): operands get places in DRAM and buffer, and the instructions are listed. No data is moved here.
+//! Reading order: [`product`], [`attention`].
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod attention;
+pub mod product;
+
+pub use attention::{AttentionUnit, HeadCut, attention_program, slot_words};
+pub use product::{Epilogue, Mode, Piece, Plan, Sizes};
+
+use thiserror::Error;
+
+/// Why something cannot be cut for a design.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// Sizes that the design does not take.
+    #[error(transparent)]
+    Config(#[from] ndp_config::ConfigError),
+    /// Sizes that the DRAM or the buffer cannot hold.
+    #[error(transparent)]
+    Layout(#[from] ndp_layout::LayoutError),
+}
