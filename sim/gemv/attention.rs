@@ -97,7 +97,7 @@ impl GemvUnit {
         let config = self.core.config().clone();
         let cut = HeadCut::new(&config, op.heads(), op.head_width())?;
         let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
-        let words = slot_words(&config, &cut, visible)?;
+        let words = slot_words(&config, &cut, visible, 1)?;
         for span in op.spans() {
             self.prepare(op, &cut, span)?;
         }

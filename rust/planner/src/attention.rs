@@ -1,4 +1,4 @@
-//! Attention over caches of keys and values in DRAM, one new token of each sequence.
+//! Attention over caches of keys and values in DRAM: tokens that each see a number of positions.
 //!
 //! As many heads as fill a stripe share a row of a cache ([`HeadCut`]), so one `dot` gives the scores of all of them. For each
 //! token and group of heads: `load` q, `dot` with the keys, `softmax`, `axpy` with the values, `round`, `store`. Two of them are
@@ -57,14 +57,15 @@ impl HeadCut {
     }
 }
 
-/// One token and one group of heads: what is to be computed, and where.
+/// One token and one group of heads: what is to be computed, and where. Where several heads of Q share one of K and V, their
+/// queries are the vectors of one block, and share what is read of the caches.
 #[derive(Clone, Debug)]
 pub struct AttentionUnit {
     /// Positions that the token sees, its own included: rows of the caches from 0 on.
     pub visible: u32,
     /// The keys and the values of the group.
     pub matrices: [MatrixLayout; 2],
-    /// The query: the elements of the group's heads.
+    /// The queries: the elements of the group's heads, a vector for each that shares the caches.
     pub input: VectorBlock,
     /// Where the contexts of the heads go.
     pub output: VectorBlock,
@@ -77,11 +78,16 @@ struct Slot {
     sums: u32,
 }
 
-/// Words of the buffer that a unit with contexts of at most `visible` tokens needs.
+/// Words of the buffer that a unit with contexts of at most `visible` tokens and `queries` vectors needs.
 ///
 /// # Errors
 /// [`PlanError::Config`] for contexts that are longer than a softmax or than the buffer has room for.
-pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64) -> Result<u32, PlanError> {
+pub fn slot_words(
+    config: &DesignConfig,
+    cut: &HeadCut,
+    visible: u64,
+    queries: u32,
+) -> Result<u32, PlanError> {
     let gemv = config.gemv();
     let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
     if visible > longest.into() {
@@ -90,11 +96,12 @@ pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64) -> Result<
     }
     // A query is a word, and so are its sums but for the lanes.
     let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);
-    let scores = words.map(|count| block_words(config, count, cut.segments)).max().unwrap_or(1);
-    let needed = 1 + scores + accumulator_words(config, cut.width, 1);
+    let vectors = cut.segments * queries;
+    let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
+    let needed = queries + scores + accumulator_words(config, cut.width, queries);
     if needed > gemv.slice_words() {
         return Err(ConfigError::Mismatch {
-            what: format!("slice words for a context of {visible} tokens and {} heads", cut.segments),
+            what: format!("slice words for a context of {visible} tokens and {vectors} heads"),
             value: needed.into(),
             rule: format!("be at most {} (a {} KiB buffer)", gemv.slice_words(), gemv.buffer_kib()),
         }
@@ -110,17 +117,18 @@ pub fn attention_program(
     units: &[AttentionUnit],
     words: u32,
 ) -> Vec<Instruction> {
-    let sums = accumulator_words(config, cut.width, 1);
+    let queries = units.iter().map(|unit| unit.input.batch()).max().unwrap_or(1);
+    let sums = accumulator_words(config, cut.width, queries);
     let places = (config.gemv().slice_words() / words).min(2);
     let slot = |index: usize| {
         let query = index as u32 % places * words;
-        Slot { query, sums: query + 1, scores: query + 1 + sums }
+        Slot { query, sums: query + queries, scores: query + queries + sums }
     };
     let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| Operands {
         src,
         dst,
         cols: unit.input.elements(),
-        batch: 1,
+        batch: unit.input.batch(),
         count: unit.visible,
         address: unit.matrices[matrix].base(),
         list: None,
@@ -128,28 +136,29 @@ pub fn attention_program(
     };
     let begin = |index: usize, unit: &AttentionUnit| {
         let Slot { query, scores, .. } = slot(index);
-        let (cols, count, address) = (unit.input.elements(), unit.visible, unit.input.address());
+        let (count, address) = (unit.visible, unit.input.address());
+        let (cols, batch) = (unit.input.elements(), unit.input.batch());
         [
-            Instruction::Load { dst: query, cols, batch: 1, address },
+            Instruction::Load { dst: query, cols, batch, address },
             Instruction::Dot(product(unit, 0, query, scores)),
             Instruction::Activate {
                 operation: Activation::Softmax,
                 src: scores,
                 dst: scores,
                 cols: count,
-                batch: 1,
+                batch,
                 heads: cut.segments,
             },
         ]
     };
     let end = |index: usize, unit: &AttentionUnit| {
         let Slot { scores, sums: place, .. } = slot(index);
-        let (cols, address) = (unit.input.elements(), unit.output.address());
+        let (cols, batch, address) = (unit.input.elements(), unit.input.batch(), unit.output.address());
         [
             Instruction::Zero { dst: place, count: sums },
             Instruction::Axpy(product(unit, 1, scores, place)),
-            Instruction::Round { src: place, dst: place, cols, batch: 1 },
-            Instruction::Store { src: place, cols, batch: 1, address },
+            Instruction::Round { src: place, dst: place, cols, batch },
+            Instruction::Store { src: place, cols, batch, address },
         ]
     };
     let mut instructions = Vec::new();

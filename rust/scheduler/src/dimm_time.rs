@@ -1,0 +1,379 @@
+//! How long a DIMM takes for its share of a layer: programs of [`ndp_planner`], run by the cycle model of the core.
+//!
+//! A DIMM's share is a number of active neurons out of those that it stores, or a number of heads and the tokens that they see.
+//! Programs are the ones that the co-simulation's host would send. The cycle model moves no data, so all that it is given of the
+//! data is which rows a list names: so many rows, spread at random over the DIMM's matrix and put into the order that
+//! [`ndp_layout::order_rows`] finds. A refresh may fall anywhere into a program, and other rows collide a little differently, so
+//! two shares of one size differ by some cycles; a time here is that of one such list.
+//!
+//! Programs are run for numbers of neurons on a grid, when they are first asked for, and what lies between two points of the
+//! grid is interpolated. [`DimmTimes::measure`] is the exact time of any number, which says how far the interpolation is off.
+
+use crate::SchedulerError;
+use ndp_config::{BlockKind, DesignConfig, LlmShape};
+use ndp_cycles::{ClockRelation, CycleModel, run_program};
+use ndp_isa::{Activation, Instruction, accumulator_words, block_words};
+use ndp_layout::{DimmMap, MatrixLayout, order_rows};
+use ndp_planner::{
+    AttentionUnit, Epilogue, HeadCut, Mode, Plan, PlanError, Sizes, attention_program, slot_words,
+};
+use std::collections::BTreeMap;
+
+/// Points of the grid between no neuron and all of a DIMM.
+const GRID_POINTS: u32 = 48;
+/// Distance of the contexts for which attention is run.
+const CONTEXT_STEP: u32 = 64;
+
+/// Cycles of the NDP core at 1 GHz, so also nanoseconds.
+pub type Cycles = u64;
+
+/// The times of one model's layers on one DIMM.
+pub struct DimmTimes {
+    design: DesignConfig,
+    model: LlmShape,
+    /// Neurons of a block that a DIMM stores: rows of its matrices.
+    stored: [u32; 2],
+    seed: u64,
+    grid: BTreeMap<(BlockKind, u32), Cycles>,
+    attention: BTreeMap<(u32, u32), Cycles>,
+    merges: BTreeMap<(u32, u32), Cycles>,
+}
+
+impl DimmTimes {
+    /// The times of `model` on DIMMs with the core `design`, when every block is spread over `dimms` of them.
+    pub fn new(design: &DesignConfig, model: &LlmShape, dimms: u32, seed: u64) -> Self {
+        let stored =
+            [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.block_neurons(kind).div_ceil(dimms));
+        Self {
+            design: design.clone(),
+            model: model.clone(),
+            stored,
+            seed,
+            grid: BTreeMap::new(),
+            attention: BTreeMap::new(),
+            merges: BTreeMap::new(),
+        }
+    }
+
+    /// Neurons of a block of that kind that a DIMM is taken to store.
+    pub fn stored(&self, kind: BlockKind) -> u32 {
+        self.stored[kind as usize]
+    }
+
+    /// Distance of the grid's points for a kind of block.
+    fn step(&self, kind: BlockKind) -> u32 {
+        self.stored(kind).div_ceil(GRID_POINTS).max(1)
+    }
+
+    /// Cycles for `active` neurons of a block: between grid points linear.
+    ///
+    /// # Errors
+    /// [`SchedulerError::Plan`] for a model that the design cannot compute.
+    pub fn neurons(&mut self, kind: BlockKind, active: u32) -> Result<Cycles, SchedulerError> {
+        if active == 0 {
+            return Ok(0);
+        }
+        let step = self.step(kind);
+        // One neuron is the first point: a program that does nothing takes no time at all.
+        let (low, high) =
+            if active < step { (1, step) } else { (active / step * step, (active / step + 1) * step) };
+        let first = self.grid_point(kind, low)?;
+        if active == low || high == low {
+            return Ok(first);
+        }
+        let last = self.grid_point(kind, high)?;
+        let part = u64::from(active - low) * last.saturating_sub(first) / u64::from(high - low);
+        Ok(first + part)
+    }
+
+    fn grid_point(&mut self, kind: BlockKind, active: u32) -> Result<Cycles, SchedulerError> {
+        if let Some(&cycles) = self.grid.get(&(kind, active)) {
+            return Ok(cycles);
+        }
+        let cycles = self.measure(kind, active)?;
+        self.grid.insert((kind, active), cycles);
+        Ok(cycles)
+    }
+
+    /// Cycles for `active` neurons of a block, from the cycle model and not from the grid.
+    ///
+    /// A block in front of attention is one AXPY over the rows of Q, K and V of each neuron; the MLP is a DOT with its ReLU (two, and
+    /// their product, with a gate) and an AXPY.
+    ///
+    /// # Errors
+    /// As [`DimmTimes::neurons`].
+    pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles, SchedulerError> {
+        let hidden = self.model.hidden();
+        match kind {
+            _ if active == 0 => Ok(0),
+            BlockKind::Attention => {
+                self.product(Mode::Axpy, kind, active, hidden + 2 * self.model.kv_width(), false)
+            }
+            BlockKind::Mlp => {
+                let gate = self.product(Mode::Dot, kind, active, hidden, true)?;
+                let up = if self.model.mlp_matrices() == 3 {
+                    self.product(Mode::Dot, kind, active, hidden, false)? + self.multiply(active)?
+                } else {
+                    0
+                };
+                Ok(gate + up + self.product(Mode::Axpy, kind, active, hidden, false)?)
+            }
+        }
+    }
+
+    /// Cycles of one product over `active` of the DIMM's rows.
+    fn product(
+        &self,
+        mode: Mode,
+        kind: BlockKind,
+        active: u32,
+        cols: u32,
+        relu: bool,
+    ) -> Result<Cycles, SchedulerError> {
+        let rows = self.stored(kind).max(active);
+        let sizes = Sizes { rows, cols, count: active, batch: 1, listed: true };
+        let epilogue = Epilogue { relu, ..Epilogue::default() };
+        let mut map = DimmMap::new(&self.design);
+        let plan = match mode {
+            Mode::Dot => {
+                let layout = map.add_matrix("w", rows, cols).map_err(PlanError::from)?;
+                Plan::dot(&self.design, &mut map, &layout, &sizes, &epilogue)?
+            }
+            Mode::Axpy => {
+                let tiling = Plan::tiling(&self.design, &sizes)?;
+                let mut layouts = Vec::new();
+                for tile in &tiling.tiles {
+                    let name = format!("w {}", tile.first);
+                    let layout = map.add_matrix(&name, rows, tile.cols).map_err(PlanError::from)?;
+                    layouts.push((tile.first, layout));
+                }
+                Plan::axpy(&self.design, &mut map, &layouts, &tiling, &sizes, &epilogue)?
+            }
+        };
+        let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
+        let mut list = spread(rows, active, self.seed);
+        order_rows(&layouts, &mut list);
+        let entries = |burst: u32| {
+            let piece = plan
+                .lists
+                .iter()
+                .find(|(_, count, address)| (*address..*address + count.div_ceil(16)).contains(&burst));
+            let Some(&(first, count, address)) = piece else { return [0; 16] };
+            let from = (burst - address) * 16;
+            let rows = &list[(first + from) as usize..(first + count.min(from + 16)) as usize];
+            std::array::from_fn(|index| rows.get(index).copied().unwrap_or(0))
+        };
+        self.run(&plan.instructions, entries)
+    }
+
+    /// Cycles of the product of two vectors of `elements` elements, element by element.
+    fn multiply(&self, elements: u32) -> Result<Cycles, SchedulerError> {
+        let mut map = DimmMap::new(&self.design);
+        let mut address = |name| map.add_vectors(name, elements, 1).map(|block| block.address());
+        let [gate, up, product] = [address("gate"), address("up"), address("product")];
+        let words = block_words(&self.design, elements, 1);
+        let (cols, batch) = (elements, 1);
+        let program = [
+            Instruction::Load { dst: 0, cols, batch, address: gate.map_err(PlanError::from)? },
+            Instruction::Load { dst: words, cols, batch, address: up.map_err(PlanError::from)? },
+            Instruction::Activate {
+                operation: Activation::Mul { other: words },
+                src: 0,
+                dst: 0,
+                cols,
+                batch,
+                heads: 1,
+            },
+            Instruction::Store { src: 0, cols, batch, address: product.map_err(PlanError::from)? },
+        ];
+        self.run(&program, |_| [0; 16])
+    }
+
+    /// Cycles of attention over `context` tokens for `heads` heads of K and V, with all the heads of Q that share them: the new
+    /// token's keys and values are appended, then it is attended to. Between multiples of 64 tokens linear.
+    ///
+    /// # Errors
+    /// [`SchedulerError::Plan`] for heads or contexts that the design does not take.
+    pub fn attention(&mut self, heads: u32, context: u32) -> Result<Cycles, SchedulerError> {
+        if heads == 0 || context == 0 {
+            return Ok(0);
+        }
+        let low = context / CONTEXT_STEP * CONTEXT_STEP;
+        let first = self.attention_point(heads, low.max(1))?;
+        let last = self.attention_point(heads, low + CONTEXT_STEP)?;
+        Ok(first + last.saturating_sub(first) * u64::from(context - low) / u64::from(CONTEXT_STEP))
+    }
+
+    fn attention_point(&mut self, heads: u32, context: u32) -> Result<Cycles, SchedulerError> {
+        if let Some(&cycles) = self.attention.get(&(heads, context)) {
+            return Ok(cycles);
+        }
+        let cycles = self.measure_attention(heads, context)?;
+        self.attention.insert((heads, context), cycles);
+        Ok(cycles)
+    }
+
+    /// As [`DimmTimes::attention`], for exactly that context.
+    ///
+    /// # Errors
+    /// As [`DimmTimes::attention`].
+    pub fn measure_attention(&self, heads: u32, context: u32) -> Result<Cycles, SchedulerError> {
+        let sharing = self.model.heads() / self.model.kv_heads();
+        let (cut, queries, words) = self.attention_cut(heads, sharing, context)?;
+        let mut map = DimmMap::new(&self.design);
+        let (mut units, mut append) = (Vec::new(), Vec::new());
+        for group in 0..cut.groups() {
+            let (_, cols) = cut.columns(group);
+            let mut matrix = |what: &str| {
+                map.add_matrix(&format!("{what} {group}"), context, cols).map_err(PlanError::from)
+            };
+            let matrices = [matrix("keys")?, matrix("values")?];
+            let mut vectors = |what: &str, batch| {
+                map.add_vectors(&format!("{what} {group}"), cols, batch).map_err(PlanError::from)
+            };
+            for (half, (what, matrix)) in ["k", "v"].into_iter().zip(&matrices).enumerate() {
+                let (place, address) = (half as u32, vectors(what, 1)?.address());
+                append.push(Instruction::Load { dst: place, cols, batch: 1, address });
+                let (row, address) = (context - 1, matrix.base());
+                append.push(Instruction::Append { src: place, cols, batch: 1, row, address });
+            }
+            for first in (0..sharing).step_by(queries as usize) {
+                let batch = queries.min(sharing - first);
+                let [input, output] =
+                    [vectors(&format!("q {first}"), batch)?, vectors(&format!("o {first}"), batch)?];
+                units.push(AttentionUnit { visible: context, matrices: matrices.clone(), input, output });
+            }
+        }
+        let attend = attention_program(&self.design, &cut, &units, words);
+        Ok(self.run(&append, |_| [0; 16])? + self.run(&attend, |_| [0; 16])?)
+    }
+
+    /// How `heads` heads of K and V, each with `sharing` heads of Q, go through the buffer: the cut of the rows, the queries that are
+    /// taken at a time, and the words that they need. Fewer at a time read the caches more often.
+    fn attention_cut(
+        &self,
+        heads: u32,
+        sharing: u32,
+        context: u32,
+    ) -> Result<(HeadCut, u32, u32), SchedulerError> {
+        let mut cut = HeadCut::new(&self.design, heads as usize, self.model.head_width() as usize)?;
+        let mut queries = sharing.min(self.design.gemv().max_batch());
+        if cut.segments * queries > 2 * self.design.gemv().max_batch() {
+            cut.segments = 1;
+        }
+        loop {
+            match slot_words(&self.design, &cut, context.into(), queries) {
+                Err(_) if queries > 1 => queries = queries.div_ceil(2),
+                words => return Ok((cut, queries, words?)),
+            }
+        }
+    }
+
+    /// Cycles to merge `partials` FP16 partials of `cols` results: added exactly, rounded once, stored.
+    ///
+    /// # Errors
+    /// [`SchedulerError::Plan`] if they do not fit the DRAM.
+    pub fn merge(&mut self, cols: u32, partials: u32) -> Result<Cycles, SchedulerError> {
+        if cols == 0 || partials == 0 {
+            return Ok(0);
+        }
+        let key = (cols, partials);
+        if let Some(&cycles) = self.merges.get(&key) {
+            return Ok(cycles);
+        }
+        let mut map = DimmMap::new(&self.design);
+        let mut program = vec![Instruction::Zero { dst: 0, count: accumulator_words(&self.design, cols, 1) }];
+        for partial in 0..partials {
+            let name = format!("partial {partial}");
+            let address = map.add_matrix(&name, 1, cols).map_err(PlanError::from)?.base();
+            program.push(Instruction::Merge { dst: 0, cols, batch: 1, address });
+        }
+        let address = map.add_vectors("merged", cols, 1).map_err(PlanError::from)?.address();
+        program.push(Instruction::Round { src: 0, dst: 0, cols, batch: 1 });
+        program.push(Instruction::Store { src: 0, cols, batch: 1, address });
+        let cycles = self.run(&program, |_| [0; 16])?;
+        self.merges.insert(key, cycles);
+        Ok(cycles)
+    }
+
+    /// Runs a program on the cycle model.
+    fn run(
+        &self,
+        instructions: &[Instruction],
+        entries: impl FnMut(u32) -> [u32; 16],
+    ) -> Result<Cycles, SchedulerError> {
+        let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
+        let mut core = CycleModel::new(&self.design, ClockRelation::default());
+        let run = run_program(&mut core, &words, entries);
+        if run.status.malformed > 0 {
+            let at = run.status.error_sequence as usize;
+            let instruction = instructions.get(at).map_or_else(String::new, ToString::to_string);
+            return Err(SchedulerError::Refused { instruction, code: run.status.error });
+        }
+        Ok(run.cycles)
+    }
+}
+
+/// `count` different numbers below `rows` in ascending order, one at random in each of `count` equal parts.
+fn spread(rows: u32, count: u32, seed: u64) -> Vec<u32> {
+    let mut state = seed;
+    let mut next = || {
+        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    };
+    let bound = |k: u32| (u64::from(k) * u64::from(rows) / u64::from(count)) as u32;
+    (0..count).map(|k| bound(k) + (next() % u64::from(bound(k + 1) - bound(k)).max(1)) as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tiny() -> DimmTimes {
+        let design = DesignConfig::preset("tiny").unwrap();
+        let model = LlmShape::opt_like("small", 2, 64, 4, 256, 100).unwrap();
+        DimmTimes::new(&design, &model, 2, 1)
+    }
+
+    #[test]
+    fn lists_name_different_rows_in_ascending_order() {
+        for (rows, count) in [(1, 1), (7, 7), (100, 33), (5000, 4999)] {
+            let list = spread(rows, count, 3);
+            assert!(list.windows(2).all(|pair| pair[0] < pair[1]) && list[count as usize - 1] < rows);
+        }
+    }
+
+    #[test]
+    fn grid_points_are_exact_and_what_is_between_lies_between() {
+        let mut times = tiny();
+        let step = times.step(BlockKind::Mlp);
+        for kind in [BlockKind::Attention, BlockKind::Mlp] {
+            assert_eq!(times.neurons(kind, 0).unwrap(), 0);
+            let step = times.step(kind);
+            assert_eq!(times.neurons(kind, 2 * step).unwrap(), times.measure(kind, 2 * step).unwrap());
+        }
+        let ends = [step, 2 * step].map(|n| times.neurons(BlockKind::Mlp, n).unwrap());
+        let middle = times.neurons(BlockKind::Mlp, step + step / 2).unwrap();
+        assert!(ends[0] <= middle && middle <= ends[1], "{ends:?} {middle}");
+    }
+
+    #[test]
+    fn more_work_takes_longer() {
+        let mut times = tiny();
+        assert!(times.neurons(BlockKind::Mlp, 128).unwrap() > 2 * times.neurons(BlockKind::Mlp, 16).unwrap());
+        assert!(times.attention(4, 200).unwrap() > times.attention(4, 20).unwrap());
+        assert!(times.attention(4, 64).unwrap() > times.attention(1, 64).unwrap());
+        assert!(times.merge(64, 3).unwrap() > times.merge(64, 1).unwrap());
+    }
+
+    #[test]
+    fn a_model_that_the_core_cannot_compute_is_refused() {
+        let design = DesignConfig::preset("tiny").unwrap();
+        let model = LlmShape::opt_like("wide", 1, 1 << 20, 1, 8, 100).unwrap();
+        assert!(DimmTimes::new(&design, &model, 1, 0).neurons(BlockKind::Mlp, 4).is_err());
+        assert!(DimmTimes::new(&design, &model, 1, 0).attention(1, 4).is_err());
+    }
+}
