@@ -110,7 +110,7 @@ impl SystemConfig {
             ("bus.bandwidth_gbps", bus.bandwidth_gbps, 0.1, 1e5),
             ("bus.sync_us", bus.sync_us, 0.0, 1e6),
             ("dimms.count", f64::from(dimms.count), 1.0, f64::from(Self::MAX_DIMMS)),
-            ("dimms.capacity_gb", dimms.capacity_gb, 0.001, 1e5),
+            ("dimms.capacity_gb", dimms.capacity_gb, 1e-9, 1e5),
             ("dimms.bandwidth_gbps", dimms.bandwidth_gbps, 1.0, 1e5),
             ("dimms.link_gbps", dimms.link_gbps, 0.1, 1e5),
         ] {
@@ -170,12 +170,12 @@ impl SystemConfig {
 
     /// Bytes of the GPU's memory that weights can take: memory without workspace.
     pub fn gpu_weight_bytes(&self) -> u64 {
-        ((self.gpu.memory_gb - self.gpu.workspace_gb) * GB) as u64
+        ((self.gpu.memory_gb - self.gpu.workspace_gb) * GB).round() as u64
     }
 
     /// Bytes of one DIMM.
     pub fn dimm_bytes(&self) -> u64 {
-        (self.dimms.capacity_gb * GB) as u64
+        (self.dimms.capacity_gb * GB).round() as u64
     }
 }
 

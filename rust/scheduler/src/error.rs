@@ -17,4 +17,32 @@ pub enum SchedulerError {
         /// The error code of docs/isa.md.
         code: u8,
     },
+    /// Something of another size than the model.
+    #[error("{what} = {found} must be {expected}, as the model has them")]
+    Shape {
+        /// What it is.
+        what: &'static str,
+        /// What was found.
+        found: usize,
+        /// What the model has.
+        expected: usize,
+    },
+    /// A DIMM that the system does not have.
+    #[error("DIMM {dimm} must be in 0..={}", count - 1)]
+    Dimm {
+        /// Its number.
+        dimm: u32,
+        /// DIMMs of the system.
+        count: u32,
+    },
+    /// More neurons than a place holds.
+    #[error("{place} holds {capacity} bytes of neurons, not the {needed} that are placed there")]
+    Capacity {
+        /// The GPU or a DIMM.
+        place: String,
+        /// Bytes placed.
+        needed: u64,
+        /// Bytes it holds.
+        capacity: u64,
+    },
 }

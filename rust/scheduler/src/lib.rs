@@ -1,12 +1,21 @@
 //! What the host does while a model runs on one GPU and several NDP-DIMMs, and how long a token takes then.
 //!
-//! Reading order: [`dimm_time`] (a DIMM's share of a layer, in cycles).
+//! Reading order: [`dimm_time`] (a DIMM's share of a layer, in cycles), [`residency`] (where neurons are), [`adjust`](mod@adjust) and
+//! [`remap`](mod@remap) (who ought to be elsewhere), [`migrate`] (how they get there).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod adjust;
 pub mod dimm_time;
 mod error;
+pub mod migrate;
+pub mod remap;
+pub mod residency;
 
+pub use adjust::{Upload, adjust};
 pub use dimm_time::{Cycles, DimmTimes};
 pub use error::SchedulerError;
+pub use migrate::Migration;
+pub use remap::{WINDOW_TOKENS, WindowCounts, remap};
+pub use residency::{Load, Residency};
