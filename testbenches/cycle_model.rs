@@ -13,6 +13,7 @@ use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
 use replay::{Compared, compare, processor_time};
 use std::error::Error;
+use std::io::Write;
 use std::time::Duration;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -94,10 +95,10 @@ fn sessions(
     Ok(())
 }
 
-/// The line that tests print.
+/// The line that tests write to the standard error, past the capture of `cargo test`: the log of a run has it.
 fn report(name: &str, programs: usize, all: &Compared) {
     let speed = |time: Duration| all.cycles as f64 / time.as_secs_f64();
-    println!(
+    let line = format!(
         "{name}: {programs} programs, {} cycles, {} instructions, {} requests, {} commands; RTL {:.0} cycles/s, \
          model {:.0}, {:.0} times",
         all.cycles,
@@ -108,6 +109,7 @@ fn report(name: &str, programs: usize, all: &Compared) {
         speed(all.model),
         all.rtl.as_secs_f64() / all.model.as_secs_f64()
     );
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[test]

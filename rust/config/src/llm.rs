@@ -163,6 +163,11 @@ impl LlmShape {
         self.mlp_matrices
     }
 
+    /// Tokens of the vocabulary.
+    pub fn vocabulary(&self) -> u32 {
+        self.vocabulary
+    }
+
     /// Neurons of one block.
     pub fn block_neurons(&self, kind: BlockKind) -> u32 {
         match kind {

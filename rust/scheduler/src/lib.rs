@@ -1,6 +1,6 @@
 //! What the host does while a model runs on one GPU and several NDP-DIMMs, and how long a token takes then.
 //!
-//! Reading order: [`dimm_time`] (a DIMM's share of a layer, in cycles), [`residency`] (where neurons are), [`adjust`](mod@adjust) and
+//! Reading order: [`dimm_time`] (a DIMM's share of a layer, in cycles), [`system_time`] (a layer on all devices), [`residency`] (where neurons are), [`adjust`](mod@adjust) and
 //! [`remap`](mod@remap) (who ought to be elsewhere), [`migrate`] (how they get there).
 
 #![deny(missing_docs)]
@@ -12,6 +12,7 @@ mod error;
 pub mod migrate;
 pub mod remap;
 pub mod residency;
+pub mod system_time;
 
 pub use adjust::{Upload, adjust};
 pub use dimm_time::{Cycles, DimmTimes};
@@ -19,3 +20,4 @@ pub use error::SchedulerError;
 pub use migrate::Migration;
 pub use remap::{WINDOW_TOKENS, WindowCounts, remap};
 pub use residency::{Load, Residency};
+pub use system_time::{BlockTime, SystemTimes};
