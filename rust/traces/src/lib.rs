@@ -7,15 +7,22 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod activity;
+pub mod capture;
 mod error;
 pub mod format;
+pub mod hot;
 pub mod reader;
+pub mod profile;
 mod shape;
+pub mod stats;
+pub mod synth;
 pub mod writer;
 
 pub use activity::{Activity, ones};
 pub use error::{Place, TraceError};
 pub use format::{Phase, TokenInfo, TraceHeader};
+pub use profile::Profile;
 pub use reader::TraceReader;
 pub use shape::{Block, NeuronShape};
+pub use stats::Statistics;
 pub use writer::{TraceFileWriter, TraceWriter};
