@@ -19,7 +19,8 @@ fn model() -> LlmShape {
 }
 
 fn tokens() -> Vec<(TokenInfo, Activity)> {
-    let mut synthesizer = Synthesizer::new(&model(), SynthOptions { prompt_tokens: 16, ..SynthOptions::default() });
+    let mut synthesizer =
+        Synthesizer::new(&model(), SynthOptions { prompt_tokens: 16, ..SynthOptions::default() });
     let mut next = || {
         let mut activity = Activity::new(synthesizer.shape());
         (synthesizer.next(&mut activity), activity)

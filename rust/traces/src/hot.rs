@@ -33,7 +33,10 @@ mod tests {
 
     #[test]
     fn the_states_are_those_of_the_paper() {
-        assert_eq!([0, 1, 2, 89, 90, 91, 100].map(|active| initial_state(active, 100)), [0, 0, 1, 14, 14, 15, 15]);
+        assert_eq!(
+            [0, 1, 2, 89, 90, 91, 100].map(|active| initial_state(active, 100)),
+            [0, 0, 1, 14, 14, 15, 15]
+        );
         assert_eq!([64, 65].map(|active| initial_state(active, 100)), [10, 11]);
         assert_eq!((next_state(7, true), next_state(10, false)), (11, 9)); // Fig. 7a
         assert_eq!((next_state(14, true), next_state(0, false)), (15, 0));

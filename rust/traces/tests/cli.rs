@@ -19,7 +19,10 @@ fn a_synthetic_trace_is_made_measured_and_shown() {
     let run = |args: &[&str]| text(&trace(directory.path(), args));
     let synth = ["synth", "--model", "3x64x200", "--tokens", "40", "--sequences", "2", "--out"];
     let made = run(&[&synth[..], &["a.trace"]].concat());
-    assert!(made.contains("similarity, distance 11") && made.contains("a.trace: 80 tokens of 792 neurons"), "{made}");
+    assert!(
+        made.contains("similarity, distance 11") && made.contains("a.trace: 80 tokens of 792 neurons"),
+        "{made}"
+    );
     run(&[&synth[..], &["b.trace"]].concat());
     let read = |name: &str| std::fs::read(directory.path().join(name)).unwrap();
     assert_eq!(read("a.trace"), read("b.trace"));
@@ -48,7 +51,8 @@ fn a_captured_trace_has_a_sequence_for_each_prompt() {
 fn bad_input_ends_with_code_2_a_message_and_no_file() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("text"), "this is no trace").unwrap();
-    let synth = trace(directory.path(), &["synth", "--model", "2x64x64", "--tokens", "3", "--out", "ok.trace"]);
+    let synth =
+        trace(directory.path(), &["synth", "--model", "2x64x64", "--tokens", "3", "--out", "ok.trace"]);
     assert!(synth.status.success());
     let mut damaged = std::fs::read(directory.path().join("ok.trace")).unwrap();
     damaged.pop();

@@ -99,7 +99,8 @@ fn texts_of_a_model_have_the_same_frequent_neurons_and_other_models_have_not() {
     let (one, other, foreign) = (profile(1, 0), profile(1, 1000), profile(2, 0));
     // Cosine of the counts of the last block.
     let cosine = |a: &ndp_traces::Profile, b: &ndp_traces::Profile| {
-        let dot = |a: &[u32], b: &[u32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
+        let dot =
+            |a: &[u32], b: &[u32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
         let (a, b) = (a.counts(15), b.counts(15));
         dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
     };

@@ -80,7 +80,9 @@ impl Correlation {
             for (&active, row) in pair.active.iter().zip(pair.both.chunks(pair.before.len())) {
                 let candidates = row.iter().zip(&pair.before);
                 let best = candidates
-                    .filter_map(|(&both, &before)| Some((phi(both, active, before, self.tokens)?, both, before)))
+                    .filter_map(|(&both, &before)| {
+                        Some((phi(both, active, before, self.tokens)?, both, before))
+                    })
                     .fold(None, |best: Option<(f64, u32, u32)>, other| match best {
                         Some(best) if best.0 >= other.0 => Some(best),
                         _ => Some(other),

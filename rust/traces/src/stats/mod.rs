@@ -93,7 +93,10 @@ impl Statistics {
     ///
     /// # Errors
     /// The reader's.
-    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, mut each: impl FnMut()) -> Result<Self, TraceError> {
+    pub fn from_reader<R: Read>(
+        reader: &mut TraceReader<R>,
+        mut each: impl FnMut(),
+    ) -> Result<Self, TraceError> {
         let mut statistics = Self::new(reader.shape());
         while let Some((info, activity)) = reader.read()? {
             statistics.add(info, activity);
@@ -141,11 +144,15 @@ impl Statistics {
         let blocks = self.profile.shape().blocks().iter().enumerate().filter(|(_, block)| block.kind == kind);
         let blocks: Vec<usize> = blocks.map(|(index, _)| index).collect();
         let tokens = f64::from(self.profile.tokens().max(1));
-        let densities: Vec<f64> = blocks.iter().map(|&block| {
-            let counts = self.profile.counts(block);
-            counts.iter().map(|&count| f64::from(count)).sum::<f64>() / counts.len() as f64 / tokens
-        }).collect();
-        let shares: Vec<f64> = blocks.iter().filter_map(|&block| self.profile.block_share(block, PART)).collect();
+        let densities: Vec<f64> = blocks
+            .iter()
+            .map(|&block| {
+                let counts = self.profile.counts(block);
+                counts.iter().map(|&count| f64::from(count)).sum::<f64>() / counts.len() as f64 / tokens
+            })
+            .collect();
+        let shares: Vec<f64> =
+            blocks.iter().filter_map(|&block| self.profile.block_share(block, PART)).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
         Some(KindReport {
             density: mean(&densities),

@@ -78,12 +78,10 @@ impl Fit {
         let chains = Chains::new(renewal);
         let at = |ceiling| Attempt::new(targets, normal, &chains, floor, ceiling);
         // The higher the ceiling, the more neurons are always active and so stay hot.
-        let ceiling =
-            bisect(0.5, 0.999, 24, |ceiling| at(ceiling).hot_change < targets.hot_change);
+        let ceiling = bisect(0.5, 0.999, 24, |ceiling| at(ceiling).hot_change < targets.hot_change);
         let attempt = at(ceiling);
-        let similarity_at = |distance: i32| {
-            attempt.floor + (1.0 - attempt.floor) * (1.0 - renewal).powi(distance)
-        };
+        let similarity_at =
+            |distance: i32| attempt.floor + (1.0 - attempt.floor) * (1.0 - renewal).powi(distance);
         let similarity = (0..=32).map(similarity_at).collect();
         // Parents of the same text's inclination are taken over from with `handed`, others only by chance.
         let (near, far) = (attempt.floor, attempt.moment);
@@ -185,7 +183,9 @@ impl Population {
 
     /// Sums `each(q)` over neurons and texts.
     fn sum(&self, text: f64, normal: &Normal, each: impl Fn(f64) -> f64) -> f64 {
-        let of = |probit: f64| self.points.iter().map(|&n| each(inclination(normal, text, probit, n))).sum::<f64>();
+        let of = |probit: f64| {
+            self.points.iter().map(|&n| each(inclination(normal, text, probit, n))).sum::<f64>()
+        };
         self.neurons.iter().map(|&(probit, weight)| weight * of(probit)).sum()
     }
 
@@ -264,7 +264,8 @@ fn chain(renewal: f64, q: f64) -> (f64, f64) {
             for active in [false, true] {
                 let to = next_state(state, active);
                 if to > HOT_ABOVE {
-                    next[usize::from(to)][usize::from(active)] += states[usize::from(state)][usize::from(active)];
+                    next[usize::from(to)][usize::from(active)] +=
+                        states[usize::from(state)][usize::from(active)];
                 }
             }
         }

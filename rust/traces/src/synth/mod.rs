@@ -177,7 +177,8 @@ impl Synthesizer {
             bits.fill(0);
             for i in 0..block.place.len() {
                 let random = rng.next_u64();
-                let [level, take_level, draw, take_draw] = [0, 16, 32, 48].map(|shift| (random >> shift) as u16);
+                let [level, take_level, draw, take_draw] =
+                    [0, 16, 32, 48].map(|shift| (random >> shift) as u16);
                 let parent = before.map(|before| (before, block.parent[i] as usize));
                 block.level[i] = match parent {
                     Some((before, parent)) if take_level < handed => before.level[parent],
@@ -246,7 +247,14 @@ impl BlockState {
         }
     }
 
-    fn step(&mut self, before: Option<&Self>, renewal: u16, handed: u16, rng: &mut SplitMix64, bits: &mut [u64]) {
+    fn step(
+        &mut self,
+        before: Option<&Self>,
+        renewal: u16,
+        handed: u16,
+        rng: &mut SplitMix64,
+        bits: &mut [u64],
+    ) {
         for i in 0..self.place.len() {
             let follows = self.flags[i] & FOLLOWS != 0;
             let parent = before.map(|before| (before, self.parent[i] as usize));
@@ -305,7 +313,8 @@ mod tests {
         for frequency in [0.02, 0.3, 0.9] {
             let probit = normal.inverse(frequency);
             let all = normal.quantiles(TEXT_LEVELS);
-            let mean = all.iter().map(|&n| inclination(&normal, 0.7, probit, n)).sum::<f64>() / all.len() as f64;
+            let mean =
+                all.iter().map(|&n| inclination(&normal, 0.7, probit, n)).sum::<f64>() / all.len() as f64;
             assert!((mean - frequency).abs() < 1e-4, "{frequency}: {mean}");
         }
     }

@@ -47,11 +47,7 @@ impl PowerLaw {
             return self.ceiling * rank;
         }
         let b = 1.0 - self.exponent;
-        let tail = if b.abs() < 1e-9 {
-            (rank / plateau).ln()
-        } else {
-            (rank.powf(b) - plateau.powf(b)) / b
-        };
+        let tail = if b.abs() < 1e-9 { (rank / plateau).ln() } else { (rank.powf(b) - plateau.powf(b)) / b };
         self.ceiling * plateau + self.least * tail
     }
 

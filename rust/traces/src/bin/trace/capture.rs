@@ -37,7 +37,11 @@ pub struct Args {
 /// Below the current directory, else where this was built.
 fn own_model() -> PathBuf {
     let here = PathBuf::from("golden/model");
-    if here.is_dir() { here } else { PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/model")) }
+    if here.is_dir() {
+        here
+    } else {
+        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../golden/model"))
+    }
 }
 
 /// Runs the command.
@@ -92,6 +96,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     bar.finish_and_clear();
     writer.finish()?;
-    super::say(&format!("{}: {} tokens of {} neurons\n", args.out.display(), bar.position(), shape.neurons()));
+    super::say(&format!(
+        "{}: {} tokens of {} neurons\n",
+        args.out.display(),
+        bar.position(),
+        shape.neurons()
+    ));
     Ok(())
 }

@@ -29,7 +29,8 @@ pub struct Args {
 
 /// The header in a few lines.
 pub fn header(header: &TraceHeader) -> String {
-    let TraceHeader { model, layers, attention, mlp, tokens, prompt_tokens, sequences, seed, source } = header;
+    let TraceHeader { model, layers, attention, mlp, tokens, prompt_tokens, sequences, seed, source } =
+        header;
     format!(
         "model      {model}: {layers} layers, {attention} neurons in front of attention, {mlp} in the MLP\n\
          tokens     {tokens} in {sequences} sequence(s), {prompt_tokens} of them prompt\n\
@@ -64,7 +65,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let Some(info) = reader.read_into(&mut activity).with_context(file)? else { break };
         let count = |kind| {
             let blocks = shape.blocks().iter().enumerate();
-            let mine = blocks.filter(|(_, b)| b.kind == kind && args.layer.is_none_or(|layer| layer == b.layer));
+            let mine =
+                blocks.filter(|(_, b)| b.kind == kind && args.layer.is_none_or(|layer| layer == b.layer));
             let words = mine.flat_map(|(index, _)| activity.block(&shape, index));
             words.map(|word| u64::from(word.count_ones())).sum::<u64>()
         };
@@ -85,7 +87,13 @@ fn phase(info: TokenInfo) -> String {
 }
 
 /// One token: counts of its blocks, or with a layer the neurons.
-fn one(shape: &NeuronShape, token: u64, info: Option<TokenInfo>, activity: &Activity, layer: Option<u32>) -> String {
+fn one(
+    shape: &NeuronShape,
+    token: u64,
+    info: Option<TokenInfo>,
+    activity: &Activity,
+    layer: Option<u32>,
+) -> String {
     let mut text = format!("token      {token}, {}\n", info.map_or("-".into(), phase));
     for (index, block) in shape.blocks().iter().enumerate() {
         if layer.is_some_and(|layer| layer != block.layer) {
@@ -95,7 +103,8 @@ fn one(shape: &NeuronShape, token: u64, info: Option<TokenInfo>, activity: &Acti
         let bits = activity.block(shape, index);
         let count = ones(bits).count();
         let share = percent(Some(count as f64 / f64::from(block.neurons)));
-        text += &format!("layer {:<4} {kind:<9} {count:>6} of {} active, {share}\n", block.layer, block.neurons);
+        text +=
+            &format!("layer {:<4} {kind:<9} {count:>6} of {} active, {share}\n", block.layer, block.neurons);
         if layer.is_some() {
             text += &runs(ones(bits));
         }

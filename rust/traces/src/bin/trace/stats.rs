@@ -56,7 +56,8 @@ fn text(report: &Report) -> String {
             percent(block_share)
         );
     }
-    text += &format!("whole      {} of the neurons have 80 % of the activations\n", percent(report.model_share));
+    text +=
+        &format!("whole      {} of the neurons have 80 % of the activations\n", percent(report.model_share));
     text += "similarity";
     for distance in [1, 2, 3, 5, 8, 11, 16, 25, 32] {
         text += &format!("  {distance}: {}", percent(report.similarity[distance - 1]));
@@ -73,7 +74,9 @@ fn text(report: &Report) -> String {
         report.layer_neurons
     );
     if let (Some(mean), Some(most)) = (report.dimm_imbalance, report.dimm_imbalance_max) {
-        text += &format!("DIMMs      the fullest of 8 has {mean:.2} times the mean load of cold neurons, at most {most:.2}\n");
+        text += &format!(
+            "DIMMs      the fullest of 8 has {mean:.2} times the mean load of cold neurons, at most {most:.2}\n"
+        );
     }
     text
 }

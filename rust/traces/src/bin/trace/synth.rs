@@ -99,7 +99,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         per_token(generating)
     );
     super::say(&table(&synthesizer, &statistics.report()));
-    super::say(&format!("{}: {tokens} tokens of {} neurons\n", args.out.display(), synthesizer.shape().neurons()));
+    super::say(&format!(
+        "{}: {tokens} tokens of {} neurons\n",
+        args.out.display(),
+        synthesizer.shape().neurons()
+    ));
     Ok(())
 }
 
@@ -113,10 +117,25 @@ fn table(synthesizer: &Synthesizer, report: &Report) -> String {
     let target = |value: f64| format!("{:.1} %", 100.0 * value);
     let far = Targets::FAR as usize;
     let rows = [
-        ("active neurons, attention", target(targets.density), Some(targets.density), density(report.attention)),
+        (
+            "active neurons, attention",
+            target(targets.density),
+            Some(targets.density),
+            density(report.attention),
+        ),
         ("active neurons, MLP", target(targets.density), Some(targets.density), density(report.mlp)),
-        ("neurons with 80 %, MLP block", target(targets.block_share), Some(expected.block_share), block(report.mlp)),
-        ("neurons with 80 %, whole model", target(targets.model_share), Some(expected.model_share), report.model_share),
+        (
+            "neurons with 80 %, MLP block",
+            target(targets.block_share),
+            Some(expected.block_share),
+            block(report.mlp),
+        ),
+        (
+            "neurons with 80 %, whole model",
+            target(targets.model_share),
+            Some(expected.model_share),
+            report.model_share,
+        ),
         ("similarity, distance 1", target(targets.adjacent), Some(expected.similarity[1]), similarity(1)),
         ("similarity, distance 11", target(targets.distant), Some(expected.similarity[far]), similarity(far)),
         ("similarity, distance 25", "flat".into(), Some(expected.similarity[25]), similarity(25)),

@@ -18,7 +18,8 @@ impl<const N: usize> Table<N> {
 
     /// The first column to the left, the others to the right.
     pub fn text(&self) -> String {
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width =
+            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; N] = std::array::from_fn(width);
         let mut text = String::new();
         for row in &self.rows {
