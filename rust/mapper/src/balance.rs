@@ -1,0 +1,229 @@
+//! Which DIMM holds which neurons: the loads of a term are made equal, group by group and then with parts of groups.
+
+use crate::{Instance, MapperError, Placement};
+
+/// The slowest DIMM of a term may exceed the mean by this part of it.
+const TOLERANCE: f64 = 5e-5;
+
+/// A group with more than the mean load of a DIMM divided by this is cut before it is put anywhere.
+const COARSENESS: u64 = 4;
+
+/// Neighbours in a block's order of frequency that are on one DIMM.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    block: u32,
+    start: u32,
+    len: u32,
+    work: u64,
+    dimm: usize,
+}
+
+impl Piece {
+    fn bytes(&self, instance: &Instance) -> u64 {
+        u64::from(self.len) * instance.blocks()[self.block as usize].neuron_bytes
+    }
+
+    /// Takes neurons off the front until the next one would exceed `most` work or `free` bytes, and returns them.
+    fn cut(&mut self, instance: &Instance, most: u64, free: u64) -> Option<Piece> {
+        let positions = self.start..self.start + self.len;
+        let (len, work) = instance.leading(self.block as usize, positions, most, free);
+        let front = Piece { len, work, ..*self };
+        self.start += len;
+        self.len -= len;
+        self.work -= work;
+        (len > 0).then_some(front)
+    }
+}
+
+/// Puts neurons on DIMMs and keeps account of the room there.
+pub(crate) struct Dimms<'a> {
+    instance: &'a Instance,
+    free: Vec<u64>,
+    pieces: Vec<Piece>,
+    loads: Vec<u64>,
+}
+
+impl<'a> Dimms<'a> {
+    pub(crate) fn new(instance: &'a Instance) -> Self {
+        let dimms = instance.machine().dimms as usize;
+        let free = vec![instance.machine().dimm_bytes; dimms];
+        Self { instance, free, pieces: Vec::new(), loads: vec![0; dimms] }
+    }
+
+    /// Spreads neurons of one term so that the DIMMs are evenly loaded by them: those of each group behind the first `taken[group]`, or
+    /// those in front. Only the ones behind, which load the DIMMs, are worth cutting groups for.
+    ///
+    /// # Errors
+    /// [`MapperError::Fragmented`] if a neuron finds no room.
+    pub(crate) fn spread(
+        &mut self,
+        term: usize,
+        taken: &[u32],
+        front: bool,
+        placement: &mut Placement,
+    ) -> Result<(), MapperError> {
+        self.pieces.clear();
+        self.loads.fill(0);
+        let piece = |index: usize| {
+            let (group, taken) = (&self.instance.groups()[index], taken[index]);
+            let positions = if front { 0..taken } else { taken..group.len };
+            let (start, len) = (group.start + positions.start, positions.len() as u32);
+            let work = match len == group.len {
+                true => group.work,
+                false => {
+                    self.instance.leading(group.block as usize, start..start + len, u64::MAX, u64::MAX).1
+                }
+            };
+            Piece { block: group.block, start, len, work, dimm: 0 }
+        };
+        let groups = self.instance.term_groups(term);
+        let mut groups: Vec<Piece> = groups.map(piece).filter(|piece| piece.len > 0).collect();
+        let most =
+            groups.iter().map(|piece| piece.work).sum::<u64>() / (self.loads.len() as u64 * COARSENESS);
+        for index in 0..groups.len() {
+            while groups[index].work > most
+                && let Some(front) = groups[index].cut(self.instance, most, u64::MAX)
+            {
+                groups.push(front);
+            }
+        }
+        groups.sort_by_key(|piece| std::cmp::Reverse(piece.work));
+        for group in groups {
+            self.put(group)?;
+        }
+        if !front {
+            self.level();
+        }
+        for piece in &self.pieces {
+            let order = &self.instance.blocks()[piece.block as usize].order;
+            let dimms = placement.dimms_mut(piece.block as usize);
+            for &neuron in &order[piece.start as usize..(piece.start + piece.len) as usize] {
+                dimms[neuron as usize] = piece.dimm as u8;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a group on the least loaded DIMM that has room, or its neurons where there is some.
+    ///
+    /// Equally loaded are the empty ones at first. The hottest group goes to the fullest of them, because that one will get the
+    /// fewest bytes; groups that are never active go where most room is.
+    fn put(&mut self, mut group: Piece) -> Result<(), MapperError> {
+        let bytes = group.bytes(self.instance);
+        let fitting = (0..self.free.len()).filter(|&dimm| self.free[dimm] >= bytes);
+        let chosen = match group.work {
+            0 => fitting.max_by_key(|&dimm| self.free[dimm]),
+            _ => fitting.min_by_key(|&dimm| (self.loads[dimm], self.free[dimm])),
+        };
+        if let Some(dimm) = chosen {
+            self.add(Piece { dimm, ..group });
+            return Ok(());
+        }
+        while group.len > 0 {
+            let roomiest = (0..self.free.len()).max_by_key(|&dimm| self.free[dimm]).unwrap_or(0);
+            let free = self.free[roomiest];
+            let Some(part) = group.cut(self.instance, u64::MAX, free) else {
+                let block = group.block as usize;
+                let needed = self.instance.blocks()[block].neuron_bytes;
+                return Err(MapperError::Fragmented { block, needed, free });
+            };
+            self.add(Piece { dimm: roomiest, ..part });
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, piece: Piece) {
+        self.loads[piece.dimm] += piece.work;
+        self.free[piece.dimm] -= piece.bytes(self.instance);
+        self.pieces.push(piece);
+    }
+
+    /// Moves a piece to another DIMM.
+    fn shift(&mut self, index: usize, to: usize) {
+        let piece = self.pieces[index];
+        let bytes = piece.bytes(self.instance);
+        self.loads[piece.dimm] -= piece.work;
+        self.loads[to] += piece.work;
+        self.free[piece.dimm] += bytes;
+        self.free[to] -= bytes;
+        self.pieces[index].dimm = to;
+    }
+
+    /// Moves work from the most to the least loaded DIMM until the most loaded one is close to the mean or nothing helps.
+    fn level(&mut self) {
+        let dimms = self.loads.len() as u64;
+        let mean = self.loads.iter().sum::<u64>() / dimms;
+        let limit = mean + (mean as f64 * TOLERANCE) as u64;
+        // Each step ends the excess of one DIMM or the lack of another but for a fraction; the fractions take a few rounds.
+        for _ in 0..16 * dimms {
+            let all = 0..self.loads.len();
+            let (Some(from), Some(to)) = (
+                all.clone().max_by_key(|&dimm| self.loads[dimm]),
+                all.min_by_key(|&dimm| (self.loads[dimm], u64::MAX - self.free[dimm])),
+            ) else {
+                return;
+            };
+            if self.loads[from] <= limit || self.loads[from] - self.loads[to] < 2 {
+                return;
+            }
+            let wanted = (self.loads[from] - mean).min(mean - self.loads[to]);
+            if !self.transfer(from, to, wanted) && !self.exchange(from, to) {
+                return;
+            }
+        }
+    }
+
+    /// Moves a part of the smallest piece that is too large, or else the largest of the others; at most `most` work.
+    fn transfer(&mut self, from: usize, to: usize, most: u64) -> bool {
+        let free = self.free[to];
+        let own = |piece: &&(usize, &Piece)| piece.1.dimm == from && piece.1.work > 0;
+        let larger =
+            self.pieces.iter().enumerate().filter(|piece| own(&piece)).filter(|(_, p)| p.work > most);
+        if let Some((index, _)) = larger.min_by_key(|(_, piece)| piece.work)
+            && let Some(part) = self.pieces[index].cut(self.instance, most, free)
+            && part.work > 0
+        {
+            self.loads[from] -= part.work;
+            self.free[from] += part.bytes(self.instance);
+            self.add(Piece { dimm: to, ..part });
+            return true;
+        }
+        let fits = |piece: &Piece| piece.work <= most && piece.bytes(self.instance) <= free;
+        let smaller = self.pieces.iter().enumerate().filter(|piece| own(&piece) && fits(piece.1));
+        let Some((index, _)) = smaller.max_by_key(|(_, piece)| piece.work) else { return false };
+        self.shift(index, to);
+        true
+    }
+
+    /// Moves a piece, or exchanges two, so that the difference shrinks most.
+    fn exchange(&mut self, from: usize, to: usize) -> bool {
+        let difference = self.loads[from] - self.loads[to];
+        let on = |dimm| self.pieces.iter().enumerate().filter(move |(_, piece)| piece.dimm == dimm);
+        let mut best: Option<(u64, usize, Option<usize>)> = None;
+        for (a, out) in on(from) {
+            let back = on(to).map(|(b, back)| (Some(b), back.work, back.bytes(self.instance)));
+            for (b, work, up) in back.chain([(None, 0, 0)]).filter(|&(_, work, _)| work < out.work) {
+                let left = difference.abs_diff(2 * (out.work - work));
+                let down = out.bytes(self.instance);
+                let fits = self.free[from] + down >= up && self.free[to] + up >= down;
+                if fits && left < difference && best.is_none_or(|(least, ..)| left < least) {
+                    best = Some((left, a, b));
+                }
+            }
+        }
+        let Some((_, a, b)) = best else { return false };
+        // Room is made before it is taken.
+        for index in b.into_iter().chain([a]) {
+            let bytes = self.pieces[index].bytes(self.instance);
+            self.free[self.pieces[index].dimm] += bytes;
+        }
+        for (index, dimm) in b.map(|b| (b, from)).into_iter().chain([(a, to)]) {
+            let piece = &mut self.pieces[index];
+            self.loads[piece.dimm] -= piece.work;
+            piece.dimm = dimm;
+            self.loads[dimm] += piece.work;
+            self.free[dimm] -= self.pieces[index].bytes(self.instance);
+        }
+        true
+    }
+}

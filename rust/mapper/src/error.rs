@@ -1,0 +1,145 @@
+//! The one error type of the crate: each variant carries the offending value and the limit it broke.
+
+/// What cannot be planned, or is no placement.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapperError {
+    /// The dense weights alone exceed the GPU.
+    #[error(
+        "the GPU has {available} bytes for weights, the projections and embeddings of {model} take {resident}"
+    )]
+    GpuTooSmall {
+        /// The model.
+        model: String,
+        /// Bytes of projections and embeddings.
+        resident: u64,
+        /// Bytes of the GPU's memory without its workspace.
+        available: u64,
+    },
+    /// The neurons exceed the DIMMs.
+    #[error("{needed} bytes of neurons do not fit {dimms} DIMMs of {each} bytes ({available} together){kv}", kv = kv_note(*.kv_bytes))]
+    DimmsTooSmall {
+        /// Bytes of all neurons.
+        needed: u64,
+        /// Bytes of all DIMMs that neurons can take.
+        available: u64,
+        /// Bytes of one DIMM that neurons can take.
+        each: u64,
+        /// Number of DIMMs.
+        dimms: u32,
+        /// Bytes of each DIMM that are kept free for keys and values.
+        kv_bytes: u64,
+    },
+    /// Room enough in all, but no DIMM has enough of it for one more neuron.
+    #[error(
+        "no DIMM has {needed} bytes left for a neuron of block {block}: the fullest use leaves at most {free} in one DIMM"
+    )]
+    Fragmented {
+        /// Block of the neuron.
+        block: usize,
+        /// Bytes of the neuron.
+        needed: u64,
+        /// Most bytes that are left in one DIMM.
+        free: u64,
+    },
+    /// A number outside its range.
+    #[error("{what} = {value} must be {min}..={max}")]
+    Range {
+        /// Which number.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// Least value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// A bandwidth or time that is no positive number.
+    #[error("{what} = {value} must be {rule}")]
+    Quantity {
+        /// Which quantity.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+        /// What it must be.
+        rule: &'static str,
+    },
+    /// Frequencies, or a placement, of another model.
+    #[error("{what}: {found} instead of {expected}")]
+    Shape {
+        /// What there is too much or too little of.
+        what: String,
+        /// How many there are.
+        found: u64,
+        /// How many there should be.
+        expected: u64,
+    },
+    /// A frequency that is none.
+    #[error("frequency {value} of neuron {neuron} of block {block} is not in 0..=1")]
+    Frequency {
+        /// Block of the neuron.
+        block: usize,
+        /// Neuron within the block.
+        neuron: usize,
+        /// The value.
+        value: f32,
+    },
+    /// A placement with more on the GPU than fits.
+    #[error("{used} bytes of neurons on the GPU, {capacity} fit")]
+    GpuFull {
+        /// Bytes of the neurons on the GPU.
+        used: u64,
+        /// Bytes that neurons can take there.
+        capacity: u64,
+    },
+    /// A placement with more on a DIMM than fits.
+    #[error("{used} bytes of neurons on DIMM {dimm}, {capacity} fit")]
+    DimmFull {
+        /// The DIMM.
+        dimm: usize,
+        /// Bytes of its neurons.
+        used: u64,
+        /// Bytes that neurons can take there.
+        capacity: u64,
+    },
+    /// A placement on a DIMM that does not exist.
+    #[error("neuron {neuron} of block {block} is on DIMM {dimm}, there are {dimms}")]
+    NoSuchDimm {
+        /// Block of the neuron.
+        block: usize,
+        /// Neuron within the block.
+        neuron: usize,
+        /// The DIMM.
+        dimm: u8,
+        /// Number of DIMMs.
+        dimms: u32,
+    },
+    /// Bits of neurons that do not exist.
+    #[error("the GPU bits of block {block} go on behind its last neuron, number {last}")]
+    StrayBits {
+        /// The block.
+        block: usize,
+        /// Its last neuron.
+        last: u32,
+    },
+    /// The general solver gave no solution.
+    #[error("the MILP solver found no placement within {seconds} s: {reason}")]
+    Solver {
+        /// Its time limit.
+        seconds: f64,
+        /// What it said.
+        reason: String,
+    },
+    /// Text that is no placement.
+    #[error("not a placement: {0}")]
+    Syntax(String),
+}
+
+/// What an error about full DIMMs says of the room for keys and values.
+fn kv_note(kv_bytes: u64) -> String {
+    if kv_bytes == 0 {
+        String::new()
+    } else {
+        format!(", {kv_bytes} bytes of each being kept for keys and values")
+    }
+}

@@ -1,0 +1,39 @@
+//! Offline mapping of neurons: which are copied to the GPU, and which DIMM holds each (Hermes, section IV-B).
+//!
+//! Behind the traces, whose frequencies it takes, and in front of the scheduler, which changes its placements while tokens are
+//! generated. `docs/placement.md` has the reasoning and the measurements; reading traces and writing files is left to the binary `place`.
+//!
+//! Reading order: [`Machine`] and [`Instance`] (the problem), [`Placement`] (a solution and what it costs), [`neuron_bound`] (what no
+//! solution can go below), [`place_structured`] (the method) with its parts `gpu` and `balance`. To compare with:
+//! [`place_powerinfer`], [`place_greedy`], [`place_random`], [`place_milp`], and [`write_lp`] for solvers elsewhere.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod balance;
+mod baselines;
+mod bound;
+mod error;
+mod gpu;
+mod instance;
+mod lp_file;
+mod machine;
+mod milp;
+mod placement;
+mod placement_file;
+mod powerinfer;
+mod sort;
+mod structured;
+mod synthetic;
+
+pub use baselines::{place_greedy, place_random};
+pub use bound::{Bound, group_bound, neuron_bound};
+pub use error::MapperError;
+pub use instance::{BlockNeurons, Group, Instance, ONE, Options, Terms};
+pub use lp_file::{LpForm, write_lp};
+pub use machine::Machine;
+pub use milp::{MilpOptions, MilpReport, place_milp, relaxation_us};
+pub use placement::{Evaluation, Placement, TermTime};
+pub use placement_file::PlacementFile;
+pub use powerinfer::{PC_HIGH_GBPS, PowerInferReport, least_neurons, place_powerinfer};
+pub use structured::{Certificate, CertifiedTerm, place_structured};
+pub use synthetic::synthetic_frequencies;

@@ -1,0 +1,99 @@
+//! The machine as the mapping problem sees it: capacities, bandwidths and the synchronisation.
+
+use crate::{MapperError, ONE};
+use ndp_config::{LlmShape, SystemConfig};
+use serde::Serialize;
+
+/// Capacities in bytes, bandwidths in GB/s (10^9 bytes), times in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// Bytes of the GPU that neurons can take: `S_GPU` of equation 6.
+    pub gpu_bytes: u64,
+    /// Bandwidth of the GPU's memory.
+    pub gpu_gbps: f64,
+    /// One synchronisation: `T_sync` of equation 3.
+    pub sync_us: f64,
+    /// Number of DIMMs.
+    pub dimms: u32,
+    /// Bytes of each DIMM that neurons can take: `S_dimm` of equation 7.
+    pub dimm_bytes: u64,
+    /// Bandwidth of each DIMM towards its core.
+    pub dimm_gbps: f64,
+    /// Bytes of each DIMM that are kept for keys and values, beside `dimm_bytes`.
+    pub kv_bytes: u64,
+}
+
+impl Machine {
+    /// What a system leaves to the neurons of a model: the GPU without projections and embeddings, the DIMMs without the
+    /// keys and values of `kv_tokens` tokens, which lie evenly over them.
+    ///
+    /// # Errors
+    /// [`MapperError::GpuTooSmall`]; [`MapperError::DimmsTooSmall`] if the keys and values alone exceed the DIMMs.
+    pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self, MapperError> {
+        let (available, resident) = (system.gpu_weight_bytes(), model.resident_bytes());
+        let gpu_bytes = available.checked_sub(resident).ok_or_else(|| {
+            let model = model.name().to_owned();
+            MapperError::GpuTooSmall { model, resident, available }
+        })?;
+        let dimms = system.dimms().count;
+        let kv_bytes = (model.kv_bytes_per_token() * u64::from(kv_tokens)).div_ceil(dimms.into());
+        let dimm_bytes = system.dimm_bytes().checked_sub(kv_bytes).ok_or(MapperError::DimmsTooSmall {
+            needed: model.neurons_bytes(),
+            available: 0,
+            each: 0,
+            dimms,
+            kv_bytes,
+        })?;
+        Ok(Self {
+            gpu_bytes,
+            gpu_gbps: system.gpu().bandwidth_gbps,
+            sync_us: system.bus().sync_us,
+            dimms,
+            dimm_bytes,
+            dimm_gbps: system.dimms().bandwidth_gbps,
+            kv_bytes,
+        })
+    }
+
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    /// [`MapperError::Range`] for a number of DIMMs outside 1..=64, [`MapperError::Quantity`] for bandwidths that are not
+    /// positive and times that are negative.
+    pub fn check(&self) -> Result<(), MapperError> {
+        let max = SystemConfig::MAX_DIMMS;
+        if !(1..=max).contains(&self.dimms) {
+            return Err(MapperError::Range {
+                what: "dimms",
+                value: self.dimms.into(),
+                min: 1,
+                max: max.into(),
+            });
+        }
+        for (what, value) in [("GPU bandwidth", self.gpu_gbps), ("DIMM bandwidth", self.dimm_gbps)] {
+            if !(value > 0.0 && value.is_finite()) {
+                return Err(MapperError::Quantity { what, value, rule: "a positive number of GB/s" });
+            }
+        }
+        if !(self.sync_us >= 0.0 && self.sync_us.is_finite()) {
+            let (what, value) = ("synchronisation", self.sync_us);
+            return Err(MapperError::Quantity { what, value, rule: "a number of us, 0 or more" });
+        }
+        Ok(())
+    }
+
+    /// Time in which the GPU reads so much work (frequency x bytes, times [`ONE`]); 1 GB/s is 1000 bytes per microsecond.
+    pub fn gpu_us(&self, work: f64) -> f64 {
+        work / (f64::from(ONE) * 1e3 * self.gpu_gbps)
+    }
+
+    /// The same with both synchronisations: equation 3, which adds them whether anything is on the GPU or not.
+    pub fn gpu_side_us(&self, work: f64) -> f64 {
+        self.gpu_us(work) + 2.0 * self.sync_us
+    }
+
+    /// Time in which one DIMM reads so much work.
+    pub fn dimm_us(&self, work: f64) -> f64 {
+        work / (f64::from(ONE) * 1e3 * self.dimm_gbps)
+    }
+}

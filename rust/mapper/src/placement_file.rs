@@ -1,0 +1,150 @@
+//! A placement as JSON: one line of text per block for the GPU, one for the DIMMs.
+
+use crate::{MapperError, Placement};
+use ndp_config::BlockKind;
+use ndp_traces::NeuronShape;
+use serde::{Deserialize, Serialize};
+
+/// The characters for DIMMs 0 to 63.
+const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+
+/// What a file says of the places of a model's neurons.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacementFile {
+    /// Name of the model.
+    pub model: String,
+    /// Number of DIMMs.
+    pub dimms: u32,
+    /// The blocks in order of computation.
+    blocks: Vec<BlockText>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct BlockText {
+    layer: u32,
+    kind: String,
+    /// A hexadecimal digit for four neurons, the first of them in its lowest bit.
+    gpu: String,
+    /// A digit to base 64 for each neuron.
+    dimms: String,
+}
+
+fn kind_name(kind: BlockKind) -> &'static str {
+    match kind {
+        BlockKind::Attention => "attention",
+        BlockKind::Mlp => "mlp",
+    }
+}
+
+fn digit_of(character: u8) -> Option<u8> {
+    DIGITS.iter().position(|&digit| digit == character).map(|digit| digit as u8)
+}
+
+impl PlacementFile {
+    /// The text of a placement.
+    pub fn new(model: &str, dimms: u32, placement: &Placement) -> Self {
+        let shape = placement.shape();
+        let text = |(block, of): (usize, &ndp_traces::Block)| {
+            let bits = placement.gpu_bits(block);
+            let nibble = |i: usize| DIGITS[(bits[i / 16] >> (i % 16 * 4) & 15) as usize] as char;
+            BlockText {
+                layer: of.layer,
+                kind: kind_name(of.kind).to_owned(),
+                gpu: (0..of.neurons.div_ceil(4) as usize).map(nibble).collect(),
+                dimms: placement.dimms(block).iter().map(|&d| DIGITS[usize::from(d % 64)] as char).collect(),
+            }
+        };
+        let blocks = shape.blocks().iter().enumerate().map(text).collect();
+        Self { model: model.to_owned(), dimms, blocks }
+    }
+
+    /// The placement, for neurons of that shape.
+    ///
+    /// # Errors
+    /// [`MapperError::Syntax`] names the block that is not as it should be, [`MapperError::Shape`] a wrong number of blocks.
+    pub fn placement(&self, shape: &NeuronShape) -> Result<Placement, MapperError> {
+        if self.blocks.len() != shape.blocks().len() {
+            let (what, found) = ("blocks placed".to_owned(), self.blocks.len() as u64);
+            return Err(MapperError::Shape { what, found, expected: shape.blocks().len() as u64 });
+        }
+        let mut placement = Placement::new(shape);
+        for (block, (of, text)) in shape.blocks().iter().zip(&self.blocks).enumerate() {
+            let wrong = |what: String| MapperError::Syntax(format!("block {block}: {what}"));
+            if (text.layer, text.kind.as_str()) != (of.layer, kind_name(of.kind)) {
+                let expected = format!("{} of layer {}", kind_name(of.kind), of.layer);
+                return Err(wrong(format!("{} of layer {} instead of {expected}", text.kind, text.layer)));
+            }
+            for (name, digits, expected) in
+                [("gpu", &text.gpu, of.neurons.div_ceil(4)), ("dimms", &text.dimms, of.neurons)]
+            {
+                if digits.len() != expected as usize {
+                    return Err(wrong(format!("{name} has {} digits instead of {expected}", digits.len())));
+                }
+            }
+            for (dimm, character) in placement.dimms_mut(block).iter_mut().zip(text.dimms.bytes()) {
+                let digit = digit_of(character).filter(|&digit| u32::from(digit) < self.dimms);
+                *dimm = digit.ok_or_else(|| {
+                    wrong(format!("'{}' is none of {} DIMMs", character.escape_ascii(), self.dimms))
+                })?;
+            }
+            let bits = placement.gpu_bits_mut(block);
+            for (i, character) in text.gpu.bytes().enumerate() {
+                let nibble = digit_of(character).filter(|&digit| digit < 16);
+                let nibble = nibble.ok_or_else(|| {
+                    wrong(format!("'{}' is no hexadecimal digit", character.escape_ascii()))
+                })?;
+                bits[i / 16] |= u64::from(nibble) << (i % 16 * 4);
+            }
+            if of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0 {
+                return Err(MapperError::StrayBits { block, last: of.neurons - 1 });
+            }
+        }
+        Ok(placement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placement() -> Placement {
+        let mut placement = Placement::new(&NeuronShape::new(2, 70, 33));
+        for (block, neurons) in [(0, 70), (1, 33), (2, 70), (3, 33)] {
+            for i in 0..neurons {
+                placement.dimms_mut(block)[i] = ((i * 7 + block) % 40) as u8;
+                placement.set_gpu(block, i, i % 3 == block % 3);
+            }
+        }
+        placement
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let placement = placement();
+        let file = PlacementFile::new("some", 40, &placement);
+        let text = serde_json::to_string(&file).unwrap();
+        let read: PlacementFile = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.placement(placement.shape()).unwrap(), placement);
+    }
+
+    #[test]
+    fn damaged_text_is_refused_with_its_block() {
+        let good = PlacementFile::new("some", 40, &placement());
+        let shape = NeuronShape::new(2, 70, 33);
+        let damages: [(fn(&mut PlacementFile), &str); 7] = [
+            (|f| f.dimms = 39, "block 0: 'D' is none of 39 DIMMs"),
+            (|f| f.blocks[1].dimms.replace_range(0..1, "!"), "block 1: '!'"),
+            (|f| f.blocks[2].gpu.replace_range(3..4, "g"), "'g' is no hexadecimal digit"),
+            (|f| f.blocks[3].gpu.push('0'), "gpu has 10 digits instead of 9"),
+            (|f| f.blocks[3].gpu.replace_range(8..9, "2"), "block 3 go on behind its last neuron, number 32"),
+            (|f| f.blocks[1].layer = 1, "mlp of layer 1 instead of mlp of layer 0"),
+            (|f| f.blocks.truncate(3), "3 instead of 4"),
+        ];
+        for (damage, expected) in damages {
+            let mut file = good.clone();
+            damage(&mut file);
+            let error = file.placement(&shape).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}
