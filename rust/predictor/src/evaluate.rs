@@ -1,0 +1,141 @@
+//! How good predictions are: each neuron and token counted by what was predicted and what was.
+
+use crate::error::{PredictorError, in_range, same_length};
+use crate::predictor::Predictor;
+use crate::rules::{PredictorKind, PredictorRules};
+use crate::states::NeuronStates;
+use crate::table::LayerTable;
+use ndp_config::BlockKind;
+use ndp_traces::{Activity, NeuronShape, ones};
+
+/// Counts of predictions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Confusion {
+    /// Predicted and active.
+    pub tp: u64,
+    /// Predicted, not active.
+    pub fp: u64,
+    /// Active, not predicted.
+    pub r#fn: u64,
+    /// Neither.
+    pub tn: u64,
+}
+
+impl Confusion {
+    /// Counts the predictions for a block of so many neurons. Bits behind them have to be 0.
+    pub fn count(&mut self, neurons: u32, predicted: &[u64], actual: &[u64]) {
+        let ones = |f: fn(u64, u64) -> u64| -> u64 {
+            predicted.iter().zip(actual).map(|(&p, &a)| u64::from(f(p, a).count_ones())).sum()
+        };
+        let (tp, fp, r#fn) = (ones(|p, a| p & a), ones(|p, a| p & !a), ones(|p, a| !p & a));
+        let tn = u64::from(neurons) - tp - fp - r#fn;
+        *self = *self + Self { tp, fp, r#fn, tn };
+    }
+
+    /// All predictions.
+    pub fn total(&self) -> u64 {
+        self.tp + self.fp + self.r#fn + self.tn
+    }
+
+    /// Share of right predictions; NaN without any.
+    pub fn accuracy(&self) -> f64 {
+        (self.tp + self.tn) as f64 / self.total() as f64
+    }
+
+    /// Share of active neurons among those predicted; NaN if none was.
+    pub fn precision(&self) -> f64 {
+        self.tp as f64 / (self.tp + self.fp) as f64
+    }
+
+    /// Share of predicted neurons among the active ones; NaN if none was active.
+    pub fn recall(&self) -> f64 {
+        self.tp as f64 / (self.tp + self.r#fn) as f64
+    }
+}
+
+impl std::ops::Add for Confusion {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            tp: self.tp + other.tp,
+            fp: self.fp + other.fp,
+            r#fn: self.r#fn + other.r#fn,
+            tn: self.tn + other.tn,
+        }
+    }
+}
+
+/// Counts for each kind of block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Blocks in front of attention.
+    pub attention: Confusion,
+    /// Blocks of the MLP.
+    pub mlp: Confusion,
+}
+
+impl Evaluation {
+    /// Both kinds together.
+    pub fn all(&self) -> Confusion {
+        self.attention + self.mlp
+    }
+}
+
+/// Plays a sequence of tokens: the first `prefill` ones set the states by how often each neuron is active and the parents by the
+/// last of them; each later one is predicted, counted and observed.
+///
+/// # Errors
+/// [`PredictorError::Range`] for a prefill of 0 or one longer than the sequence, [`PredictorError::Shape`] for a table of another
+/// shape, [`PredictorError::Length`] and [`PredictorError::StrayBits`] for activity that does not fit the shape.
+pub fn evaluate(
+    shape: &NeuronShape,
+    table: &LayerTable,
+    rules: PredictorRules,
+    kind: PredictorKind,
+    prefill: usize,
+    tokens: impl Iterator<Item = Activity>,
+) -> Result<Evaluation, PredictorError> {
+    in_range("tokens of the prefill", prefill as u64, 1, u64::MAX)?;
+    let mut tokens = tokens.enumerate();
+    let mut counts = vec![0u32; 64 * shape.words_per_token()];
+    let mut last = Activity::new(shape);
+    for (number, token) in tokens.by_ref().take(prefill) {
+        same_length("words of a token", token.words().len(), shape.words_per_token())?;
+        ones(token.words()).for_each(|neuron| counts[neuron as usize] += 1);
+        last = token;
+        if number + 1 == prefill {
+            break;
+        }
+    }
+    let frequencies = (0..shape.blocks().len()).flat_map(|block| {
+        let first = 64 * shape.words(block).start;
+        let own = &counts[first..first + shape.blocks()[block].neurons as usize];
+        own.iter().map(|&count| f64::from(count) / prefill as f64)
+    });
+    let states = NeuronStates::from_frequencies(shape, &frequencies.collect::<Vec<_>>())?;
+    let mut predictor = Predictor::new(states, table, rules, kind)?;
+    for block in 0..shape.blocks().len() {
+        predictor.set_activity(block, last.block(shape, block))?;
+    }
+    let mut evaluation = Evaluation::default();
+    let mut predicted = vec![0; shape.widest().div_ceil(64) as usize];
+    let mut seen = 0;
+    for (_, token) in tokens {
+        same_length("words of a token", token.words().len(), shape.words_per_token())?;
+        for (number, block) in shape.blocks().iter().enumerate() {
+            let actual = token.block(shape, number);
+            let predicted = &mut predicted[..actual.len()];
+            predictor.predict(number, predicted)?;
+            predictor.observe(number, actual)?;
+            let counts = match block.kind {
+                BlockKind::Attention => &mut evaluation.attention,
+                BlockKind::Mlp => &mut evaluation.mlp,
+            };
+            counts.count(block.neurons, predicted, actual);
+        }
+        seen += 1;
+    }
+    in_range("tokens behind the prefill", seen, 1, u64::MAX)?;
+    Ok(evaluation)
+}

@@ -1,0 +1,184 @@
+//! Samples the correlation table from a trace.
+//!
+//! The paper does not say how it measures correlation. Here it is the Jaccard index: of the tokens for which at least one of
+//! two neurons was active, the share for which both were. It is high only if each predicts the other, and it is defined for
+//! neurons that are always active, for which the correlation coefficient is not. All comparisons are exact, ties go to the
+//! lower number.
+//!
+//! Every pair of neurons of neighbouring blocks is a candidate, but not every pair is counted: with `a` and `b` active tokens the
+//! index is at most `min(a, b) / max(a, b)`. So candidates are tried outwards from the child's own number of active tokens until
+//! none can be better than the second best.
+
+use crate::error::PredictorError;
+use crate::table::{LayerTable, NONE, previous_block};
+use ndp_traces::{Activity, NeuronShape};
+
+/// A candidate: tokens for which both were active, at least one was active, and the parent's number.
+#[derive(Clone, Copy)]
+struct Candidate {
+    both: u64,
+    either: u64,
+    parent: u32,
+}
+
+impl Candidate {
+    const NOBODY: Self = Self { both: 0, either: 1, parent: NONE };
+
+    fn better_than(self, other: Self) -> bool {
+        let (own, others) = (self.both * other.either, other.both * self.either);
+        self.both > 0 && (own > others || (own == others && self.parent < other.parent))
+    }
+}
+
+/// Activity of a block's neurons over the tokens: bit `t % 64` of word `t / 64`.
+struct History {
+    /// Words of a neuron.
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl History {
+    fn of(&self, neuron: usize) -> &[u64] {
+        &self.bits[neuron * self.words..(neuron + 1) * self.words]
+    }
+
+    /// Without the first token: token `t` becomes `t - 1`.
+    fn without_first(&self) -> Self {
+        let mut bits = Vec::with_capacity(self.bits.len());
+        for neuron in self.bits.chunks(self.words) {
+            let next = neuron[1..].iter().chain([&0]);
+            bits.extend(neuron.iter().zip(next).map(|(&word, &next)| word >> 1 | next << 63));
+        }
+        Self { words: self.words, bits }
+    }
+
+    /// Without the last one of so many tokens.
+    fn without_last(&self, tokens: usize) -> Self {
+        let mut bits = self.bits.clone();
+        for neuron in bits.chunks_mut(self.words) {
+            neuron[(tokens - 1) / 64] &= !(1 << ((tokens - 1) % 64));
+        }
+        Self { words: self.words, bits }
+    }
+}
+
+/// Transposes 64 x 64 bits: bit `i` of word `j` becomes bit `j` of word `i`.
+fn transpose(words: &mut [u64; 64]) {
+    let (mut width, mut mask) = (32, u64::MAX >> 32);
+    while width > 0 {
+        for low in (0..64).filter(|i| i & width == 0) {
+            let swap = (words[low] >> width ^ words[low + width]) & mask;
+            words[low] ^= swap << width;
+            words[low + width] ^= swap;
+        }
+        width /= 2;
+        mask ^= mask << width;
+    }
+}
+
+impl LayerTable {
+    /// Samples the table from the activity of tokens in their order.
+    ///
+    /// A neuron that was never active has no parents, and nobody is a parent who was never active together with the child. Takes
+    /// memory for the trace as bits.
+    ///
+    /// # Errors
+    /// [`PredictorError::Length`] for an activity of another shape.
+    pub fn sample(
+        shape: &NeuronShape,
+        tokens: impl Iterator<Item = Activity>,
+    ) -> Result<Self, PredictorError> {
+        let tokens: Vec<Activity> = tokens.collect();
+        for token in &tokens {
+            crate::error::same_length("words of a token", token.words().len(), shape.words_per_token())?;
+        }
+        let histories: Vec<History> =
+            (0..shape.blocks().len()).map(|block| history(shape, block, &tokens)).collect();
+        let parents = (0..shape.blocks().len()).map(|block| {
+            let previous = &histories[previous_block(shape, block)];
+            if block > 0 {
+                most_correlated(&histories[block], previous)
+            } else if tokens.is_empty() {
+                vec![[NONE; 2]; shape.blocks()[0].neurons as usize]
+            } else {
+                most_correlated(&histories[0].without_first(), &previous.without_last(tokens.len()))
+            }
+        });
+        Self::from_raw(shape, parents.collect())
+    }
+}
+
+fn history(shape: &NeuronShape, block: usize, tokens: &[Activity]) -> History {
+    let neurons = shape.blocks()[block].neurons as usize;
+    let words = tokens.len().div_ceil(64).max(1);
+    let mut bits = vec![0; neurons * words];
+    for (column, tokens) in tokens.chunks(64).enumerate() {
+        for word in 0..shape.words(block).len() {
+            let mut square = [0; 64];
+            for (row, token) in square.iter_mut().zip(tokens) {
+                *row = token.block(shape, block)[word];
+            }
+            transpose(&mut square);
+            for (neuron, row) in (64 * word..neurons).zip(square) {
+                bits[neuron * words + column] = row;
+            }
+        }
+    }
+    History { words, bits }
+}
+
+fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
+    let count = |bits: &[u64]| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+    let mut parents: Vec<(u64, u32)> =
+        previous.bits.chunks(previous.words).map(count).zip(0..).filter(|&(active, _)| active > 0).collect();
+    parents.sort_unstable();
+    let best_two = |bits: &[u64]| {
+        let active = count(bits);
+        let mut best = [Candidate::NOBODY; 2];
+        if active == 0 {
+            return best;
+        }
+        let mut visit = |&(other, parent): &(u64, u32)| {
+            // No candidate from here on can have a higher index than this one's bound.
+            let bound = Candidate { both: active.min(other), either: active.max(other), parent: 0 };
+            if !bound.better_than(best[1]) {
+                return false;
+            }
+            let pairs = bits.iter().zip(previous.of(parent as usize));
+            let both = pairs.map(|(a, b)| u64::from((a & b).count_ones())).sum();
+            let candidate = Candidate { both, either: active + other - both, parent };
+            if candidate.better_than(best[0]) {
+                best = [candidate, best[0]];
+            } else if candidate.better_than(best[1]) {
+                best[1] = candidate;
+            }
+            true
+        };
+        let (fewer, more) = parents.split_at(parents.partition_point(|&(other, _)| other < active));
+        let (mut up, mut down) = (more.iter(), fewer.iter().rev());
+        let (mut up_open, mut down_open) = (true, true);
+        while up_open || down_open {
+            up_open = up_open && up.next().is_some_and(&mut visit);
+            down_open = down_open && down.next().is_some_and(&mut visit);
+        }
+        best
+    };
+    children.bits.chunks(children.words).map(|bits| best_two(bits).map(|best| best.parent)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_square_of_bits_is_transposed() {
+        let mut rows: [u64; 64] = std::array::from_fn(|i| (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let before = rows;
+        transpose(&mut rows);
+        for (i, row) in rows.iter().enumerate() {
+            for (j, old) in before.iter().enumerate() {
+                assert_eq!(row >> j & 1, old >> i & 1, "row {i} column {j}");
+            }
+        }
+    }
+}
