@@ -45,4 +45,21 @@ pub enum SchedulerError {
         /// Bytes it holds.
         capacity: u64,
     },
+    /// The predictor refuses what it was given.
+    #[error(transparent)]
+    Predictor(#[from] ndp_predictor::PredictorError),
+    /// A trace that cannot be read.
+    #[error(transparent)]
+    Trace(#[from] ndp_traces::TraceError),
+    /// A model that cannot be placed.
+    #[error(transparent)]
+    Mapper(#[from] ndp_mapper::MapperError),
+    /// A trace that does not serve.
+    #[error("the trace is of {what}, not {expected}")]
+    Unfit {
+        /// What it is.
+        what: String,
+        /// What is needed.
+        expected: String,
+    },
 }

@@ -1,0 +1,108 @@
+//! `evaluate`: what Hermes' scheduling does with an activation trace, in a table, as JSON and as an HTML report.
+//!
+//! Exit codes: 0 if the trace was evaluated, 2 for anything that was asked for wrongly or could not be read or written.
+
+mod table;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use indicatif::{ProgressBar, ProgressStyle};
+use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
+use ndp_traces::TraceReader;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Evaluate predictor, placement, adjustment and remapping on an activation trace
+///
+/// The last sequence of the trace is the text that is generated, those before it are the profile. Times of DIMMs come from the
+/// cycle model of the core, those of GPU, bus and links from bandwidths.
+#[derive(Parser)]
+#[command(
+    name = "evaluate",
+    version,
+    after_help = "Examples:\n  \
+    trace synth --model llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
+    evaluate --model llama2-13b --trace t.trace --html report.html\n  \
+    evaluate --model llama2-13b --trace t.trace --dimms 4 --policies partition,hermes --json > result.json"
+)]
+struct Args {
+    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b or falcon-40b. The one that the trace
+    /// names if left out.
+    #[arg(long)]
+    model: Option<String>,
+    /// Activation trace.
+    #[arg(long)]
+    trace: PathBuf,
+    /// System: hermes, hermes-3090, hermes-t4 or a path ending in .toml.
+    #[arg(long, default_value = "hermes")]
+    system: String,
+    /// Number of DIMMs. That of the system if left out.
+    #[arg(long)]
+    dimms: Option<u32>,
+    /// Core of the DIMMs: a preset or a path ending in .toml.
+    #[arg(long, default_value = "hermes")]
+    config: String,
+    /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes. All if left out.
+    #[arg(long, value_delimiter = ',')]
+    policies: Vec<Policy>,
+    /// Tokens in a window of remapping.
+    #[arg(long, default_value_t = ndp_scheduler::WINDOW_TOKENS, value_parser = clap::value_parser!(u32).range(1..=255))]
+    window: u32,
+    /// Tokens of the profile from which correlated neurons are sampled, at most.
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    table_tokens: u32,
+    /// Seed of the random placement and of the rows that lists name.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Write a report with charts, a single file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<()> {
+    let design = DesignConfig::load(&args.config)?;
+    let mut system = SystemConfig::load(&args.system)?;
+    if let Some(dimms) = args.dimms {
+        system = system.with_dimms(dimms)?;
+    }
+    let path = args.trace.display();
+    let mut reader = TraceReader::open(&args.trace)?;
+    let header = reader.header();
+    let name = args.model.as_deref().unwrap_or(&header.model);
+    let model = LlmShape::preset(name)?;
+    let mut options = EvaluateOptions {
+        window: args.window,
+        table_tokens: args.table_tokens as usize,
+        seed: args.seed,
+        ..EvaluateOptions::default()
+    };
+    if !args.policies.is_empty() {
+        options.policies.clone_from(&args.policies);
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tokens, {eta} left")?;
+    let bar = ProgressBar::new(header.tokens).with_style(style);
+    let result =
+        evaluate(&mut reader, &design, &model, &system, &options, |token, _| bar.set_position(token))
+            .with_context(|| format!("cannot evaluate '{path}'"))?;
+    bar.finish_and_clear();
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&result)?);
+    } else {
+        table::print(&result);
+    }
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! An evaluation as text.
+
+use ndp_scheduler::Evaluation;
+
+/// Prints tables.
+pub fn print(result: &Evaluation) {
+    let Evaluation { model, system, dimms, profiled_tokens, prompt_tokens, generated_tokens, .. } = result;
+    println!("{model} on {system} with {dimms} DIMMs; trace: {}", result.trace);
+    println!(
+        "{profiled_tokens} tokens profiled, {prompt_tokens} of the prompt, {generated_tokens} generated"
+    );
+    let percent = |share: f64| 100.0 * share;
+    let at = |distance: usize| result.similarity.get(distance - 1).map_or(f64::NAN, |share| percent(*share));
+    println!(
+        "active {:.1} %; similarity of tokens {:.1} % at distance 1, {:.1} % at 10, {:.1} % at 25",
+        percent(result.density),
+        at(1),
+        at(10),
+        at(25)
+    );
+    let placement = result.placement;
+    println!(
+        "placement {:.1} us, bound {:.1} us, gap {:.4} %, {:.2} GB of neurons on the GPU\n",
+        placement.objective_us,
+        placement.bound_us,
+        percent(placement.gap),
+        placement.gpu_bytes as f64 / 1e9
+    );
+    println!("predictor          accuracy  precision  recall");
+    for p in &result.predictors {
+        println!(
+            "{:18} {:7.2} % {:8.2} % {:6.2} %",
+            p.name,
+            percent(p.accuracy),
+            percent(p.precision),
+            percent(p.recall)
+        );
+    }
+    println!(
+        "\npolicy             tokens/s   token us    MLP us  GPU share  max/mean  window  planned  up MB  moved MB  link"
+    );
+    for p in &result.policies {
+        println!(
+            "{:18} {:8.2} {:10.0} {:9.0} {:8.1} % {:9.3} {:7.3} {:8.3} {:6.1} {:9.2} {:4.1} %",
+            p.policy.name(),
+            p.tokens_per_second,
+            p.token_us,
+            p.mlp_us,
+            percent(p.gpu_share),
+            p.imbalance,
+            p.windows.before,
+            p.windows.planned,
+            p.upload_bytes_per_token / 1e6,
+            p.migration_bytes_per_token / 1e6,
+            percent(p.link_share)
+        );
+    }
+    println!("\nMLP time of one policy over that of another    here  paper");
+    for a in &result.ablation {
+        println!("{:44} {:6.2} {:6.2}", format!("{} -> {}", a.from, a.to), a.ratio, a.paper);
+    }
+}

@@ -1,0 +1,337 @@
+//! One text generated under one policy: token after token, layer after layer, where neurons are computed and how long it takes.
+//!
+//! The order of a layer (Hermes, section IV-A2): Q, K, V on GPU and DIMMs; attention on the DIMMs; the projection on the GPU, while
+//! hot neurons are copied to the GPU and cold ones change DIMMs, no more than bus and links carry in that time; the MLP on GPU and
+//! DIMMs; partials merged on the DIMMs. Which neurons are computed is what the trace says was active: policies differ in where,
+//! not in what, and a wrong prediction costs a worse place.
+
+use crate::SchedulerError;
+use crate::adjust::adjust;
+use crate::migrate::Migration;
+use crate::policy::Policy;
+use crate::remap::{WindowCounts, remap, window_load};
+use crate::residency::Residency;
+use crate::system_time::SystemTimes;
+use ndp_config::{BlockKind, LlmShape};
+use ndp_predictor::{LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_traces::Activity;
+use serde::Serialize;
+use std::rc::Rc;
+
+/// What one token took and moved. Times in microseconds, sums over all layers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TokenRecord {
+    /// Q, K, V.
+    pub qkv_us: f64,
+    /// Attention.
+    pub attention_us: f64,
+    /// Projections.
+    pub projection_us: f64,
+    /// MLP blocks.
+    pub mlp_us: f64,
+    /// MLP blocks, the GPU alone.
+    pub mlp_gpu_us: f64,
+    /// MLP blocks, the slowest DIMMs alone.
+    pub mlp_dimm_us: f64,
+    /// Merging of Q, K, V and of the MLP.
+    pub merge_us: f64,
+    /// Logits.
+    pub head_us: f64,
+    /// Active neurons that the GPU computed.
+    pub gpu_neurons: u64,
+    /// Active neurons that each DIMM computed.
+    pub dimm_neurons: Vec<u64>,
+    /// Active neurons of the most loaded DIMM, summed over blocks, over the mean of all DIMMs; 1 if nothing was cold.
+    pub imbalance: f64,
+    /// Neurons copied to the GPU.
+    pub uploads: u64,
+    /// Bytes copied to the GPU.
+    pub upload_bytes: u64,
+    /// Neurons that changed DIMMs.
+    pub migrations: u64,
+    /// Bytes that changed DIMMs.
+    pub migration_bytes: u64,
+    /// Time of the busiest link, which lies inside of the projections.
+    pub link_us: f64,
+}
+
+impl TokenRecord {
+    /// The whole token.
+    pub fn us(&self) -> f64 {
+        self.qkv_us + self.attention_us + self.projection_us + self.mlp_us + self.merge_us + self.head_us
+    }
+}
+
+/// Balance of the DIMMs over windows: the most loaded one over the mean, of all blocks' windows, weighted with their load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct WindowBalance {
+    /// In windows as they were computed.
+    pub before: f64,
+    /// In the same windows, had the moves planned behind them been made before.
+    pub planned: f64,
+    /// Windows of blocks.
+    pub windows: u64,
+    most_before: f64,
+    most_planned: f64,
+    mean: f64,
+}
+
+impl WindowBalance {
+    fn count(&mut self, before: &[u64], planned: &[u64]) {
+        let most = |load: &[u64]| load.iter().copied().max().unwrap_or(0) as f64;
+        let mean = before.iter().sum::<u64>() as f64 / before.len() as f64;
+        if mean > 0.0 {
+            self.windows += 1;
+            self.most_before += most(before);
+            self.most_planned += most(planned);
+            self.mean += mean;
+            self.before = self.most_before / self.mean;
+            self.planned = self.most_planned / self.mean;
+        }
+    }
+}
+
+/// What a session begins with.
+pub struct Start<'a> {
+    /// The model.
+    pub model: &'a LlmShape,
+    /// Where neurons are.
+    pub residency: Residency,
+    /// States behind the prefill.
+    pub states: NeuronStates,
+    /// Parents of each neuron.
+    pub table: Rc<LayerTable>,
+    /// The predictor's numbers.
+    pub rules: PredictorRules,
+    /// The last token of the prompt.
+    pub last: &'a Activity,
+    /// Tokens in a window of remapping.
+    pub window: u32,
+}
+
+/// A text under one policy.
+pub struct Session {
+    policy: Policy,
+    residency: Residency,
+    predictor: Option<Predictor>,
+    table: Rc<LayerTable>,
+    rules: PredictorRules,
+    hidden: u32,
+    qkv_width: u32,
+    layers: u32,
+    counts: WindowCounts,
+    window: u32,
+    balance: WindowBalance,
+    migration: Migration,
+    /// Activity of the block before the one that is computed.
+    previous: Vec<u64>,
+    room: Vec<u64>,
+}
+
+impl Session {
+    /// Begins behind the prefill.
+    ///
+    /// # Errors
+    /// [`SchedulerError::Predictor`] if states, table and activity are of different models.
+    pub fn new(policy: Policy, start: Start<'_>) -> Result<Self, SchedulerError> {
+        let Start { model, residency, states, table, rules, last, window } = start;
+        let mut predictor = match policy.adjusts_by() {
+            Some(kind) => Some(Predictor::new(states, &table, rules, kind)?),
+            None => None,
+        };
+        let shape = residency.shape();
+        let blocks = shape.blocks().len();
+        if let Some(predictor) = &mut predictor {
+            for block in 0..blocks {
+                predictor.set_activity(block, last.block(shape, block))?;
+            }
+        }
+        let previous = if blocks > 0 { last.block(shape, blocks - 1).to_vec() } else { Vec::new() };
+        Ok(Self {
+            policy,
+            predictor,
+            table,
+            rules,
+            hidden: model.hidden(),
+            qkv_width: model.hidden() + 2 * model.kv_width(),
+            layers: model.layers(),
+            counts: WindowCounts::new(&residency),
+            window: window.max(1),
+            balance: WindowBalance::default(),
+            migration: Migration::default(),
+            previous,
+            room: Vec::new(),
+            residency,
+        })
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Where neurons are now.
+    pub fn residency(&self) -> &Residency {
+        &self.residency
+    }
+
+    /// How DIMMs were balanced over windows.
+    pub fn balance(&self) -> WindowBalance {
+        self.balance
+    }
+
+    /// Moves between DIMMs so far.
+    pub fn migration(&self) -> &Migration {
+        &self.migration
+    }
+
+    /// Generates one token, of which `activity` says what was active, with `context` tokens before it and itself.
+    ///
+    /// # Errors
+    /// [`SchedulerError`] if the system cannot compute the model.
+    pub fn token(
+        &mut self,
+        times: &mut SystemTimes,
+        activity: &Activity,
+        context: u32,
+    ) -> Result<TokenRecord, SchedulerError> {
+        let dimms = self.residency.dimm_count();
+        let mut record = TokenRecord { dimm_neurons: vec![0; dimms as usize], ..TokenRecord::default() };
+        let blocks = self.residency.shape().blocks().to_vec();
+        let mut most = 0;
+        for layer in 0..self.layers {
+            for (index, block) in blocks.iter().enumerate().filter(|(_, block)| block.layer == layer) {
+                if block.kind == BlockKind::Mlp {
+                    self.between(times, context, &blocks, layer, &mut record)?;
+                }
+                let active = activity.block(self.residency.shape(), index);
+                let load = self.residency.load(index, active);
+                let time = times.block(block.kind, &load)?;
+                match block.kind {
+                    BlockKind::Attention => {
+                        record.qkv_us += time.us();
+                        record.merge_us += times.merge_us(self.qkv_width)?;
+                    }
+                    BlockKind::Mlp => {
+                        record.mlp_us += time.us();
+                        record.mlp_gpu_us += time.gpu_us;
+                        record.mlp_dimm_us += time.dimm_us;
+                        record.merge_us += times.merge_us(self.hidden)?;
+                    }
+                }
+                record.gpu_neurons += u64::from(load.gpu);
+                load.dimms.iter().zip(&mut record.dimm_neurons).for_each(|(n, sum)| *sum += u64::from(*n));
+                most += u64::from(load.most());
+                self.counts.count(index, active);
+                if let Some(predictor) = &mut self.predictor {
+                    predictor.observe(index, active)?;
+                }
+                self.previous.clear();
+                self.previous.extend_from_slice(active);
+            }
+        }
+        record.head_us = times.head_us();
+        let cold: u64 = record.dimm_neurons.iter().sum();
+        record.imbalance = if cold == 0 { 1.0 } else { most as f64 * f64::from(dimms) / cold as f64 };
+        if self.counts.end_token(self.window) {
+            self.end_window();
+        }
+        Ok(record)
+    }
+
+    /// Attention and projection of a layer, and what is moved meanwhile.
+    fn between(
+        &mut self,
+        times: &mut SystemTimes,
+        context: u32,
+        blocks: &[ndp_traces::Block],
+        layer: u32,
+        record: &mut TokenRecord,
+    ) -> Result<(), SchedulerError> {
+        record.attention_us += times.attention_us(context)?;
+        let gap = times.projection_us();
+        record.projection_us += gap;
+        if let Some(index) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Mlp) {
+            // The MLP of this layer comes next; what is left of the bus's time goes to the neurons of its attention.
+            let mut bytes = times.bus_bytes(gap);
+            bytes -= self.adjust_block(index, true, bytes, record)?;
+            if let Some(own) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Attention)
+            {
+                self.adjust_block(own, false, bytes, record)?;
+            }
+        }
+        if self.policy.remaps() {
+            let (moved, bytes) = (self.migration.moved, self.migration.bytes);
+            let busiest = self.migration.advance(&mut self.residency, times.link_bytes(gap));
+            record.migrations += self.migration.moved - moved;
+            record.migration_bytes += self.migration.bytes - bytes;
+            record.link_us += gap * busiest as f64 / times.link_bytes(gap).max(1) as f64;
+        }
+        Ok(())
+    }
+
+    /// Copies hot neurons of a block to the GPU, `bytes` bytes at most; returns the bytes. `next`: the block is the one that follows
+    /// [`Self::previous`], so that the activity of parents is known for this token; else only states count.
+    fn adjust_block(
+        &mut self,
+        block: usize,
+        next: bool,
+        bytes: u64,
+        record: &mut TokenRecord,
+    ) -> Result<u64, SchedulerError> {
+        let Some(predictor) = &self.predictor else { return Ok(0) };
+        let kind = predictor.kind();
+        if kind == PredictorKind::LayerOnly && !next {
+            return Ok(0);
+        }
+        let words = self.residency.gpu(block).len();
+        let mut hot = vec![0; words];
+        if kind != PredictorKind::LayerOnly {
+            predictor.states().hot(&self.rules, block, &mut hot)?;
+        }
+        if kind != PredictorKind::TokenOnly && next {
+            self.room.resize(words, 0);
+            predictor.predict(block, &mut self.room)?;
+            hot.iter_mut().zip(&self.room).for_each(|(hot, predicted)| *hot |= predicted);
+        }
+        let (states, table, previous) = (predictor.states(), &self.table, &self.previous);
+        let lambda = self.rules.lambda();
+        let score = |neuron: u32| {
+            let state = if kind == PredictorKind::LayerOnly { 0 } else { states.state(block, neuron) };
+            if kind == PredictorKind::TokenOnly || !next {
+                return state;
+            }
+            let active = |parent: &u32| previous[*parent as usize / 64] >> (parent % 64) & 1 == 1;
+            let parents =
+                table.parents(block, neuron).iter().flatten().filter(|parent| active(parent)).count();
+            state + lambda * parents as u8
+        };
+        let each = self.residency.neuron_bytes(block);
+        let uploads = adjust(&mut self.residency, block, &hot, (bytes / each) as usize, score).len() as u64;
+        record.uploads += uploads;
+        record.upload_bytes += uploads * each;
+        Ok(uploads * each)
+    }
+
+    /// The window is full: balances are taken, and neurons chosen that shall change DIMMs.
+    fn end_window(&mut self) {
+        let mut plan = Vec::new();
+        for block in 0..self.residency.shape().blocks().len() {
+            let counts = self.counts.block(block);
+            let before = window_load(&self.residency, block, counts);
+            let moves = remap(&self.residency, block, counts);
+            let mut planned = before.clone();
+            for step in &moves {
+                let count = u64::from(counts[step.neuron as usize]);
+                planned[usize::from(step.from)] -= count;
+                planned[usize::from(step.to)] += count;
+            }
+            self.balance.count(&before, &planned);
+            plan.extend(moves);
+        }
+        if self.policy.remaps() {
+            self.migration.plan(plan);
+        }
+        self.counts.clear();
+    }
+}
