@@ -123,9 +123,9 @@ pub struct Session {
     window: u32,
     balance: WindowBalance,
     migration: Migration,
-    /// Activity of the block before the one that is computed.
-    previous: Vec<u64>,
-    room: Vec<u64>,
+    /// The last activity of every block, and the block that was computed last.
+    last: Activity,
+    previous: usize,
 }
 
 impl Session {
@@ -146,7 +146,6 @@ impl Session {
                 predictor.set_activity(block, last.block(shape, block))?;
             }
         }
-        let previous = if blocks > 0 { last.block(shape, blocks - 1).to_vec() } else { Vec::new() };
         Ok(Self {
             policy,
             predictor,
@@ -159,8 +158,8 @@ impl Session {
             window: window.max(1),
             balance: WindowBalance::default(),
             migration: Migration::default(),
-            previous,
-            room: Vec::new(),
+            last: last.clone(),
+            previous: blocks.saturating_sub(1),
             residency,
         })
     }
@@ -226,8 +225,8 @@ impl Session {
                 if let Some(predictor) = &mut self.predictor {
                     predictor.observe(index, active)?;
                 }
-                self.previous.clear();
-                self.previous.extend_from_slice(active);
+                self.last.block_mut(self.residency.shape(), index).copy_from_slice(active);
+                self.previous = index;
             }
         }
         record.head_us = times.head_us();
@@ -254,10 +253,10 @@ impl Session {
         if let Some(index) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Mlp) {
             // The MLP of this layer comes next; what is left of the bus's time goes to the neurons of its attention.
             let mut bytes = times.bus_bytes(gap);
-            bytes -= self.adjust_block(index, true, bytes, record)?;
+            bytes -= self.adjust_block(times, index, true, bytes, record)?;
             if let Some(own) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Attention)
             {
-                self.adjust_block(own, false, bytes, record)?;
+                self.adjust_block(times, own, false, bytes, record)?;
             }
         }
         if self.policy.remaps() {
@@ -270,10 +269,11 @@ impl Session {
         Ok(())
     }
 
-    /// Copies hot neurons of a block to the GPU, `bytes` bytes at most; returns the bytes. `next`: the block is the one that follows
+    /// Copies hot neurons of a block to the GPU, `bytes` bytes at most and no more than make it as slow as the DIMMs; returns the bytes. `next`: the block is the one that follows
     /// [`Self::previous`], so that the activity of parents is known for this token; else only states count.
     fn adjust_block(
         &mut self,
+        times: &mut SystemTimes,
         block: usize,
         next: bool,
         bytes: u64,
@@ -290,11 +290,15 @@ impl Session {
             predictor.states().hot(&self.rules, block, &mut hot)?;
         }
         if kind != PredictorKind::TokenOnly && next {
-            self.room.resize(words, 0);
-            predictor.predict(block, &mut self.room)?;
-            hot.iter_mut().zip(&self.room).for_each(|(hot, predicted)| *hot |= predicted);
+            let mut predicted = vec![0; words];
+            predictor.predict(block, &mut predicted)?;
+            hot.iter_mut().zip(&predicted).for_each(|(hot, predicted)| *hot |= predicted);
         }
-        let (states, table, previous) = (predictor.states(), &self.table, &self.previous);
+        // The last token says best how much this one will need: predictions miss some, and cold ones more often.
+        let load = self.residency.load(block, self.last.block(self.residency.shape(), block));
+        let most = times.room_on_gpu(self.residency.shape().blocks()[block].kind, &load)?;
+        let previous = self.last.block(self.residency.shape(), self.previous);
+        let (states, table) = (predictor.states(), &self.table);
         let lambda = self.rules.lambda();
         let score = |neuron: u32| {
             let state = if kind == PredictorKind::LayerOnly { 0 } else { states.state(block, neuron) };
@@ -307,7 +311,8 @@ impl Session {
             state + lambda * parents as u8
         };
         let each = self.residency.neuron_bytes(block);
-        let uploads = adjust(&mut self.residency, block, &hot, (bytes / each) as usize, score).len() as u64;
+        let most = u64::from(most).min(bytes / each) as usize;
+        let uploads = adjust(&mut self.residency, block, &hot, most, score).len() as u64;
         record.uploads += uploads;
         record.upload_bytes += uploads * each;
         Ok(uploads * each)

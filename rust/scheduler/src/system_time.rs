@@ -76,6 +76,23 @@ impl SystemTimes {
         Ok(BlockTime { gpu_us, dimm_us: us(cycles) })
     }
 
+    /// How many of the cold neurons of a block of which `load` is active the GPU ought to take over: as many as leave it no slower
+    /// than the slowest DIMM, were they taken from all DIMMs in proportion. More would make the block slower (eq. 1).
+    ///
+    /// # Errors
+    /// As [`SystemTimes::block`].
+    pub fn room_on_gpu(&mut self, kind: BlockKind, load: &Load) -> Result<u32, SchedulerError> {
+        let (cold, most) = (load.cold(), u64::from(load.most()));
+        let (mut fits, mut exceeds) = (0, cold + 1);
+        while exceeds - fits > 1 {
+            let taken = fits.midpoint(exceeds);
+            let gpu_us = self.gpu_us(u64::from(load.gpu + taken) * self.model.neuron_bytes(kind));
+            let left = (most * u64::from(cold - taken)).div_ceil(cold.into()) as u32;
+            if gpu_us <= us(self.dimm.neurons(kind, left)?) { fits = taken } else { exceeds = taken }
+        }
+        Ok(fits)
+    }
+
     /// The projection behind attention, on the GPU: the time in which DIMMs are idle.
     pub fn projection_us(&self) -> f64 {
         self.gpu_us(self.model.projection_bytes())
@@ -145,6 +162,28 @@ mod tests {
         assert_eq!(block.us(), block.gpu_us.max(block.dimm_us));
         let cold = times.block(BlockKind::Mlp, &Load { gpu: 0, dimms: vec![1, 0] }).unwrap();
         assert_eq!(cold.gpu_us, 0.0);
+    }
+
+    #[test]
+    fn the_gpu_takes_over_what_leaves_it_no_slower_than_the_dimms() {
+        let design = DesignConfig::preset("tiny").unwrap();
+        let model = LlmShape::opt_like("small", 2, 1024, 16, 4096, 1000).unwrap();
+        let system = SystemConfig::preset("hermes").unwrap().with_dimms(2).unwrap();
+        let mut times = SystemTimes::new(&design, &model, &system, 1);
+        let mut sides = |gpu, most: u32| {
+            let load = Load { gpu, dimms: vec![most, 0] };
+            let BlockTime { gpu_us, dimm_us } = times.block(BlockKind::Mlp, &load).unwrap();
+            gpu_us <= dimm_us
+        };
+        assert!(sides(100, 600), "the DIMMs have to be the slower side at first");
+        // 600 of 900 are on one DIMM, so two of three are taken from there.
+        let best =
+            (0..=900).rev().find(|taken| sides(100 + taken, (600 * (900 - taken)).div_ceil(900))).unwrap();
+        assert!((1..900).contains(&best));
+        let load = Load { gpu: 100, dimms: vec![300, 600] };
+        assert_eq!(times.room_on_gpu(BlockKind::Mlp, &load).unwrap(), best);
+        let none = Load { gpu: 100, dimms: vec![0, 0] };
+        assert_eq!(times.room_on_gpu(BlockKind::Mlp, &none).unwrap(), 0);
     }
 
     #[test]
