@@ -3,7 +3,7 @@
 //! A block keeps the activity of its neurons' parents as bits, first parents and second parents. From one token to the next few
 //! neurons change, so only these neurons' children are visited, and the bits of their parents inverted.
 
-use crate::kernel::{self, GROUP, PARENT_WORDS};
+use crate::kernel::{self, GROUP, LANES, PARENT_WORDS};
 use crate::table::NONE;
 
 /// Neurons whose two bits fit 16-bit positions.
@@ -20,7 +20,7 @@ pub(crate) struct Children {
 /// The same for at most [`TILE`] children.
 #[derive(Clone, Debug)]
 struct Tile {
-    /// One bit per parent: whether it has children here.
+    /// One bit per parent, in whole groups: whether it has children here.
     has: Vec<u64>,
     /// First position of each parent, and the number of positions, modulo 2^16. There are at most 2^16 of them, and a parent has
     /// at most half of them, so the difference of neighbours is the number of a parent's positions.
@@ -97,7 +97,7 @@ impl Tile {
             })
         };
         let mut next = vec![0; previous + 1];
-        let mut has = vec![0; previous.div_ceil(64)];
+        let mut has = vec![0; previous.div_ceil(GROUP) * LANES];
         for (parent, _) in edges() {
             next[parent + 1] += 1;
             has[parent / 64] |= 1 << (parent % 64);

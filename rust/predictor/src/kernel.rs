@@ -265,14 +265,14 @@ pub(crate) fn at_least(least: u8, states: &[u64], out: &mut [u64]) {
     }
 }
 
-/// Lists the places of all bits that are 1 in both, ascending, and returns how many there are. `places` has to have room for four
-/// more.
+/// Lists the places of all bits that are 1 in both, ascending, and returns how many there are. Both have whole groups; `places` has
+/// to have room for four more.
 #[multiversion(targets("x86_64+avx2+bmi1+bmi2+popcnt"))]
 pub(crate) fn list_ones(words: &[u64], mask: &[u64], places: &mut [u32]) -> usize {
     let mut found = 0;
-    for ((words, mask), group) in words.chunks(LANES).zip(mask.chunks(LANES)).zip(0u32..) {
-        let mut ones = [0; LANES];
-        ones.iter_mut().zip(words).zip(mask).for_each(|((one, word), mask)| *one = word & mask);
+    let groups = words.as_chunks::<LANES>().0.iter().zip(mask.as_chunks::<LANES>().0);
+    for ((words, mask), group) in groups.zip(0u32..) {
+        let ones: [u64; LANES] = std::array::from_fn(|lane| words[lane] & mask[lane]);
         if ones == [0; LANES] {
             continue;
         }

@@ -164,7 +164,7 @@ pub(crate) fn check_bits(shape: &NeuronShape, block: usize, bits: &[u64]) -> Res
     check_length(shape, block, bits.len())?;
     let neurons = shape.blocks()[block].neurons;
     let word = bits.last().copied().unwrap_or(0);
-    if neurons % 64 != 0 && word >> (neurons % 64) != 0 {
+    if !neurons.is_multiple_of(64) && word >> (neurons % 64) != 0 {
         return Err(PredictorError::StrayBits { block, neurons, word });
     }
     Ok(())

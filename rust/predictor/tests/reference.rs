@@ -80,8 +80,8 @@ fn compare(shape: &NeuronShape, rules: PredictorRules, kind: PredictorKind, toke
         }
     }
     let mut predictor = Predictor::new(states, &table, rules, kind).unwrap();
-    for block in 0..sizes.len() {
-        let active: Vec<bool> = (0..sizes[block]).map(|_| rng.next_u64() % 4 == 0).collect();
+    for (block, &size) in sizes.iter().enumerate() {
+        let active: Vec<bool> = (0..size).map(|_| rng.next_u64().is_multiple_of(4)).collect();
         predictor.set_activity(block, &packed(active.iter().copied())).unwrap();
         naive.active[block] = active;
     }
@@ -95,7 +95,7 @@ fn compare(shape: &NeuronShape, rules: PredictorRules, kind: PredictorKind, toke
             let other = token % 20 == 19;
             let active = (0..size).map(|neuron| match rng.next_u64() % 16 {
                 0 => !naive.active[block][neuron] && (neuron < size * 9 / 10 || token > 30),
-                _ if other => rng.next_u64() % 4 == 0,
+                _ if other => rng.next_u64().is_multiple_of(4),
                 _ => naive.active[block][neuron],
             });
             let active: Vec<bool> = active.collect();

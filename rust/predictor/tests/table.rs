@@ -17,7 +17,7 @@ fn random_tokens(shape: &NeuronShape, count: usize, seed: u64) -> Vec<Activity> 
             for neuron in 0..block.neurons {
                 // Neuron 0 never, neuron 1 always, the others from rarely to often, and rarely changing.
                 let active = neuron == 1 || rng.next_u64() % 64 < u64::from(neuron);
-                if rng.next_u64() % 3 == 0 || neuron == 1 {
+                if rng.next_u64().is_multiple_of(3) || neuron == 1 {
                     let word = &mut token.block_mut(shape, number)[neuron as usize / 64];
                     *word = *word & !(1 << (neuron % 64)) | u64::from(active) << (neuron % 64);
                 }

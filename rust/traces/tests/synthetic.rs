@@ -33,6 +33,7 @@ fn compare(family: &str) {
     for (what, target, found, band) in [
         ("attention density", targets.density, attention.density, 0.01),
         ("MLP density", targets.density, mlp.density, 0.01),
+        ("average block", targets.block_share, mlp.typical_share.unwrap(), 0.06),
         ("whole model", targets.model_share, report.model_share.unwrap(), 0.03),
         ("adjacent", targets.adjacent, similarity(1), 0.01),
         ("distance 11", targets.distant, similarity(11), 0.02),

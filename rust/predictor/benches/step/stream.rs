@@ -101,7 +101,10 @@ impl Stream {
     }
 }
 
-/// Two parents for each child whose rank by frequency is within 1 % of the child's own.
+/// How far, as a share of their block, a child's and its parents' ranks by frequency differ at most.
+const SPREAD: f64 = 0.01;
+
+/// Two parents for each child: of about the same rank by frequency, or at random if all neurons are alike.
 fn parents(children: &[f64], previous: &[f64], rng: &mut SplitMix64) -> Vec<Parents> {
     let ranked = |frequencies: &[f64]| {
         let mut order: Vec<u32> = (0..frequencies.len() as u32).collect();
@@ -109,13 +112,14 @@ fn parents(children: &[f64], previous: &[f64], rng: &mut SplitMix64) -> Vec<Pare
         order
     };
     // Neurons that are all alike have no rank that means anything.
-    let spread = if children.iter().any(|f| f != &children[0]) { 0.01 } else { 1.0 };
+    let alike = children.iter().all(|f| f == &children[0]);
     let candidates = ranked(previous);
     let mut all = vec![[None; 2]; children.len()];
     for (rank, child) in ranked(children).into_iter().enumerate() {
         let mut near = || {
-            let place = rank as f64 / children.len() as f64 + spread * (2.0 * unit(rng) - 1.0);
-            candidates[(place.clamp(0.0, 1.0) * (candidates.len() - 1) as f64) as usize]
+            let place = rank as f64 / children.len() as f64 + SPREAD * (2.0 * unit(rng) - 1.0);
+            let place = if alike || !(0.0..1.0).contains(&place) { unit(rng) } else { place };
+            candidates[(place * candidates.len() as f64) as usize]
         };
         let first = near();
         let second = std::iter::repeat_with(near).find(|&second| second != first);
