@@ -1,0 +1,71 @@
+//! `trace`: captures, generates, measures and shows activation traces.
+//!
+//! Arguments and exit codes are here, one file for each command beside it. What is done is the library's.
+
+mod capture;
+mod show;
+mod stats;
+mod synth;
+mod table;
+
+use clap::{Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::process::ExitCode;
+
+/// Activation traces: which neurons of a language model were active for which token.
+///
+/// Exit code 0, or 2 if the arguments or a file are not as they should be.
+#[derive(Debug, Parser)]
+#[command(
+    name = "trace",
+    version,
+    after_help = "Examples:
+  trace capture --tokens 64 --out own.trace
+  trace synth --model llama2-70b --tokens 256 --out llama.trace
+  trace stats llama.trace
+  trace show own.trace --token 3 --layer 0"
+)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the repository's model on a prompt and records which neurons were active
+    Capture(capture::Args),
+    /// Generates a trace of a model that is too large to be run, with published statistics
+    Synth(synth::Args),
+    /// Measures a trace: density, power law, similarity, change of hot neurons, correlation
+    Stats(stats::Args),
+    /// Shows a trace's header and some of its tokens
+    Show(show::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Capture(args) => capture::run(&args),
+        Command::Synth(args) => synth::run(&args),
+        Command::Stats(args) => stats::run(&args),
+        Command::Show(args) => show::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// A bar over `tokens` tokens on the error stream; invisible if that is no terminal.
+fn progress(tokens: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tokens, {per_sec}, {eta} left");
+    ProgressBar::new(tokens).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Prints to the standard output. A reader that went away is no reason to fail.
+fn say(text: &str) {
+    use std::io::Write;
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}

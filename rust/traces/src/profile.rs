@@ -1,0 +1,134 @@
+//! How often each neuron was active: what placement needs of a trace.
+
+use crate::{Activity, NeuronShape, Phase, TraceError, TraceReader, ones};
+use std::io::Read;
+
+/// Activations per neuron, counted over tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    shape: NeuronShape,
+    /// Of each block.
+    counts: Vec<Vec<u32>>,
+    tokens: u32,
+}
+
+impl Profile {
+    /// Nothing counted yet.
+    pub fn new(shape: &NeuronShape) -> Self {
+        let counts = shape.blocks().iter().map(|block| vec![0; block.neurons as usize]).collect();
+        Self { shape: shape.clone(), counts, tokens: 0 }
+    }
+
+    /// Counts all tokens of a trace, or only those of prompts. The trace is read to its end in both cases, so it has been checked.
+    ///
+    /// # Errors
+    /// The reader's.
+    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, prompt_only: bool) -> Result<Self, TraceError> {
+        let mut profile = Self::new(reader.shape());
+        while let Some((info, activity)) = reader.read()? {
+            if !prompt_only || info.phase == Phase::Prompt {
+                profile.add(activity);
+            }
+        }
+        Ok(profile)
+    }
+
+    /// Counts one token. At most 2^32 - 1 may be counted.
+    pub fn add(&mut self, activity: &Activity) {
+        for (block, counts) in self.counts.iter_mut().enumerate() {
+            for neuron in ones(activity.block(&self.shape, block)) {
+                counts[neuron as usize] += 1;
+            }
+        }
+        self.tokens += 1;
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.counts.iter_mut().for_each(|counts| counts.fill(0));
+        self.tokens = 0;
+    }
+
+    /// The blocks.
+    pub fn shape(&self) -> &NeuronShape {
+        &self.shape
+    }
+
+    /// Activations of each neuron of block number `block`.
+    pub fn counts(&self, block: usize) -> &[u32] {
+        &self.counts[block]
+    }
+
+    /// Tokens counted.
+    pub fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Share of the tokens for which the neuron was active; 0 if none was counted.
+    pub fn frequency(&self, block: usize, neuron: u32) -> f64 {
+        f64::from(self.counts[block][neuron as usize]) / f64::from(self.tokens.max(1))
+    }
+
+    /// The smallest share of a block's neurons that has `part` of the block's activations; nothing if there are none.
+    pub fn block_share(&self, block: usize, part: f64) -> Option<f64> {
+        share(self.counts[block].iter(), part)
+    }
+
+    /// The same over all neurons.
+    pub fn model_share(&self, part: f64) -> Option<f64> {
+        share(self.counts.iter().flatten(), part)
+    }
+}
+
+/// Most frequent first, until the part is reached; neurons that are equally frequent are counted, not sorted.
+fn share<'a>(counts: impl Iterator<Item = &'a u32>, part: f64) -> Option<f64> {
+    let mut neurons_with = Vec::new();
+    let (mut neurons, mut activations) = (0u64, 0u64);
+    for &count in counts {
+        let index = count as usize;
+        if neurons_with.len() <= index {
+            neurons_with.resize(index + 1, 0u64);
+        }
+        neurons_with[index] += 1;
+        neurons += 1;
+        activations += u64::from(count);
+    }
+    let wanted = part * activations as f64;
+    let (mut taken, mut have) = (0.0, 0.0);
+    for (count, &with) in neurons_with.iter().enumerate().rev().filter(|&(count, _)| count > 0) {
+        let needed = (wanted - have) / count as f64;
+        if needed <= with as f64 {
+            return Some((taken + needed) / neurons as f64);
+        }
+        taken += with as f64;
+        have += with as f64 * count as f64;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neurons_are_counted_and_ranked() {
+        let shape = NeuronShape::new(1, 4, 6);
+        let mut profile = Profile::new(&shape);
+        assert_eq!((profile.model_share(0.8), profile.frequency(0, 0)), (None, 0.0));
+        let mut activity = Activity::new(&shape);
+        for (attention, mlp) in [(0b0001, 0b1), (0b0011, 0), (0b0001, 0), (0b1001, 0)] {
+            activity.block_mut(&shape, 0)[0] = attention;
+            activity.block_mut(&shape, 1)[0] = mlp;
+            profile.add(&activity);
+        }
+        assert_eq!(profile.counts(0), [4, 1, 0, 1]);
+        assert_eq!((profile.tokens(), profile.frequency(0, 1)), (4, 0.25));
+        // 80 % of 6 activations are 4.8: the first neuron and 0.8 of a second.
+        assert!((profile.block_share(0, 0.8).unwrap() - 1.8 / 4.0).abs() < 1e-12);
+        assert!((profile.block_share(1, 0.8).unwrap() - 0.8 / 6.0).abs() < 1e-12);
+        // 5.6 of 7: the first, and 1.6 of the three with one activation each.
+        assert!((profile.model_share(0.8).unwrap() - 2.6 / 10.0).abs() < 1e-12);
+        profile.clear();
+        assert_eq!((profile.tokens(), profile.counts(0)), (0, &[0; 4][..]));
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading a trace, token after token, with every byte checked.
+//!
+//! Keeps one token and one record in memory. Lengths are compared with what the header allows before anything is allocated.
+
+use crate::error::Place;
+use crate::format::{
+    Census, END, MAGIC, MAX_BODY_BYTES, TokenInfo, TraceHeader, VERSION, decode_record, max_record_bytes,
+};
+use crate::writer::checksum;
+use crate::{Activity, NeuronShape, TraceError};
+use std::fs::File;
+use std::io::{BufReader, ErrorKind, Read};
+use std::path::Path;
+
+/// Reads a trace from anything. As an iterator it gives the tokens' activities; after an error it ends.
+#[derive(Debug)]
+pub struct TraceReader<R: Read> {
+    input: R,
+    header: TraceHeader,
+    shape: NeuronShape,
+    current: Activity,
+    record: Vec<u8>,
+    longest: usize,
+    census: Census,
+    chain: u32,
+    info: Option<TokenInfo>,
+    done: bool,
+}
+
+impl TraceReader<BufReader<File>> {
+    /// Opens a file and reads the header.
+    ///
+    /// # Errors
+    /// As [`TraceReader::new`], with the path.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let file = File::open(path).map_err(|e| TraceError::io(format!("open {}", path.display()), e))?;
+        Self::new(BufReader::with_capacity(1 << 20, file)).map_err(|e| e.in_file(path))
+    }
+}
+
+impl<R: Read> TraceReader<R> {
+    /// Reads the header. Reads small pieces, so a file should be buffered.
+    ///
+    /// # Errors
+    /// [`TraceError::NotATrace`], [`TraceError::Version`], [`TraceError::Range`] for impossible sizes,
+    /// [`TraceError::Truncated`], [`TraceError::Checksum`], [`TraceError::Io`].
+    pub fn new(mut input: R) -> Result<Self, TraceError> {
+        let at = Place::Header;
+        let magic: [u8; 8] = take(&mut input, at)?;
+        if magic != MAGIC {
+            return Err(TraceError::NotATrace { found: magic });
+        }
+        let version: [u8; 4] = take(&mut input, at)?;
+        let found = u32::from_le_bytes(version);
+        if found != VERSION {
+            return Err(TraceError::Version { found, supported: VERSION });
+        }
+        let length: [u8; 4] = take(&mut input, at)?;
+        let bytes = u32::from_le_bytes(length) as usize;
+        if bytes > MAX_BODY_BYTES {
+            let (value, max) = (bytes as u64, MAX_BODY_BYTES as u64);
+            return Err(TraceError::Range { what: "bytes of the header", value, min: 0, max });
+        }
+        let mut body = vec![0; bytes];
+        fill(&mut input, &mut body, at)?;
+        let mut hasher = crc32fast::Hasher::new();
+        [&magic[..], &version, &length, &body].iter().for_each(|part| hasher.update(part));
+        let found = hasher.finalize();
+        compare(&mut input, found, at)?;
+        let header = TraceHeader::decode(&body)?;
+        let shape = header.shape();
+        let current = Activity::new(&shape);
+        let longest = max_record_bytes(&shape);
+        Ok(Self {
+            input,
+            header,
+            shape,
+            current,
+            record: Vec::new(),
+            longest,
+            census: Census::default(),
+            chain: found,
+            info: None,
+            done: false,
+        })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &TraceHeader {
+        &self.header
+    }
+
+    /// The blocks of every token.
+    pub fn shape(&self) -> &NeuronShape {
+        &self.shape
+    }
+
+    /// What is said of the token read last; nothing before the first one.
+    pub fn info(&self) -> Option<TokenInfo> {
+        self.info
+    }
+
+    /// Reads the next token into `activity`; nothing behind the last one, once the end record and what follows have been checked.
+    ///
+    /// # Errors
+    /// [`TraceError::Truncated`], [`TraceError::Checksum`], [`TraceError::Range`], [`TraceError::Record`],
+    /// [`TraceError::NeuronRange`], [`TraceError::Count`], [`TraceError::Trailing`], [`TraceError::Io`]. After an error
+    /// there are no more tokens.
+    pub fn read_into(&mut self, activity: &mut Activity) -> Result<Option<TokenInfo>, TraceError> {
+        let info = self.advance()?;
+        if info.is_some() {
+            activity.clone_from(&self.current);
+        }
+        Ok(info)
+    }
+
+    /// As [`TraceReader::read_into`], but lends the activity.
+    ///
+    /// # Errors
+    /// As [`TraceReader::read_into`].
+    pub fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>, TraceError> {
+        Ok(self.advance()?.map(|info| (info, &self.current)))
+    }
+
+    fn advance(&mut self) -> Result<Option<TokenInfo>, TraceError> {
+        if self.done {
+            return Ok(None);
+        }
+        // Whatever goes wrong, nothing is read afterwards.
+        self.done = true;
+        let token = self.census.tokens;
+        let at = if token < self.header.tokens { Place::Token(token) } else { Place::End };
+        let length: [u8; 4] = take(&mut self.input, at)?;
+        let bytes = u32::from_le_bytes(length);
+        if bytes == END {
+            return self.end(length).map(|()| None);
+        }
+        let at = Place::Token(token);
+        if bytes as usize > self.longest {
+            let (value, max) = (bytes.into(), self.longest as u64);
+            return Err(TraceError::Range { what: "bytes of a record", value, min: 1, max });
+        }
+        self.record.resize(bytes as usize, 0);
+        fill(&mut self.input, &mut self.record, at)?;
+        self.chain = checksum(self.chain, &[&length, &self.record]);
+        compare(&mut self.input, self.chain, at)?;
+        let info = decode_record(&self.record, &self.shape, token, &mut self.current)?;
+        self.census.add(info)?;
+        if self.census.tokens > self.header.tokens {
+            let found = self.census.tokens;
+            return Err(TraceError::Count { what: "tokens", header: self.header.tokens, found });
+        }
+        self.info = Some(info);
+        self.done = false;
+        Ok(Some(info))
+    }
+
+    fn end(&mut self, mark: [u8; 4]) -> Result<(), TraceError> {
+        let tokens: [u8; 8] = take(&mut self.input, Place::End)?;
+        compare(&mut self.input, checksum(self.chain, &[&mark, &tokens]), Place::End)?;
+        let (header, found) = (self.census.tokens, u64::from_le_bytes(tokens));
+        if header != found {
+            return Err(TraceError::Count { what: "tokens before the end record", header, found });
+        }
+        self.census.compare(&self.header)?;
+        match self.input.read_exact(&mut [0]) {
+            Ok(()) => Err(TraceError::Trailing),
+            Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(()),
+            Err(e) => Err(TraceError::io("read the trace", e)),
+        }
+    }
+}
+
+impl<R: Read> Iterator for TraceReader<R> {
+    type Item = Result<Activity, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.advance() {
+            Ok(info) => info.map(|_| Ok(self.current.clone())),
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+fn fill(input: &mut impl Read, bytes: &mut [u8], at: Place) -> Result<(), TraceError> {
+    input.read_exact(bytes).map_err(|e| match e.kind() {
+        ErrorKind::UnexpectedEof => TraceError::Truncated { at },
+        _ => TraceError::io("read the trace", e),
+    })
+}
+
+fn take<const N: usize>(input: &mut impl Read, at: Place) -> Result<[u8; N], TraceError> {
+    let mut bytes = [0; N];
+    fill(input, &mut bytes, at)?;
+    Ok(bytes)
+}
+
+fn compare(input: &mut impl Read, found: u32, at: Place) -> Result<(), TraceError> {
+    let stored = u32::from_le_bytes(take(input, at)?);
+    if stored == found { Ok(()) } else { Err(TraceError::Checksum { at, found, stored }) }
+}

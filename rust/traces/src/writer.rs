@@ -1,0 +1,169 @@
+//! Writing a trace, token after token.
+//!
+//! Keeps one token in memory. A file gets its name when it is complete, so whatever has the name is a whole trace.
+
+use crate::format::{Census, END, TokenInfo, encode_record};
+use crate::{Activity, NeuronShape, TraceError, TraceHeader};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Writes a trace to anything.
+///
+/// ```
+/// use ndp_traces::{Activity, TokenInfo, TraceHeader, TraceReader, TraceWriter};
+/// let model = ndp_config::LlmShape::opt_like("small", 2, 64, 4, 128, 256).unwrap();
+/// let mut writer = TraceWriter::new(Vec::new(), TraceHeader::new(&model, 2, 1)).unwrap();
+/// let mut activity = Activity::new(writer.shape());
+/// activity.words_mut()[0] = 0b101;
+/// for position in 0..2 {
+///     writer.write(TokenInfo::at(position, 1), &activity).unwrap();
+/// }
+/// let bytes = writer.finish().unwrap();
+/// let mut reader = TraceReader::new(&bytes[..]).unwrap();
+/// assert_eq!(reader.next().unwrap().unwrap(), activity);
+/// ```
+#[derive(Debug)]
+pub struct TraceWriter<W: Write> {
+    out: W,
+    header: TraceHeader,
+    shape: NeuronShape,
+    previous: Activity,
+    record: Vec<u8>,
+    census: Census,
+    /// Checksum of the last thing written; it goes into the next one.
+    chain: u32,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Writes the header. `header.tokens` tokens have to follow.
+    ///
+    /// # Errors
+    /// [`TraceError::Range`] for a header with impossible numbers, [`TraceError::Io`].
+    pub fn new(mut out: W, header: TraceHeader) -> Result<Self, TraceError> {
+        header.validate()?;
+        let bytes = header.encode();
+        let chain = crc32fast::hash(&bytes);
+        put(&mut out, &[&bytes, &chain.to_le_bytes()])?;
+        let shape = header.shape();
+        let previous = Activity::new(&shape);
+        Ok(Self { out, header, shape, previous, record: Vec::new(), census: Census::default(), chain })
+    }
+
+    /// The header.
+    pub fn header(&self) -> &TraceHeader {
+        &self.header
+    }
+
+    /// The blocks of every token.
+    pub fn shape(&self) -> &NeuronShape {
+        &self.shape
+    }
+
+    /// Writes the next token.
+    ///
+    /// # Errors
+    /// [`TraceError::Shape`], [`TraceError::NeuronRange`] and [`TraceError::Record`] for a token that does not belong there,
+    /// [`TraceError::Count`] if the header promises fewer, [`TraceError::Io`]. The trace is of no use afterwards.
+    pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<(), TraceError> {
+        let (found, expected) = (activity.words().len(), self.shape.words_per_token());
+        if found != expected {
+            return Err(TraceError::Shape { found, expected });
+        }
+        let token = self.census.tokens;
+        self.census.add(info)?;
+        if self.census.tokens > self.header.tokens {
+            let found = self.census.tokens;
+            return Err(TraceError::Count { what: "tokens", header: self.header.tokens, found });
+        }
+        encode_record(&mut self.record, &self.shape, token, info, &mut self.previous, activity)?;
+        // At most MAX_NEURONS / 8 bytes and a few.
+        let length = (self.record.len() as u32).to_le_bytes();
+        self.chain = checksum(self.chain, &[&length, &self.record]);
+        put(&mut self.out, &[&length, &self.record, &self.chain.to_le_bytes()])
+    }
+
+    /// Writes the end record and gives back what was written to.
+    ///
+    /// # Errors
+    /// [`TraceError::Count`] if the tokens were not those that the header promises, [`TraceError::Io`].
+    pub fn finish(mut self) -> Result<W, TraceError> {
+        self.census.compare(&self.header)?;
+        let (mark, tokens) = (END.to_le_bytes(), self.census.tokens.to_le_bytes());
+        let crc = checksum(self.chain, &[&mark, &tokens]).to_le_bytes();
+        put(&mut self.out, &[&mark, &tokens, &crc])?;
+        self.out.flush().map_err(|e| TraceError::io("write the trace", e))?;
+        Ok(self.out)
+    }
+}
+
+/// CRC-32 of the checksum before and of `parts`.
+pub(crate) fn checksum(chain: u32, parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&chain.to_le_bytes());
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
+fn put(out: &mut impl Write, parts: &[&[u8]]) -> Result<(), TraceError> {
+    parts.iter().try_for_each(|part| out.write_all(part)).map_err(|e| TraceError::io("write the trace", e))
+}
+
+/// Writes a trace to a file, which has another name until it is complete.
+#[derive(Debug)]
+pub struct TraceFileWriter {
+    writer: TraceWriter<BufWriter<File>>,
+    temporary: NamedTempFile,
+    path: PathBuf,
+}
+
+impl TraceFileWriter {
+    /// Begins the file.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::new`]; [`TraceError::Io`] if no file can be made in the directory.
+    pub fn create(path: &Path, header: TraceHeader) -> Result<Self, TraceError> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let failed = |e| TraceError::io(format!("create {}", path.display()), e);
+        if path.file_name().is_none() || path.is_dir() {
+            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+        }
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".trace-").suffix(".partial");
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the process's mask
+        }
+        let temporary = builder.tempfile_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
+        let file = temporary.as_file().try_clone().map_err(failed)?;
+        let writer =
+            TraceWriter::new(BufWriter::with_capacity(1 << 20, file), header).map_err(|e| e.in_file(path))?;
+        Ok(Self { writer, temporary, path: path.to_owned() })
+    }
+
+    /// The blocks of every token.
+    pub fn shape(&self) -> &NeuronShape {
+        self.writer.shape()
+    }
+
+    /// Writes the next token.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::write`], with the path.
+    pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<(), TraceError> {
+        self.writer.write(info, activity).map_err(|e| e.in_file(&self.path))
+    }
+
+    /// Completes the file and gives it its name, replacing a file that has it.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::finish`], with the path; then there is no file.
+    pub fn finish(self) -> Result<(), TraceError> {
+        self.writer.finish().map_err(|e| e.in_file(&self.path))?;
+        let name =
+            |e: tempfile::PersistError| TraceError::io(format!("create {}", self.path.display()), e.error);
+        self.temporary.persist(&self.path).map(drop).map_err(name)
+    }
+}
