@@ -12,9 +12,9 @@ use clap::Parser;
 use indicatif::ProgressBar;
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_mapper::{
-    Certificate, Instance, MilpOptions, MilpReport, Options, Placement, PlacementFile, PowerInferReport,
-    least_neurons, place_greedy, place_milp, place_powerinfer, place_random, place_structured,
-    synthetic_frequencies, write_lp,
+    Certificate, Instance, MapperError, MilpOptions, MilpReport, Options, Placement, PlacementFile,
+    PowerInferReport, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
+    place_structured, synthetic_frequencies, write_lp,
 };
 use ndp_traces::{NeuronShape, Profile, TraceReader};
 use output::OutputFile;
@@ -33,7 +33,9 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(2)
+            // A solver that found nothing is not the input's fault.
+            let unsolved = matches!(error.downcast_ref(), Some(MapperError::Solver { .. }));
+            ExitCode::from(if unsolved { 1 } else { 2 })
         }
     }
 }
