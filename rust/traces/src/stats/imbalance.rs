@@ -25,10 +25,10 @@ impl Imbalance {
             let pairs = activity.block(shape, index).iter().zip(hot.block(shape, index));
             for (word, (&active, &hot)) in pairs.enumerate() {
                 for bit in ones(&[active & !hot]) {
-                    let neuron = (index as u64) << 32 | word as u64 * 64 | u64::from(bit);
+                    let neuron = ((index as u64) << 32) + word as u64 * 64 + u64::from(bit);
                     // Multiplicative hashing: the top three bits are as good as drawn.
-                    let hash = (neuron ^ neuron >> 7).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                    load[(hash ^ hash >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) as usize >> 61] += 1;
+                    let hash = (neuron ^ (neuron >> 7)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    load[(hash ^ (hash >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) as usize >> 61] += 1;
                 }
             }
             let total: u32 = load.iter().sum();

@@ -36,6 +36,8 @@ pub struct KindReport {
     pub densest: f64,
     /// Smallest share of a block's neurons that has 80 % of its activations: mean over the blocks that have any.
     pub block_share: Option<f64>,
+    /// The same of one block: that whose density is nearest to the mean.
+    pub typical_share: Option<f64>,
 }
 
 /// All figures. What the trace is too short for is missing.
@@ -154,11 +156,15 @@ impl Statistics {
         let shares: Vec<f64> =
             blocks.iter().filter_map(|&block| self.profile.block_share(block, PART)).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let density = mean(&densities);
+        let distance = |&a: &usize| (densities[a] - density).abs();
+        let typical = (0..blocks.len()).min_by(|a, b| distance(a).total_cmp(&distance(b)))?;
         Some(KindReport {
-            density: mean(&densities),
+            density,
             sparsest: densities.iter().copied().reduce(f64::min)?,
             densest: densities.iter().copied().reduce(f64::max)?,
             block_share: (!shares.is_empty()).then(|| mean(&shares)),
+            typical_share: self.profile.block_share(blocks[typical], PART),
         })
     }
 }

@@ -11,6 +11,12 @@ pub struct Normal {
     integral: Vec<f64>,
 }
 
+impl Default for Normal {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Normal {
     /// Fills the table.
     pub fn new() -> Self {

@@ -47,13 +47,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn text(report: &Report) -> String {
     let mut text = String::new();
     for (name, kind) in [("attention", report.attention), ("MLP", report.mlp)] {
-        let Some(KindReport { density, sparsest, densest, block_share }) = kind else { continue };
+        let Some(KindReport { density, sparsest, densest, block_share, typical_share }) = kind else {
+            continue;
+        };
         text += &format!(
-            "{name:<11}{:.1} % active ({:.1} to {:.1} % in a block); {} of a block's neurons have 80 % of the activations\n",
+            "{name:<11}{:.1} % active ({:.1} to {:.1} % in a block); 80 % of the activations come from {} of a block's neurons (mean of the blocks; {} in the one of average density)\n",
             100.0 * density,
             100.0 * sparsest,
             100.0 * densest,
-            percent(block_share)
+            percent(block_share),
+            percent(typical_share)
         );
     }
     text +=

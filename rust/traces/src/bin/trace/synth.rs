@@ -1,6 +1,6 @@
 //! `trace synth`: a synthetic trace, and how near it is to what it was fitted to.
 
-use crate::table::Table;
+use crate::table::{Table, percent};
 use anyhow::{Context, ensure};
 use ndp_config::LlmShape;
 use ndp_traces::stats::{Report, Statistics};
@@ -112,7 +112,7 @@ fn table(synthesizer: &Synthesizer, report: &Report) -> String {
     let (targets, expected) = (synthesizer.targets(), &synthesizer.fit().expected);
     let mut table = Table::new(["statistic", "target", "expected over many texts", "achieved in this trace"]);
     let similarity = |distance: usize| report.similarity[distance - 1];
-    let block = |kind: Option<ndp_traces::stats::KindReport>| kind.and_then(|kind| kind.block_share);
+    let block = |kind: Option<ndp_traces::stats::KindReport>| kind.and_then(|kind| kind.typical_share);
     let density = |kind: Option<ndp_traces::stats::KindReport>| kind.map(|kind| kind.density);
     let target = |value: f64| format!("{:.1} %", 100.0 * value);
     let far = Targets::FAR as usize;
@@ -125,7 +125,7 @@ fn table(synthesizer: &Synthesizer, report: &Report) -> String {
         ),
         ("active neurons, MLP", target(targets.density), Some(targets.density), density(report.mlp)),
         (
-            "neurons with 80 %, MLP block",
+            "neurons with 80 %, average MLP block",
             target(targets.block_share),
             Some(expected.block_share),
             block(report.mlp),
@@ -144,13 +144,9 @@ fn table(synthesizer: &Synthesizer, report: &Report) -> String {
         ("layer correlation (sample)", target(targets.layer), Some(expected.layer), report.layer),
     ];
     for (name, target, expected, achieved) in rows {
-        table.row([name.into(), target, table_percent(expected), table_percent(achieved)]);
+        table.row([name.into(), target, percent(expected), percent(achieved)]);
     }
     let ratio = report.dimm_imbalance.map_or("-".into(), |ratio| format!("{ratio:.2}"));
     table.row(["load of the fullest of 8 DIMMs".into(), "not fitted".into(), "-".into(), ratio]);
     table.text()
-}
-
-fn table_percent(value: Option<f64>) -> String {
-    crate::table::percent(value)
 }
