@@ -1,7 +1,7 @@
 //! Frequencies that look like a model's, from a seed: for measuring placement without a trace.
 //!
-//! Within a block the frequency is a power of the rank. The exponent follows from the share of a block's neurons that accounts for 80 % of its
-//! activity: 26 % in OPT-30B and 43 % in LLaMA2-70B with ReGLU (PowerInfer, section 3.1); Falcon is taken like OPT.
+//! Within a block the frequency is a power of the rank. The exponent follows from the share of a block's neurons that accounts
+//! for 80 % of its activity: 26 % in OPT-30B and 43 % in LLaMA2-70B with ReGLU (PowerInfer, section 3.1); Falcon is taken like OPT.
 //! No frequency is above 0.99, and the hottest ranks would be, so the share that they lose to the others makes it about 65 %.
 //! Assumed, because neither paper gives them: 13 % of the neurons active on average, more or less of everything from block to block,
 //! and noise on each neuron. `ndp_traces` generates traces that are fitted to the papers more closely, and takes longer.
