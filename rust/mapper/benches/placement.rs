@@ -10,11 +10,23 @@ fn main() {
     divan::main();
 }
 
-const DIMMS: [u32; 3] = [4, 8, 16];
+/// A model and a number of DIMMs.
+#[derive(Debug)]
+struct Case(&'static str, u32);
 
-const MODELS: [&str; 3] = ["llama2-7b", "llama2-70b", "opt-66b"];
+const CASES: [Case; 9] = [
+    Case("llama2-7b", 4),
+    Case("llama2-7b", 8),
+    Case("llama2-7b", 16),
+    Case("llama2-70b", 4),
+    Case("llama2-70b", 8),
+    Case("llama2-70b", 16),
+    Case("opt-66b", 4),
+    Case("opt-66b", 8),
+    Case("opt-66b", 16),
+];
 
-fn parts(model: &str, dimms: u32) -> (LlmShape, SystemConfig, Vec<Vec<f32>>) {
+fn parts(&Case(model, dimms): &Case) -> (LlmShape, SystemConfig, Vec<Vec<f32>>) {
     let (Ok(model), Ok(system)) =
         (LlmShape::preset(model), SystemConfig::preset("hermes").and_then(|system| system.with_dimms(dimms)))
     else {
@@ -24,25 +36,22 @@ fn parts(model: &str, dimms: u32) -> (LlmShape, SystemConfig, Vec<Vec<f32>>) {
     (model, system, frequencies)
 }
 
-#[divan::bench(args = DIMMS, consts = [0, 1, 2], sample_count = 20)]
-fn grouping_and_structured<const MODEL: usize>(bencher: Bencher, dimms: u32) {
-    let (model, system, frequencies) = parts(MODELS[MODEL], dimms);
-    bencher.bench_local(|| {
-        let instance = Instance::new(&model, &system, black_box(&frequencies), &Options::default());
-        instance.and_then(|instance| place_structured(&instance))
-    });
+#[divan::bench(args = CASES, sample_count = 10)]
+fn grouping(bencher: Bencher, case: &Case) {
+    let (model, system, frequencies) = parts(case);
+    bencher.bench_local(|| Instance::new(&model, &system, black_box(&frequencies), &Options::default()));
 }
 
-#[divan::bench(args = DIMMS, consts = [0, 1, 2], sample_count = 20)]
-fn structured<const MODEL: usize>(bencher: Bencher, dimms: u32) {
-    let (model, system, frequencies) = parts(MODELS[MODEL], dimms);
+#[divan::bench(args = CASES, sample_count = 10)]
+fn structured(bencher: Bencher, case: &Case) {
+    let (model, system, frequencies) = parts(case);
     let instance = Instance::new(&model, &system, &frequencies, &Options::default());
     bencher.bench_local(|| place_structured(black_box(&instance).as_ref().map_err(Clone::clone)?));
 }
 
-#[divan::bench(consts = [0, 1, 2], sample_count = 20)]
-fn powerinfer<const MODEL: usize>(bencher: Bencher) {
-    let (model, system, frequencies) = parts(MODELS[MODEL], 8);
+#[divan::bench(args = CASES, sample_count = 10)]
+fn powerinfer(bencher: Bencher, case: &Case) {
+    let (model, system, frequencies) = parts(case);
     let instance = Instance::new(&model, &system, &frequencies, &Options::default());
     let least = vec![Some(256); instance.as_ref().map_or(0, |instance| instance.blocks().len())];
     bencher.bench_local(|| place_powerinfer(black_box(&instance).as_ref().map_err(Clone::clone)?, &least));

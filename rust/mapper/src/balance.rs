@@ -176,21 +176,30 @@ impl<'a> Dimms<'a> {
     /// Moves a part of the smallest piece that is too large, or else the largest of the others; at most `most` work.
     fn transfer(&mut self, from: usize, to: usize, most: u64) -> bool {
         let free = self.free[to];
-        let own = |piece: &&(usize, &Piece)| piece.1.dimm == from && piece.1.work > 0;
-        let larger =
-            self.pieces.iter().enumerate().filter(|piece| own(&piece)).filter(|(_, p)| p.work > most);
-        if let Some((index, _)) = larger.min_by_key(|(_, piece)| piece.work)
+        let (mut larger, mut smaller): (Option<usize>, Option<usize>) = (None, None);
+        for (index, piece) in self.pieces.iter().enumerate() {
+            if piece.dimm != from || piece.work == 0 {
+                continue;
+            }
+            let work = |other: Option<usize>| other.map(|other| self.pieces[other].work);
+            if piece.work > most {
+                if work(larger).is_none_or(|least| piece.work < least) {
+                    larger = Some(index);
+                }
+            } else if work(smaller).is_none_or(|best| piece.work > best) && piece.bytes(self.instance) <= free
+            {
+                smaller = Some(index);
+            }
+        }
+        if let Some(index) = larger
             && let Some(part) = self.pieces[index].cut(self.instance, most, free)
-            && part.work > 0
         {
             self.loads[from] -= part.work;
             self.free[from] += part.bytes(self.instance);
             self.add(Piece { dimm: to, ..part });
             return true;
         }
-        let fits = |piece: &Piece| piece.work <= most && piece.bytes(self.instance) <= free;
-        let smaller = self.pieces.iter().enumerate().filter(|piece| own(&piece) && fits(piece.1));
-        let Some((index, _)) = smaller.max_by_key(|(_, piece)| piece.work) else { return false };
+        let Some(index) = smaller else { return false };
         self.shift(index, to);
         true
     }

@@ -107,6 +107,8 @@ impl PlacementFile {
 mod tests {
     use super::*;
 
+    type Damage = (fn(&mut PlacementFile), &'static str);
+
     fn placement() -> Placement {
         let mut placement = Placement::new(&NeuronShape::new(2, 70, 33));
         for (block, neurons) in [(0, 70), (1, 33), (2, 70), (3, 33)] {
@@ -131,7 +133,7 @@ mod tests {
     fn damaged_text_is_refused_with_its_block() {
         let good = PlacementFile::new("some", 40, &placement());
         let shape = NeuronShape::new(2, 70, 33);
-        let damages: [(fn(&mut PlacementFile), &str); 7] = [
+        let damages: [Damage; 7] = [
             (|f| f.dimms = 39, "block 0: 'D' is none of 39 DIMMs"),
             (|f| f.blocks[1].dimms.replace_range(0..1, "!"), "block 1: '!'"),
             (|f| f.blocks[2].gpu.replace_range(3..4, "g"), "'g' is no hexadecimal digit"),

@@ -4,8 +4,8 @@
 //! synchronisation (equation 4); here a block is a layer, so all its neurons have the same size. The published code leaves the
 //! communication term out; it is kept here. DIMMs take the place of the CPU, and share its neurons evenly.
 //!
-//! With the first `C_l` neurons of a layer as one bundle, impact per byte never rises along a layer, so the relaxation is a fractional knapsack
-//! over bundles and groups, and the same order without fractions gives the placement.
+//! With the first `C_l` neurons of a layer as one bundle, impact per byte never rises along a layer, so the relaxation is a
+//! fractional knapsack over bundles and groups, and the same order without fractions gives the placement.
 
 use crate::structured::with_gpu_groups;
 use crate::{Instance, MapperError, ONE, Placement};

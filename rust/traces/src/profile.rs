@@ -131,4 +131,25 @@ mod tests {
         profile.clear();
         assert_eq!((profile.tokens(), profile.counts(0)), (0, &[0; 4][..]));
     }
+
+    #[test]
+    fn prompts_can_be_counted_alone_and_damage_behind_them_is_still_seen() {
+        let model = ndp_config::LlmShape::opt_like("x", 1, 64, 1, 64, 2).unwrap();
+        let mut writer = crate::TraceWriter::new(Vec::new(), crate::TraceHeader::new(&model, 3, 2)).unwrap();
+        let mut activity = Activity::new(writer.shape());
+        for position in 0..3 {
+            activity.words_mut()[0] = (1 << position) | (1 << 9);
+            writer.write(crate::TokenInfo::at(position, 2), &activity).unwrap();
+        }
+        let mut bytes = writer.finish().unwrap();
+        let count = |bytes: &[u8], prompt_only| {
+            Profile::from_reader(&mut TraceReader::new(bytes).unwrap(), prompt_only)
+        };
+        let (all, prompt) = (count(&bytes, false).unwrap(), count(&bytes, true).unwrap());
+        assert_eq!((all.tokens(), &all.counts(0)[..3], all.counts(0)[9]), (3, &[1, 1, 1][..], 3));
+        assert_eq!((prompt.tokens(), &prompt.counts(0)[..3], prompt.counts(0)[9]), (2, &[1, 1, 0][..], 2));
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        assert!(count(&bytes, true).is_err());
+    }
 }
