@@ -169,6 +169,30 @@ class Capture(unittest.TestCase):
         model = transformers.OPTForCausalLM(config)
         self.check(model, lambda m: [layer.fc2 for layer in m.model.decoder.layers], 32, 100)
 
+    def test_inputs_of_attention_behind_a_relu(self):
+        from capture_hf import capture
+
+        torch.manual_seed(3)
+        config = transformers.OPTConfig(
+            vocab_size=64, hidden_size=36, num_hidden_layers=2, ffn_dim=100, num_attention_heads=4,
+            max_position_embeddings=64, word_embed_proj_dim=36, activation_function="relu",
+        )
+        model = transformers.OPTForCausalLM(config).eval()
+        seen = []
+        for layer in model.model.decoder.layers:
+            layer.self_attn_layer_norm = torch.nn.Sequential(layer.self_attn_layer_norm, torch.nn.ReLU())
+            layer.self_attn_layer_norm.register_forward_hook(lambda _m, _x, y: seen.append(y))
+            layer.fc2.register_forward_pre_hook(lambda _m, x: seen.append(x[0]))
+        prompt = [4, 8, 15, 16, 23, 42]
+        trace = capture(model, [prompt], 1, attention=True)
+        self.assertEqual((trace["layers"], trace["attention"], trace["mlp"]), (2, 36, 100))
+        self.assertEqual([generated for _, generated, _ in trace["tokens"]], [False] * len(prompt))
+        seen = [(values.reshape(len(prompt), -1) != 0).numpy() for values in seen]
+        for position, (_, _, blocks) in enumerate(trace["tokens"]):
+            for bits, values in zip(blocks, seen, strict=True):
+                self.assertTrue(0 < values[position].sum() < len(values[position]))
+                self.assertEqual(bits.tobytes(), pack(values[position]).tobytes())
+
     def test_llama_with_relu(self):
         torch.manual_seed(2)
         config = transformers.LlamaConfig(

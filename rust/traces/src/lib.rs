@@ -2,7 +2,8 @@
 //!
 //! Between what runs a model (or stands in for one) and what plans with its sparsity: predictor, placement, scheduler. Reading
 //! order: [`NeuronShape`] (which neurons there are) and [`Activity`] (those of one token that were active), [`mod@format`] (their
-//! bytes, laid out in `docs/traces.md`), [`writer`] and [`reader`] (files).
+//! bytes, laid out in `docs/traces.md`), [`writer`] and [`reader`] (files); then where traces come
+//! from, [`capture`] and [`synth`], and what is made of them, [`profile`] and [`stats`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
