@@ -11,7 +11,9 @@
 
 use crate::error::PredictorError;
 use crate::table::{LayerTable, NONE, previous_block};
+use multiversion::multiversion;
 use ndp_traces::{Activity, NeuronShape};
+use rayon::prelude::*;
 
 /// A candidate: tokens for which both were active, at least one was active, and the parent's number.
 #[derive(Clone, Copy)]
@@ -80,7 +82,7 @@ impl LayerTable {
     /// Samples the table from the activity of tokens in their order.
     ///
     /// A neuron that was never active has no parents, and nobody is a parent who was never active together with the child. Takes
-    /// memory for the trace as bits.
+    /// memory for the trace as bits. Blocks are sampled in parallel; the result does not depend on it.
     ///
     /// # Errors
     /// [`PredictorError::Length`] for an activity of another shape.
@@ -92,9 +94,10 @@ impl LayerTable {
         for token in &tokens {
             crate::error::same_length("words of a token", token.words().len(), shape.words_per_token())?;
         }
+        let blocks = 0..shape.blocks().len();
         let histories: Vec<History> =
-            (0..shape.blocks().len()).map(|block| history(shape, block, &tokens)).collect();
-        let parents = (0..shape.blocks().len()).map(|block| {
+            blocks.clone().into_par_iter().map(|block| history(shape, block, &tokens)).collect();
+        let parents = blocks.into_par_iter().map(|block| {
             let previous = &histories[previous_block(shape, block)];
             if block > 0 {
                 most_correlated(&histories[block], previous)
@@ -127,6 +130,8 @@ fn history(shape: &NeuronShape, block: usize, tokens: &[Activity]) -> History {
     History { words, bits }
 }
 
+/// The two most correlated parents of each child. Counts bits for most of its time, hence a version with an instruction for that.
+#[multiversion(targets("x86_64+avx2+popcnt"))]
 fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
     let count = |bits: &[u64]| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
     let mut parents: Vec<(u64, u32)> =

@@ -9,6 +9,7 @@
 //! to mean that no neuron is moved that would leave the pair less balanced than before.
 
 use crate::residency::Residency;
+use ndp_traces::ones;
 
 /// Tokens in a window (section IV-D).
 pub const WINDOW_TOKENS: u32 = 5;
@@ -42,11 +43,8 @@ impl WindowCounts {
 
     /// Counts the active neurons of one block for one token.
     pub fn count(&mut self, block: usize, active: &[u64]) {
-        for (word, chunk) in active.iter().zip(self.blocks[block].chunks_mut(64)) {
-            for (bit, count) in chunk.iter_mut().enumerate() {
-                *count = count.saturating_add((word >> bit & 1) as u8);
-            }
-        }
+        let counts = &mut self.blocks[block];
+        ones(active).for_each(|neuron| counts[neuron as usize] = counts[neuron as usize].saturating_add(1));
     }
 
     /// One token is complete. `true` if that fills the window.
