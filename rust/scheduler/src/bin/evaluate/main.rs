@@ -9,9 +9,12 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
 use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
-use ndp_traces::TraceReader;
+use ndp_traces::{TraceHeader, TraceReader};
 use std::path::PathBuf;
 use std::process::ExitCode;
+
+/// Vocabulary of a model of bytes.
+const BYTES: u32 = 256;
 
 /// Evaluate predictor, placement, adjustment and remapping on an activation trace
 ///
@@ -28,7 +31,7 @@ use std::process::ExitCode;
 )]
 struct Args {
     /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b or falcon-40b. The one that the trace
-    /// names if left out.
+    /// names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
     #[arg(long)]
     model: Option<String>,
     /// Activation trace.
@@ -73,6 +76,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// The model that a trace names; one that is no preset is taken for a small OPT with heads of 64 elements.
+fn model_of(header: &TraceHeader) -> Result<LlmShape> {
+    if let Ok(model) = LlmShape::preset(&header.model) {
+        return Ok(model);
+    }
+    let heads = if header.attention.is_multiple_of(64) { header.attention / 64 } else { 1 };
+    let TraceHeader { model, layers, attention, mlp, .. } = header;
+    LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
+        format!("the model '{model}' is no preset, and {layers} layers of {attention} and {mlp} neurons are no model")
+    })
+}
+
 fn run(args: &Args) -> Result<()> {
     let design = DesignConfig::load(&args.config)?;
     let mut system = SystemConfig::load(&args.system)?;
@@ -82,8 +97,10 @@ fn run(args: &Args) -> Result<()> {
     let path = args.trace.display();
     let mut reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
-    let name = args.model.as_deref().unwrap_or(&header.model);
-    let model = LlmShape::preset(name)?;
+    let model = match &args.model {
+        Some(name) => LlmShape::preset(name)?,
+        None => model_of(header)?,
+    };
     let mut options = EvaluateOptions {
         window: args.window,
         table_tokens: args.table_tokens as usize,
