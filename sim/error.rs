@@ -195,6 +195,12 @@ pub enum SimError {
     /// A program that the functional model refuses.
     #[error(transparent)]
     Machine(#[from] ndp_machine::MachineError),
+    /// Arithmetic of a form that the contract does not have.
+    #[error(transparent)]
+    Numerics(#[from] ndp_numerics::NumericsError),
+    /// An operation of the decoder whose sizes do not fit.
+    #[error(transparent)]
+    Model(#[from] ndp_model::ModelError),
     /// Sizes that the DRAM or the buffer cannot hold.
     #[error(transparent)]
     Layout(#[from] ndp_layout::LayoutError),

@@ -16,4 +16,5 @@ pub mod gemv;
 pub mod layer;
 pub mod phases;
 pub mod stimulus;
+pub mod system;
 pub mod trace;

@@ -1,15 +1,17 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
 //! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`GemvUnit`] (places operands, runs, collects), `attention` (caches
-//! in DRAM, and attention over them), `check` (comparison with the numerics contract), [`Plant`] (deliberate errors).
+//! in DRAM, and attention over them), `partial` (products on several cores), `check` (comparison with the numerics contract), [`Plant`] (deliberate errors).
 
 mod attention;
 mod check;
+mod partial;
 mod plant;
 mod unit;
 
 pub use attention::AttentionRun;
 pub use check::{Checker, Mismatch, compare};
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
+pub use partial::PartialSums;
 pub use plant::Plant;
 pub use unit::{GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures};

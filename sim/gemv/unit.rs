@@ -13,7 +13,7 @@ use ndp_isa::{Instruction, Opcode};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, order_rows, pack_words};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
-use ndp_planner::{Epilogue, Mode, Piece, Plan, Sizes};
+use ndp_planner::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
@@ -223,7 +223,7 @@ impl GemvUnit {
                     let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
                     layouts.push((tile.first, layout));
                 }
-                Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue)?
+                Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue, Ending::Stored)?
             }
         };
         // The order of the list is the host's to choose: neighbours open different banks.
@@ -305,7 +305,7 @@ impl GemvUnit {
     }
 
     /// Writes matrix, vectors and lists into the DRAM.
-    fn place(
+    pub(super) fn place(
         &mut self,
         product: &Product<'_>,
         epilogue: &Epilogue<'_>,
@@ -373,7 +373,7 @@ impl GemvUnit {
     }
 
     /// Reads the results back.
-    fn collect(&mut self, mode: Mode, sizes: &Sizes, plan: &Plan, order: &[u32]) -> Vec<u16> {
+    pub(super) fn collect(&mut self, mode: Mode, sizes: &Sizes, plan: &Plan, order: &[u32]) -> Vec<u16> {
         let outputs = sizes.outputs(mode) as usize;
         let mut bits = vec![0; outputs * sizes.batch as usize];
         for piece in &plan.outputs {
@@ -417,7 +417,7 @@ impl GemvUnit {
 }
 
 impl Product<'_> {
-    fn sizes(&self) -> Result<Sizes, SimError> {
+    pub(super) fn sizes(&self) -> Result<Sizes, SimError> {
         let count = self.active.map_or(self.rows as usize, <[u32]>::len);
         let cols = self.cols as usize;
         let expect = |what, found: usize, expected: usize| {
@@ -454,7 +454,7 @@ impl Product<'_> {
     }
 
     /// For each place of the list, which of the active rows stands there.
-    fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
+    pub(super) fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
         let Some(active) = self.active else { return (0..sizes.count).collect() };
         let mut rows = active.to_vec();
         order_rows(layouts, &mut rows);

@@ -64,6 +64,16 @@ impl ExportedSums {
         Self { rows, words, units_per_rank: gemv.units_per_rank(), lanes: gemv.lanes() }
     }
 
+    /// First burst in every rank.
+    pub fn address(&self) -> u32 {
+        self.rows.base()
+    }
+
+    /// Words.
+    pub fn words(&self) -> u32 {
+        self.words
+    }
+
     /// Bursts that they take in every rank: `beats_per_stripe * words`.
     pub fn bursts_per_rank(&self) -> u64 {
         u64::from(self.rows.beats_per_stripe()) * u64::from(self.words)

@@ -44,6 +44,16 @@ impl Epilogue<'_> {
     }
 }
 
+/// What becomes of the sums of an AXPY.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// They are rounded, what follows them is done, and the results are stored.
+    Stored,
+    /// They stay in the buffer from word 0 on: a part of sums that have others on other cores ([`crate::partial`]). Takes a product
+    /// of a single tile and pass.
+    Kept,
+}
+
 /// A vector block in DRAM: `elements` from `first` on of `batch` vectors from `vector` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece {
@@ -131,7 +141,7 @@ impl Plan {
 
     /// What follows a product on the results (those from `first` on, of the vectors from `vector` on) that are a block at `place`; a
     /// second block goes to `other`.
-    fn finish(
+    pub(crate) fn finish(
         &mut self,
         map: &mut DimmMap,
         epilogue: &Epilogue<'_>,
@@ -259,8 +269,18 @@ impl Plan {
         tiling: &AxpyTiling,
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
+        ending: Ending,
     ) -> Result<Self, PlanError> {
         let mut plan = Self { matrices: layouts.to_vec(), ..Self::default() };
+        let pieces = tiling.passes.len() * tiling.tiles.len();
+        if ending == Ending::Kept && pieces > 1 {
+            return Err(ndp_config::ConfigError::Mismatch {
+                what: format!("tiles and passes for cols = {}, batch = {}", sizes.cols, sizes.batch),
+                value: pieces as u64,
+                rule: "be 1, for sums that stay in the buffer".to_owned(),
+            }
+            .into());
+        }
         plan.passes = (tiling.passes.len() * tiling.tiles.len()) as u32;
         let words = config.gemv().slice_words();
         // A piece of the list has its scalars in the buffer and, if it is listed, its indices in the list memory.
@@ -307,7 +327,7 @@ impl Plan {
             if let Some(next) = steps.get(index + 1) {
                 plan.push_operands(config, map, sizes, &cut, next, &mut operands)?;
             }
-            if step.ends {
+            if step.ends && ending == Ending::Stored {
                 let (column, layout) = &layouts[step.tile];
                 let (cols, batch) = (layout.cols(), step.batch);
                 plan.instructions.push(Instruction::Round { src: 0, dst: result_place, cols, batch });

@@ -15,7 +15,7 @@ use ndp_cycles::{ClockRelation, CycleModel, run_program};
 use ndp_isa::{Activation, Instruction, accumulator_words, block_words};
 use ndp_layout::{DimmMap, MatrixLayout, order_rows};
 use ndp_planner::{
-    AttentionUnit, Epilogue, HeadCut, Mode, Plan, PlanError, Sizes, attention_program, slot_words,
+    AttentionUnit, Ending, Epilogue, HeadCut, Mode, Plan, PlanError, Sizes, attention_program, slot_words,
 };
 use std::collections::BTreeMap;
 
@@ -147,7 +147,7 @@ impl DimmTimes {
                     let layout = map.add_matrix(&name, rows, tile.cols).map_err(PlanError::from)?;
                     layouts.push((tile.first, layout));
                 }
-                Plan::axpy(&self.design, &mut map, &layouts, &tiling, &sizes, &epilogue)?
+                Plan::axpy(&self.design, &mut map, &layouts, &tiling, &sizes, &epilogue, Ending::Stored)?
             }
         };
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();

@@ -1,0 +1,75 @@
+//! Partial sums that meet: a product whose rows are on several cores.
+//!
+//! Each core keeps the sums of its own rows in its buffer ([`Ending::Kept`](crate::Ending::Kept)). All but one export theirs; that one
+//! adds them, rounds once, and does what follows the product. Sums are exact, so it does not matter who has which rows, nor in
+//! which order they meet.
+
+use crate::PlanError;
+use crate::product::{Epilogue, Piece, Plan};
+use ndp_config::{ConfigError, DesignConfig};
+use ndp_isa::{Instruction, accumulator_words, block_words};
+use ndp_layout::{DimmMap, ExportedSums};
+
+/// Places for `count` exported parts of the sums of `batch` vectors of `cols` elements in DRAM.
+///
+/// # Errors
+/// [`PlanError::Layout`] if they do not fit.
+pub fn place_sums(
+    config: &DesignConfig,
+    map: &mut DimmMap,
+    (cols, batch): (u32, u32),
+    count: usize,
+) -> Result<Vec<ExportedSums>, PlanError> {
+    let words = accumulator_words(config, cols, batch);
+    let gemv = config.gemv();
+    // A word of all slices is a row of one wave.
+    let wave = gemv.ranks() * gemv.stripe_elems();
+    (0..count)
+        .map(|part| {
+            let base = map.add_matrix(&format!("sums {part}"), words, wave)?.base();
+            Ok(ExportedSums::new(config, base, words)?)
+        })
+        .collect()
+}
+
+/// The instruction that exports the sums at word 0 to `place`.
+pub fn export_program(place: &ExportedSums) -> [Instruction; 1] {
+    [Instruction::Export { src: 0, count: place.words(), address: place.address() }]
+}
+
+/// The program that adds `parts` to the sums at word 0, or to none if `own` is false, rounds them, and does what follows.
+///
+/// # Errors
+/// [`PlanError::Config`] if the results' operands have no room beside them, [`PlanError::Layout`] if these do not fit the DRAM.
+pub fn meeting_program(
+    config: &DesignConfig,
+    map: &mut DimmMap,
+    (cols, batch): (u32, u32),
+    parts: &[ExportedSums],
+    own: bool,
+    epilogue: &Epilogue<'_>,
+) -> Result<Plan, PlanError> {
+    let mut plan = Plan { passes: 1, ..Plan::default() };
+    let (words, results) = (accumulator_words(config, cols, batch), block_words(config, cols, batch));
+    let needed = words.max(2 * results);
+    if needed > config.gemv().slice_words() {
+        return Err(ConfigError::Mismatch {
+            what: format!("slice words for sums of cols = {cols}, batch = {batch}"),
+            value: needed.into(),
+            rule: format!("be at most {}", config.gemv().slice_words()),
+        }
+        .into());
+    }
+    if !own {
+        plan.instructions.push(Instruction::Zero { dst: 0, count: words });
+    }
+    for part in parts {
+        plan.instructions.push(Instruction::Import { dst: 0, count: words, address: part.address() });
+    }
+    plan.instructions.push(Instruction::Round { src: 0, dst: 0, cols, batch });
+    plan.finish(map, epilogue, (0, results), (cols, batch), (0, 0))?;
+    let output = map.add_vectors("met", cols, batch)?;
+    plan.outputs.push(Piece { block: output, first: 0, vector: 0 });
+    plan.instructions.push(Instruction::Store { src: 0, cols, batch, address: output.address() });
+    Ok(plan)
+}

@@ -1,0 +1,90 @@
+//! Which device computes which neuron.
+
+use ndp_config::BlockKind;
+use ndp_numerics::SplitMix64;
+use std::collections::BTreeMap;
+
+/// Something that computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Device {
+    /// The GPU.
+    Gpu,
+    /// The core of a DIMM.
+    Dimm(u32),
+}
+
+/// Where the neurons of a model are computed. It may change from token to token.
+pub trait Places {
+    /// The device of a neuron of a layer.
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device;
+
+    /// Neurons of a layer that were active (somewhere in the batch), in ascending order, just before they are computed.
+    fn active(&mut self, layer: u32, kind: BlockKind, neurons: &[u32]) {
+        let _ = (layer, kind, neurons);
+    }
+
+    /// All layers have been computed for a batch of `tokens` tokens.
+    fn end(&mut self, tokens: u32) {
+        let _ = tokens;
+    }
+}
+
+/// Neurons dealt out at random once and for all.
+#[derive(Clone, Debug)]
+pub struct StaticPlaces {
+    dimms: u32,
+    gpu_percent: u32,
+    seed: u64,
+}
+
+impl StaticPlaces {
+    /// `gpu_percent` percent of the neurons on the GPU, the others on `dimms` DIMMs.
+    pub fn new(dimms: u32, gpu_percent: u32, seed: u64) -> Self {
+        Self { dimms, gpu_percent, seed }
+    }
+}
+
+impl Places for StaticPlaces {
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        let place = u64::from(layer) << 33 | (kind as u64) << 32 | u64::from(neuron);
+        let random = SplitMix64::new(self.seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15)).next_u64();
+        if random % 100 < self.gpu_percent.into() {
+            Device::Gpu
+        } else {
+            Device::Dimm((random >> 32) as u32 % self.dimms)
+        }
+    }
+}
+
+/// Neurons by their device, each list in the given order.
+pub(super) fn split(
+    places: &dyn Places,
+    (layer, kind): (u32, BlockKind),
+    neurons: &[u32],
+) -> BTreeMap<Device, Vec<u32>> {
+    let mut parts: BTreeMap<Device, Vec<u32>> = BTreeMap::new();
+    for &neuron in neurons {
+        parts.entry(places.device(layer, kind, neuron)).or_default().push(neuron);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neurons_are_dealt_out_to_all_devices_and_stay() {
+        let places = StaticPlaces::new(3, 25, 9);
+        let neurons: Vec<u32> = (0..4000).collect();
+        let parts = split(&places, (1, BlockKind::Mlp), &neurons);
+        assert_eq!(
+            parts.keys().copied().collect::<Vec<_>>(),
+            [Device::Gpu, Device::Dimm(0), Device::Dimm(1), Device::Dimm(2)]
+        );
+        assert!(parts.values().all(|part| (900..1100).contains(&part.len())), "a quarter each");
+        assert_eq!(parts.values().map(Vec::len).sum::<usize>(), 4000);
+        assert_eq!(parts, split(&places, (1, BlockKind::Mlp), &neurons));
+        assert_ne!(parts, split(&places, (2, BlockKind::Mlp), &neurons));
+    }
+}

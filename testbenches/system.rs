@@ -1,0 +1,99 @@
+//! Several cores and a GPU: does any bit of a text depend on where neurons live?
+
+use ndp_config::{BlockKind, DesignConfig};
+use ndp_cosim::error::SimError;
+use ndp_cosim::gemv::GemvOptions;
+use ndp_cosim::system::{Device, Places, StaticPlaces, SystemBackend};
+use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
+use std::error::Error;
+use std::path::Path;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const PROMPT: &str = "She";
+const OPTIONS: GenerateOptions = GenerateOptions { tokens: 2, temperature_percent: 0, seed: 0 };
+
+fn model() -> Result<Model, Box<dyn Error>> {
+    Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
+}
+
+/// What the software alone generates.
+fn reference(model: &Model) -> Result<Generation, Box<dyn Error>> {
+    Ok(generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &OPTIONS, |_| {})?)
+}
+
+fn open<P: Places>(dimms: u32, places: P) -> Result<SystemBackend<P>, Box<dyn Error>> {
+    let options = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
+    Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &options, dimms, places)?)
+}
+
+#[test]
+fn text_and_logits_do_not_depend_on_devices() -> Outcome {
+    let model = model()?;
+    let expected = reference(&model)?;
+    let mut sent = Vec::new();
+    for (dimms, gpu_percent) in [(1, 0), (2, 30), (4, 10)] {
+        let mut system = open(dimms, StaticPlaces::new(dimms, gpu_percent, 7))?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+        assert_eq!(generation.text, expected.text, "{dimms} DIMMs");
+        assert_eq!(generation.logits_digests, expected.logits_digests, "{dimms} DIMMs");
+        let figures = system.figures();
+        assert_eq!(figures.mismatches, 0);
+        assert!(figures.outputs_checked > 10_000, "{figures:?}");
+        for dimm in &figures.dimms {
+            assert!(dimm.neurons > 100 && dimm.cycles > 0, "{figures:?}");
+            assert_eq!(dimm.cycles, dimm.model_cycles, "the cycle model of each core");
+            assert!(dimm.cycles <= figures.critical_cycles);
+        }
+        assert_eq!(figures.gpu_neurons > 0, gpu_percent > 0);
+        sent.push(figures.dimms.iter().map(|dimm| dimm.sent_bytes).sum::<u64>());
+    }
+    assert!(sent[0] == 0 && 0 < sent[1] && sent[1] < sent[2], "{sent:?}");
+    Ok(())
+}
+
+/// All neurons go from one DIMM to the next after every batch of tokens, and each tenth is on the GPU.
+struct Wanderers {
+    turn: u32,
+}
+
+impl Places for Wanderers {
+    fn device(&self, layer: u32, _: BlockKind, neuron: u32) -> Device {
+        let place = layer + neuron + self.turn;
+        if place.is_multiple_of(10) { Device::Gpu } else { Device::Dimm(place % 3) }
+    }
+
+    fn end(&mut self, _tokens: u32) {
+        self.turn += 1;
+    }
+}
+
+#[test]
+fn neurons_may_move_between_tokens() -> Outcome {
+    let model = model()?;
+    let expected = reference(&model)?;
+    let mut system = open(3, Wanderers { turn: 0 })?;
+    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
+    assert!(system.places().turn >= OPTIONS.tokens as u32);
+    Ok(())
+}
+
+#[test]
+fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
+    let model = model()?;
+    let mut system = open(2, StaticPlaces::new(2, 0, 7))?.with_spoilt_sums();
+    let error = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {}).unwrap_err();
+    let ModelError::Backend { source, .. } = error else { return Err(error.into()) };
+    assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
+    assert_eq!(system.mismatches().len(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_system_without_a_core_is_refused() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    let places = StaticPlaces::new(1, 0, 0);
+    let error = SystemBackend::open(&config, &GemvOptions::default(), 0, places).err().unwrap().to_string();
+    assert!(error.contains("dimms = 0"), "{error}");
+}
