@@ -108,6 +108,24 @@ fn a_table_names_policies_predictors_and_the_paper_s_figures() {
 }
 
 #[test]
+fn a_report_is_one_file_with_a_chart_of_everything() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 20, 8);
+    let report = dir.path().join("report.html");
+    let arguments = ["--trace", trace.to_str().unwrap(), "--config", "tiny", "--html"];
+    let output = evaluate(&[&arguments[..], &[report.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert_eq!(html.matches("<svg").count(), 9);
+    for word in ["paper: 0.98", "Load per DIMM, hermes", "token-adjustment", "</html>"] {
+        assert!(html.contains(word), "{word}");
+    }
+    let nowhere = dir.path().join("no/report.html");
+    assert!(refused(&[&arguments[..], &[nowhere.to_str().unwrap()]].concat()).contains("no/report.html"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "no half-written file");
+}
+
+#[test]
 fn broken_traces_are_refused_with_the_reason() {
     let dir = TempDir::new().unwrap();
     let good = std::fs::read(write_trace(dir.path(), 20, 8)).unwrap();

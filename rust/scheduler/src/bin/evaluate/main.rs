@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 if the trace was evaluated, 2 for anything that was asked for wrongly or could not be read or written.
 
+mod html;
 mod table;
 
 use anyhow::{Context, Result};
@@ -10,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
 use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
 use ndp_traces::{TraceHeader, TraceReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Vocabulary of a model of bytes.
@@ -116,10 +117,21 @@ fn run(args: &Args) -> Result<()> {
         evaluate(&mut reader, &design, &model, &system, &options, |token, _| bar.set_position(token))
             .with_context(|| format!("cannot evaluate '{path}'"))?;
     bar.finish_and_clear();
+    if let Some(file) = &args.html {
+        write_whole(file, &html::html(&result)?)?;
+    }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&result)?);
     } else {
         table::print(&result);
     }
     Ok(())
+}
+
+/// Writes a file that appears when it is complete.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let partial = path.with_extension("partial");
+    std::fs::write(&partial, text)
+        .and_then(|()| std::fs::rename(&partial, path))
+        .with_context(|| format!("cannot write '{}'", path.display()))
 }

@@ -1,0 +1,54 @@
+//! Charts as SVG and reports as a single HTML file, without scripts or anything from outside.
+//!
+//! Numbers come from others; here they are drawn. The output is the same byte for byte whenever the numbers are. Written by hand
+//! rather than with a plotting library: what is needed are lines, bars and a legend, readable in light and dark, with a tooltip on
+//! every mark, which the SVG back ends of the libraries looked at (plotters) do not write.
+//! Reading order: [`LineChart`], [`BarChart`], [`Report`].
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod axis;
+mod bars;
+mod document;
+mod line;
+mod svg;
+
+pub use bars::{BarChart, Bars};
+pub use document::Report;
+pub use line::{LineChart, Series};
+
+use thiserror::Error;
+
+/// Why something cannot be drawn.
+#[derive(Debug, Error, PartialEq)]
+pub enum ReportError {
+    /// A number that has no place on an axis.
+    #[error("value {index} of '{series}' is {value}; charts take finite numbers")]
+    NotFinite {
+        /// Name of the series.
+        series: String,
+        /// Place in the series.
+        index: usize,
+        /// The value.
+        value: f64,
+    },
+    /// Series of different lengths where they have to be equal.
+    #[error("'{series}' has {found} values for {expected} labels")]
+    Length {
+        /// Name of the series.
+        series: String,
+        /// Its values.
+        found: usize,
+        /// The labels.
+        expected: usize,
+    },
+}
+
+/// An error for the first value that is not finite.
+fn check_finite(series: &str, values: impl IntoIterator<Item = f64>) -> Result<(), ReportError> {
+    match values.into_iter().enumerate().find(|(_, value)| !value.is_finite()) {
+        Some((index, value)) => Err(ReportError::NotFinite { series: series.to_owned(), index, value }),
+        None => Ok(()),
+    }
+}

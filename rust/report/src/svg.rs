@@ -1,0 +1,128 @@
+//! Elements of an SVG picture: text that is escaped, numbers that are short.
+
+use std::fmt::Write;
+
+/// Colours that people with any colour vision tell apart, light and dark behind them (Okabe and Ito, 2008, without black and yellow).
+pub(crate) const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
+
+/// Text for XML.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            // Characters that XML 1.0 does not have.
+            c if c < ' ' && c != '\n' && c != '\t' => escaped.push('\u{FFFD}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A coordinate with one decimal at most.
+pub(crate) fn at(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").unwrap_or(&text).to_owned()
+}
+
+/// Side on which a text lies of its place.
+#[derive(Clone, Copy)]
+pub(crate) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A picture that grows.
+pub(crate) struct Picture {
+    width: f64,
+    height: f64,
+    body: String,
+}
+
+impl Picture {
+    pub fn new(width: f64, height: f64) -> Self {
+        Self { width, height, body: String::new() }
+    }
+
+    pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let (x, y, text) = (at(x), at(y), escape(text));
+        let _ = writeln!(self.body, r#"<text x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>"#);
+    }
+
+    pub fn upright_text(&mut self, x: f64, y: f64, text: &str) {
+        let (x, y, text) = (at(x), at(y), escape(text));
+        let _ = writeln!(
+            self.body,
+            r#"<text x="{x}" y="{y}" text-anchor="middle" transform="rotate(-90 {x} {y})">{text}</text>"#
+        );
+    }
+
+    pub fn line(&mut self, (x1, y1): (f64, f64), (x2, y2): (f64, f64), class: &str) {
+        let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(at);
+        let _ = writeln!(self.body, r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#);
+    }
+
+    /// A rectangle with a tooltip.
+    pub fn bar(&mut self, (x, y): (f64, f64), (width, height): (f64, f64), colour: &str, tip: &str) {
+        let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(at);
+        let tip = escape(tip);
+        let _ = writeln!(
+            self.body,
+            r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" fill="{colour}"><title>{tip}</title></rect>"#
+        );
+    }
+
+    pub fn polyline(&mut self, points: &[(f64, f64)], colour: &str, tip: &str) {
+        let points: Vec<String> = points.iter().map(|&(x, y)| format!("{},{}", at(x), at(y))).collect();
+        let (points, tip) = (points.join(" "), escape(tip));
+        let _ = writeln!(
+            self.body,
+            r#"<polyline points="{points}" stroke="{colour}" class="series"><title>{tip}</title></polyline>"#
+        );
+    }
+
+    pub fn dot(&mut self, (x, y): (f64, f64), colour: &str, tip: &str) {
+        let (x, y, tip) = (at(x), at(y), escape(tip));
+        let _ = writeln!(
+            self.body,
+            r#"<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"><title>{tip}</title></circle>"#
+        );
+    }
+
+    /// A legend in a row, wrapped at the picture's width; returns the first free height below.
+    pub fn legend(&mut self, names: &[(&str, &str)], left: f64, top: f64) -> f64 {
+        let (mut x, mut y) = (left, top);
+        for (name, colour) in names {
+            // Letters are about 6.6 wide at the size of the style below.
+            let width = 30.0 + 6.6 * name.chars().count() as f64;
+            if x > left && x + width > self.width {
+                (x, y) = (left, y + 18.0);
+            }
+            self.bar((x, y - 9.0), (12.0, 10.0), colour, name);
+            self.text(x + 16.0, y, Anchor::Start, name);
+            x += width;
+        }
+        y + 18.0
+    }
+
+    pub fn finish(self, title: &str) -> String {
+        let (width, height, title) = (at(self.width), at(self.height), escape(title));
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\">\n\
+             <title>{title}</title>\n\
+             <style>text{{font:12px system-ui,sans-serif;fill:currentColor}}.series{{fill:none;stroke-width:1.8}}\
+             .axis{{stroke:currentColor}}.grid{{stroke:currentColor;opacity:.15}}\
+             .reference{{stroke:currentColor;stroke-dasharray:5 4;opacity:.7}}</style>\n{}</svg>\n",
+            self.body
+        )
+    }
+}
