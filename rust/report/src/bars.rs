@@ -1,7 +1,7 @@
 //! Bars in groups, side by side or on top of each other.
 
 use crate::axis::{Axis, short};
-use crate::svg::{Anchor, COLOURS, Picture};
+use crate::svg::{Anchor, COLOURS, Picture, wrap};
 use crate::{ReportError, check_finite};
 
 const WIDTH: f64 = 720.0;
@@ -64,7 +64,11 @@ impl BarChart {
         let names: Vec<(&str, &str)> =
             self.bars.iter().enumerate().map(|(index, b)| (b.name.as_str(), colour(index))).collect();
         let top = picture.legend(&names, 64.0, 16.0) + 8.0;
-        let (left, right, bottom) = (64.0, WIDTH - 12.0, HEIGHT - 28.0);
+        let (left, right) = (64.0, WIDTH - 12.0);
+        let group = (right - left) / self.labels.len().max(1) as f64;
+        let labels: Vec<Vec<String>> = self.labels.iter().map(|label| wrap(label, group)).collect();
+        let lines = labels.iter().map(Vec::len).max().unwrap_or(1);
+        let bottom = HEIGHT - 13.0 - 15.0 * lines as f64;
         let total = |group: usize| self.bars.iter().map(|bars| bars.values[group]).sum::<f64>();
         let heights: Vec<f64> = if self.stacked {
             (0..self.labels.len()).map(total).collect()
@@ -77,7 +81,6 @@ impl BarChart {
             picture.text(left - 6.0, y.place(value) + 4.0, Anchor::End, &text);
         }
         picture.upright_text(14.0, top.midpoint(bottom), &self.y);
-        let group = (right - left) / self.labels.len().max(1) as f64;
         let room = 0.8 * group;
         for (index, label) in self.labels.iter().enumerate() {
             let start = left + index as f64 * group + 0.1 * group;
@@ -99,7 +102,10 @@ impl BarChart {
             if self.stacked {
                 picture.text(start + room / 2.0, y.place(base) - 4.0, Anchor::Middle, &short(base));
             }
-            picture.text(start + room / 2.0, bottom + 16.0, Anchor::Middle, label);
+            for (line, text) in labels[index].iter().enumerate() {
+                let y = bottom + 16.0 + 15.0 * line as f64;
+                picture.text(start + room / 2.0, y, Anchor::Middle, text);
+            }
         }
         picture.line((left, bottom), (right, bottom), "axis");
         Ok(picture.finish(&self.title))

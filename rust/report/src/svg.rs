@@ -2,8 +2,29 @@
 
 use std::fmt::Write;
 
-/// Colours that people with any colour vision tell apart, light and dark behind them (Okabe and Ito, 2008, without black and yellow).
-pub(crate) const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"];
+/// Colours that people with any colour vision tell apart, light and dark behind them (Okabe and Ito, 2008, without black and yellow),
+/// and two more for where there are many.
+pub(crate) const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c", "#7b4fa3"];
+
+/// Width of a letter, about, at the size of the style below.
+pub(crate) const LETTER: f64 = 6.6;
+
+/// A text in lines of so many units at most, as far as its words allow.
+pub(crate) fn wrap(text: &str, width: f64) -> Vec<String> {
+    let most = (width / LETTER) as usize;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
 
 /// Text for XML.
 pub(crate) fn escape(text: &str) -> String {
@@ -102,8 +123,7 @@ impl Picture {
     pub fn legend(&mut self, names: &[(&str, &str)], left: f64, top: f64) -> f64 {
         let (mut x, mut y) = (left, top);
         for (name, colour) in names {
-            // Letters are about 6.6 wide at the size of the style below.
-            let width = 30.0 + 6.6 * name.chars().count() as f64;
+            let width = 30.0 + LETTER * name.chars().count() as f64;
             if x > left && x + width > self.width {
                 (x, y) = (left, y + 18.0);
             }
