@@ -199,13 +199,21 @@ impl Network {
 
     /// Beats that were taken from the sources, or are still to be, and have not arrived.
     pub fn missing(&self) -> u64 {
-        let cursors = self.nodes.iter().flat_map(|node| &node.sources);
-        cursors
+        let count = self.nodes.len() as u32;
+        (0..count)
+            .flat_map(|s| (0..count).map(move |d| (s, d)))
+            .map(|(s, d)| self.missing_between(s, d))
+            .sum()
+    }
+
+    /// The same for the flows of one DIMM to another; of flows from before a reset, what has not been overtaken.
+    pub fn missing_between(&self, source: u32, dest: u32) -> u64 {
+        let sources = &self.nodes[source as usize].sources;
+        let flows = sources.iter().filter(|(cursor, _)| cursor.flow.dest == dest);
+        let arrived = self.inboxes[dest as usize].cursors[source as usize].as_ref();
+        flows
             .map(|(cursor, left)| {
-                let inbox = &self.inboxes[cursor.flow.dest as usize];
-                let arrived = inbox.cursors[cursor.flow.source as usize].as_ref();
-                let arrived = arrived.filter(|c| c.flow == cursor.flow).map_or(0, |c| c.next);
-                cursor.next + left - arrived
+                cursor.next + left - arrived.filter(|c| c.flow == cursor.flow).map_or(0, |c| c.next)
             })
             .sum()
     }
@@ -319,6 +327,7 @@ impl Network {
     /// # Errors
     /// As [`Network::step`], and [`LinkError::Hang`] if nothing arrives for `patience` cycles.
     pub fn drain(&mut self, patience: u64) -> Result<(), NetworkError> {
+        self.last_delivery = self.cycle;
         while self.missing() > 0 {
             self.step()?;
             let quiet = self.cycle - self.last_delivery;

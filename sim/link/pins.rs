@@ -162,11 +162,16 @@ impl Endpoint {
         self.node
     }
 
-    /// Adds beats of a flow to what is to be sent.
+    /// Adds beats of a flow to what is to be sent, and those up to the end of the last message.
     pub fn send(&mut self, flow: Flow, beats: u64) {
-        match self.sources.iter_mut().find(|(cursor, _)| cursor.flow == flow) {
-            Some((_, left)) => *left += beats,
-            None => self.sources.push((Cursor { flow, next: 0 }, beats)),
+        let index = self.sources.iter().position(|(cursor, _)| cursor.flow == flow).unwrap_or_else(|| {
+            self.sources.push((Cursor { flow, next: 0 }, 0));
+            self.sources.len() - 1
+        });
+        let (cursor, left) = &mut self.sources[index];
+        *left += beats;
+        while *left > 0 && !flow.is_last(cursor.next + *left - 1) {
+            *left += 1;
         }
     }
 

@@ -140,8 +140,8 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let message_ends = held("message_ends_q", &last_beat & &tag.end);
     let dest = held("dest_q", tag.dest.clone());
     let source = held("source_q", tag.source.clone());
-    let limit = m.reg("limit_q", SEQ).reset(0);
-    limit.next(expected.q() + lit(depth.into(), SEQ) - filled.zext(SEQ));
+    // Not a cycle later than the expected number: a header has both.
+    let limit = m.wire("limit", expected.q() + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
     m.output("rx_valid_o", &valid, "a beat is offered");
     m.output("rx_data_o", buffer.output("rdata_o"), "the beat");

@@ -55,9 +55,10 @@ pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let fails = m.wire("fails", cat([any_of(&[silent.q(), stays.q()]), !fault.q()]).all());
     fault.next(any_of(&[fails.clone(), fault.q()]) & !&retrain);
     cause.next(crate::layer::mux(&fails, &cat([stays.q(), silent.q()]), &cause));
-    // Markers that were found in the wrong place would be silent too.
+    // Markers that were found in the wrong place would be silent too: three new attempts before the fault.
+    let attempt = m.wire("attempt", silence.low(bits - 2).all() & !silence.high(2).all());
     let restart = m.reg("restart_q", 1).reset(0);
-    restart.next(&retrain | silence.low(bits - 2).all());
+    restart.next(any_of(&[retrain, attempt & !fault.q()]));
 
     m.output("up_o", &up, "both sides know each other's numbers");
     m.output("answers_o", &answers, "not up, and the other side's number is known");

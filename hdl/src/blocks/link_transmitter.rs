@@ -98,7 +98,9 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let asked = cat([listens.clone(), legal.clone(), peer_nack, peer_round.eq(&round), peer_ack.ne(&next)]);
     let asked = m.wire("asked", asked.all());
     let advances = m.wire("advances", cat([listens.clone(), legal.clone(), delta.any()]).all());
-    let busy = m.wire("busy", outstanding.any() & &up);
+    // Set back, `next` says nothing of what was sent.
+    let newest = m.reg("newest_q", SEQ).reset(0);
+    let busy = m.wire("busy", newest.ne(&acked) & &up);
 
     let timer_bits = log2(config.timeout_cycles());
     let timer = m.reg("timer_q", timer_bits).reset(0);
@@ -205,7 +207,6 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.unused(at[6].low(words - 1), "only the last word matters there");
 
     // For counters: one flit at a time is timed from its first sending to its acknowledgement.
-    let newest = m.reg("newest_q", SEQ).reset(0);
     let is_new = m.wire("is_new", newest.eq(&next));
     newest.next(newest.q() + (&sends & &is_new).zext(SEQ));
     let timing = m.reg("timing_q", 1).reset(0);
