@@ -8,6 +8,7 @@ use crate::blocks::{
     monitor, multiplier_unit, ndp_core, rank_feeder, rank_group, reduction_tree, row_generator,
 };
 use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
+use crate::blocks::{link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter};
 use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
 };
@@ -51,6 +52,12 @@ pub const BLOCKS: &[&str] = &[
     "rank_controller",
     "async_fifo",
     "async_fifo_sram",
+    "link_bridge",
+    "link_controller",
+    "link_transmitter",
+    "link_receiver",
+    "link_switch",
+    "link_crc",
 ];
 
 /// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
@@ -116,6 +123,12 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "async_fifo_sram" => {
             async_fifo::async_fifo(BURST_BITS, config.core().read_fifo_beats(), async_fifo::Storage::Sram)
         }
+        "link_bridge" => link_bridge::link_bridge(config.link()),
+        "link_controller" => link_controller::link_controller(config.link()),
+        "link_transmitter" => link_transmitter::link_transmitter(config.link()),
+        "link_receiver" => link_receiver::link_receiver(config.link()),
+        "link_switch" => link_switch::link_switch(config.link().bridge_ports()),
+        "link_crc" => link_crc::link_crc(config.link().word_bits()),
         _ => return Err(BuildError::UnknownBlock { block: block.to_owned() }),
     };
     Ok(Design::new(&top?)?)

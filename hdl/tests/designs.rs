@@ -26,7 +26,8 @@ fn random_config(state: &mut u64) -> DesignConfig {
              acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n\
              [core]\nread_fifo_beats = {}\n[dram]\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
              t_cl = {}\nt_cwl = {}\nt_ccd_s = {}\nt_ccd_l = {}\nt_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\n\
-             t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n",
+             t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n[link]\nlanes = {}\nflit_beats = {}\n\
+             frame_flits = {}\nreplay_flits = {}\nreceive_flits = {}\ntimeout_cycles = {}\nbridge_ports = {}\n",
             one_of(&[4, 8, 16, 32, 64]),
             one_of(&[8, 16]),
             one_of(&[2, 3, 5, 8, 10, 11]),
@@ -54,6 +55,13 @@ fn random_config(state: &mut u64) -> DesignConfig {
             one_of(&[4, 11, 60]),
             one_of(&[16, 401, 4000]),
             one_of(&[5003, 12480, 65532]),
+            one_of(&[4, 8]),
+            one_of(&[2, 4, 8]),
+            one_of(&[2, 8, 16]),
+            one_of(&[4, 16, 64]),
+            one_of(&[4, 16, 64]),
+            one_of(&[256, 65_536]),
+            one_of(&[2, 3, 5, 8]),
         );
         if let Ok(config) = DesignConfig::from_toml(&text) {
             return config;
@@ -108,7 +116,7 @@ fn lint_random_configurations(seed: u64, count: u32) {
     for _ in 0..count {
         let config = random_config(&mut state);
         println!("{config:?}");
-        for block in ["gemv_unit", "rank_port"] {
+        for block in ["gemv_unit", "rank_port", "link_bridge"] {
             let design = build(&config, block).unwrap();
             common::lint(&design.verilog(), design.top().name());
         }

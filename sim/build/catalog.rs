@@ -2,7 +2,7 @@
 //!
 //! The NDP core of each configuration in `NDP_DESIGNS` (a comma-separated list of presets and paths that end
 //! in `.toml`, relative to the workspace; `tiny,hermes` if unset), small units with other parameters for the
-//! testbenches, the unit blocks of the paper's configuration, rank ports with planted errors, and the self-test blocks.
+//! testbenches, the unit blocks of the paper's configuration, links, blocks with planted errors, and the self-test blocks.
 //! A design is known as `<configuration>/<block>`.
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
@@ -46,6 +46,22 @@ const PLANTED: [(&str, &str, &str); 5] = [
     ("planted-turn", "{(&{column, entry0_i[31], entry0_i[0]}), (", "{1'h0, ("),
     // The uppermost bit of a row is not compared.
     ("planted-row", "state0_0_i[20:4] == entry0_i[26:10]", "state0_0_i[19:4] == entry0_i[25:10]"),
+];
+
+/// Configurations whose link is also built alone: one end, and a bridge.
+const LINK_CONFIGS: [&str; 2] = ["hermes", "tiny"];
+const LINK_BLOCKS: [&str; 2] = ["link_controller", "link_bridge"];
+/// Link controllers of the small preset with a planted error, in the same form. Each has to be caught by the checkers of the
+/// link's harness.
+const PLANTED_LINKS: [(&str, &str, &str); 4] = [
+    // Every flit counts as intact.
+    ("planted-crc", "assign zero = ~(|crc_crc);", "assign zero = 1'h1;"),
+    // A flit is accepted whatever its number.
+    ("planted-order", "in_turn_q <= ~(|gap);", "in_turn_q <= 1'h1;"),
+    // Flits are sent without credit.
+    ("planted-credit", "(|ahead) & ~ahead[7];", "1'h1;"),
+    // The place of an acknowledged flit is one too early free.
+    ("planted-replay", "assign held = tail_q - acked_q;", "assign held = tail_q - acked_q - 8'h1;"),
 ];
 
 /// One elaborated design, reduced to what the rest of the build needs.
@@ -138,8 +154,17 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         entries.push(elaborate(&config, block, waves)?);
     }
     entries.push(elaborate(&load(root, RANK_CONFIG)?, "rank_port", false)?);
-    for (name, from, to) in PLANTED {
-        let mut entry = elaborate(&config, "rank_port", false)?;
+    let tiny = load(root, LINK_CONFIGS[1])?;
+    for item in LINK_CONFIGS {
+        let config = load(root, item)?;
+        for block in LINK_BLOCKS {
+            entries.push(elaborate(&config, block, false)?);
+        }
+    }
+    let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
+    let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
+    for (config, block, (name, from, to)) in ranks.into_iter().chain(links) {
+        let mut entry = elaborate(config, block, false)?;
         if !entry.verilog.contains(from) {
             return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);
         }

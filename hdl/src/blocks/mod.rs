@@ -8,7 +8,9 @@
 //! [`fp16_multiplier`], [`fp16_packer`], [`activation_lane`], [`activation_tree`], [`activation_walker`],
 //! [`activation_sequencer`], [`activation_sums`], [`activation_unit`]; [`gemv_unit`]. Then the way to the DRAM: [`async_fifo`],
 //! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
-//! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. Every block is a function from
+//! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. The DIMM-link: [`link_frame`],
+//! [`link_crc`], [`link_lane`], [`link_aligner`], [`link_receiver`], [`link_transmitter`], [`link_session`], [`link_monitor`],
+//! [`link_controller`]; [`link_switch`], [`link_bridge`]. Every block is a function from
 //! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!
 //! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
@@ -41,6 +43,17 @@ pub mod head_sender;
 pub mod host_port;
 pub mod instruction_decoder;
 pub mod issue;
+pub mod link_aligner;
+pub mod link_bridge;
+pub mod link_controller;
+pub mod link_crc;
+pub mod link_frame;
+pub mod link_lane;
+pub mod link_monitor;
+pub mod link_receiver;
+pub mod link_session;
+pub mod link_switch;
+pub mod link_transmitter;
 pub mod monitor;
 pub mod multiplier_unit;
 pub mod ndp_core;

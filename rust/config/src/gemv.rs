@@ -51,7 +51,7 @@ pub struct GemvConfig {
     weight_fifo_beats: u32,
 }
 
-fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
+pub(crate) fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
     if (min..=max).contains(&value) {
         return Ok(());
     }

@@ -13,6 +13,7 @@ mod core;
 mod dram;
 mod error;
 mod gemv;
+mod link;
 mod llm;
 mod shape;
 mod system;
@@ -21,6 +22,7 @@ pub use core::CoreConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::GemvConfig;
+pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmShape};
 pub use shape::{GemvShape, RowLayout};
 pub use system::{Bus, Dimms, Gpu, SystemConfig};
@@ -52,6 +54,7 @@ pub struct DesignConfig {
     gemv: GemvConfig,
     dram: DramConfig,
     core: CoreConfig,
+    link: LinkConfig,
 }
 
 /// The file format: unknown keys are refused so that a typo cannot silently select a default.
@@ -65,6 +68,8 @@ struct RawDesign {
     dram: dram::RawDram,
     #[serde(default)]
     core: core::RawCore,
+    #[serde(default)]
+    link: link::RawLink,
 }
 
 impl DesignConfig {
@@ -107,6 +112,7 @@ impl DesignConfig {
             gemv: GemvConfig::validate(raw.gemv)?,
             dram: DramConfig::validate(raw.dram)?,
             core: CoreConfig::validate(raw.core)?,
+            link: LinkConfig::validate(raw.link)?,
         })
     }
 
@@ -143,6 +149,11 @@ impl DesignConfig {
     /// The core around the GEMV unit.
     pub fn core(&self) -> &CoreConfig {
         &self.core
+    }
+
+    /// The DIMM-link.
+    pub fn link(&self) -> &LinkConfig {
+        &self.link
     }
 
     /// Roofline in multiply-accumulates per core cycle at a batch size, refresh counted:

@@ -128,3 +128,27 @@ fn an_unknown_preset_is_refused_with_the_list() {
          or a path ending in .toml"
     );
 }
+
+#[test]
+fn the_link_of_hermes_leaves_97_percent_of_its_lanes_for_payload() {
+    let design = DesignConfig::preset("hermes").unwrap();
+    let link = design.link();
+    // Table II: eight lanes of 25 Gb/s, at 1 GHz 200 bits per cycle.
+    assert_eq!((link.lanes(), link.word_bits()), (8, 200));
+    // 72 + 8 * 512 + 32 bits are 21 words exactly.
+    assert_eq!(
+        (link.flit_beats(), link.payload_bits(), link.flit_words(), link.flit_bits()),
+        (8, 4096, 21, 4200)
+    );
+    assert_eq!((link.frame_flits(), link.frame_words(), link.lock_cycles()), (8, 169, 4832));
+    assert_eq!((link.replay_flits(), link.receive_flits(), link.bridge_ports()), (16, 16, 4));
+    assert_eq!((link.timeout_cycles(), link.fault_cycles()), (1024, 65_536));
+    close(link.payload_bytes_per_cycle(), 24.237);
+    close(link.efficiency(), 0.9695);
+    let design = DesignConfig::preset("tiny").unwrap();
+    let link = design.link();
+    assert_eq!(
+        (link.word_bits(), link.flit_words(), link.frame_words(), link.lock_cycles()),
+        (100, 12, 49, 1472)
+    );
+}

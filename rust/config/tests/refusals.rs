@@ -203,3 +203,34 @@ fn the_paper_s_shapes_fit() {
     }
     assert_eq!(GemvShape::max_batch(config.gemv(), 13_824), 7);
 }
+
+#[test]
+fn links_outside_their_limits_are_refused() {
+    let refused = |keys: &str| {
+        let text = format!("name = \"x\"\n[link]\n{keys}\n");
+        DesignConfig::from_toml(&text).expect_err(keys).to_string()
+    };
+    let limits = [
+        ("lanes", 4, 8),
+        ("flit_beats", 2, 8),
+        ("frame_flits", 2, 64),
+        ("replay_flits", 4, 64),
+        ("receive_flits", 4, 64),
+        ("timeout_cycles", 256, 65_536),
+        ("fault_cycles", 1024, 1 << 24),
+        ("bridge_ports", 2, 8),
+    ];
+    for (key, min, max) in limits {
+        for value in [0, min - 1, max + 1, u32::MAX] {
+            let expected = format!("link.{key} = {value} must be in {min}..={max}");
+            assert_eq!(refused(&format!("{key} = {value}")), expected);
+        }
+        if key != "bridge_ports" {
+            let expected = format!("link.{key} = {} must be a power of two", max - 1);
+            assert_eq!(refused(&format!("{key} = {}", max - 1)), expected);
+        }
+    }
+    let expected = "link.fault_cycles = 16384 must be at least four times the 4832 cycles to lock";
+    assert_eq!(refused("fault_cycles = 16384"), expected);
+    assert!(refused("speed = 3").contains("unknown field `speed`"));
+}

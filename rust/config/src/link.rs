@@ -1,0 +1,168 @@
+//! Parameters of the DIMM-link: lanes, flits, buffers, and how long a link may be silent before it is called faulty.
+//!
+//! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and direction). The paper gives no
+//! frame format; what follows is this project's, described in `docs/dimm-link.md`.
+
+use crate::gemv::{in_range, power_of_two};
+use crate::{BEAT_BITS, ConfigError};
+use serde::{Deserialize, Serialize};
+
+/// The `[link]` table as written: every key optional.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawLink {
+    lanes: u32,
+    flit_beats: u32,
+    frame_flits: u32,
+    replay_flits: u32,
+    receive_flits: u32,
+    timeout_cycles: u32,
+    fault_cycles: u32,
+    bridge_ports: u32,
+}
+
+impl Default for RawLink {
+    fn default() -> Self {
+        Self {
+            lanes: 8,
+            flit_beats: 8,
+            frame_flits: 8,
+            replay_flits: 16,
+            receive_flits: 16,
+            timeout_cycles: 1024,
+            fault_cycles: 65_536,
+            bridge_ports: 4,
+        }
+    }
+}
+
+/// Validated parameters of a link. All ends of a link have the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct LinkConfig(RawLink);
+
+impl LinkConfig {
+    /// Bits of one lane in a core cycle: 25 Gb/s at 1 GHz.
+    pub const LANE_BITS: u32 = 25;
+    /// Bits of a flit's header.
+    pub const HEADER_BITS: u32 = 72;
+    /// Bits of a flit's check.
+    pub const CRC_BITS: u32 = 32;
+    /// Bits of a sequence number. Buffers hold at most a quarter of the numbers, so that old and new ones cannot be confused.
+    pub const SEQUENCE_BITS: u32 = 8;
+    /// Bits of the number of a DIMM.
+    pub const NODE_BITS: u32 = 4;
+    /// Words of a lane that the receiver holds to bring the lanes into step.
+    pub const DESKEW_WORDS: u32 = 8;
+    /// The longest flit for which the CRC detects every five wrong bits (`docs/dimm-link.md`): 5243 bits and the CRC.
+    pub const MAX_FLIT_BITS: u32 = 5243 + Self::CRC_BITS;
+
+    pub(crate) fn validate(raw: RawLink) -> Result<Self, ConfigError> {
+        power_of_two("link.lanes", raw.lanes, 4, 8)?;
+        power_of_two("link.flit_beats", raw.flit_beats, 2, 8)?;
+        power_of_two("link.frame_flits", raw.frame_flits, 2, 64)?;
+        power_of_two("link.replay_flits", raw.replay_flits, 4, 64)?;
+        power_of_two("link.receive_flits", raw.receive_flits, 4, 64)?;
+        power_of_two("link.timeout_cycles", raw.timeout_cycles, 256, 65_536)?;
+        power_of_two("link.fault_cycles", raw.fault_cycles, 1024, 1 << 24)?;
+        in_range("link.bridge_ports", raw.bridge_ports, 2, 8)?;
+        let config = Self(raw);
+        if config.flit_bits() > Self::MAX_FLIT_BITS {
+            return Err(ConfigError::Mismatch {
+                what: "flit_words * word_bits of [link]".into(),
+                value: config.flit_bits().into(),
+                rule: format!("be at most {}, as far as the CRC keeps its distance", Self::MAX_FLIT_BITS),
+            });
+        }
+        // A receiver that is told to start anew after a quarter of the time has to be able to lock within it.
+        if config.fault_cycles() < 4 * config.lock_cycles() {
+            return Err(ConfigError::Mismatch {
+                what: "link.fault_cycles".into(),
+                value: config.fault_cycles().into(),
+                rule: format!("be at least four times the {} cycles to lock", config.lock_cycles()),
+            });
+        }
+        Ok(config)
+    }
+
+    /// Serial lanes in each direction.
+    pub fn lanes(&self) -> u32 {
+        self.0.lanes
+    }
+
+    /// Beats of payload in a flit, 64 bytes each.
+    pub fn flit_beats(&self) -> u32 {
+        self.0.flit_beats
+    }
+
+    /// Flits between two alignment markers.
+    pub fn frame_flits(&self) -> u32 {
+        self.0.frame_flits
+    }
+
+    /// Flits that the transmitter holds until they are acknowledged.
+    pub fn replay_flits(&self) -> u32 {
+        self.0.replay_flits
+    }
+
+    /// Flits that the receiver holds until they are taken: the credits.
+    pub fn receive_flits(&self) -> u32 {
+        self.0.receive_flits
+    }
+
+    /// Cycles without an acknowledgement after which the transmitter repeats unasked.
+    pub fn timeout_cycles(&self) -> u32 {
+        self.0.timeout_cycles
+    }
+
+    /// Cycles without progress after which a link is faulty.
+    pub fn fault_cycles(&self) -> u32 {
+        self.0.fault_cycles
+    }
+
+    /// Links of a bridge.
+    pub fn bridge_ports(&self) -> u32 {
+        self.0.bridge_ports
+    }
+
+    /// Bits that all lanes together move in a cycle: `lanes * LANE_BITS`.
+    pub fn word_bits(&self) -> u32 {
+        self.lanes() * Self::LANE_BITS
+    }
+
+    /// Bits of payload in a flit: `flit_beats * 512`.
+    pub fn payload_bits(&self) -> u32 {
+        self.flit_beats() * BEAT_BITS
+    }
+
+    /// Words, and so cycles, of a flit: `ceil((header + payload + CRC) / word_bits)`.
+    pub fn flit_words(&self) -> u32 {
+        (Self::HEADER_BITS + self.payload_bits() + Self::CRC_BITS).div_ceil(self.word_bits())
+    }
+
+    /// Bits of a flit with what pads its last word: `flit_words * word_bits`.
+    pub fn flit_bits(&self) -> u32 {
+        self.flit_words() * self.word_bits()
+    }
+
+    /// Words from one marker to the next: `1 + frame_flits * flit_words`.
+    pub fn frame_words(&self) -> u32 {
+        1 + self.frame_flits() * self.flit_words()
+    }
+
+    /// Payload in bytes per cycle, equal to GB/s at 1 GHz, if every flit is full and none is lost.
+    pub fn payload_bytes_per_cycle(&self) -> f64 {
+        f64::from(self.frame_flits() * self.payload_bits()) / 8.0 / f64::from(self.frame_words())
+    }
+
+    /// Share of the lanes' rate that is left for payload.
+    pub fn efficiency(&self) -> f64 {
+        self.payload_bytes_per_cycle() * 8.0 / f64::from(self.word_bits())
+    }
+
+    /// Cycles within which a receiver finds the markers of a lane, at most: one frame and four cycles for each place of a
+    /// word's boundary, three frames to be sure.
+    pub fn lock_cycles(&self) -> u32 {
+        Self::LANE_BITS * (self.frame_words() + 4) + 3 * self.frame_words()
+    }
+}

@@ -1,0 +1,221 @@
+//! Eight serial lanes from one end of a link to the other: latency, skew, bit errors, bursts, dead lanes, stalls and cuts.
+//!
+//! Bits move in words of 25 per lane and cycle. Errors are independent with probability `ber` for each bit; only the distances
+//! between them are drawn, which are geometrically distributed, so that a rate of 1e-12 costs nothing. Everything is drawn from
+//! one seed: two channels with the same seed and the same calls behave alike.
+
+use super::{LANE_BITS, Lanes};
+use ndp_numerics::SplitMix64;
+use std::collections::VecDeque;
+
+const MASK: u32 = (1 << LANE_BITS) - 1;
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    lanes: Vec<Lane>,
+    random: SplitMix64,
+    /// Probability that a bit is wrong.
+    ber: f64,
+    /// Bits to the next wrong one, over all lanes in turn.
+    gap: u64,
+    /// Cycles for which all lanes give noise.
+    cut: u64,
+    /// Cycles for which the lanes of the mask give noise.
+    burst: (u64, u32),
+    flipped: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Lane {
+    words: VecDeque<u32>,
+    /// Bits by which a word at the output is later than one at the input, beyond whole words.
+    shift: u32,
+    /// Always 0.
+    dead: bool,
+    /// Cycles for which the lane gives noise and what comes is kept.
+    stalled: u64,
+}
+
+impl Channel {
+    /// `lanes` lanes without errors that take `latency` cycles, from one seed.
+    pub fn new(lanes: u32, latency: u32, seed: u64) -> Self {
+        let mut channel = Self {
+            lanes: vec![Lane { words: VecDeque::new(), shift: 0, dead: false, stalled: 0 }; lanes as usize],
+            random: SplitMix64::new(seed),
+            ber: 0.0,
+            gap: u64::MAX,
+            cut: 0,
+            burst: (0, 0),
+            flipped: 0,
+        };
+        let bits: Vec<u32> = vec![latency * LANE_BITS; lanes as usize];
+        channel.set_delays(&bits);
+        channel
+    }
+
+    /// Sets the delay of each lane in bits, at least one word; what was under way is lost.
+    pub fn set_delays(&mut self, bits: &[u32]) {
+        for (lane, bits) in self.lanes.iter_mut().zip(bits) {
+            // A word comes out of the two oldest ones.
+            let (words, shift) = (bits / LANE_BITS, bits % LANE_BITS);
+            lane.shift = shift;
+            lane.words = std::iter::repeat_n(0, words.max(1) as usize + 1).collect();
+        }
+    }
+
+    /// Delays of `latency` cycles and up to `spread` bits more, drawn for each lane.
+    pub fn skew(&mut self, latency: u32, spread: u32) -> Vec<u32> {
+        let more = |random: &mut SplitMix64| (random.next_u64() % u64::from(spread + 1)) as u32;
+        let bits: Vec<u32> =
+            (0..self.lanes.len()).map(|_| latency * LANE_BITS + more(&mut self.random)).collect();
+        self.set_delays(&bits);
+        bits
+    }
+
+    /// Sets the bit error rate.
+    pub fn set_ber(&mut self, ber: f64) {
+        self.ber = ber;
+        self.gap = self.draw_gap();
+    }
+
+    /// All lanes give noise for some cycles; what is sent meanwhile is lost.
+    pub fn cut(&mut self, cycles: u64) {
+        self.cut = cycles;
+    }
+
+    /// The lanes of `mask` give noise for some cycles.
+    pub fn burst(&mut self, cycles: u64, mask: u32) {
+        self.burst = (cycles, mask);
+    }
+
+    /// A lane gives zeros from now on, or works again.
+    pub fn set_dead(&mut self, lane: u32, dead: bool) {
+        self.lanes[lane as usize].dead = dead;
+    }
+
+    /// A lane stops for some cycles, and is later by so many from then on. Noise comes meanwhile.
+    pub fn stall(&mut self, lane: u32, cycles: u64) {
+        self.lanes[lane as usize].stalled = cycles;
+    }
+
+    /// Bits that independent errors have changed.
+    pub fn flipped(&self) -> u64 {
+        self.flipped
+    }
+
+    /// Bits up to the next wrong one: `floor(ln(u) / ln(1 - ber))`.
+    fn draw_gap(&mut self) -> u64 {
+        if self.ber <= 0.0 {
+            return u64::MAX;
+        }
+        // In (0, 1].
+        let u = ((self.random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        // A cast saturates.
+        (u.ln() / (-self.ber).ln_1p()) as u64
+    }
+
+    fn noise(&mut self) -> u32 {
+        self.random.next_u64() as u32 & MASK
+    }
+
+    /// One cycle: takes what is sent, returns what arrives.
+    pub fn step(&mut self, sent: &Lanes) -> Lanes {
+        let mut out = [0; 8];
+        for l in 0..self.lanes.len() {
+            let lane = &mut self.lanes[l];
+            lane.words.push_back(sent[l]);
+            let (older, newer) = (lane.words[0], lane.words[1]);
+            // Later by `shift` bits: the uppermost bits of the word before come first.
+            out[l] = ((u64::from(newer) << LANE_BITS | u64::from(older)) >> (LANE_BITS - lane.shift)) as u32
+                & MASK;
+            if lane.shift == 0 {
+                out[l] = newer;
+            }
+            if lane.stalled == 0 {
+                lane.words.pop_front();
+                continue;
+            }
+            lane.stalled -= 1;
+            out[l] = self.noise();
+        }
+        let bits = self.lanes.len() as u64 * u64::from(LANE_BITS);
+        while self.gap < bits {
+            let at = self.gap as u32;
+            out[(at / LANE_BITS) as usize] ^= 1 << (at % LANE_BITS);
+            self.flipped += 1;
+            self.gap = self.gap.saturating_add(1).saturating_add(self.draw_gap());
+        }
+        if self.ber > 0.0 {
+            self.gap -= bits;
+        }
+        for l in 0..self.lanes.len() {
+            let hit = self.burst.0 > 0 && self.burst.1 >> l & 1 == 1;
+            if hit || self.cut > 0 {
+                out[l] = self.noise();
+            }
+            if self.lanes[l].dead {
+                out[l] = 0;
+            }
+        }
+        self.burst.0 = self.burst.0.saturating_sub(1);
+        self.cut = self.cut.saturating_sub(1);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bit `n` of a lane's stream is that of a generator.
+    fn words(count: usize, seed: u64) -> Vec<Lanes> {
+        let mut random = SplitMix64::new(seed);
+        (0..count).map(|_| std::array::from_fn(|_| random.next_u64() as u32 & MASK)).collect()
+    }
+
+    fn stream(words: &[Lanes], lane: usize) -> Vec<bool> {
+        words.iter().flat_map(|w| (0..LANE_BITS).map(move |b| w[lane] >> b & 1 == 1)).collect()
+    }
+
+    #[test]
+    fn each_lane_delays_its_bits_by_what_was_set() {
+        let delays = [25, 26, 49, 50, 51, 99, 250, 263];
+        let mut channel = Channel::new(8, 1, 1);
+        channel.set_delays(&delays);
+        let sent = words(200, 2);
+        let received: Vec<Lanes> = sent.iter().map(|w| channel.step(w)).collect();
+        for (lane, delay) in delays.into_iter().enumerate() {
+            let (before, after) = (stream(&sent, lane), stream(&received, lane));
+            let delay = delay as usize;
+            assert_eq!(before[..before.len() - delay], after[delay..], "lane {lane}");
+        }
+    }
+
+    #[test]
+    fn errors_come_at_the_rate_that_was_set_and_from_the_seed_alone() {
+        let run = |seed| {
+            let mut channel = Channel::new(8, 1, seed);
+            channel.set_ber(1e-3);
+            let received: Vec<Lanes> = (0..50_000).map(|_| channel.step(&[0; 8])).collect();
+            let ones: u32 = received.iter().flatten().map(|w| w.count_ones()).sum();
+            assert_eq!(u64::from(ones), channel.flipped());
+            (ones, received)
+        };
+        let (ones, received) = run(3);
+        // 10^7 bits: 10,000 expected, standard deviation 100.
+        assert!((9_500..10_500).contains(&ones), "{ones}");
+        assert!(run(3).1 == received && run(4).1 != received);
+    }
+
+    #[test]
+    fn a_rate_of_zero_changes_nothing_and_a_cut_everything() {
+        let mut channel = Channel::new(8, 1, 5);
+        let sent = words(2_000, 6);
+        let received: Vec<Lanes> = sent.iter().map(|w| channel.step(w)).collect();
+        assert_eq!(sent[..1999], received[1..]);
+        channel.cut(100);
+        let cut: Vec<Lanes> = (0..200).map(|_| channel.step(&[MASK; 8])).collect();
+        assert!(cut[..100].iter().all(|w| *w != [MASK; 8]) && cut[100..].iter().all(|w| *w == [MASK; 8]));
+    }
+}

@@ -1,0 +1,145 @@
+//! Beats that are sent, and the check of what arrives.
+//!
+//! A flow is an endless sequence of beats from one DIMM to another, each a function of the flow's number and its own. So the
+//! receiver needs no copy: the next beat of every flow is known, and a beat that is lost, repeated, changed or out of order is
+//! not the one that was next. It also says which one it is, for the message.
+
+use super::{Beat, LinkError};
+use ndp_numerics::SplitMix64;
+
+/// A flow from a DIMM to a DIMM. After a reset of its source a new one begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Sender.
+    pub source: u32,
+    /// Receiver.
+    pub dest: u32,
+    /// How often the sender was reset.
+    pub epoch: u32,
+    /// Beats of a message: all of this number, or any number up to 24 if it is 0.
+    pub message_beats: u32,
+}
+
+impl Flow {
+    /// A number that no other flow has.
+    pub fn number(&self) -> u64 {
+        u64::from(self.source) << 40 | u64::from(self.dest) << 32 | u64::from(self.epoch)
+    }
+
+    /// Beat `index`: number of the flow, its own, and six words of noise from both.
+    pub fn beat(&self, index: u64) -> Beat {
+        let mut random = SplitMix64::new(self.number() << 20 ^ index);
+        let mut beat: Beat = std::array::from_fn(|_| random.next_u64());
+        (beat[0], beat[1]) = (self.number(), index);
+        beat
+    }
+
+    /// Whether beat `index` is the last of its message.
+    pub fn is_last(&self, index: u64) -> bool {
+        match self.message_beats {
+            0 => SplitMix64::new(self.number() ^ index << 1).next_u64().is_multiple_of(9) || index % 24 == 23,
+            beats => (index + 1).is_multiple_of(beats.into()),
+        }
+    }
+}
+
+/// A place in a flow.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    /// The flow.
+    pub flow: Flow,
+    /// Its next beat.
+    pub next: u64,
+}
+
+/// A beat that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its bits.
+    pub beat: Beat,
+    /// Last of its message.
+    pub last: bool,
+    /// Last of its flit.
+    pub flit_last: bool,
+    /// Destination as received.
+    pub dest: u32,
+    /// Source as received.
+    pub source: u32,
+}
+
+/// The check of what one DIMM receives.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    node: u32,
+    /// The next beat of each flow to this DIMM, by source.
+    pub cursors: Vec<Option<Cursor>>,
+    /// Sources whose flow may go on elsewhere or begin anew, once: after a reset.
+    pub lenient: Vec<bool>,
+    /// Beats received.
+    pub beats: u64,
+    /// Flits received.
+    pub flits: u64,
+    /// Beats left out where that was allowed.
+    pub skipped: u64,
+}
+
+impl Inbox {
+    /// The inbox of a DIMM, among `nodes`.
+    pub fn new(node: u32, nodes: u32) -> Self {
+        let count = nodes as usize;
+        Self { node, cursors: vec![None; count], lenient: vec![false; count], beats: 0, flits: 0, skipped: 0 }
+    }
+
+    /// Checks a beat against the one that is next.
+    ///
+    /// # Errors
+    /// [`LinkError::Delivery`].
+    pub fn take(&mut self, cycle: u64, arrival: &Arrival) -> Result<(), LinkError> {
+        self.beats += 1;
+        self.flits += u64::from(arrival.flit_last);
+        let fail = |cursor: Option<&Cursor>, found: String| LinkError::Delivery {
+            cycle,
+            node: self.node,
+            source_node: arrival.source,
+            found,
+            expected: cursor.map_or(0, |c| c.next),
+            flow: cursor.map_or(0, |c| c.flow.number()),
+        };
+        let Some(Some(cursor)) = self.cursors.get_mut(arrival.source as usize) else {
+            return Err(fail(None, format!("a beat {:x?}, though nothing was sent", arrival.beat)));
+        };
+        let [flow, index, ..] = arrival.beat;
+        let matches = |flow: Flow, index: u64| {
+            let wanted = Arrival {
+                beat: flow.beat(index),
+                last: flow.is_last(index),
+                flit_last: arrival.flit_last,
+                dest: flow.dest,
+                source: flow.source,
+            };
+            // The end of a message ends a flit.
+            wanted == *arrival && (arrival.flit_last || !arrival.last)
+        };
+        if !matches(cursor.flow, cursor.next) {
+            let newer = Flow { epoch: flow as u32, ..cursor.flow };
+            let allowed = self.lenient[arrival.source as usize]
+                && newer.number() == flow
+                && newer.epoch >= cursor.flow.epoch
+                && matches(newer, index);
+            if !allowed {
+                let found = if flow == cursor.flow.number() && cursor.flow.beat(index) == arrival.beat {
+                    let marks = (arrival.last, arrival.flit_last, arrival.dest);
+                    format!("its beat {index} with (last, flit's last, destination) = {marks:?}")
+                } else {
+                    format!("{:x?}, which is no beat of that flow,", arrival.beat)
+                };
+                return Err(fail(Some(&*cursor), found));
+            }
+            self.lenient[arrival.source as usize] = false;
+            self.skipped += 1;
+            *cursor = Cursor { flow: newer, next: index };
+        }
+        cursor.next += 1;
+        Ok(())
+    }
+}

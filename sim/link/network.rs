@@ -1,0 +1,380 @@
+//! Links put together: two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
+
+use super::channel::Channel;
+use super::flow::{Arrival, Cursor, Flow, Inbox};
+use super::pins::{COUNTERS, Endpoint, drive_lanes, read_lanes};
+use super::probe::Probe;
+use super::{Lanes, LinkError};
+use crate::error::SimError;
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_config::LinkConfig;
+
+/// Cycles of a channel: the way through SerDes and board.
+pub const LATENCY: u32 = 12;
+
+/// Why a network stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// A model or port is missing.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// A promise was broken.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+}
+
+/// An error planted between a link and the check of what arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// One bit of a beat is wrong.
+    Corrupt,
+    /// A flit is missing.
+    Drop,
+    /// A flit comes twice.
+    Duplicate,
+    /// Two flits change places.
+    Swap,
+}
+
+/// Both directions between two ends, with a watcher for each.
+#[derive(Clone, Debug)]
+pub struct Cable {
+    /// From the first end to the second, and back.
+    pub channels: [Channel; 2],
+    /// Watchers of what the first and the second end send.
+    pub probes: [Probe; 2],
+    /// Whether the watchers watch.
+    pub watched: bool,
+}
+
+impl Cable {
+    fn new(names: [String; 2], config: &LinkConfig, seed: u64) -> Self {
+        Self {
+            channels: [0, 1].map(|d| Channel::new(config.lanes(), LATENCY, seed * 2 + d)),
+            probes: names.map(|name| Probe::new(name, config)),
+            watched: true,
+        }
+    }
+
+    /// One cycle: what the ends send, and what they receive.
+    fn step(&mut self, cycle: u64, sent: [Lanes; 2]) -> Result<[Lanes; 2], LinkError> {
+        if self.watched {
+            let said = [self.probes[1].said(), self.probes[0].said()];
+            for end in 0..2 {
+                self.probes[end].step(cycle, &sent[end], said[end])?;
+            }
+        }
+        let [first, second] = &mut self.channels;
+        Ok([second.step(&sent[1]), first.step(&sent[0])])
+    }
+
+    /// Sets the bit error rate of both directions.
+    pub fn set_ber(&mut self, ber: f64) {
+        self.channels.iter_mut().for_each(|channel| channel.set_ber(ber));
+    }
+
+    /// Both directions give noise for some cycles.
+    pub fn cut(&mut self, cycles: u64) {
+        self.channels.iter_mut().for_each(|channel| channel.cut(cycles));
+    }
+}
+
+/// The bridge of a network.
+#[derive(Debug)]
+struct Bridge {
+    model: Model,
+    lanes: Vec<(InputPort, OutputPort)>,
+    fault: OutputPort,
+    retrain: InputPort,
+    reset: InputPort,
+    misrouted: OutputPort,
+}
+
+/// DIMMs, cables, and a bridge if there are more than two.
+#[derive(Debug)]
+pub struct Network {
+    /// The DIMMs' ends.
+    pub nodes: Vec<Endpoint>,
+    /// One cable for two DIMMs, otherwise one for each, from the DIMM to the bridge.
+    pub cables: Vec<Cable>,
+    /// What each DIMM has received.
+    pub inboxes: Vec<Inbox>,
+    /// The error to be planted into the next flit that arrives anywhere.
+    pub plant: Option<Plant>,
+    /// Flits that the bridge dropped for want of a route.
+    pub misrouted: u64,
+    bridge: Option<Bridge>,
+    last_delivery: u64,
+    cycle: u64,
+    /// Beats held back by a planted error.
+    held: Vec<(usize, Arrival)>,
+}
+
+impl Network {
+    /// Two DIMMs on one link of a design.
+    ///
+    /// # Errors
+    /// [`SimError`] if the model was not built.
+    pub fn pair(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+        Self::open([design, design], 2, config, seed)
+    }
+
+    /// Two DIMMs of different designs.
+    ///
+    /// # Errors
+    /// [`SimError`] if a model was not built.
+    pub fn unequal(designs: [&str; 2], config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+        Self::open(designs, 2, config, seed)
+    }
+
+    /// A DIMM at each link of a bridge; the route to DIMM `n` is link `n`, to others there is none.
+    ///
+    /// # Errors
+    /// [`SimError`] if a model was not built.
+    pub fn star(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+        let ports = config.bridge_ports();
+        let mut network = Self::open([design, design], ports, config, seed)?;
+        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        let mut model = Model::open_with(&format!("{design}/link_bridge"), &options)?;
+        model.reset(3);
+        let routes = model.input_of_width("routes_i", 64)?;
+        model.set(routes, (0..ports).fold(0, |all, n| all | u64::from(8 | n) << (4 * n)));
+        let lanes = (0..ports)
+            .map(|p| {
+                let input = model.input_of_width(&format!("lanes{p}_i"), config.word_bits())?;
+                Ok((input, model.output_of_width(&format!("lanes{p}_o"), config.word_bits())?))
+            })
+            .collect::<Result<_, SimError>>()?;
+        network.bridge = Some(Bridge {
+            lanes,
+            fault: model.output("fault_o")?,
+            retrain: model.input("retrain_i")?,
+            reset: model.input("rst_ni")?,
+            misrouted: model.output("misrouted_o")?,
+            model,
+        });
+        Ok(network)
+    }
+
+    fn open(designs: [&str; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+        let nodes: Vec<Endpoint> = (0..count)
+            .map(|n| Endpoint::open(designs[n as usize % 2], config, n, seed * 16 + u64::from(n)))
+            .collect::<Result<_, SimError>>()?;
+        let cable = |n: u32| {
+            let other = if count == 2 { "DIMM 1".into() } else { format!("link {n} of the bridge") };
+            Cable::new([format!("DIMM {n}"), other], config, seed * 64 + u64::from(n))
+        };
+        Ok(Self {
+            nodes,
+            cables: (0..if count == 2 { 1 } else { count }).map(cable).collect(),
+            inboxes: (0..count).map(|n| Inbox::new(n, count)).collect(),
+            plant: None,
+            misrouted: 0,
+            bridge: None,
+            last_delivery: 0,
+            cycle: 0,
+            held: Vec::new(),
+        })
+    }
+
+    /// Core cycles so far.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Adds beats of a flow, and lets its receiver expect them.
+    pub fn send(&mut self, flow: Flow, beats: u64) {
+        self.nodes[flow.source as usize].send(flow, beats);
+        let cursor = &mut self.inboxes[flow.dest as usize].cursors[flow.source as usize];
+        if cursor.is_none() {
+            *cursor = Some(Cursor { flow, next: 0 });
+        }
+        self.last_delivery = self.cycle;
+    }
+
+    /// Flits that arrived.
+    pub fn flits(&self) -> u64 {
+        self.inboxes.iter().map(|inbox| inbox.flits).sum()
+    }
+
+    /// Beats that were taken from the sources, or are still to be, and have not arrived.
+    pub fn missing(&self) -> u64 {
+        let count = self.nodes.len() as u32;
+        (0..count)
+            .flat_map(|s| (0..count).map(move |d| (s, d)))
+            .map(|(s, d)| self.missing_between(s, d))
+            .sum()
+    }
+
+    /// The same for the flows of one DIMM to another; of flows from before a reset, what has not been overtaken.
+    pub fn missing_between(&self, source: u32, dest: u32) -> u64 {
+        let sources = &self.nodes[source as usize].sources;
+        let flows = sources.iter().filter(|(cursor, _)| cursor.flow.dest == dest);
+        let arrived = self.inboxes[dest as usize].cursors[source as usize].as_ref();
+        flows
+            .map(|(cursor, left)| {
+                cursor.next + left - arrived.filter(|c| c.flow == cursor.flow).map_or(0, |c| c.next)
+            })
+            .sum()
+    }
+
+    /// Links of the bridge that are faulty, one bit each.
+    pub fn bridge_faults(&self) -> u64 {
+        self.bridge.as_ref().map_or(0, |bridge| bridge.model.get(bridge.fault))
+    }
+
+    /// Sets the bridge's `retrain_i`.
+    pub fn set_bridge_retrain(&mut self, links: u64) {
+        if let Some(bridge) = &mut self.bridge {
+            bridge.model.set(bridge.retrain, links);
+        }
+    }
+
+    /// Holds the bridge's reset, or releases it.
+    pub fn set_bridge_reset(&mut self, active: bool) {
+        if let Some(bridge) = &mut self.bridge {
+            bridge.model.set(bridge.reset, u64::from(!active));
+        }
+        let bridged = self.bridge.is_some();
+        for cable in self.cables.iter_mut().filter(|_| active && bridged) {
+            cable.probes[0].forget(false);
+            cable.probes[1].forget(true);
+        }
+    }
+
+    /// Resets one DIMM for some cycles: what it had to send is forgotten, and what it has not delivered.
+    ///
+    /// # Errors
+    /// As [`Network::step`].
+    pub fn reset_node(&mut self, node: usize, cycles: u64) -> Result<(), NetworkError> {
+        self.nodes[node].set_reset(true);
+        let end = if self.bridge.is_some() { (node, 0) } else { (0, node) };
+        self.cables[end.0].probes[end.1].forget(true);
+        self.cables[end.0].probes[1 - end.1].forget(false);
+        for inbox in 0..self.inboxes.len() {
+            if inbox == node {
+                self.inboxes[inbox].lenient.fill(true);
+            } else {
+                self.inboxes[inbox].lenient[node] = true;
+            }
+        }
+        for _ in 0..cycles {
+            self.step()?;
+        }
+        // What watchers saw of the last flits before the reset is past now.
+        self.cables[end.0].probes[end.1].forget(true);
+        self.nodes[node].set_reset(false);
+        Ok(())
+    }
+
+    /// One core cycle of everything.
+    ///
+    /// # Errors
+    /// [`LinkError`] as soon as a promise is broken.
+    pub fn step(&mut self) -> Result<(), NetworkError> {
+        self.cycle += 1;
+        let sent: Vec<Lanes> = self.nodes.iter().map(Endpoint::lanes).collect();
+        let received = match &mut self.bridge {
+            None => self.cables[0].step(self.cycle, [sent[0], sent[1]])?.to_vec(),
+            Some(bridge) => {
+                let mut received = Vec::new();
+                for (n, cable) in self.cables.iter_mut().enumerate() {
+                    let (input, output) = bridge.lanes[n];
+                    let back = read_lanes(&bridge.model, output);
+                    let [to_node, to_bridge] = cable.step(self.cycle, [sent[n], back])?;
+                    drive_lanes(&mut bridge.model, input, &to_bridge);
+                    received.push(to_node);
+                }
+                self.misrouted += u64::from(bridge.model.get(bridge.misrouted).count_ones());
+                bridge.model.tick();
+                received
+            }
+        };
+        for (n, lanes) in received.iter().enumerate() {
+            if let Some(arrival) = self.nodes[n].step(lanes) {
+                self.deliver(n, arrival)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, node: usize, arrival: Arrival) -> Result<(), LinkError> {
+        self.last_delivery = self.cycle;
+        if self.plant.is_none() {
+            return self.inboxes[node].take(self.cycle, &arrival);
+        }
+        // A whole flit is held back, then treated; to swap, two of them.
+        self.held.push((node, arrival));
+        let ends: Vec<usize> =
+            (0..self.held.len()).filter(|i| self.held[*i].1.flit_last).map(|i| i + 1).collect();
+        let wanted = if self.plant == Some(Plant::Swap) { 2 } else { 1 };
+        if ends.len() < wanted {
+            return Ok(());
+        }
+        let mut beats = std::mem::take(&mut self.held);
+        match self.plant.take() {
+            Some(Plant::Corrupt) => beats[0].1.beat[5] ^= 1 << 17,
+            Some(Plant::Drop) => beats.clear(),
+            Some(Plant::Duplicate) => beats.extend(beats.clone()),
+            Some(Plant::Swap) => beats.rotate_left(ends[0]),
+            None => {}
+        }
+        beats.iter().try_for_each(|(node, arrival)| self.inboxes[*node].take(self.cycle, arrival))
+    }
+
+    /// Steps until everything has arrived.
+    ///
+    /// # Errors
+    /// As [`Network::step`], and [`LinkError::Hang`] if nothing arrives for `patience` cycles.
+    pub fn drain(&mut self, patience: u64) -> Result<(), NetworkError> {
+        self.last_delivery = self.cycle;
+        while self.missing() > 0 {
+            self.step()?;
+            let quiet = self.cycle - self.last_delivery;
+            if quiet > patience {
+                return Err(LinkError::Hang { cycle: self.cycle, quiet, missing: self.missing() }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Steps some cycles.
+    ///
+    /// # Errors
+    /// As [`Network::step`].
+    pub fn run(&mut self, cycles: u64) -> Result<(), NetworkError> {
+        (0..cycles).try_for_each(|_| self.step())
+    }
+
+    /// Steps until a condition holds; `false` if it does not within `cycles`.
+    ///
+    /// # Errors
+    /// As [`Network::step`].
+    pub fn run_until(
+        &mut self,
+        cycles: u64,
+        condition: impl Fn(&Self) -> bool,
+    ) -> Result<bool, NetworkError> {
+        for _ in 0..cycles {
+            if condition(self) {
+                return Ok(true);
+            }
+            self.step()?;
+        }
+        Ok(condition(self))
+    }
+
+    /// All counters of a DIMM's end, read one per cycle.
+    ///
+    /// # Errors
+    /// As [`Network::step`].
+    pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()], NetworkError> {
+        let mut values = [0; COUNTERS.len()];
+        for (number, value) in (0..).zip(&mut values) {
+            self.nodes[node].select_counter(number);
+            self.step()?;
+            *value = self.nodes[node].counter();
+        }
+        Ok(values)
+    }
+}
