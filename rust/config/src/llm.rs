@@ -45,8 +45,9 @@ pub struct LlmShape {
 type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool);
 
 /// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
-/// arXiv 2311.16867), the widths also in the Hermes paper's section V-A3.
-const PRESETS: [Row; 7] = [
+/// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3), the widths of the first seven also in the
+/// Hermes paper's section V-A3, layers and heads of the last two in the LibraPIM paper's table 2.
+const PRESETS: [Row; 9] = [
     ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true),
     ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true),
     ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true),
@@ -54,6 +55,8 @@ const PRESETS: [Row; 7] = [
     ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false),
     ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false),
     ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true),
+    ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true),
+    ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false),
 ];
 
 impl LlmShape {
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn every_preset_has_its_published_size() {
         // Parameters in billions, biases and norms left out.
-        let billions = [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3];
+        let billions = [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6];
         for (name, expected) in LlmShape::preset_names().zip(billions) {
             let model = LlmShape::preset(name).unwrap();
             let found = (model.neurons_bytes() + model.resident_bytes()) as f64 / 2e9;

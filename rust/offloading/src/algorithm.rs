@@ -1,0 +1,212 @@
+//! Algorithm 1: what is offloaded while one group is on the NPU and the other in attention.
+//!
+//! | line of the paper | here |
+//! | --- | --- |
+//! | 5-8 | a [`DeviceTimes`] in place of FLOPs over FLOPS; the comment of line 4 has bytes over FLOPS |
+//! | 10-12, `B < Channel_PIM` | [`Scheduler::group_is_small`]; [`crate::plan`] does it |
+//! | 14-18, NPU longer | [`Decision::Ffn`], equation 1 |
+//! | 16 | the printed line has `FLOPS_xPU`; the PIM's time is with the PIM's rate |
+//! | 21-25, attention longer | [`Decision::Mha`], equation 2 |
+//! | 15, 22 | use `m` and `n` before lines 17 and 24 set them: the sides are functions of them |
+//!
+//! The two groups need not be of one size here, and lengths are those of the group in attention: its longest context.
+
+use crate::balance::{Balance, balance, exhaustive};
+use crate::time::Picos;
+use crate::times::DeviceTimes;
+use serde::{Deserialize, Serialize};
+
+/// What the NPU does for its group between two attentions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// Before the first attention: Q, K and V.
+    First,
+    /// Projection, FFN, and Q, K and V of the next layer.
+    Middle,
+    /// Behind the last attention: projection, FFN and logits.
+    Last,
+    /// Nothing.
+    Idle,
+}
+
+/// What two devices work on at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Work of the NPU.
+    pub stage: Stage,
+    /// Requests that it is for.
+    pub requests: u32,
+    /// Requests in attention.
+    pub mha_requests: u32,
+    /// Longest context of those.
+    pub context: u32,
+}
+
+/// What to offload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", content = "requests", rename_all = "lowercase")]
+pub enum Decision {
+    /// Nothing.
+    #[default]
+    None,
+    /// The FFN of `m` requests, to the memory.
+    Ffn(u32),
+    /// Attention of `n` requests, to the NPU.
+    Mha(u32),
+}
+
+/// What the sides are taken to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rule {
+    /// Equations 1 and 2 as they are.
+    Equation,
+    /// As [`Rule::Equation`], but Q, K and V of the next layer (or logits) wait for the offloaded FFN, whose inputs come from the
+    /// projection: the memory's side of equation 1 is `tFFN_PIM(m) + max(tMHA_PIM, tProj + tQKV)`.
+    #[default]
+    Slot,
+}
+
+/// Time as a function of a number of requests.
+type Side<'a> = &'a dyn Fn(u32) -> Picos;
+/// Finds the balance of two sides.
+type Solver = fn(u32, Side<'_>, Side<'_>) -> Balance;
+
+/// The sides of a slot as functions of what is offloaded.
+pub struct Sides<'a> {
+    times: &'a dyn DeviceTimes,
+    slot: Slot,
+    rule: Rule,
+    /// Work of the NPU without the FFN.
+    others: Picos,
+    mha: Picos,
+}
+
+impl Sides<'_> {
+    /// The NPU with the FFN of `m` requests less.
+    pub fn npu_without(&self, m: u32) -> Picos {
+        let ffn = match self.slot.stage {
+            Stage::First | Stage::Idle => Picos::ZERO,
+            Stage::Middle | Stage::Last => self.times.ffn_npu(self.slot.requests - m).total(),
+        };
+        self.others + ffn
+    }
+
+    /// The memory with the FFN of `m` requests.
+    pub fn pim_with(&self, m: u32) -> Picos {
+        if m == 0 {
+            return self.mha;
+        }
+        let before = match self.rule {
+            Rule::Equation => self.mha,
+            Rule::Slot => self.mha.max(self.others),
+        };
+        before + self.times.ffn_pim(m)
+    }
+
+    /// The NPU with attention of `n` requests.
+    pub fn npu_with(&self, n: u32) -> Picos {
+        self.npu_without(0) + self.times.mha_npu(n, self.slot.context).total()
+    }
+
+    /// The memory with attention of `n` requests less.
+    pub fn pim_without(&self, n: u32) -> Picos {
+        self.times.mha_pim(self.slot.mha_requests - n, self.slot.context)
+    }
+}
+
+/// A decision and what it is expected to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// What is offloaded.
+    pub decision: Decision,
+    /// The NPU without offloading.
+    pub npu_before: Picos,
+    /// The memory without offloading.
+    pub pim_before: Picos,
+    /// The NPU with it.
+    pub npu: Picos,
+    /// The memory with it.
+    pub pim: Picos,
+}
+
+impl Choice {
+    /// When both are done.
+    pub fn longer(&self) -> Picos {
+        self.npu.max(self.pim)
+    }
+}
+
+/// Decides for given times.
+#[derive(Clone, Copy)]
+pub struct Scheduler<'a> {
+    times: &'a dyn DeviceTimes,
+    channels: u32,
+    rule: Rule,
+}
+
+impl<'a> Scheduler<'a> {
+    /// For a memory of so many channels, which is also the most requests whose FFN is offloaded ("up to 64 batches - the number of
+    /// available PIM channels", section 6.2).
+    pub fn new(times: &'a dyn DeviceTimes, channels: u32, rule: Rule) -> Self {
+        Self { times, channels, rule }
+    }
+
+    /// Line 10: are there fewer requests than channels?
+    pub fn group_is_small(&self, requests: u32) -> bool {
+        requests < self.channels
+    }
+
+    /// The sides of that slot.
+    pub fn sides(&self, slot: Slot) -> Sides<'a> {
+        let (times, b) = (self.times, slot.requests);
+        let projection = || times.projection_npu(b).total();
+        let others = match slot.stage {
+            Stage::Idle => Picos::ZERO,
+            Stage::First => times.qkv_npu(b).total(),
+            Stage::Middle => projection() + times.qkv_npu(b).total(),
+            Stage::Last => projection() + times.head_npu(b).total(),
+        };
+        let mha = times.mha_pim(slot.mha_requests, slot.context);
+        Sides { times, slot, rule: self.rule, others, mha }
+    }
+
+    fn ffn_limit(&self, slot: Slot) -> u32 {
+        match slot.stage {
+            Stage::First | Stage::Idle => 0,
+            Stage::Middle | Stage::Last => slot.requests.min(self.channels),
+        }
+    }
+
+    /// Lines 14 to 28, by bisection.
+    pub fn decide(&self, slot: Slot) -> Choice {
+        self.decide_by(slot, |limit, falling, rising| balance(limit, falling, rising))
+    }
+
+    /// Lines 14 to 28, by trying all numbers.
+    pub fn decide_exhaustively(&self, slot: Slot) -> Choice {
+        self.decide_by(slot, |limit, falling, rising| exhaustive(limit, falling, rising))
+    }
+
+    fn decide_by(&self, slot: Slot, solve: Solver) -> Choice {
+        let sides = self.sides(slot);
+        let (npu_before, pim_before) = (sides.npu_without(0), sides.mha);
+        let none =
+            Choice { decision: Decision::None, npu_before, pim_before, npu: npu_before, pim: pim_before };
+        if npu_before > pim_before {
+            let best = solve(self.ffn_limit(slot), &|m| sides.npu_without(m), &|m| sides.pim_with(m));
+            if best.count > 0 {
+                let decision = Decision::Ffn(best.count);
+                return Choice { decision, npu: best.falling, pim: best.rising, ..none };
+            }
+        } else if npu_before < pim_before {
+            let best = solve(slot.mha_requests, &|n| sides.pim_without(n), &|n| sides.npu_with(n));
+            if best.count > 0 {
+                let decision = Decision::Mha(best.count);
+                return Choice { decision, npu: best.rising, pim: best.falling, ..none };
+            }
+        }
+        none
+    }
+}

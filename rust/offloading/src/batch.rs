@@ -1,0 +1,106 @@
+//! Requests of different lengths that finish at different times.
+
+use crate::error::{OffloadError, in_range};
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// Longest context.
+const MOST_TOKENS: u32 = 1 << 20;
+/// Most requests of a batch.
+const MOST_REQUESTS: u64 = 1 << 16;
+
+/// One request that is being decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Request {
+    /// Tokens in K and V during the next step: the prompt and what has been generated.
+    pub context: u32,
+    /// Tokens that are still to be generated.
+    pub remaining: u32,
+}
+
+/// A batch in decoding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    requests: Vec<Request>,
+}
+
+impl Batch {
+    /// A batch of those requests; what has nothing to generate is finished already.
+    ///
+    /// # Errors
+    /// [`OffloadError::EmptyBatch`]; [`OffloadError::Range`] for too many requests or a context outside 1..=2^20 at its end.
+    pub fn new(requests: &[Request]) -> Result<Self, OffloadError> {
+        in_range("requests", requests.len() as u64, 0, MOST_REQUESTS)?;
+        for request in requests {
+            in_range("context", request.context.into(), 1, MOST_TOKENS.into())?;
+            let room = MOST_TOKENS - request.context;
+            in_range("remaining", request.remaining.into(), 0, room.into())?;
+        }
+        let requests: Vec<_> = requests.iter().copied().filter(|request| request.remaining > 0).collect();
+        if requests.is_empty() { Err(OffloadError::EmptyBatch) } else { Ok(Self { requests }) }
+    }
+
+    /// So many requests of one length, for one step.
+    ///
+    /// # Errors
+    /// As [`Batch::new`].
+    pub fn uniform(requests: u32, context: u32) -> Result<Self, OffloadError> {
+        in_range("requests", requests.into(), 1, MOST_REQUESTS)?;
+        Self::new(&vec![Request { context, remaining: 1 }; requests as usize])
+    }
+
+    /// The requests that are not finished, in the order in which they came.
+    pub fn requests(&self) -> &[Request] {
+        &self.requests
+    }
+
+    /// Contexts, longest first.
+    pub fn contexts(&self) -> Vec<u32> {
+        let mut contexts: Vec<_> = self.requests.iter().map(|request| request.context).collect();
+        contexts.sort_unstable_by_key(|&context| Reverse(context));
+        contexts
+    }
+
+    /// Two groups: from the longest to the shortest one by turns, so that lengths and sizes are alike. Each is longest first; the
+    /// first group has the odd one.
+    pub fn groups(&self) -> [Vec<u32>; 2] {
+        let contexts = self.contexts();
+        [0, 1].map(|group| contexts.iter().copied().skip(group).step_by(2).collect())
+    }
+
+    /// A token later: contexts are longer by one, finished requests are gone. `None` if all are.
+    #[must_use]
+    pub fn advanced(&self) -> Option<Self> {
+        let step =
+            |request: &Request| Request { context: request.context + 1, remaining: request.remaining - 1 };
+        let requests: Vec<_> =
+            self.requests.iter().map(step).filter(|request| request.remaining > 0).collect();
+        (!requests.is_empty()).then_some(Self { requests })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_finish_one_by_one() {
+        let request = |context, remaining| Request { context, remaining };
+        let batch = Batch::new(&[request(5, 2), request(9, 1), request(7, 3), request(1, 0)]).unwrap();
+        assert_eq!(batch.groups(), [vec![9, 5], vec![7]]);
+        let batch = batch.advanced().unwrap();
+        assert_eq!(batch.groups(), [vec![8], vec![6]]);
+        let batch = batch.advanced().unwrap();
+        assert_eq!(batch.groups(), [vec![9], vec![]]);
+        assert!(batch.advanced().is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_decoded_is_refused() {
+        assert_eq!(Batch::new(&[]), Err(OffloadError::EmptyBatch));
+        assert!(Batch::uniform(0, 5).is_err());
+        let error = Batch::uniform(5, 0).unwrap_err().to_string();
+        assert_eq!(error, "context = 0 must be in 1..=1048576");
+        assert!(Batch::new(&[Request { context: 1 << 20, remaining: 1 }]).is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! LibraPIM's dynamic batch offloading: which share of a batch runs on the other device, and what each device does meanwhile.
+//!
+//! An NPU multiplies matrices whose weights it reads from HBM; the banks of that HBM have multipliers of their own (PIM) for
+//! attention. Of two groups of requests one is on the NPU while the other is in attention. Whichever side takes longer gives
+//! requests to the other (LibraPIM, section 4.4 and 4.5, algorithm 1).
+//!
+//! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (times from them), [`times`] (what
+//! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`] (equations 1 and 2 in integers), [`algorithm`]
+//! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`plan`] (a step in each mode),
+//! [`evaluate`](mod@evaluate) (the paper's grid).
+//!
+//! Bank slicing itself, the commands of a channel and real K, V placement are the hardware's business, not this crate's.
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod algorithm;
+pub mod balance;
+pub mod batch;
+mod error;
+pub mod evaluate;
+pub mod hardware;
+pub mod npu;
+pub mod pim;
+pub mod plan;
+pub mod table;
+pub mod time;
+pub mod timeline;
+pub mod times;
+pub mod work;
+
+pub use algorithm::{Decision, Rule, Scheduler, Slot, Stage};
+pub use balance::{Balance, Linear, balance, exhaustive};
+pub use batch::{Batch, Request};
+pub use error::OffloadError;
+pub use evaluate::{Cell, ModeResult, evaluate};
+pub use hardware::{Hardware, KvMapping};
+pub use plan::{Layout, Mode, Planner, Step};
+pub use table::{MeasuredTimes, TableFile};
+pub use time::Picos;
+pub use timeline::{Device, Event, Timeline, Work};
+pub use times::{AnalyticTimes, DeviceTimes};
+pub use work::Model;

@@ -1,0 +1,219 @@
+//! How long the banks' multipliers take, from columns, rows and what passes over a channel's bus.
+//!
+//! All banks of a channel obey one command (LibraPIM, section 5.2). Opening a row in all of them: four ACTs per tFAW, the last
+//! ones `(banks / 4 - 1) tFAW` behind the first; then tRCD, a MAC command per tCCD_L, tRTP and tRP, at least tRAS + tRP. Within a
+//! partition the next row cannot be opened meanwhile.
+//!
+//! **Attention** of one head of K and V with `L` tokens, `g` heads of Q on it, head width `w`, in one channel:
+//!
+//! | part | rows hold | MAC columns | vectors in | results out |
+//! | --- | --- | --- | --- | --- |
+//! | scores | keys, `ceil(L / banks)` per bank | `g ceil(L / banks) ceil(w / 16)` | `g ceil(w / 16)` | `g ceil(L / banks)` |
+//! | values | `ceil(w / banks)` dimensions per bank, `L` long | `g ceil(w / banks) ceil(L / 16)` | `g ceil(L / 16)` | `g ceil(w / banks)` |
+//!
+//! Vectors go to the global buffer, results of all banks come out as a column, at tCCD_L each. `g` MACs follow each other on an
+//! open column, so sharing K and V saves rows, not MACs. Softmax overlaps, head by head, on the NPU's vector units: the longer
+//! one counts.
+//!
+//! **Weights broadcast** (FFN offload, section 4.4 and Fig. 14): weights pass through the global buffer to the NPU and all banks; a
+//! bank holds vectors of one request at a time, so a column of weights serves `banks` requests per MAC command, and `b` requests
+//! take `ceil(b / banks)` of them. Inputs are worked through in pieces of one row; each output gives one column of partial sums
+//! per piece. The NPU adds them. Before, each channel gets all `b` vectors over its bus.
+
+use crate::hardware::{Hardware, KvMapping};
+use crate::npu::NpuTimes;
+use crate::time::Picos;
+use crate::work::{Matrix, Model};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The multipliers of a memory.
+#[derive(Clone, Debug)]
+pub struct PimTimes {
+    hardware: Hardware,
+    sliced: bool,
+    /// For softmax.
+    npu: NpuTimes,
+}
+
+impl PimTimes {
+    /// With banks `sliced` or not.
+    pub fn new(hardware: &Hardware, sliced: bool) -> Self {
+        Self { hardware: hardware.clone(), sliced, npu: NpuTimes::new(hardware, sliced) }
+    }
+
+    /// A row in all banks of a channel with so many MAC commands on it.
+    pub fn row(&self, macs: u64) -> Picos {
+        let h = &self.hardware;
+        let windows = u64::from(h.banks.div_ceil(h.acts_per_window)) - 1;
+        let clocks = |clocks: u32| Picos(u64::from(clocks) * h.dram_clock_ps);
+        let opening = clocks(h.t_faw) * windows;
+        let columns = clocks(h.t_rcd) + h.mac_column(self.sliced) * macs.saturating_sub(1) + clocks(h.t_rtp);
+        opening + columns.max(clocks(h.t_ras)) + clocks(h.t_rp)
+    }
+
+    /// `columns` consecutive columns of a bank, `macs` on each.
+    fn rows(&self, columns: u64, macs: u64) -> Picos {
+        let per_row = u64::from(self.hardware.row_columns());
+        let rest = columns % per_row;
+        let last = if rest == 0 { Picos::ZERO } else { self.row(rest * macs) };
+        self.row(per_row * macs) * (columns / per_row) + last
+    }
+
+    /// One head of K and V with the heads of Q on it, in one channel.
+    pub fn head(&self, model: &Model, context: u32) -> Picos {
+        if context == 0 {
+            return Picos::ZERO;
+        }
+        let h = &self.hardware;
+        let group = u64::from(model.group());
+        let keys = u64::from(context.div_ceil(h.banks));
+        let key_columns = u64::from(model.head_width.div_ceil(h.column_elements()));
+        let dimensions = u64::from(model.head_width.div_ceil(h.banks));
+        let value_columns = u64::from(context.div_ceil(h.column_elements()));
+        let moved = group * (key_columns + keys + value_columns + dimensions);
+        self.rows(keys * key_columns, group)
+            + self.rows(dimensions * value_columns, group)
+            + h.mac_column(self.sliced) * moved
+    }
+
+    /// Attention of `requests`, all with the same context.
+    pub fn attention(&self, model: &Model, requests: u32, context: u32) -> Picos {
+        let channels = u64::from(self.hardware.channels);
+        let (requests, heads) = (u64::from(requests), u64::from(model.kv_heads));
+        let in_channel = match self.hardware.kv_mapping {
+            KvMapping::Heads => (requests * heads).div_ceil(channels),
+            KvMapping::Requests => requests.div_ceil(channels) * heads,
+        };
+        let scores = requests * u64::from(model.heads) * u64::from(context);
+        (self.head(model, context) * in_channel).max(self.npu.softmax(scores))
+    }
+
+    /// Attention of requests with those contexts: the longest ones first to the channel that is free first (lowest number of
+    /// several).
+    pub fn attention_ragged(&self, model: &Model, contexts: &[u32]) -> Picos {
+        let mut contexts = contexts.to_vec();
+        contexts.sort_unstable_by_key(|&context| Reverse(context));
+        let (pieces, heads) = match self.hardware.kv_mapping {
+            KvMapping::Heads => (model.kv_heads, 1),
+            KvMapping::Requests => (1, model.kv_heads),
+        };
+        let mut channels: BinaryHeap<_> =
+            (0..self.hardware.channels).map(|channel| Reverse((Picos::ZERO, channel))).collect();
+        let (mut longest, mut scores) = (Picos::ZERO, 0);
+        for context in contexts {
+            scores += u64::from(model.heads) * u64::from(context);
+            let piece = self.head(model, context) * heads.into();
+            for _ in 0..pieces {
+                if let Some(mut first) = channels.peek_mut() {
+                    first.0.0 += piece;
+                    longest = longest.max(first.0.0);
+                }
+            }
+        }
+        longest.max(self.npu.softmax(scores))
+    }
+
+    /// A matrix whose weights are broadcast, with the vectors of `requests`; none take no time.
+    pub fn broadcast(&self, matrix: Matrix, requests: u32) -> Picos {
+        if requests == 0 {
+            return Picos::ZERO;
+        }
+        let h = &self.hardware;
+        let channels = u64::from(h.channels);
+        let passes = u64::from(requests.div_ceil(h.banks));
+        let weights = (2 * matrix.weights()).div_ceil(u64::from(h.column_bytes) * channels);
+        let pieces = u64::from(matrix.inputs.div_ceil(h.row_bytes / 2));
+        let sums = (u64::from(matrix.outputs) * pieces).div_ceil(channels);
+        let vectors = u64::from(requests) * u64::from(matrix.inputs.div_ceil(h.column_elements()));
+        let mac = h.mac_column(self.sliced);
+        let opening = self.row(1) * pieces;
+        (mac * (weights + sums) + opening) * passes + h.bus_column(self.sliced) * vectors
+    }
+
+    /// Matrices one after another.
+    pub fn broadcasts(&self, matrices: impl Iterator<Item = Matrix>, requests: u32) -> Picos {
+        matrices.map(|matrix| self.broadcast(matrix, requests)).sum()
+    }
+
+    /// The part of what tFAW allows that row openings of attention and reads at full bus speed need together, at most.
+    pub fn activation_load(&self) -> f64 {
+        let h = &self.hardware;
+        let columns = u64::from(h.row_columns());
+        let by_pim = f64::from(h.banks) / self.row(columns).0 as f64;
+        let by_reads = 1.0 / (h.bus_column(self.sliced) * columns).0 as f64;
+        let allowed = f64::from(h.acts_per_window) / (u64::from(h.t_faw).max(1) * h.dram_clock_ps) as f64;
+        (by_pim + by_reads) / allowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_config::LlmShape;
+
+    fn pim() -> PimTimes {
+        PimTimes::new(&Hardware::default(), false)
+    }
+
+    fn model(name: &str) -> Model {
+        Model::of(&LlmShape::preset(name).unwrap())
+    }
+
+    #[test]
+    fn a_full_row_takes_186_clocks_and_a_short_one_its_tras() {
+        // 3 tFAW + tRCD + 31 tCCD_L + tRTP + tRP.
+        assert_eq!(pim().row(32), Picos((90 + 14 + 62 + 6 + 14) * 1000));
+        assert_eq!(pim().row(1), Picos((90 + 34 + 14) * 1000));
+        // tRCD + 7 tCCD_L + tRTP is tRAS; one more column is two clocks more.
+        assert_eq!(pim().row(8), pim().row(1));
+        assert_eq!(pim().row(9), pim().row(8) + Picos(2000));
+    }
+
+    #[test]
+    fn a_head_is_counted_column_by_column() {
+        // 64 tokens: 4 keys x 8 columns and 8 dimensions x 4 columns in a bank, a row each.
+        let moved = 8 + 4 + 4 + 8;
+        assert_eq!(pim().head(&model("gpt3-175b"), 64), pim().row(32) * 2 + Picos(2000) * moved);
+        assert_eq!(pim().head(&model("llama3-70b"), 64), pim().row(256) * 2 + Picos(2000) * (8 * moved));
+        // 65 tokens: a fifth key in one bank, and a fifth column of values.
+        assert_eq!(
+            pim().head(&model("gpt3-175b"), 65),
+            (pim().row(32) + pim().row(8)) * 2 + Picos(2000) * (8 + 5 + 5 + 8)
+        );
+    }
+
+    #[test]
+    fn requests_of_one_length_take_the_same_time_ragged_or_not() {
+        for name in ["gpt3-175b", "llama3-70b"] {
+            for kv_mapping in [KvMapping::Heads, KvMapping::Requests] {
+                let pim = PimTimes::new(&Hardware { kv_mapping, ..Hardware::default() }, true);
+                for requests in [0, 1, 5, 63, 64, 65, 192] {
+                    let contexts = vec![77; requests];
+                    assert_eq!(
+                        pim.attention(&model(name), requests as u32, 77),
+                        pim.attention_ragged(&model(name), &contexts),
+                        "{name} {requests}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sixteen_requests_share_a_broadcast_and_the_seventeenth_needs_another() {
+        let matrix = Matrix { inputs: 512, outputs: 2048 };
+        // 512 columns of weights per channel, 32 of sums, a row, and 32 columns for each vector.
+        let pass = Picos(2000) * (512 + 32) + pim().row(1);
+        assert_eq!(pim().broadcast(matrix, 16), pass + Picos(1000) * (16 * 32));
+        assert_eq!(pim().broadcast(matrix, 17), pass * 2 + Picos(1000) * (17 * 32));
+    }
+
+    #[test]
+    fn reads_at_full_speed_and_attention_fit_into_tfaw_together() {
+        let load = PimTimes::new(&Hardware::default(), true).activation_load();
+        assert!((0.8..1.0).contains(&load), "{load}");
+        let tight = Hardware { t_faw: 60, ..Hardware::default() };
+        assert!(PimTimes::new(&tight, true).activation_load() > 1.0);
+    }
+}

@@ -1,0 +1,246 @@
+//! Times that were measured: by a cycle model, or on hardware.
+//!
+//! The paper's host looks times up in a table that is updated after each generation stage (LibraPIM, section 4.1). Times are at the
+//! points of two axes, requests and context; between two points they are interpolated linearly and rounded up, below the first
+//! point they are the first one's, and beyond the last one there are none. Rounding up a value that does not fall gives one
+//! that does not fall, so the balance stays exact.
+
+use crate::error::OffloadError;
+use crate::npu::NpuTime;
+use crate::time::Picos;
+use crate::times::DeviceTimes;
+use serde::{Deserialize, Serialize};
+
+/// The file format. Times are in picoseconds; those of attention are `requests x contexts`, row-major.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableFile {
+    /// Numbers of requests, rising.
+    pub requests: Vec<u32>,
+    /// Tokens in K and V, rising.
+    pub contexts: Vec<u32>,
+    /// Q, K and V on the NPU.
+    pub qkv_npu: Vec<NpuTime>,
+    /// The projection on the NPU.
+    pub projection_npu: Vec<NpuTime>,
+    /// The FFN on the NPU.
+    pub ffn_npu: Vec<NpuTime>,
+    /// Logits on the NPU.
+    pub head_npu: Vec<NpuTime>,
+    /// Q, K and V in memory.
+    pub qkv_pim: Vec<Picos>,
+    /// The projection in memory.
+    pub projection_pim: Vec<Picos>,
+    /// The FFN in memory.
+    pub ffn_pim: Vec<Picos>,
+    /// Attention on the NPU.
+    pub mha_npu: Vec<NpuTime>,
+    /// Attention in memory.
+    pub mha_pim: Vec<Picos>,
+}
+
+impl TableFile {
+    /// The times that `times` has at those points.
+    pub fn sample(times: &dyn DeviceTimes, requests: &[u32], contexts: &[u32]) -> Self {
+        let points = || requests.iter().flat_map(|&b| contexts.iter().map(move |&context| (b, context)));
+        let npu = |time: &dyn Fn(u32) -> NpuTime| requests.iter().map(|&b| time(b)).collect();
+        let pim = |time: &dyn Fn(u32) -> Picos| requests.iter().map(|&b| time(b)).collect();
+        Self {
+            requests: requests.to_vec(),
+            contexts: contexts.to_vec(),
+            qkv_npu: npu(&|b| times.qkv_npu(b)),
+            projection_npu: npu(&|b| times.projection_npu(b)),
+            ffn_npu: npu(&|b| times.ffn_npu(b)),
+            head_npu: npu(&|b| times.head_npu(b)),
+            qkv_pim: pim(&|b| times.qkv_pim(b)),
+            projection_pim: pim(&|b| times.projection_pim(b)),
+            ffn_pim: pim(&|b| times.ffn_pim(b)),
+            mha_npu: points().map(|(b, context)| times.mha_npu(b, context)).collect(),
+            mha_pim: points().map(|(b, context)| times.mha_pim(b, context)).collect(),
+        }
+    }
+}
+
+/// A checked table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasuredTimes(TableFile);
+
+/// A place on an axis: between two points, `part` of `whole` behind the first.
+#[derive(Clone, Copy)]
+struct Place {
+    low: usize,
+    high: usize,
+    part: u64,
+    whole: u64,
+}
+
+impl Place {
+    fn on(axis: &[u32], value: u32) -> Self {
+        let high = axis.partition_point(|&point| point < value);
+        if high == 0 || high == axis.len() {
+            let end = high.min(axis.len() - 1);
+            return Self { low: end, high: end, part: 0, whole: 1 };
+        }
+        let (below, above) = (axis[high - 1], axis[high]);
+        Self { low: high - 1, high, part: u64::from(value - below), whole: u64::from(above - below) }
+    }
+}
+
+fn check_axis(axis: &'static str, points: &[u32]) -> Result<(), OffloadError> {
+    if points.is_empty() {
+        return Err(OffloadError::Entries { column: axis, found: 0, expected: 1 });
+    }
+    let mut previous = 0;
+    for (index, &value) in points.iter().enumerate() {
+        if value <= previous {
+            return Err(OffloadError::Axis { axis, index, value, previous });
+        }
+        previous = value;
+    }
+    Ok(())
+}
+
+/// Checks that the times do not fall along either axis; `width` is the second one's.
+fn check_rising(
+    column: &'static str,
+    times: impl Iterator<Item = Picos>,
+    width: usize,
+    expected: usize,
+) -> Result<(), OffloadError> {
+    let times: Vec<_> = times.collect();
+    if times.len() != expected {
+        return Err(OffloadError::Entries { column, found: times.len(), expected });
+    }
+    for (index, &time) in times.iter().enumerate() {
+        // Interpolation multiplies two lengths of axes with a time.
+        crate::error::in_range(column, time.0, 0, 1 << 60)?;
+        let above = index.checked_sub(width).map(|above| times[above]);
+        let left = (index % width > 0).then(|| times[index - 1]);
+        let least = above.max(left).unwrap_or_default();
+        if time < least {
+            return Err(OffloadError::Falling { column, index, value: time.0, least: least.0 });
+        }
+    }
+    Ok(())
+}
+
+impl MeasuredTimes {
+    /// Checks a table.
+    ///
+    /// # Errors
+    /// [`OffloadError::Axis`], [`OffloadError::Entries`] and [`OffloadError::Falling`] name the place; [`OffloadError::Range`] if
+    /// a time is above 2^60 ps.
+    pub fn new(file: TableFile) -> Result<Self, OffloadError> {
+        check_axis("requests", &file.requests)?;
+        check_axis("contexts", &file.contexts)?;
+        let (rows, cols) = (file.requests.len(), file.contexts.len());
+        let npu = [
+            ("qkv_npu", &file.qkv_npu, 1),
+            ("projection_npu", &file.projection_npu, 1),
+            ("ffn_npu", &file.ffn_npu, 1),
+            ("head_npu", &file.head_npu, 1),
+            ("mha_npu", &file.mha_npu, cols),
+        ];
+        for (column, times, width) in npu {
+            check_rising(column, times.iter().map(|time| time.read), width, rows * width)?;
+            check_rising(column, times.iter().map(|time| time.compute), width, rows * width)?;
+        }
+        let pim = [
+            ("qkv_pim", &file.qkv_pim, 1),
+            ("projection_pim", &file.projection_pim, 1),
+            ("ffn_pim", &file.ffn_pim, 1),
+            ("mha_pim", &file.mha_pim, cols),
+        ];
+        for (column, times, width) in pim {
+            check_rising(column, times.iter().copied(), width, rows * width)?;
+        }
+        Ok(Self(file))
+    }
+
+    /// The table.
+    pub fn file(&self) -> &TableFile {
+        &self.0
+    }
+
+    /// Changes entries, as after a generation stage. The table stays as it was if the result would not do.
+    ///
+    /// # Errors
+    /// As [`MeasuredTimes::new`].
+    pub fn update(&mut self, change: impl FnOnce(&mut TableFile)) -> Result<(), OffloadError> {
+        let mut file = self.0.clone();
+        change(&mut file);
+        *self = Self::new(file)?;
+        Ok(())
+    }
+
+    fn at(&self, times: impl Fn(usize) -> Picos, requests: u32, context: Option<u32>) -> Picos {
+        if requests == 0 {
+            return Picos::ZERO;
+        }
+        let row = Place::on(&self.0.requests, requests);
+        let (cols, col) = match context {
+            Some(context) => (self.0.contexts.len(), Place::on(&self.0.contexts, context)),
+            None => (1, Place { low: 0, high: 0, part: 0, whole: 1 }),
+        };
+        let time = |row: usize, col: usize| u128::from(times(row * cols + col).0);
+        let (part, whole) = (u128::from(col.part), u128::from(col.whole));
+        let along = |row| time(row, col.low) * (whole - part) + time(row, col.high) * part;
+        let (down, rows) = (u128::from(row.part), u128::from(row.whole));
+        let sum = along(row.low) * (rows - down) + along(row.high) * down;
+        Picos(sum.div_ceil(rows * whole) as u64)
+    }
+
+    fn npu(&self, times: &[NpuTime], requests: u32, context: Option<u32>) -> NpuTime {
+        NpuTime {
+            read: self.at(|index| times[index].read, requests, context),
+            compute: self.at(|index| times[index].compute, requests, context),
+        }
+    }
+
+    fn pim(&self, times: &[Picos], requests: u32, context: Option<u32>) -> Picos {
+        self.at(|index| times[index], requests, context)
+    }
+}
+
+impl DeviceTimes for MeasuredTimes {
+    fn limits(&self) -> (u32, u32) {
+        let last = |axis: &[u32]| axis.last().copied().unwrap_or(0);
+        (last(&self.0.requests), last(&self.0.contexts))
+    }
+
+    fn qkv_npu(&self, requests: u32) -> NpuTime {
+        self.npu(&self.0.qkv_npu, requests, None)
+    }
+
+    fn projection_npu(&self, requests: u32) -> NpuTime {
+        self.npu(&self.0.projection_npu, requests, None)
+    }
+
+    fn ffn_npu(&self, requests: u32) -> NpuTime {
+        self.npu(&self.0.ffn_npu, requests, None)
+    }
+
+    fn head_npu(&self, requests: u32) -> NpuTime {
+        self.npu(&self.0.head_npu, requests, None)
+    }
+
+    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
+        self.npu(&self.0.mha_npu, requests, Some(context))
+    }
+
+    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
+        self.pim(&self.0.mha_pim, requests, Some(context))
+    }
+
+    fn qkv_pim(&self, requests: u32) -> Picos {
+        self.pim(&self.0.qkv_pim, requests, None)
+    }
+
+    fn projection_pim(&self, requests: u32) -> Picos {
+        self.pim(&self.0.projection_pim, requests, None)
+    }
+
+    fn ffn_pim(&self, requests: u32) -> Picos {
+        self.pim(&self.0.ffn_pim, requests, None)
+    }
+}
