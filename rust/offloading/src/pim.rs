@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn sixteen_requests_share_a_broadcast_and_the_seventeenth_needs_another() {
         let matrix = Matrix { inputs: 512, outputs: 2048 };
-        // 512 columns of weights per channel, 32 of sums, a row, and 32 columns for each vector.
-        let pass = Picos(2000) * (512 + 32) + pim().row(1);
+        // 1024 columns of weights per channel, 32 of sums, a row, and 32 columns for each vector.
+        let pass = Picos(2000) * (1024 + 32) + pim().row(1);
         assert_eq!(pim().broadcast(matrix, 16), pass + Picos(1000) * (16 * 32));
         assert_eq!(pim().broadcast(matrix, 17), pass * 2 + Picos(1000) * (17 * 32));
     }
