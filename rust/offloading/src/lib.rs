@@ -17,6 +17,7 @@
 pub mod algorithm;
 pub mod balance;
 pub mod batch;
+mod builder;
 mod error;
 pub mod evaluate;
 pub mod hardware;

@@ -46,7 +46,7 @@ impl PimTimes {
     pub fn row(&self, macs: u64) -> Picos {
         let h = &self.hardware;
         let windows = u64::from(h.banks.div_ceil(h.acts_per_window)) - 1;
-        let clocks = |clocks: u32| Picos(u64::from(clocks) * h.dram_clock_ps);
+        let clocks = |clocks: u32| Picos(h.dram_clock_ps) * clocks.into();
         let opening = clocks(h.t_faw) * windows;
         let columns = clocks(h.t_rcd) + h.mac_column(self.sliced) * macs.saturating_sub(1) + clocks(h.t_rtp);
         opening + columns.max(clocks(h.t_ras)) + clocks(h.t_rp)

@@ -274,3 +274,22 @@ fn a_table_is_asked_for_what_it_has_only() {
     assert_eq!(step(193, 1024), beyond("requests", 193, 192));
     assert_eq!(step(192, 1025), beyond("context", 1025, 1024));
 }
+
+#[test]
+fn a_step_that_takes_too_long_to_count_is_refused() {
+    let hardware = Hardware {
+        channels: 1,
+        banks: 1,
+        row_bytes: 32,
+        t_faw: 1000,
+        t_rp: 1000,
+        dram_clock_ps: 1_000_000,
+        ..Hardware::default()
+    };
+    hardware.validate().unwrap();
+    let system = System::new(model("gpt3-175b", 96), hardware);
+    for mode in Mode::ALL {
+        let error = system.planner().step(&Batch::uniform(60_000, 1 << 19).unwrap(), mode).unwrap_err();
+        assert!(error.to_string().starts_with("picoseconds of a step = 18446744073709551615"), "{error}");
+    }
+}
