@@ -5,7 +5,7 @@
 //! requests to the other (LibraPIM, section 4.4 and 4.5, algorithm 1).
 //!
 //! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (times from them), [`times`] (what
-//! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`] (equations 1 and 2 in integers), [`algorithm`]
+//! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`](mod@balance) (equations 1 and 2 in integers), [`algorithm`]
 //! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`plan`] (a step in each mode),
 //! [`evaluate`](mod@evaluate) (the paper's grid).
 //!
@@ -17,6 +17,7 @@
 pub mod algorithm;
 pub mod balance;
 pub mod batch;
+mod builder;
 mod error;
 pub mod evaluate;
 pub mod hardware;

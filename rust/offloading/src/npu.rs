@@ -54,7 +54,7 @@ impl NpuTimes {
     }
 
     fn clocks(&self, clocks: u64) -> Picos {
-        Picos(clocks * self.hardware.npu_clock_ps)
+        Picos(self.hardware.npu_clock_ps) * clocks
     }
 
     /// Clocks of so many tiles with `vectors` each.

@@ -46,7 +46,7 @@ impl PimTimes {
     pub fn row(&self, macs: u64) -> Picos {
         let h = &self.hardware;
         let windows = u64::from(h.banks.div_ceil(h.acts_per_window)) - 1;
-        let clocks = |clocks: u32| Picos(u64::from(clocks) * h.dram_clock_ps);
+        let clocks = |clocks: u32| Picos(h.dram_clock_ps) * clocks.into();
         let opening = clocks(h.t_faw) * windows;
         let columns = clocks(h.t_rcd) + h.mac_column(self.sliced) * macs.saturating_sub(1) + clocks(h.t_rtp);
         opening + columns.max(clocks(h.t_ras)) + clocks(h.t_rp)
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn sixteen_requests_share_a_broadcast_and_the_seventeenth_needs_another() {
         let matrix = Matrix { inputs: 512, outputs: 2048 };
-        // 512 columns of weights per channel, 32 of sums, a row, and 32 columns for each vector.
-        let pass = Picos(2000) * (512 + 32) + pim().row(1);
+        // 1024 columns of weights per channel, 32 of sums, a row, and 32 columns for each vector.
+        let pass = Picos(2000) * (1024 + 32) + pim().row(1);
         assert_eq!(pim().broadcast(matrix, 16), pass + Picos(1000) * (16 * 32));
         assert_eq!(pim().broadcast(matrix, 17), pass * 2 + Picos(1000) * (17 * 32));
     }

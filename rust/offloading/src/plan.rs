@@ -24,11 +24,11 @@
 
 use crate::algorithm::{Choice, Decision, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
-use crate::error::OffloadError;
-use crate::time::Picos;
-use crate::timeline::{Device, Event, Timeline, Work};
+use crate::builder::{Builder, InMha, OnNpu};
+use crate::error::{OffloadError, in_range};
+use crate::timeline::Timeline;
 use crate::times::DeviceTimes;
-use crate::work::{Matrix, Model};
+use crate::work::Model;
 use serde::{Deserialize, Serialize};
 
 /// How a step is executed.
@@ -106,23 +106,6 @@ pub struct Planner<'a> {
     rule: Rule,
 }
 
-/// A group on the NPU: its number, requests, and layer whose attention is next (stage middle: Q, K, V) .
-#[derive(Clone, Copy)]
-struct OnNpu {
-    group: u8,
-    stage: Stage,
-    layer: u32,
-    requests: u32,
-}
-
-/// A group in attention; contexts are longest first.
-#[derive(Clone, Copy)]
-struct InMha<'a> {
-    group: u8,
-    layer: u32,
-    contexts: &'a [u32],
-}
-
 impl<'a> Planner<'a> {
     /// For `model` with times of ordinary (`plain`) and of sliced banks.
     pub fn new(
@@ -150,7 +133,8 @@ impl<'a> Planner<'a> {
     /// A step of the batch.
     ///
     /// # Errors
-    /// [`OffloadError::BeyondTable`] if requests or contexts are beyond what the times are known for.
+    /// [`OffloadError::BeyondTable`] if requests or contexts are beyond what the times are known for;
+    /// [`OffloadError::Range`] for a step that takes longer than can be counted.
     pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step, OffloadError> {
         let contexts = batch.contexts();
         let times = match mode {
@@ -168,13 +152,16 @@ impl<'a> Planner<'a> {
             }
         }
         let groups = batch.groups();
-        Ok(match mode {
+        let step = match mode {
             Mode::Serial => self.one_group(mode, &contexts),
             Mode::Pipelined | Mode::Dex => self.slots(mode, &groups),
             Mode::DexDbo if self.is_small(&groups) => self.whole_group(mode, &groups),
             Mode::DexDbo => self.slots(mode, &groups),
             Mode::Shortest => self.shortest(&contexts, &groups),
-        })
+        };
+        // Where time stops counting.
+        in_range("picoseconds of a step", step.timeline.span.0, 0, u64::MAX - 1)?;
+        Ok(step)
     }
 
     /// Steps until all requests are finished.
@@ -212,7 +199,7 @@ impl<'a> Planner<'a> {
 
     fn one_group(&self, mode: Mode, contexts: &[u32]) -> Step {
         let times = if mode == Mode::Serial { self.plain } else { self.sliced };
-        let mut step = Builder::new(self, times, mode, Layout::OneGroup);
+        let mut step = Builder::new(&self.model, times, mode, Layout::OneGroup);
         let requests = contexts.len() as u32;
         let context = contexts.first().copied().unwrap_or(1);
         let decide = |slot| match mode {
@@ -243,7 +230,7 @@ impl<'a> Planner<'a> {
 
     fn slots(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {
         let times = if mode == Mode::Pipelined { self.plain } else { self.sliced };
-        let mut step = Builder::new(self, times, mode, Layout::TwoGroups);
+        let mut step = Builder::new(&self.model, times, mode, Layout::TwoGroups);
         let mut decided: Vec<(Slot, Choice)> = Vec::new();
         let mut shown = None;
         // Slot k: the NPU has stage k / 2 of group k mod 2; in attention is what it had before.
@@ -286,7 +273,7 @@ impl<'a> Planner<'a> {
     }
 
     fn whole_group(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {
-        let mut step = Builder::new(self, self.sliced, mode, Layout::WholeGroup);
+        let mut step = Builder::new(&self.model, self.sliced, mode, Layout::WholeGroup);
         let mut both: Vec<u32> = groups.concat();
         both.sort_unstable_by_key(|&context| std::cmp::Reverse(context));
         let [first, second] = [groups[0].len() as u32, groups[1].len() as u32];
@@ -298,194 +285,5 @@ impl<'a> Planner<'a> {
             }
         }
         step.finish(None)
-    }
-}
-
-/// A step that grows slot by slot.
-struct Builder<'a> {
-    planner: &'a Planner<'a>,
-    times: &'a dyn DeviceTimes,
-    mode: Mode,
-    layout: Layout,
-    now: Picos,
-    npu_macs: u64,
-    pim_macs: u64,
-    timeline: Timeline,
-    /// Attention of all of a group, which many slots ask for.
-    ragged: Vec<(Vec<u32>, Picos)>,
-}
-
-impl<'a> Builder<'a> {
-    fn new(planner: &'a Planner<'a>, times: &'a dyn DeviceTimes, mode: Mode, layout: Layout) -> Self {
-        let timeline = Timeline::default();
-        let (now, ragged) = (Picos::ZERO, Vec::new());
-        Self { planner, times, mode, layout, now, npu_macs: 0, pim_macs: 0, timeline, ragged }
-    }
-
-    fn finish(mut self, choice: Option<Choice>) -> Step {
-        self.timeline.span = self.now;
-        let Self { mode, layout, npu_macs, pim_macs, timeline, .. } = self;
-        Step { mode, layout, choice, npu_macs, pim_macs, timeline }
-    }
-
-    fn mha_pim(&mut self, contexts: &[u32]) -> Picos {
-        if let Some((_, time)) = self.ragged.iter().find(|(known, _)| known == contexts) {
-            return *time;
-        }
-        let time = self.times.mha_pim_ragged(contexts);
-        self.ragged.push((contexts.to_vec(), time));
-        time
-    }
-
-    fn mha_macs(&self, contexts: &[u32]) -> u64 {
-        contexts.iter().map(|&context| self.planner.model.attention_macs(context)).sum()
-    }
-
-    /// MACs of a stage for one request, without the FFN.
-    fn other_macs(&self, stage: Stage) -> u64 {
-        let model = &self.planner.model;
-        let [qkv, projection, head] = [model.qkv(), model.projection(), model.head()].map(Matrix::weights);
-        match stage {
-            Stage::First => qkv,
-            Stage::Middle => projection + qkv,
-            Stage::Last => projection + head,
-            Stage::Idle => 0,
-        }
-    }
-
-    /// One slot: the NPU's stage and the other group's attention at once.
-    fn slot(&mut self, on_npu: Option<OnNpu>, in_mha: Option<InMha<'_>>, decision: Decision) {
-        let start = self.now;
-        let (m, n) = match decision {
-            Decision::None => (0, 0),
-            Decision::Ffn(m) => (m, 0),
-            Decision::Mha(n) => (0, n as usize),
-        };
-        // What the NPU does: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
-        let (mut npu_end, mut read, mut ffn_pim) = (start, Picos::ZERO, None);
-        if let Some(OnNpu { group, stage, layer, requests }) = on_npu {
-            let times = self.times;
-            let before = layer.saturating_sub(1);
-            let event = |work, layer, requests, start, end| Event {
-                device: Device::Npu,
-                work,
-                group,
-                layer,
-                requests,
-                start,
-                end,
-            };
-            if stage != Stage::First {
-                let projection = times.projection_npu(requests);
-                let ffn = times.ffn_npu(requests - m);
-                read += projection.read + ffn.read;
-                let ready = npu_end + projection.total();
-                self.timeline.add(event(Work::Projection, before, requests, npu_end, ready));
-                npu_end =
-                    self.timeline.add(event(Work::Ffn, before, requests - m, ready, ready + ffn.total()));
-                let share = Event {
-                    device: Device::Pim,
-                    ..event(Work::Ffn, before, m, ready, ready + times.ffn_pim(m))
-                };
-                npu_end = npu_end.max(share.end);
-                ffn_pim = Some(share);
-                let ffn_macs = self.planner.model.ffn_weights();
-                self.npu_macs += u64::from(requests - m) * ffn_macs;
-                self.pim_macs += u64::from(m) * ffn_macs;
-            }
-            let (work, last, layer) = match stage {
-                Stage::First | Stage::Middle | Stage::Idle => (Work::Qkv, times.qkv_npu(requests), layer),
-                Stage::Last => (Work::Head, times.head_npu(requests), before),
-            };
-            read += last.read;
-            npu_end = self.timeline.add(event(work, layer, requests, npu_end, npu_end + last.total()));
-            self.npu_macs += u64::from(requests) * self.other_macs(stage);
-        }
-        let mut pim_end = start;
-        let share = ffn_pim.filter(|share| share.end > share.start);
-        if in_mha.is_none()
-            && let Some(share) = share
-        {
-            pim_end = self.timeline.add(share);
-        }
-        if let Some(InMha { group, layer, contexts }) = in_mha {
-            let (offloaded, kept) = contexts.split_at(n);
-            let event = |device, requests: usize, start, end| Event {
-                device,
-                work: Work::Mha,
-                group,
-                layer,
-                requests: requests as u32,
-                start,
-                end,
-            };
-            if n > 0 {
-                let time = self.times.mha_npu_ragged(offloaded).total();
-                npu_end = self.timeline.add(event(Device::Npu, n, npu_end, npu_end + time));
-                self.npu_macs += self.mha_macs(offloaded);
-            }
-            let time = self.mha_pim(kept);
-            let start = if self.mode == Mode::Pipelined { start + read } else { start };
-            // Before the offloaded FFN, and the rest behind it.
-            let first = share.map_or(time, |share| time.min(share.start - start));
-            pim_end = self.timeline.add(event(Device::Pim, kept.len(), start, start + first));
-            if let Some(share) = share {
-                pim_end = self.timeline.add(share);
-                pim_end =
-                    self.timeline.add(event(Device::Pim, kept.len(), pim_end, pim_end + (time - first)));
-            }
-            self.pim_macs += self.mha_macs(kept);
-        }
-        self.now = npu_end.max(pim_end);
-    }
-
-    /// The same stage of two groups at once: the NPU has one, the memory the other, with the same weights. Logits of both are the
-    /// NPU's.
-    fn both(&mut self, on_npu: OnNpu, in_memory: u32) {
-        let OnNpu { stage, layer, requests, .. } = on_npu;
-        let start = self.now;
-        let times = self.times;
-        let before = layer.saturating_sub(1);
-        let at = |device, work, layer, requests, start, time| Event {
-            device,
-            work,
-            group: u8::from(device == Device::Pim),
-            layer,
-            requests,
-            start,
-            end: start + time,
-        };
-        let (mut npu, mut pim) = (start, start);
-        if stage != Stage::First {
-            let time = times.projection_npu(requests).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Projection, before, requests, npu, time));
-            let time = times.ffn_npu(requests).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Ffn, before, requests, npu, time));
-            let time = times.projection_pim(in_memory);
-            pim = self.timeline.add(at(Device::Pim, Work::Projection, before, in_memory, pim, time));
-            let time = times.ffn_pim(in_memory);
-            pim = self.timeline.add(at(Device::Pim, Work::Ffn, before, in_memory, pim, time));
-            let ffn = self.planner.model.ffn_weights();
-            self.npu_macs += u64::from(requests) * ffn;
-            self.pim_macs += u64::from(in_memory) * ffn;
-        }
-        if stage == Stage::Last {
-            let all = requests + in_memory;
-            let ready = npu.max(pim);
-            let time = times.head_npu(all).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Head, before, all, ready, time));
-            let [projection, head] =
-                [self.planner.model.projection(), self.planner.model.head()].map(Matrix::weights);
-            self.npu_macs += u64::from(requests) * projection + u64::from(all) * head;
-            self.pim_macs += u64::from(in_memory) * projection;
-        } else {
-            let time = times.qkv_npu(requests).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Qkv, layer, requests, npu, time));
-            let time = times.qkv_pim(in_memory);
-            pim = self.timeline.add(at(Device::Pim, Work::Qkv, layer, in_memory, pim, time));
-            self.npu_macs += u64::from(requests) * self.other_macs(stage);
-            self.pim_macs += u64::from(in_memory) * self.other_macs(stage);
-        }
-        self.now = npu.max(pim);
     }
 }

@@ -6,7 +6,7 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 
 /// A duration, or a point in time since the start of a decode step, in picoseconds.
 ///
-/// A `u64` of them is 213 days; a decode step of the largest supported batch is far below that, so sums do not overflow.
+/// A `u64` of them is 213 days. Sums and products stop there; [`crate::Planner::step`] refuses a step that does not end before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Picos(pub u64);
@@ -34,13 +34,13 @@ impl Picos {
 impl Add for Picos {
     type Output = Self;
     fn add(self, other: Self) -> Self {
-        Self(self.0 + other.0)
+        Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Picos {
     fn add_assign(&mut self, other: Self) {
-        self.0 += other.0;
+        *self = *self + other;
     }
 }
 
@@ -54,7 +54,7 @@ impl Sub for Picos {
 impl Mul<u64> for Picos {
     type Output = Self;
     fn mul(self, times: u64) -> Self {
-        Self(self.0 * times)
+        Self(self.0.saturating_mul(times))
     }
 }
 

@@ -260,7 +260,7 @@ fn decisions_from_tables_of_random_times_are_those_of_exhaustive_search() {
             mha += u32::from(matches!(choice.decision, Decision::Mha(_)));
         }
     }
-    assert!(ffn > 500 && mha > 500, "{ffn} {mha}");
+    assert!(ffn > 500 && mha > 200, "{ffn} {mha}");
 }
 
 #[test]

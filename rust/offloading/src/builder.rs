@@ -1,0 +1,214 @@
+//! A decode step, built slot by slot: what each device does from when to when. [`crate::plan`] says which slots there are, and what
+//! the rules within one are.
+
+use crate::algorithm::{Choice, Decision, Stage};
+use crate::plan::{Layout, Mode, Step};
+use crate::time::Picos;
+use crate::timeline::{Device, Event, Timeline, Work};
+use crate::times::DeviceTimes;
+use crate::work::{Matrix, Model};
+
+/// A group on the NPU: its number, requests, and layer whose attention is next (stage middle: Q, K, V).
+#[derive(Clone, Copy)]
+pub(crate) struct OnNpu {
+    pub group: u8,
+    pub stage: Stage,
+    pub layer: u32,
+    pub requests: u32,
+}
+
+/// A group in attention; contexts are longest first.
+#[derive(Clone, Copy)]
+pub(crate) struct InMha<'a> {
+    pub group: u8,
+    pub layer: u32,
+    pub contexts: &'a [u32],
+}
+
+/// A step that grows slot by slot.
+pub(crate) struct Builder<'a> {
+    model: &'a Model,
+    times: &'a dyn DeviceTimes,
+    mode: Mode,
+    layout: Layout,
+    now: Picos,
+    npu_macs: u64,
+    pim_macs: u64,
+    timeline: Timeline,
+    /// Attention of all of a group, which many slots ask for.
+    ragged: Vec<(Vec<u32>, Picos)>,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(model: &'a Model, times: &'a dyn DeviceTimes, mode: Mode, layout: Layout) -> Self {
+        let timeline = Timeline::default();
+        let (now, ragged) = (Picos::ZERO, Vec::new());
+        Self { model, times, mode, layout, now, npu_macs: 0, pim_macs: 0, timeline, ragged }
+    }
+
+    pub fn finish(mut self, choice: Option<Choice>) -> Step {
+        self.timeline.span = self.now;
+        let Self { mode, layout, npu_macs, pim_macs, timeline, .. } = self;
+        Step { mode, layout, choice, npu_macs, pim_macs, timeline }
+    }
+
+    fn mha_pim(&mut self, contexts: &[u32]) -> Picos {
+        if let Some((_, time)) = self.ragged.iter().find(|(known, _)| known == contexts) {
+            return *time;
+        }
+        let time = self.times.mha_pim_ragged(contexts);
+        self.ragged.push((contexts.to_vec(), time));
+        time
+    }
+
+    fn mha_macs(&self, contexts: &[u32]) -> u64 {
+        contexts.iter().map(|&context| self.model.attention_macs(context)).sum()
+    }
+
+    /// MACs of a stage for one request, without the FFN.
+    fn other_macs(&self, stage: Stage) -> u64 {
+        let model = self.model;
+        let [qkv, projection, head] = [model.qkv(), model.projection(), model.head()].map(Matrix::weights);
+        match stage {
+            Stage::First => qkv,
+            Stage::Middle => projection + qkv,
+            Stage::Last => projection + head,
+            Stage::Idle => 0,
+        }
+    }
+
+    /// One slot: the NPU's stage and the other group's attention at once.
+    pub fn slot(&mut self, on_npu: Option<OnNpu>, in_mha: Option<InMha<'_>>, decision: Decision) {
+        let start = self.now;
+        let (m, n) = match decision {
+            Decision::None => (0, 0),
+            Decision::Ffn(m) => (m, 0),
+            Decision::Mha(n) => (0, n as usize),
+        };
+        // What the NPU does: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
+        let (mut npu_end, mut read, mut ffn_pim) = (start, Picos::ZERO, None);
+        if let Some(OnNpu { group, stage, layer, requests }) = on_npu {
+            let times = self.times;
+            let before = layer.saturating_sub(1);
+            let event = |work, layer, requests, start, end| Event {
+                device: Device::Npu,
+                work,
+                group,
+                layer,
+                requests,
+                start,
+                end,
+            };
+            if stage != Stage::First {
+                let projection = times.projection_npu(requests);
+                let ffn = times.ffn_npu(requests - m);
+                read += projection.read + ffn.read;
+                let ready = npu_end + projection.total();
+                self.timeline.add(event(Work::Projection, before, requests, npu_end, ready));
+                npu_end =
+                    self.timeline.add(event(Work::Ffn, before, requests - m, ready, ready + ffn.total()));
+                let share = Event {
+                    device: Device::Pim,
+                    ..event(Work::Ffn, before, m, ready, ready + times.ffn_pim(m))
+                };
+                npu_end = npu_end.max(share.end);
+                ffn_pim = Some(share);
+                let ffn_macs = self.model.ffn_weights();
+                self.npu_macs += u64::from(requests - m) * ffn_macs;
+                self.pim_macs += u64::from(m) * ffn_macs;
+            }
+            let (work, last, layer) = match stage {
+                Stage::First | Stage::Middle | Stage::Idle => (Work::Qkv, times.qkv_npu(requests), layer),
+                Stage::Last => (Work::Head, times.head_npu(requests), before),
+            };
+            read += last.read;
+            npu_end = self.timeline.add(event(work, layer, requests, npu_end, npu_end + last.total()));
+            self.npu_macs += u64::from(requests) * self.other_macs(stage);
+        }
+        let mut pim_end = start;
+        let share = ffn_pim.filter(|share| share.end > share.start);
+        if in_mha.is_none()
+            && let Some(share) = share
+        {
+            pim_end = self.timeline.add(share);
+        }
+        if let Some(InMha { group, layer, contexts }) = in_mha {
+            let (offloaded, kept) = contexts.split_at(n);
+            let event = |device, requests: usize, start, end| Event {
+                device,
+                work: Work::Mha,
+                group,
+                layer,
+                requests: requests as u32,
+                start,
+                end,
+            };
+            if n > 0 {
+                let time = self.times.mha_npu_ragged(offloaded).total();
+                npu_end = self.timeline.add(event(Device::Npu, n, npu_end, npu_end + time));
+                self.npu_macs += self.mha_macs(offloaded);
+            }
+            let time = self.mha_pim(kept);
+            let start = if self.mode == Mode::Pipelined { start + read } else { start };
+            // Before the offloaded FFN, and the rest behind it.
+            let first = share.map_or(time, |share| time.min(share.start - start));
+            pim_end = self.timeline.add(event(Device::Pim, kept.len(), start, start + first));
+            if let Some(share) = share {
+                pim_end = self.timeline.add(share);
+                pim_end =
+                    self.timeline.add(event(Device::Pim, kept.len(), pim_end, pim_end + (time - first)));
+            }
+            self.pim_macs += self.mha_macs(kept);
+        }
+        self.now = npu_end.max(pim_end);
+    }
+
+    /// The same stage of two groups at once: the NPU has one, the memory the other, with the same weights. Logits of both are the
+    /// NPU's.
+    pub fn both(&mut self, on_npu: OnNpu, in_memory: u32) {
+        let OnNpu { stage, layer, requests, .. } = on_npu;
+        let start = self.now;
+        let times = self.times;
+        let before = layer.saturating_sub(1);
+        let at = |device, work, layer, requests, start, time| Event {
+            device,
+            work,
+            group: u8::from(device == Device::Pim),
+            layer,
+            requests,
+            start,
+            end: start + time,
+        };
+        let (mut npu, mut pim) = (start, start);
+        if stage != Stage::First {
+            let time = times.projection_npu(requests).total();
+            npu = self.timeline.add(at(Device::Npu, Work::Projection, before, requests, npu, time));
+            let time = times.ffn_npu(requests).total();
+            npu = self.timeline.add(at(Device::Npu, Work::Ffn, before, requests, npu, time));
+            let time = times.projection_pim(in_memory);
+            pim = self.timeline.add(at(Device::Pim, Work::Projection, before, in_memory, pim, time));
+            let time = times.ffn_pim(in_memory);
+            pim = self.timeline.add(at(Device::Pim, Work::Ffn, before, in_memory, pim, time));
+            let ffn = self.model.ffn_weights();
+            self.npu_macs += u64::from(requests) * ffn;
+            self.pim_macs += u64::from(in_memory) * ffn;
+        }
+        if stage == Stage::Last {
+            let all = requests + in_memory;
+            let ready = npu.max(pim);
+            let time = times.head_npu(all).total();
+            npu = self.timeline.add(at(Device::Npu, Work::Head, before, all, ready, time));
+            let [projection, head] = [self.model.projection(), self.model.head()].map(Matrix::weights);
+            self.npu_macs += u64::from(requests) * projection + u64::from(all) * head;
+            self.pim_macs += u64::from(in_memory) * projection;
+        } else {
+            let time = times.qkv_npu(requests).total();
+            npu = self.timeline.add(at(Device::Npu, Work::Qkv, layer, requests, npu, time));
+            let time = times.qkv_pim(in_memory);
+            pim = self.timeline.add(at(Device::Pim, Work::Qkv, layer, in_memory, pim, time));
+            self.npu_macs += u64::from(requests) * self.other_macs(stage);
+            self.pim_macs += u64::from(in_memory) * self.other_macs(stage);
+        }
+        self.now = npu.max(pim);
+    }
+}
