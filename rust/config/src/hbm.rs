@@ -335,7 +335,7 @@ fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
         ("timing.t_wr", raw.t_wr, 1, 120),
         ("timing.t_wtr_s", raw.t_wtr_s, 1, 60),
         ("timing.t_wtr_l", raw.t_wtr_l, raw.t_wtr_s, 60),
-        ("timing.t_rtp", raw.t_rtp, 1, 60),
+        ("timing.t_rtp", raw.t_rtp, HbmConfig::ACTIVATE_CLOCKS, 60),
         ("timing.t_rfc", raw.t_rfc, 16, 4000),
         ("timing.t_refi", raw.t_refi, 128, 65532),
         ("timing.t_slice", raw.t_slice, 1, 240),

@@ -19,8 +19,11 @@
 
 pub mod address;
 pub mod checker;
+pub mod command_set;
 mod error;
+pub mod hbm;
 mod history;
+mod open_banks;
 pub mod pins;
 pub mod rank;
 pub mod rules;
@@ -31,6 +34,7 @@ pub mod violation;
 
 pub use address::Location;
 pub use checker::Checker;
+pub use command_set::CommandSet;
 pub use error::DramError;
 pub use pins::{Command, CommandKind, CommandPins};
 pub use rank::Rank;
