@@ -63,7 +63,10 @@ impl RuleSet<HbmCommand> {
             table.push((Rule::Ras, earlier, Precharge, SameBank, c.t_ras()));
             for later in activations {
                 table.push((Rule::Rc, earlier, later, SameBank, c.t_rc()));
-                table.push((Rule::RrdS, earlier, later, OtherGroup, c.t_rrd_s()));
+                // An activation of all banks has no other group.
+                if later != PimActivateAll {
+                    table.push((Rule::RrdS, earlier, later, OtherGroup, c.t_rrd_s()));
+                }
                 table.push((Rule::RrdL, earlier, later, SameGroup, c.t_rrd_l()));
             }
             // Of other activations tRRD keeps it away.
