@@ -274,7 +274,11 @@ impl HbmConfig {
 
     /// Rows of the weight partition with [`HbmConfig::weight_subarrays`]; all rows without slicing.
     pub fn weight_rows(&self) -> u32 {
-        if self.device.slicing { self.device.weight_subarrays * self.device.subarray_rows } else { self.rows() }
+        if self.device.slicing {
+            self.device.weight_subarrays * self.device.subarray_rows
+        } else {
+            self.rows()
+        }
     }
 
     /// Bytes of the memory, all channels.

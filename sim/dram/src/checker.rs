@@ -39,6 +39,13 @@ struct RefreshState {
     reported: bool,
 }
 
+/// The last events that count in a window, an event of weight `w` as `w` of them.
+#[derive(Clone, Debug)]
+struct Window<C: CommandSet> {
+    rule: WindowRule<C::Kind>,
+    recent: VecDeque<Event<C>>,
+}
+
 /// Checks commands against a [`RuleSet`].
 #[derive(Clone, Debug)]
 pub struct Checker<C: CommandSet = Command> {
@@ -46,8 +53,7 @@ pub struct Checker<C: CommandSet = Command> {
     /// The minimum distances by the kind of the later command.
     by_later: Vec<Vec<TimingRule<C::Kind>>>,
     history: History<C>,
-    /// Each with the last events that count, an event of weight `w` as `w` of them.
-    windows: Vec<(WindowRule<C::Kind>, VecDeque<Event<C>>)>,
+    windows: Vec<Window<C>>,
     state: C::State,
     /// Bursts that are not over, in the order of their commands.
     bursts: VecDeque<Burst<C>>,
@@ -66,7 +72,7 @@ impl<C: CommandSet> Checker<C> {
             windows: rules
                 .windows
                 .iter()
-                .map(|rule| (rule.clone(), VecDeque::with_capacity(rule.commands)))
+                .map(|rule| Window { rule: rule.clone(), recent: VecDeque::with_capacity(rule.commands) })
                 .collect(),
             state: C::State::new(&rules),
             bursts: VecDeque::new(),
@@ -191,13 +197,7 @@ impl<C: CommandSet> Checker<C> {
         state.or(distance).or(window).or(bus)
     }
 
-    fn check_distances(
-        &mut self,
-        cycle: u64,
-        command: C,
-        kind: C::Kind,
-        target: Target,
-    ) -> Option<Rule> {
+    fn check_distances(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
         // In DDR4's table this is one violation per rule: two lines with one name exclude each other (tCCD of RD and WR,
         // tRP to ACT and REF).
         let mut first = None;
@@ -220,7 +220,7 @@ impl<C: CommandSet> Checker<C> {
 
     fn check_windows(&mut self, cycle: u64, command: C, kind: C::Kind) -> Option<Rule> {
         let mut broken = None;
-        for (rule, recent) in &self.windows {
+        for Window { rule, recent } in &self.windows {
             let weight = rule.weight(kind);
             // `recent` holds the last `commands` ones. The newest `commands - weight` of them may share a window with
             // this one: the one before them has to be outside.
@@ -306,7 +306,7 @@ impl<C: CommandSet> Checker<C> {
     fn record(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) {
         let event = Event { issued: cycle, effective: cycle, command };
         self.history.record(kind, target, event);
-        for (rule, recent) in &mut self.windows {
+        for Window { rule, recent } in &mut self.windows {
             for _ in 0..rule.weight(kind) {
                 if recent.len() == rule.commands {
                     recent.pop_front();

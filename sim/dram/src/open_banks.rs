@@ -64,9 +64,7 @@ impl RowState<Command> for OpenBanks {
     #[inline]
     fn target(&self, command: &Command) -> Target {
         match command.bank() {
-            Some((group, bank)) => {
-                Target::Bank { group: usize::from(group), index: self.index(group, bank) }
-            }
+            Some((group, bank)) => Target::Bank { group: usize::from(group), index: self.index(group, bank) },
             None => Target::All,
         }
     }

@@ -139,11 +139,13 @@ fn run(config: &HbmConfig, seed: u64, mutate: bool) -> Run {
             let pairs = |column: Column| [[column[0], column[1]], [column[2], column[3]]];
             if matches!(kind, HbmKind::Write | HbmKind::BufferWrite) {
                 let start = cycle + u64::from(config.t_cwl());
-                to_write.extend(pairs(value).into_iter().enumerate().map(|(i, pair)| (start + i as u64, pair)));
+                to_write
+                    .extend(pairs(value).into_iter().enumerate().map(|(i, pair)| (start + i as u64, pair)));
             }
             if let Some(column) = model.execute(cycle, command, value) {
                 let start = cycle + u64::from(config.t_cl());
-                to_read.extend(pairs(column).into_iter().enumerate().map(|(i, pair)| (start + i as u64, pair)));
+                to_read
+                    .extend(pairs(column).into_iter().enumerate().map(|(i, pair)| (start + i as u64, pair)));
             }
             next += 1;
         }

@@ -241,9 +241,14 @@ fn every_line_of_the_table_holds_one_clock_early_and_ends_in_time() {
             let mut early = checker.clone();
             assert!(early.admit(cycle + cycles - 1, later).is_err(), "{what}");
             let broken = |checker: &Checker<HbmCommand>| {
-                checker.violations().iter().copied().find(|v| v.rule == rule && v.earlier == Some((cycle, earlier)))
+                checker
+                    .violations()
+                    .iter()
+                    .copied()
+                    .find(|v| v.rule == rule && v.earlier == Some((cycle, earlier)))
             };
-            let violation = broken(&early).unwrap_or_else(|| panic!("{rule}: {what}: {:?}", early.violations()));
+            let violation =
+                broken(&early).unwrap_or_else(|| panic!("{rule}: {what}: {:?}", early.violations()));
             assert_eq!((violation.required, violation.actual), (cycles, cycles - 1), "{what}");
             let answer = checker.admit(cycle + cycles, later);
             assert_eq!(broken(&checker), None, "{what}");

@@ -359,7 +359,9 @@ impl HbmCommand {
     /// Place of the global buffer that it reads or writes.
     pub fn slot(&self) -> Option<u8> {
         match *self {
-            Self::ReadToBuffer { slot, .. } | Self::BufferWrite { slot } | Self::Mac { slot, .. } => Some(slot),
+            Self::ReadToBuffer { slot, .. } | Self::BufferWrite { slot } | Self::Mac { slot, .. } => {
+                Some(slot)
+            }
             _ => None,
         }
     }

@@ -47,6 +47,13 @@ enum Destination {
     Buffer(u8),
 }
 
+/// Two words that are driven in a clock.
+#[derive(Clone, Copy, Debug)]
+struct ReadBeat {
+    words: [u64; 2],
+    traffic: Traffic,
+}
+
 /// Two words that a WR or GBW waits for.
 #[derive(Clone, Copy, Debug)]
 struct WriteBeat {
@@ -65,7 +72,7 @@ pub struct PseudoChannel {
     storage: HbmStorage,
     pim: PimUnits,
     /// What is driven in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the latencies.
-    reads: Box<[Option<([u64; 2], Traffic)>]>,
+    reads: Box<[Option<ReadBeat>]>,
     /// What is due in the clocks to come, in the same way.
     writes: Box<[Option<WriteBeat>]>,
     accountant: Accountant,
@@ -129,8 +136,8 @@ impl PseudoChannel {
             Destination::Array(_) => Traffic::Write,
             Destination::Buffer(_) => Traffic::Buffer,
         });
-        self.accountant.clock(cycle, read.map(|(_, traffic)| traffic).or(writing));
-        HbmOutputs { read: read.map(|(words, _)| words), row_status, column_status }
+        self.accountant.clock(cycle, read.map(|beat| beat.traffic).or(writing));
+        HbmOutputs { read: read.map(|beat| beat.words), row_status, column_status }
     }
 
     /// Number of clocks so far, which is the number of the next one.
@@ -294,7 +301,7 @@ impl PseudoChannel {
     fn drive(&mut self, cycle: u64, column: Column, traffic: Traffic) {
         for (beat, pair) in column.chunks_exact(2).enumerate() {
             let slot = self.slot(cycle + u64::from(self.config.t_cl()) + beat as u64);
-            self.reads[slot] = Some(([pair[0], pair[1]], traffic));
+            self.reads[slot] = Some(ReadBeat { words: [pair[0], pair[1]], traffic });
         }
     }
 

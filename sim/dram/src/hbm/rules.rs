@@ -17,8 +17,8 @@ impl RuleSet<HbmCommand> {
     /// postponed and up to eight may be issued ahead of time.
     pub fn hbm2(config: &HbmConfig) -> Self {
         use HbmKind::{
-            Activate, BufferWrite, Mac, PimActivate, PimActivateAll, Precharge, Read, Refresh, ResultRead, Slice,
-            Write,
+            Activate, BufferWrite, Mac, PimActivate, PimActivateAll, Precharge, Read, Refresh, ResultRead,
+            Slice, Write,
         };
         use Scope::{OtherGroup, Rank, SameBank, SameGroup};
 

@@ -220,8 +220,7 @@ impl Accountant {
             }
             HbmKind::Slice => counts.slice += 1,
             HbmKind::Read | HbmKind::ResultRead => {
-                let count =
-                    if kind == HbmKind::Read { &mut counts.read } else { &mut counts.result_read };
+                let count = if kind == HbmKind::Read { &mut counts.read } else { &mut counts.result_read };
                 *count += 1;
                 raise(&mut self.data_until, after(c.t_cl() + HbmConfig::T_BL));
             }

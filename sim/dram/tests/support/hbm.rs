@@ -172,7 +172,8 @@ impl Oracle {
                 need.push((Rule::RowBus, 2));
             }
         }
-        if precharges(a) && (share && (activates(later) || matches!(later, Slice { .. })) || later == Refresh) {
+        if precharges(a) && (share && (activates(later) || matches!(later, Slice { .. })) || later == Refresh)
+        {
             need.push((Rule::Rp, c.t_rp()));
         }
         let ccd = if group { (Rule::CcdL, c.t_ccd_l()) } else { (Rule::CcdS, c.t_ccd_s()) };
@@ -309,8 +310,7 @@ impl Oracle {
             PimActivate { .. } => self.c.banks_per_group() as usize,
             _ => 0,
         };
-        let acts: Vec<u64> =
-            self.done.iter().flat_map(|done| vec![done.at; weight(done.command)]).collect();
+        let acts: Vec<u64> = self.done.iter().flat_map(|done| vec![done.at; weight(done.command)]).collect();
         let own = weight(command);
         if own > 0 && acts.len() + own > 4 {
             bounds.push((Rule::Faw, acts[acts.len() + own - 5] + u64::from(self.c.t_faw())));
@@ -403,9 +403,8 @@ impl Oracle {
         // What is longer ago than any distance binds nothing; 150 clocks are more than all but tRFC.
         if self.done.len().is_multiple_of(64) {
             let t_rfc = u64::from(self.c.t_rfc());
-            self.done.retain(|done| {
-                done.precharge + 150 > at || done.command == Refresh && done.at + t_rfc > at
-            });
+            self.done
+                .retain(|done| done.precharge + 150 > at || done.command == Refresh && done.at + t_rfc > at);
         }
     }
 }
