@@ -24,6 +24,12 @@ pub enum ConfigError {
         /// The name that was asked for.
         name: String,
     },
+    /// No preset of an HBM2 memory has that name.
+    #[error("unknown HBM memory '{name}', expected one of {} or a path ending in .toml", crate::HbmConfig::PRESETS.join(", "))]
+    UnknownHbm {
+        /// The name that was asked for.
+        name: String,
+    },
     /// The text is not TOML, has an unknown key or a value of the wrong type.
     #[error("not a valid configuration: {0}")]
     Syntax(String),

@@ -5,7 +5,8 @@
 //! [`DesignConfig`]. It is validated on construction and immutable afterwards; every derived width
 //! is a method of [`GemvConfig`] with its formula. Presets are the paper's design point, the sweep of
 //! its Fig. 16 and a small one for tests. What the numbers do in hardware is left to the generator. Beside it, for the
-//! software of the host: [`LlmShape`], sizes of a language model, and [`SystemConfig`], the machine around the cores.
+//! software of the host: [`LlmShape`], sizes of a language model, and [`SystemConfig`], the machine around the cores. [`HbmConfig`] is a memory of its own: HBM2 whose banks
+//! compute.
 
 #![deny(missing_docs)]
 
@@ -13,6 +14,7 @@ mod core;
 mod dram;
 mod error;
 mod gemv;
+mod hbm;
 mod link;
 mod llm;
 mod shape;
@@ -22,6 +24,7 @@ pub use core::CoreConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::GemvConfig;
+pub use hbm::HbmConfig;
 pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmShape};
 pub use shape::{GemvShape, RowLayout};

@@ -7,7 +7,7 @@
 //! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's
 //! words in the buffer), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements to bursts), [`order`] (in which
 //! order to ask for rows), [`tiles`] (how to cut an `axpy` that does not fit), [`dimm_map`] (what lies where),
-//! [`safetensors`] (models from files).
+//! [`safetensors`] (models from files). Apart from these, [`hbm`]: HBM2 whose banks compute.
 //!
 //! How a row is cut into stripes is `ndp_config::RowLayout`'s; what is computed, and when, is left to others.
 
@@ -18,6 +18,7 @@ pub mod address;
 pub mod dimm_map;
 mod error;
 pub mod exported;
+pub mod hbm;
 pub mod matrix;
 pub mod order;
 pub mod pack;

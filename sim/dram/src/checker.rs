@@ -1,8 +1,10 @@
 //! The protocol checker: applies a [`RuleSet`] to a sequence of commands.
 //!
-//! It sees commands and their clocks, no pins and no data; [`crate::Rank`] feeds it. Every rule that a command breaks
-//! is reported, one violation per rule, with the earlier command that binds. After a violation the command counts as
-//! if it had been legal.
+//! It sees commands and their clocks, no pins and no data; [`crate::Rank`] feeds it, and [`crate::hbm::PseudoChannel`].
+//! One checker for every memory: what a memory's commands mean to its row buffers is its [`CommandSet`]. Every rule that a command breaks
+//! is reported, one violation per line of the table, with the earlier command that binds. After a violation the command
+//! counts as if it had been legal ([`Checker::command`], DDR4), or it is refused and counts for nothing
+//! ([`Checker::admit`], HBM2).
 //!
 //! PRE and PREA are allowed for a closed bank and do not change it, but tRP counts from the last of them (JESD79-4:
 //! "the precharge period will be determined by the last PRECHARGE command issued to the bank").
@@ -12,19 +14,20 @@
 
 use std::collections::VecDeque;
 
-use crate::history::{Event, History, Target};
+use crate::command_set::{Breach, CommandSet, Direction, RowState, Target};
+use crate::history::{Event, History};
 use crate::rules::{RuleSet, TimingRule, WindowRule};
 use crate::violation::{Violation, ViolationLog};
-use crate::{Command, CommandKind, Rule, Scope};
+use crate::{Command, Rule, Scope};
 
 /// Violations that are kept unless [`Checker::keep_violations`] says otherwise.
 pub const DEFAULT_KEPT: usize = 100;
 
 /// A burst on the data bus, from its first clock.
 #[derive(Clone, Copy, Debug)]
-struct Burst {
+struct Burst<C> {
     start: u64,
-    event: Event,
+    event: Event<C>,
 }
 
 /// REFs done and owed. REF number `k` (from 1) is due at `k * tREFI`.
@@ -36,34 +39,42 @@ struct RefreshState {
     reported: bool,
 }
 
-/// Checks commands against a [`RuleSet`].
+/// The last events that count in a window, an event of weight `w` as `w` of them.
 #[derive(Clone, Debug)]
-pub struct Checker {
-    rules: RuleSet,
-    /// The minimum distances by the kind of the later command.
-    by_later: [Vec<TimingRule>; CommandKind::ALL.len()],
-    history: History,
-    windows: Vec<(WindowRule, VecDeque<Event>)>,
-    open: Vec<bool>,
-    /// Bursts that are not over, in the order of their commands.
-    bursts: VecDeque<Burst>,
-    refresh: RefreshState,
-    log: ViolationLog,
+struct Window<C: CommandSet> {
+    rule: WindowRule<C::Kind>,
+    recent: VecDeque<Event<C>>,
 }
 
-impl Checker {
-    /// A rank with all banks closed, at clock 0; the first REF is due at tREFI.
-    pub fn new(rules: RuleSet) -> Self {
+/// Checks commands against a [`RuleSet`].
+#[derive(Clone, Debug)]
+pub struct Checker<C: CommandSet = Command> {
+    rules: RuleSet<C>,
+    /// The minimum distances by the kind of the later command.
+    by_later: Vec<Vec<TimingRule<C::Kind>>>,
+    history: History<C>,
+    windows: Vec<Window<C>>,
+    state: C::State,
+    /// Bursts that are not over, in the order of their commands.
+    bursts: VecDeque<Burst<C>>,
+    refresh: RefreshState,
+    log: ViolationLog<C>,
+}
+
+impl<C: CommandSet> Checker<C> {
+    /// A memory with all banks closed, at clock 0; the first REF is due at tREFI.
+    pub fn new(rules: RuleSet<C>) -> Self {
+        let mut by_later = vec![Vec::new(); C::KINDS];
+        rules.timing.iter().for_each(|rule| by_later[C::index(rule.later)].push(*rule));
         Self {
-            by_later: CommandKind::ALL
-                .map(|kind| rules.timing.iter().filter(|rule| rule.later == kind).copied().collect()),
+            by_later,
             history: History::new(&rules),
             windows: rules
                 .windows
                 .iter()
-                .map(|&rule| (rule, VecDeque::with_capacity(rule.commands)))
+                .map(|rule| Window { rule: rule.clone(), recent: VecDeque::with_capacity(rule.commands) })
                 .collect(),
-            open: vec![false; rules.bank_groups * rules.banks_per_group],
+            state: C::State::new(&rules),
             bursts: VecDeque::new(),
             refresh: RefreshState::default(),
             log: ViolationLog::new(DEFAULT_KEPT),
@@ -71,30 +82,45 @@ impl Checker {
         }
     }
 
-    /// Checks `command` in clock `cycle` and takes it as done. Clocks must increase from call to call.
+    /// Checks `command` in clock `cycle` and takes it as done, legal or not. Clocks must not decrease from call to call;
+    /// commands of one clock are on different command buses.
     ///
     /// # Panics
     /// If the bank group or the bank does not exist.
-    pub fn command(&mut self, cycle: u64, command: Command) {
+    pub fn command(&mut self, cycle: u64, command: C) {
         let Some(kind) = command.kind() else { return };
-        let target = self.history.target(&command);
-        self.check_distances(cycle, command, kind, target);
-        self.check_windows(cycle, command, kind);
-        self.check_bank_state(cycle, command, kind, target);
-        self.check_refresh_interval(cycle, command);
-        if matches!(kind, CommandKind::Read | CommandKind::Write) {
-            self.check_bus(cycle, command, kind);
-        }
+        let target = self.state.target(&command);
+        self.check(cycle, command, kind, target);
         self.record(cycle, command, kind, target);
+    }
+
+    /// As [`Checker::command`], but a command that breaks a rule is refused: it is reported and changes nothing. Returns
+    /// the first rule that it breaks. An overdue refresh is reported, but no reason to refuse anything.
+    ///
+    /// # Errors
+    /// The rule, if the command is refused.
+    ///
+    /// # Panics
+    /// If the bank group or the bank does not exist.
+    pub fn admit(&mut self, cycle: u64, command: C) -> Result<(), Rule> {
+        let Some(kind) = command.kind() else { return Ok(()) };
+        let target = self.state.target(&command);
+        match self.check(cycle, command, kind, target) {
+            Some(rule) => Err(rule),
+            None => {
+                self.record(cycle, command, kind, target);
+                Ok(())
+            }
+        }
     }
 
     /// Checks what is due by `cycle` without a command: that refresh is not overdue. To be called at the end.
     pub fn finish(&mut self, cycle: u64) {
-        self.check_refresh_interval(cycle, Command::Deselect);
+        self.check_refresh_interval(cycle, C::DESELECT);
     }
 
     /// The violations kept, in the order in which they happened.
-    pub fn violations(&self) -> &[Violation] {
+    pub fn violations(&self) -> &[Violation<C>] {
         self.log.kept()
     }
 
@@ -108,22 +134,20 @@ impl Checker {
         self.log.set_limit(limit);
     }
 
-    /// Whether a row of the bank is open.
-    ///
-    /// # Panics
-    /// If the bank does not exist.
-    pub fn is_open(&self, bank_group: u8, bank: u8) -> bool {
-        self.open[usize::from(bank_group) * self.rules.banks_per_group + usize::from(bank)]
+    /// Clock in which the last precharge of what `command` concerns begins; later than now for an auto precharge that is
+    /// still to come.
+    pub(crate) fn last_precharge(&self, command: &C) -> Option<u64> {
+        let target = self.state.target(command);
+        self.history.latest(C::PRECHARGE, Scope::SameBank, target).map(|event| event.effective)
     }
 
-    /// Clock in which the bank's last precharge begins; later than now for an auto precharge that is still to come.
-    pub fn precharge_cycle(&self, bank_group: u8, bank: u8) -> Option<u64> {
-        let target = self.history.target(&Command::Precharge { bank_group, bank });
-        self.history.latest(CommandKind::Precharge, Scope::SameBank, target).map(|event| event.effective)
+    /// The row buffers.
+    pub(crate) fn state(&self) -> &C::State {
+        &self.state
     }
 
     /// Reports that no data were driven for the `command` (a WR) of clock `issued`.
-    pub(crate) fn write_data_missing(&mut self, cycle: u64, issued: u64, command: Command) {
+    pub(crate) fn write_data_missing(&mut self, cycle: u64, issued: u64, command: C) {
         self.log.push(Violation {
             cycle,
             rule: Rule::WriteDataMissing,
@@ -136,35 +160,51 @@ impl Checker {
 
     /// Reports that data were driven although no WR needs them.
     pub(crate) fn write_data_unexpected(&mut self, cycle: u64) {
-        let last = self.history.latest(CommandKind::Write, Scope::Rank, Target::All);
+        let last = C::WRITES
+            .iter()
+            .filter_map(|&kind| self.history.latest(kind, Scope::Rank, Target::All))
+            .max_by_key(|event| event.issued);
         self.log.push(Violation {
             cycle,
             rule: Rule::WriteDataUnexpected,
-            command: Command::Deselect,
+            command: C::DESELECT,
             earlier: last.map(|event| (event.issued, event.command)),
             required: self.rules.write_latency,
             actual: last.map_or(cycle, |event| cycle - event.issued),
         });
     }
 
-    /// Reports pins that are no command of this rank.
+    /// Reports pins that are no command of this memory.
     pub(crate) fn undefined(&mut self, cycle: u64, error: crate::DramError) {
         self.log.push(Violation {
             cycle,
             rule: Rule::Undefined(error),
-            command: Command::Deselect,
+            command: C::DESELECT,
             earlier: None,
             required: 0,
             actual: cycle,
         });
     }
 
-    fn check_distances(&mut self, cycle: u64, command: Command, kind: CommandKind, target: Target) {
-        // One violation per rule: two lines of the table with one name exclude each other (tCCD of RD and WR, tRP to
-        // ACT and REF).
-        for rule in &self.by_later[kind.index()] {
+    /// Reports all rules that `command` breaks. Returns the most telling one that is a reason to refuse it: of the state,
+    /// else of time, else of the bus.
+    fn check(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
+        let distance = self.check_distances(cycle, command, kind, target);
+        let window = self.check_windows(cycle, command, kind);
+        let state = self.check_bank_state(cycle, command, target);
+        self.check_refresh_interval(cycle, command);
+        let bus = C::transfer(kind).and_then(|direction| self.check_bus(cycle, command, direction));
+        state.or(distance).or(window).or(bus)
+    }
+
+    fn check_distances(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
+        // In DDR4's table this is one violation per rule: two lines with one name exclude each other (tCCD of RD and WR,
+        // tRP to ACT and REF).
+        let mut first = None;
+        for rule in &self.by_later[C::index(kind)] {
             let Some(event) = self.history.latest(rule.earlier, rule.scope, target) else { continue };
             if cycle < event.effective + rule.cycles {
+                first = first.or(Some(rule.rule));
                 self.log.push(Violation {
                     cycle,
                     rule: rule.rule,
@@ -175,56 +215,47 @@ impl Checker {
                 });
             }
         }
+        first
     }
 
-    fn check_windows(&mut self, cycle: u64, command: Command, kind: CommandKind) {
-        for (rule, recent) in self.windows.iter().filter(|(rule, _)| rule.kind == kind) {
-            // `recent` holds the last `commands` ones: this is one too many for a window that begins with the first
-            // of them.
-            if recent.len() < rule.commands {
-                continue;
-            }
-            let Some(first) = recent.front() else { continue };
-            if cycle < first.issued + rule.cycles {
+    fn check_windows(&mut self, cycle: u64, command: C, kind: C::Kind) -> Option<Rule> {
+        let mut broken = None;
+        for Window { rule, recent } in &self.windows {
+            let weight = rule.weight(kind);
+            // `recent` holds the last `commands` ones. The newest `commands - weight` of them may share a window with
+            // this one: the one before them has to be outside.
+            let before = recent.len().checked_sub(rule.commands - weight + 1);
+            let Some(binding) = before.filter(|_| weight > 0).map(|index| &recent[index]) else { continue };
+            if cycle < binding.issued + rule.cycles {
+                broken = broken.or(Some(rule.rule));
                 self.log.push(Violation {
                     cycle,
                     rule: rule.rule,
                     command,
-                    earlier: Some((first.issued, first.command)),
+                    earlier: Some((binding.issued, binding.command)),
                     required: rule.cycles,
-                    actual: cycle - first.issued,
+                    actual: cycle - binding.issued,
                 });
             }
         }
+        broken
     }
 
-    fn check_bank_state(&mut self, cycle: u64, command: Command, kind: CommandKind, target: Target) {
-        let (rule, earlier) = match (kind, target) {
-            (CommandKind::Activate, Target::Bank { index, .. }) if self.open[index] => {
-                (Rule::ActivateOpenBank, CommandKind::Activate)
-            }
-            (CommandKind::Read | CommandKind::Write, Target::Bank { index, .. }) if !self.open[index] => {
-                (Rule::AccessClosedBank, CommandKind::Precharge)
-            }
-            (CommandKind::Refresh, _) if self.open.contains(&true) => {
-                (Rule::RefreshOpenBank, CommandKind::Activate)
-            }
-            _ => return,
+    fn check_bank_state(&mut self, cycle: u64, command: C, target: Target) -> Option<Rule> {
+        let Breach { rule, earlier, since } = self.state.breach(cycle, &command)?;
+        let event = earlier.and_then(|kind| self.history.latest(kind, Scope::SameBank, target));
+        let (earlier, required) = match since {
+            Some((issued, command, required)) => (Some((issued, command)), required),
+            None => (event.map(|event| (event.issued, event.command)), 0),
         };
-        let event = self.history.latest(earlier, Scope::SameBank, target);
-        self.log.push(Violation {
-            cycle,
-            rule,
-            command,
-            earlier: event.map(|event| (event.issued, event.command)),
-            required: 0,
-            actual: event.map_or(cycle, |event| cycle - event.issued),
-        });
+        let actual = earlier.map_or(cycle, |(issued, _)| cycle - issued);
+        self.log.push(Violation { cycle, rule, command, earlier, required, actual });
+        Some(rule)
     }
 
     /// The last clock in which the next REF is in time: `postponed + 1` intervals after the last one, and no more
     /// than `postponed` REFs behind the schedule. Reported once until a REF comes.
-    fn check_refresh_interval(&mut self, cycle: u64, command: Command) {
+    fn check_refresh_interval(&mut self, cycle: u64, command: C) {
         let RefreshState { last, credited, reported } = self.refresh;
         let intervals = self.rules.refresh_postponed + 1;
         let since = last.unwrap_or(0);
@@ -238,65 +269,79 @@ impl Checker {
             cycle,
             rule: Rule::Refi,
             command,
-            earlier: last.map(|last| (last, Command::Refresh)),
+            earlier: last.map(|last| (last, C::REFRESH)),
             // A deadline that passed before the last REF leaves nothing.
             required: deadline.saturating_sub(since),
             actual: cycle - since,
         });
     }
 
-    fn check_bus(&mut self, cycle: u64, command: Command, kind: CommandKind) {
+    fn check_bus(&mut self, cycle: u64, command: C, direction: Direction) -> Option<Rule> {
         let burst_cycles = self.rules.burst_cycles;
-        let latency = self.latency(kind);
+        let latency = self.latency(direction);
         let start = cycle + latency;
         while self.bursts.front().is_some_and(|burst| burst.start + burst_cycles <= cycle) {
             self.bursts.pop_front();
         }
-        let overlaps = |burst: &&Burst| burst.start.abs_diff(start) < burst_cycles;
-        if let Some(&Burst { start: other, event }) = self.bursts.iter().rev().find(overlaps) {
-            self.log.push(Violation {
-                cycle,
-                rule: Rule::BusCollision,
-                command,
-                earlier: Some((event.issued, event.command)),
-                required: other + burst_cycles - latency - event.issued,
-                actual: cycle - event.issued,
-            });
+        let overlaps = |burst: &&Burst<C>| burst.start.abs_diff(start) < burst_cycles;
+        let &Burst { start: other, event } = self.bursts.iter().rev().find(overlaps)?;
+        self.log.push(Violation {
+            cycle,
+            rule: Rule::BusCollision,
+            command,
+            earlier: Some((event.issued, event.command)),
+            required: other + burst_cycles - latency - event.issued,
+            actual: cycle - event.issued,
+        });
+        Some(Rule::BusCollision)
+    }
+
+    fn latency(&self, direction: Direction) -> u64 {
+        match direction {
+            Direction::Read => self.rules.read_latency,
+            Direction::Write => self.rules.write_latency,
         }
-        self.bursts.push_back(Burst { start, event: Event { issued: cycle, effective: cycle, command } });
     }
 
-    fn latency(&self, kind: CommandKind) -> u64 {
-        if kind == CommandKind::Read { self.rules.read_latency } else { self.rules.write_latency }
-    }
-
-    fn record(&mut self, cycle: u64, command: Command, kind: CommandKind, target: Target) {
+    fn record(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) {
         let event = Event { issued: cycle, effective: cycle, command };
         self.history.record(kind, target, event);
-        for (rule, recent) in self.windows.iter_mut().filter(|(rule, _)| rule.kind == kind) {
-            if recent.len() == rule.commands {
-                recent.pop_front();
+        for Window { rule, recent } in &mut self.windows {
+            for _ in 0..rule.weight(kind) {
+                if recent.len() == rule.commands {
+                    recent.pop_front();
+                }
+                recent.push_back(event);
             }
-            recent.push_back(event);
         }
-        match (kind, target) {
-            (CommandKind::Activate, Target::Bank { index, .. }) => self.open[index] = true,
-            (CommandKind::Precharge, Target::Bank { index, .. }) => self.open[index] = false,
-            (CommandKind::Precharge, Target::All) => self.open.fill(false),
-            (CommandKind::Read | CommandKind::Write, Target::Bank { index, .. })
-                if command.auto_precharge() =>
-            {
-                self.open[index] = false;
-                let rules = &self.by_later[CommandKind::Precharge.index()];
-                let effective = self.history.earliest(rules, target);
-                self.history.record(CommandKind::Precharge, target, Event { effective, ..event });
-            }
-            (CommandKind::Refresh, _) => {
-                let ahead = cycle / self.rules.refresh_interval + self.rules.refresh_postponed;
-                let credited = (self.refresh.credited + 1).min(ahead);
-                self.refresh = RefreshState { last: Some(cycle), credited, reported: false };
-            }
-            _ => {}
+        if let Some(direction) = C::transfer(kind) {
+            self.bursts.push_back(Burst { start: cycle + self.latency(direction), event });
         }
+        self.state.apply(cycle, &command);
+        if command.precharges_itself() {
+            let rules = &self.by_later[C::index(C::PRECHARGE)];
+            let effective = self.history.earliest(rules, target);
+            self.history.record(C::PRECHARGE, target, Event { effective, ..event });
+        }
+        if command.refreshes() {
+            let ahead = cycle / self.rules.refresh_interval + self.rules.refresh_postponed;
+            let credited = (self.refresh.credited + 1).min(ahead);
+            self.refresh = RefreshState { last: Some(cycle), credited, reported: false };
+        }
+    }
+}
+
+impl Checker {
+    /// Whether a row of the bank is open.
+    ///
+    /// # Panics
+    /// If the bank does not exist.
+    pub fn is_open(&self, bank_group: u8, bank: u8) -> bool {
+        self.state.is_open(bank_group, bank)
+    }
+
+    /// Clock in which the bank's last precharge begins; later than now for an auto precharge that is still to come.
+    pub fn precharge_cycle(&self, bank_group: u8, bank: u8) -> Option<u64> {
+        self.last_precharge(&Command::Precharge { bank_group, bank })
     }
 }

@@ -42,4 +42,24 @@ pub enum DramError {
         /// Rows of a bank.
         rows: u32,
     },
+    /// A word on an HBM2 command bus whose lowest four bits are no command of that bus.
+    #[error("opcode = {opcode} of the {bus} command bus must be below {opcodes}")]
+    Opcode {
+        /// The bus: row or column.
+        bus: &'static str,
+        /// Value found.
+        opcode: u32,
+        /// Number of commands of the bus.
+        opcodes: u32,
+    },
+    /// Bits of a command word that the command does not use are set.
+    #[error("unused bits {bits:#x} of the {bus} command word {word:#x} must be 0")]
+    UnusedBits {
+        /// The bus: row or column.
+        bus: &'static str,
+        /// The word.
+        word: u32,
+        /// Those of its bits.
+        bits: u32,
+    },
 }

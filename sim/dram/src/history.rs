@@ -1,75 +1,65 @@
-//! The last command of each kind, per bank and per bank group: all that a minimum distance depends on.
+//! The last command of each kind, per row buffer and per bank group: all that a minimum distance depends on.
 
+use crate::Scope;
+use crate::command_set::{CommandSet, Target};
 use crate::rules::{RuleSet, TimingRule};
-use crate::{Command, CommandKind, Scope};
 
 /// A command that rules count from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
+pub(crate) struct Event<C> {
     /// Clock of the command.
     pub(crate) issued: u64,
     /// Clock that distances count from: `issued`, but for an auto precharge the clock in which the precharge begins.
     pub(crate) effective: u64,
     /// The command.
-    pub(crate) command: Command,
-}
-
-/// Whom a command concerns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
-    /// One bank, with its index in the rank.
-    Bank {
-        /// Bank group.
-        group: usize,
-        /// Bank of the rank: `group * banks_per_group + bank`.
-        index: usize,
-    },
-    /// All banks.
-    All,
+    pub(crate) command: C,
 }
 
 /// Last events by kind. "Last" is the one with the latest `effective`: it is the one that binds.
 #[derive(Clone, Debug)]
-pub(crate) struct History {
+pub(crate) struct History<C> {
     bank_groups: usize,
-    banks_per_group: usize,
-    banks: [Vec<Option<Event>>; CommandKind::ALL.len()],
-    groups: [Vec<Option<Event>>; CommandKind::ALL.len()],
+    /// By kind.
+    units: Vec<Vec<Option<Event<C>>>>,
+    groups: Vec<Vec<Option<Event<C>>>>,
 }
 
-impl History {
-    pub(crate) fn new(rules: &RuleSet) -> Self {
-        let &RuleSet { bank_groups, banks_per_group, .. } = rules;
+/// Numbers of the bits that are set.
+fn bits(mut mask: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (mask != 0).then(|| mask.trailing_zeros() as usize)?;
+        mask &= mask - 1;
+        Some(lowest)
+    })
+}
+
+impl<C: CommandSet> History<C> {
+    pub(crate) fn new(rules: &RuleSet<C>) -> Self {
+        let bank_groups = rules.bank_groups;
         Self {
             bank_groups,
-            banks_per_group,
-            banks: std::array::from_fn(|_| vec![None; bank_groups * banks_per_group]),
-            groups: std::array::from_fn(|_| vec![None; bank_groups]),
-        }
-    }
-
-    /// Whom `command` concerns.
-    pub(crate) fn target(&self, command: &Command) -> Target {
-        match command.bank() {
-            Some((group, bank)) => {
-                let (group, bank) = (usize::from(group), usize::from(bank));
-                Target::Bank { group, index: group * self.banks_per_group + bank }
-            }
-            None => Target::All,
+            units: vec![vec![None; rules.units()]; C::KINDS],
+            groups: vec![vec![None; bank_groups]; C::KINDS],
         }
     }
 
     /// The last event of `kind` in `scope` of `target`.
     #[inline]
-    pub(crate) fn latest(&self, kind: CommandKind, scope: Scope, target: Target) -> Option<&Event> {
-        let groups = &self.groups[kind.index()];
+    pub(crate) fn latest(&self, kind: C::Kind, scope: Scope, target: Target) -> Option<&Event<C>> {
+        let kind = C::index(kind);
+        let groups = &self.groups[kind];
+        let last_of = |mask: u64| {
+            bits(mask).filter_map(|group| groups[group].as_ref()).max_by_key(|event| event.effective)
+        };
         match (scope, target) {
-            (Scope::SameBank, Target::Bank { index, .. }) => self.banks[kind.index()][index].as_ref(),
+            (Scope::SameBank, Target::Bank { index, .. }) => self.units[kind][index].as_ref(),
+            (Scope::SameBank, Target::Set { units, .. }) => bits(units)
+                .filter_map(|unit| self.units[kind][unit].as_ref())
+                .max_by_key(|event| event.effective),
             (Scope::SameGroup, Target::Bank { group, .. }) => groups[group].as_ref(),
-            (Scope::OtherGroup, Target::Bank { group, .. }) => {
-                let others = (0..self.bank_groups).filter(|&other| other != group);
-                others.filter_map(|other| groups[other].as_ref()).max_by_key(|event| event.effective)
-            }
+            (Scope::SameGroup, Target::Set { groups, .. }) => last_of(groups),
+            (Scope::OtherGroup, Target::Bank { group, .. }) => last_of(self.all_groups() & !(1 << group)),
+            (Scope::OtherGroup, Target::Set { groups, .. }) => last_of(self.all_groups() & !groups),
             (Scope::OtherGroup, Target::All) => None,
             (Scope::Rank, _) | (_, Target::All) => {
                 groups.iter().flatten().max_by_key(|event| event.effective)
@@ -78,7 +68,7 @@ impl History {
     }
 
     /// First clock in which a command to `target` satisfies all of `rules`, which are those of its kind.
-    pub(crate) fn earliest(&self, rules: &[TimingRule], target: Target) -> u64 {
+    pub(crate) fn earliest(&self, rules: &[TimingRule<C::Kind>], target: Target) -> u64 {
         let bounds = rules.iter().filter_map(|rule| {
             let event = self.latest(rule.earlier, rule.scope, target)?;
             Some(event.effective + rule.cycles)
@@ -86,22 +76,31 @@ impl History {
         bounds.max().unwrap_or(0)
     }
 
-    pub(crate) fn record(&mut self, kind: CommandKind, target: Target, event: Event) {
-        let (banks, groups) = (&mut self.banks[kind.index()], &mut self.groups[kind.index()]);
+    pub(crate) fn record(&mut self, kind: C::Kind, target: Target, event: Event<C>) {
+        let kind = C::index(kind);
+        let (units, groups) = (&mut self.units[kind], &mut self.groups[kind]);
         match target {
             Target::Bank { group, index } => {
-                replace_if_later(&mut banks[index], event);
+                replace_if_later(&mut units[index], event);
                 replace_if_later(&mut groups[group], event);
             }
+            Target::Set { groups: group_mask, units: unit_mask } => {
+                bits(unit_mask).for_each(|unit| replace_if_later(&mut units[unit], event));
+                bits(group_mask).for_each(|group| replace_if_later(&mut groups[group], event));
+            }
             Target::All => {
-                banks.iter_mut().chain(groups).for_each(|last| replace_if_later(last, event));
+                units.iter_mut().chain(groups).for_each(|last| replace_if_later(last, event));
             }
         }
     }
+
+    fn all_groups(&self) -> u64 {
+        (1 << self.bank_groups) - 1
+    }
 }
 
-fn replace_if_later(last: &mut Option<Event>, event: Event) {
-    if last.is_none_or(|last| last.effective <= event.effective) {
+fn replace_if_later<C>(last: &mut Option<Event<C>>, event: Event<C>) {
+    if last.as_ref().is_none_or(|last| last.effective <= event.effective) {
         *last = Some(event);
     }
 }

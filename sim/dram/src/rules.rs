@@ -2,12 +2,14 @@
 //!
 //! Most rules of a DRAM have one form: a command must keep a distance from an earlier one that was near enough to it.
 //! What does not fit (bank states, the four-activate window, refresh intervals, the data bus) is described by numbers
-//! beside the table. Another memory with banks in bank groups is another [`RuleSet`]; the checker stays as it is.
+//! beside the table. Another memory with banks in bank groups is another [`RuleSet`]; the checker stays as it is. That of
+//! HBM2 with computing banks is [`crate::hbm::rules`].
 
 use ndp_config::DramConfig;
 use serde::Serialize;
 
-use crate::{CommandKind, DramError};
+use crate::command_set::CommandSet;
+use crate::{Command, CommandKind, DramError};
 
 /// A rule that a command can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -59,6 +61,60 @@ pub enum Rule {
     WriteDataUnexpected,
     /// The pins carry no command of this rank; it is taken as deselect.
     Undefined(DramError),
+    /// An activation takes two clocks of the row command bus (HBM2).
+    RowBus,
+    /// SLICE to ACT or SLICE of the same bank, or to REF (HBM2).
+    SliceRecovery,
+    /// MAC to a reading of its result (HBM2).
+    MacLatency,
+    /// A column of the global buffer that is still on its way (HBM2).
+    BufferNotReady,
+    /// A column of the global buffer that was never written (HBM2).
+    BufferEmpty,
+    /// ACT of a partition that has an open row: two rows of one partition (HBM2).
+    ActivateOpenPartition,
+    /// A row on the other side of the boundary (HBM2).
+    RowOutsidePartition,
+    /// The second partition of a bank that is not sliced (HBM2).
+    PartitionAbsent,
+    /// RD or WR of a row that was opened to compute (HBM2).
+    AccessDuringPim,
+    /// MAC while a bank has no open row to compute with (HBM2).
+    MacClosedRow,
+    /// MAC while a bank's row was opened for the host (HBM2).
+    MacHostRow,
+    /// SLICE of a bank that has an open row (HBM2).
+    SliceOpenBank,
+    /// SLICE with more subarrays than the bank can give away (HBM2).
+    Boundary,
+    /// SLICE of a memory whose banks cannot be sliced (HBM2).
+    SlicingAbsent,
+    /// Activation of all banks in a memory that cannot do it (HBM2).
+    AllBankActivateAbsent,
+}
+
+impl Rule {
+    /// Whether it depends on the state of row buffers alone, and not on a distance.
+    pub(crate) fn is_of_state(self) -> bool {
+        matches!(
+            self,
+            Self::ActivateOpenBank
+                | Self::AccessClosedBank
+                | Self::RefreshOpenBank
+                | Self::Undefined(_)
+                | Self::BufferEmpty
+                | Self::ActivateOpenPartition
+                | Self::RowOutsidePartition
+                | Self::PartitionAbsent
+                | Self::AccessDuringPim
+                | Self::MacClosedRow
+                | Self::MacHostRow
+                | Self::SliceOpenBank
+                | Self::Boundary
+                | Self::SlicingAbsent
+                | Self::AllBankActivateAbsent
+        )
+    }
 }
 
 impl std::fmt::Display for Rule {
@@ -87,6 +143,21 @@ impl std::fmt::Display for Rule {
             Self::WriteDataMissing => "write data missing",
             Self::WriteDataUnexpected => "write data without WR",
             Self::Undefined(error) => return write!(f, "undefined command ({error})"),
+            Self::RowBus => "row command bus",
+            Self::SliceRecovery => "tSLICE",
+            Self::MacLatency => "tMAC",
+            Self::BufferNotReady => "buffer not ready",
+            Self::BufferEmpty => "buffer never written",
+            Self::ActivateOpenPartition => "two rows of one partition",
+            Self::RowOutsidePartition => "row outside of the partition",
+            Self::PartitionAbsent => "second partition of a joined bank",
+            Self::AccessDuringPim => "access to a row that computes",
+            Self::MacClosedRow => "MAC on a closed row",
+            Self::MacHostRow => "MAC on the host's row",
+            Self::SliceOpenBank => "SLICE of an open bank",
+            Self::Boundary => "boundary outside of the bank",
+            Self::SlicingAbsent => "no slicing",
+            Self::AllBankActivateAbsent => "no activation of all banks",
         })
     }
 }
@@ -95,7 +166,7 @@ impl std::fmt::Display for Rule {
 /// every bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// Those of the same bank.
+    /// Those of the same bank; where banks are sliced, of the same partition.
     SameBank,
     /// Those of the same bank group, the same bank included.
     SameGroup,
@@ -107,43 +178,52 @@ pub enum Scope {
 
 /// `later` must come at least `cycles` clocks after the last `earlier` in `scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimingRule {
+pub struct TimingRule<K = CommandKind> {
     /// Name under which a violation is reported.
     pub rule: Rule,
     /// Kind of the earlier command.
-    pub earlier: CommandKind,
+    pub earlier: K,
     /// Kind of the later command.
-    pub later: CommandKind,
+    pub later: K,
     /// Where the earlier command counts.
     pub scope: Scope,
     /// Minimum distance.
     pub cycles: u64,
 }
 
-/// At most `commands` commands of a kind in any window of `cycles` clocks, over the whole rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WindowRule {
+/// At most `commands` commands of some kinds in any window of `cycles` clocks, over the whole rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowRule<K = CommandKind> {
     /// Name under which a violation is reported.
     pub rule: Rule,
-    /// Kind of the commands.
-    pub kind: CommandKind,
-    /// Commands allowed.
+    /// Kinds of the commands, with what each counts: an activation of four banks counts four.
+    pub kinds: Vec<(K, usize)>,
+    /// What is allowed; at least the largest count of a command.
     pub commands: usize,
     /// Length of the window.
     pub cycles: u64,
 }
 
+impl<K: PartialEq> WindowRule<K> {
+    /// What a command of `kind` counts; 0 if it does not.
+    pub(crate) fn weight(&self, kind: K) -> usize {
+        self.kinds.iter().find(|(counted, _)| *counted == kind).map_or(0, |&(_, weight)| weight)
+    }
+}
+
 /// A memory's geometry and rules, all that the checker knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleSet {
+pub struct RuleSet<C: CommandSet = Command> {
     /// Bank groups.
     pub bank_groups: usize,
     /// Banks of a bank group.
     pub banks_per_group: usize,
+    /// Row buffers of a bank: 2 if it can be sliced.
+    pub partitions: usize,
     /// Minimum distances.
-    pub timing: Vec<TimingRule>,
+    pub timing: Vec<TimingRule<C::Kind>>,
     /// Windows.
-    pub windows: Vec<WindowRule>,
+    pub windows: Vec<WindowRule<C::Kind>>,
     /// RD to its first data.
     pub read_latency: u64,
     /// WR to its first data.
@@ -154,6 +234,15 @@ pub struct RuleSet {
     pub refresh_interval: u64,
     /// REFs that may be outstanding, and that may be ahead of time.
     pub refresh_postponed: u64,
+    /// What else the state of the row buffers depends on.
+    pub features: C::Features,
+}
+
+impl<C: CommandSet> RuleSet<C> {
+    /// Row buffers of the memory.
+    pub(crate) fn units(&self) -> usize {
+        self.bank_groups * self.banks_per_group * self.partitions
+    }
 }
 
 impl RuleSet {
@@ -200,10 +289,11 @@ impl RuleSet {
         Self {
             bank_groups: DramConfig::BANK_GROUPS as usize,
             banks_per_group: DramConfig::BANKS_PER_GROUP as usize,
+            partitions: 1,
             timing,
             windows: vec![WindowRule {
                 rule: Rule::Faw,
-                kind: Activate,
+                kinds: vec![(Activate, 1)],
                 commands: 4,
                 cycles: config.t_faw().into(),
             }],
@@ -212,6 +302,7 @@ impl RuleSet {
             burst_cycles: DramConfig::T_BL.into(),
             refresh_interval: config.t_refi().into(),
             refresh_postponed: 8,
+            features: (),
         }
     }
 }

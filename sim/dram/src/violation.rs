@@ -2,19 +2,20 @@
 
 use serde::Serialize;
 
+use crate::command_set::CommandSet;
 use crate::{Command, Rule};
 
 /// A rule broken by a command, or by the data that belong to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Violation {
+pub struct Violation<C = Command> {
     /// Clock in which it happened.
     pub cycle: u64,
     /// The rule.
     pub rule: Rule,
     /// The command that broke it; deselect if there is none (data without WR, undefined pins, end of the simulation).
-    pub command: Command,
+    pub command: C,
     /// The earlier command that it was too close to (too far from, for tREFI), with its clock.
-    pub earlier: Option<(u64, Command)>,
+    pub earlier: Option<(u64, C)>,
     /// Clocks from the earlier command that the rule asks for: the minimum; the maximum for tREFI; where the data
     /// begin for the rules of write data; 0 for rules that only depend on the state of a bank.
     pub required: u64,
@@ -22,7 +23,7 @@ pub struct Violation {
     pub actual: u64,
 }
 
-impl std::fmt::Display for Violation {
+impl<C: CommandSet> std::fmt::Display for Violation<C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { cycle, rule, command, earlier, required, actual } = self;
         write!(f, "cycle {cycle}: {rule}: {command}")?;
@@ -32,9 +33,7 @@ impl std::fmt::Display for Violation {
             None => {}
         }
         match rule {
-            Rule::ActivateOpenBank | Rule::AccessClosedBank | Rule::RefreshOpenBank | Rule::Undefined(_) => {
-                Ok(())
-            }
+            rule if rule.is_of_state() => Ok(()),
             Rule::Refi => write!(f, ", at most {required} allowed"),
             Rule::WriteDataMissing | Rule::WriteDataUnexpected => {
                 write!(f, ", data begin {required} cycles after WR")
@@ -46,19 +45,19 @@ impl std::fmt::Display for Violation {
 
 /// Counts violations and keeps the first ones.
 #[derive(Clone, Debug)]
-pub(crate) struct ViolationLog {
-    kept: Vec<Violation>,
+pub(crate) struct ViolationLog<C = Command> {
+    kept: Vec<Violation<C>>,
     limit: usize,
     count: u64,
 }
 
-impl ViolationLog {
+impl<C> ViolationLog<C> {
     pub(crate) fn new(limit: usize) -> Self {
         Self { kept: Vec::new(), limit, count: 0 }
     }
 
     #[cold]
-    pub(crate) fn push(&mut self, violation: Violation) {
+    pub(crate) fn push(&mut self, violation: Violation<C>) {
         self.count += 1;
         if self.kept.len() < self.limit {
             self.kept.push(violation);
@@ -69,7 +68,7 @@ impl ViolationLog {
         self.limit = limit;
     }
 
-    pub(crate) fn kept(&self) -> &[Violation] {
+    pub(crate) fn kept(&self) -> &[Violation<C>] {
         &self.kept
     }
 

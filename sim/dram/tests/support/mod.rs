@@ -1,6 +1,8 @@
 //! What the tests share: configurations, short names of commands, random numbers, and the random legal traffic.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod hbm;
+pub mod hbm_traffic;
 pub mod traffic;
 
 use ndp_config::{DesignConfig, DramConfig};

@@ -1,0 +1,360 @@
+//! HBM2 with computing banks: geometry of a pseudo channel, what its banks can do, and the timing rules.
+//!
+//! A memory of the kind that LibraPIM describes (sections 4 and 5, Table 2): banks that can be cut into two partitions,
+//! 16 FP16 multipliers per bank, a buffer per channel. `channel` means what the paper calls so: 64 data lines, 1 KB rows
+//! and 256 bits per column access, which in HBM2 is a pseudo channel. Times are clocks of the memory (tCK = 1 ns),
+//! from command to command. `docs/hbm-pim.md` has the rules and the source of each default.
+
+use crate::ConfigError;
+use serde::{Deserialize, Serialize};
+
+/// What an HBM file holds; unknown keys are refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHbm {
+    name: String,
+    #[serde(default)]
+    device: RawDevice,
+    #[serde(default)]
+    timing: RawTiming,
+}
+
+/// The `[device]` table: the paper's values are the defaults.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawDevice {
+    channels: u32,
+    bank_groups: u32,
+    banks_per_group: u32,
+    row_bits: u32,
+    subarray_rows: u32,
+    slicing: bool,
+    weight_subarrays: u32,
+    all_bank_activate: bool,
+    buffer_slots: u32,
+    acc_bits: u32,
+}
+
+impl Default for RawDevice {
+    fn default() -> Self {
+        Self {
+            channels: 64,
+            bank_groups: 4,
+            banks_per_group: 4,
+            row_bits: 14,
+            subarray_rows: 512,
+            slicing: true,
+            weight_subarrays: 16,
+            all_bank_activate: false,
+            buffer_slots: 32,
+            acc_bits: 104,
+        }
+    }
+}
+
+/// The `[timing]` table.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawTiming {
+    t_cl: u32,
+    t_rcd: u32,
+    t_rp: u32,
+    t_ras: u32,
+    t_rc: u32,
+    t_cwl: u32,
+    t_ccd_s: u32,
+    t_ccd_l: u32,
+    t_rrd_s: u32,
+    t_rrd_l: u32,
+    t_faw: u32,
+    t_wr: u32,
+    t_wtr_s: u32,
+    t_wtr_l: u32,
+    t_rtp: u32,
+    t_rfc: u32,
+    t_refi: u32,
+    t_slice: u32,
+    t_mac: u32,
+}
+
+impl Default for RawTiming {
+    fn default() -> Self {
+        Self {
+            t_cl: 14,
+            t_rcd: 14,
+            t_rp: 14,
+            t_ras: 34,
+            t_rc: 48,
+            t_cwl: 4,
+            t_ccd_s: 2,
+            t_ccd_l: 2,
+            t_rrd_s: 4,
+            t_rrd_l: 6,
+            t_faw: 30,
+            t_wr: 16,
+            t_wtr_s: 6,
+            t_wtr_l: 8,
+            t_rtp: 6,
+            t_rfc: 260,
+            t_refi: 3900,
+            t_slice: 15,
+            t_mac: 16,
+        }
+    }
+}
+
+/// A validated HBM2 memory with computing banks.
+///
+/// ```
+/// let hbm = ndp_config::HbmConfig::preset("librapim").unwrap();
+/// assert_eq!(hbm.banks(), 16);
+/// assert_eq!(hbm.bytes(), 16 << 30);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct HbmConfig {
+    name: String,
+    device: RawDevice,
+    timing: RawTiming,
+}
+
+macro_rules! fields {
+    ($table:ident: $($(#[doc = $doc:literal])* $name:ident: $type:ty),* $(,)?) => {
+        $($(#[doc = $doc])* pub fn $name(&self) -> $type { self.$table.$name })*
+    };
+}
+
+impl HbmConfig {
+    /// Names of the presets: the paper's memory, a small one for tests, and the paper's baseline without slicing.
+    pub const PRESETS: [&'static str; 3] = ["librapim", "librapim-tiny", "newton-aim"];
+    /// Clocks in which the 256 bits of a column are on the bus: four transfers of 64 bits.
+    pub const T_BL: u32 = 2;
+    /// Clocks that an activation takes on the row command bus (JESD235).
+    pub const ACTIVATE_CLOCKS: u32 = 2;
+    /// FP16 lanes of a column, and multipliers of a bank.
+    pub const LANES: u32 = 16;
+    /// Bytes of a column.
+    pub const COLUMN_BYTES: u32 = 32;
+    /// Columns of a row of 1 KB.
+    pub const COLUMNS: u32 = 32;
+    /// Partitions of a sliced bank.
+    pub const PARTITIONS: u32 = 2;
+
+    /// The preset of that name.
+    ///
+    /// # Errors
+    /// [`ConfigError::UnknownHbm`] lists the names that exist.
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let text = match name {
+            "librapim" => include_str!("../presets/hbm/librapim.toml"),
+            "librapim-tiny" => include_str!("../presets/hbm/librapim-tiny.toml"),
+            "newton-aim" => include_str!("../presets/hbm/newton-aim.toml"),
+            _ => return Err(ConfigError::UnknownHbm { name: name.to_owned() }),
+        };
+        Self::from_toml(text)
+    }
+
+    /// Parses and validates a memory in TOML.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise the first limit that
+    /// a value breaks.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let raw: RawHbm =
+            toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string().trim_end().to_owned()))?;
+        let RawHbm { name, device, timing } = raw;
+        check_device(&device)?;
+        check_timing(&timing)?;
+        Ok(Self { name, device, timing })
+    }
+
+    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
+    ///
+    /// # Errors
+    /// As [`HbmConfig::preset`] and [`HbmConfig::from_toml`], with the path; or [`ConfigError::Read`].
+    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
+        if !preset_or_path.ends_with(".toml") {
+            return Self::preset(preset_or_path);
+        }
+        let path = preset_or_path.to_owned();
+        let text = std::fs::read_to_string(preset_or_path)
+            .map_err(|e| ConfigError::Read { path: path.clone(), reason: e.to_string() })?;
+        Self::from_toml(&text).map_err(|e| ConfigError::InFile { path, error: Box::new(e) })
+    }
+
+    /// Name of the memory.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    fields! { device:
+        /// Channels of the memory, each with its own command and data buses.
+        channels: u32,
+        /// Bank groups of a channel.
+        bank_groups: u32,
+        /// Banks of a bank group.
+        banks_per_group: u32,
+        /// Bits of a row address.
+        row_bits: u32,
+        /// Rows of a subarray: a boundary lies between two subarrays.
+        subarray_rows: u32,
+        /// Whether banks can be cut in two.
+        slicing: bool,
+        /// Subarrays of the weight partition that software chooses before inference (`n` of `n : m`); the device itself
+        /// starts with joined banks. Without slicing it has no meaning.
+        weight_subarrays: u32,
+        /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own, as LibraPIM
+        /// section 5.2 expects of products.
+        all_bank_activate: bool,
+        /// Columns that the channel's global buffer holds.
+        buffer_slots: u32,
+        /// Bits of a bank's exact accumulator.
+        acc_bits: u32,
+    }
+
+    fields! { timing:
+        /// RD to its first data.
+        t_cl: u32,
+        /// ACT to RD or WR, PIM ACT to MAC, of the same partition.
+        t_rcd: u32,
+        /// PRE to ACT of the same partition, PRE of any to REF.
+        t_rp: u32,
+        /// ACT to PRE of the same partition.
+        t_ras: u32,
+        /// ACT to ACT of the same partition.
+        t_rc: u32,
+        /// WR to its first data.
+        t_cwl: u32,
+        /// RD to RD, WR to WR in different bank groups.
+        t_ccd_s: u32,
+        /// RD to RD, WR to WR in the same bank group; MAC to MAC.
+        t_ccd_l: u32,
+        /// ACT to ACT in different bank groups.
+        t_rrd_s: u32,
+        /// ACT to ACT in the same bank group, the other partition of the same bank included.
+        t_rrd_l: u32,
+        /// At most four rows are activated in any window of this length.
+        t_faw: u32,
+        /// End of a write's data to PRE of the same partition.
+        t_wr: u32,
+        /// End of a write's data to RD in another bank group.
+        t_wtr_s: u32,
+        /// End of a write's data to RD in the same bank group.
+        t_wtr_l: u32,
+        /// RD or MAC to PRE of the same partition.
+        t_rtp: u32,
+        /// REF to any other command.
+        t_rfc: u32,
+        /// Mean interval of REFs.
+        t_refi: u32,
+        /// SLICE to ACT or SLICE of the same bank, SLICE of any bank to REF.
+        t_slice: u32,
+        /// MAC to a reading of its result.
+        t_mac: u32,
+    }
+
+    /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, the read's data and two clocks for the bus to turn around.
+    pub fn t_rtw(&self) -> u32 {
+        self.timing.t_cl + Self::T_BL + 2 - self.timing.t_cwl
+    }
+
+    /// Banks of a channel.
+    pub fn banks(&self) -> u32 {
+        self.device.bank_groups * self.device.banks_per_group
+    }
+
+    /// Rows of a bank.
+    pub fn rows(&self) -> u32 {
+        1 << self.device.row_bits
+    }
+
+    /// Subarrays of a bank: `n + m` of any boundary.
+    pub fn subarrays(&self) -> u32 {
+        self.rows() / self.device.subarray_rows
+    }
+
+    /// Rows of the weight partition with [`HbmConfig::weight_subarrays`]; all rows without slicing.
+    pub fn weight_rows(&self) -> u32 {
+        if self.device.slicing {
+            self.device.weight_subarrays * self.device.subarray_rows
+        } else {
+            self.rows()
+        }
+    }
+
+    /// Bytes of the memory, all channels.
+    pub fn bytes(&self) -> u64 {
+        let columns = u64::from(self.device.channels) * u64::from(self.banks()) * u64::from(self.rows());
+        columns * u64::from(Self::COLUMNS * Self::COLUMN_BYTES)
+    }
+}
+
+fn check(limits: &[(&'static str, u32, u32, u32)]) -> Result<(), ConfigError> {
+    for &(key, value, min, max) in limits {
+        if !(min..=max).contains(&value) {
+            let [value, min, max] = [value, min, max].map(u64::from);
+            return Err(ConfigError::Range { key, value, min, max });
+        }
+    }
+    Ok(())
+}
+
+fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
+    check(&[
+        ("device.channels", raw.channels, 1, 1024),
+        ("device.bank_groups", raw.bank_groups, 1, 4),
+        ("device.banks_per_group", raw.banks_per_group, 1, 4),
+        ("device.row_bits", raw.row_bits, 2, 15),
+        ("device.subarray_rows", raw.subarray_rows, 1, 1 << (raw.row_bits - 1)),
+        ("device.buffer_slots", raw.buffer_slots, 1, 32),
+        // A sum with its flags fits half a column.
+        ("device.acc_bits", raw.acc_bits, 97, 120),
+    ])?;
+    for (key, value) in [
+        ("device.channels", raw.channels),
+        ("device.bank_groups", raw.bank_groups),
+        ("device.banks_per_group", raw.banks_per_group),
+        ("device.subarray_rows", raw.subarray_rows),
+    ] {
+        if !value.is_power_of_two() {
+            return Err(ConfigError::PowerOfTwo { key, value: value.into() });
+        }
+    }
+    let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
+    check(&[("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)])
+}
+
+fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
+    check(&[
+        ("timing.t_cl", raw.t_cl, 2, 60),
+        ("timing.t_rcd", raw.t_rcd, 2, 120),
+        ("timing.t_rp", raw.t_rp, 2, 120),
+        ("timing.t_ras", raw.t_ras, 2, 120),
+        ("timing.t_rc", raw.t_rc, 4, 240),
+        ("timing.t_cwl", raw.t_cwl, 1, raw.t_cl),
+        ("timing.t_ccd_s", raw.t_ccd_s, HbmConfig::T_BL, 32),
+        ("timing.t_ccd_l", raw.t_ccd_l, raw.t_ccd_s, 32),
+        ("timing.t_rrd_s", raw.t_rrd_s, HbmConfig::ACTIVATE_CLOCKS, 32),
+        ("timing.t_rrd_l", raw.t_rrd_l, raw.t_rrd_s, 32),
+        ("timing.t_faw", raw.t_faw, 4, 120),
+        ("timing.t_wr", raw.t_wr, 1, 120),
+        ("timing.t_wtr_s", raw.t_wtr_s, 1, 60),
+        ("timing.t_wtr_l", raw.t_wtr_l, raw.t_wtr_s, 60),
+        ("timing.t_rtp", raw.t_rtp, HbmConfig::ACTIVATE_CLOCKS, 60),
+        ("timing.t_rfc", raw.t_rfc, 16, 4000),
+        ("timing.t_refi", raw.t_refi, 128, 65532),
+        ("timing.t_slice", raw.t_slice, 1, 240),
+        ("timing.t_mac", raw.t_mac, 1, 240),
+    ])?;
+    let mismatch = |what: &str, value: u32, rule: String| {
+        Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule })
+    };
+    if raw.t_ras + raw.t_rp > raw.t_rc {
+        let rule = format!("be at least t_ras + t_rp = {}", raw.t_ras + raw.t_rp);
+        return mismatch("timing.t_rc", raw.t_rc, rule);
+    }
+    if raw.t_refi < 2 * raw.t_rfc + raw.t_rc {
+        let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * raw.t_rfc + raw.t_rc);
+        return mismatch("timing.t_refi", raw.t_refi, rule);
+    }
+    Ok(())
+}

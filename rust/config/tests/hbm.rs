@@ -1,0 +1,60 @@
+//! Do the HBM presets have the numbers of the paper, and is a memory that cannot exist refused by name?
+#![allow(clippy::unwrap_used)]
+
+use ndp_config::{ConfigError, HbmConfig};
+
+#[test]
+fn every_preset_loads_under_its_own_name() {
+    for name in HbmConfig::PRESETS {
+        assert_eq!(HbmConfig::preset(name).unwrap().name(), name);
+        assert_eq!(HbmConfig::load(name).unwrap(), HbmConfig::preset(name).unwrap());
+    }
+    let error = HbmConfig::preset("hbm3").unwrap_err();
+    assert_eq!(error, ConfigError::UnknownHbm { name: "hbm3".into() });
+    assert!(error.to_string().contains("newton-aim"));
+    assert!(HbmConfig::load("nowhere.toml").unwrap_err().to_string().contains("nowhere.toml"));
+}
+
+#[test]
+fn librapim_has_the_paper_s_numbers() {
+    let c = HbmConfig::preset("librapim").unwrap();
+    assert_eq!((c.channels(), c.bank_groups(), c.banks_per_group(), c.banks()), (64, 4, 4, 16));
+    assert_eq!((c.t_cl(), c.t_rcd(), c.t_rp()), (14, 14, 14));
+    assert_eq!(c.bytes(), 16 << 30);
+    assert_eq!((c.rows(), c.subarrays(), c.weight_rows()), (16384, 32, 8192));
+    assert_eq!(HbmConfig::COLUMNS * HbmConfig::COLUMN_BYTES, 1024);
+    assert_eq!((HbmConfig::LANES * 16, c.t_rtw()), (256, 14));
+    assert!(c.slicing() && !c.all_bank_activate());
+}
+
+#[test]
+fn the_baseline_differs_in_slicing_only() {
+    let [libra, newton] = ["librapim", "newton-aim"].map(|name| HbmConfig::preset(name).unwrap());
+    assert!(!newton.slicing());
+    assert_eq!(newton.weight_rows(), newton.rows());
+    let sliced = "name = \"librapim\"\n[device]\nslicing = true";
+    assert_eq!(HbmConfig::from_toml(sliced).unwrap(), libra);
+}
+
+#[test]
+fn values_out_of_range_are_refused_by_name() {
+    for (line, named) in [
+        ("[device]\nbank_groups = 8", "device.bank_groups = 8 must be in 1..=4"),
+        ("[device]\nbanks_per_group = 3", "device.banks_per_group = 3 must be a power of two"),
+        ("[device]\nweight_subarrays = 32", "device.weight_subarrays = 32 must be in 1..=31"),
+        ("[device]\nweight_subarrays = 0", "device.weight_subarrays = 0"),
+        ("[device]\nsubarray_rows = 16384", "device.subarray_rows = 16384 must be in 1..=8192"),
+        ("[device]\nbuffer_slots = 33", "device.buffer_slots = 33 must be in 1..=32"),
+        ("[device]\nrow_bits = 16", "device.row_bits = 16 must be in 2..=15"),
+        ("[device]\nacc_bits = 121", "device.acc_bits = 121 must be in 97..=120"),
+        ("[timing]\nt_ccd_s = 1", "timing.t_ccd_s = 1 must be in 2..=32"),
+        ("[timing]\nt_ccd_s = 4", "timing.t_ccd_l = 2 must be in 4..=32"),
+        ("[timing]\nt_cwl = 15", "timing.t_cwl = 15 must be in 1..=14"),
+        ("[timing]\nt_rc = 47", "timing.t_rc = 47 must be at least t_ras + t_rp = 48"),
+        ("[timing]\nt_refi = 567", "timing.t_refi = 567 must be at least 2 * t_rfc + t_rc = 568"),
+        ("[timing]\nt_rcdrd = 14", "t_rcdrd"),
+    ] {
+        let error = HbmConfig::from_toml(&format!("name = \"x\"\n{line}")).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}

@@ -1,0 +1,283 @@
+//! Where weights, keys and values lie in an HBM2 memory whose banks compute (LibraPIM, section 5.3).
+//!
+//! Weights go round all channels, then all bank groups, so that a read stream has all of them: from bit 0, channel, bank
+//! group, column, bank, row. Keys and values of one head are gathered in one bank, since its multipliers see no other. Both
+//! begin at a row of their own, the paper's offset. Keys and values that the NPU is to work on lie as weights do, in the
+//! weight partition, at another row offset.
+//!
+//! Within a bank, a key is consecutive columns, so that one result is one run of MACs. Values are transposed: a row holds
+//! one element of 512 consecutive positions, as many as the global buffer holds probabilities.
+
+use ndp_config::HbmConfig;
+
+use crate::LayoutError;
+use crate::error::in_range;
+
+const LANES: u64 = HbmConfig::LANES as u64;
+const COLUMNS: u64 = HbmConfig::COLUMNS as u64;
+const ROW_LANES: u64 = COLUMNS * LANES;
+
+/// Place of a column of 16 FP16 numbers in the memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HbmAddress {
+    /// Channel.
+    pub channel: u32,
+    /// Bank of the channel: `bank_group * banks_per_group + bank of the group`.
+    pub bank: u32,
+    /// Row of the bank.
+    pub row: u32,
+    /// Column of the row.
+    pub column: u32,
+}
+
+/// Place of one FP16 number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HbmElement {
+    /// Its column.
+    pub address: HbmAddress,
+    /// Lane of the column, 0 to 15.
+    pub lane: u32,
+}
+
+/// Rows `first .. first + rows` of all banks in which columns are interleaved: weights, or keys and values that are
+/// offloaded to the NPU.
+///
+/// ```
+/// use ndp_config::HbmConfig;
+/// use ndp_layout::hbm::Interleaved;
+/// let hbm = HbmConfig::preset("librapim").unwrap();
+/// let weights = Interleaved::new(&hbm, 0, 8000).unwrap();
+/// let place = weights.place(65).unwrap();
+/// assert_eq!((place.channel, place.bank, place.row, place.column), (1, 4, 0, 0));
+/// assert_eq!(weights.index(place).unwrap(), 65);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interleaved {
+    config: HbmConfig,
+    first: u32,
+    rows: u32,
+}
+
+impl Interleaved {
+    /// `rows` rows from row `first` on, all in the weight partition.
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for no rows, or more than there are in the weight partition from `first` on.
+    pub fn new(config: &HbmConfig, first: u32, rows: u32) -> Result<Self, LayoutError> {
+        let end = u64::from(config.weight_rows());
+        in_range("first row", first.into(), 0, end - 1)?;
+        in_range("rows", rows.into(), 1, end - u64::from(first))?;
+        Ok(Self { config: config.clone(), first, rows })
+    }
+
+    /// Columns that fit.
+    pub fn columns(&self) -> u64 {
+        u64::from(self.config.channels()) * u64::from(self.config.banks()) * u64::from(self.rows) * COLUMNS
+    }
+
+    /// Place of column `index`.
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] beyond the last one.
+    pub fn place(&self, index: u64) -> Result<HbmAddress, LayoutError> {
+        in_range("column index", index, 0, self.columns() - 1)?;
+        let c = &self.config;
+        let mut rest = index;
+        // Each below its count, so 32 bits are enough.
+        let mut take = |count: u64| {
+            let field = rest % count;
+            rest /= count;
+            field as u32
+        };
+        let (channel, group) = (take(c.channels().into()), take(c.bank_groups().into()));
+        let (column, bank) = (take(COLUMNS), take(c.banks_per_group().into()));
+        let row = self.first + take(self.rows.into());
+        Ok(HbmAddress { channel, bank: group * c.banks_per_group() + bank, row, column })
+    }
+
+    /// Index of the column at a place: the inverse of [`Interleaved::place`].
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for a place outside.
+    pub fn index(&self, at: HbmAddress) -> Result<u64, LayoutError> {
+        let c = &self.config;
+        check_place(c, at)?;
+        in_range("row", at.row.into(), self.first.into(), u64::from(self.first) + u64::from(self.rows) - 1)?;
+        let (group, bank) = (at.bank / c.banks_per_group(), at.bank % c.banks_per_group());
+        let row = u64::from(at.row - self.first);
+        let banks = row * u64::from(c.banks_per_group()) + u64::from(bank);
+        let columns = banks * COLUMNS + u64::from(at.column);
+        let groups = columns * u64::from(c.bank_groups()) + u64::from(group);
+        Ok(groups * u64::from(c.channels()) + u64::from(at.channel))
+    }
+}
+
+fn check_place(c: &HbmConfig, at: HbmAddress) -> Result<(), LayoutError> {
+    in_range("channel", at.channel.into(), 0, u64::from(c.channels()) - 1)?;
+    in_range("bank", at.bank.into(), 0, u64::from(c.banks()) - 1)?;
+    in_range("column", at.column.into(), 0, COLUMNS - 1)
+}
+
+/// What a number in the cache of a head is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CacheElement {
+    /// Head, counted over all requests.
+    pub head: u64,
+    /// Position of the token.
+    pub position: u64,
+    /// Element of the head's vector.
+    pub element: u64,
+}
+
+/// Keys and values of heads, each head in one bank.
+///
+/// Head `h` is in channel `h mod channels`, bank `h / channels mod banks`, and is number `h / (channels * banks)` of that
+/// bank. Each head of a bank has the same rows for keys, then for values.
+///
+/// ```
+/// use ndp_config::HbmConfig;
+/// use ndp_layout::hbm::{CacheElement, KvMap};
+/// let hbm = HbmConfig::preset("librapim").unwrap();
+/// let map = KvMap::new(&hbm, 8192, 128, 4096).unwrap();
+/// let at = CacheElement { head: 65, position: 5, element: 17 };
+/// let place = map.key(at).unwrap();
+/// assert_eq!((place.address.channel, place.address.bank), (1, 1));
+/// assert_eq!((place.address.row, place.address.column, place.lane), (8193, 9, 1));
+/// assert_eq!(map.key_of(place).unwrap(), Some(at));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KvMap {
+    config: HbmConfig,
+    first: u32,
+    head_dim: u64,
+    positions: u64,
+}
+
+impl KvMap {
+    /// Caches from row `first` on, of heads of width `head_dim` and up to `positions` tokens. `first` is at or above the
+    /// boundary; in a memory without slicing it is anywhere.
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for a row below the boundary, a width that is no multiple of 16 and no divisor of 512
+    /// (as 16, 32, 64, 128, 256, 512), no positions, or if there is no room for a single head.
+    pub fn new(config: &HbmConfig, first: u32, head_dim: u32, positions: u32) -> Result<Self, LayoutError> {
+        let least = if config.slicing() { config.weight_rows() } else { 0 };
+        in_range("first row", first.into(), least.into(), u64::from(config.rows()) - 1)?;
+        in_range("head_dim", head_dim.into(), LANES, ROW_LANES)?;
+        // The next power of two is what a width must be: the limits name it.
+        let power = u64::from(head_dim).next_power_of_two();
+        in_range("head_dim", head_dim.into(), power, power)?;
+        let map =
+            Self { config: config.clone(), first, head_dim: head_dim.into(), positions: positions.into() };
+        let free = u64::from(config.rows() - first);
+        in_range("positions", positions.into(), 1, u64::from(u32::MAX))?;
+        in_range("rows of a head", map.rows_of_head(), 1, free)?;
+        Ok(map)
+    }
+
+    /// Keys that share a row.
+    fn keys_per_row(&self) -> u64 {
+        ROW_LANES / self.head_dim
+    }
+
+    /// Rows of a head's keys.
+    pub fn key_rows(&self) -> u64 {
+        self.positions.div_ceil(self.keys_per_row())
+    }
+
+    /// Rows of a head's values: `head_dim` for each 512 positions.
+    pub fn value_rows(&self) -> u64 {
+        self.positions.div_ceil(ROW_LANES) * self.head_dim
+    }
+
+    /// Rows of a head.
+    pub fn rows_of_head(&self) -> u64 {
+        self.key_rows() + self.value_rows()
+    }
+
+    /// Heads that fit the memory.
+    pub fn heads(&self) -> u64 {
+        let per_bank = u64::from(self.config.rows() - self.first) / self.rows_of_head();
+        per_bank * self.banks()
+    }
+
+    fn banks(&self) -> u64 {
+        u64::from(self.config.channels()) * u64::from(self.config.banks())
+    }
+
+    fn check(&self, at: CacheElement) -> Result<(), LayoutError> {
+        in_range("head", at.head, 0, self.heads() - 1)?;
+        in_range("position", at.position, 0, self.positions - 1)?;
+        in_range("element", at.element, 0, self.head_dim - 1)
+    }
+
+    fn place(&self, head: u64, row_of_head: u64, lane_of_row: u64) -> HbmElement {
+        let channels = u64::from(self.config.channels());
+        let row = u64::from(self.first) + head / self.banks() * self.rows_of_head() + row_of_head;
+        // All of them are below the sizes of the memory.
+        let address = HbmAddress {
+            channel: (head % channels) as u32,
+            bank: (head / channels % u64::from(self.config.banks())) as u32,
+            row: row as u32,
+            column: (lane_of_row / LANES) as u32,
+        };
+        HbmElement { address, lane: (lane_of_row % LANES) as u32 }
+    }
+
+    /// Head, row of the head, and lane of the row of a place; nothing in rows that no head has.
+    fn locate(&self, at: HbmElement) -> Result<Option<(u64, u64, u64)>, LayoutError> {
+        check_place(&self.config, at.address)?;
+        in_range("lane", at.lane.into(), 0, LANES - 1)?;
+        in_range("row", at.address.row.into(), self.first.into(), u64::from(self.config.rows()) - 1)?;
+        let row = u64::from(at.address.row - self.first);
+        let of_bank = row / self.rows_of_head() * self.banks();
+        let head = of_bank
+            + u64::from(at.address.bank) * u64::from(self.config.channels())
+            + u64::from(at.address.channel);
+        let lane = u64::from(at.address.column) * LANES + u64::from(at.lane);
+        Ok((head < self.heads()).then_some((head, row % self.rows_of_head(), lane)))
+    }
+
+    /// Place of an element of a key: `512 / head_dim` keys to a row.
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for a head, position or element that there is not.
+    pub fn key(&self, at: CacheElement) -> Result<HbmElement, LayoutError> {
+        self.check(at)?;
+        let lane = at.position % self.keys_per_row() * self.head_dim + at.element;
+        Ok(self.place(at.head, at.position / self.keys_per_row(), lane))
+    }
+
+    /// Place of an element of a value: its row holds this element of 512 positions.
+    ///
+    /// # Errors
+    /// As [`KvMap::key`].
+    pub fn value(&self, at: CacheElement) -> Result<HbmElement, LayoutError> {
+        self.check(at)?;
+        let row = self.key_rows() + at.position / ROW_LANES * self.head_dim + at.element;
+        Ok(self.place(at.head, row, at.position % ROW_LANES))
+    }
+
+    /// The element of a key at a place, nothing if there is none: the inverse of [`KvMap::key`].
+    ///
+    /// # Errors
+    /// [`LayoutError::Range`] for a place outside of the memory or below the first row.
+    pub fn key_of(&self, at: HbmElement) -> Result<Option<CacheElement>, LayoutError> {
+        let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
+        let position = row * self.keys_per_row() + lane / self.head_dim;
+        let found = CacheElement { head, position, element: lane % self.head_dim };
+        Ok((row < self.key_rows() && position < self.positions).then_some(found))
+    }
+
+    /// The element of a value at a place, nothing if there is none: the inverse of [`KvMap::value`].
+    ///
+    /// # Errors
+    /// As [`KvMap::key_of`].
+    pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>, LayoutError> {
+        let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
+        let Some(row) = row.checked_sub(self.key_rows()) else { return Ok(None) };
+        let position = row / self.head_dim * ROW_LANES + lane;
+        let found = CacheElement { head, position, element: row % self.head_dim };
+        Ok((position < self.positions).then_some(found))
+    }
+}

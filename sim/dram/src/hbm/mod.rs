@@ -1,0 +1,30 @@
+//! HBM2 with computing banks that can be cut in two, after LibraPIM: one channel in software.
+//!
+//! `docs/hbm-pim.md` is the contract of it: commands and their words, state, timing rules with sources, error statuses.
+//! [`PseudoChannel`] takes the words of the two command buses and the data bus once per clock. It stores data, drives
+//! what is read, computes what the banks' multipliers would, and refuses what breaks a rule, with a status of its own
+//! for each rule. A refused command changes nothing.
+//!
+//! Reading order: [`command`] (commands and words), [`rules`] (timing), [`partitions`] (row buffers, boundaries and what
+//! they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`], [`status`], [`pseudo_channel`].
+//!
+//! Left to others: the checker itself, which is that of DDR4 with another table; refresh of single banks, ECC, power-down
+//! and mode registers; two pseudo channels that share command buses (each has its own here); signal timing below a
+//! clock, so also the 2 % that slicing adds to tCCD.
+
+pub mod command;
+pub mod partitions;
+pub mod pim;
+pub mod pseudo_channel;
+pub mod rules;
+pub mod statistics;
+pub mod status;
+pub mod storage;
+
+pub use command::{HbmCommand, HbmKind, decode_column, decode_row};
+pub use partitions::{Features, Owner, Partitions};
+pub use pim::PimUnits;
+pub use pseudo_channel::{HbmOutputs, HbmPlace, PseudoChannel};
+pub use statistics::{HbmBusCycles, HbmCommandCounts, HbmStatistics, PimCycles};
+pub use status::Status;
+pub use storage::{Column, HbmStorage};

@@ -1,0 +1,325 @@
+//! Row buffers of sliced banks, their boundaries, and what may be done with them.
+//!
+//! Partition 0 has the subarrays below the boundary (weights), partition 1 those above (keys and values). A joined bank is
+//! one partition of all rows; its commands concern both row buffers, so that no distance is lost when the boundary moves.
+//! A row is open for the host (ACT) or to compute (PACT), never for both: the path from a row buffer leads either to the
+//! data bus or to the multipliers. That alone makes reads and computing exclude each other in a joined bank.
+
+use ndp_config::HbmConfig;
+
+use crate::command_set::{Breach, RowState, Target};
+use crate::hbm::command::{HbmCommand, HbmKind};
+use crate::{Rule, RuleSet};
+
+/// What the device can do, beside its numbers of banks and its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// Whether banks can be sliced.
+    pub slicing: bool,
+    /// Whether there is PACTA.
+    pub all_bank_activate: bool,
+    /// Rows of a bank.
+    pub rows: u32,
+    /// Rows of a subarray.
+    pub subarray_rows: u32,
+    /// Columns of the global buffer.
+    pub buffer_slots: usize,
+    /// From RDG to a MAC that uses what it brings.
+    pub read_to_mac: u64,
+    /// From GBW to a MAC that uses what it brings.
+    pub write_to_mac: u64,
+}
+
+impl Features {
+    /// Those of `config`.
+    pub fn new(config: &HbmConfig) -> Self {
+        Self {
+            slicing: config.slicing(),
+            all_bank_activate: config.all_bank_activate(),
+            rows: config.rows(),
+            subarray_rows: config.subarray_rows(),
+            buffer_slots: config.buffer_slots() as usize,
+            read_to_mac: (config.t_cl() + HbmConfig::T_BL).into(),
+            write_to_mac: (config.t_cwl() + HbmConfig::T_BL).into(),
+        }
+    }
+}
+
+/// Whom a row was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// The host, by ACT.
+    Host,
+    /// The multipliers, by PACT or PACTA.
+    Pim,
+}
+
+/// The last command that fills a column of the global buffer, and from when on MAC may use it.
+type Filling = Option<(u64, HbmCommand, u64)>;
+
+/// State of all banks.
+#[derive(Clone, Debug)]
+pub struct Partitions {
+    features: Features,
+    banks_per_group: usize,
+    /// Subarrays of partition 0 by bank; 0 if joined.
+    boundaries: Vec<u16>,
+    /// Open rows at `2 * bank + partition`; those of a joined bank in both places.
+    open: Vec<Option<(u32, Owner)>>,
+    slots: Vec<Filling>,
+}
+
+impl Partitions {
+    /// Bank of the channel.
+    pub fn bank_index(&self, bank_group: u8, bank: u8) -> usize {
+        usize::from(bank_group) * self.banks_per_group + usize::from(bank)
+    }
+
+    /// Subarrays of partition 0 of a bank; 0 if it is joined.
+    pub fn boundary(&self, bank: usize) -> u16 {
+        self.boundaries[bank]
+    }
+
+    /// The open row of a partition, and whom for.
+    pub fn open_row(&self, bank: usize, partition: u8) -> Option<(u32, Owner)> {
+        self.open[2 * bank + usize::from(partition)]
+    }
+
+    /// The partition of a bank whose rows can be computed with.
+    pub fn pim_partition(&self, bank: usize) -> u8 {
+        u8::from(self.boundaries[bank] > 0)
+    }
+
+    /// Banks of the channel.
+    pub fn banks(&self) -> usize {
+        self.boundaries.len()
+    }
+
+    /// Row buffers of partition `partition` of a bank: both if it is joined.
+    fn units(&self, bank: usize, partition: u8) -> u64 {
+        if self.boundaries[bank] == 0 { 0b11 << (2 * bank) } else { 1 << (2 * bank + usize::from(partition)) }
+    }
+
+    fn target_of(&self, bank: usize, partition: u8) -> Target {
+        let group = bank / self.banks_per_group;
+        if self.boundaries[bank] == 0 {
+            Target::Set { groups: 1 << group, units: 0b11 << (2 * bank) }
+        } else {
+            Target::Bank { group, index: 2 * bank + usize::from(partition) }
+        }
+    }
+
+    /// Banks in which PACT or PACTA opens a row.
+    fn activated(&self, command: &HbmCommand) -> std::ops::Range<usize> {
+        match command {
+            HbmCommand::PimActivate { bank_group, .. } => {
+                let first = usize::from(*bank_group) * self.banks_per_group;
+                first..first + self.banks_per_group
+            }
+            _ => 0..self.banks(),
+        }
+    }
+
+    fn pim_target(&self, banks: std::ops::Range<usize>) -> Target {
+        let (mut groups, mut units) = (0, 0);
+        for bank in banks {
+            groups |= 1 << (bank / self.banks_per_group);
+            units |= self.units(bank, self.pim_partition(bank));
+        }
+        Target::Set { groups, units }
+    }
+
+    /// Whether partition `partition` of a bank exists, and has `row` if one is given.
+    fn check_place(&self, bank: usize, partition: u8, row: Option<u32>) -> Result<(), Rule> {
+        let boundary = u32::from(self.boundaries[bank]) * self.features.subarray_rows;
+        match (boundary, row) {
+            (0, _) if partition != 0 => Err(Rule::PartitionAbsent),
+            (1.., Some(row)) if (row >= boundary) != (partition == 1) => Err(Rule::RowOutsidePartition),
+            _ => Ok(()),
+        }
+    }
+
+    fn breach_of_slot(&self, cycle: u64, slot: u8) -> Option<Breach<HbmCommand>> {
+        let Some((issued, command, ready)) = self.slots[usize::from(slot)] else {
+            return Some(Breach::alone(Rule::BufferEmpty));
+        };
+        (cycle < ready).then(|| Breach {
+            rule: Rule::BufferNotReady,
+            earlier: None,
+            since: Some((issued, command, ready - issued)),
+        })
+    }
+
+    fn set(&mut self, bank: usize, partition: u8, row: Option<(u32, Owner)>) {
+        let units = self.units(bank, partition);
+        for unit in [2 * bank, 2 * bank + 1] {
+            if units >> unit & 1 != 0 {
+                self.open[unit] = row;
+            }
+        }
+    }
+}
+
+impl RowState<HbmCommand> for Partitions {
+    fn new(rules: &RuleSet<HbmCommand>) -> Self {
+        let &RuleSet { bank_groups, banks_per_group, .. } = rules;
+        let features = rules.features.clone();
+        Self {
+            banks_per_group,
+            boundaries: vec![0; bank_groups * banks_per_group],
+            open: vec![None; rules.units()],
+            slots: vec![None; features.buffer_slots],
+            features,
+        }
+    }
+
+    fn target(&self, command: &HbmCommand) -> Target {
+        match *command {
+            HbmCommand::Activate { bank_group, bank, partition, .. }
+            | HbmCommand::Precharge { bank_group, bank, partition }
+            | HbmCommand::Read { bank_group, bank, partition, .. }
+            | HbmCommand::ReadToBuffer { bank_group, bank, partition, .. }
+            | HbmCommand::Write { bank_group, bank, partition, .. } => {
+                self.target_of(self.bank_index(bank_group, bank), partition)
+            }
+            HbmCommand::Slice { bank_group, bank, .. } => Target::Set {
+                groups: 1 << bank_group,
+                units: 0b11 << (2 * self.bank_index(bank_group, bank)),
+            },
+            HbmCommand::PimActivate { .. }
+            | HbmCommand::PimActivateAll { .. }
+            | HbmCommand::PimPrecharge
+            | HbmCommand::Mac { .. } => self.pim_target(self.activated(command)),
+            HbmCommand::Nop
+            | HbmCommand::PrechargeAll
+            | HbmCommand::Refresh
+            | HbmCommand::BufferWrite { .. }
+            | HbmCommand::ReadResults
+            | HbmCommand::ReadSum { .. } => Target::All,
+        }
+    }
+
+    fn breach(&self, cycle: u64, command: &HbmCommand) -> Option<Breach<HbmCommand>> {
+        let alone = |rule| Some(Breach::alone(rule));
+        match *command {
+            HbmCommand::Activate { bank_group, bank, partition, row } => {
+                let bank = self.bank_index(bank_group, bank);
+                if let Err(rule) = self.check_place(bank, partition, Some(row)) {
+                    return alone(rule);
+                }
+                let (_, owner) = self.open_row(bank, partition)?;
+                Some(Breach::after(Rule::ActivateOpenPartition, activation(owner)))
+            }
+            HbmCommand::Precharge { bank_group, bank, partition } => {
+                alone(self.check_place(self.bank_index(bank_group, bank), partition, None).err()?)
+            }
+            HbmCommand::Read { bank_group, bank, partition, .. }
+            | HbmCommand::ReadToBuffer { bank_group, bank, partition, .. }
+            | HbmCommand::Write { bank_group, bank, partition, .. } => {
+                let bank = self.bank_index(bank_group, bank);
+                if let Err(rule) = self.check_place(bank, partition, None) {
+                    return alone(rule);
+                }
+                match self.open_row(bank, partition) {
+                    None => Some(Breach::after(Rule::AccessClosedBank, HbmKind::Precharge)),
+                    Some((_, Owner::Pim)) => Some(Breach::after(Rule::AccessDuringPim, HbmKind::PimActivate)),
+                    Some((_, Owner::Host)) => None,
+                }
+            }
+            HbmCommand::Refresh => {
+                let &(_, owner) = self.open.iter().flatten().next()?;
+                Some(Breach::after(Rule::RefreshOpenBank, activation(owner)))
+            }
+            HbmCommand::Slice { bank_group, bank, boundary } => {
+                if !self.features.slicing {
+                    return alone(Rule::SlicingAbsent);
+                }
+                if u32::from(boundary) * self.features.subarray_rows >= self.features.rows {
+                    return alone(Rule::Boundary);
+                }
+                let bank = self.bank_index(bank_group, bank);
+                let (_, owner) = self.open_row(bank, 0).or(self.open_row(bank, 1))?;
+                Some(Breach::after(Rule::SliceOpenBank, activation(owner)))
+            }
+            HbmCommand::PimActivateAll { .. } if !self.features.all_bank_activate => {
+                alone(Rule::AllBankActivateAbsent)
+            }
+            HbmCommand::PimActivate { row, .. } | HbmCommand::PimActivateAll { row } => {
+                for bank in self.activated(command) {
+                    if let Err(rule) = self.check_place(bank, self.pim_partition(bank), Some(row)) {
+                        return alone(rule);
+                    }
+                }
+                let mut open =
+                    self.activated(command).filter_map(|bank| self.open_row(bank, self.pim_partition(bank)));
+                let (_, owner) = open.next()?;
+                Some(Breach::after(Rule::ActivateOpenPartition, activation(owner)))
+            }
+            HbmCommand::Mac { slot, .. } => {
+                let rows = || (0..self.banks()).map(|bank| self.open_row(bank, self.pim_partition(bank)));
+                if rows().any(|row| row.is_none()) {
+                    return Some(Breach::after(Rule::MacClosedRow, HbmKind::Precharge));
+                }
+                if rows().flatten().any(|(_, owner)| owner == Owner::Host) {
+                    return Some(Breach::after(Rule::MacHostRow, HbmKind::Activate));
+                }
+                self.breach_of_slot(cycle, slot)
+            }
+            HbmCommand::Nop
+            | HbmCommand::PrechargeAll
+            | HbmCommand::PimPrecharge
+            | HbmCommand::BufferWrite { .. }
+            | HbmCommand::ReadResults
+            | HbmCommand::ReadSum { .. } => None,
+        }
+    }
+
+    fn apply(&mut self, cycle: u64, command: &HbmCommand) {
+        match *command {
+            HbmCommand::Activate { bank_group, bank, partition, row } => {
+                self.set(self.bank_index(bank_group, bank), partition, Some((row, Owner::Host)));
+            }
+            HbmCommand::Precharge { bank_group, bank, partition }
+            | HbmCommand::Read { bank_group, bank, partition, auto_precharge: true, .. }
+            | HbmCommand::Write { bank_group, bank, partition, auto_precharge: true, .. } => {
+                self.set(self.bank_index(bank_group, bank), partition, None);
+            }
+            HbmCommand::PrechargeAll => self.open.fill(None),
+            HbmCommand::PimPrecharge => {
+                (0..self.banks()).for_each(|bank| self.set(bank, self.pim_partition(bank), None));
+            }
+            HbmCommand::PimActivate { row, .. } | HbmCommand::PimActivateAll { row } => {
+                for bank in self.activated(command) {
+                    self.set(bank, self.pim_partition(bank), Some((row, Owner::Pim)));
+                }
+            }
+            HbmCommand::Slice { bank_group, bank, boundary } => {
+                let bank = self.bank_index(bank_group, bank);
+                self.boundaries[bank] = boundary;
+            }
+            HbmCommand::ReadToBuffer { slot, .. } => {
+                let ready = cycle + self.features.read_to_mac;
+                self.slots[usize::from(slot)] = Some((cycle, *command, ready));
+            }
+            HbmCommand::BufferWrite { slot } => {
+                let ready = cycle + self.features.write_to_mac;
+                self.slots[usize::from(slot)] = Some((cycle, *command, ready));
+            }
+            HbmCommand::Nop
+            | HbmCommand::Refresh
+            | HbmCommand::Read { .. }
+            | HbmCommand::Write { .. }
+            | HbmCommand::Mac { .. }
+            | HbmCommand::ReadResults
+            | HbmCommand::ReadSum { .. } => {}
+        }
+    }
+}
+
+/// The kind of command that opens rows for `owner`.
+fn activation(owner: Owner) -> HbmKind {
+    match owner {
+        Owner::Host => HbmKind::Activate,
+        Owner::Pim => HbmKind::PimActivate,
+    }
+}

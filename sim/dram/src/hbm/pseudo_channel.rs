@@ -1,0 +1,318 @@
+//! The channel: two command words and the data bus in, data and answers out, once per clock.
+//!
+//! Of the two commands of a clock the row command comes first. A RD takes its data from the array in its own clock, a WR
+//! puts them there as they arrive; MAC adds in its own clock; nothing else can be told apart in a legal stream. What is
+//! refused changes nothing. The rest is defined so that a faulty controller gives the same result every time: data that
+//! are not due are ignored; without data in a clock in which they are due, those words keep their value.
+
+use ndp_config::HbmConfig;
+use ndp_numerics::NumericsError;
+
+use crate::hbm::command::{HbmCommand, decode_column, decode_row};
+use crate::hbm::partitions::Partitions;
+use crate::hbm::pim::PimUnits;
+use crate::hbm::statistics::{Accountant, HbmStatistics, Traffic};
+use crate::hbm::status::Status;
+use crate::hbm::storage::{Column, HbmStorage};
+use crate::{Checker, DramError, Rule, RuleSet, Violation};
+
+const BURST_CLOCKS: usize = HbmConfig::T_BL as usize;
+
+/// Place of a column in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HbmPlace {
+    /// Bank of the channel: `bank_group * banks_per_group + bank`.
+    pub bank: usize,
+    /// Row of the bank.
+    pub row: u32,
+    /// Column of the row.
+    pub column: u8,
+}
+
+/// What the channel drives in a clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HbmOutputs {
+    /// The data bus: two transfers of 64 bits, the first in `[0]`.
+    pub read: Option<[u64; 2]>,
+    /// Answer to the row command of this clock.
+    pub row_status: Status,
+    /// Answer to the column command of this clock.
+    pub column_status: Status,
+}
+
+/// Where data go.
+#[derive(Clone, Copy, Debug)]
+enum Destination {
+    Array(HbmPlace),
+    Buffer(u8),
+}
+
+/// Two words that are driven in a clock.
+#[derive(Clone, Copy, Debug)]
+struct ReadBeat {
+    words: [u64; 2],
+    traffic: Traffic,
+}
+
+/// Two words that a WR or GBW waits for.
+#[derive(Clone, Copy, Debug)]
+struct WriteBeat {
+    issued: u64,
+    command: HbmCommand,
+    destination: Destination,
+    beat: usize,
+}
+
+/// A channel of HBM2 with computing banks.
+#[derive(Clone, Debug)]
+pub struct PseudoChannel {
+    config: HbmConfig,
+    cycle: u64,
+    checker: Checker<HbmCommand>,
+    storage: HbmStorage,
+    pim: PimUnits,
+    /// What is driven in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the latencies.
+    reads: Box<[Option<ReadBeat>]>,
+    /// What is due in the clocks to come, in the same way.
+    writes: Box<[Option<WriteBeat>]>,
+    accountant: Accountant,
+}
+
+impl PseudoChannel {
+    /// A channel with all banks joined and closed, before its first clock; what was never written reads as zeros.
+    ///
+    /// # Errors
+    /// As [`PimUnits::new`].
+    pub fn new(config: &HbmConfig) -> Result<Self, NumericsError> {
+        Self::with_storage(config, HbmStorage::zeros())
+    }
+
+    /// As [`PseudoChannel::new`] with contents of its own, such as [`HbmStorage::pattern`].
+    ///
+    /// # Errors
+    /// As [`PimUnits::new`].
+    pub fn with_storage(config: &HbmConfig, storage: HbmStorage) -> Result<Self, NumericsError> {
+        // tCL is the larger latency (tCWL is at most tCL).
+        let clocks = (config.t_cl() as usize + BURST_CLOCKS).next_power_of_two();
+        Ok(Self {
+            config: config.clone(),
+            cycle: 0,
+            checker: Checker::new(RuleSet::hbm2(config)),
+            storage,
+            pim: PimUnits::new(config)?,
+            reads: vec![None; clocks].into(),
+            writes: vec![None; clocks].into(),
+            accountant: Accountant::new(config),
+        })
+    }
+
+    /// One clock. `row` and `column` are the words on the command buses, `write` is what the controller drives on the
+    /// data bus.
+    ///
+    /// The data of a RD (RDG, RES, SUM) in clock `t` are driven in `t + tCL` and the clock after it, those of a WR (GBW)
+    /// are due in `t + tCWL` and the clock after it: words 0 and 1 of the column first.
+    pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> HbmOutputs {
+        let cycle = self.cycle;
+        self.cycle += 1;
+        let row_status = self.take(cycle, decode_row(row));
+        let column_status = self.take(cycle, decode_column(column));
+        let slot = self.slot(cycle);
+        let read = self.reads[slot].take();
+        let due = self.writes[slot].take();
+        match (due, write) {
+            (Some(WriteBeat { destination, beat, .. }), Some(words)) => match destination {
+                Destination::Array(HbmPlace { bank, row, column }) => {
+                    self.storage.write_beat(bank, row, column, beat, words);
+                }
+                Destination::Buffer(slot) => self.pim.set_buffer_beat(slot, beat, words),
+            },
+            (Some(WriteBeat { issued, command, .. }), None) => {
+                self.checker.write_data_missing(cycle, issued, command);
+            }
+            (None, Some(_)) => self.checker.write_data_unexpected(cycle),
+            (None, None) => {}
+        }
+        let writing = due.map(|beat| match beat.destination {
+            Destination::Array(_) => Traffic::Write,
+            Destination::Buffer(_) => Traffic::Buffer,
+        });
+        self.accountant.clock(cycle, read.map(|beat| beat.traffic).or(writing));
+        HbmOutputs { read: read.map(|beat| beat.words), row_status, column_status }
+    }
+
+    /// Number of clocks so far, which is the number of the next one.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &HbmConfig {
+        &self.config
+    }
+
+    /// Row buffers and boundaries.
+    pub fn partitions(&self) -> &Partitions {
+        self.checker.state()
+    }
+
+    /// Global buffer and sums. A column that a GBW is still bringing is not seen; that of a RDG is.
+    pub fn pim(&self) -> &PimUnits {
+        &self.pim
+    }
+
+    /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
+    pub fn finish(&mut self) {
+        self.checker.finish(self.cycle);
+    }
+
+    /// The first violations, in the order in which they happened: all rules that refused commands broke.
+    pub fn violations(&self) -> &[Violation<HbmCommand>] {
+        self.checker.violations()
+    }
+
+    /// Number of all violations.
+    pub fn violation_count(&self) -> u64 {
+        self.checker.violation_count()
+    }
+
+    /// Keeps the first `limit` violations instead of [`crate::checker::DEFAULT_KEPT`].
+    pub fn keep_violations(&mut self, limit: usize) {
+        self.checker.keep_violations(limit);
+    }
+
+    /// The figures up to now.
+    pub fn statistics(&self) -> HbmStatistics {
+        self.accountant.statistics()
+    }
+
+    /// The contents.
+    pub fn storage(&self) -> &HbmStorage {
+        &self.storage
+    }
+
+    /// Backdoor: sets a column. A RD given before still gets what was there.
+    pub fn write_column(&mut self, place: HbmPlace, column: &Column) {
+        self.storage.write(place.bank, place.row, place.column, column);
+    }
+
+    /// Backdoor: a column. Data on their way to the array are not seen.
+    pub fn read_column(&self, place: HbmPlace) -> Column {
+        self.storage.read(place.bank, place.row, place.column)
+    }
+
+    fn take(&mut self, cycle: u64, decoded: Result<HbmCommand, DramError>) -> Status {
+        let command = match decoded.and_then(|command| self.fits(command)) {
+            Ok(command) => command,
+            Err(error) => {
+                self.checker.undefined(cycle, error);
+                self.accountant.refused();
+                return Status::of(Rule::Undefined(error));
+            }
+        };
+        // Before RDA or WRA closes the row.
+        let place = self.open_place(&command);
+        match self.checker.admit(cycle, command) {
+            Ok(()) => {
+                self.execute(cycle, command, place);
+                Status::OK
+            }
+            Err(rule) => {
+                self.accountant.refused();
+                Status::of(rule)
+            }
+        }
+    }
+
+    /// `command`, if the device has the bank, row and slot that it names.
+    fn fits(&self, command: HbmCommand) -> Result<HbmCommand, DramError> {
+        let c = &self.config;
+        let group = match command {
+            HbmCommand::PimActivate { bank_group, .. } => Some(bank_group),
+            _ => command.bank().map(|(group, _)| group),
+        };
+        let limits = [
+            ("bank group", group, c.bank_groups()),
+            ("bank", command.bank().map(|(_, bank)| bank), c.banks_per_group()),
+            ("slot", command.slot(), c.buffer_slots()),
+        ];
+        for (pins, value, count) in limits {
+            let value = value.map_or(0, u32::from);
+            if value >= count {
+                return Err(DramError::Width { pins, value, max: count - 1 });
+            }
+        }
+        match command.row() {
+            Some(row) if row >= c.rows() => Err(DramError::Row { row, rows: c.rows() }),
+            _ => Ok(command),
+        }
+    }
+
+    /// The column that RD, RDG or WR means; nothing for other commands and without an open row.
+    fn open_place(&self, command: &HbmCommand) -> Option<HbmPlace> {
+        let (HbmCommand::Read { bank_group, bank, partition, column, .. }
+        | HbmCommand::ReadToBuffer { bank_group, bank, partition, column, .. }
+        | HbmCommand::Write { bank_group, bank, partition, column, .. }) = *command
+        else {
+            return None;
+        };
+        let bank = self.partitions().bank_index(bank_group, bank);
+        let (row, _) = self.partitions().open_row(bank, partition)?;
+        Some(HbmPlace { bank, row, column })
+    }
+
+    /// Carries out a command that was admitted; `place` is that of [`PseudoChannel::open_place`], there for every RD, RDG
+    /// and WR that is admitted.
+    fn execute(&mut self, cycle: u64, command: HbmCommand, place: Option<HbmPlace>) {
+        match (command, place) {
+            (HbmCommand::Read { .. }, Some(place)) => {
+                self.drive(cycle, self.read_column(place), Traffic::Read);
+            }
+            (HbmCommand::ReadToBuffer { slot, .. }, Some(place)) => {
+                let column = self.read_column(place);
+                // Nobody can see the buffer before the column has arrived: MAC is refused until then.
+                self.pim.set_buffer(slot, column);
+                self.drive(cycle, column, Traffic::Read);
+            }
+            (HbmCommand::Write { .. }, Some(place)) => {
+                self.expect(cycle, command, Destination::Array(place));
+            }
+            (HbmCommand::BufferWrite { slot }, _) => self.expect(cycle, command, Destination::Buffer(slot)),
+            (HbmCommand::Mac { column, slot, first }, _) => self.mac(column, slot, first),
+            (HbmCommand::ReadResults, _) => self.drive(cycle, self.pim.results(), Traffic::Result),
+            (HbmCommand::ReadSum { bank_group, bank }, _) => {
+                let bank = self.partitions().bank_index(bank_group, bank);
+                self.drive(cycle, self.pim.sum_column(bank), Traffic::Result);
+            }
+            _ => {}
+        }
+        let start = if command.auto_precharge() { self.checker.last_precharge(&command) } else { None };
+        self.accountant.command(cycle, &command, self.checker.state(), start);
+    }
+
+    fn mac(&mut self, column: u8, slot: u8, first: bool) {
+        let state = self.checker.state();
+        for bank in 0..state.banks() {
+            if let Some((row, _)) = state.open_row(bank, state.pim_partition(bank)) {
+                self.pim.mac(bank, &self.storage.read(bank, row, column), slot, first);
+            }
+        }
+    }
+
+    fn drive(&mut self, cycle: u64, column: Column, traffic: Traffic) {
+        for (beat, pair) in column.chunks_exact(2).enumerate() {
+            let slot = self.slot(cycle + u64::from(self.config.t_cl()) + beat as u64);
+            self.reads[slot] = Some(ReadBeat { words: [pair[0], pair[1]], traffic });
+        }
+    }
+
+    fn expect(&mut self, cycle: u64, command: HbmCommand, destination: Destination) {
+        for beat in 0..BURST_CLOCKS {
+            let slot = self.slot(cycle + u64::from(self.config.t_cwl()) + beat as u64);
+            self.writes[slot] = Some(WriteBeat { issued: cycle, command, destination, beat });
+        }
+    }
+
+    fn slot(&self, cycle: u64) -> usize {
+        cycle as usize & (self.reads.len() - 1)
+    }
+}
