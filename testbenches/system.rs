@@ -1,10 +1,12 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
-use ndp_config::{BlockKind, DesignConfig};
+use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::GemvOptions;
-use ndp_cosim::system::{Device, Places, StaticPlaces, SystemBackend};
+use ndp_cosim::system::{Device, Online, OnlineStart, Places, StaticPlaces, SystemBackend};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
+use ndp_scheduler::Policy;
+use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
 use std::path::Path;
 
@@ -98,5 +100,76 @@ fn a_system_without_a_core_is_refused() -> Outcome {
     let system = SystemBackend::open(&config, &GemvOptions::default(), 0, StaticPlaces::new(1, 0, 0));
     let error = system.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("dimms = 0"), "{error}");
+    Ok(())
+}
+
+/// The text under a policy of the scheduler, with neurons that it moves; how many it has moved to the GPU and between DIMMs.
+fn under(policy: Policy, model: &Model, expected: &Generation) -> Result<[u64; 2], Box<dyn Error>> {
+    let design = DesignConfig::preset("tiny")?;
+    let config = &model.config;
+    let shape = LlmShape::opt_like(
+        "model",
+        config.num_hidden_layers() as u32,
+        config.hidden_size() as u32,
+        config.num_attention_heads() as u32,
+        config.ffn_dim() as u32,
+        config.vocab_size() as u32,
+    )?;
+    let mut profile = Vec::new();
+    let mut observed = Capture::new(SoftwareBackend::new(), shape_of(config), |activity| {
+        profile.push(activity.clone());
+        Ok(())
+    });
+    let other = GenerateOptions { tokens: 24, temperature_percent: 70, seed: 9 };
+    generate(model, &mut observed, PROMPT.as_bytes(), &other, |_| {})?;
+    // The GPU has room for a fifth of the neurons.
+    let gpu = (shape.resident_bytes() + shape.neurons_bytes() / 5) as f64 / 1e9;
+    let system = SystemConfig::from_toml(&format!(
+        "name = \"small\"
+         gpu = {{ memory_gb = {gpu:.12}, workspace_gb = 0.0, bandwidth_gbps = 936.0, tflops = 330.0 }}
+         bus = {{ bandwidth_gbps = 64.0, sync_us = 0.0 }}
+         dimms = {{ count = 3, capacity_gb = 32.0, bandwidth_gbps = 102.4, link_gbps = 25.0 }}"
+    ))?;
+    let online = Online::new(&OnlineStart {
+        design: &design,
+        model: &shape,
+        system: &system,
+        policy,
+        profile: &profile,
+        prompt_tokens: PROMPT.len(),
+        seed: 3,
+    })?;
+    let mut failed = Vec::new();
+    let mut backend = Capture::new(open(3, online.clone())?, shape_of(config), |activity| {
+        failed.extend(online.token(activity).err());
+        Ok(())
+    });
+    let generation = generate(model, &mut backend, PROMPT.as_bytes(), &LONGER, |_| {})?;
+    assert_eq!((&generation.text, &generation.logits_digests), (&expected.text, &expected.logits_digests));
+    let figures = backend.into_inner().figures().clone();
+    assert_eq!(figures.mismatches, 0);
+    assert!(failed.is_empty(), "{failed:?}");
+    assert!(figures.gpu_neurons > 0 && figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles));
+    let records = online.records();
+    assert_eq!(records.len(), LONGER.tokens - 1);
+    Ok([
+        records.iter().map(|record| record.uploads).sum(),
+        records.iter().map(|record| record.migrations).sum(),
+    ])
+}
+
+/// Long enough for a window of remapping, and for its moves.
+const LONGER: GenerateOptions = GenerateOptions { tokens: 8, temperature_percent: 0, seed: 0 };
+
+#[test]
+fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
+    let model = model()?;
+    let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &LONGER, |_| {})?;
+    assert_eq!(under(Policy::Random, &model, &expected)?, [0, 0]);
+    assert_eq!(under(Policy::Partition, &model, &expected)?, [0, 0]);
+    let [uploads, migrations] = under(Policy::Adjustment, &model, &expected)?;
+    assert!(uploads > 0 && migrations == 0, "{uploads}, {migrations}");
+    let [uploads, migrations] = under(Policy::Hermes, &model, &expected)?;
+    assert!(uploads > 0 && migrations > 0, "{uploads}, {migrations}");
     Ok(())
 }

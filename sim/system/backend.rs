@@ -284,10 +284,6 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             GemvClass::Qkv | GemvClass::Fc2 => {
                 let kind =
                     if product.class() == GemvClass::Qkv { BlockKind::Attention } else { BlockKind::Mlp };
-                // Q, K and V have the same inputs: they are told once.
-                if product.class() == GemvClass::Fc2 || product.label().ends_with("q_proj") {
-                    self.places.active(layer, kind, &active_inputs(product));
-                }
                 let mut epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
                 match op.finish() {
                     Finish::Plain => {}

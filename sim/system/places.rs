@@ -18,11 +18,6 @@ pub trait Places {
     /// The device of a neuron of a layer.
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device;
 
-    /// Neurons of a layer that were active (somewhere in the batch), in ascending order, just before they are computed.
-    fn active(&mut self, layer: u32, kind: BlockKind, neurons: &[u32]) {
-        let _ = (layer, kind, neurons);
-    }
-
     /// All layers have been computed for a batch of `tokens` tokens.
     fn end(&mut self, tokens: u32) {
         let _ = tokens;

@@ -40,6 +40,11 @@ pub struct Capture<B, S> {
 }
 
 impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> Capture<B, S> {
+    /// The wrapped backend.
+    pub fn into_inner(self) -> B {
+        self.backend
+    }
+
     /// Looks at a model of that shape.
     pub fn new(backend: B, shape: NeuronShape, sink: S) -> Self {
         Self { backend, shape, sink, batch: Vec::new(), block: 0 }

@@ -8,6 +8,7 @@ use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::{GemvOptions, Mode, Plant};
 use ndp_cosim::stimulus::DataKind;
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
+use ndp_scheduler::Policy;
 use std::path::PathBuf;
 
 /// Co-simulates the generated near-memory core with its DRAM and its host software, bit for bit.
@@ -267,6 +268,17 @@ pub struct GenerateArgs {
     /// Neurons that take part
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
+    /// Several DIMMs, each with a core in RTL, and a GPU in software, with the host's scheduler in the loop (1..=16)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16),
+        conflicts_with_all = ["chart", "trace", "timeline"])]
+    pub dimms: Option<u32>,
+    /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment or hermes
+    #[arg(long, value_name = "POLICY", default_value = "hermes", requires = "dimms")]
+    pub policy: Policy,
+    /// With --dimms: how many percent of the neurons the GPU has room for
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
+        value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub gpu_percent: u32,
     /// Chart of where the time goes, as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,

@@ -15,6 +15,7 @@ use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
+use crate::system;
 use anyhow::{Context, bail};
 use ndp_config::{CORE_GHZ, DesignConfig};
 use ndp_cosim::backend::{Neurons, RtlBackend};
@@ -103,6 +104,9 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let seed = options.seed;
     let model =
         Model::load(&job.model).with_context(|| format!("cannot load model {}", job.model.display()))?;
+    if let Some(dimms) = args.dimms {
+        return system::run(args, dimms, prompt, options, (&model, job.own_model));
+    }
     let traced_products = if args.traces.is_asked() { args.timeline_products } else { 0 };
     let backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;
     let mut backend = backend.with_neurons(args.neurons);
@@ -233,7 +237,7 @@ impl From<&LayerSparsity> for Layer {
     }
 }
 
-fn verdict_text(comparison: Option<&Comparison>) -> String {
+pub fn verdict_text(comparison: Option<&Comparison>) -> String {
     match comparison {
         None => "none stored for this model, prompt, temperature and seed".to_owned(),
         Some(c) if c.agrees() => format!("{}: all {} tokens and logits are equal", c.file, c.tokens),

@@ -28,6 +28,7 @@ mod report;
 mod rerun;
 mod run;
 mod stream;
+mod system;
 
 use clap::Parser;
 use ndp_cosim::error::SimError;
