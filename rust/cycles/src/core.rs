@@ -167,19 +167,20 @@ impl CycleModel {
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
-        let dense = self.dense;
-        if dense {
+        if self.dense {
             self.catch_up(cycle);
-        } else if self.unit.decides(cycle)
-            || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
-        {
-            // What is read later is of no interest yet.
-            self.catch_up(cycle.saturating_sub(self.lag));
-        }
-        if dense {
             self.step_all(cycle, host);
         } else {
-            self.step_sparse(cycle, host);
+            if let Some(request) = host.offer(cycle) {
+                self.port.take(request);
+            }
+            if self.unit.decides_by_beats(cycle, !self.port.is_free())
+                || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
+            {
+                // What is read later is of no interest yet.
+                self.catch_up(cycle.saturating_sub(self.lag));
+            }
+            self.step_sparse(cycle);
         }
         self.cycle += 1;
         self.find_busy();
@@ -228,12 +229,9 @@ impl CycleModel {
         moves || self.issue.next(cycle, self.busy) <= cycle
     }
 
-    /// A cycle without loads, lists, stores, zeros and requests.
+    /// A cycle without loads, lists, stores, zeros and requests, but for one that was offered in it.
     #[inline]
-    fn step_sparse(&mut self, cycle: u64, host: &mut impl Host) {
-        if let Some(request) = host.offer(cycle) {
-            self.port.take(request);
-        }
+    fn step_sparse(&mut self, cycle: u64) {
         if self.multiplies() {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
             let exact = !self.port.is_free();

@@ -331,6 +331,13 @@ impl Unit {
         self.product_active && cycle - self.window_from + 2 == self.shape.window
     }
 
+    /// The same, and what has come from the ranks matters. `exact`: also to somebody who may ask for the causes in the next cycle.
+    #[inline]
+    pub fn decides_by_beats(&mut self, cycle: u64, exact: bool) -> bool {
+        self.decides(cycle)
+            && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.product)))
+    }
+
     /// One cycle.
     #[inline]
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
@@ -362,7 +369,7 @@ impl Unit {
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
-                group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
+                group.decide(cycle, self.window, inputs.exact, rank, around);
             }
             self.heads.look(&self.groups);
         }
@@ -529,8 +536,7 @@ impl Unit {
             return cycle;
         }
         self.go_to(cycle);
-        let decide = self.window_from + self.shape.window - 2;
-        let mut next = if decide < cycle { decide + self.shape.window } else { decide };
+        let mut next = self.next_decision(cycle);
         let pushes = row && self.distributor.wants_to_push() && self.combined_room();
         if pushes && self.groups.iter().all(Group::lacks_rows_only) {
             let room = self.row_room_from(cycle, ranks);
@@ -547,6 +553,16 @@ impl Unit {
             }
         }
         next
+    }
+
+    /// The first cycle from `cycle` on, one of the present window, in which jobs are decided and a decision changes something.
+    #[inline]
+    fn next_decision(&self, cycle: u64) -> u64 {
+        let window = self.shape.window;
+        let decide = self.window_from + window - 2;
+        let decide = if decide < cycle { decide + window } else { decide };
+        let rests = self.groups.iter().map(Group::rests_until).min().unwrap_or(0);
+        if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
     }
 
     /// A result of a DOT, or the heads' results of all ranks, are offered to the writer.
