@@ -287,9 +287,9 @@ impl CycleModel {
 
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
-        let (now, exact) = (self.cycle, self.dense);
+        let exact = self.dense;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, exact, beats, until));
+            rank.catch_up(cycle, |beats, until| self.unit.drain(g, exact, beats, until));
         }
     }
 
@@ -461,7 +461,7 @@ impl CycleModel {
                 }
             } else if let Some(segment) = feeder.offers(cycle) {
                 if !rank.segment_ready(cycle) {
-                    rank.catch_up(cycle, cycle, |beats, until| self.unit.drain(g, exact, beats, until));
+                    rank.catch_up(cycle, |beats, until| self.unit.drain(g, exact, beats, until));
                 }
                 if rank.segment_ready(cycle) {
                     rank.push_segment(cycle, segment);

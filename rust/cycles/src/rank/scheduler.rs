@@ -208,12 +208,6 @@ impl Scheduler {
         column.min(self.row_wake)
     }
 
-    /// No row command comes before this slot.
-    #[inline]
-    pub fn row_from(&self) -> u64 {
-        self.row_wake
-    }
-
     /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
     fn row(&mut self, slot: u64) -> Option<(RowCommand, usize)> {
         let mut wake = u64::MAX;
@@ -273,10 +267,9 @@ impl Scheduler {
         }
     }
 
-    /// Reads on in the oldest entry as long as its rows are open and nothing but reads can happen, which is before slot `end`,
-    /// but not its last burst. Only if the bursts follow each other at the same distance.
+    /// Reads on in the oldest entry if both its rows are open, from slot `from` on and before `end`, but not its last burst. Only if the bursts follow each other at the same distance.
     #[inline]
-    pub fn read_on(&mut self, slots: &Slots, end: u64) -> Option<ReadRun> {
+    pub fn read_on(&mut self, slots: &Slots, from: u64, end: u64) -> Option<ReadRun> {
         let entry = self.entries[0];
         if self.count == 0 || entry.write || entry.left == 0 {
             return None;
@@ -287,7 +280,7 @@ impl Scheduler {
             return None;
         }
         let step = slots.column[1];
-        let slot = max(self.banks[at].column, self.read[group]);
+        let slot = max(max(self.banks[at].column, self.read[group]), from);
         let second = max(max(self.banks[other].column, self.read[1 - group]), slot + step);
         if slot >= end || second != slot + step || 2 * step < slots.column[0] {
             return None;
