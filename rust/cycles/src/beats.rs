@@ -48,6 +48,8 @@ pub(crate) struct Beats {
     flow: Flow,
     /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
     weight_from: u64,
+    /// The same of a head that is for the reader.
+    reader_from: u64,
     /// Beats taken so far, and the edges at which the last ones were read, by number.
     count: u64,
     reads: [u64; READS],
@@ -64,6 +66,7 @@ impl Beats {
             runs: Ring::new(16),
             flow: Flow::default(),
             weight_from: u64::MAX,
+            reader_from: u64::MAX,
             count: 0,
             reads: [0; READS],
             known: 0,
@@ -164,9 +167,12 @@ impl Beats {
 
     #[inline]
     fn find_head(&mut self) {
-        self.weight_from = match self.head() {
-            Some((from, false)) => from,
-            _ => u64::MAX,
+        (self.weight_from, self.reader_from) = match self.runs.front() {
+            Some(run) => {
+                let (_, from) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
+                if run.for_reader { (u64::MAX, from) } else { (from, u64::MAX) }
+            }
+            None => (u64::MAX, u64::MAX),
         };
     }
 
@@ -176,12 +182,10 @@ impl Beats {
         self.weight_from
     }
 
-    /// First core cycle in which the head is offered, and whether it is for the reader, if there is one.
+    /// First core cycle in which the head is offered, if it is there and for the reader; else the end of time.
     #[inline]
-    pub fn head(&self) -> Option<(u64, bool)> {
-        let run = self.runs.front()?;
-        let (_, from) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
-        Some((from, run.for_reader))
+    pub fn reader_from(&self) -> u64 {
+        self.reader_from
     }
 
     /// The head is taken at core edge `edge`.

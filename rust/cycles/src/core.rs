@@ -146,10 +146,12 @@ impl CycleModel {
     #[inline]
     fn busy_parts(&mut self) -> u32 {
         let cycle = self.cycle;
+        // Nothing but its start makes a product busy.
         let product = self.product_starts
-            || self.unit.multiplies(cycle)
-            || self.generator.is_active()
-            || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
+            || self.busy >> PRODUCT & 1 == 1
+                && (self.unit.multiplies(cycle)
+                    || self.generator.is_active()
+                    || self.feeders.iter().any(|feeder| feeder.is_busy(cycle)));
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         if !self.dense {
             return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle));
@@ -191,10 +193,12 @@ impl CycleModel {
         let multiplies = self.multiplies();
         let reads = self.reader.is_busy();
         let delivered = if reads { self.move_reads(cycle, multiplies) } else { 0 };
-        let row = if multiplies {
+        let row = if !multiplies {
+            self.move_segments(cycle);
+            None
+        } else if self.reader.is_asking() || self.next_rows(cycle) <= cycle {
             self.move_rows(cycle)
         } else {
-            self.move_segments(cycle);
             None
         };
         let offered = self.reader.offers();
@@ -301,7 +305,10 @@ impl CycleModel {
             return;
         }
         if self.dense {
-            return self.skip_dense(limit, host);
+            if self.unit.only_activates() || self.unit.waits_for_beats() {
+                self.skip_dense(limit, host);
+            }
+            return;
         }
         if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
             return;
@@ -345,7 +352,7 @@ impl CycleModel {
         next
     }
 
-    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM.
+    /// Skips cycles in which nothing of the unit but its activation part is at work, and nothing outside, or all waits for the DRAM.
     #[inline]
     fn skip_dense(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
@@ -358,9 +365,9 @@ impl CycleModel {
             return;
         }
         let waits = self.reader.is_busy() || self.port.stores > 0 || self.port.outstanding > 0;
-        if !waits && self.unit.only_activates() {
+        if !waits && self.unit.activates() {
             self.cycle = self.unit.run_activation(cycle, end);
-        } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
+        } else if waits && !self.unit.activates() && self.reader.waits_for_beats() {
             self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
         }
         if self.cycle > cycle {
@@ -415,7 +422,7 @@ impl CycleModel {
             if multiplies {
                 self.unit.drain(g, true, &mut rank.beats, cycle);
             }
-            if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
+            if rank.beats.reader_from() <= cycle {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
             }

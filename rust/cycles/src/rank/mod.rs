@@ -177,9 +177,8 @@ impl Rank {
     pub fn next_answer(&self) -> u64 {
         let unseen =
             self.clocks.core_after(self.wake.max(self.next) * SLOT + self.slots.read_latency) + SYNCHRONISED;
-        let response = self.responses.head().map_or(u64::MAX, |(from, _)| from);
-        let beat = self.beats.head().map_or(u64::MAX, |(from, _)| from);
-        unseen.min(response).min(beat)
+        let beat = self.beats.weight_from().min(self.beats.reader_from());
+        unseen.min(self.responses.head_from()).min(beat)
     }
 
     /// Whether a request is taken in this core cycle.

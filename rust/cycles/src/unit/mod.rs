@@ -263,7 +263,8 @@ impl Unit {
     fn go_to(&mut self, cycle: u64) {
         let since = cycle - self.window_from;
         if since >= self.shape.window {
-            let windows = since / self.shape.window;
+            // Mostly it is the next one.
+            let windows = if since < 2 * self.shape.window { 1 } else { since / self.shape.window };
             self.window += windows;
             self.window_from += windows * self.shape.window;
         }
@@ -413,20 +414,25 @@ impl Unit {
         let free = |(g, group): (usize, &Group)| {
             ranks >> g & 1 == 0 || group.write_free(self.window, phase, kind, &self.shape)
         };
-        (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
+        let writes_sums = self.product_active && kind.adds();
+        let free = !writes_sums || self.groups.iter().enumerate().all(free);
+        (free && !self.round.writes(cycle)).then_some(port)
     }
 
     /// What the activation unit does in this cycle.
     fn lanes_cycle(&self, cycle: u64, phase: u64) -> LanesCycle {
         let (window, kind, shape) = (self.window, self.product.kind, &self.shape);
-        let no_sums =
-            |phase: u64| self.groups.iter().all(|group| group.write_free(window, phase, kind, shape));
+        let active = self.product_active;
+        let writes_sums = active && kind.adds();
+        let no_sums = |phase: u64| {
+            !writes_sums || self.groups.iter().all(|group| group.write_free(window, phase, kind, shape))
+        };
         // In the first phase of a window nobody writes sums.
         let (advance, soon) = (no_sums(phase), phase + 1 == shape.window || no_sums(phase + 1));
         let others = self.distributor.asks() || self.store_asks() || self.round.reads(cycle);
         let granted = !others
             && self.activation.asks(advance, soon)
-            && self.groups.iter().all(|group| group.read_free(window, phase, kind, shape));
+            && (!active || self.groups.iter().all(|group| group.read_free(window, phase, kind, shape)));
         LanesCycle { advance, soon, granted, writes: self.activation.writes(advance) }
     }
 
@@ -444,8 +450,8 @@ impl Unit {
         }
         let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
         let group = &self.groups[rank as usize];
-        let free =
-            !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.kind, &self.shape);
+        let free = !self.round.reads(cycle)
+            && (!self.product_active || group.read_free(self.window, phase, self.product.kind, &self.shape));
         (free && scalars, free && !scalars)
     }
 
