@@ -20,6 +20,14 @@ struct Run {
     for_reader: bool,
 }
 
+/// What the core can take at most: from cycle `from` on so many beats, all others from cycle `then` on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub from: u64,
+    pub beats: u64,
+    pub then: u64,
+}
+
 /// What the times of the next beat depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flow {
@@ -104,12 +112,18 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
-    /// A DRAM cycle before which `more` beats do not fit, if the core takes none before its edge `next`.
-    pub fn full_until(&self, more: u64, next: u64) -> u64 {
+    /// A DRAM cycle before which `more` beats do not fit, as the core takes them in the future at the earliest.
+    pub fn full_until(&self, more: u64, room: Room) -> u64 {
         // The head and the beat behind it are read before they are taken.
         let read = self.count + 2;
         let missing = (self.reserved + more).saturating_sub(self.depth + read);
-        if missing == 0 { 0 } else { self.clocks.dram_after(next + missing - 1) + SYNCHRONISED }
+        if missing == 0 {
+            return 0;
+        }
+        // One beat per cycle.
+        let Room { from, beats, then } = room;
+        let last = if missing <= beats { from + missing } else { then + (missing - beats) };
+        self.clocks.dram_after(last - 1) + SYNCHRONISED
     }
 
     /// Edges at which the head and the beat behind it are pushed.

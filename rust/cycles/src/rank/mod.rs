@@ -7,7 +7,7 @@ mod slots;
 
 pub use scheduler::{ColumnCommand, RowCommand};
 
-use crate::beats::Beats;
+use crate::beats::{Beats, Room};
 use crate::clock::{CORE_PS, ClockRelation, DRAM_PS};
 use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
@@ -219,9 +219,9 @@ impl Rank {
     }
 
     /// All slots that have begun by core cycle `cycle`. What the core did before that has to be known, but for beats it took:
-    /// `drain` takes those of the cycles before the one given, and tells a cycle before which no more are taken.
+    /// `drain` takes those of the cycles before the one given, and tells when more can be taken at the earliest.
     #[inline]
-    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
+    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> Room) {
         while self.wake_cycle <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
@@ -231,7 +231,7 @@ impl Rank {
 
     /// One slot, and which is the next one in which something can happen.
     #[inline]
-    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) {
+    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) {
         let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
         let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
         match step {
@@ -337,7 +337,7 @@ impl Rank {
     /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
     /// Returns the next slot in which there can be another choice.
     #[inline]
-    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) -> u64 {
+    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) -> u64 {
         let first = slot * SLOT;
         let (segment, request) = (self.segments.head(), self.requests.head());
         let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
@@ -389,7 +389,7 @@ impl Rank {
         &mut self,
         more: u64,
         first: u64,
-        drain: &mut impl FnMut(&mut Beats, u64) -> u64,
+        drain: &mut impl FnMut(&mut Beats, u64) -> Room,
     ) -> u64 {
         if self.beats.missing(more) == 0 {
             return 0;
@@ -398,8 +398,8 @@ impl Rank {
         if self.beats.missing(more) == 0 {
             return 0;
         }
-        let next = drain(&mut self.beats, self.clocks.core_after(first));
+        let room = drain(&mut self.beats, self.clocks.core_after(first));
         self.beats.look(first - 2);
-        if self.beats.missing(more) == 0 { 0 } else { self.beats.full_until(more, next).max(first) }
+        if self.beats.missing(more) == 0 { 0 } else { self.beats.full_until(more, room).max(first) }
     }
 }

@@ -149,9 +149,22 @@ impl Scheduler {
     /// A new entry, in the slot after this one.
     #[inline]
     pub fn push(&mut self, entry: Entry) {
+        let passed_over = self.has_bank(entry.bank);
         self.entries[self.count] = entry;
         self.count += 1;
-        self.row_wake = 0;
+        // An entry that is passed over, or has its rows open, asks for nothing. A row of its bank is closed only if it asks for that
+        // itself, or by a refresh.
+        let bank = |group: usize| &self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
+        let open = |group: usize| bank(group).row == Some(entry.row);
+        if !passed_over && !(open(entry.group()) && (entry.left == 0 || open(1 - entry.group()))) {
+            self.row_wake = 0;
+        }
+    }
+
+    /// An entry has this bank number.
+    #[inline]
+    fn has_bank(&self, bank: u8) -> bool {
+        self.entries[..self.count].iter().any(|entry| entry.bank == bank)
     }
 
     /// The commands of a slot, and the change of state that they make.
@@ -258,7 +271,10 @@ impl Scheduler {
         if entry.left == 0 {
             self.entries.copy_within(1.., 0);
             self.count -= 1;
-            self.row_wake = 0;
+            // Nobody else was passed over because of it.
+            if self.has_bank(entry.bank) {
+                self.row_wake = 0;
+            }
         } else {
             let head = &mut self.entries[0];
             head.burst = head.burst.wrapping_add(1);

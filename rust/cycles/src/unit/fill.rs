@@ -120,8 +120,15 @@ impl Fill {
         self.filling_from.is_some()
     }
 
+    /// Beats that can be taken before the complete stripe is, or the one that is filled.
+    pub fn room(&self, shape: &Shape) -> u64 {
+        let kept = u64::from(shape.weight_beats) - (self.popped - self.placed);
+        let placed = if self.full.is_some() { 0 } else { shape.positions - self.position };
+        kept + u64::from(placed)
+    }
+
     /// No beat is taken before the complete stripe is.
-    pub fn is_stuck(&self, shape: &Shape) -> bool {
+    fn is_stuck(&self, shape: &Shape) -> bool {
         self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
     }
 

@@ -14,7 +14,7 @@ mod writer;
 
 pub(crate) use group::Causes;
 
-use crate::beats::Beats;
+use crate::beats::{Beats, Room};
 use crate::rank::Rank;
 use crate::shape::{Cut, Shape};
 use activation::Activation;
@@ -293,21 +293,20 @@ impl Unit {
         sum
     }
 
-    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a cycle before which no more are
-    /// taken.
+    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns when it can take more at the
+    /// earliest.
     #[inline]
-    pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> u64 {
+    pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> Room {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         let group = &mut self.groups[rank];
         group.advance(until, exact, beats, around);
-        if !group.fill.is_stuck(&self.shape) {
-            return until;
-        }
-        // The complete stripe is taken when all vectors of the one in work have had their window.
+        // The stripe in work, or the one that is filled, is complete, and is taken when all vectors of the one before have had their
+        // window; its group keeps as many beats as it can until then, and a place is free two cycles later.
         let since = until + 2 + 8 * self.shape.window - self.window_from;
         let phase = since % self.shape.window;
         let decide = if phase == 0 { until } else { until + self.shape.window - phase };
-        decide + group.jobs_left(&self.product) * self.shape.window + 2
+        let then = decide + group.jobs_left(&self.product) * self.shape.window + 2;
+        Room { from: until, beats: group.fill.room(&self.shape), then }
     }
 
     /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.
