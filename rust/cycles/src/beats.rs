@@ -54,6 +54,8 @@ pub(crate) struct Beats {
     reserved: u64,
     runs: Ring<Run>,
     flow: Flow,
+    /// First core edge at which the head can be read, if there is one.
+    readable: u64,
     /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
     weight_from: u64,
     /// The same of a head that is for the reader.
@@ -73,6 +75,7 @@ impl Beats {
             reserved: 0,
             runs: Ring::new(16),
             flow: Flow::default(),
+            readable: 0,
             weight_from: u64::MAX,
             reader_from: u64::MAX,
             count: 0,
@@ -97,8 +100,8 @@ impl Beats {
         let end = self.clocks.core_after(cycle - SYNCHRONISED);
         // The head, and the beat behind it, may have been read and not taken.
         let mut known = self.count;
-        if let Some((edge, second)) = self.first_edges() {
-            let (read, _) = self.flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
+        if let Some(second) = self.second_edge() {
+            let (read, _) = self.flow.next(self.readable);
             known += u64::from(read < end);
             if let Some(edge) = second {
                 let readable = self.clocks.core_after(edge) + SYNCHRONISED;
@@ -126,16 +129,15 @@ impl Beats {
         self.clocks.dram_after(last - 1) + SYNCHRONISED
     }
 
-    /// Edges at which the head and the beat behind it are pushed.
+    /// If there is a head, the edge at which the beat behind it is pushed, if there is one.
     #[inline]
-    fn first_edges(&self) -> Option<(u64, Option<u64>)> {
+    fn second_edge(&self) -> Option<Option<u64>> {
         let run = self.runs.front()?;
-        let second = if run.count > 1 {
+        Some(if run.count > 1 {
             Some(run.edge + run.step)
         } else {
             (self.runs.len() > 1).then(|| self.runs.get(1).edge)
-        };
-        Some((run.edge, second))
+        })
     }
 
     /// Edge at which the beat behind `index` others is pushed; if it is not known yet, how many unknown ones there are before it.
@@ -183,7 +185,8 @@ impl Beats {
     fn find_head(&mut self) {
         (self.weight_from, self.reader_from) = match self.runs.front() {
             Some(run) => {
-                let (_, from) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
+                self.readable = self.clocks.core_after(run.edge) + SYNCHRONISED;
+                let (_, from) = self.flow.next(self.readable);
                 if run.for_reader { (u64::MAX, from) } else { (from, u64::MAX) }
             }
             None => (u64::MAX, u64::MAX),
@@ -206,7 +209,7 @@ impl Beats {
     #[inline]
     pub fn pop(&mut self, edge: u64) {
         let Some(run) = self.runs.front() else { return };
-        let (read, _) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
+        let (read, _) = self.flow.next(self.readable);
         self.reads[self.count as usize % READS] = read;
         self.count += 1;
         self.flow = Flow { read, taken: [edge, self.flow.taken[0]] };
@@ -231,9 +234,8 @@ impl Beats {
     /// that, and is offered from `r + 4` on, after the beat before has left.
     #[inline]
     pub fn unhindered(&self) -> Option<u64> {
-        let run = self.runs.front().filter(|run| !run.for_reader && (run.step >= 4 || run.count == 1))?;
-        let Flow { read, taken } = self.flow;
-        let readable = self.clocks.core_after(run.edge) + SYNCHRONISED;
+        self.runs.front().filter(|run| !run.for_reader && (run.step >= 4 || run.count == 1))?;
+        let (Flow { read, taken }, readable) = (self.flow, self.readable);
         (read < readable && taken[1] <= readable && taken[0] <= readable + 1).then_some(readable)
     }
 
@@ -270,18 +272,19 @@ impl Beats {
     #[inline]
     pub fn take_run(&mut self, most: u64, mut take: impl FnMut(u64) -> Option<u64>) -> u64 {
         let Some(run) = self.runs.front().filter(|run| !run.for_reader) else { return 0 };
-        let (mut flow, mut edge) = (self.flow, run.edge);
+        let (mut flow, mut edge, mut readable) = (self.flow, run.edge, self.readable);
         let (first, end) = (self.count, self.count + most.min(run.count));
         let mut count = first;
         while count < end {
-            let (read, from) = flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
+            let (read, from) = flow.next(readable);
             let Some(at) = take(from) else {
-                self.weight_from = from;
+                (self.readable, self.weight_from) = (readable, from);
                 break;
             };
             self.reads[count as usize % READS] = read;
             flow = Flow { read, taken: [at, flow.taken[0]] };
             edge += run.step;
+            readable = self.clocks.core_after(edge) + SYNCHRONISED;
             count += 1;
         }
         let taken = count - first;

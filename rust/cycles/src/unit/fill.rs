@@ -215,12 +215,15 @@ impl Fill {
         let depth = u64::from(shape.weight_beats);
         loop {
             let planned = self.plan_one(until, rows, product, shape);
-            match self.flow(until, beats, depth, product, shape) {
+            let flowed = match self.flow(until, beats, depth, product, shape) {
                 Flowed::ToTheEnd => return,
-                Flowed::Some => continue,
-                Flowed::Nothing => {}
-            }
-            if !(planned | self.place_some(until, product, shape) | self.pop_some(until, beats, depth)) {
+                Flowed::Some => true,
+                Flowed::Nothing => false,
+            };
+            let placed = self.place_some(until, product, shape);
+            let popped = self.pop_some(until, beats, depth);
+            // Without more beats nothing goes on but with another plan.
+            if !popped && !flowed && (self.plan.is_some() || !(planned || placed)) {
                 return;
             }
         }
