@@ -305,10 +305,7 @@ impl CycleModel {
             return;
         }
         if self.dense {
-            if self.unit.only_activates() || self.unit.waits_for_beats() {
-                self.skip_dense(limit, host);
-            }
-            return;
+            return self.skip_dense(limit, host);
         }
         if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
             return;
@@ -352,11 +349,12 @@ impl CycleModel {
         next
     }
 
-    /// Skips cycles in which nothing of the unit but its activation part is at work, and nothing outside, or all waits for the DRAM.
+    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM; goes through those
+    /// without product, lists, instructions and the host's requests.
     #[inline]
     fn skip_dense(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
-        if !self.port.is_idle() || self.has_instructions(cycle) || self.multiplies() {
+        if self.multiplies() || !self.port.is_idle() || self.has_instructions(cycle) {
             return;
         }
         let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
@@ -365,13 +363,49 @@ impl CycleModel {
             return;
         }
         let waits = self.reader.is_busy() || self.port.stores > 0 || self.port.outstanding > 0;
-        if !waits && self.unit.activates() {
+        if !waits && self.unit.only_activates() {
             self.cycle = self.unit.run_activation(cycle, end);
-        } else if waits && !self.unit.activates() && self.reader.waits_for_beats() {
+        } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
             self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
+        } else if self.port.outstanding == 0 && !(self.reads_list && self.reader.is_busy()) {
+            self.run_transfers(end);
         }
         if self.cycle > cycle {
             self.find_busy();
+        }
+    }
+
+    /// Goes on with loads, stores, zeros and activations, until one of them ends or cycle `end`: cycles as any other, but nothing
+    /// else can happen in them.
+    fn run_transfers(&mut self, end: u64) {
+        let parts = |core: &Self| {
+            let loads = core.reader.is_busy() || core.unit.loads();
+            let stores = core.unit.stores() || core.port.stores > 0;
+            (loads, stores, core.unit.zeroes(), core.unit.activates())
+        };
+        let before = parts(self);
+        while self.cycle < end && parts(self) == before {
+            let cycle = self.cycle;
+            self.catch_up(cycle);
+            let reads = self.reader.is_busy();
+            let delivered = if reads { self.move_reads(cycle, false) } else { 0 };
+            self.move_segments(cycle);
+            let load = self.reader.offers().is_some();
+            let store_taken = self.unit.offers_store() && self.request_to_rank(cycle);
+            let mut acknowledged = 0;
+            if self.port.stores > 0 {
+                // Nobody else waits for answers.
+                for rank in self.ranks.iter_mut().filter(|rank| rank.responses.head_from() <= cycle) {
+                    rank.responses.pop(cycle);
+                    acknowledged += 1;
+                }
+            }
+            self.port.stores = self.port.stores + u32::from(store_taken) - acknowledged;
+            let load_taken = self.unit.step_slices(cycle, load, store_taken).load_taken;
+            if reads {
+                self.reader.step(load_taken, delivered);
+            }
+            self.cycle += 1;
         }
     }
 

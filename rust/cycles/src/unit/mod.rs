@@ -343,16 +343,8 @@ impl Unit {
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
         let shape = self.shape;
         let decides = self.decides(cycle);
-        let phase = cycle - self.window_from;
-
-        // Ports of the slices.
-        let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
-        let writer =
-            if lanes.is_some_and(|lanes| lanes.writes) { None } else { self.writer_of(cycle, phase) };
-        let (scalar_read, store_read) = self.reads(cycle, phase);
-        if let Some(LanesCycle { advance, soon, granted, .. }) = lanes {
-            self.activation.step(advance, soon, granted, &shape);
-        }
+        let SlicesCycle { result_written, scalar_read, load_taken } =
+            self.step_slices(cycle, inputs.load, inputs.store_taken);
 
         // Rows.
         let room = inputs.row.is_some()
@@ -362,10 +354,8 @@ impl Unit {
         let active = self.product_active;
         let result_taken = active && {
             let result = self.offers_result(cycle);
-            self.result_writer.step(writer == Some(Port::Result), result, &shape)
+            self.result_writer.step(result_written, result, &shape)
         };
-        let load_taken = self.load_writer.is_busy()
-            && self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
@@ -384,20 +374,38 @@ impl Unit {
             self.product_starts = false;
             self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.product.rows));
         }
+        self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
+        Outputs { load_taken, row_taken: push == Push::Row }
+    }
+
+    /// One cycle of all that reads and writes the slices beside a product: who has their ports, the activation unit, loads, stores
+    /// and zeros. `load`: a beat of a load is offered, `store_taken`: the store's beat on offer is taken. Without a product it is
+    /// the unit's whole cycle.
+    #[inline]
+    pub fn step_slices(&mut self, cycle: u64, load: bool, store_taken: bool) -> SlicesCycle {
+        let shape = self.shape;
+        // Only a product asks for it.
+        let phase = cycle - self.window_from;
+        let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
+        let writer =
+            if lanes.is_some_and(|lanes| lanes.writes) { None } else { self.writer_of(cycle, phase) };
+        let (scalar_read, store_read) = self.reads(cycle, phase);
+        if let Some(LanesCycle { advance, soon, granted, .. }) = lanes {
+            self.activation.step(advance, soon, granted, &shape);
+        }
+        let load_taken =
+            self.load_writer.is_busy() && self.load_writer.step(writer == Some(Port::Load), load, &shape);
         if writer == Some(Port::Zero) {
             self.zero_left -= 1;
         }
-
-        // Stores.
         if self.store_reader.is_starting() || store_read {
             self.store_reader.step(store_read, &shape);
         }
         self.stored =
-            self.stored + u32::from(self.stores_back & self.store_comes != 0) - u32::from(inputs.store_taken);
-        self.store_places = self.store_places + u32::from(store_read) - u32::from(inputs.store_taken);
+            self.stored + u32::from(self.stores_back & self.store_comes != 0) - u32::from(store_taken);
+        self.store_places = self.store_places + u32::from(store_read) - u32::from(store_taken);
         self.stores_back = self.stores_back << 1 | u16::from(store_read);
-        self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
-        Outputs { load_taken, row_taken: push == Push::Row }
+        SlicesCycle { result_written: writer == Some(Port::Result), scalar_read, load_taken }
     }
 
     /// Who writes the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
@@ -676,6 +684,16 @@ struct LanesCycle {
     soon: bool,
     granted: bool,
     writes: bool,
+}
+
+/// What was done at the ports of the slices in a cycle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlicesCycle {
+    /// The result on offer is written.
+    result_written: bool,
+    scalar_read: bool,
+    /// The load's beat on offer is taken.
+    pub load_taken: bool,
 }
 
 /// Who writes the slices.
