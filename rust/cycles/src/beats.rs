@@ -20,6 +20,14 @@ struct Run {
     for_reader: bool,
 }
 
+/// What the core can take at most: from cycle `from` on so many beats, all others from cycle `then` on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub from: u64,
+    pub beats: u64,
+    pub then: u64,
+}
+
 /// What the times of the next beat depend on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Flow {
@@ -46,8 +54,12 @@ pub(crate) struct Beats {
     reserved: u64,
     runs: Ring<Run>,
     flow: Flow,
+    /// First core edge at which the head can be read, if there is one.
+    readable: u64,
     /// First core cycle in which the head is offered, if it is there and not for the reader; else the end of time.
     weight_from: u64,
+    /// The same of a head that is for the reader.
+    reader_from: u64,
     /// Beats taken so far, and the edges at which the last ones were read, by number.
     count: u64,
     reads: [u64; READS],
@@ -63,7 +75,9 @@ impl Beats {
             reserved: 0,
             runs: Ring::new(16),
             flow: Flow::default(),
+            readable: 0,
             weight_from: u64::MAX,
+            reader_from: u64::MAX,
             count: 0,
             reads: [0; READS],
             known: 0,
@@ -86,8 +100,8 @@ impl Beats {
         let end = self.clocks.core_after(cycle - SYNCHRONISED);
         // The head, and the beat behind it, may have been read and not taken.
         let mut known = self.count;
-        if let Some((edge, second)) = self.first_edges() {
-            let (read, _) = self.flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
+        if let Some(second) = self.second_edge() {
+            let (read, _) = self.flow.next(self.readable);
             known += u64::from(read < end);
             if let Some(edge) = second {
                 let readable = self.clocks.core_after(edge) + SYNCHRONISED;
@@ -101,24 +115,29 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
-    /// A DRAM cycle before which `more` beats do not fit, if the core takes none before its edge `next`.
-    pub fn full_until(&self, more: u64, next: u64) -> u64 {
+    /// A DRAM cycle before which `more` beats do not fit, as the core takes them in the future at the earliest.
+    pub fn full_until(&self, more: u64, room: Room) -> u64 {
         // The head and the beat behind it are read before they are taken.
         let read = self.count + 2;
         let missing = (self.reserved + more).saturating_sub(self.depth + read);
-        if missing == 0 { 0 } else { self.clocks.dram_after(next + missing - 1) + SYNCHRONISED }
+        if missing == 0 {
+            return 0;
+        }
+        // One beat per cycle.
+        let Room { from, beats, then } = room;
+        let last = if missing <= beats { from + missing } else { then + (missing - beats) };
+        self.clocks.dram_after(last - 1) + SYNCHRONISED
     }
 
-    /// Edges at which the head and the beat behind it are pushed.
+    /// If there is a head, the edge at which the beat behind it is pushed, if there is one.
     #[inline]
-    fn first_edges(&self) -> Option<(u64, Option<u64>)> {
+    fn second_edge(&self) -> Option<Option<u64>> {
         let run = self.runs.front()?;
-        let second = if run.count > 1 {
+        Some(if run.count > 1 {
             Some(run.edge + run.step)
         } else {
             (self.runs.len() > 1).then(|| self.runs.get(1).edge)
-        };
-        Some((run.edge, second))
+        })
     }
 
     /// Edge at which the beat behind `index` others is pushed; if it is not known yet, how many unknown ones there are before it.
@@ -164,9 +183,13 @@ impl Beats {
 
     #[inline]
     fn find_head(&mut self) {
-        self.weight_from = match self.head() {
-            Some((from, false)) => from,
-            _ => u64::MAX,
+        (self.weight_from, self.reader_from) = match self.runs.front() {
+            Some(run) => {
+                self.readable = self.clocks.core_after(run.edge) + SYNCHRONISED;
+                let (_, from) = self.flow.next(self.readable);
+                if run.for_reader { (u64::MAX, from) } else { (from, u64::MAX) }
+            }
+            None => (u64::MAX, u64::MAX),
         };
     }
 
@@ -176,19 +199,17 @@ impl Beats {
         self.weight_from
     }
 
-    /// First core cycle in which the head is offered, and whether it is for the reader, if there is one.
+    /// First core cycle in which the head is offered, if it is there and for the reader; else the end of time.
     #[inline]
-    pub fn head(&self) -> Option<(u64, bool)> {
-        let run = self.runs.front()?;
-        let (_, from) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
-        Some((from, run.for_reader))
+    pub fn reader_from(&self) -> u64 {
+        self.reader_from
     }
 
     /// The head is taken at core edge `edge`.
     #[inline]
     pub fn pop(&mut self, edge: u64) {
         let Some(run) = self.runs.front() else { return };
-        let (read, _) = self.flow.next(self.clocks.core_after(run.edge) + SYNCHRONISED);
+        let (read, _) = self.flow.next(self.readable);
         self.reads[self.count as usize % READS] = read;
         self.count += 1;
         self.flow = Flow { read, taken: [edge, self.flow.taken[0]] };
@@ -205,23 +226,65 @@ impl Beats {
         }
     }
 
+    /// The edge at which the head is read, if it is not for the reader and neither its read nor its offer waits for beats before
+    /// it; nor does that of those after it in its run if each is taken when it is offered.
+    ///
+    /// That is, read at edge `r` as soon as it has come across, it is offered from `r + 2` on. The next one comes across at `r + 2`
+    /// or later, as four clocks of the DRAM are two and a half of the core: after the read before and the offer of the one before
+    /// that, and is offered from `r + 4` on, after the beat before has left.
+    #[inline]
+    pub fn unhindered(&self) -> Option<u64> {
+        self.runs.front().filter(|run| !run.for_reader && (run.step >= 4 || run.count == 1))?;
+        let (Flow { read, taken }, readable) = (self.flow, self.readable);
+        (read < readable && taken[1] <= readable && taken[0] <= readable + 1).then_some(readable)
+    }
+
+    /// Takes beats of an unhindered run, each as soon as it is offered, which is before cycle `end`, and at most `most`: `took`
+    /// is given the cycles. Returns how many.
+    #[inline]
+    pub fn take_unhindered(&mut self, most: u64, end: u64, mut took: impl FnMut(u64)) -> u64 {
+        let Some(run) = self.runs.front() else { return 0 };
+        // Offered in cycle `core_after(edge) + SYNCHRONISED + 2`, so the edge lies before the first one after this core edge.
+        let Some(last) = end.checked_sub(SYNCHRONISED + 3) else { return 0 };
+        let edges = self.clocks.dram_after(last).saturating_sub(run.edge);
+        let early = if run.step == 4 { edges.div_ceil(4) } else { edges.div_ceil(run.step.max(1)) };
+        let count = most.min(run.count).min(early);
+        if count == 0 {
+            return 0;
+        }
+        let (mut edge, mut reads) = (run.edge, [0, self.flow.taken[0].wrapping_sub(2)]);
+        for number in self.count..self.count + count {
+            let read = self.clocks.core_after(edge) + SYNCHRONISED;
+            self.reads[number as usize % READS] = read;
+            took(read + 2);
+            reads = [read, if number == self.count { reads[1] } else { reads[0] }];
+            edge += run.step;
+        }
+        self.flow = Flow { read: reads[0], taken: reads.map(|read| read.wrapping_add(2)) };
+        self.count += count;
+        self.drop_front(run, count);
+        self.find_head();
+        count
+    }
+
     /// Takes beats of the first run that are not for the reader, at most `most` of them: `take` is given the first cycle in
     /// which a beat is offered and says when it is taken, or nothing if it is not.
     #[inline]
     pub fn take_run(&mut self, most: u64, mut take: impl FnMut(u64) -> Option<u64>) -> u64 {
         let Some(run) = self.runs.front().filter(|run| !run.for_reader) else { return 0 };
-        let (mut flow, mut edge) = (self.flow, run.edge);
+        let (mut flow, mut edge, mut readable) = (self.flow, run.edge, self.readable);
         let (first, end) = (self.count, self.count + most.min(run.count));
         let mut count = first;
         while count < end {
-            let (read, from) = flow.next(self.clocks.core_after(edge) + SYNCHRONISED);
+            let (read, from) = flow.next(readable);
             let Some(at) = take(from) else {
-                self.weight_from = from;
+                (self.readable, self.weight_from) = (readable, from);
                 break;
             };
             self.reads[count as usize % READS] = read;
             flow = Flow { read, taken: [at, flow.taken[0]] };
             edge += run.step;
+            readable = self.clocks.core_after(edge) + SYNCHRONISED;
             count += 1;
         }
         let taken = count - first;

@@ -146,10 +146,12 @@ impl CycleModel {
     #[inline]
     fn busy_parts(&mut self) -> u32 {
         let cycle = self.cycle;
+        // Nothing but its start makes a product busy.
         let product = self.product_starts
-            || self.unit.multiplies(cycle)
-            || self.generator.is_active()
-            || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
+            || self.busy >> PRODUCT & 1 == 1
+                && (self.unit.multiplies(cycle)
+                    || self.generator.is_active()
+                    || self.feeders.iter().any(|feeder| feeder.is_busy(cycle)));
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         if !self.dense {
             return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle));
@@ -167,19 +169,20 @@ impl CycleModel {
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
-        let dense = self.dense;
-        if dense {
+        if self.dense {
             self.catch_up(cycle);
-        } else if self.unit.decides(cycle)
-            || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
-        {
-            // What is read later is of no interest yet.
-            self.catch_up(cycle.saturating_sub(self.lag));
-        }
-        if dense {
             self.step_all(cycle, host);
         } else {
-            self.step_sparse(cycle, host);
+            if let Some(request) = host.offer(cycle) {
+                self.port.take(request);
+            }
+            if self.unit.decides_by_beats(cycle, !self.port.is_free())
+                || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
+            {
+                // What is read later is of no interest yet.
+                self.catch_up(cycle.saturating_sub(self.lag));
+            }
+            self.step_sparse(cycle);
         }
         self.cycle += 1;
         self.find_busy();
@@ -190,10 +193,12 @@ impl CycleModel {
         let multiplies = self.multiplies();
         let reads = self.reader.is_busy();
         let delivered = if reads { self.move_reads(cycle, multiplies) } else { 0 };
-        let row = if multiplies {
+        let row = if !multiplies {
+            self.move_segments(cycle);
+            None
+        } else if self.reader.is_asking() || self.next_rows(cycle) <= cycle {
             self.move_rows(cycle)
         } else {
-            self.move_segments(cycle);
             None
         };
         let offered = self.reader.offers();
@@ -228,12 +233,9 @@ impl CycleModel {
         moves || self.issue.next(cycle, self.busy) <= cycle
     }
 
-    /// A cycle without loads, lists, stores, zeros and requests.
+    /// A cycle without loads, lists, stores, zeros and requests, but for one that was offered in it.
     #[inline]
-    fn step_sparse(&mut self, cycle: u64, host: &mut impl Host) {
-        if let Some(request) = host.offer(cycle) {
-            self.port.take(request);
-        }
+    fn step_sparse(&mut self, cycle: u64) {
         if self.multiplies() {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
             let exact = !self.port.is_free();
@@ -289,9 +291,9 @@ impl CycleModel {
 
     /// The ranks do what they do until this cycle.
     fn catch_up(&mut self, cycle: u64) {
-        let (now, exact) = (self.cycle, self.dense);
+        let exact = self.dense;
         for (g, rank) in self.ranks.iter_mut().enumerate() {
-            rank.catch_up(cycle, now, |beats, until| self.unit.drain(g, exact, beats, until));
+            rank.catch_up(cycle, |beats, until| self.unit.drain(g, exact, beats, until));
         }
     }
 
@@ -347,11 +349,12 @@ impl CycleModel {
         next
     }
 
-    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM.
+    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM; goes through those
+    /// without product, lists, instructions and the host's requests.
     #[inline]
     fn skip_dense(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
-        if !self.port.is_idle() || self.has_instructions(cycle) || self.multiplies() {
+        if self.multiplies() || !self.port.is_idle() || self.has_instructions(cycle) {
             return;
         }
         let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
@@ -364,9 +367,45 @@ impl CycleModel {
             self.cycle = self.unit.run_activation(cycle, end);
         } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
             self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
+        } else if self.port.outstanding == 0 && !(self.reads_list && self.reader.is_busy()) {
+            self.run_transfers(end);
         }
         if self.cycle > cycle {
             self.find_busy();
+        }
+    }
+
+    /// Goes on with loads, stores, zeros and activations, until one of them ends or cycle `end`: cycles as any other, but nothing
+    /// else can happen in them.
+    fn run_transfers(&mut self, end: u64) {
+        let parts = |core: &Self| {
+            let loads = core.reader.is_busy() || core.unit.loads();
+            let stores = core.unit.stores() || core.port.stores > 0;
+            (loads, stores, core.unit.zeroes(), core.unit.activates())
+        };
+        let before = parts(self);
+        while self.cycle < end && parts(self) == before {
+            let cycle = self.cycle;
+            self.catch_up(cycle);
+            let reads = self.reader.is_busy();
+            let delivered = if reads { self.move_reads(cycle, false) } else { 0 };
+            self.move_segments(cycle);
+            let load = self.reader.offers().is_some();
+            let store_taken = self.unit.offers_store() && self.request_to_rank(cycle);
+            let mut acknowledged = 0;
+            if self.port.stores > 0 {
+                // Nobody else waits for answers.
+                for rank in self.ranks.iter_mut().filter(|rank| rank.responses.head_from() <= cycle) {
+                    rank.responses.pop(cycle);
+                    acknowledged += 1;
+                }
+            }
+            self.port.stores = self.port.stores + u32::from(store_taken) - acknowledged;
+            let load_taken = self.unit.step_slices(cycle, load, store_taken).load_taken;
+            if reads {
+                self.reader.step(load_taken, delivered);
+            }
+            self.cycle += 1;
         }
     }
 
@@ -417,7 +456,7 @@ impl CycleModel {
             if multiplies {
                 self.unit.drain(g, true, &mut rank.beats, cycle);
             }
-            if rank.beats.head().is_some_and(|(from, for_reader)| for_reader && from <= cycle) {
+            if rank.beats.reader_from() <= cycle {
                 rank.beats.pop(cycle);
                 delivered |= 1 << g;
             }
@@ -463,7 +502,7 @@ impl CycleModel {
                 }
             } else if let Some(segment) = feeder.offers(cycle) {
                 if !rank.segment_ready(cycle) {
-                    rank.catch_up(cycle, cycle, |beats, until| self.unit.drain(g, exact, beats, until));
+                    rank.catch_up(cycle, |beats, until| self.unit.drain(g, exact, beats, until));
                 }
                 if rank.segment_ready(cycle) {
                     rank.push_segment(cycle, segment);

@@ -269,6 +269,8 @@ pub(crate) struct ToCore<T> {
     /// Words from the head on that have a time: at most two.
     timed: usize,
     last_read: u64,
+    /// First core cycle in which the head is offered, or the end of time.
+    head_from: u64,
     /// Core edges at which the last head left, and the one before.
     pops: [u64; 2],
     depth: u64,
@@ -284,6 +286,7 @@ impl<T: Copy + Default> ToCore<T> {
             words: Ring::new(places),
             timed: 0,
             last_read: 0,
+            head_from: u64::MAX,
             pops: [0; 2],
             depth: depth.into(),
             started: false,
@@ -318,7 +321,9 @@ impl<T: Copy + Default> ToCore<T> {
     pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) -> u64 {
         let readable = clocks.core_after(edge) + SYNCHRONISED;
         self.words.push((readable, word));
-        self.give_times();
+        if self.timed < 2 {
+            self.give_times();
+        }
         readable
     }
 
@@ -337,19 +342,23 @@ impl<T: Copy + Default> ToCore<T> {
             self.timed += 1;
             self.taken.times.push(read);
         }
+        let head = self.words.front();
+        self.head_from = head.map_or(u64::MAX, |(read, _)| (read + 1).max(self.pops[0]) + 1);
     }
 
-    /// First core cycle in which the head is offered, if there is one.
+    /// First core cycle in which the head is offered, or the end of time if there is none.
     #[inline]
-    pub fn head(&self) -> Option<(u64, T)> {
-        let (read, word) = self.words.front()?;
-        Some(((read + 1).max(self.pops[0]) + 1, word))
+    pub fn head_from(&self) -> u64 {
+        self.head_from
     }
 
     /// The head in core cycle `cycle`.
     #[inline]
     pub fn offered(&self, cycle: u64) -> Option<T> {
-        self.head().filter(|(from, _)| *from <= cycle).map(|(_, word)| word)
+        if self.head_from > cycle {
+            return None;
+        }
+        self.words.front().map(|(_, word)| word)
     }
 
     /// The head is taken at core edge `edge`.

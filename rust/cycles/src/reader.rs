@@ -26,6 +26,8 @@ pub(crate) struct Reader {
     lanes: Vec<Lane>,
     /// Beats that have not been handed on.
     left: u32,
+    /// Of all ranks, bursts whose segments were not taken.
+    asked: u32,
     rank: usize,
     /// Address of the DIMM of the next beat.
     address: u32,
@@ -41,6 +43,7 @@ impl Reader {
         Self {
             lanes: vec![lane; ranks as usize],
             left: 0,
+            asked: 0,
             rank: 0,
             address: 0,
             starts: false,
@@ -64,7 +67,7 @@ impl Reader {
     /// Segments are to be offered.
     #[inline]
     pub fn is_asking(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.left > 0)
+        self.asked > 0
     }
 
     /// Nothing happens before a beat comes from a rank.
@@ -90,6 +93,7 @@ impl Reader {
     pub fn segment_taken(&mut self, rank: usize, segment: Segment) {
         let (mask, lane) = (self.rank_mask, &mut self.lanes[rank]);
         lane.left -= segment.bursts;
+        self.asked -= segment.bursts;
         lane.places -= segment.bursts;
         lane.address = (lane.address - lane.address % 16 + 16) & mask;
     }
@@ -105,6 +109,10 @@ impl Reader {
     pub fn step(&mut self, taken: bool, delivered: u32) {
         for (g, lane) in self.lanes.iter_mut().enumerate() {
             let pop = taken && g == self.rank;
+            if lane.queue.count == 0 && !pop && delivered == 0 {
+                // Nothing comes, moves up or leaves.
+                continue;
+            }
             lane.queue.step(delivered >> g & 1 == 1, pop);
             lane.places += u32::from(pop);
         }
@@ -122,7 +130,7 @@ impl Reader {
     fn begin(&mut self) {
         let (address, count) = self.command;
         let ranks = self.lanes.len() as u32;
-        (self.left, self.address) = (count, address);
+        (self.left, self.asked, self.address) = (count, count, address);
         let (first_rank, first_burst) = (address % ranks, address / ranks);
         self.rank = first_rank as usize;
         for (g, lane) in (0..ranks).zip(&mut self.lanes) {

@@ -7,7 +7,7 @@ mod slots;
 
 pub use scheduler::{ColumnCommand, RowCommand};
 
-use crate::beats::Beats;
+use crate::beats::{Beats, Room};
 use crate::clock::{CORE_PS, ClockRelation, DRAM_PS};
 use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
@@ -88,6 +88,8 @@ pub(crate) struct Rank {
     /// First slot that was not looked at, and the first one in which something can happen.
     next: u64,
     wake: u64,
+    /// First slot for which no read has been decided ahead.
+    reads_to: u64,
     /// Core cycle in which that slot has begun.
     wake_cycle: u64,
     /// First slot in which an entry can be chosen.
@@ -112,6 +114,7 @@ impl Rank {
             refresh: Refresh::new(&slots),
             next: 0,
             wake: 0,
+            reads_to: 0,
             wake_cycle: clocks.core_after(0),
             intake: 0,
             counts: CommandCounts::default(),
@@ -125,7 +128,10 @@ impl Rank {
     }
 
     pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
-        self.trace.take().unwrap_or_default()
+        let mut trace = self.trace.take().unwrap_or_default();
+        // Reads are noted ahead of the row commands between them; no two commands come in the same clock.
+        trace.sort_unstable_by_key(|(clock, _)| *clock);
+        trace
     }
 
     pub fn counts(&self) -> CommandCounts {
@@ -145,7 +151,9 @@ impl Rank {
         }
         // A place becomes free when the intake takes the head, which needs the place of what it took before.
         let slot = match self.staged {
-            Some(_) if self.scheduler.is_full() => self.wake.max(self.next + self.scheduler.head_bursts()),
+            Some(_) if self.scheduler.is_full() => {
+                self.wake.max(self.next.max(self.reads_to) + self.scheduler.head_bursts())
+            }
             Some(_) => self.wake,
             None => self.next.max(self.intake),
         };
@@ -158,7 +166,7 @@ impl Rank {
     pub fn beat_from(&self, beats: u64, now: u64) -> u64 {
         let edge = self.beats.edge(beats).unwrap_or_else(|unseen| {
             // At most one read in a slot.
-            let slot = self.wake.max(self.next).min(self.clocks.dram_after(now) / SLOT);
+            let slot = self.wake.max(self.next).min(self.clocks.dram_after(now) / SLOT).max(self.reads_to);
             (slot + unseen) * SLOT + self.slots.read_latency
         });
         self.clocks.core_after(edge) + SYNCHRONISED + 2
@@ -169,9 +177,8 @@ impl Rank {
     pub fn next_answer(&self) -> u64 {
         let unseen =
             self.clocks.core_after(self.wake.max(self.next) * SLOT + self.slots.read_latency) + SYNCHRONISED;
-        let response = self.responses.head().map_or(u64::MAX, |(from, _)| from);
-        let beat = self.beats.head().map_or(u64::MAX, |(from, _)| from);
-        unseen.min(response).min(beat)
+        let beat = self.beats.weight_from().min(self.beats.reader_from());
+        unseen.min(self.responses.head_from()).min(beat)
     }
 
     /// Whether a request is taken in this core cycle.
@@ -211,26 +218,20 @@ impl Rank {
         self.slots.read_latency * DRAM_PS / CORE_PS
     }
 
-    /// All slots that have begun by core cycle `cycle`, `now` being the present one. What the core did before that has to be
-    /// known, but for beats it took: `drain` takes those of the cycles before the one given, and tells a cycle before which no
-    /// more are taken.
+    /// All slots that have begun by core cycle `cycle`. What the core did before that has to be known, but for beats it took:
+    /// `drain` takes those of the cycles before the one given, and tells when more can be taken at the earliest.
     #[inline]
-    pub fn catch_up(&mut self, cycle: u64, now: u64, mut drain: impl FnMut(&mut Beats, u64) -> u64) {
-        if self.wake_cycle > cycle {
-            return;
-        }
-        // What the core does from now on can be chosen in this slot at the earliest.
-        let horizon = (self.clocks.dram_after(now) + SYNCHRONISED + 2) / SLOT;
+    pub fn catch_up(&mut self, cycle: u64, mut drain: impl FnMut(&mut Beats, u64) -> Room) {
         while self.wake_cycle <= cycle {
             let slot = self.wake;
             self.next = slot + 1;
-            self.slot(slot, horizon, &mut drain);
+            self.slot(slot, &mut drain);
         }
     }
 
     /// One slot, and which is the next one in which something can happen.
     #[inline]
-    fn slot(&mut self, slot: u64, horizon: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) {
+    fn slot(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) {
         let (refresh, scheduler) = (&mut self.refresh, &self.scheduler);
         let step = refresh.step(slot, &self.slots, || scheduler.quiet_from() <= slot);
         match step {
@@ -260,8 +261,7 @@ impl Rank {
         let refresh = self.refresh.next(|| self.scheduler.quiet_from());
         let mut wake = refresh;
         if self.refresh.is_idle() {
-            let quiet = if self.staged.is_some() { u64::MAX } else { self.intake.min(horizon) };
-            self.run_ahead(refresh.min(quiet));
+            self.run_ahead(refresh);
             wake = wake.min(self.scheduler.next());
         }
         if self.staged.is_none() {
@@ -277,14 +277,14 @@ impl Rank {
         }
     }
 
-    /// While the oldest entry is read and nothing can enter before slot `end`, no row is to be opened or closed and no refresh
-    /// is due, the next bursts follow from what is known now. The last one makes room, and is left.
+    /// The reads of the oldest entry, its rows being open, follow from what is known now, up to its last one and as long as no
+    /// refresh is due, which is before slot `end`. What enters meanwhile comes later, and row commands are for others' banks: they
+    /// neither delay these reads nor wait for them. The last read makes room, and is left.
     #[inline]
     fn run_ahead(&mut self, end: u64) {
-        let end = end.min(self.scheduler.row_from());
-        let Some(run) = self.scheduler.read_on(&self.slots, end) else { return };
+        let Some(run) = self.scheduler.read_on(&self.slots, self.next, end) else { return };
         let last = run.slot + (run.count - 1) * run.step;
-        self.next = last + 1;
+        self.reads_to = last + 1;
         self.counts.reads += run.count;
         let pushed = run.slot * SLOT + self.slots.read_latency;
         self.beats.push(pushed, run.step * SLOT, run.count, run.entry.tag != 0);
@@ -337,7 +337,7 @@ impl Rank {
     /// Chooses what enters, in the second clock of the slot; whether it fits was looked at from two clocks before the slot on.
     /// Returns the next slot in which there can be another choice.
     #[inline]
-    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> u64) -> u64 {
+    fn choose(&mut self, slot: u64, drain: &mut impl FnMut(&mut Beats, u64) -> Room) -> u64 {
         let first = slot * SLOT;
         let (segment, request) = (self.segments.head(), self.requests.head());
         let next = |head: Option<u64>| head.map_or(u64::MAX, |from| ((from + SLOT) / SLOT).max(slot + 1));
@@ -389,7 +389,7 @@ impl Rank {
         &mut self,
         more: u64,
         first: u64,
-        drain: &mut impl FnMut(&mut Beats, u64) -> u64,
+        drain: &mut impl FnMut(&mut Beats, u64) -> Room,
     ) -> u64 {
         if self.beats.missing(more) == 0 {
             return 0;
@@ -398,8 +398,8 @@ impl Rank {
         if self.beats.missing(more) == 0 {
             return 0;
         }
-        let next = drain(&mut self.beats, self.clocks.core_after(first));
+        let room = drain(&mut self.beats, self.clocks.core_after(first));
         self.beats.look(first - 2);
-        if self.beats.missing(more) == 0 { 0 } else { self.beats.full_until(more, next).max(first) }
+        if self.beats.missing(more) == 0 { 0 } else { self.beats.full_until(more, room).max(first) }
     }
 }

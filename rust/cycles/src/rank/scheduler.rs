@@ -149,9 +149,22 @@ impl Scheduler {
     /// A new entry, in the slot after this one.
     #[inline]
     pub fn push(&mut self, entry: Entry) {
+        let passed_over = self.has_bank(entry.bank);
         self.entries[self.count] = entry;
         self.count += 1;
-        self.row_wake = 0;
+        // An entry that is passed over, or has its rows open, asks for nothing. A row of its bank is closed only if it asks for that
+        // itself, or by a refresh.
+        let bank = |group: usize| &self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
+        let open = |group: usize| bank(group).row == Some(entry.row);
+        if !passed_over && !(open(entry.group()) && (entry.left == 0 || open(1 - entry.group()))) {
+            self.row_wake = 0;
+        }
+    }
+
+    /// An entry has this bank number.
+    #[inline]
+    fn has_bank(&self, bank: u8) -> bool {
+        self.entries[..self.count].iter().any(|entry| entry.bank == bank)
     }
 
     /// The commands of a slot, and the change of state that they make.
@@ -208,12 +221,6 @@ impl Scheduler {
         column.min(self.row_wake)
     }
 
-    /// No row command comes before this slot.
-    #[inline]
-    pub fn row_from(&self) -> u64 {
-        self.row_wake
-    }
-
     /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
     fn row(&mut self, slot: u64) -> Option<(RowCommand, usize)> {
         let mut wake = u64::MAX;
@@ -264,7 +271,10 @@ impl Scheduler {
         if entry.left == 0 {
             self.entries.copy_within(1.., 0);
             self.count -= 1;
-            self.row_wake = 0;
+            // Nobody else was passed over because of it.
+            if self.has_bank(entry.bank) {
+                self.row_wake = 0;
+            }
         } else {
             let head = &mut self.entries[0];
             head.burst = head.burst.wrapping_add(1);
@@ -273,10 +283,9 @@ impl Scheduler {
         }
     }
 
-    /// Reads on in the oldest entry as long as its rows are open and nothing but reads can happen, which is before slot `end`,
-    /// but not its last burst. Only if the bursts follow each other at the same distance.
+    /// Reads on in the oldest entry if both its rows are open, from slot `from` on and before `end`, but not its last burst. Only if the bursts follow each other at the same distance.
     #[inline]
-    pub fn read_on(&mut self, slots: &Slots, end: u64) -> Option<ReadRun> {
+    pub fn read_on(&mut self, slots: &Slots, from: u64, end: u64) -> Option<ReadRun> {
         let entry = self.entries[0];
         if self.count == 0 || entry.write || entry.left == 0 {
             return None;
@@ -287,7 +296,7 @@ impl Scheduler {
             return None;
         }
         let step = slots.column[1];
-        let slot = max(self.banks[at].column, self.read[group]);
+        let slot = max(max(self.banks[at].column, self.read[group]), from);
         let second = max(max(self.banks[other].column, self.read[1 - group]), slot + step);
         if slot >= end || second != slot + step || 2 * step < slots.column[0] {
             return None;

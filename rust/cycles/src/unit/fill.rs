@@ -120,8 +120,15 @@ impl Fill {
         self.filling_from.is_some()
     }
 
+    /// Beats that can be taken before the complete stripe is, or the one that is filled.
+    pub fn room(&self, shape: &Shape) -> u64 {
+        let kept = u64::from(shape.weight_beats) - (self.popped - self.placed);
+        let placed = if self.full.is_some() { 0 } else { shape.positions - self.position };
+        kept + u64::from(placed)
+    }
+
     /// No beat is taken before the complete stripe is.
-    pub fn is_stuck(&self, shape: &Shape) -> bool {
+    fn is_stuck(&self, shape: &Shape) -> bool {
         self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
     }
 
@@ -129,10 +136,20 @@ impl Fill {
     /// rank does not offer the beat that follows after so many others.
     #[inline]
     pub fn plan_from(&self, product: &Product, shape: &Shape, beat_from: impl FnOnce(u64) -> u64) -> u64 {
-        let Some(stripe) = self.plan else { return 0 };
-        if self.full.is_some() {
+        if self.plan.is_some() && self.full.is_some() {
             return u64::MAX - 1;
         }
+        // A plan can be made in the cycle from which on the stripe before is complete.
+        if self.plan.is_some() { self.full_from(product, shape, beat_from) } else { 0 }
+    }
+
+    /// A cycle before which no stripe is complete, or 0 if none is planned.
+    #[inline]
+    pub fn full_from(&self, product: &Product, shape: &Shape, beat_from: impl FnOnce(u64) -> u64) -> u64 {
+        if self.full.is_some() {
+            return self.full_from;
+        }
+        let Some(stripe) = self.plan else { return 0 };
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
         let left = u64::from(end.saturating_sub(self.position));
         let taken = self.popped - self.placed;
@@ -198,12 +215,15 @@ impl Fill {
         let depth = u64::from(shape.weight_beats);
         loop {
             let planned = self.plan_one(until, rows, product, shape);
-            match self.flow(until, beats, depth, product, shape) {
+            let flowed = match self.flow(until, beats, depth, product, shape) {
                 Flowed::ToTheEnd => return,
-                Flowed::Some => continue,
-                Flowed::Nothing => {}
-            }
-            if !(planned | self.place_some(until, product, shape) | self.pop_some(until, beats, depth)) {
+                Flowed::Some => true,
+                Flowed::Nothing => false,
+            };
+            let placed = self.place_some(until, product, shape);
+            let popped = self.pop_some(until, beats, depth);
+            // Without more beats nothing goes on but with another plan.
+            if !popped && !flowed && (self.plan.is_some() || !(planned || placed)) {
                 return;
             }
         }
@@ -231,6 +251,26 @@ impl Fill {
         let (mut placed, mut place_from) = (self.placed, self.place_from);
         let (pops, places) = (&mut self.pops, &mut self.places);
         let mut to_the_end = false;
+        if most > 0
+            && let Some(read) = beats.unhindered()
+            && places[placed.wrapping_sub(depth) as usize % MOST_BEATS] <= read + 1
+            && place_from <= read + 3
+        {
+            // Each beat is taken when it is offered, and placed in the next cycle. So those after it are not hindered either: they
+            // come at least two cycles later.
+            let taken = beats.take_unhindered(most, until.saturating_sub(1), |pop| {
+                places[placed as usize % MOST_BEATS] = pop + 1;
+                placed += 1;
+                place_from = pop + 2;
+            });
+            (self.placed, self.popped, self.place_from) = (placed, placed, place_from);
+            self.position += taken as u32;
+            return if taken < most && beats.weight_from() >= until.saturating_sub(1) {
+                Flowed::ToTheEnd
+            } else {
+                Flowed::Some
+            };
+        }
         let taken = beats.take_run(most, |from| {
             let free = places[placed.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
             let pop = from.max(free);
@@ -263,6 +303,17 @@ impl Fill {
         }
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
+        if let Some(read) = beats.unhindered()
+            && places[self.placed.wrapping_sub(1) as usize % MOST_BEATS] <= read + 1
+        {
+            // All places that were ever used are free by then: each beat is taken when it is offered.
+            let taken = beats.take_unhindered(most, until, |pop| {
+                pops[popped as usize % MOST_BEATS] = pop;
+                popped += 1;
+            });
+            self.popped = popped;
+            return taken > 0;
+        }
         let taken = beats.take_run(most, |from| {
             // The place of the beat that lies as many beats back as there are places.
             let free = places[popped.wrapping_sub(depth) as usize % MOST_BEATS] + 1;

@@ -4,6 +4,7 @@ use super::fill::{Fill, FillCounts, Surroundings};
 use super::{Kind, Product};
 use crate::beats::Beats;
 use crate::fifo::Ring;
+use crate::rank::Rank;
 use crate::shape::Shape;
 
 /// Rows that a group can know ahead.
@@ -45,6 +46,8 @@ pub(super) struct Group {
     history: u8,
     history_window: u64,
     window: Window,
+    /// While the window waits for weights: no stripe is complete before this cycle. Else 0.
+    rests_until: u64,
     /// Up to the first cycle of the window, by its cause, and the causes until the cycle before.
     account: Account,
     before: Causes,
@@ -68,6 +71,7 @@ impl Group {
             history: 0,
             history_window: 0,
             window: Window::Starved,
+            rests_until: 0,
             account: Account::default(),
             before: Causes::default(),
             earlier: (0, FillCounts::default()),
@@ -198,9 +202,30 @@ impl Group {
         self.causes_until(until, counts)
     }
 
+    /// A cycle before which a decision changes nothing.
+    #[inline]
+    pub fn rests_until(&self) -> u64 {
+        self.rests_until
+    }
+
+    /// The decision in this cycle needs nothing that has come from the rank: no stripe can be complete, or the one in work goes
+    /// on, and nothing changes for the counters.
+    #[inline]
+    pub fn decides_alone(&self, cycle: u64, product: &Product) -> bool {
+        let roomless = self.running_last && !product.kind.adds() && self.reserved == product.sums;
+        cycle < self.rests_until || self.running && self.window == Window::Job && !roomless
+    }
+
     /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle.
     #[inline]
-    pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
+    pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, rank: &mut Rank, around: Surroundings) {
+        if !exact && self.decides_alone(cycle, around.product) {
+            if self.running {
+                self.choose(cycle, window, around.product);
+            }
+            return;
+        }
+        let beats = &mut rank.beats;
         if exact {
             self.fill.advance(cycle, beats, around);
             self.earlier = (cycle, self.fill.counts(around.rows));
@@ -209,17 +234,20 @@ impl Group {
             self.fill.advance_roughly(cycle + 1, beats, around);
         }
         let next = self.choose(cycle, window, around.product);
-        if next == self.window {
-            // The account goes on.
-            return;
+        if next != self.window {
+            if exact {
+                self.before = self.causes_until(cycle, self.earlier.1);
+            }
+            let fill = self.fill.counts(around.rows);
+            let causes = self.causes_until(cycle + 1, fill);
+            self.account = Account { until: cycle + 1, causes, fill };
+            self.window = next;
         }
-        if exact {
-            self.before = self.causes_until(cycle, self.earlier.1);
-        }
-        let fill = self.fill.counts(around.rows);
-        let causes = self.causes_until(cycle + 1, fill);
-        self.account = Account { until: cycle + 1, causes, fill };
-        self.window = next;
+        self.rests_until = if next == Window::Starved {
+            self.fill.full_from(around.product, around.shape, |beats| rank.beat_from(beats, cycle))
+        } else {
+            0
+        };
     }
 
     #[inline]

@@ -14,7 +14,7 @@ mod writer;
 
 pub(crate) use group::Causes;
 
-use crate::beats::Beats;
+use crate::beats::{Beats, Room};
 use crate::rank::Rank;
 use crate::shape::{Cut, Shape};
 use activation::Activation;
@@ -263,7 +263,8 @@ impl Unit {
     fn go_to(&mut self, cycle: u64) {
         let since = cycle - self.window_from;
         if since >= self.shape.window {
-            let windows = since / self.shape.window;
+            // Mostly it is the next one.
+            let windows = if since < 2 * self.shape.window { 1 } else { since / self.shape.window };
             self.window += windows;
             self.window_from += windows * self.shape.window;
         }
@@ -292,21 +293,20 @@ impl Unit {
         sum
     }
 
-    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns a cycle before which no more are
-    /// taken.
+    /// The group of a rank takes the beats of weights that it can take before cycle `until`. Returns when it can take more at the
+    /// earliest.
     #[inline]
-    pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> u64 {
+    pub fn drain(&mut self, rank: usize, exact: bool, beats: &mut Beats, until: u64) -> Room {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         let group = &mut self.groups[rank];
         group.advance(until, exact, beats, around);
-        if !group.fill.is_stuck(&self.shape) {
-            return until;
-        }
-        // The complete stripe is taken when all vectors of the one in work have had their window.
+        // The stripe in work, or the one that is filled, is complete, and is taken when all vectors of the one before have had their
+        // window; its group keeps as many beats as it can until then, and a place is free two cycles later.
         let since = until + 2 + 8 * self.shape.window - self.window_from;
         let phase = since % self.shape.window;
         let decide = if phase == 0 { until } else { until + self.shape.window - phase };
-        decide + group.jobs_left(&self.product) * self.shape.window + 2
+        let then = decide + group.jobs_left(&self.product) * self.shape.window + 2;
+        Room { from: until, beats: group.fill.room(&self.shape), then }
     }
 
     /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.
@@ -331,21 +331,20 @@ impl Unit {
         self.product_active && cycle - self.window_from + 2 == self.shape.window
     }
 
+    /// The same, and what has come from the ranks matters. `exact`: also to somebody who may ask for the causes in the next cycle.
+    #[inline]
+    pub fn decides_by_beats(&mut self, cycle: u64, exact: bool) -> bool {
+        self.decides(cycle)
+            && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.product)))
+    }
+
     /// One cycle.
     #[inline]
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
         let shape = self.shape;
         let decides = self.decides(cycle);
-        let phase = cycle - self.window_from;
-
-        // Ports of the slices.
-        let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
-        let writer =
-            if lanes.is_some_and(|lanes| lanes.writes) { None } else { self.writer_of(cycle, phase) };
-        let (scalar_read, store_read) = self.reads(cycle, phase);
-        if let Some(LanesCycle { advance, soon, granted, .. }) = lanes {
-            self.activation.step(advance, soon, granted, &shape);
-        }
+        let SlicesCycle { result_written, scalar_read, load_taken } =
+            self.step_slices(cycle, inputs.load, inputs.store_taken);
 
         // Rows.
         let room = inputs.row.is_some()
@@ -355,14 +354,12 @@ impl Unit {
         let active = self.product_active;
         let result_taken = active && {
             let result = self.offers_result(cycle);
-            self.result_writer.step(writer == Some(Port::Result), result, &shape)
+            self.result_writer.step(result_written, result, &shape)
         };
-        let load_taken = self.load_writer.is_busy()
-            && self.load_writer.step(writer == Some(Port::Load), inputs.load, &shape);
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
-                group.decide(cycle, self.window, inputs.exact, &mut rank.beats, around);
+                group.decide(cycle, self.window, inputs.exact, rank, around);
             }
             self.heads.look(&self.groups);
         }
@@ -377,20 +374,38 @@ impl Unit {
             self.product_starts = false;
             self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.product.rows));
         }
+        self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
+        Outputs { load_taken, row_taken: push == Push::Row }
+    }
+
+    /// One cycle of all that reads and writes the slices beside a product: who has their ports, the activation unit, loads, stores
+    /// and zeros. `load`: a beat of a load is offered, `store_taken`: the store's beat on offer is taken. Without a product it is
+    /// the unit's whole cycle.
+    #[inline]
+    pub fn step_slices(&mut self, cycle: u64, load: bool, store_taken: bool) -> SlicesCycle {
+        let shape = self.shape;
+        // Only a product asks for it.
+        let phase = cycle - self.window_from;
+        let lanes = self.activation.is_busy().then(|| self.lanes_cycle(cycle, phase));
+        let writer =
+            if lanes.is_some_and(|lanes| lanes.writes) { None } else { self.writer_of(cycle, phase) };
+        let (scalar_read, store_read) = self.reads(cycle, phase);
+        if let Some(LanesCycle { advance, soon, granted, .. }) = lanes {
+            self.activation.step(advance, soon, granted, &shape);
+        }
+        let load_taken =
+            self.load_writer.is_busy() && self.load_writer.step(writer == Some(Port::Load), load, &shape);
         if writer == Some(Port::Zero) {
             self.zero_left -= 1;
         }
-
-        // Stores.
         if self.store_reader.is_starting() || store_read {
             self.store_reader.step(store_read, &shape);
         }
         self.stored =
-            self.stored + u32::from(self.stores_back & self.store_comes != 0) - u32::from(inputs.store_taken);
-        self.store_places = self.store_places + u32::from(store_read) - u32::from(inputs.store_taken);
+            self.stored + u32::from(self.stores_back & self.store_comes != 0) - u32::from(store_taken);
+        self.store_places = self.store_places + u32::from(store_read) - u32::from(store_taken);
         self.stores_back = self.stores_back << 1 | u16::from(store_read);
-        self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
-        Outputs { load_taken, row_taken: push == Push::Row }
+        SlicesCycle { result_written: writer == Some(Port::Result), scalar_read, load_taken }
     }
 
     /// Who writes the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
@@ -406,20 +421,25 @@ impl Unit {
         let free = |(g, group): (usize, &Group)| {
             ranks >> g & 1 == 0 || group.write_free(self.window, phase, kind, &self.shape)
         };
-        (!self.round.writes(cycle) && self.groups.iter().enumerate().all(free)).then_some(port)
+        let writes_sums = self.product_active && kind.adds();
+        let free = !writes_sums || self.groups.iter().enumerate().all(free);
+        (free && !self.round.writes(cycle)).then_some(port)
     }
 
     /// What the activation unit does in this cycle.
     fn lanes_cycle(&self, cycle: u64, phase: u64) -> LanesCycle {
         let (window, kind, shape) = (self.window, self.product.kind, &self.shape);
-        let no_sums =
-            |phase: u64| self.groups.iter().all(|group| group.write_free(window, phase, kind, shape));
+        let active = self.product_active;
+        let writes_sums = active && kind.adds();
+        let no_sums = |phase: u64| {
+            !writes_sums || self.groups.iter().all(|group| group.write_free(window, phase, kind, shape))
+        };
         // In the first phase of a window nobody writes sums.
         let (advance, soon) = (no_sums(phase), phase + 1 == shape.window || no_sums(phase + 1));
         let others = self.distributor.asks() || self.store_asks() || self.round.reads(cycle);
         let granted = !others
             && self.activation.asks(advance, soon)
-            && self.groups.iter().all(|group| group.read_free(window, phase, kind, shape));
+            && (!active || self.groups.iter().all(|group| group.read_free(window, phase, kind, shape)));
         LanesCycle { advance, soon, granted, writes: self.activation.writes(advance) }
     }
 
@@ -437,8 +457,8 @@ impl Unit {
         }
         let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
         let group = &self.groups[rank as usize];
-        let free =
-            !self.round.reads(cycle) && group.read_free(self.window, phase, self.product.kind, &self.shape);
+        let free = !self.round.reads(cycle)
+            && (!self.product_active || group.read_free(self.window, phase, self.product.kind, &self.shape));
         (free && scalars, free && !scalars)
     }
 
@@ -529,8 +549,7 @@ impl Unit {
             return cycle;
         }
         self.go_to(cycle);
-        let decide = self.window_from + self.shape.window - 2;
-        let mut next = if decide < cycle { decide + self.shape.window } else { decide };
+        let mut next = self.next_decision(cycle);
         let pushes = row && self.distributor.wants_to_push() && self.combined_room();
         if pushes && self.groups.iter().all(Group::lacks_rows_only) {
             let room = self.row_room_from(cycle, ranks);
@@ -547,6 +566,16 @@ impl Unit {
             }
         }
         next
+    }
+
+    /// The first cycle from `cycle` on, one of the present window, in which jobs are decided and a decision changes something.
+    #[inline]
+    fn next_decision(&self, cycle: u64) -> u64 {
+        let window = self.shape.window;
+        let decide = self.window_from + window - 2;
+        let decide = if decide < cycle { decide + window } else { decide };
+        let rests = self.groups.iter().map(Group::rests_until).min().unwrap_or(0);
+        if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
     }
 
     /// A result of a DOT, or the heads' results of all ranks, are offered to the writer.
@@ -655,6 +684,16 @@ struct LanesCycle {
     soon: bool,
     granted: bool,
     writes: bool,
+}
+
+/// What was done at the ports of the slices in a cycle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlicesCycle {
+    /// The result on offer is written.
+    result_written: bool,
+    scalar_read: bool,
+    /// The load's beat on offer is taken.
+    pub load_taken: bool,
 }
 
 /// Who writes the slices.

@@ -1,0 +1,137 @@
+//! The model skips cycles in which nothing can happen, and goes through others with part of its parts. Stepped through one by one,
+//! all cycles have to come out the same.
+
+use ndp_config::DesignConfig;
+use ndp_cycles::{
+    Answer, COUNTERS, ClockRelation, Command, CommandCounts, CycleModel, Host, InstructionTimes, Request,
+    RequestKind,
+};
+use ndp_machine::{ProgramOptions, RandomPrograms};
+use std::collections::VecDeque;
+use std::error::Error;
+
+/// Instructions of a burst.
+const BURST: usize = 4;
+
+/// A number that follows from two others and looks like any.
+fn mix(a: u64, b: u64) -> u64 {
+    let product = (a ^ b.rotate_left(32)).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (product ^ product >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 16
+}
+
+/// Sends a program, between reads of registers and accesses to the DIMM of its own.
+struct Traffic {
+    seed: u64,
+    bursts: VecDeque<[u128; BURST]>,
+    /// The next request is offered from this cycle on, and the one after it up to `every` cycles later.
+    next: u64,
+    every: u64,
+    /// Burst of the DIMM from which on it has its own.
+    own: u32,
+    outstanding: u32,
+    answers: Vec<(u64, Answer)>,
+}
+
+impl Host for Traffic {
+    fn offer(&mut self, cycle: u64) -> Option<Request> {
+        if cycle < self.next || self.bursts.is_empty() {
+            return None;
+        }
+        self.next = cycle + 1 + mix(self.seed, cycle) % self.every;
+        self.outstanding += 1;
+        let chance = mix(self.seed + 1, cycle);
+        let kind = match chance % 6 {
+            0 => RequestKind::ReadRegister((chance / 8 % 2) as u8),
+            1 | 2 => {
+                let address = self.own + (chance >> 8) as u32 % 512;
+                RequestKind::Dram { address, write: chance % 6 == 1 }
+            }
+            _ => self.bursts.pop_front().map(RequestKind::Instructions)?,
+        };
+        Some(Request { kind, tag: 0 })
+    }
+
+    fn ready(&mut self, cycle: u64) -> bool {
+        !mix(self.seed + 2, cycle).is_multiple_of(4)
+    }
+
+    fn answered(&mut self, cycle: u64, answer: Answer) {
+        self.outstanding -= 1;
+        self.answers.push((cycle, answer));
+    }
+
+    fn idle_until(&self, cycle: u64) -> u64 {
+        if self.bursts.is_empty() { u64::MAX } else { self.next.max(cycle) }
+    }
+
+    fn entries(&mut self, _cycle: u64, burst: u32) -> [u32; 16] {
+        std::array::from_fn(|entry| mix(burst.into(), entry as u64) as u32 % 4096)
+    }
+}
+
+/// All that comes of a program.
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    cycles: u64,
+    answers: Vec<(u64, Answer)>,
+    counters: [u32; COUNTERS],
+    counts: Vec<CommandCounts>,
+    instructions: Vec<InstructionTimes>,
+    commands: Vec<Vec<(u64, Command)>>,
+}
+
+fn run(config: &DesignConfig, words: &[u128], seed: u64, every: u64, skips: bool) -> Outcome {
+    let burst = |words: &[u128]| std::array::from_fn(|i| words.get(i).copied().unwrap_or(0));
+    let mut host = Traffic {
+        seed,
+        bursts: words.chunks(BURST).map(burst).collect(),
+        next: 0,
+        every,
+        own: 1 << (config.dimm_burst_bits() - 1),
+        outstanding: 0,
+        answers: Vec::new(),
+    };
+    let clocks = ClockRelation::of_simulation(8 + seed % 5, 12 + seed * 8 / 5 % 9);
+    let mut model = CycleModel::new(config, clocks);
+    model.record();
+    while !host.bursts.is_empty() || host.outstanding > 0 || model.is_busy() {
+        if skips {
+            let next = if host.bursts.is_empty() { 0 } else { host.next };
+            model.run_until(next.max(model.cycle() + 1), &mut host);
+        } else {
+            model.step(&mut host);
+        }
+        if host.bursts.is_empty() && host.outstanding == 0 && skips {
+            model.run_to_end(&mut host);
+        }
+    }
+    // This brings the ranks up to the last cycle too.
+    let counters = model.counters();
+    let record = model.take_record();
+    Outcome {
+        cycles: model.cycle(),
+        answers: host.answers,
+        counters,
+        counts: model.commands(),
+        instructions: record.instructions,
+        commands: record.commands,
+    }
+}
+
+fn compare(preset: &str, programs: usize, cycles: u32) -> Result<(), Box<dyn Error>> {
+    let config = DesignConfig::preset(preset)?;
+    let options = ProgramOptions { cycles, malformed_percent: 10 };
+    for (index, program) in RandomPrograms::with_options(&config, 7, options).take(programs).enumerate() {
+        let every = [1, 1, 8, 60, 700][index % 5];
+        let [fast, slow] =
+            [true, false].map(|skips| run(&config, &program.words(), index as u64, every, skips));
+        assert!(fast.cycles > 0 && fast == slow, "{preset}, program {index}, a request in {every} cycles");
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_happens_in_the_cycles_that_are_skipped() -> Result<(), Box<dyn Error>> {
+    compare("tiny", 60, 3000)?;
+    compare("hermes", 20, 4000)
+}
