@@ -122,7 +122,7 @@ pub(super) fn name(config: &LinkConfig) -> String {
 
 /// The marker of a lane: 22 bits that differ from themselves at every shift, and the lane's number.
 pub(super) fn marker(lane: u32) -> u128 {
-    0b1111_1001_1010_1000_0101_11 << 3 | u128::from(lane)
+    0b11_1110_0110_1010_0001_0111 << 3 | u128::from(lane)
 }
 
 /// The word of markers.

@@ -34,7 +34,7 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let now = m.reg("now_q", BITS);
     now.next(&lane);
     let before = m.reg("before_q", BITS);
-    before.next(&now.q());
+    before.next(now.q());
     let slides = m.forward("slides", 1);
     let place = m.reg("place_q", BITS).reset(1).enable(&*slides);
     place.next(cat([place.low(BITS - 1), place.msb()]));
@@ -45,7 +45,7 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let hit = m.reg("hit_q", 1).reset(0);
     hit.next(cut.eq(&marker));
     let word = m.reg("word_q", BITS);
-    word.next(&cut.q());
+    word.next(cut.q());
 
     // Searching, one marker found, two found, locked. `pos` counts from the last marker.
     let found = m.reg("found_q", 1).reset(0);

@@ -48,7 +48,7 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let first = m.reg("first_q", FIELD_BITS).enable(at[0].bit(0));
     first.next(word.low(FIELD_BITS));
     let header_q = m.reg("header_q", FIELD_BITS).enable(at[0].msb());
-    header_q.next(&first.q());
+    header_q.next(first.q());
     let header = Header::unpack(&header_q.q());
 
     // Its number against the expected one: worked out while the check is.

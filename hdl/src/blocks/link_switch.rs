@@ -70,7 +70,10 @@ pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
             &nowhere & &last.q(),
             format!("link {p}: a flit is dropped, there is no route to its destination"),
         );
-        (waits.push(held.q()), beats.push(word.q()), lasts.push(last.q()), ways.push(way.q()));
+        waits.push(held.q());
+        beats.push(word.q());
+        lasts.push(last.q());
+        ways.push(way.q());
     }
 
     // Outputs: one input at a time, chosen by turns.

@@ -170,7 +170,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let upper = m.reg("upper_q", BEAT_BITS).enable(&loads);
     upper.next(buffer.output("rdata_o"));
     let lower = m.reg("lower_q", BEAT_BITS).enable(&fills);
-    lower.next(&upper.q());
+    lower.next(upper.q());
 
     // Stage 3 cuts words out of it.
     let full3 = m.reg("full3_q", 1).enable(at[2].bit(0));
@@ -195,9 +195,9 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("first_i", at[4].bit(0))
         .output("crc_o");
     let word5 = m.reg("word5_q", config.word_bits());
-    word5.next(&word4.q());
+    word5.next(word4.q());
     let word6 = m.reg("word6_q", config.word_bits());
-    word6.next(&word5.q());
+    word6.next(word5.q());
     let check = on_the_wire(&crc).gated(&at[6].msb());
     let check = cat([check, zeros(config.word_bits() - LinkConfig::CRC_BITS)]);
     let marked = markers(config).gated(&mark[6]);
