@@ -149,13 +149,13 @@ impl Channel {
         if self.ber > 0.0 {
             self.gap -= bits;
         }
-        for l in 0..self.lanes.len() {
-            let hit = self.burst.0 > 0 && self.burst.1 >> l & 1 == 1;
+        for (lane, word) in out.iter_mut().enumerate().take(self.lanes.len()) {
+            let hit = self.burst.0 > 0 && self.burst.1 >> lane & 1 == 1;
             if hit || self.cut > 0 {
-                out[l] = self.noise();
+                *word = self.noise();
             }
-            if self.lanes[l].dead {
-                out[l] = 0;
+            if self.lanes[lane].dead {
+                *word = 0;
             }
         }
         self.burst.0 = self.burst.0.saturating_sub(1);
