@@ -7,18 +7,19 @@ use crate::states::NeuronStates;
 use crate::table::LayerTable;
 use ndp_config::BlockKind;
 use ndp_traces::{Activity, NeuronShape, ones};
+use serde::Serialize;
 
 /// Counts of predictions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Confusion {
     /// Predicted and active.
-    pub tp: u64,
+    pub true_positives: u64,
     /// Predicted, not active.
-    pub fp: u64,
+    pub false_positives: u64,
     /// Active, not predicted.
-    pub r#fn: u64,
+    pub false_negatives: u64,
     /// Neither.
-    pub tn: u64,
+    pub true_negatives: u64,
 }
 
 impl Confusion {
@@ -27,29 +28,33 @@ impl Confusion {
         let ones = |f: fn(u64, u64) -> u64| -> u64 {
             predicted.iter().zip(actual).map(|(&p, &a)| u64::from(f(p, a).count_ones())).sum()
         };
-        let (tp, fp, r#fn) = (ones(|p, a| p & a), ones(|p, a| p & !a), ones(|p, a| !p & a));
-        let tn = u64::from(neurons) - tp - fp - r#fn;
-        *self = *self + Self { tp, fp, r#fn, tn };
+        let (both, wrong, missed) = (ones(|p, a| p & a), ones(|p, a| p & !a), ones(|p, a| !p & a));
+        *self += Self {
+            true_positives: both,
+            false_positives: wrong,
+            false_negatives: missed,
+            true_negatives: u64::from(neurons) - both - wrong - missed,
+        };
     }
 
     /// All predictions.
     pub fn total(&self) -> u64 {
-        self.tp + self.fp + self.r#fn + self.tn
+        self.true_positives + self.false_positives + self.false_negatives + self.true_negatives
     }
 
     /// Share of right predictions; NaN without any.
     pub fn accuracy(&self) -> f64 {
-        (self.tp + self.tn) as f64 / self.total() as f64
+        (self.true_positives + self.true_negatives) as f64 / self.total() as f64
     }
 
     /// Share of active neurons among those predicted; NaN if none was.
     pub fn precision(&self) -> f64 {
-        self.tp as f64 / (self.tp + self.fp) as f64
+        self.true_positives as f64 / (self.true_positives + self.false_positives) as f64
     }
 
     /// Share of predicted neurons among the active ones; NaN if none was active.
     pub fn recall(&self) -> f64 {
-        self.tp as f64 / (self.tp + self.r#fn) as f64
+        self.true_positives as f64 / (self.true_positives + self.false_negatives) as f64
     }
 }
 
@@ -58,11 +63,17 @@ impl std::ops::Add for Confusion {
 
     fn add(self, other: Self) -> Self {
         Self {
-            tp: self.tp + other.tp,
-            fp: self.fp + other.fp,
-            r#fn: self.r#fn + other.r#fn,
-            tn: self.tn + other.tn,
+            true_positives: self.true_positives + other.true_positives,
+            false_positives: self.false_positives + other.false_positives,
+            false_negatives: self.false_negatives + other.false_negatives,
+            true_negatives: self.true_negatives + other.true_negatives,
         }
+    }
+}
+
+impl std::ops::AddAssign for Confusion {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
     }
 }
 

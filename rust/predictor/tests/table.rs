@@ -129,7 +129,7 @@ fn another_order_of_neurons_changes_no_count() {
         let other = evaluate(&shape, &renamed_table, rules, kind, 30, renamed.iter().cloned()).unwrap();
         assert_eq!(plain, other);
         assert_eq!(plain.all().total(), 60 * shape.neurons());
-        assert!(plain.all().tp > 0 && plain.all().tn > 0, "{plain:?}");
+        assert!(plain.all().true_positives > 0 && plain.all().true_negatives > 0, "{plain:?}");
     }
     for (block, n) in [(0, 39), (3, 149)] {
         assert_eq!(order.new_number(block, order.old(block, n)), n);
@@ -143,7 +143,9 @@ fn another_order_of_neurons_changes_no_count() {
 fn predictions_are_counted_by_what_was_and_what_was_predicted() {
     let mut counts = Confusion::default();
     counts.count(70, &[0b0111, 1], &[0b1011, 0]);
-    assert_eq!(counts, Confusion { tp: 2, fp: 2, r#fn: 1, tn: 65 });
+    let expected =
+        Confusion { true_positives: 2, false_positives: 2, false_negatives: 1, true_negatives: 65 };
+    assert_eq!(counts, expected);
     assert_eq!((counts.accuracy(), counts.precision(), counts.recall()), (67.0 / 70.0, 0.5, 2.0 / 3.0));
 }
 

@@ -14,6 +14,7 @@ use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_cycles::{ClockRelation, CycleModel, run_program};
 use ndp_isa::{Activation, Instruction, accumulator_words, block_words};
 use ndp_layout::{DimmMap, MatrixLayout, order_rows};
+use ndp_numerics::SplitMix64;
 use ndp_planner::{
     AttentionUnit, Ending, Epilogue, HeadCut, Mode, Plan, PlanError, Sizes, attention_program, slot_words,
 };
@@ -316,16 +317,11 @@ impl DimmTimes {
 
 /// `count` different numbers below `rows` in ascending order, one at random in each of `count` equal parts.
 fn spread(rows: u32, count: u32, seed: u64) -> Vec<u32> {
-    let mut state = seed;
-    let mut next = || {
-        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    };
+    let mut rng = SplitMix64::new(seed);
     let bound = |k: u32| (u64::from(k) * u64::from(rows) / u64::from(count)) as u32;
-    (0..count).map(|k| bound(k) + (next() % u64::from(bound(k + 1) - bound(k)).max(1)) as u32).collect()
+    (0..count)
+        .map(|k| bound(k) + (rng.next_u64() % u64::from(bound(k + 1) - bound(k)).max(1)) as u32)
+        .collect()
 }
 
 #[cfg(test)]

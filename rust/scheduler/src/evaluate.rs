@@ -11,15 +11,12 @@ use crate::session::{Session, Start, TokenRecord, WindowBalance};
 use crate::system_time::SystemTimes;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_mapper::{Instance, Options, Placement, place_random, place_structured};
-use ndp_predictor::{LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
-use ndp_traces::{Activity, NeuronShape, Phase, Profile, TraceReader};
+use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_traces::stats::Similarity;
+use ndp_traces::{Activity, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
 use serde::Serialize;
-use std::collections::VecDeque;
 use std::io::Read;
 use std::rc::Rc;
-
-/// Distances up to which similarity is measured.
-pub const DISTANCES: usize = 32;
 
 /// What is evaluated, and how.
 #[derive(Clone, Debug)]
@@ -48,58 +45,6 @@ impl Default for EvaluateOptions {
     }
 }
 
-/// How often predictions were right.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Hits {
-    /// Predicted active, and active.
-    pub true_positives: u64,
-    /// Predicted active, but not active.
-    pub false_positives: u64,
-    /// Active, but not predicted.
-    pub false_negatives: u64,
-    /// Neither.
-    pub true_negatives: u64,
-}
-
-impl Hits {
-    fn count(&mut self, predicted: &[u64], actual: &[u64], neurons: u32) {
-        let ones = |word: u64| u64::from(word.count_ones());
-        let (mut both, mut wrong, mut missed) = (0, 0, 0);
-        for (predicted, actual) in predicted.iter().zip(actual) {
-            both += ones(predicted & actual);
-            wrong += ones(predicted & !actual);
-            missed += ones(actual & !predicted);
-        }
-        self.true_positives += both;
-        self.false_positives += wrong;
-        self.false_negatives += missed;
-        self.true_negatives += u64::from(neurons) - both - wrong - missed;
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.true_positives += other.true_positives;
-        self.false_positives += other.false_positives;
-        self.false_negatives += other.false_negatives;
-        self.true_negatives += other.true_negatives;
-    }
-
-    /// Share of neurons that were predicted right.
-    pub fn accuracy(&self) -> f64 {
-        let right = self.true_positives + self.true_negatives;
-        ratio(right, right + self.false_positives + self.false_negatives)
-    }
-
-    /// Share of the predicted neurons that were active.
-    pub fn precision(&self) -> f64 {
-        ratio(self.true_positives, self.true_positives + self.false_positives)
-    }
-
-    /// Share of the active neurons that were predicted.
-    pub fn recall(&self) -> f64 {
-        ratio(self.true_positives, self.true_positives + self.false_negatives)
-    }
-}
-
 fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
@@ -111,14 +56,14 @@ pub struct PredictorResult {
     pub name: &'static str,
     /// All neurons.
     pub accuracy: f64,
-    /// See [`Hits::precision`].
+    /// See [`Confusion::precision`].
     pub precision: f64,
-    /// See [`Hits::recall`].
+    /// See [`Confusion::recall`].
     pub recall: f64,
     /// Neurons in front of attention.
-    pub attention: Hits,
+    pub attention: Confusion,
     /// Neurons of the MLP.
-    pub mlp: Hits,
+    pub mlp: Confusion,
     /// Accuracy of each token.
     pub tokens: Vec<f64>,
     /// Recall of each token.
@@ -220,27 +165,6 @@ pub struct Evaluation {
     pub ablation: Vec<Ablation>,
 }
 
-/// Similarity against distance over the tokens seen.
-struct Similarity {
-    recent: VecDeque<(Activity, u64)>,
-    sums: [f64; DISTANCES],
-    counts: [u64; DISTANCES],
-}
-
-impl Similarity {
-    fn add(&mut self, activity: &Activity) {
-        let count = activity.count();
-        for (distance, (other, others)) in self.recent.iter().enumerate() {
-            if count + others > 0 {
-                self.sums[distance] += 2.0 * activity.common(other) as f64 / (count + others) as f64;
-                self.counts[distance] += 1;
-            }
-        }
-        self.recent.truncate(DISTANCES - 1);
-        self.recent.push_front((activity.clone(), count));
-    }
-}
-
 /// A predictor that runs beside the policies, and how it fares.
 struct Judge {
     predictor: Predictor,
@@ -249,18 +173,18 @@ struct Judge {
 
 impl Judge {
     fn token(&mut self, shape: &NeuronShape, activity: &Activity) -> Result<(), SchedulerError> {
-        let mut all = Hits::default();
+        let mut all = Confusion::default();
         let mut room = Vec::new();
         for (index, block) in shape.blocks().iter().enumerate() {
             let actual = activity.block(shape, index);
             room.resize(actual.len(), 0);
             self.predictor.predict(index, &mut room)?;
-            let mut hits = Hits::default();
-            hits.count(&room, actual, block.neurons);
-            all.add(&hits);
+            let mut hits = Confusion::default();
+            hits.count(block.neurons, &room, actual);
+            all += hits;
             match block.kind {
-                BlockKind::Attention => self.result.attention.add(&hits),
-                BlockKind::Mlp => self.result.mlp.add(&hits),
+                BlockKind::Attention => self.result.attention += hits,
+                BlockKind::Mlp => self.result.mlp += hits,
             }
             self.predictor.observe(index, actual)?;
         }
@@ -270,8 +194,7 @@ impl Judge {
     }
 
     fn finish(mut self) -> PredictorResult {
-        let mut all = self.result.attention;
-        all.add(&self.result.mlp);
+        let all = self.result.attention + self.result.mlp;
         let (accuracy, precision, recall) = (all.accuracy(), all.precision(), all.recall());
         self.result = PredictorResult { accuracy, precision, recall, ..self.result };
         self.result
@@ -340,15 +263,14 @@ pub fn evaluate<R: Read>(
         sessions.push((Session::new(policy, start)?, Vec::new()));
     }
     let mut judges = judges(&prepared, &shape, options)?;
-    let mut similarity =
-        Similarity { recent: VecDeque::new(), sums: [0.0; DISTANCES], counts: [0; DISTANCES] };
+    let mut similarity = Similarity::default();
     let (mut active, mut context) = (0u64, prepared.prompt_tokens as u32);
     let mut generated = 0u64;
-    while let Some(activity) = pending.take() {
+    while let Some((info, activity)) = pending.take() {
         context += 1;
         generated += 1;
         active += activity.count();
-        similarity.add(&activity);
+        similarity.add(info, &activity);
         for judge in &mut judges {
             judge.token(&shape, &activity)?;
         }
@@ -356,14 +278,11 @@ pub fn evaluate<R: Read>(
             records.push(session.token(&mut times, &activity, context)?);
         }
         tick();
-        if let Some((_, next)) = reader.read()? {
-            pending = Some(next.clone());
-        }
+        pending = reader.read()?.map(|(info, next)| (info, next.clone()));
     }
     let policies: Vec<PolicyResult> =
         sessions.into_iter().map(|(session, records)| summary(&session, records)).collect();
     let ablation = ablation(&policies);
-    let means = similarity.sums.iter().zip(similarity.counts).filter(|(_, count)| *count > 0);
     Ok(Evaluation {
         model: model.name().to_owned(),
         system: system.name().to_owned(),
@@ -373,7 +292,7 @@ pub fn evaluate<R: Read>(
         prompt_tokens: prepared.prompt_tokens,
         generated_tokens: generated,
         density: active as f64 / (generated * shape.neurons()) as f64,
-        similarity: means.map(|(sum, count)| sum / count as f64).collect(),
+        similarity: similarity.means().into_iter().flatten().collect(),
         placement: PlacementResult {
             objective_us: certificate.objective_us,
             bound_us: certificate.bound_us,
@@ -392,7 +311,7 @@ fn prepare<R: Read>(
     shape: &NeuronShape,
     options: &EvaluateOptions,
     tick: &mut impl FnMut(),
-) -> Result<(Prepared, Option<Activity>), SchedulerError> {
+) -> Result<(Prepared, Option<(TokenInfo, Activity)>), SchedulerError> {
     let sequences = reader.header().sequences;
     let mut profile = Profile::new(shape);
     let mut prompt = Profile::new(shape);
@@ -409,7 +328,7 @@ fn prepare<R: Read>(
         sequence += u64::from(info.first);
         let own = sequence == sequences;
         if own && info.phase == Phase::Generated {
-            break activity.clone();
+            break (info, activity.clone());
         }
         if own {
             prompt.add(activity);
@@ -466,8 +385,8 @@ fn judges(
                 accuracy: 0.0,
                 precision: 0.0,
                 recall: 0.0,
-                attention: Hits::default(),
-                mlp: Hits::default(),
+                attention: Confusion::default(),
+                mlp: Confusion::default(),
                 tokens: Vec::new(),
                 token_recall: Vec::new(),
             };

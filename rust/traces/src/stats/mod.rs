@@ -15,12 +15,11 @@ use hot_change::HotChange;
 use imbalance::Imbalance;
 use ndp_config::BlockKind;
 use serde::Serialize;
-use similarity::Similarity;
 use std::io::Read;
 
 pub use correlation::{SAMPLED_BLOCKS, SAMPLED_NEURONS};
 pub use imbalance::DIMMS;
-pub use similarity::MAX_DISTANCE;
+pub use similarity::{MAX_DISTANCE, Similarity};
 
 /// The part of the activations whose smallest set of neurons is reported.
 const PART: f64 = 0.8;

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 /// Distances up to this are looked at.
 pub const MAX_DISTANCE: usize = 32;
 
+/// Means of the similarity per distance, collected token by token.
 #[derive(Clone, Debug, Default)]
 pub struct Similarity {
     /// The last tokens, latest first, with their counts.
@@ -16,6 +17,7 @@ pub struct Similarity {
 }
 
 impl Similarity {
+    /// Takes the next token; the first one of a sequence has none before it.
     pub fn add(&mut self, info: TokenInfo, activity: &Activity) {
         if info.first {
             self.recent.clear();
@@ -35,6 +37,7 @@ impl Similarity {
         self.recent.push_front(entry);
     }
 
+    /// Mean at distance 1, 2, ... up to [`MAX_DISTANCE`]; none where there was no pair.
     pub fn means(&self) -> Vec<Option<f64>> {
         self.sums.iter().map(|&(sum, pairs)| (pairs > 0).then(|| sum / pairs as f64)).collect()
     }
