@@ -138,15 +138,15 @@ fn curve(design: &str, flits: u64, seed: u64) -> Outcome {
 
 #[test]
 fn nothing_is_lost_repeated_or_reordered_at_any_error_rate() -> Outcome {
-    curve("hermes", 10_000, 2)?;
-    curve("tiny", 10_000, 3)
+    curve("hermes", 12_500, 2)?;
+    curve("tiny", 12_500, 3)
 }
 
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn nothing_is_lost_repeated_or_reordered_in_a_million_flits() -> Outcome {
-    curve("hermes", 100_000, 4)?;
-    curve("tiny", 100_000, 5)
+    curve("hermes", 125_000, 4)?;
+    curve("tiny", 125_000, 5)
 }
 
 /// The link goes on, slowly, at a rate at which seven of eight flits are wrong.
