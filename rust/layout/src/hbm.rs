@@ -1,9 +1,11 @@
 //! Where weights, keys and values lie in an HBM2 memory whose banks compute (LibraPIM, section 5.3).
 //!
 //! Weights go round all channels, then all bank groups, so that a read stream has all of them: from bit 0, channel, bank
-//! group, column, bank, row. Keys and values of one head are gathered in one bank, since its multipliers see no other. Both
-//! begin at a row of their own, the paper's offset. Keys and values that the NPU is to work on lie as weights do, in the
-//! weight partition, at another row offset.
+//! group, column, bank, row. Keys and values of a head are in one channel, whose buffer has the head's query or probabilities;
+//! each key, and each element's values, is gathered in one bank, since its multipliers see no other. Neighbours are in
+//! neighbouring banks, so that one MAC command works on as many of them as there are banks. Both kinds of data begin at a row of
+//! their own, the paper's offset. Keys and values that the NPU is to work on lie as weights do, in the weight partition, at
+//! another row offset.
 //!
 //! Within a bank, a key is consecutive columns, so that one result is one run of MACs. Values are transposed: a row holds
 //! one element of 512 consecutive positions, as many as the global buffer holds probabilities.
@@ -129,21 +131,22 @@ pub struct CacheElement {
     pub element: u64,
 }
 
-/// Keys and values of heads, each head in one bank.
+/// Keys and values of heads, each head in one channel.
 ///
-/// Head `h` is in channel `h mod channels`, bank `h / channels mod banks`, and is number `h / (channels * banks)` of that
-/// bank. Each head of a bank has the same rows for keys, then for values.
+/// Head `h` is number `h / channels` of channel `h mod channels`. The key of position `p` is in bank `p mod banks`, element `e`
+/// of all values in bank `e mod banks`. Each head has the same rows of all banks, for keys, then for values.
 ///
 /// ```
 /// use ndp_config::HbmConfig;
 /// use ndp_layout::hbm::{CacheElement, KvMap};
 /// let hbm = HbmConfig::preset("librapim").unwrap();
 /// let map = KvMap::new(&hbm, 8192, 128, 4096).unwrap();
-/// let at = CacheElement { head: 65, position: 5, element: 17 };
-/// let place = map.key(at).unwrap();
-/// assert_eq!((place.address.channel, place.address.bank), (1, 1));
-/// assert_eq!((place.address.row, place.address.column, place.lane), (8193, 9, 1));
-/// assert_eq!(map.key_of(place).unwrap(), Some(at));
+/// let at = CacheElement { head: 65, position: 85, element: 17 };
+/// let key = map.key(at).unwrap();
+/// assert_eq!((key.address.channel, key.address.bank), (1, 5));
+/// // Row 1 of the second head of the channel: the first one has 64 rows of keys and 64 of values.
+/// assert_eq!((key.address.row, key.address.column, key.lane), (8192 + 128 + 1, 9, 1));
+/// assert_eq!(map.key_of(key).unwrap(), Some(at));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KvMap {
@@ -175,34 +178,39 @@ impl KvMap {
         Ok(map)
     }
 
-    /// Keys that share a row.
+    /// Keys that share a row of a bank.
     fn keys_per_row(&self) -> u64 {
         ROW_LANES / self.head_dim
     }
 
-    /// Rows of a head's keys.
+    fn banks(&self) -> u64 {
+        self.config.banks().into()
+    }
+
+    /// Rows of a head's keys, in each bank.
     pub fn key_rows(&self) -> u64 {
-        self.positions.div_ceil(self.keys_per_row())
+        self.positions.div_ceil(self.banks()).div_ceil(self.keys_per_row())
     }
 
-    /// Rows of a head's values: `head_dim` for each 512 positions.
+    /// Elements of a value that a bank has.
+    fn elements_per_bank(&self) -> u64 {
+        self.head_dim.div_ceil(self.banks())
+    }
+
+    /// Rows of a head's values, in each bank: one for each of its elements and 512 positions.
     pub fn value_rows(&self) -> u64 {
-        self.positions.div_ceil(ROW_LANES) * self.head_dim
+        self.positions.div_ceil(ROW_LANES) * self.elements_per_bank()
     }
 
-    /// Rows of a head.
+    /// Rows of a head, in each bank.
     pub fn rows_of_head(&self) -> u64 {
         self.key_rows() + self.value_rows()
     }
 
     /// Heads that fit the memory.
     pub fn heads(&self) -> u64 {
-        let per_bank = u64::from(self.config.rows() - self.first) / self.rows_of_head();
-        per_bank * self.banks()
-    }
-
-    fn banks(&self) -> u64 {
-        u64::from(self.config.channels()) * u64::from(self.config.banks())
+        let per_channel = u64::from(self.config.rows() - self.first) / self.rows_of_head();
+        per_channel * u64::from(self.config.channels())
     }
 
     fn check(&self, at: CacheElement) -> Result<(), LayoutError> {
@@ -211,13 +219,13 @@ impl KvMap {
         in_range("element", at.element, 0, self.head_dim - 1)
     }
 
-    fn place(&self, head: u64, row_of_head: u64, lane_of_row: u64) -> HbmElement {
+    fn place(&self, head: u64, bank: u64, row_of_head: u64, lane_of_row: u64) -> HbmElement {
         let channels = u64::from(self.config.channels());
-        let row = u64::from(self.first) + head / self.banks() * self.rows_of_head() + row_of_head;
+        let row = u64::from(self.first) + head / channels * self.rows_of_head() + row_of_head;
         // All of them are below the sizes of the memory.
         let address = HbmAddress {
             channel: (head % channels) as u32,
-            bank: (head / channels % u64::from(self.config.banks())) as u32,
+            bank: bank as u32,
             row: row as u32,
             column: (lane_of_row / LANES) as u32,
         };
@@ -230,10 +238,8 @@ impl KvMap {
         in_range("lane", at.lane.into(), 0, LANES - 1)?;
         in_range("row", at.address.row.into(), self.first.into(), u64::from(self.config.rows()) - 1)?;
         let row = u64::from(at.address.row - self.first);
-        let of_bank = row / self.rows_of_head() * self.banks();
-        let head = of_bank
-            + u64::from(at.address.bank) * u64::from(self.config.channels())
-            + u64::from(at.address.channel);
+        let of_channel = row / self.rows_of_head() * u64::from(self.config.channels());
+        let head = of_channel + u64::from(at.address.channel);
         let lane = u64::from(at.address.column) * LANES + u64::from(at.lane);
         Ok((head < self.heads()).then_some((head, row % self.rows_of_head(), lane)))
     }
@@ -244,8 +250,9 @@ impl KvMap {
     /// [`LayoutError::Range`] for a head, position or element that there is not.
     pub fn key(&self, at: CacheElement) -> Result<HbmElement, LayoutError> {
         self.check(at)?;
-        let lane = at.position % self.keys_per_row() * self.head_dim + at.element;
-        Ok(self.place(at.head, at.position / self.keys_per_row(), lane))
+        let (bank, of_bank) = (at.position % self.banks(), at.position / self.banks());
+        let lane = of_bank % self.keys_per_row() * self.head_dim + at.element;
+        Ok(self.place(at.head, bank, of_bank / self.keys_per_row(), lane))
     }
 
     /// Place of an element of a value: its row holds this element of 512 positions.
@@ -254,8 +261,9 @@ impl KvMap {
     /// As [`KvMap::key`].
     pub fn value(&self, at: CacheElement) -> Result<HbmElement, LayoutError> {
         self.check(at)?;
-        let row = self.key_rows() + at.position / ROW_LANES * self.head_dim + at.element;
-        Ok(self.place(at.head, row, at.position % ROW_LANES))
+        let (bank, of_bank) = (at.element % self.banks(), at.element / self.banks());
+        let row = self.key_rows() + at.position / ROW_LANES * self.elements_per_bank() + of_bank;
+        Ok(self.place(at.head, bank, row, at.position % ROW_LANES))
     }
 
     /// The element of a key at a place, nothing if there is none: the inverse of [`KvMap::key`].
@@ -264,7 +272,8 @@ impl KvMap {
     /// [`LayoutError::Range`] for a place outside of the memory or below the first row.
     pub fn key_of(&self, at: HbmElement) -> Result<Option<CacheElement>, LayoutError> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
-        let position = row * self.keys_per_row() + lane / self.head_dim;
+        let of_bank = row * self.keys_per_row() + lane / self.head_dim;
+        let position = of_bank * self.banks() + u64::from(at.address.bank);
         let found = CacheElement { head, position, element: lane % self.head_dim };
         Ok((row < self.key_rows() && position < self.positions).then_some(found))
     }
@@ -276,8 +285,10 @@ impl KvMap {
     pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>, LayoutError> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let Some(row) = row.checked_sub(self.key_rows()) else { return Ok(None) };
-        let position = row / self.head_dim * ROW_LANES + lane;
-        let found = CacheElement { head, position, element: row % self.head_dim };
-        Ok((position < self.positions).then_some(found))
+        let per_bank = self.elements_per_bank();
+        let position = row / per_bank * ROW_LANES + lane;
+        let element = row % per_bank * self.banks() + u64::from(at.address.bank);
+        let found = CacheElement { head, position, element };
+        Ok((position < self.positions && element < self.head_dim).then_some(found))
     }
 }

@@ -84,29 +84,35 @@ fn keys_and_values_fill_places_of_their_own_and_come_back() {
 }
 
 #[test]
-fn a_head_is_in_one_bank_and_its_runs_are_runs_of_columns() {
+fn a_head_is_in_one_channel_and_a_mac_command_works_on_neighbours() {
     let c = HbmConfig::preset("librapim").unwrap();
     let map = KvMap::new(&c, 8192, 128, 4096).unwrap();
-    // 1024 rows of keys (four to a row) and 8 * 128 of values: four heads to a bank.
-    assert_eq!((map.key_rows(), map.value_rows(), map.heads()), (1024, 1024, 4 * 1024));
+    // In each bank 256 keys, four to a row, and 8 elements of 8 * 512 values: 64 heads to a channel.
+    assert_eq!((map.key_rows(), map.value_rows(), map.heads()), (64, 64, 64 * 64));
     let head = 64 * 3 + 5;
-    let mut banks = BTreeSet::new();
-    for position in [0, 1, 511, 512, 4095] {
+    let at = |position, element| CacheElement { head, position, element };
+    for first in [0, 16, 512, 4080] {
         for element in [0, 15, 16, 127] {
-            let at = CacheElement { head, position, element };
-            for place in [map.key(at).unwrap(), map.value(at).unwrap()] {
-                banks.insert((place.address.channel, place.address.bank));
+            // The same row, column and lane of all banks: keys of 16 positions.
+            let keys: Vec<HbmElement> =
+                (first..first + 16).map(|p| map.key(at(p, element)).unwrap()).collect();
+            for (bank, key) in (0..).zip(&keys) {
+                assert_eq!((key.address.channel, key.address.bank), (5, bank));
+                assert_eq!(u64::from(key.lane), element % 16);
+                assert_eq!(HbmAddress { bank: 0, ..key.address }, keys[0].address);
             }
-            assert_eq!(u64::from(map.key(at).unwrap().lane), element % 16);
-            assert_eq!(u64::from(map.value(at).unwrap().lane), position % 16);
         }
     }
-    assert_eq!(banks.into_iter().collect::<Vec<_>>(), [(5, 3)]);
-    let value = |position| map.value(CacheElement { head, position, element: 7 }).unwrap().address;
-    assert_eq!(
-        (value(0).row, value(511).row, value(512).row),
-        (8192 + 1024 + 7, 8192 + 1024 + 7, 9216 + 135)
-    );
+    for first in [0, 16, 112] {
+        let values: Vec<HbmElement> = (first..first + 16).map(|e| map.value(at(700, e)).unwrap()).collect();
+        for (bank, value) in (0..).zip(&values) {
+            assert_eq!((value.address.channel, value.address.bank, value.lane), (5, bank, 700 % 16));
+            assert_eq!(HbmAddress { bank: 0, ..value.address }, values[0].address);
+        }
+    }
+    let value = |position| map.value(at(position, 7)).unwrap().address;
+    let values = 8192 + 3 * 128 + 64;
+    assert_eq!((value(0).row, value(511).row, value(512).row), (values, values, values + 8));
     assert_eq!((value(0).column, value(511).column), (0, 31));
 }
 
@@ -134,7 +140,7 @@ fn what_does_not_fit_is_refused_by_name() {
     assert_eq!(text(Interleaved::new(&c, 4, 21).map(drop)), "rows = 21 must be 1..=20");
     assert_eq!(text(KvMap::new(&c, 23, 16, 4).map(drop)), "first row = 23 must be 24..=63");
     assert_eq!(text(KvMap::new(&c, 24, 24, 4).map(drop)), "head_dim = 24 must be 32..=32");
-    assert_eq!(text(KvMap::new(&c, 24, 16, 513).map(drop)), "rows of a head = 49 must be 1..=40");
+    assert_eq!(text(KvMap::new(&c, 24, 16, 2561).map(drop)), "rows of a head = 45 must be 1..=40");
     let map = Interleaved::new(&c, 0, 1).unwrap();
     assert_eq!(text(map.place(256).map(drop)), "column index = 256 must be 0..=255");
     let outside = HbmAddress { channel: 0, bank: 0, row: 1, column: 0 };
