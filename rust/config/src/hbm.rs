@@ -124,8 +124,9 @@ macro_rules! fields {
 }
 
 impl HbmConfig {
-    /// Names of the presets: the paper's memory, a small one for tests, and the paper's baseline without slicing.
-    pub const PRESETS: [&'static str; 3] = ["librapim", "librapim-tiny", "newton-aim"];
+    /// Names of the presets: the paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's
+    /// baseline without slicing.
+    pub const PRESETS: [&'static str; 4] = ["librapim", "librapim-small", "librapim-tiny", "newton-aim"];
     /// Clocks in which the 256 bits of a column are on the bus: four transfers of 64 bits.
     pub const T_BL: u32 = 2;
     /// Clocks that an activation takes on the row command bus (JESD235).
@@ -146,6 +147,7 @@ impl HbmConfig {
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         let text = match name {
             "librapim" => include_str!("../presets/hbm/librapim.toml"),
+            "librapim-small" => include_str!("../presets/hbm/librapim-small.toml"),
             "librapim-tiny" => include_str!("../presets/hbm/librapim-tiny.toml"),
             "newton-aim" => include_str!("../presets/hbm/newton-aim.toml"),
             _ => return Err(ConfigError::UnknownHbm { name: name.to_owned() }),
@@ -179,6 +181,16 @@ impl HbmConfig {
         let text = std::fs::read_to_string(preset_or_path)
             .map_err(|e| ConfigError::Read { path: path.clone(), reason: e.to_string() })?;
         Self::from_toml(&text).map_err(|e| ConfigError::InFile { path, error: Box::new(e) })
+    }
+
+    /// The same memory with banks that cannot be cut.
+    #[must_use]
+    pub fn unsliced(mut self) -> Self {
+        if self.device.slicing {
+            self.name.push_str("-unsliced");
+            self.device.slicing = false;
+        }
+        self
     }
 
     /// Name of the memory.

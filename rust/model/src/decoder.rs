@@ -118,30 +118,37 @@ impl<'m> Decoder<'m> {
         }
     }
 
-    /// The hidden states `[batch x d]` after the last layer, before the final LayerNorm.
+    /// Runs one token of each of several sequences of the same model together; returns their logits `[sequences x V]`.
+    ///
+    /// Each sequence gets what [`Decoder::step`] gives it, bit for bit; zeros are counted only if there is a single one. Errors as
+    /// there, and [`ModelError::Length`] for another number of tokens than of sequences; nothing runs without sequences.
+    pub fn step_together<B: GemvBackend + ?Sized>(
+        sequences: &mut [&mut Self],
+        backend: &mut B,
+        tokens: &[u32],
+    ) -> Result<Vec<f16>, ModelError> {
+        if sequences.len() != tokens.len() {
+            let (found, expected) = (tokens.len(), sequences.len());
+            return Err(ModelError::Length { what: "tokens of a step".to_owned(), found, expected });
+        }
+        let mut batch: Vec<(&mut Self, &[u32])> = Vec::with_capacity(tokens.len());
+        for (sequence, token) in sequences.iter_mut().zip(tokens) {
+            sequence.check(std::slice::from_ref(token))?;
+            batch.push((sequence, std::slice::from_ref(token)));
+        }
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let hidden = run_spans(backend, &mut batch)?;
+        batch[0].0.logits(backend, &hidden)
+    }
+
     fn run_batch<B: GemvBackend + ?Sized>(
         &mut self,
         backend: &mut B,
         tokens: &[u32],
     ) -> Result<Vec<f16>, ModelError> {
-        for cache in &mut self.caches {
-            cache.truncate(self.position); // whatever a batch that failed has left
-        }
-        let model = self.model;
-        let mut hidden = Vec::with_capacity(tokens.len() * model.config.hidden_size());
-        for (position, &token) in (self.position..).zip(tokens) {
-            let embedding = model.embed_tokens.row(token as usize);
-            let place = model.embed_positions.row(position + POSITION_OFFSET);
-            hidden.extend(embedding.iter().zip(place).map(|(&e, &p)| add(e, p)));
-        }
-        let shape = LayerShape::of(&model.config);
-        for (index, layer) in model.layers.iter().enumerate() {
-            let (cache, sparsity) = (&mut self.caches[index], &mut self.sparsity[index]);
-            let span = LayerSpan { sequence: self.sequence, tokens: tokens.len(), cache };
-            hidden = run_layer(backend, (index, layer), &shape, &mut [span], sparsity, &hidden)?;
-        }
-        self.position += tokens.len();
-        Ok(hidden)
+        run_spans(backend, &mut [(self, tokens)])
     }
 
     /// Final LayerNorm and tied head: `[batch x d] -> [batch x V]`.
@@ -155,4 +162,43 @@ impl<'m> Decoder<'m> {
         let op = GemvOp::new("lm_head", GemvClass::Head, (head.rows(), head.cols()), head.data(), &y)?;
         checked::<B>("lm_head", backend.gemv(&op), op.batch() * op.rows())
     }
+}
+
+/// The hidden states `[batch x d]` after the last layer, before the final LayerNorm, of the next tokens of some sequences, one or
+/// more, all of the same model.
+fn run_spans<B: GemvBackend + ?Sized>(
+    backend: &mut B,
+    batch: &mut [(&mut Decoder<'_>, &[u32])],
+) -> Result<Vec<f16>, ModelError> {
+    let model = batch[0].0.model;
+    let mut hidden = Vec::new();
+    for (sequence, tokens) in &mut *batch {
+        for cache in &mut sequence.caches {
+            cache.truncate(sequence.position); // whatever a batch that failed has left
+        }
+        for (position, &token) in (sequence.position..).zip(*tokens) {
+            let embedding = model.embed_tokens.row(token as usize);
+            let place = model.embed_positions.row(position + POSITION_OFFSET);
+            hidden.extend(embedding.iter().zip(place).map(|(&e, &p)| add(e, p)));
+        }
+    }
+    let shape = LayerShape::of(&model.config);
+    for (index, layer) in model.layers.iter().enumerate() {
+        let mut sparsity = LayerSparsity::default();
+        let mut spans: Vec<LayerSpan<'_>> = batch
+            .iter_mut()
+            .map(|(sequence, tokens)| LayerSpan {
+                sequence: sequence.sequence,
+                tokens: tokens.len(),
+                cache: &mut sequence.caches[index],
+            })
+            .collect();
+        hidden = run_layer(backend, (index, layer), &shape, &mut spans, &mut sparsity, &hidden)?;
+        // Of several sequences a layer does not say whose zeros they are.
+        if let [(sequence, _)] = batch {
+            sequence.sparsity[index].add(&sparsity);
+        }
+    }
+    batch.iter_mut().for_each(|(sequence, tokens)| sequence.position += tokens.len());
+    Ok(hidden)
 }

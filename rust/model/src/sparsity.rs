@@ -35,6 +35,17 @@ pub struct LayerSparsity {
     pub ffn_hidden: ZeroCount,
 }
 
+impl LayerSparsity {
+    /// Adds other positions' counts.
+    pub fn add(&mut self, other: &Self) {
+        for (own, other) in [(&mut self.qkv_input, other.qkv_input), (&mut self.ffn_hidden, other.ffn_hidden)]
+        {
+            own.zeros += other.zeros;
+            own.total += other.total;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,213 @@
+//! A batch of texts: prompts, then token by token, in one group or in two.
+//!
+//! Sequences of a group go through the linear layers together and finish whenever they are done. Every token and all logits are
+//! those that each text gets by itself.
+
+use crate::PimError;
+use crate::groups::{GroupBackend, Numbering, run_groups};
+use crate::machine::{Event, Machine};
+use crate::memory::CacheShape;
+use crate::pins::Pins;
+use ndp_config::HbmConfig;
+use ndp_model::{Decoder, Model, logits_digest};
+use ndp_numerics::{SplitMix64, f16, sample};
+use ndp_offloading::{Hardware, Mode};
+use serde::Serialize;
+
+/// A text to be continued.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// Its tokens.
+    pub tokens: Vec<u32>,
+    /// Tokens to generate.
+    pub generate: usize,
+    /// Temperature in hundredths, 0 for the most likely token.
+    pub temperature_percent: u32,
+    /// Seed of the sampler.
+    pub seed: u64,
+}
+
+/// What came of a prompt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Text {
+    /// Generated tokens.
+    pub tokens: Vec<u32>,
+    /// For each the digest of the logits it was drawn from.
+    pub logits_digests: Vec<u64>,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// By prompt.
+    pub texts: Vec<Text>,
+    /// Clocks in which the weights were written, before anything else.
+    pub loading_clocks: u64,
+    /// Clocks of everything behind that.
+    pub clocks: u64,
+    /// Outputs of attention that equal the reference's.
+    pub outputs_checked: u64,
+    /// Columns of weights that came back as they were written.
+    pub columns_checked: u64,
+    /// Who did what when; clocks count from the beginning.
+    pub events: Vec<Event>,
+}
+
+struct Sequence<'a> {
+    number: u32,
+    prompt: &'a Prompt,
+    decoder: Decoder<'a>,
+    rng: SplitMix64,
+    text: Text,
+}
+
+/// Number of groups of a mode.
+///
+/// # Errors
+/// [`PimError::Group`] for modes that this host does not have.
+pub fn groups_of(mode: Mode) -> Result<usize, PimError> {
+    match mode {
+        Mode::Serial => Ok(1),
+        Mode::Pipelined | Mode::Dex => Ok(2),
+        Mode::DexDbo | Mode::Shortest => {
+            Err(PimError::Group(format!("mode {} is not one of serial, pipelined and dex", mode.name())))
+        }
+    }
+}
+
+/// The sizes of the caches of so many sequences of a model.
+pub fn cache_shape(model: &Model, sequences: usize, positions: usize) -> CacheShape {
+    let config = &model.config;
+    CacheShape {
+        sequences,
+        layers: config.num_hidden_layers(),
+        heads: config.num_attention_heads(),
+        head_width: config.head_width(),
+        positions,
+    }
+}
+
+/// Generates all texts. `serial`, `pipelined` and `dex` differ in the memory (`config` is sliced for `dex`) and in the number of
+/// groups, not in any bit of the texts.
+///
+/// # Errors
+/// [`PimError::Range`] for no prompts or empty ones; [`PimError::Room`] for a model that does not fit; [`PimError::Mismatch`] and
+/// [`PimError::Data`] for wrong results; as [`Machine::run`].
+pub fn run_batch<P: Pins>(
+    model: &Model,
+    config: &HbmConfig,
+    hardware: &Hardware,
+    groups: usize,
+    prompts: &[Prompt],
+    pins: Vec<P>,
+) -> Result<(Outcome, Machine<P>), PimError> {
+    let count = prompts.len() as u64;
+    let in_range = |what, value: usize, min: usize, max: usize| {
+        let [value, min, max] = [value, min, max].map(|v| v as u64);
+        if (min..=max).contains(&value) { Ok(()) } else { Err(PimError::Range { what, value, min, max }) }
+    };
+    in_range("prompts", count as usize, groups, 1 << 16)?;
+    let most = model.config.max_position_embeddings();
+    for prompt in prompts {
+        in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;
+        in_range("tokens of a prompt and behind it", prompt.tokens.len() + prompt.generate, 1, most)?;
+        let vocabulary = model.config.vocab_size();
+        let largest = prompt.tokens.iter().copied().max().unwrap_or(0) as usize;
+        in_range("token", largest, 0, vocabulary - 1)?;
+    }
+    let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
+    let mut machine = Machine::new(config, hardware, cache_shape(model, prompts.len(), positions), pins)?;
+    load(&mut machine, model)?;
+    let loading_clocks = machine.clock();
+    let numbering =
+        Numbering { layers: model.config.num_hidden_layers(), heads: model.config.num_attention_heads() };
+    let results = run_groups(&mut machine, groups, numbering, |group, backend| {
+        let own = (0..).zip(prompts).filter(|(number, _)| *number as usize % groups == group);
+        let sequences = own.map(|(number, prompt)| Sequence::new(model, number, prompt)).collect();
+        let sequences = generate(backend, sequences)?;
+        Ok((sequences, backend.checked))
+    })?;
+    let outputs_checked = results.iter().map(|(_, checked)| checked).sum();
+    let mut texts: Vec<(u32, Text)> = results.into_iter().flat_map(|(texts, _)| texts).collect();
+    texts.sort_unstable_by_key(|(number, _)| *number);
+    let outcome = Outcome {
+        texts: texts.into_iter().map(|(_, text)| text).collect(),
+        loading_clocks,
+        clocks: machine.clock() - loading_clocks,
+        outputs_checked,
+        columns_checked: machine.checked_columns(),
+        events: machine.events().to_vec(),
+    };
+    Ok((outcome, machine))
+}
+
+fn load<P: Pins>(machine: &mut Machine<P>, model: &Model) -> Result<(), PimError> {
+    for (index, layer) in model.layers.iter().enumerate() {
+        let parts = [
+            ("q_proj", &layer.q_proj),
+            ("k_proj", &layer.k_proj),
+            ("v_proj", &layer.v_proj),
+            ("out_proj", &layer.out_proj),
+            ("fc1", &layer.fc1),
+            ("fc2", &layer.fc2),
+        ];
+        for (part, linear) in parts {
+            let weight = &linear.weight;
+            let label = format!("layers.{index}.{part}");
+            machine.load(&label, (weight.rows(), weight.cols()), weight.data())?;
+        }
+    }
+    let head = &model.embed_tokens;
+    machine.load("lm_head", (head.rows(), head.cols()), head.data())
+}
+
+impl<'a> Sequence<'a> {
+    fn new(model: &'a Model, number: u32, prompt: &'a Prompt) -> Self {
+        Self {
+            number,
+            prompt,
+            decoder: Decoder::new(model).with_sequence(number),
+            rng: SplitMix64::new(prompt.seed),
+            text: Text { tokens: Vec::new(), logits_digests: Vec::new() },
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.text.tokens.len() == self.prompt.generate
+    }
+
+    fn draw(&mut self, logits: &[f16]) -> Result<(), PimError> {
+        let token = sample(logits, self.prompt.temperature_percent, &mut self.rng)?;
+        self.text.tokens.push(token as u32);
+        self.text.logits_digests.push(logits_digest(logits));
+        Ok(())
+    }
+}
+
+/// All sequences of a group until the last one is done.
+fn generate(
+    backend: &mut GroupBackend,
+    mut sequences: Vec<Sequence<'_>>,
+) -> Result<Vec<(u32, Text)>, PimError> {
+    for sequence in sequences.iter_mut().filter(|sequence| !sequence.is_done()) {
+        let logits = sequence.decoder.prefill(backend, &sequence.prompt.tokens)?;
+        sequence.draw(&logits)?;
+    }
+    loop {
+        let mut running: Vec<&mut Sequence<'_>> =
+            sequences.iter_mut().filter(|sequence| !sequence.is_done()).collect();
+        if running.is_empty() {
+            break;
+        }
+        let tokens: Vec<u32> =
+            running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
+        let mut decoders: Vec<&mut Decoder<'_>> =
+            running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
+        let all = Decoder::step_together(&mut decoders, backend, &tokens)?;
+        let vocabulary = all.len() / running.len();
+        for (sequence, logits) in running.into_iter().zip(all.chunks(vocabulary)) {
+            sequence.draw(logits)?;
+        }
+    }
+    Ok(sequences.into_iter().map(|sequence| (sequence.number, sequence.text)).collect())
+}

@@ -1,0 +1,526 @@
+//! The scheduler of a channel: two queues, one for reads and writes, one for the multipliers, on two command buses.
+//!
+//! A row and a column command per clock. The multipliers' queue goes first on both, since it uses the data bus rarely; reads
+//! are served in their order, with the rows of the next ones opened ahead (LibraPIM, section 4.3), so that both run at their full
+//! rate in a sliced memory. Without slicing rows are open for one of the two: the multipliers give the rows back at the end of one
+//! of theirs if a read waits, and get them when no read waits.
+//!
+//! Never gives a command that the memory refuses; an answer other than 0 is an error.
+
+use crate::PimError;
+use crate::pins::Pins;
+use crate::timing::{Timing, User};
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::{Column, HbmCommand};
+use std::collections::VecDeque;
+
+/// Rows of the reads and writes to come that are opened ahead, at most.
+const ROWS_AHEAD: usize = 8;
+
+/// A column in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Bank of the channel.
+    pub bank: u32,
+    /// Row.
+    pub row: u32,
+    /// Column of the row.
+    pub column: u32,
+}
+
+/// A read, or with data a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Where.
+    pub place: Place,
+    /// What is written.
+    pub data: Option<Column>,
+}
+
+/// What the multipliers are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Writes a column of the global buffer.
+    Load {
+        /// Place in the buffer.
+        slot: u8,
+        /// The column.
+        data: Column,
+    },
+    /// The following MACs are on this row of all banks.
+    Row(u32),
+    /// `sum += row[column] . buffer[slot]` in all banks; `first`: `sum =`.
+    Mac {
+        /// Column.
+        column: u8,
+        /// Place in the buffer.
+        slot: u8,
+        /// Whether the sum begins.
+        first: bool,
+    },
+    /// Reads the rounded sums.
+    Results,
+    /// Closes the rows.
+    Close,
+    /// Waits for this clock.
+    NotBefore(u64),
+}
+
+/// A row that accesses of the queue need, and how many of them.
+#[derive(Clone, Copy, Debug)]
+struct Need {
+    bank: u32,
+    row: u32,
+    count: u32,
+}
+
+/// A queue of accesses, with the rows they need in the order of first use.
+#[derive(Clone, Debug, Default)]
+struct Accesses {
+    queue: VecDeque<Access>,
+    needs: VecDeque<Need>,
+}
+
+impl Accesses {
+    fn push(&mut self, access: Access) {
+        let Place { bank, row, .. } = access.place;
+        let recent = self.needs.iter_mut().rev().take(ROWS_AHEAD);
+        match recent.into_iter().find(|need| (need.bank, need.row) == (bank, row)) {
+            Some(need) => need.count += 1,
+            None => self.needs.push_back(Need { bank, row, count: 1 }),
+        }
+        self.queue.push_back(access);
+    }
+
+    fn pop(&mut self) {
+        let Some(access) = self.queue.pop_front() else { return };
+        let Place { bank, row, .. } = access.place;
+        if let Some(at) = self.needs.iter().position(|need| (need.bank, need.row) == (bank, row)) {
+            self.needs[at].count -= 1;
+            if self.needs[at].count == 0 {
+                self.needs.remove(at);
+            }
+        }
+    }
+}
+
+/// What comes back on the data bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Returned {
+    /// Of a read.
+    Read(Place, Column),
+    /// Of [`Operation::Results`].
+    Results(Column),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OnBus {
+    clock: u64,
+    what: Option<Place>,
+}
+
+/// What was given in a clock, for diagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// On the row bus.
+    pub row: Option<HbmCommand>,
+    /// On the column bus.
+    pub column: Option<HbmCommand>,
+    /// Whether data were on the bus.
+    pub data: bool,
+}
+
+/// The scheduler of one channel and the channel.
+pub struct Controller<P> {
+    config: HbmConfig,
+    channel: u32,
+    pins: P,
+    clock: u64,
+    timing: Timing,
+    /// Written before anything else is read: new keys and values.
+    urgent: Accesses,
+    host: Accesses,
+    operations: VecDeque<Operation>,
+    /// Row that the multipliers want.
+    wanted: Option<u32>,
+    /// Whether rows of an unsliced memory are the multipliers'.
+    turn_of_pim: bool,
+    /// Reads whose data are on their way.
+    reading: VecDeque<OnBus>,
+    /// Words that are due on the bus.
+    writing: VecDeque<(u64, [u64; 2])>,
+    /// First half of a column that is arriving.
+    half: Option<[u64; 2]>,
+    returned: VecDeque<Returned>,
+    next_refresh: u64,
+    given: Given,
+}
+
+impl<P: Pins> Controller<P> {
+    /// Takes a channel, and cuts its banks if the memory can be sliced.
+    ///
+    /// # Errors
+    /// As [`Pins::clock`], and [`PimError::Refused`].
+    pub fn new(config: &HbmConfig, channel: u32, pins: P) -> Result<Self, PimError> {
+        let mut controller = Self {
+            config: config.clone(),
+            channel,
+            pins,
+            clock: 0,
+            timing: Timing::new(config),
+            urgent: Accesses::default(),
+            host: Accesses::default(),
+            operations: VecDeque::new(),
+            wanted: None,
+            turn_of_pim: false,
+            reading: VecDeque::new(),
+            writing: VecDeque::new(),
+            half: None,
+            returned: VecDeque::new(),
+            next_refresh: config.t_refi().into(),
+            given: Given::default(),
+        };
+        if config.slicing() {
+            for bank in 0..config.banks() {
+                while !controller.timing.can_slice(controller.clock, bank) {
+                    controller.exchange(None, None)?;
+                }
+                let (bank_group, bank) = controller.names(bank);
+                let boundary = config.weight_subarrays() as u16;
+                controller.exchange(Some(HbmCommand::Slice { bank_group, bank, boundary }), None)?;
+            }
+            controller.timing.sliced(controller.clock - 1);
+        }
+        Ok(controller)
+    }
+
+    /// The number of the next clock.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The channel.
+    pub fn pins(&self) -> &P {
+        &self.pins
+    }
+
+    /// Adds a read, or a write in the order of the reads.
+    pub fn access(&mut self, access: Access) {
+        self.host.push(access);
+    }
+
+    /// Adds a write that goes before all reads.
+    pub fn write_first(&mut self, place: Place, data: Column) {
+        self.urgent.push(Access { place, data: Some(data) });
+    }
+
+    /// Adds work for the multipliers.
+    pub fn operate(&mut self, operation: Operation) {
+        self.operations.push_back(operation);
+    }
+
+    /// The next that has come back.
+    pub fn take(&mut self) -> Option<Returned> {
+        self.returned.pop_front()
+    }
+
+    /// Accesses that have not been given.
+    pub fn accesses(&self) -> usize {
+        self.host.queue.len()
+    }
+
+    /// Whether all urgent writes have been given.
+    pub fn written(&self) -> bool {
+        self.urgent.queue.is_empty()
+    }
+
+    /// Whether there is nothing to do and nothing under way.
+    pub fn is_idle(&self) -> bool {
+        self.written()
+            && self.host.queue.is_empty()
+            && self.operations.is_empty()
+            && self.reading.is_empty()
+            && self.writing.is_empty()
+    }
+
+    /// Whether the multipliers have nothing to do.
+    pub fn operations_done(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// What was given in the last clock.
+    pub fn given(&self) -> Given {
+        self.given
+    }
+
+    /// In a few words, for errors.
+    pub fn describe(&self) -> String {
+        format!(
+            "{} reads, {} writes and {} operations wait, first {:?} and {:?}",
+            self.host.queue.len(),
+            self.urgent.queue.len(),
+            self.operations.len(),
+            self.host.queue.front(),
+            self.operations.front()
+        )
+    }
+
+    /// One clock.
+    ///
+    /// # Errors
+    /// As [`Pins::clock`], and [`PimError::Refused`].
+    pub fn step(&mut self) -> Result<(), PimError> {
+        self.forget_waits();
+        let (row, column) = if self.clock >= self.next_refresh {
+            (self.towards_refresh(), None)
+        } else {
+            (self.row_command(), self.column_command())
+        };
+        self.exchange(row, column)
+    }
+
+    fn names(&self, bank: u32) -> (u8, u8) {
+        let per_group = self.config.banks_per_group();
+        ((bank / per_group) as u8, (bank % per_group) as u8)
+    }
+
+    /// Operations that take no command.
+    fn forget_waits(&mut self) {
+        loop {
+            match self.operations.front() {
+                Some(Operation::NotBefore(clock)) if *clock <= self.clock => {}
+                Some(Operation::Row(row)) => {
+                    self.wanted = Some(*row);
+                    // Between two rows reads get their turn.
+                    if !self.config.slicing() && !self.host_is_done() {
+                        self.turn_of_pim = false;
+                    }
+                }
+                Some(Operation::Close) => {
+                    self.wanted = None;
+                }
+                _ => break,
+            }
+            self.operations.pop_front();
+        }
+        if self.config.slicing() {
+            self.turn_of_pim = true;
+        } else if self.operations.is_empty() && self.wanted.is_none() {
+            self.turn_of_pim = false;
+        } else if self.host_is_done() {
+            self.turn_of_pim = true;
+        }
+    }
+
+    fn host_is_done(&self) -> bool {
+        self.host.queue.is_empty() && self.urgent.queue.is_empty()
+    }
+
+    fn towards_refresh(&mut self) -> Option<HbmCommand> {
+        let now = self.clock;
+        if self.timing.can_refresh(now) {
+            self.timing.refresh(now);
+            self.next_refresh += u64::from(self.config.t_refi());
+            return Some(HbmCommand::Refresh);
+        }
+        if self.timing.any_open() && self.timing.can_precharge_all(now) {
+            self.timing.precharge_all(now);
+            return Some(HbmCommand::PrechargeAll);
+        }
+        None
+    }
+
+    fn row_command(&mut self) -> Option<HbmCommand> {
+        // An unsliced memory's rows are for one of the two.
+        let host_may = self.config.slicing() || !self.turn_of_pim;
+        // Four rows that are read now, one in each bank group, are soon open; all banks' rows take four times as long.
+        if host_may && let Some(command) = self.host_row(self.config.bank_groups() as usize) {
+            return Some(command);
+        }
+        let pim = if self.turn_of_pim { self.pim_row() } else { None };
+        pim.or_else(|| if host_may { self.host_row(ROWS_AHEAD) } else { None })
+    }
+
+    /// Towards the wanted row in all banks, or none.
+    fn pim_row(&mut self) -> Option<HbmCommand> {
+        let now = self.clock;
+        let banks = self.config.banks();
+        let wanted = self.wanted.map(|row| (row, User::Pim));
+        // New keys and values are written to closed rows of the multipliers' partition.
+        let wanted = if self.written() { wanted } else { None };
+        let open = |bank| self.timing.pim_open(bank);
+        let foreign = |bank: u32| {
+            open(bank).is_some_and(|row| Some(row) != wanted && (wanted.is_some() || row.1 == User::Pim))
+        };
+        if (0..banks).any(foreign) {
+            if self.timing.can_precharge_pim(now) {
+                self.timing.precharge_pim(now);
+                return Some(HbmCommand::PimPrecharge);
+            }
+            return None;
+        }
+        let (row, _) = wanted?;
+        if (0..banks).all(|bank| open(bank).is_some()) {
+            return None;
+        }
+        if self.config.all_bank_activate() && self.timing.can_activate_all(now) {
+            self.timing.activate_all(now, row);
+            return Some(HbmCommand::PimActivateAll { row });
+        }
+        for group in 0..self.config.bank_groups() {
+            if open(group * self.config.banks_per_group()).is_none()
+                && self.timing.can_activate_group(now, group)
+            {
+                self.timing.activate_group(now, group, row);
+                return Some(HbmCommand::PimActivate { bank_group: group as u8, row });
+            }
+        }
+        None
+    }
+
+    /// Opens the first so many rows of the next accesses, those that are needed first.
+    fn host_row(&mut self, rows: usize) -> Option<HbmCommand> {
+        let now = self.clock;
+        // While new keys and values are written, what is read later waits.
+        let needs = if self.written() { &self.host.needs } else { &self.urgent.needs };
+        for (place, need) in needs.iter().take(rows).enumerate() {
+            let partition = self.timing.partition_of(need.row);
+            match self.timing.open(need.bank, partition) {
+                Some(open) if open == (need.row, User::Host) => {}
+                Some((_, user)) => {
+                    let earlier = |other: &Need| {
+                        other.bank == need.bank && self.timing.partition_of(other.row) == partition
+                    };
+                    let in_use = needs.iter().take(place).any(earlier)
+                        || (self.config.slicing() && user == User::Pim && self.wanted.is_some());
+                    if !in_use && self.timing.can_precharge(now, need.bank, partition) {
+                        let (bank_group, bank) = self.names(need.bank);
+                        self.timing.precharge(now, need.bank, partition);
+                        let partition = partition as u8;
+                        return Some(HbmCommand::Precharge { bank_group, bank, partition });
+                    }
+                }
+                None => {
+                    let earlier = |other: &Need| other.bank == need.bank;
+                    let blocked = needs
+                        .iter()
+                        .take(place)
+                        .any(|other| earlier(other) && self.timing.partition_of(other.row) == partition);
+                    if !blocked && self.timing.can_activate(now, need.bank, partition) {
+                        let (bank_group, bank) = self.names(need.bank);
+                        let row = need.row;
+                        self.timing.activate(now, need.bank, partition, row);
+                        let partition = partition as u8;
+                        return Some(HbmCommand::Activate { bank_group, bank, partition, row });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn column_command(&mut self) -> Option<HbmCommand> {
+        let now = self.clock;
+        let mut hold = false;
+        match self.operations.front().copied() {
+            Some(Operation::Load { slot, data }) => {
+                if self.timing.can_load(now) {
+                    self.timing.load(now, slot);
+                    self.operations.pop_front();
+                    self.expect_write(&data);
+                    return Some(HbmCommand::BufferWrite { slot });
+                }
+                // Otherwise each read would put it off again.
+                hold = true;
+            }
+            Some(Operation::Mac { column, slot, first })
+                if self.wanted.is_some_and(|row| self.timing.can_mac(now, row, slot)) =>
+            {
+                self.timing.mac(now);
+                self.operations.pop_front();
+                return Some(HbmCommand::Mac { column, slot, first });
+            }
+            Some(Operation::Results) if self.timing.can_result(now) => {
+                self.timing.result(now);
+                self.operations.pop_front();
+                self.reading.push_back(OnBus { clock: self.arrival(), what: None });
+                return Some(HbmCommand::ReadResults);
+            }
+            _ => {}
+        }
+        if hold { None } else { self.host_column() }
+    }
+
+    fn host_column(&mut self) -> Option<HbmCommand> {
+        let now = self.clock;
+        let queue = if self.written() { &mut self.host } else { &mut self.urgent };
+        let Access { place, data } = *queue.queue.front()?;
+        let Place { bank, row, column } = place;
+        let partition = self.timing.partition_of(row) as u8;
+        let possible = match data {
+            None => self.timing.can_read(now, bank, row),
+            Some(_) => self.timing.can_write(now, bank, row),
+        };
+        if !possible {
+            return None;
+        }
+        queue.pop();
+        let (bank_group, of_group) = self.names(bank);
+        let (column, auto_precharge) = (column as u8, false);
+        if let Some(data) = data {
+            self.timing.write(now, bank, row);
+            self.expect_write(&data);
+            return Some(HbmCommand::Write { bank_group, bank: of_group, partition, column, auto_precharge });
+        }
+        self.timing.read(now, bank, row);
+        self.reading.push_back(OnBus { clock: self.arrival(), what: Some(place) });
+        Some(HbmCommand::Read { bank_group, bank: of_group, partition, column, auto_precharge })
+    }
+
+    fn arrival(&self) -> u64 {
+        self.clock + u64::from(self.config.t_cl())
+    }
+
+    fn expect_write(&mut self, data: &Column) {
+        let first = self.clock + u64::from(self.config.t_cwl());
+        self.writing.push_back((first, [data[0], data[1]]));
+        self.writing.push_back((first + 1, [data[2], data[3]]));
+    }
+
+    fn exchange(&mut self, row: Option<HbmCommand>, column: Option<HbmCommand>) -> Result<(), PimError> {
+        let due = self.writing.front().is_some_and(|(clock, _)| *clock == self.clock);
+        let write = if due { self.writing.pop_front().map(|(_, words)| words) } else { None };
+        let words = [row, column].map(|command| command.map_or(0, |command| command.encode()));
+        let out = self.pins.clock(words[0], words[1], write)?;
+        for (command, status) in [(row, out.row_status), (column, out.column_status)] {
+            if !status.is_ok() {
+                let command = format!("{command:?}");
+                let (channel, clock, status) = (self.channel, self.clock, status.code());
+                return Err(PimError::Refused { channel, clock, command, status });
+            }
+        }
+        if let Some(words) = out.read {
+            self.arrive(words);
+        }
+        self.given = Given { row, column, data: out.read.is_some() || write.is_some() };
+        self.clock += 1;
+        Ok(())
+    }
+
+    /// Two words of the column that was asked for first.
+    fn arrive(&mut self, words: [u64; 2]) {
+        match self.half.take() {
+            None => self.half = Some(words),
+            Some(first) => {
+                let column = [first[0], first[1], words[0], words[1]];
+                if let Some(read) = self.reading.pop_front() {
+                    debug_assert_eq!(read.clock + 1, self.clock);
+                    self.returned.push_back(match read.what {
+                        Some(place) => Returned::Read(place, column),
+                        None => Returned::Results(column),
+                    });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The pins of a channel, whoever is behind them.
+
+use crate::PimError;
+use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
+
+/// A channel, clock by clock: the device model, or RTL.
+pub trait Pins: Send {
+    /// One clock, as [`PseudoChannel::clock`].
+    ///
+    /// # Errors
+    /// If what is behind the pins fails.
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError>;
+
+    /// Violations of the protocol so far.
+    fn violations(&self) -> u64;
+
+    /// Figures of the bus and the multipliers.
+    fn statistics(&self) -> HbmStatistics;
+}
+
+impl Pins for PseudoChannel {
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+        Ok(PseudoChannel::clock(self, row, column, write))
+    }
+
+    fn violations(&self) -> u64 {
+        self.violation_count()
+    }
+
+    fn statistics(&self) -> HbmStatistics {
+        PseudoChannel::statistics(self)
+    }
+}
