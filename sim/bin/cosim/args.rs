@@ -2,6 +2,7 @@
 //!
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
+use crate::pim::PimArgs;
 use clap::{Args, Parser, Subcommand};
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::ffi::WaveOptions;
@@ -64,6 +65,14 @@ pub enum Command {
     Layer(LayerArgs),
     /// Run the row lengths of the paper's models and compare their cycles with the roofline
     Bench(BenchArgs),
+    /// Generate texts with an NPU and an HBM2 memory whose banks compute, in each mode
+    #[command(after_long_help = "Examples:\n  \
+        cosim pim\n  \
+        cosim pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
+        cosim pim --timeline pim.json   (open pim.json in ui.perfetto.dev)\n\n\
+        Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
+        Every output and every text is compared with software.")]
+    Pim(PimArgs),
 }
 
 /// Which hardware, and how it is treated.
