@@ -21,7 +21,7 @@ use std::path::PathBuf;
         Exit code: 0 placed, 2 bad input (nothing is written then), 1 anything else."
 )]
 pub struct Args {
-    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b or falcon-40b
+    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b, falcon-40b, llama3-70b or gpt3-175b
     #[arg(long, required_unless_present = "table")]
     pub model: Option<String>,
     /// Number of DIMMs, 1 to 64 [default: the system's]

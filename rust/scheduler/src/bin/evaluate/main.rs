@@ -31,8 +31,8 @@ const BYTES: u32 = 256;
     evaluate --model llama2-13b --trace t.trace --dimms 4 --policies partition,hermes --json > result.json"
 )]
 struct Args {
-    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b or falcon-40b. The one that the trace
-    /// names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
+    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b or gpt3-175b.
+    /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
     #[arg(long)]
     model: Option<String>,
     /// Activation trace.

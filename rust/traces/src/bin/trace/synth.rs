@@ -18,7 +18,8 @@ use std::time::Instant;
   trace synth --model opt-30b --tokens 256 --prompt 128 --first-sequence 8 --out other-text.trace
   trace synth --model 4x256x1024 --tokens 64 --out small.trace")]
 pub struct Args {
-    /// opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b; or layers x hidden x FFN, which is fitted like OPT
+    /// opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b (like
+    /// OPT); or layers x hidden x FFN, which is fitted like OPT
     #[arg(long)]
     model: String,
     /// Tokens of each sequence, its prompt included
