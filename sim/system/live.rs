@@ -2,8 +2,8 @@
 //!
 //! While the prompt runs, activity is counted; behind it the predictor ([`ndp_predictor`]) begins with states from these counts. From
 //! then on only neurons that are predicted take part; others count as inactive, whatever they would have been, and the text may become
-//! another one. What the predictor learns from is what the machine knows: of the blocks in front of attention all inputs, of the MLP
-//! what was computed. How good it is is measured against what would have been active given the same inputs.
+//! another one. What the predictor learns from is what the machine knows ([`Knowledge`]): of the blocks in front of attention all
+//! inputs, of the MLP what was computed. How good it is is measured against what would have been active given the same inputs.
 
 use ndp_config::BlockKind;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
@@ -13,12 +13,23 @@ use ndp_predictor::{
 };
 use ndp_traces::{Activity, NeuronShape, Profile};
 
+/// What the predictor learns from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// What a machine knows: of the MLP, a neuron that was not computed counts as inactive.
+    #[default]
+    Computed,
+    /// What would have been active, as if all were computed: for comparison.
+    Everything,
+}
+
 /// The predictor of a text that is being generated.
 #[derive(Clone, Debug)]
 pub struct LivePredictor {
     shape: NeuronShape,
     table: LayerTable,
     rules: PredictorRules,
+    knowledge: Knowledge,
     prompt_tokens: usize,
     counts: Profile,
     /// Activity of each token of the prompt's batch.
@@ -42,6 +53,7 @@ impl LivePredictor {
         Ok(Self {
             table: LayerTable::sample(shape, profile.iter().cloned())?,
             rules: PredictorRules::default(),
+            knowledge: Knowledge::default(),
             prompt_tokens,
             counts: Profile::new(shape),
             batch: Vec::new(),
@@ -51,6 +63,12 @@ impl LivePredictor {
             tokens: Vec::new(),
             shape: shape.clone(),
         })
+    }
+
+    /// The same, learning from something else.
+    #[must_use]
+    pub fn with_knowledge(self, knowledge: Knowledge) -> Self {
+        Self { knowledge, ..self }
     }
 
     /// How good it has been.
@@ -98,9 +116,11 @@ impl LivePredictor {
             let active = bits_of(values);
             match (&mut self.predictor, predicted) {
                 (Some(predictor), Some(predicted)) => {
-                    let known: Vec<u64> = match kind {
-                        BlockKind::Attention => active.clone(),
-                        BlockKind::Mlp => active.iter().zip(predicted).map(|(a, p)| a & p).collect(),
+                    let known: Vec<u64> = match (kind, self.knowledge) {
+                        (BlockKind::Mlp, Knowledge::Computed) => {
+                            active.iter().zip(predicted).map(|(a, p)| a & p).collect()
+                        }
+                        _ => active.clone(),
                     };
                     predictor.observe(block, &known)?;
                     let counts = match kind {

@@ -28,7 +28,7 @@ pub use figures::{
     Differences, DimmFigures, MergeFigures, PathBytes, SystemFigures, TokenFigures, imbalance,
 };
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
-pub use live::{LivePredictor, PredictedError, PredictedSoftware};
+pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
 pub use online::{Online, OnlineStart};
 pub use places::{Device, Places, StaticPlaces};
 pub use setup::{Perplexity, Setup, SetupError, perplexity, small_system};

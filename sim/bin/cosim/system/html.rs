@@ -1,11 +1,11 @@
 //! One run as a single HTML file: charts, tables, and a way from each token to programs, cycles and commands.
 
 use super::report::{OperationFigures, operations, paths, per_second, percent, text_verdict};
-use super::run::{Choice, Host, Outcome, rerun};
+use super::run::{Choice, Hits, Host, Outcome, rerun};
 use crate::gemv::name;
 use crate::generate::verdict_text;
 use crate::report::grouped;
-use ndp_cosim::system::{Event, TokenFigures, imbalance};
+use ndp_cosim::system::{Event, Perplexity, TokenFigures, imbalance};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 
 /// The file's text.
@@ -134,7 +134,7 @@ fn predictor(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
             [vec![(*name).to_owned()], shares.to_vec()].concat()
         })
         .collect();
-    let line = |value: fn(&super::run::Hits) -> Option<f64>| {
+    let line = |value: fn(&Hits) -> Option<f64>| {
         predictions.tokens.iter().map(move |hits| value(hits).unwrap_or(0.0))
     };
     let chart = LineChart::new("Predictions", "token", "share")
@@ -145,18 +145,16 @@ fn predictor(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         .draw()?;
     let mut report = report.table(&["neurons", "accuracy", "precision", "recall"], &rows).chart(&chart);
     if let Some(quality) = &outcome.quality {
-        let row = |name: &str, found: &ndp_cosim::system::Perplexity| {
-            vec![
-                name.to_owned(),
-                format!("{:.4}", found.per_token),
-                format!("{} of {}", found.right, found.tokens),
-            ]
+        let row = |(name, found, hits): (&str, &Perplexity, Option<&Hits>)| {
+            let shares = hits.map(|hits| [hits.accuracy, hits.precision, hits.recall].map(percent));
+            let figures = [format!("{:.4}", found.per_token), format!("{} of {}", found.right, found.tokens)];
+            [vec![name.to_owned()], figures.to_vec(), shares.unwrap_or_default().to_vec()].concat()
         };
-        report =
-            report.paragraph(&format!("The text of {}, token by token, in software:", quality.text)).table(
-                &["neurons", "perplexity per token", "largest logit right"],
-                &[row("exact", &quality.exact), row("predicted", &quality.predicted)],
-            );
+        let head =
+            ["neurons", "perplexity per token", "largest logit right", "accuracy", "precision", "recall"];
+        report = report
+            .paragraph(&format!("The text of {}, token by token, in software:", quality.text))
+            .table(&head, &quality.rows().into_iter().map(row).collect::<Vec<_>>());
     }
     Ok(report)
 }

@@ -1,5 +1,6 @@
 //! One run of a system: what it is asked for, and what comes of it.
 
+use super::report::percent;
 use crate::args::{GenerateArgs, PredictorChoice};
 use crate::gemv::name;
 use crate::generate::{Job, verdict_text};
@@ -10,8 +11,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::core::Recording;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mismatch};
 use ndp_cosim::system::{
-    Event, GpuNumerics, LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend, SystemFigures,
-    SystemOptions, perplexity, small_system,
+    Event, GpuNumerics, Knowledge, LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend,
+    SystemFigures, SystemOptions, perplexity, small_system,
 };
 use ndp_cosim::trace::{Moves, SystemTimeline};
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
@@ -103,20 +104,37 @@ pub struct Quality {
     pub prompt_tokens: usize,
     /// All neurons that are active.
     pub exact: Perplexity,
-    /// Those that are predicted.
+    /// Those that are predicted by what the machine knows, and how good predictions were.
     pub predicted: Perplexity,
-    /// How good the predictions on this text were.
     pub predictions: Predictions,
+    /// The same, were the predictor told of the neurons that were not computed too.
+    pub told: Perplexity,
+    pub told_predictions: Predictions,
 }
 
 impl Quality {
     /// The table.
     pub fn print(&self) {
         say!("perplexity of {}, {} tokens behind its prompt", self.text, self.exact.tokens);
-        say!("  neurons      per token   largest logit right");
-        for (name, found) in [("exact", &self.exact), ("predicted", &self.predicted)] {
-            say!("  {name:<12} {:9.4}   {} of {}", found.per_token, found.right, found.tokens);
+        say!("  {:<28}per token  largest logit right  accuracy  precision  recall", "neurons");
+        for (name, found, hits) in self.rows() {
+            let shares = hits.map(|hits| [hits.accuracy, hits.precision, hits.recall].map(percent));
+            let [accuracy, precision, recall] = shares.unwrap_or_default();
+            let right = format!("{} of {}", found.right, found.tokens);
+            say!(
+                "  {name:<28}{:9.4}  {right:>19}  {accuracy:>8}  {precision:>9}  {recall:>6}",
+                found.per_token
+            );
         }
+    }
+
+    /// Which neurons were computed, what came of it, and how good predictions were.
+    pub fn rows(&self) -> [(&'static str, &Perplexity, Option<&Hits>); 3] {
+        [
+            ("exact", &self.exact, None),
+            ("predicted", &self.predicted, Some(&self.predictions.all)),
+            ("predicted, told the others", &self.told, Some(&self.told_predictions.all)),
+        ]
     }
 }
 
@@ -358,12 +376,16 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     let exact =
         perplexity(host.model, &mut SoftwareBackend::new(), text, prompt_tokens).with_context(cannot)?;
     let live = LivePredictor::new(&shape_of(&host.model.config), &host.setup.profile, prompt_tokens)?;
-    let mut software = PredictedSoftware::new(live);
-    let predicted = perplexity(host.model, &mut software, text, prompt_tokens).with_context(cannot)?;
-    let live = software.live();
-    let predictions = Predictions::new(live.evaluation(), live.tokens());
+    let with = |knowledge| -> anyhow::Result<(Perplexity, Predictions)> {
+        let mut software = PredictedSoftware::new(live.clone().with_knowledge(knowledge));
+        let found = perplexity(host.model, &mut software, text, prompt_tokens).with_context(cannot)?;
+        let live = software.live();
+        Ok((found, Predictions::new(live.evaluation(), live.tokens())))
+    };
+    let (predicted, predictions) = with(Knowledge::Computed)?;
+    let (told, told_predictions) = with(Knowledge::Everything)?;
     let text = path.display().to_string();
-    Ok(Some(Quality { text, prompt_tokens, exact, predicted, predictions }))
+    Ok(Some(Quality { text, prompt_tokens, exact, predicted, predictions, told, told_predictions }))
 }
 
 /// Whether the GPU's numbers or the form of partial results let results differ from exact sums.
