@@ -9,6 +9,14 @@ use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use std::ops::Range;
 
+/// What a core attends to: its heads' columns of the queries, from when on.
+struct Share {
+    core: usize,
+    start: u64,
+    columns: Range<usize>,
+    queries: Vec<f16>,
+}
+
 impl<P: Places> SystemBackend<P> {
     /// Heads of a core: as even as whole heads can be.
     fn heads(&self, heads: usize, core: usize) -> Range<usize> {
@@ -39,7 +47,6 @@ impl<P: Places> SystemBackend<P> {
     /// Attention head by head where the heads live; `exact` is the reference.
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>, SimError> {
         let (width, begin) = (op.width(), self.books.now);
-        let mut starts = vec![begin; self.cores.len()];
         let mut jobs = Vec::new();
         for core in 0..self.cores.len() {
             let heads = self.heads(op.heads(), core);
@@ -48,35 +55,35 @@ impl<P: Places> SystemBackend<P> {
             }
             let handed = self.update_cache(op, core, &heads);
             self.books.figures.bytes.bus_prompt_cache += handed;
-            starts[core] = self.books.carry(DOWN, ("keys and values of the prompt", begin), handed);
+            let mut start = self.books.carry(DOWN, ("keys and values of the prompt", begin), handed);
             let columns = heads.start * op.head_width()..heads.end * op.head_width();
             if core != self.met_at {
                 // Q, K and V have met on one core.
                 let bytes = (6 * op.tokens() * columns.len()) as u64;
                 self.books.figures.bytes.link_qkv += bytes;
                 let link = Place::LinkOut(self.met_at as u32);
-                starts[core] = starts[core].max(self.books.carry(link, ("q, k, v", begin), bytes));
+                start = start.max(self.books.carry(link, ("q, k, v", begin), bytes));
             }
             let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
-            jobs.push((core, (core, columns, queries)));
+            jobs.push((core, Share { core, start, columns, queries }));
         }
         let caches = &self.caches;
-        let done =
-            side_by_side(&mut self.cores, self.options.threads, jobs, |core, (number, columns, queries)| {
-                let spans = op.spans().iter().map(|span| AttentionSpan {
-                    cache: &caches[&(span.sequence, op.layer(), number)],
-                    ..*span
-                });
-                let shape = (columns.len() / op.head_width(), op.head_width());
-                let part = AttentionOp::new(op.layer(), shape, op.capacity(), &queries, spans.collect())?;
-                Ok((columns, core.attend(&part)?))
-            })?;
+        let done = side_by_side(&mut self.cores, self.options.threads, jobs, |core, share| {
+            let spans = op.spans().iter().map(|span| AttentionSpan {
+                cache: &caches[&(span.sequence, op.layer(), share.core)],
+                ..*span
+            });
+            let shape = (share.columns.len() / op.head_width(), op.head_width());
+            let part = AttentionOp::new(op.layer(), shape, op.capacity(), &share.queries, spans.collect())?;
+            let run = core.attend(&part)?;
+            Ok((share, run))
+        })?;
         let mut bits = vec![0; op.queries().len()];
         let (mut slowest, mut ready) = (0, begin);
-        for (core, (columns, run)) in done {
+        for (core, (Share { start, columns, .. }, run)) in done {
             slowest = slowest.max(run.append.cycles + run.attend.cycles);
-            let appended = self.books.program(core, ("append", starts[core]), run.append, &[]);
+            let appended = self.books.program(core, ("append", start), run.append, &[]);
             ready = ready.max(self.books.program(core, ("attend", appended), run.attend, &[]));
             for (token, context) in run.context.chunks(columns.len()).enumerate() {
                 bits[token * width..][columns.clone()].copy_from_slice(context);

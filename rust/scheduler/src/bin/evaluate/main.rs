@@ -12,7 +12,6 @@ use ndp_config::{DesignConfig, LlmShape, SystemConfig};
 use ndp_report::OutputFile;
 use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
 use ndp_traces::{TraceHeader, TraceReader};
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
