@@ -26,10 +26,12 @@ endef
 help:
 	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
 
-## demo: generate text with every matrix product computed by the RTL of the full unit
+## demo: generate text with four DIMMs at full width, their cores in RTL; report and timeline in target/demo
 demo:
 	@.ci/install build
-	$(CARGO) run --release --bin cosim -- generate
+	mkdir -p target/demo
+	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 16 \
+		--html target/demo/report.html --timeline target/demo/timeline.json
 
 ## test: all tests of the workspace, then those of the Python reference
 test:

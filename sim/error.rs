@@ -201,6 +201,9 @@ pub enum SimError {
     /// An operation of the decoder whose sizes do not fit.
     #[error(transparent)]
     Model(#[from] ndp_model::ModelError),
+    /// Activity that does not fit the predictor.
+    #[error(transparent)]
+    Predictor(#[from] ndp_predictor::PredictorError),
     /// Sizes that the DRAM or the buffer cannot hold.
     #[error(transparent)]
     Layout(#[from] ndp_layout::LayoutError),

@@ -281,6 +281,219 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     Ok(())
 }
 
+/// The JSON of a run that has to succeed.
+fn json_of(line: &str) -> Result<Value, Box<dyn Error>> {
+    let output = cosim(&format!("{line} --json"))?;
+    assert!(output.status.success(), "`cosim {line}`: {}", stderr(&output));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+#[test]
+fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let line = "generate --config tiny --dimms 3 --tokens 3";
+    let (timeline, html) = (path("system.json"), path("system.html"));
+    let mut report = json_of(&format!("{line} --threads 1 --timeline {timeline} --html {html}"))?;
+    for (field, expected) in [
+        ("mismatches", Value::from(0)),
+        ("protocol_violations", 0.into()),
+        ("text_identical", true.into()),
+        ("cycles_equal_model", true.into()),
+        ("dimms", 3.into()),
+        ("policy", "hermes".into()),
+    ] {
+        assert_eq!(report[field], expected, "{field}");
+    }
+    assert_eq!(report["golden"]["logits_equal"], true);
+    let tokens = report["per_token"].as_array().ok_or("per_token")?;
+    assert_eq!(
+        tokens.iter().map(|token| token["position"].as_u64()).collect::<Vec<_>>(),
+        [Some(26), Some(27)]
+    );
+    let cycles: u64 = tokens.iter().filter_map(|token| token["critical_cycles"].as_u64()).sum();
+    assert_eq!(
+        (report["critical_cycles"].as_u64(), report["cycles_per_token"].as_f64()),
+        (Some(cycles), Some(cycles as f64 / 2.0))
+    );
+    assert!(report["imbalance"].as_f64() >= Some(1.0) && report["tokens_per_second"].as_f64() > Some(0.0));
+    // Everything but the time of the simulation is the same, however many cores run at once.
+    let mut again = json_of(&format!("{line} --threads 2"))?;
+    for report in [&mut report, &mut again] {
+        assert!(report["simulation"]["seconds"].as_f64() > Some(0.0));
+        report["simulation"] = Value::Null;
+    }
+    assert_eq!(again, report);
+
+    // Any program that the timeline shows can be looked at: here the last one of DIMM 1.
+    let events: Value = serde_json::from_str(&std::fs::read_to_string(&timeline)?)?;
+    let events = events["traceEvents"].as_array().ok_or("events")?;
+    let process = |name: &str| {
+        events
+            .iter()
+            .find(|e| e["name"] == "process_name" && e["args"]["name"] == name)
+            .map(|e| e["pid"].clone())
+    };
+    for name in ["GPU", "bus", "links", "DIMM 0 (tiny)", "DIMM 2 (tiny)"] {
+        let pid = process(name).ok_or(name)?;
+        assert!(events.iter().any(|e| e["ph"] == "X" && e["pid"] == pid), "nothing happens at {name}");
+    }
+    let dimm = process("DIMM 1 (tiny)").ok_or("DIMM 1")?;
+    let programs = events.iter().filter(|e| e["pid"] == dimm && e["args"]["first core cycle"].is_u64());
+    let last = programs.max_by_key(|e| e["args"]["program"].as_u64()).ok_or("no program")?;
+    let number = |key: &str| last["args"][key].as_u64().ok_or_else(|| key.to_owned());
+    let (program, first, cycles) = (number("program")?, number("first core cycle")?, number("cycles")?);
+    assert_eq!(Some(program + 1), report["per_dimm"][1]["programs"].as_u64());
+    let (trace, waves) = (path("dram.txt"), path("range.vcd"));
+    let shown = cosim(&format!(
+        "{line} --trace-dimm 1 --trace-program {program} --timeline-products 1 --trace {trace} --waves {waves} \
+         --wave-start {first} --wave-stop {}",
+        first + 20
+    ))?;
+    assert!(shown.status.success(), "{}", stderr(&shown));
+    let trace = std::fs::read_to_string(trace)?;
+    let times =
+        trace.lines().skip(1).map(|line| line.split_whitespace().next().unwrap_or_default().parse::<f64>());
+    let times: Vec<f64> = times.collect::<Result<_, _>>()?;
+    let instructions = trace.lines().filter(|line| line.contains("core   done")).count() as u64;
+    assert!(instructions >= number("instructions")?, "{trace}");
+    // The status is read before the program and after it.
+    let inside = |time: &&f64| (first as f64 - 60.0..(first + cycles) as f64 + 120.0).contains(*time);
+    assert_eq!(times.iter().filter(inside).count(), times.len(), "{first}..+{cycles}: {trace}");
+    assert!(times.len() > 20 && trace.contains("rank1  "), "{trace}");
+    let waves = std::fs::read_to_string(waves)?;
+    assert!(waves.contains(&format!("#{}", first * 1000)), "the window begins at cycle {first}");
+
+    let page = std::fs::read_to_string(html)?;
+    for words in
+        ["Load per DIMM", "Bytes per path", "Share of the GPU", "Phases", "token 27", "--trace-dimm DIMM"]
+    {
+        assert!(page.contains(words), "{words}");
+    }
+    let row = "<td>DIMM 1</td>";
+    let range = format!("<td>{program}</td><td>{first}..{}</td>", first + cycles);
+    assert!(page.lines().any(|line| line.contains(row) && line.contains(&range)), "{range}");
+    assert!(!page.contains("<script"));
+    Ok(())
+}
+
+#[test]
+fn all_combinations_are_one_table() -> Outcome {
+    let line = "generate --config tiny --tokens 2 --dimms 1,3 --policy random,partition --merge exact,fp16";
+    let report = json_of(line)?;
+    let rows = report["rows"].as_array().ok_or("rows")?;
+    let of = |row: &Value| {
+        (
+            row["dimms"].as_u64(),
+            row["policy"].as_str().map(str::to_owned),
+            row["merge"].as_str().map(str::to_owned),
+        )
+    };
+    let found: Vec<_> = rows.iter().map(of).collect();
+    let mut expected = Vec::new();
+    for dimms in [1, 3] {
+        for policy in ["random", "partition"] {
+            for merge in ["exact", "fp16"] {
+                expected.push((Some(dimms), Some(policy.to_owned()), Some(merge.to_owned())));
+            }
+        }
+    }
+    assert_eq!(found, expected);
+    for row in rows {
+        assert_eq!((&row["mismatches"], &row["protocol_violations"]), (&0.into(), &0.into()), "{row}");
+        assert!(row["outputs_checked"].as_u64() > Some(5000), "{row}");
+        let exact = row["merge"] == "exact";
+        assert!(!exact || row["text_identical"] == true, "{row}");
+        assert_eq!(row["differences"]["compared"].as_u64() > Some(0), !exact, "{row}");
+    }
+    let text = cosim("generate --config tiny --tokens 1 --dimms 1,2 --policy random")?;
+    assert!(text.status.success());
+    let text = stdout(&text);
+    assert_eq!(text.matches(" identical ").count(), 2, "{text}");
+    assert!(text.contains("cycles/token") && text.contains("max/mean"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_live_predictor_is_measured() -> Outcome {
+    let report =
+        json_of("generate --config tiny --dimms 2 --tokens 3 --predictor hermes --gpu-numerics fp32")?;
+    assert_eq!((&report["mismatches"], &report["predictor"]["neurons"]), (&0.into(), &"hermes".into()));
+    let all = &report["predictor"]["text"]["all"];
+    let count = |key: &str| all[key].as_u64().unwrap_or_default();
+    let [tp, fp, missed, tn] =
+        ["true_positives", "false_positives", "false_negatives", "true_negatives"].map(count);
+    // Two passes of four layers with 192 and 768 neurons.
+    assert_eq!(tp + fp + missed + tn, 2 * 4 * (192 + 768));
+    assert_eq!(all["recall"].as_f64(), Some(tp as f64 / (tp + missed) as f64));
+    let quality = &report["predictor"]["perplexity"];
+    let [exact, predicted, told] =
+        ["exact", "predicted", "told"].map(|key| quality[key]["per_token"].as_f64());
+    assert!(Some(1.0) < exact && exact < told && exact < predicted, "{quality}");
+    assert_eq!(quality["exact"]["tokens"], 64);
+    assert!(report["differences"]["compared"].as_u64() > Some(0), "the GPU rounds");
+    Ok(())
+}
+
+#[test]
+fn a_planted_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it() -> Outcome {
+    let line = "generate --config tiny --dimms 2 --tokens 2 --policy random --plant result:3:0:12";
+    let output = cosim(line)?;
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("MISMATCH layers.0.q_proj: row "), "{text}");
+    let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
+        return Err(format!("no command to repeat it: {text}").into());
+    };
+    let arguments = rerun.strip_prefix("cargo run --release --bin cosim -- ").ok_or(rerun)?;
+    let again = Command::new("sh")
+        .args(["-c", &format!("{} {arguments}", env!("CARGO_BIN_EXE_cosim"))])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()?;
+    assert_eq!((again.status.code(), stderr(&again)), (Some(1), text));
+    let table = cosim(&format!("{line} --merge exact,fp16 --json"))?;
+    assert_eq!(table.status.code(), Some(1));
+    let report: Value = serde_json::from_slice(&table.stdout)?;
+    assert!(
+        report["rows"]
+            .as_array()
+            .is_some_and(|rows| rows.iter().all(|row| row["mismatches"].as_u64() > Some(0)))
+    );
+    Ok(())
+}
+
+#[test]
+fn systems_that_make_no_sense_are_refused() -> Outcome {
+    let tiny = "generate --config tiny --tokens 2";
+    refused(&format!("{tiny} --dimms 0"), "0 is not in 1..=16")?;
+    refused(&format!("{tiny} --dimms 2,17"), "17 is not in 1..=16")?;
+    refused(
+        &format!("{tiny} --dimms 2 --policy nice"),
+        "unknown policy 'nice', expected one of random, partition",
+    )?;
+    refused(&format!("{tiny} --policy random"), "--dimms <N,...>")?;
+    refused(&format!("{tiny} --predictor hermes"), "--dimms <N,...>")?;
+    refused(&format!("{tiny} --dimms 2 --merge fp8"), "[possible values: exact, fp16]")?;
+    refused(&format!("{tiny} --dimms 2 --gpu-numerics fp8"), "[possible values: exact, fp32]")?;
+    refused(&format!("{tiny} --dimms 2 --threads 0"), "0 is not in 1..=64")?;
+    refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all has no meaning with --dimms")?;
+    refused(&format!("{tiny} --dimms 2 --trace-dimm 2"), "trace-dimm = 2 must be in 0..=1")?;
+    refused(&format!("{tiny} --dimms 2 --html /no/dir/t.html"), "cannot create `/no/dir/t.html`")?;
+    refused(
+        &format!("{tiny} --dimms 2 --html x.out --timeline x.out"),
+        "two files are to be written to `x.out`",
+    )?;
+    refused(
+        &format!("{tiny} --dimms 1,2 --html x.html"),
+        "--html shows one run, and these are 2 combinations",
+    )?;
+    refused(
+        &format!("{tiny} --dimms 2 --plant weight:9999:0:0"),
+        "no product of the model holds the planted bit",
+    )?;
+    refused(&format!("{tiny} --dimms 2 --chart c.svg"), "cannot be used with")
+}
+
 #[test]
 fn a_layer_says_where_its_time_goes() -> Outcome {
     let dir = tempfile::tempdir()?;

@@ -1,9 +1,12 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
-use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::GemvOptions;
-use ndp_cosim::system::{Device, Online, OnlineStart, Places, StaticPlaces, SystemBackend};
+use ndp_cosim::gemv::{GemvOptions, MergeFormat};
+use ndp_cosim::system::{
+    Device, Event, GpuNumerics, LivePredictor, Place, Places, PredictedSoftware, Setup, StaticPlaces,
+    SystemBackend, SystemOptions, perplexity, small_system,
+};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_scheduler::Policy;
 use ndp_traces::capture::{Capture, shape_of};
@@ -14,33 +17,46 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "She";
 const OPTIONS: GenerateOptions = GenerateOptions { tokens: 2, temperature_percent: 0, seed: 0 };
+/// Of the profile.
+const OTHER: GenerateOptions = GenerateOptions { tokens: 24, temperature_percent: 70, seed: 9 };
 
 fn model() -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
 }
 
 /// What the software alone generates.
-fn reference(model: &Model) -> Result<Generation, Box<dyn Error>> {
-    Ok(generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &OPTIONS, |_| {})?)
+fn reference(model: &Model, options: &GenerateOptions) -> Result<Generation, Box<dyn Error>> {
+    Ok(generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), options, |_| {})?)
 }
 
-fn open<P: Places>(dimms: u32, places: P) -> Result<SystemBackend<P>, Box<dyn Error>> {
-    let options = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
-    Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &options, dimms, places)?)
+fn system(dimms: u32) -> Result<SystemConfig, Box<dyn Error>> {
+    Ok(SystemConfig::preset("hermes")?.with_dimms(dimms)?)
+}
+
+fn open<P: Places>(options: &SystemOptions, places: P) -> Result<SystemBackend<P>, Box<dyn Error>> {
+    let unit =
+        GemvOptions { stall_percent: 3, predict: true, log_instructions: true, ..GemvOptions::default() };
+    Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places)?)
+}
+
+/// A system that leaves the prompt to the GPU.
+fn behind_the_prompt(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
+    Ok(SystemOptions { prompt_on_gpu: PROMPT.len(), ..SystemOptions::new(&system(dimms)?) })
 }
 
 #[test]
 fn text_and_logits_do_not_depend_on_devices() -> Outcome {
     let model = model()?;
-    let expected = reference(&model)?;
+    let expected = reference(&model, &OPTIONS)?;
     let mut sent = Vec::new();
     for (dimms, gpu_percent) in [(1, 0), (2, 30), (4, 10)] {
-        let mut system = open(dimms, StaticPlaces::new(dimms, gpu_percent, 7))?;
+        let options = SystemOptions::new(&system(dimms)?);
+        let mut system = open(&options, StaticPlaces::new(dimms, gpu_percent, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         assert_eq!(generation.text, expected.text, "{dimms} DIMMs");
         assert_eq!(generation.logits_digests, expected.logits_digests, "{dimms} DIMMs");
         let figures = system.figures();
-        assert_eq!(figures.mismatches, 0);
+        assert_eq!((figures.mismatches, system.protocol_violations()), (0, 0));
         assert!(figures.outputs_checked > 10_000, "{figures:?}");
         for dimm in &figures.dimms {
             assert!(dimm.neurons > 100 && dimm.cycles > 0, "{figures:?}");
@@ -48,10 +64,91 @@ fn text_and_logits_do_not_depend_on_devices() -> Outcome {
             assert!(dimm.cycles <= figures.critical_cycles);
         }
         assert_eq!(figures.gpu_neurons > 0, gpu_percent > 0);
+        assert_eq!(
+            (figures.prompt_ns, figures.tokens.len()),
+            (0, 2),
+            "a pass of the prompt and one behind it"
+        );
         sent.push(figures.dimms.iter().map(|dimm| dimm.sent_bytes).sum::<u64>());
+        assert_eq!(sent[sent.len() - 1], figures.bytes.link_sums);
     }
     assert!(sent[0] == 0 && 0 < sent[1] && sent[1] < sent[2], "{sent:?}");
     Ok(())
+}
+
+#[test]
+fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
+    let model = model()?;
+    let tokens = GenerateOptions { tokens: 3, ..OPTIONS };
+    let expected = reference(&model, &tokens)?;
+    let mut runs = Vec::new();
+    for threads in [1, 2, 5] {
+        let options = SystemOptions { threads, ..behind_the_prompt(3)? };
+        let mut system = open(&options, StaticPlaces::new(3, 20, 7))?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
+        assert_eq!(
+            (&generation.text, &generation.logits_digests),
+            (&expected.text, &expected.logits_digests)
+        );
+        runs.push((system.figures().clone(), system.events().to_vec()));
+    }
+    let (figures, events) = &runs[0];
+    assert!(runs.iter().all(|run| run == &runs[0]), "the number of threads shows");
+    // One pass of all layers behind the prompt for each token but the first; keys and values of the prompt were handed over.
+    assert_eq!(figures.tokens.iter().map(|token| token.position).collect::<Vec<_>>(), [3, 4]);
+    let sizes = &model.config;
+    let cache = 2 * 2 * PROMPT.len() * sizes.num_hidden_layers() * sizes.hidden_size();
+    assert_eq!(figures.bytes.bus_prompt_cache, cache as u64);
+    assert!(figures.prompt_ns > 0);
+    accounts_agree(&system(3)?, figures, events);
+    Ok(())
+}
+
+/// What the events say adds up to the figures, and nobody does two things at once.
+fn accounts_agree(system: &SystemConfig, figures: &ndp_cosim::system::SystemFigures, events: &[Event]) {
+    for dimm in 0..system.dimms().count {
+        let of = &figures.dimms[dimm as usize];
+        let own: Vec<&Event> = events.iter().filter(|event| event.place == Place::Dimm(dimm)).collect();
+        let programs: Vec<_> = own.iter().filter_map(|event| event.program.as_ref()).collect();
+        assert_eq!(programs.len() as u64, of.programs);
+        assert!(programs.iter().enumerate().all(|(index, program)| program.number == index as u64));
+        assert_eq!(programs.iter().map(|program| program.cycles).sum::<u64>(), of.cycles);
+        assert!(own.iter().map(|event| event.neurons.len() as u64).sum::<u64>() >= of.neurons);
+        for program in &programs {
+            // As many records as instructions, and the fillers of the last burst; each within the program.
+            assert!(
+                (program.instructions as usize..program.instructions as usize + 4)
+                    .contains(&program.records.len())
+            );
+            let last = program.first_cycle + program.cycles;
+            let inside = |cycle: u64| program.first_cycle <= cycle && cycle <= last;
+            for record in program.records.iter().take(program.instructions as usize) {
+                assert!(inside(record.taken) && record.started.is_some_and(inside), "{record:?}");
+                assert!(record.ended.is_some_and(inside), "{record:?}");
+            }
+        }
+        assert!(programs.windows(2).all(|p| p[0].first_cycle + p[0].cycles <= p[1].first_cycle));
+    }
+    let mut places: Vec<Place> = events.iter().map(|event| event.place).collect();
+    places.sort();
+    places.dedup();
+    for place in places {
+        let mut own: Vec<_> = events.iter().filter(|event| event.place == place).collect();
+        own.sort_by_key(|event| event.begin_ns);
+        assert!(
+            own.windows(2).all(|pair| pair[0].end_ns <= pair[1].begin_ns),
+            "{place} does two things at once"
+        );
+    }
+    let bytes = |wanted: fn(Place) -> bool| -> u64 {
+        events.iter().filter(|event| wanted(event.place)).map(|event| event.bytes).sum()
+    };
+    assert_eq!(bytes(|place| matches!(place, Place::BusUp | Place::BusDown)), figures.bytes.bus());
+    assert_eq!(bytes(|place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_))), figures.bytes.links());
+    let end = events.iter().map(|event| event.end_ns).max().unwrap_or(0);
+    let (_, critical, ns) = figures.generated();
+    assert_eq!(end, figures.prompt_ns + ns);
+    assert!(critical <= ns && critical == figures.critical_cycles);
 }
 
 /// All neurons go from one DIMM to the next after every batch of tokens, and each tenth is on the GPU.
@@ -73,8 +170,8 @@ impl Places for Wanderers {
 #[test]
 fn neurons_may_move_between_tokens() -> Outcome {
     let model = model()?;
-    let expected = reference(&model)?;
-    let mut system = open(3, Wanderers { turn: 0 })?;
+    let expected = reference(&model, &OPTIONS)?;
+    let mut system = open(&SystemOptions::new(&system(3)?), Wanderers { turn: 0 })?;
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
     assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
     assert!(system.places().turn >= OPTIONS.tokens as u32);
@@ -84,63 +181,139 @@ fn neurons_may_move_between_tokens() -> Outcome {
 #[test]
 fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
     let model = model()?;
-    let mut system = open(2, StaticPlaces::new(2, 0, 7))?.with_spoilt_sums();
-    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {});
-    let Err(ModelError::Backend { source, .. }) = generation else {
-        return Err(format!("a wrong bit has passed: {generation:?}").into());
-    };
-    assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
-    assert_eq!(system.mismatches().len(), 1);
+    for (gpu_numerics, merge) in [
+        (GpuNumerics::Exact, MergeFormat::Exact),
+        (GpuNumerics::Exact, MergeFormat::Fp16),
+        (GpuNumerics::Fp32, MergeFormat::Exact),
+    ] {
+        let options = SystemOptions { gpu_numerics, merge, threads: 2, ..behind_the_prompt(2)? };
+        let mut system = open(&options, StaticPlaces::new(2, 30, 7))?.with_spoilt_sums();
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {});
+        let Err(ModelError::Backend { source, .. }) = generation else {
+            return Err(format!("a wrong bit has passed: {generation:?}").into());
+        };
+        assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
+        assert_eq!(system.mismatches().len(), 1);
+    }
     Ok(())
 }
 
 #[test]
-fn a_system_without_a_core_is_refused() -> Outcome {
-    let config = DesignConfig::preset("tiny")?;
-    let system = SystemBackend::open(&config, &GemvOptions::default(), 0, StaticPlaces::new(1, 0, 0));
-    let error = system.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains("dimms = 0"), "{error}");
+fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -> Outcome {
+    let model = model()?;
+    let expected = reference(&model, &OPTIONS)?;
+    let run = |gpu_numerics, merge| -> Result<_, Box<dyn Error>> {
+        let options = SystemOptions { gpu_numerics, merge, ..behind_the_prompt(3)? };
+        let mut system = open(&options, StaticPlaces::new(3, 25, 7))?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+        let figures = system.figures().clone();
+        assert_eq!((figures.mismatches, generation.tokens.len()), (0, OPTIONS.tokens));
+        assert!(figures.outputs_checked > 5_000, "{figures:?}");
+        assert!(figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles));
+        let merge = figures.merge;
+        // Q, K, V and FC2 of each layer; two of three cores hand over.
+        let products = 4 * model.config.num_hidden_layers() as u64;
+        assert_eq!((merge.meetings, merge.handed_over), (products, 2 * products));
+        assert_eq!(
+            (merge.link_bytes, merge.bus_bytes),
+            (figures.bytes.link_sums, figures.bytes.bus_gpu_sums)
+        );
+        Ok((figures, generation))
+    };
+    let (exact, generation) = run(GpuNumerics::Exact, MergeFormat::Exact)?;
+    assert_eq!(generation.logits_digests, expected.logits_digests);
+    assert_eq!(exact.differences.compared, 0);
+    let (fp16, generation) = run(GpuNumerics::Exact, MergeFormat::Fp16)?;
+    // The first token comes out of the prompt's pass, which the GPU computes alone.
+    assert_eq!(generation.logits_digests[0], expected.logits_digests[0]);
+    assert!(fp16.differences.different > 0, "{:?}", fp16.differences);
+    // 2 bytes for each value; in place of at least 16, as exact sums leave in full waves. And cores take less time to add them.
+    assert_eq!(fp16.merge.link_bytes, 2 * fp16.merge.handed_over * model.config.hidden_size() as u64);
+    assert!(exact.merge.link_bytes >= 8 * fp16.merge.link_bytes, "{:?} {:?}", fp16.merge, exact.merge);
+    assert!(fp16.merge.meet_cycles < exact.merge.meet_cycles, "{:?} {:?}", fp16.merge, exact.merge);
+    let (fp32, _) = run(GpuNumerics::Fp32, MergeFormat::Exact)?;
+    let share = fp32.differences.different as f64 / fp32.differences.compared as f64;
+    assert!(fp32.differences.different > 0 && share < 0.2, "{:?}", fp32.differences);
     Ok(())
 }
 
+#[test]
+fn a_live_predictor_decides_what_is_computed() -> Outcome {
+    let model = model()?;
+    let setup = Setup::profile(&model, PROMPT.as_bytes(), &OTHER)?;
+    let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, PROMPT.len())?;
+    let tokens = GenerateOptions { tokens: 4, ..OPTIONS };
+    let exact = reference(&model, &tokens)?;
+    let mut software = PredictedSoftware::new(live.clone());
+    let expected = generate(&model, &mut software, PROMPT.as_bytes(), &tokens, |_| {})?;
+    assert_ne!(expected.logits_digests, exact.logits_digests, "nothing was left out");
+    assert_eq!(expected.logits_digests[0], exact.logits_digests[0], "the prompt is exact");
+
+    let mut system = open(&behind_the_prompt(3)?, StaticPlaces::new(3, 25, 7))?.with_predictor(live.clone());
+    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
+    assert_eq!((&generation.text, &generation.logits_digests), (&expected.text, &expected.logits_digests));
+    let figures = system.figures();
+    assert_eq!(figures.mismatches, 0);
+    let found = system.live().ok_or("no predictor")?;
+    assert_eq!(found.evaluation(), software.live().evaluation());
+    let all = found.evaluation().all();
+    let shape = shape_of(&model.config);
+    assert_eq!(all.total(), 3 * shape.neurons());
+    assert!(all.r#fn > 0 && all.tp > 0 && all.fp > 0, "{all:?}");
+    assert_eq!(found.tokens().len(), 3);
+    // Each predicted neuron is computed, those that turn out inactive too; the MLP's that are active a second time, in FC2. Q, K and
+    // V have the same neurons.
+    let computed = figures.gpu_neurons + figures.dimms.iter().map(|dimm| dimm.neurons).sum::<u64>();
+    let (attention, mlp) = (found.evaluation().attention, found.evaluation().mlp);
+    assert_eq!(computed, 3 * (attention.tp + attention.fp) + mlp.tp + mlp.fp + mlp.tp);
+
+    let text = b"She could not be";
+    let own = perplexity(&model, &mut SoftwareBackend::new(), text, PROMPT.len())?;
+    let predicted = perplexity(&model, &mut PredictedSoftware::new(live), text, PROMPT.len())?;
+    assert_eq!((own.tokens, predicted.tokens), (13, 13));
+    assert!(own.per_token > 1.0 && predicted.per_token > own.per_token, "{own:?} {predicted:?}");
+    assert!(perplexity(&model, &mut SoftwareBackend::new(), text, text.len()).is_err());
+    Ok(())
+}
+
+#[test]
+fn the_perplexity_of_a_text_is_that_of_its_digests() -> Outcome {
+    // Greedy text: every token has the largest logit.
+    let model = model()?;
+    let tokens = GenerateOptions { tokens: 5, ..OPTIONS };
+    let generation = reference(&model, &tokens)?;
+    let text = [PROMPT.as_bytes(), generation.text.as_bytes()].concat();
+    let found = perplexity(&model, &mut SoftwareBackend::new(), &text, PROMPT.len())?;
+    assert_eq!((found.tokens, found.right), (5, 5));
+    assert!((1.0..10.0).contains(&found.per_token), "{found:?}");
+    Ok(())
+}
+
+#[test]
+fn systems_that_do_not_exist_are_refused() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let options = SystemOptions { observed_dimm: 2, ..SystemOptions::new(&system(2)?) };
+    let system = SystemBackend::open(&config, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0));
+    let error = system.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("trace-dimm = 2 must be in 0..=1"), "{error}");
+    Ok(())
+}
+
+/// Long enough for a window of remapping, and for its moves.
+const LONGER: GenerateOptions = GenerateOptions { tokens: 8, temperature_percent: 0, seed: 0 };
+
 /// The text under a policy of the scheduler, with neurons that it moves; how many it has moved to the GPU and between DIMMs.
-fn under(policy: Policy, model: &Model, expected: &Generation) -> Result<[u64; 2], Box<dyn Error>> {
-    let design = DesignConfig::preset("tiny")?;
-    let config = &model.config;
-    let shape = LlmShape::opt_like(
-        "model",
-        config.num_hidden_layers() as u32,
-        config.hidden_size() as u32,
-        config.num_attention_heads() as u32,
-        config.ffn_dim() as u32,
-        config.vocab_size() as u32,
-    )?;
-    let mut profile = Vec::new();
-    let mut observed = Capture::new(SoftwareBackend::new(), shape_of(config), |activity| {
-        profile.push(activity.clone());
-        Ok(())
-    });
-    let other = GenerateOptions { tokens: 24, temperature_percent: 70, seed: 9 };
-    generate(model, &mut observed, PROMPT.as_bytes(), &other, |_| {})?;
+fn under(
+    policy: Policy,
+    (model, setup): (&Model, &Setup),
+    expected: &Generation,
+) -> Result<[u64; 2], Box<dyn Error>> {
     // The GPU has room for a fifth of the neurons.
-    let gpu = (shape.resident_bytes() + shape.neurons_bytes() / 5) as f64 / 1e9;
-    let system = SystemConfig::from_toml(&format!(
-        "name = \"small\"
-         gpu = {{ memory_gb = {gpu:.12}, workspace_gb = 0.0, bandwidth_gbps = 936.0, tflops = 330.0 }}
-         bus = {{ bandwidth_gbps = 64.0, sync_us = 0.0 }}
-         dimms = {{ count = 3, capacity_gb = 32.0, bandwidth_gbps = 102.4, link_gbps = 25.0 }}"
-    ))?;
-    let online = Online::new(&OnlineStart {
-        design: &design,
-        model: &shape,
-        system: &system,
-        policy,
-        profile: &profile,
-        prompt_tokens: PROMPT.len(),
-        seed: 3,
-    })?;
+    let system = small_system(&setup.shape, 3, 20)?;
+    let online = setup.online(&DesignConfig::preset("tiny")?, &system, policy, (PROMPT.len(), 3))?;
+    let options = SystemOptions { prompt_on_gpu: PROMPT.len(), threads: 2, ..SystemOptions::new(&system) };
     let mut failed = Vec::new();
-    let mut backend = Capture::new(open(3, online.clone())?, shape_of(config), |activity| {
+    let mut backend = Capture::new(open(&options, online.clone())?, shape_of(&model.config), |activity| {
         failed.extend(online.token(activity).err());
         Ok(())
     });
@@ -158,18 +331,16 @@ fn under(policy: Policy, model: &Model, expected: &Generation) -> Result<[u64; 2
     ])
 }
 
-/// Long enough for a window of remapping, and for its moves.
-const LONGER: GenerateOptions = GenerateOptions { tokens: 8, temperature_percent: 0, seed: 0 };
-
 #[test]
 fn text_and_logits_do_not_depend_on_the_policy() -> Outcome {
     let model = model()?;
-    let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &LONGER, |_| {})?;
-    assert_eq!(under(Policy::Random, &model, &expected)?, [0, 0]);
-    assert_eq!(under(Policy::Partition, &model, &expected)?, [0, 0]);
-    let [uploads, migrations] = under(Policy::Adjustment, &model, &expected)?;
+    let expected = reference(&model, &LONGER)?;
+    let setup = Setup::profile(&model, PROMPT.as_bytes(), &OTHER)?;
+    assert_eq!(under(Policy::Random, (&model, &setup), &expected)?, [0, 0]);
+    assert_eq!(under(Policy::Partition, (&model, &setup), &expected)?, [0, 0]);
+    let [uploads, migrations] = under(Policy::Adjustment, (&model, &setup), &expected)?;
     assert!(uploads > 0 && migrations == 0, "{uploads}, {migrations}");
-    let [uploads, migrations] = under(Policy::Hermes, &model, &expected)?;
+    let [uploads, migrations] = under(Policy::Hermes, (&model, &setup), &expected)?;
     assert!(uploads > 0 && migrations > 0, "{uploads}, {migrations}");
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::Prediction;
-use super::recording::{Recorder, Recording};
+use super::recording::{InstructionRecord, Recorder, Recording};
 use super::{Burst, Counters, PartCycles, Status};
 use crate::error::SimError;
 use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
@@ -238,7 +238,21 @@ impl NdpCore {
         Ok(())
     }
 
-    /// What was recorded since the reset, if [`CoreOptions::trace`] asked for it; nothing is recorded any more.
+    /// Begins a recording, of commands to the DRAM too if `commands`; what was recorded so far is dropped. The core has to be idle,
+    /// with no request of the host on its way.
+    pub fn begin_recording(&mut self, commands: bool) {
+        self.recorder = Some(Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle()));
+        if commands {
+            self.dimm.ranks.iter_mut().for_each(Rank::record_trace);
+        }
+    }
+
+    /// The instructions of the present recording.
+    pub fn recorded(&self) -> &[InstructionRecord] {
+        self.recorder.as_ref().map_or(&[], Recorder::instructions)
+    }
+
+    /// What was recorded since the reset or since [`NdpCore::begin_recording`], if [`CoreOptions::trace`] asked for it; nothing is recorded any more.
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
         let commands = self.dimm.take_traces();

@@ -17,6 +17,8 @@ const POLL_CYCLES: u64 = 64;
 /// What a program took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramRun {
+    /// The core cycle from which on it is counted.
+    pub begin: u64,
     /// Core cycles from the first instruction's offer until the core was not busy any more.
     pub cycles: u64,
     /// The same by the cycle model, if [`super::CoreOptions::predict`] asks for it. It is given the host's requests of the session at
@@ -113,7 +115,7 @@ impl NdpCore {
         self.spend(wall);
         let model_cycles = self.predicted_end().map(|end| end - begin);
         let status = self.status()?;
-        Ok(ProgramRun { cycles, model_cycles, words: words.len() as u32, parts, before, status })
+        Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, before, status })
     }
 
     /// Clocks in which data were on the bus of any rank.

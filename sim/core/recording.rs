@@ -73,7 +73,7 @@ pub struct RequestRecord {
 pub struct Recording {
     /// The configuration of the core.
     pub config: DesignConfig,
-    /// First core cycle without reset.
+    /// First core cycle without reset, or the one in which the recording began.
     pub origin: u64,
     /// First core cycle that was not recorded any more.
     pub end: u64,
@@ -131,6 +131,11 @@ impl Recorder {
             tagged: vec![0; 256],
             running: Default::default(),
         }
+    }
+
+    /// The instructions so far.
+    pub(super) fn instructions(&self) -> &[InstructionRecord] {
+        &self.instructions
     }
 
     /// What the trace outputs show before the rising edge of `cycle`.

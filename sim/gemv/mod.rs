@@ -12,6 +12,6 @@ mod unit;
 pub use attention::AttentionRun;
 pub use check::{Checker, Mismatch, compare};
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
-pub use partial::PartialSums;
+pub use partial::{MergeFormat, Part, PartialSums};
 pub use plant::Plant;
 pub use unit::{GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures};

@@ -1,16 +1,77 @@
 //! Products whose rows are on several cores: sums that stay, leave and meet.
 //!
-//! One core after the other computes the sums of its own rows ([`GemvUnit::partial`]); all but one export them
-//! ([`GemvUnit::export`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host carries the exported bursts
-//! from DRAM to DRAM as they are, in no time.
+//! Each core computes the sums of its own rows ([`GemvUnit::partial`]); all but one hand them over ([`GemvUnit::hand_over`]), as
+//! exact sums or rounded to FP16 ([`MergeFormat`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host
+//! carries what is handed over from DRAM to DRAM as it is, in no time.
 
 use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_isa::accumulator_words;
-use ndp_layout::{BufferLayout, Burst, DimmMap, ExportedSums, MatrixLayout};
-use ndp_numerics::{ExactSum, SumFormat};
-use ndp_planner::{Ending, Epilogue, Mode, Piece, Plan, export_program, meeting_program, place_sums};
+use ndp_layout::{BufferLayout, Burst, DimmAddress, DimmMap, ExportedSums, MatrixLayout};
+use ndp_numerics::{ExactSum, SumFormat, f16};
+use ndp_planner::{
+    Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
+    rounding_program,
+};
+use serde::Serialize;
+
+/// In which form partial results go from device to device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum MergeFormat {
+    /// As exact sums: no bit of a result depends on who computed what.
+    #[default]
+    Exact,
+    /// Rounded to FP16, an eighth of the bytes: results may differ in their last bits.
+    Fp16,
+}
+
+/// A partial result on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Exact sums.
+    Sums(PartialSums),
+    /// FP16 bits, `[batch x cols]`.
+    Fp16(Vec<u16>),
+}
+
+impl Part {
+    /// The part of a device without a core: `sums` is `[batch x cols]`, each rounded once if the form is FP16.
+    ///
+    /// # Errors
+    /// As [`PartialSums::of`]; [`SimError::Numerics`] for a sum beyond the range of the accumulators.
+    pub fn of(
+        format: MergeFormat,
+        config: &DesignConfig,
+        size: (u32, u32),
+        sums: &[ExactSum],
+    ) -> Result<Self, SimError> {
+        match format {
+            MergeFormat::Exact => PartialSums::of(config, size, sums).map(Self::Sums),
+            MergeFormat::Fp16 => {
+                let bits: Result<_, _> = sums.iter().map(|sum| Ok(sum.try_round()?.to_bits())).collect();
+                bits.map(Self::Fp16)
+            }
+        }
+    }
+
+    /// Bytes on their way.
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Sums(sums) => sums.bytes(),
+            Self::Fp16(bits) => 2 * bits.len() as u64,
+        }
+    }
+
+    /// Flips a bit of the first value: what a test does to see that it is noticed.
+    pub fn spoil(&mut self, bit: u32) {
+        match self {
+            Self::Sums(sums) => sums.spoil(bit),
+            Self::Fp16(bits) => bits[0] ^= 1 << (bit % 16),
+        }
+    }
+}
 
 /// Exported sums of a batch of vectors, burst by burst in the order of [`ExportedSums::bursts`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +138,29 @@ impl GemvUnit {
         self.execute(&plan.instructions)
     }
 
+    /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::product`].
+    pub fn hand_over(
+        &mut self,
+        format: MergeFormat,
+        cols: u32,
+        batch: u32,
+    ) -> Result<(Part, ProgramFigures), SimError> {
+        if format == MergeFormat::Exact {
+            let (sums, figures) = self.export(cols, batch)?;
+            return Ok((Part::Sums(sums), figures));
+        }
+        let config = self.core.config().clone();
+        let mut map = self.caches.free_map();
+        let plan = rounding_program(&config, &mut map, (cols, batch))?;
+        plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
+        let figures = self.execute(&plan.instructions)?;
+        let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
+        Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[])), figures))
+    }
+
     /// Exports the sums that the last [`GemvUnit::partial`] has left.
     ///
     /// # Errors
@@ -98,19 +182,14 @@ impl GemvUnit {
     pub fn meet(
         &mut self,
         (cols, batch): (u32, u32),
-        parts: &[PartialSums],
+        parts: &[Part],
         own: bool,
         epilogue: &Epilogue<'_>,
     ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
         let mut map: DimmMap = self.caches.free_map();
-        let places = place_sums(&config, &mut map, (cols, batch), parts.len())?;
+        let places = self.place_parts(&mut map, (cols, batch), parts)?;
         let plan = meeting_program(&config, &mut map, (cols, batch), &places, own, epilogue)?;
-        for (place, part) in places.iter().zip(parts) {
-            for (burst, data) in place.bursts().zip(&part.0) {
-                self.core.poke(burst.place.to_burst(&config), data);
-            }
-        }
         for (pieces, operand, period) in
             [(&plan.biases, epilogue.bias, 0), (&plan.residuals, epilogue.residual, cols as usize)]
         {
@@ -126,5 +205,41 @@ impl GemvUnit {
         let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
         let bits = self.collect(Mode::Axpy, &sizes, &plan, &[]);
         Ok(GemvRun { bits, passes: plan.passes, figures })
+    }
+
+    /// Writes what others have sent into the DRAM.
+    fn place_parts(
+        &mut self,
+        map: &mut DimmMap,
+        (cols, batch): (u32, u32),
+        parts: &[Part],
+    ) -> Result<Vec<PartPlace>, SimError> {
+        let config = self.core.config().clone();
+        let exact = parts.iter().filter(|part| matches!(part, Part::Sums(_))).count();
+        let mut exported = place_sums(&config, map, (cols, batch), exact)?.into_iter();
+        let mut places = Vec::new();
+        for (index, part) in parts.iter().enumerate() {
+            match part {
+                Part::Sums(sums) => {
+                    let Some(place) = exported.next() else { continue };
+                    for (burst, data) in place.bursts().zip(&sums.0) {
+                        self.core.poke(burst.place.to_burst(&config), data);
+                    }
+                    places.push(PartPlace::Sums(place));
+                }
+                Part::Fp16(bits) => {
+                    let layout = map.add_matrix(&format!("values {index}"), batch, cols)?;
+                    for (row, values) in (0..).zip(bits.chunks(cols as usize)) {
+                        let values: Vec<f16> = values.iter().map(|bits| f16::from_bits(*bits)).collect();
+                        for packed in layout.pack_row(row, &values) {
+                            let place = DimmAddress { rank: packed.rank, burst: packed.burst };
+                            self.core.poke(place.to_burst(&config), &packed.data);
+                        }
+                    }
+                    places.push(PartPlace::Fp16(layout));
+                }
+            }
+        }
+        Ok(places)
     }
 }

@@ -5,7 +5,9 @@
 
 use super::attention::Caches;
 use super::plant::Plant;
-use crate::core::{CoreOptions, Counters, HostStalls, NdpCore, PartCycles, ProgramRun, Recording};
+use crate::core::{
+    CoreOptions, Counters, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording,
+};
 use crate::error::SimError;
 use crate::ffi::WaveOptions;
 use ndp_config::DesignConfig;
@@ -15,6 +17,7 @@ use ndp_model::GemvOp;
 use ndp_numerics::f16;
 use ndp_planner::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::time::Duration;
 
 /// Four FP16 values that no result is: NaNs other than the canonical one.
@@ -33,8 +36,12 @@ pub struct GemvOptions {
     pub random_contents: Option<u32>,
     /// Core cycles without any progress after which a run is given up.
     pub watchdog_cycles: u64,
-    /// Record so many products, the first ones; 0 for none.
+    /// Record so many programs; 0 for none.
     pub traced_products: u32,
+    /// Programs before the first recorded one.
+    pub traced_from: u64,
+    /// Keep when each instruction of each program began and ended: [`ProgramFigures::records`].
+    pub log_instructions: bool,
     /// Ask the cycle model for the cycles of each program.
     pub predict: bool,
     /// A deliberate error in the first product that has such a place.
@@ -50,6 +57,8 @@ impl Default for GemvOptions {
             random_contents: None,
             watchdog_cycles: 50_000,
             traced_products: 0,
+            traced_from: 0,
+            log_instructions: false,
             predict: false,
             plant: None,
         }
@@ -91,6 +100,10 @@ pub struct Product<'a> {
 /// Cycles of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramFigures {
+    /// Its number among the programs of the core, from 0.
+    pub number: u64,
+    /// The core cycle in which it began.
+    pub first_cycle: u64,
     /// From the offer of the first instruction until the core came to rest, all results in DRAM.
     pub cycles: u64,
     /// The same by the cycle model, if [`GemvOptions::predict`] asks for it.
@@ -103,6 +116,8 @@ pub struct ProgramFigures {
     pub opcodes: BTreeMap<Opcode, u32>,
     /// Where the cycles went.
     pub counters: Counters,
+    /// Its instructions in time, if [`GemvOptions::log_instructions`] asks for them.
+    pub records: Vec<InstructionRecord>,
 }
 
 /// Results and cycles of one product.
@@ -140,8 +155,11 @@ pub struct GemvUnit {
     /// Keys and values that stay in DRAM; what else is placed there comes behind them.
     pub(super) caches: Caches,
     cycles: u64,
-    /// Products that are still recorded.
-    traced_products: u32,
+    /// Programs so far.
+    programs: u64,
+    /// Programs that are recorded.
+    traced: Range<u64>,
+    log_instructions: bool,
     recording: Option<Recording>,
 }
 
@@ -151,10 +169,18 @@ impl GemvUnit {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
-        let core = NdpCore::open(config, &options.core(options.traced_products > 0))?;
-        let traced_products = options.traced_products;
-        let caches = Caches::new(config);
-        Ok(Self { core, plant: options.plant, caches, cycles: 0, traced_products, recording: None })
+        let GemvOptions { traced_products, traced_from, log_instructions, plant, .. } = *options;
+        let core = NdpCore::open(config, &options.core(traced_products > 0 && traced_from == 0))?;
+        Ok(Self {
+            core,
+            plant,
+            caches: Caches::new(config),
+            cycles: 0,
+            programs: 0,
+            traced: traced_from..traced_from.saturating_add(traced_products.into()),
+            log_instructions,
+            recording: None,
+        })
     }
 
     /// The configuration of the core.
@@ -169,7 +195,9 @@ impl GemvUnit {
 
     /// What was recorded, if [`GemvOptions::traced_products`] asked for it; nothing is recorded any more.
     pub fn take_recording(&mut self) -> Option<Recording> {
-        self.recording.take().or_else(|| self.core.take_recording())
+        // Without a window that has begun there are instructions at most.
+        let begun = self.programs > self.traced.start && !self.traced.is_empty();
+        self.recording.take().or_else(|| self.core.take_recording().filter(|_| begun))
     }
 
     /// Computes one dense product row by row.
@@ -245,16 +273,22 @@ impl GemvUnit {
         let mut opcodes = BTreeMap::new();
         instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
         let before = self.core.counters()?;
-        let (run, counters) = {
-            let run = self.core.run_words(&words, |_| {})?;
-            (run, self.core.counters()?.since(&before))
-        };
+        let number = self.programs;
+        let traced = self.traced.contains(&number);
+        if traced && number == self.traced.start && number > 0 {
+            self.core.begin_recording(true);
+        } else if self.log_instructions && !traced {
+            self.core.begin_recording(false);
+        }
+        let recorded = self.core.recorded().len();
+        let run = self.core.run_words(&words, |_| {})?;
+        let counters = self.core.counters()?.since(&before);
+        let records =
+            if self.log_instructions { self.core.recorded()[recorded..].to_vec() } else { Vec::new() };
         self.cycles += run.cycles;
-        if self.traced_products > 0 {
-            self.traced_products -= 1;
-            if self.traced_products == 0 {
-                self.recording = self.core.take_recording();
-            }
+        self.programs += 1;
+        if traced && self.programs == self.traced.end {
+            self.recording = self.core.take_recording();
         }
         self.core.check_protocol()?;
         if run.status.malformed > 0 {
@@ -265,8 +299,18 @@ impl GemvUnit {
             return Err(SimError::Host { cycle: self.core.cycle(), what });
         }
         let instructions = words.len() as u32;
-        let ProgramRun { cycles, model_cycles, parts, .. } = run;
-        Ok(ProgramFigures { cycles, model_cycles, parts, instructions, opcodes, counters })
+        let ProgramRun { begin: first_cycle, cycles, model_cycles, parts, .. } = run;
+        Ok(ProgramFigures {
+            number,
+            first_cycle,
+            cycles,
+            model_cycles,
+            parts,
+            instructions,
+            opcodes,
+            counters,
+            records,
+        })
     }
 
     /// Writes a vector block into the DRAM.

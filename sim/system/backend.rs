@@ -1,64 +1,125 @@
 //! The decoder's operations, dealt out to devices.
+//!
+//! Which device does what, and which results are compared with what; the operations themselves are in `meet` (Q, K, V and FC2),
+//! `rows` (FC1) and `heads` (attention).
 
-use super::figures::{DimmFigures, SystemFigures};
-use super::places::{Device, Places, split};
+use super::books::{Books, Event, Operation, Place, Step};
+use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
+use super::gpu::{Gpu, GpuNumerics};
+use super::live::{LivePredictor, masked};
+use super::places::Places;
+use crate::core::Recording;
 use crate::error::SimError;
-use crate::gemv::{Checker, Epilogue, GemvOptions, GemvUnit, Mismatch, Mode, PartialSums, Product};
-use ndp_config::{BlockKind, DesignConfig};
-use ndp_model::{
-    AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, SoftwareBackend,
-};
-use ndp_numerics::{ExactSum, f16, fp16};
-use ndp_planner::{Plan, Sizes};
+use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, Mismatch, compare};
+use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, SoftwareBackend};
+use ndp_numerics::{SerialSteps, f16, fp16};
+use ndp_traces::ones;
 use std::collections::BTreeMap;
-use std::ops::Range;
+
+/// How several devices work together.
+#[derive(Clone, Debug)]
+pub struct SystemOptions {
+    /// The machine: the number of DIMMs, and the bandwidths from which the times of GPU, bus and links follow.
+    pub system: SystemConfig,
+    /// Cores that are simulated at the same time. Changes nothing but the time that it takes.
+    pub threads: usize,
+    /// So many positions are computed by the GPU alone; the DIMMs get their keys and values.
+    pub prompt_on_gpu: usize,
+    /// How the GPU adds.
+    pub gpu_numerics: GpuNumerics,
+    /// In which form partial results travel.
+    pub merge: MergeFormat,
+    /// The DIMM of which waves are dumped and programs recorded, if the unit's options ask for them.
+    pub observed_dimm: usize,
+}
+
+impl SystemOptions {
+    /// A system with exact sums throughout, one core after the other, and the DIMMs at work from the first position on.
+    pub fn new(system: &SystemConfig) -> Self {
+        Self {
+            system: system.clone(),
+            threads: 1,
+            prompt_on_gpu: 0,
+            gpu_numerics: GpuNumerics::Exact,
+            merge: MergeFormat::Exact,
+            observed_dimm: 0,
+        }
+    }
+}
 
 /// Cores and a GPU that compute together.
 pub struct SystemBackend<P> {
-    config: DesignConfig,
-    cores: Vec<GemvUnit>,
-    places: P,
-    checker: Checker,
-    software: SoftwareBackend,
+    pub(super) config: DesignConfig,
+    pub(super) options: SystemOptions,
+    pub(super) cores: Vec<GemvUnit>,
+    pub(super) places: P,
+    pub(super) gpu: Gpu,
+    pub(super) software: SoftwareBackend,
     /// Keys and values of each core's heads: sequence, layer, core.
-    caches: BTreeMap<(u32, usize, usize), LayerCache>,
-    figures: SystemFigures,
+    pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
+    pub(super) books: Books,
     mismatches: Vec<Mismatch>,
     /// Flip a bit of the next partial sums on their way.
-    spoil: bool,
+    pub(super) spoil: bool,
+    live: Option<LivePredictor>,
+    /// What was predicted of the block in front of attention.
+    predicted: Option<Vec<u64>>,
+    /// Positions before the batch that runs, and its tokens.
+    position: usize,
+    batch: usize,
+    /// The core on which Q, K and V have met.
+    pub(super) met_at: usize,
 }
 
 impl<P: Places> SystemBackend<P> {
-    /// Opens `dimms` cores.
+    /// Opens the cores.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; [`SimError::Range`] for no core at all.
+    /// As [`GemvUnit::open`]; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
+    /// FP16 has: the GPU would multiply by other weights.
     pub fn open(
         config: &DesignConfig,
-        options: &GemvOptions,
-        dimms: u32,
+        unit: &GemvOptions,
+        options: &SystemOptions,
         places: P,
     ) -> Result<Self, SimError> {
-        if !(1..=64).contains(&dimms) {
-            return Err(SimError::Range { key: "dimms", value: dimms.into(), min: 1, max: 64 });
+        let dimms = options.system.dimms().count as usize;
+        let full = u64::from(SerialSteps::FULL.get());
+        for (key, value, min, max) in [
+            ("trace-dimm", options.observed_dimm as u64, 0, dimms as u64 - 1),
+            ("serial_steps", config.gemv().serial_steps().into(), full, full),
+        ] {
+            if !(min..=max).contains(&value) {
+                return Err(SimError::Range { key, value, min, max });
+            }
         }
-        let open = |index: u32| {
-            let seed = options.seed.wrapping_add(index.into());
-            GemvUnit::open(config, &GemvOptions { seed, ..options.clone() })
+        let open = |index: usize| {
+            let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
+            if index != options.observed_dimm {
+                (unit.waves, unit.traced_products) = (None, 0);
+            }
+            GemvUnit::open(config, &unit)
         };
+        let merge = MergeFigures { format: options.merge, ..MergeFigures::default() };
+        let figures =
+            SystemFigures { dimms: vec![DimmFigures::default(); dimms], merge, ..SystemFigures::default() };
         Ok(Self {
             config: config.clone(),
             cores: (0..dimms).map(open).collect::<Result<_, _>>()?,
             places,
-            checker: Checker::new(config.gemv().serial_steps())?,
+            gpu: Gpu::new(options.gpu_numerics),
             software: SoftwareBackend::new(),
             caches: BTreeMap::new(),
-            figures: SystemFigures {
-                dimms: vec![DimmFigures::default(); dimms as usize],
-                ..SystemFigures::default()
-            },
+            books: Books::new(figures, &options.system),
             mismatches: Vec::new(),
             spoil: false,
+            live: None,
+            predicted: None,
+            position: 0,
+            batch: 0,
+            met_at: 0,
+            options: options.clone(),
         })
     }
 
@@ -69,9 +130,21 @@ impl<P: Places> SystemBackend<P> {
         self
     }
 
+    /// Only neurons that are predicted active are computed.
+    #[must_use]
+    pub fn with_predictor(mut self, live: LivePredictor) -> Self {
+        self.live = Some(live);
+        self
+    }
+
     /// What has been done so far.
     pub fn figures(&self) -> &SystemFigures {
-        &self.figures
+        &self.books.figures
+    }
+
+    /// Everything that was done, in the order of the operations.
+    pub fn events(&self) -> &[Event] {
+        &self.books.events
     }
 
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
@@ -84,178 +157,147 @@ impl<P: Places> SystemBackend<P> {
         &self.places
     }
 
-    /// QKV and FC2: the sums of the active inputs, each device's its own, meet on the core that has most of them. Piece by piece, if
-    /// a core's buffer does not hold the sums of all outputs and vectors at once.
-    fn meet(
-        &mut self,
-        op: &GemvOp<'_>,
-        (layer, kind): (u32, BlockKind),
-        epilogue: &Epilogue<'_>,
-    ) -> Result<Vec<u16>, SimError> {
-        let parts = split(&self.places, (layer, kind), &active_inputs(op));
-        let longest = parts.values().map(Vec::len).max().unwrap_or(0).max(1) as u32;
-        let (rows, cols, batch) = (op.cols() as u32, op.rows() as u32, op.batch() as u32);
-        let sizes = Sizes { rows, cols, count: longest, batch, listed: true };
-        let tiling = Plan::tiling(&self.config, &sizes)?;
-        let mut bits = vec![0; op.batch() * op.rows()];
-        let mut first = 0;
-        for &count in &tiling.passes {
-            let vectors = first..first + count as usize;
-            for tile in &tiling.tiles {
-                let outputs = tile.first as usize..(tile.first + tile.cols) as usize;
-                let piece = Piece { op, outputs: outputs.clone(), vectors: vectors.clone() };
-                let results = self.meet_piece(&piece, &parts, epilogue)?;
-                for (vector, results) in vectors.clone().zip(results.chunks(outputs.len())) {
-                    bits[vector * op.rows()..][outputs.clone()].copy_from_slice(results);
-                }
+    /// The live predictor, if there is one.
+    pub fn live(&self) -> Option<&LivePredictor> {
+        self.live.as_ref()
+    }
+
+    /// Broken timing rules of the DRAM, of all cores.
+    pub fn protocol_violations(&self) -> u64 {
+        self.cores.iter().map(|core| core.core().protocol_violations()).sum()
+    }
+
+    /// Whether a deliberate error was asked for and has found its place on no core yet.
+    pub fn plant_is_pending(&self) -> bool {
+        self.cores.iter().all(GemvUnit::plant_is_pending)
+    }
+
+    /// What was recorded of the observed DIMM.
+    pub fn take_recording(&mut self) -> Option<Recording> {
+        self.cores[self.options.observed_dimm].take_recording()
+    }
+
+    /// Completes the wave file of the observed DIMM, if there is one.
+    ///
+    /// # Errors
+    /// [`SimError::WaveWrite`].
+    pub fn close_waves(&mut self) -> Result<(), SimError> {
+        self.cores.iter_mut().try_for_each(GemvUnit::close_waves)
+    }
+
+    /// Whether sums are exact wherever they are.
+    pub(super) fn is_exact(&self) -> bool {
+        self.options.gpu_numerics == GpuNumerics::Exact && self.options.merge == MergeFormat::Exact
+    }
+
+    /// The prompt, as far as it is the GPU's.
+    fn on_gpu(&self) -> bool {
+        self.position < self.options.prompt_on_gpu
+    }
+
+    /// What comes is part of this operation; the first one of a pass begins a batch.
+    fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) {
+        if layer == Some(0) && operation == Operation::Q {
+            self.position += self.batch;
+            self.batch = batch;
+            self.books.step.position = self.position;
+            if !self.on_gpu() {
+                self.books.begin_token();
             }
-            first = vectors.end;
         }
-        for (device, neurons) in &parts {
-            let of = match device {
-                Device::Gpu => &mut self.figures.gpu_neurons,
-                Device::Dimm(dimm) => &mut self.figures.dimms[*dimm as usize].neurons,
-            };
-            *of += neurons.len() as u64;
-        }
-        Ok(bits)
+        self.books.step = Step { position: self.position, layer, operation };
     }
 
-    /// A piece of a product, `[vectors x outputs]`.
-    fn meet_piece(
-        &mut self,
-        piece: &Piece<'_>,
-        parts: &BTreeMap<Device, Vec<u32>>,
-        epilogue: &Epilogue<'_>,
-    ) -> Result<Vec<u16>, SimError> {
-        let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
-        let bias: Option<Vec<f16>> = epilogue.bias.map(|bias| bias[piece.outputs.clone()].to_vec());
-        let residual: Option<Vec<f16>> = epilogue.residual.map(|residual| piece.of(residual));
-        let epilogue = Epilogue { bias: bias.as_deref(), residual: residual.as_deref(), ..*epilogue };
-        let mut sums = Vec::new();
-        let mut cycles = BTreeMap::new();
-        for (&device, neurons) in parts {
-            let Device::Dimm(dimm) = device else {
-                let part = PartialSums::of(&self.config, (cols, batch), &self.sums(piece, neurons)?)?;
-                self.figures.gpu_sent_bytes += part.bytes();
-                sums.push(part);
-                continue;
-            };
-            let dimm = dimm as usize;
-            let (weights, vectors) = piece.rows_of(neurons);
-            let product = Product {
-                mode: Mode::Axpy,
-                rows: piece.op.cols() as u32,
-                cols,
-                active: Some(neurons),
-                weights: &weights,
-                vectors: &vectors,
-            };
-            let program = self.cores[dimm].partial(&product)?;
-            cycles.insert(dimm, self.figures.count(dimm, &program));
-        }
-        // The core with most neurons is the last to be ready: the others' sums come to it.
-        let count = |dimm: &usize| parts[&Device::Dimm(*dimm as u32)].len();
-        let receiver = cycles.keys().copied().max_by_key(|dimm| (count(dimm), std::cmp::Reverse(*dimm)));
-        for (&dimm, cycles) in cycles.iter_mut().filter(|(dimm, _)| Some(**dimm) != receiver) {
-            let (part, program) = self.cores[dimm].export(cols, batch)?;
-            *cycles += self.figures.count(dimm, &program);
-            self.figures.dimms[dimm].sent_bytes += part.bytes();
-            sums.push(part);
-        }
-        if let Some(part) = sums.first_mut().filter(|_| self.spoil) {
-            part.spoil(60);
-            self.spoil = false;
-        }
-        let slowest = cycles.values().copied().max().unwrap_or(0);
-        let own = receiver.is_some();
-        let receiver = receiver.unwrap_or(0);
-        let run = self.cores[receiver].meet((cols, batch), &sums, own, &epilogue)?;
-        self.figures.critical_cycles += slowest + self.figures.count(receiver, &run.figures);
-        Ok(run.bits)
+    /// A dense product that only the GPU computes.
+    fn dense(&mut self, what: &'static str, op: &GemvOp<'_>) {
+        let end = self.books.gpu((what, self.books.now), 2 * op.weights().len() as u64, op.batch(), &[]);
+        self.books.advance(end);
     }
 
-    /// Exact sums of some inputs, `[vectors x outputs]`: what the GPU computes.
-    fn sums(&self, piece: &Piece<'_>, neurons: &[u32]) -> Result<Vec<ExactSum>, SimError> {
-        let empty = ExactSum::new(self.config.gemv().acc_bits())?;
-        let sum = |vector: usize, output: usize| {
-            let (vector, weights) = (piece.op.activation(vector), piece.op.weight_row(output));
-            let mut sum = empty.clone();
-            neurons.iter().for_each(|&n| sum.mul_add(weights[n as usize], vector[n as usize]));
-            sum
-        };
-        let places = piece.vectors.clone().flat_map(|v| piece.outputs.clone().map(move |o| (v, o)));
-        Ok(places.map(|(vector, output)| sum(vector, output)).collect())
-    }
-
-    /// FC1: each neuron's output where it lives. Neurons that are inactive throughout the batch are not computed: their outputs are +0,
-    /// which an exact prediction knows.
-    fn by_neuron(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<u16>, SimError> {
+    /// Q, K or V: the inputs that take part are those that are not zero, or those that are predicted.
+    fn qkv(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
         let product = op.product();
-        let (rows, batch) = (product.rows(), product.batch());
+        if self.books.step.operation == Operation::Q
+            && let Some(live) = &mut self.live
+        {
+            self.predicted = live.predict(layer, BlockKind::Attention)?;
+            let predicted = self.predicted.as_deref();
+            live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
+        }
+        if self.on_gpu() {
+            return Ok(self.linear_on_gpu("prompt", op));
+        }
+        let Some(bits) = self.predicted.clone() else {
+            let neurons = active_inputs(product);
+            return self.meet(op, (layer, BlockKind::Attention), &neurons);
+        };
+        let inputs = masked(product.activations(), product.cols(), &bits);
+        let shape = (product.rows(), product.cols());
+        let product = GemvOp::new(product.label(), product.class(), shape, product.weights(), &inputs)?;
+        let neurons: Vec<u32> = ones(&bits).collect();
+        self.meet(&LinearOp::new(product, op.bias(), op.finish())?, (layer, BlockKind::Attention), &neurons)
+    }
+
+    /// FC1: the neurons that are computed are those that turn out active, which an exact prediction knows, or those that are predicted.
+    fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
         let Ok(exact) = self.software.linear(op);
-        let is_active = |row: &u32| (0..batch).any(|b| exact[b * rows + *row as usize].to_bits() != 0);
-        let active: Vec<u32> = (0..rows as u32).filter(is_active).collect();
-        let mut bits = vec![0; batch * rows];
-        let mut slowest = 0;
-        for (device, neurons) in split(&self.places, (layer, BlockKind::Mlp), &active) {
-            let Device::Dimm(dimm) = device else {
-                self.figures.gpu_neurons += neurons.len() as u64;
-                for (b, &row) in (0..batch).flat_map(|b| neurons.iter().map(move |row| (b, row))) {
-                    bits[b * rows + row as usize] = exact[b * rows + row as usize].to_bits();
-                }
-                continue;
-            };
-            let dimm = dimm as usize;
-            let weights: Vec<f16> =
-                neurons.iter().flat_map(|&row| product.weight_row(row as usize)).copied().collect();
-            let bias: Vec<f16> = neurons.iter().map(|&row| op.bias()[row as usize]).collect();
-            let part = Product {
-                mode: Mode::Dot,
-                rows: rows as u32,
-                cols: product.cols() as u32,
-                active: Some(&neurons),
-                weights: &weights,
-                vectors: product.activations(),
-            };
-            let epilogue = Epilogue { bias: Some(&bias), relu: true, ..Epilogue::default() };
-            let run = self.cores[dimm].product_then(&part, &epilogue)?;
-            slowest = self.figures.count(dimm, &run.figures).max(slowest);
-            self.figures.dimms[dimm].neurons += neurons.len() as u64;
-            for (b, values) in run.bits.chunks(neurons.len()).enumerate() {
-                neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
-            }
+        let rows = op.product().rows();
+        let mut predicted = None;
+        if let Some(live) = &mut self.live {
+            predicted = live.predict(layer, BlockKind::Mlp)?;
+            live.observe(layer, BlockKind::Mlp, &exact, predicted.as_deref())?;
         }
-        self.figures.critical_cycles += slowest;
-        Ok(bits)
-    }
-
-    /// Heads of a core: as even as whole heads can be.
-    fn heads(&self, heads: usize, core: usize) -> Range<usize> {
-        let cores = self.cores.len();
-        heads * core / cores..heads * (core + 1) / cores
-    }
-
-    /// The core's own copy of its heads' keys and values, up to date.
-    fn update_cache(&mut self, op: &AttentionOp<'_>, core: usize, heads: &Range<usize>) {
-        for span in op.spans() {
-            let key = (span.sequence, op.layer(), core);
-            let own = self.caches.entry(key).or_insert_with(|| LayerCache::new(heads.len(), op.head_width()));
-            own.truncate(span.position);
-            for row in own.positions()..span.position + span.tokens {
-                let of = |rows: fn(&LayerCache, usize, usize) -> &[f16]| -> Vec<f16> {
-                    let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
-                    heads.clone().flat_map(head).copied().collect()
-                };
-                own.push(&of(LayerCache::keys), &of(LayerCache::values));
+        if self.on_gpu() {
+            return Ok(self.linear_on_gpu("prompt", op));
+        }
+        match predicted {
+            None => {
+                let is_active =
+                    |row: &u32| exact.iter().skip(*row as usize).step_by(rows).any(|y| y.to_bits() != 0);
+                let neurons: Vec<u32> = (0..rows as u32).filter(is_active).collect();
+                self.by_neuron(op, layer, &neurons, &exact)
+            }
+            Some(bits) => {
+                let neurons: Vec<u32> = ones(&bits).collect();
+                self.by_neuron(op, layer, &neurons, &masked(&exact, rows, &bits))
             }
         }
     }
 
-    /// Bits as values if none of them differs from the reference.
-    fn verdict(&mut self, bits: &[u16], mismatches: Vec<Mismatch>) -> Result<Vec<f16>, SimError> {
-        self.figures.outputs_checked += bits.len() as u64;
-        self.figures.mismatches += mismatches.len() as u64;
+    /// A linear layer that only the GPU computes.
+    fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Vec<f16> {
+        self.dense(what, op.product());
+        let Ok(result) = self.gpu.linear(op);
+        if self.gpu.numerics() != GpuNumerics::Exact {
+            let Ok(exact) = self.software.linear(op);
+            self.count_differences(&exact, &result);
+        }
+        result
+    }
+
+    /// Compares results with those of exact sums.
+    pub(super) fn count_differences(&mut self, exact: &[f16], actual: &[f16]) {
+        let Differences { compared, different, largest } = &mut self.books.figures.differences;
+        for (exact, actual) in exact.iter().zip(actual) {
+            let distance = order(*exact).abs_diff(order(*actual));
+            *compared += 1;
+            *different += u64::from(exact.to_bits() != actual.to_bits());
+            *largest = distance.max(*largest);
+        }
+    }
+
+    /// Bits as values if none of them differs from what they have to be, `[batch x rows]`.
+    pub(super) fn verdict(
+        &mut self,
+        label: &str,
+        rows: usize,
+        expected: &[f16],
+        bits: &[u16],
+    ) -> Result<Vec<f16>, SimError> {
+        let mismatches = compare(label, rows, expected, bits)?;
+        let figures = &mut self.books.figures;
+        figures.outputs_checked += bits.len() as u64;
+        figures.mismatches += mismatches.len() as u64;
         if let Some(first) = mismatches.first() {
             let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
             self.mismatches.extend(mismatches);
@@ -270,7 +312,13 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
 
     /// A product without what follows it: on the GPU.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
-        let Ok(result) = self.software.gemv(op);
+        self.begin(None, Operation::Head, op.batch());
+        self.dense("logits", op);
+        let Ok(result) = self.gpu.gemv(op);
+        if self.gpu.numerics() != GpuNumerics::Exact {
+            let Ok(exact) = self.software.gemv(op);
+            self.count_differences(&exact, &result);
+        }
         if op.class() == GemvClass::Head {
             self.places.end(op.batch() as u32);
         }
@@ -280,58 +328,46 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
         let product = op.product();
         let layer = layer_of(product.label())?;
-        let bits = match product.class() {
-            GemvClass::Qkv | GemvClass::Fc2 => {
-                let kind =
-                    if product.class() == GemvClass::Qkv { BlockKind::Attention } else { BlockKind::Mlp };
-                let mut epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
-                match op.finish() {
-                    Finish::Plain => {}
-                    Finish::Scale(factor) => epilogue.scale = Some(factor),
-                    Finish::Relu => epilogue.relu = true,
-                    Finish::Residual(residual) => epilogue.residual = Some(residual),
-                }
-                self.meet(product, (layer, kind), &epilogue)?
-            }
-            GemvClass::Fc1 => self.by_neuron(op, layer)?,
-            _ => {
-                let Ok(result) = self.software.linear(op);
-                return Ok(result);
-            }
+        let operation = match product.class() {
+            GemvClass::Qkv if product.label().ends_with(".k_proj") => Operation::K,
+            GemvClass::Qkv if product.label().ends_with(".v_proj") => Operation::V,
+            GemvClass::Qkv => Operation::Q,
+            GemvClass::Fc1 => Operation::Fc1,
+            GemvClass::Fc2 => Operation::Fc2,
+            _ => Operation::Projection,
         };
-        let mismatches = self.checker.linear(op, &bits)?;
-        self.verdict(&bits, mismatches)
+        self.begin(Some(layer), operation, product.batch());
+        match operation {
+            Operation::Q | Operation::K | Operation::V => self.qkv(op, layer),
+            Operation::Fc1 => self.fc1(op, layer),
+            Operation::Fc2 if !self.on_gpu() => {
+                let neurons = active_inputs(product);
+                self.meet(op, (layer, BlockKind::Mlp), &neurons)
+            }
+            _ => {
+                let what = if self.on_gpu() { "prompt" } else { "projection" };
+                Ok(self.linear_on_gpu(what, op))
+            }
+        }
     }
 
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
-        let width = op.width();
-        let mut bits = vec![0; op.queries().len()];
-        let mut slowest = 0;
-        for core in 0..self.cores.len() {
-            let heads = self.heads(op.heads(), core);
-            if heads.is_empty() {
-                continue;
-            }
-            self.update_cache(op, core, &heads);
-            let columns = heads.start * op.head_width()..heads.end * op.head_width();
-            let queries: Vec<f16> =
-                op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
-            let spans = op.spans().iter().map(|span| AttentionSpan {
-                cache: &self.caches[&(span.sequence, op.layer(), core)],
-                ..*span
-            });
-            let shape = (heads.len(), op.head_width());
-            let part = AttentionOp::new(op.layer(), shape, op.capacity(), &queries, spans.collect())?;
-            let run = self.cores[core].attend(&part)?;
-            let cycles = self.figures.count(core, &run.append) + self.figures.count(core, &run.attend);
-            slowest = slowest.max(cycles);
-            for (token, context) in run.context.chunks(columns.len()).enumerate() {
-                bits[token * width..][columns.clone()].copy_from_slice(context);
-            }
+        self.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
+        let Ok(exact) = self.software.attend(op);
+        if !self.on_gpu() {
+            return self.by_heads(op, &exact);
         }
-        self.figures.critical_cycles += slowest;
-        let mismatches = self.checker.attention(op, &bits)?;
-        self.verdict(&bits, mismatches)
+        // Keys and values of all positions that are seen, read once.
+        let positions = op.spans().iter().map(|span| span.position + span.tokens).sum::<usize>();
+        let bytes = 4 * (positions * op.width()) as u64;
+        let end = self.books.gpu(("prompt", self.books.now), bytes, op.tokens(), &[]);
+        self.books.advance(end);
+        if self.gpu.numerics() == GpuNumerics::Exact {
+            return Ok(exact);
+        }
+        let Ok(result) = self.gpu.attend(op);
+        self.count_differences(&exact, &result);
+        Ok(result)
     }
 }
 
@@ -341,30 +377,17 @@ fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
     (0..op.cols() as u32).filter(is_active).collect()
 }
 
-/// Some outputs of some vectors of a product.
-struct Piece<'a> {
-    op: &'a GemvOp<'a>,
-    outputs: Range<usize>,
-    vectors: Range<usize>,
-}
-
-impl Piece<'_> {
-    /// The piece of values `[batch x rows]`.
-    fn of(&self, values: &[f16]) -> Vec<f16> {
-        let row = |vector: usize| &values[vector * self.op.rows()..][self.outputs.clone()];
-        self.vectors.clone().flat_map(row).copied().collect()
-    }
-
-    /// The weights of some inputs as rows, `[neurons x outputs]`, and the inputs' values, `[vectors x neurons]`.
-    fn rows_of(&self, neurons: &[u32]) -> (Vec<f16>, Vec<f16>) {
-        let weight = |n: u32| self.outputs.clone().map(move |row| self.op.weight_row(row)[n as usize]);
-        let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
-        (neurons.iter().flat_map(|&n| weight(n)).collect(), self.vectors.clone().flat_map(values).collect())
-    }
+/// The place of an FP16 number among all of them; both zeros are one.
+fn order(value: f16) -> i32 {
+    let magnitude = i32::from(value.to_bits() & 0x7FFF);
+    if fp16::is_sign_negative(value) { -magnitude } else { magnitude }
 }
 
 /// The layer that a label names: `layers.2.fc1`.
-fn layer_of(label: &str) -> Result<u32, SimError> {
+pub(super) fn layer_of(label: &str) -> Result<u32, SimError> {
     let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
     number.ok_or_else(|| SimError::Host { cycle: 0, what: format!("'{label}' names no layer") })
 }
+
+/// The bus towards the DIMMs, for what an operation needs there.
+pub(super) const DOWN: Place = Place::BusDown;

@@ -1,6 +1,6 @@
 //! What a run on several devices comes to.
 
-use crate::gemv::ProgramFigures;
+use crate::gemv::{MergeFormat, ProgramFigures};
 use serde::Serialize;
 
 /// What one core did.
@@ -14,10 +14,86 @@ pub struct DimmFigures {
     pub programs: u64,
     /// Instructions.
     pub instructions: u64,
-    /// Active neurons that it computed.
+    /// Neurons that it computed.
     pub neurons: u64,
     /// Bytes of partial sums that it sent to other cores.
     pub sent_bytes: u64,
+}
+
+/// Bytes by the way that they took. What the scheduler moves is not among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PathBytes {
+    /// Bus, to the DIMMs: values of the neurons in front of Q, K, V with their list (4 bytes each), input of FC1, residuals.
+    pub bus_inputs: u64,
+    /// Bus, to the DIMMs: partial sums of the GPU.
+    pub bus_gpu_sums: u64,
+    /// Bus, to the DIMMs: keys and values of the prompt.
+    pub bus_prompt_cache: u64,
+    /// Bus, from the DIMMs: contexts of attention, outputs of FC2.
+    pub bus_results: u64,
+    /// Links: partial sums on their way to the core where they meet.
+    pub link_sums: u64,
+    /// Links: Q, K and V on their way to the cores of their heads.
+    pub link_qkv: u64,
+}
+
+impl PathBytes {
+    /// Bytes over the bus.
+    pub fn bus(&self) -> u64 {
+        self.bus_inputs + self.bus_gpu_sums + self.bus_prompt_cache + self.bus_results
+    }
+
+    /// Bytes over links.
+    pub fn links(&self) -> u64 {
+        self.link_sums + self.link_qkv
+    }
+}
+
+/// What meeting cost: products whose sums came from more than one device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MergeFigures {
+    /// The form of partial results.
+    pub format: MergeFormat,
+    /// Products that met.
+    pub meetings: u64,
+    /// Partial results that cores handed over.
+    pub handed_over: u64,
+    /// Cycles that it took them: `export`, or `round` and `store`.
+    pub hand_over_cycles: u64,
+    /// Cycles of the programs that add, round and finish: `import` or `merge`, `round`, what follows the product, `store`.
+    pub meet_cycles: u64,
+    /// Bytes that cores sent over links.
+    pub link_bytes: u64,
+    /// Bytes that the GPU sent over the bus.
+    pub bus_bytes: u64,
+}
+
+/// Results that differ from those of exact sums throughout, given the same inputs: what rounding on the way costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Differences {
+    /// Results that were compared with those of exact sums.
+    pub compared: u64,
+    /// Those that differ.
+    pub different: u64,
+    /// The largest distance, in FP16 numbers between the two.
+    pub largest: u32,
+}
+
+/// One generated token, or rather the pass behind which it is drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TokenFigures {
+    /// Its position in the text.
+    pub position: usize,
+    /// Cycles of the slowest core of each step, added up.
+    pub critical_cycles: u64,
+    /// Nanoseconds of the whole pass, GPU, bus and links by their bandwidths.
+    pub ns: u64,
+    /// Neurons that the GPU computed.
+    pub gpu_neurons: u64,
+    /// Neurons that each core computed.
+    pub dimm_neurons: Vec<u64>,
+    /// Cycles of each core.
+    pub dimm_cycles: Vec<u64>,
 }
 
 /// What all devices did.
@@ -27,17 +103,38 @@ pub struct SystemFigures {
     pub dimms: Vec<DimmFigures>,
     /// Cycles of the slowest core of each step that all wait for, added up: what the DIMMs take side by side.
     pub critical_cycles: u64,
-    /// Active neurons that the GPU computed.
+    /// Nanoseconds of the prompt on the GPU, by its bandwidth and rate.
+    pub prompt_ns: u64,
+    /// Each pass behind the prompt, or behind what the GPU computed of it.
+    pub tokens: Vec<TokenFigures>,
+    /// Neurons that the GPU computed, the prompt's left out.
     pub gpu_neurons: u64,
     /// Bytes of partial sums that the GPU sent to cores.
     pub gpu_sent_bytes: u64,
-    /// Results that were compared with the reference.
+    /// Bytes by the way that they took.
+    pub bytes: PathBytes,
+    /// What meeting cost.
+    pub merge: MergeFigures,
+    /// Results of cores that were compared with the reference.
     pub outputs_checked: u64,
-    /// Results that differed.
+    /// Results that differed from it.
     pub mismatches: u64,
+    /// Results that differ from those of exact sums; nothing is compared if all sums are exact.
+    pub differences: Differences,
 }
 
 impl SystemFigures {
+    /// Cycles of the core that has most over the mean; 1 if none has any.
+    pub fn imbalance(&self) -> f64 {
+        imbalance(self.dimms.iter().map(|dimm| dimm.cycles))
+    }
+
+    /// Passes, cycles of the slowest cores and nanoseconds behind the prompt.
+    pub fn generated(&self) -> (u64, u64, u64) {
+        let sum = |of: fn(&TokenFigures) -> u64| self.tokens.iter().map(of).sum();
+        (self.tokens.len() as u64, sum(|token| token.critical_cycles), sum(|token| token.ns))
+    }
+
     /// Counts a program of a core; returns its cycles.
     pub(super) fn count(&mut self, dimm: usize, program: &ProgramFigures) -> u64 {
         let of = &mut self.dimms[dimm];
@@ -45,6 +142,50 @@ impl SystemFigures {
         of.model_cycles += program.model_cycles.unwrap_or(0);
         of.programs += 1;
         of.instructions += u64::from(program.instructions);
+        if let Some(token) = self.tokens.last_mut() {
+            token.dimm_cycles[dimm] += program.cycles;
+        }
         program.cycles
+    }
+
+    /// Counts neurons of a core, or of the GPU.
+    pub(super) fn neurons(&mut self, dimm: Option<usize>, count: usize) {
+        let (total, of_token) = match dimm {
+            None => (&mut self.gpu_neurons, self.tokens.last_mut().map(|token| &mut token.gpu_neurons)),
+            Some(dimm) => (
+                &mut self.dimms[dimm].neurons,
+                self.tokens.last_mut().map(|token| &mut token.dimm_neurons[dimm]),
+            ),
+        };
+        *total += count as u64;
+        if let Some(of_token) = of_token {
+            *of_token += count as u64;
+        }
+    }
+
+    /// Counts cycles that all wait for.
+    pub(super) fn critical(&mut self, cycles: u64) {
+        self.critical_cycles += cycles;
+        if let Some(token) = self.tokens.last_mut() {
+            token.critical_cycles += cycles;
+        }
+    }
+}
+
+/// The largest of some numbers over their mean; 1 if all are 0.
+pub fn imbalance(loads: impl ExactSizeIterator<Item = u64> + Clone) -> f64 {
+    let (count, sum) = (loads.len() as f64, loads.clone().sum::<u64>() as f64);
+    if sum == 0.0 { 1.0 } else { loads.max().unwrap_or(0) as f64 * count / sum }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imbalance_is_the_largest_over_the_mean() {
+        assert_eq!(imbalance([4, 4, 4].into_iter()), 1.0);
+        assert_eq!(imbalance([6, 2, 1].into_iter()), 2.0);
+        assert_eq!((imbalance([0, 0].into_iter()), imbalance([0u64; 0].into_iter())), (1.0, 1.0));
     }
 }

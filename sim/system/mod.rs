@@ -2,16 +2,33 @@
 //!
 //! Between the decoder and [`crate::gemv`], as [`crate::backend`] is for a single core. Which device has which neuron is a
 //! [`Places`]; QKV and FC2 are partial sums of the active neurons that meet on one core and are rounded once, FC1 gives each
-//! neuron's output where the neuron lives, attention goes over the cores head by head. The GPU computes in software with the
-//! same exact sums (`gpu_numerics = exact`); the projection and the logits are its own. Cores run one after the other here, and
-//! side by side in what is counted as time. [`Online`] lets neurons move as the host's scheduler wants them to. What one device leaves and another takes, the host moves in no time.
+//! neuron's output where the neuron lives, attention goes over the cores head by head. The GPU computes in software, the prompt too if
+//! asked to; the projection and the logits are its own. Cores are simulated one after the other or side by side on threads, with the
+//! same results. [`Online`] lets neurons move as the host's scheduler wants them to, [`LivePredictor`] decides which are computed.
+//! What one device leaves and another takes, the host moves in no time; the time that bus and links would take is in [`Event`]s.
+//!
+//! Reading order: [`SystemBackend`], [`SystemFigures`], [`Event`], [`Setup`] (a model, a machine and a profile to begin with).
 
 mod backend;
+mod books;
 mod figures;
+mod gpu;
+mod heads;
+mod live;
+mod meet;
 mod online;
 mod places;
+mod pool;
+mod rows;
+mod setup;
 
-pub use backend::SystemBackend;
-pub use figures::{DimmFigures, SystemFigures};
+pub use backend::{SystemBackend, SystemOptions};
+pub use books::{Event, Operation, Place, ProgramEvent};
+pub use figures::{
+    Differences, DimmFigures, MergeFigures, PathBytes, SystemFigures, TokenFigures, imbalance,
+};
+pub use gpu::{Gpu, GpuNumerics, sum_f32};
+pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
 pub use online::{Online, OnlineStart};
 pub use places::{Device, Places, StaticPlaces};
+pub use setup::{Perplexity, Setup, SetupError, perplexity, small_system};

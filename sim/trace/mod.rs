@@ -1,12 +1,14 @@
-//! A recording of a core as files: text for people and comparisons, a timeline for ui.perfetto.dev.
+//! A recording of a core, or of a system of several, as files: text for people and comparisons, a timeline for ui.perfetto.dev.
 //!
 //! Downstream of [`crate::core::Recording`]. Times are those of the waves: the rising edge in which something happened.
 //! Output is the same from run to run. Where it goes, and that it is complete or absent, is up to the binaries.
 
 mod commands;
+mod system;
 mod text;
 mod timeline;
 
+pub use system::{Moves, SystemTimeline, write_system_timeline};
 pub use text::write_text;
 pub use timeline::write_timeline;
 

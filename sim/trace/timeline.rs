@@ -29,7 +29,7 @@ const FIRST_RANK: u32 = 3;
 const TRACKS: u32 = 1000;
 
 /// One event or, in the metadata, the name of a track.
-struct Event {
+pub(super) struct Event {
     track: (u32, u32),
     name: String,
     begin_ps: u64,
@@ -37,15 +37,22 @@ struct Event {
     args: Value,
 }
 
+/// What is drawn: processes, their tracks, and events on them.
 #[derive(Default)]
-struct Timeline {
-    processes: Vec<(u32, String)>,
-    tracks: Vec<((u32, u32), String)>,
+pub(super) struct Timeline {
+    pub processes: Vec<(u32, String)>,
+    pub tracks: Vec<((u32, u32), String)>,
     events: Vec<Event>,
 }
 
 impl Timeline {
-    fn event(&mut self, track: (u32, u32), name: impl Into<String>, (begin, end): (u64, u64), args: Value) {
+    pub fn event(
+        &mut self,
+        track: (u32, u32),
+        name: impl Into<String>,
+        (begin, end): (u64, u64),
+        args: Value,
+    ) {
         let (name, begin_ps, end_ps) = (name.into(), begin, end.max(begin));
         self.events.push(Event { track, name, begin_ps, end_ps, args });
     }
@@ -66,7 +73,7 @@ pub fn write_timeline(recording: &Recording, out: &mut dyn Write) -> io::Result<
 }
 
 /// The fields of an instruction, by their names in programs.
-fn fields_of(instruction: &InstructionRecord, sequence: usize) -> Map<String, Value> {
+pub(super) fn fields_of(instruction: &InstructionRecord, sequence: usize) -> Map<String, Value> {
     let mut args = Map::new();
     args.insert("sequence".into(), sequence.into());
     match (Code::disassemble(instruction.word), Opcode::from_code(fields::OPCODE.get(instruction.word) as u8))
@@ -202,7 +209,7 @@ fn thread((process, track): (u32, u32)) -> u32 {
     TRACKS * process + track
 }
 
-fn write(timeline: Timeline, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write(timeline: Timeline, out: &mut dyn Write) -> io::Result<()> {
     let Timeline { processes, tracks, mut events } = timeline;
     let metadata = |track: (u32, u32), name: &str, args: Value| {
         let ids = (track.0, thread(track));

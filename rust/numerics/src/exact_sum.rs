@@ -131,6 +131,26 @@ impl ExactSum {
         self.mul_add(f16::from_bits(0x3C00), x);
     }
 
+    /// Adds the FP32 number `x` itself: the partial result of a GPU that adds in FP32. Exact if `x` is a multiple of 2^-48 below
+    /// 2^79, as every FP32 sum of products of FP16 numbers is: a product is a multiple of 2^-48, and rounding to 24 bits drops only
+    /// digits below the last one of a larger number. Digits below 2^-48 are cut off; a number beyond 2^79 counts as overflow.
+    pub fn add_f32(&mut self, x: f32) {
+        if x.is_nan() {
+            self.flags.nan = true;
+        } else if x.is_infinite() {
+            self.flags = self.flags.merge(SpecialFlags { nan: false, pos_inf: x > 0.0, neg_inf: x < 0.0 });
+        } else {
+            let (exponent, fraction) = (x.to_bits() >> 23 & 0xFF, x.to_bits() & 0x7F_FFFF);
+            // |x| = significand * 2^(exponent - 150), with the hidden bit of normal numbers.
+            let significand = i128::from(fraction | u32::from(exponent != 0) << 23);
+            let shift = exponent.max(1) as i32 - 150 + 48;
+            let fixed =
+                if shift < 0 { significand >> (-shift).min(127) } else { significand << shift.min(103) };
+            self.wide_overflow |= shift > 103;
+            self.add_fixed(if x.is_sign_negative() { -fixed } else { fixed });
+        }
+    }
+
     /// Merges another partial sum of the same output; widths may differ, `self` keeps its own.
     pub fn add(&mut self, other: &Self) {
         self.add_fixed(other.sum);
@@ -293,6 +313,31 @@ mod tests {
             sum.try_round(),
             Err(NumericsError::AccumulatorOverflow { wide_overflow: true, .. })
         ));
+    }
+
+    #[test]
+    fn single_precision_partials_are_added_exactly() {
+        let of = |x: f32| {
+            let mut sum = ExactSum::default();
+            sum.add_f32(x);
+            sum.raw()
+        };
+        // Powers of two from the unit of the sum up, and all FP16 numbers, which FP32 holds.
+        for exponent in -48..55 {
+            let x = (f64::from(exponent)).exp2() as f32;
+            assert_eq!(of(x), (1 << (exponent + 48), SpecialFlags::default()));
+            assert_eq!(of(-x).0, -(1 << (exponent + 48)));
+        }
+        for bits in 0..=u16::MAX {
+            let mut sum = ExactSum::default();
+            sum.add_value(f16::from_bits(bits));
+            assert_eq!(of(f16::from_bits(bits).to_f32()), sum.raw(), "{bits:#06x}");
+        }
+        assert_eq!(of(16_777_215.0).0, 16_777_215 << 48);
+        assert_eq!((of(f32::from_bits(1)).0, of(-0.0).0), (0, 0));
+        let mut sum = ExactSum::default();
+        sum.add_f32(f32::MAX);
+        assert!(!sum.in_range());
     }
 
     #[test]

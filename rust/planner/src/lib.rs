@@ -12,7 +12,7 @@ pub mod partial;
 pub mod product;
 
 pub use attention::{AttentionUnit, HeadCut, attention_program, slot_words};
-pub use partial::{export_program, meeting_program, place_sums};
+pub use partial::{PartPlace, export_program, meeting_program, place_sums, rounding_program};
 pub use product::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
 
 use thiserror::Error;

@@ -8,7 +8,16 @@ use crate::PlanError;
 use crate::product::{Epilogue, Piece, Plan};
 use ndp_config::{ConfigError, DesignConfig};
 use ndp_isa::{Instruction, accumulator_words, block_words};
-use ndp_layout::{DimmMap, ExportedSums};
+use ndp_layout::{DimmMap, ExportedSums, MatrixLayout};
+
+/// Where a part of the sums lies that another device has computed.
+#[derive(Clone, Debug)]
+pub enum PartPlace {
+    /// Exact sums as they were exported.
+    Sums(ExportedSums),
+    /// FP16 values, a row for each vector.
+    Fp16(MatrixLayout),
+}
 
 /// Places for `count` exported parts of the sums of `batch` vectors of `cols` elements in DRAM.
 ///
@@ -37,6 +46,27 @@ pub fn export_program(place: &ExportedSums) -> [Instruction; 1] {
     [Instruction::Export { src: 0, count: place.words(), address: place.address() }]
 }
 
+/// The program that rounds the sums at word 0 to FP16 and stores them as vectors: what leaves a core whose partial results travel
+/// as FP16. The results are the plan's only output.
+///
+/// # Errors
+/// [`PlanError::Layout`] if they do not fit the DRAM.
+pub fn rounding_program(
+    config: &DesignConfig,
+    map: &mut DimmMap,
+    (cols, batch): (u32, u32),
+) -> Result<Plan, PlanError> {
+    debug_assert!(block_words(config, cols, batch) <= accumulator_words(config, cols, batch));
+    let block = map.add_vectors("rounded", cols, batch)?;
+    let store = Instruction::Store { src: 0, cols, batch, address: block.address() };
+    Ok(Plan {
+        instructions: vec![Instruction::Round { src: 0, dst: 0, cols, batch }, store],
+        outputs: vec![Piece { block, first: 0, vector: 0 }],
+        passes: 1,
+        ..Plan::default()
+    })
+}
+
 /// The program that adds `parts` to the sums at word 0, or to none if `own` is false, rounds them, and does what follows.
 ///
 /// # Errors
@@ -45,7 +75,7 @@ pub fn meeting_program(
     config: &DesignConfig,
     map: &mut DimmMap,
     (cols, batch): (u32, u32),
-    parts: &[ExportedSums],
+    parts: &[PartPlace],
     own: bool,
     epilogue: &Epilogue<'_>,
 ) -> Result<Plan, PlanError> {
@@ -64,7 +94,10 @@ pub fn meeting_program(
         plan.instructions.push(Instruction::Zero { dst: 0, count: words });
     }
     for part in parts {
-        plan.instructions.push(Instruction::Import { dst: 0, count: words, address: part.address() });
+        plan.instructions.push(match part {
+            PartPlace::Sums(sums) => Instruction::Import { dst: 0, count: words, address: sums.address() },
+            PartPlace::Fp16(rows) => Instruction::Merge { dst: 0, cols, batch, address: rows.base() },
+        });
     }
     plan.instructions.push(Instruction::Round { src: 0, dst: 0, cols, batch });
     plan.finish(map, epilogue, (0, results), (cols, batch), (0, 0))?;

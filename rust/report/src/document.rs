@@ -10,6 +10,7 @@ h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)}
 th:first-child,td:first-child{text-align:left}
+details.text th,details.text td{text-align:left;vertical-align:top}
 .wide{overflow-x:auto}svg{max-width:100%;height:auto;display:block;margin:1rem 0}
 @media print{h2{break-after:avoid}svg,table{break-inside:avoid}}
 ";
@@ -56,6 +57,15 @@ impl Report {
         self
     }
 
+    /// A long table behind a line that opens it; all columns are text.
+    #[must_use]
+    pub fn folded_table(mut self, summary: &str, head: &[&str], rows: &[Vec<String>]) -> Self {
+        let _ = writeln!(self.body, "<details class=\"text\"><summary>{}</summary>", escape(summary));
+        self = self.table(head, rows);
+        self.body.push_str("</details>\n");
+        self
+    }
+
     /// A chart, as its `draw` has returned it.
     #[must_use]
     pub fn chart(mut self, svg: &str) -> Self {
@@ -86,6 +96,7 @@ mod tests {
             .section("One")
             .paragraph("Text with \"quotes\".")
             .table(&["what", "n"], &rows)
+            .folded_table("a & b", &["c"], &[vec!["d > e".to_owned()]])
             .chart(&crate::LineChart::new("t", "x", "y").draw().unwrap())
             .finish();
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
@@ -94,6 +105,7 @@ mod tests {
             document.descendants().find(|n| n.has_tag_name(tag)).unwrap().text().unwrap().to_owned()
         };
         assert_eq!((text("h1").as_str(), text("td").as_str()), ("R & D", "a < b"));
+        assert_eq!(text("summary"), "a & b");
         assert!(!html.contains("http://") || html.matches("http://").count() == 1, "nothing from outside");
         assert!(!html.contains("<script"));
     }

@@ -6,8 +6,9 @@ use crate::pim::PimArgs;
 use clap::{Args, Parser, Subcommand};
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::ffi::WaveOptions;
-use ndp_cosim::gemv::{GemvOptions, Mode, Plant};
+use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mode, Plant};
 use ndp_cosim::stimulus::DataKind;
+use ndp_cosim::system::GpuNumerics;
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use ndp_scheduler::Policy;
 use std::path::PathBuf;
@@ -51,7 +52,9 @@ pub enum Command {
     #[command(after_long_help = "Examples:\n  \
         cosim generate\n  \
         cosim generate --config tiny --tokens 8 --stalls 20\n  \
-        cosim generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n\n\
+        cosim generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
+        cosim generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
+        cosim generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n\n\
         If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
         tokens than it has, text and logits are compared with it.")]
     Generate(GenerateArgs),
@@ -277,13 +280,42 @@ pub struct GenerateArgs {
     /// Neurons that take part
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
-    /// Several DIMMs, each with a core in RTL, and a GPU in software, with the host's scheduler in the loop (1..=16)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16),
-        conflicts_with_all = ["chart", "trace", "timeline"])]
-    pub dimms: Option<u32>,
-    /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment or hermes
-    #[arg(long, value_name = "POLICY", default_value = "hermes", requires = "dimms")]
-    pub policy: Policy,
+    /// Several DIMMs, each with a core in RTL, and a GPU in software, with the host's scheduler in the loop (1..=16). With several
+    /// numbers, policies or forms of partial results all combinations are run, and shown in one table
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16),
+        conflicts_with = "chart")]
+    pub dimms: Vec<u32>,
+    /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all
+    #[arg(
+        long,
+        value_name = "POLICY,...",
+        value_delimiter = ',',
+        default_value = "hermes",
+        requires = "dimms"
+    )]
+    pub policy: Vec<PolicyChoice>,
+    /// With --dimms: which neurons are computed: exactly the active ones, or those that the live predictor says
+    #[arg(long, value_enum, default_value_t = PredictorChoice::Exact, requires = "dimms")]
+    pub predictor: PredictorChoice,
+    /// With --dimms: how the GPU adds
+    #[arg(long, value_enum, default_value_t = GpuNumerics::Exact, requires = "dimms")]
+    pub gpu_numerics: GpuNumerics,
+    /// With --dimms: in which form partial results go from device to device
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [MergeFormat::Exact], requires = "dimms")]
+    pub merge: Vec<MergeFormat>,
+    /// With --dimms: cores that are simulated at the same time; changes nothing but the time that it takes [default: one for each
+    /// processor]
+    #[arg(long, value_name = "N", requires = "dimms", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Option<u32>,
+    /// With --dimms: report as a single HTML file
+    #[arg(long, value_name = "FILE", requires = "dimms")]
+    pub html: Option<PathBuf>,
+    /// With --dimms: the DIMM of which --waves and --trace show something
+    #[arg(long, value_name = "DIMM", default_value_t = 0, requires = "dimms")]
+    pub trace_dimm: u32,
+    /// With --dimms: the program of that DIMM from which on --trace shows --timeline-products ones
+    #[arg(long, value_name = "PROGRAM", default_value_t = 0, requires = "dimms")]
+    pub trace_program: u64,
     /// With --dimms: how many percent of the neurons the GPU has room for
     #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
         value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -294,7 +326,7 @@ pub struct GenerateArgs {
     /// Recordings.
     #[command(flatten)]
     pub traces: TraceArgs,
-    /// Products that --trace and --timeline show, the first ones
+    /// Products that --trace and --timeline show, the first ones; with --dimms --timeline shows all of them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
 }
@@ -338,6 +370,52 @@ pub struct LayerArgs {
     /// Recordings.
     #[command(flatten)]
     pub traces: TraceArgs,
+}
+
+/// A policy, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyChoice {
+    /// All of them, in the order of the paper.
+    All,
+    /// This one.
+    One(Policy),
+}
+
+impl std::str::FromStr for PolicyChoice {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        if name == "all" { Ok(Self::All) } else { name.parse().map(Self::One) }
+    }
+}
+
+impl PolicyChoice {
+    /// The policies that were chosen, each once.
+    pub fn policies(choices: &[Self]) -> Vec<Policy> {
+        let mut policies = Vec::new();
+        for choice in choices {
+            let of = match choice {
+                Self::All => Policy::ALL.to_vec(),
+                Self::One(policy) => vec![*policy],
+            };
+            for policy in of {
+                if !policies.contains(&policy) {
+                    policies.push(policy);
+                }
+            }
+        }
+        policies
+    }
+}
+
+/// Which neurons are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum PredictorChoice {
+    /// Those that are active.
+    Exact,
+    /// Those that the predictor of Hermes says.
+    Hermes,
 }
 
 /// A share of the rows.

@@ -10,7 +10,7 @@ use crate::args::GenerateArgs;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, workspace_path};
-use crate::output::{OutputFile, Traces};
+use crate::output::Traces;
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
@@ -22,6 +22,7 @@ use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::GemvOptions;
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
 use ndp_numerics::SerialSteps;
+use ndp_report::OutputFile;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -60,11 +61,15 @@ struct Layer {
 }
 
 /// Arguments with the defaults filled in.
-struct Job {
-    prompt: String,
-    options: GenerateOptions,
-    model: PathBuf,
-    own_model: bool,
+pub struct Job {
+    /// Text to continue.
+    pub prompt: String,
+    /// How.
+    pub options: GenerateOptions,
+    /// Directory of the model.
+    pub model: PathBuf,
+    /// Whether it is the repository's own, of which texts are stored.
+    pub own_model: bool,
 }
 
 impl Job {
@@ -104,8 +109,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let seed = options.seed;
     let model =
         Model::load(&job.model).with_context(|| format!("cannot load model {}", job.model.display()))?;
-    if let Some(dimms) = args.dimms {
-        return system::run(args, dimms, prompt, options, (&model, job.own_model));
+    if !args.dimms.is_empty() {
+        return system::run(args, &job, (&model, &config));
     }
     let traced_products = if args.traces.is_asked() { args.timeline_products } else { 0 };
     let backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;

@@ -19,6 +19,9 @@ pub struct Golden {
     /// Seed of the sampler.
     pub seed: u64,
     generated_tokens: Vec<u32>,
+    /// Prompt and text.
+    #[serde(default)]
+    pub text_with_prompt: String,
     /// Digests of the logits at every position, prompt included, in hexadecimal.
     logits_fnv1a64: Vec<String>,
 }
@@ -119,6 +122,7 @@ mod tests {
             temperature_percent: 50,
             seed: 1,
             generated_tokens: vec![99, 100],
+            text_with_prompt: "abcd".into(),
             logits_fnv1a64: ["0", "1", "2"].map(|digit| format!("{digit:0>16}")).to_vec(),
         }
     }

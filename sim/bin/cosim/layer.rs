@@ -8,7 +8,7 @@ use crate::breakdown::StallBreakdown;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::workspace_path;
-use crate::output::{OutputFile, Traces};
+use crate::output::Traces;
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::{Summary, Tools, grouped};
 use crate::rerun::Rerun;
@@ -19,6 +19,7 @@ use ndp_cosim::gemv::{GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
 use ndp_model::{LayerSparsity, Model};
 use ndp_numerics::layer_norm;
+use ndp_report::OutputFile;
 use serde::Serialize;
 
 /// Weights of the largest matrix: 512 MiB.

@@ -1,8 +1,8 @@
 //! Where the time of a token goes: cycles and share of each phase, as a table with bars, as a chart and in JSON.
 
-use crate::output::OutputFile;
 use crate::report::grouped;
 use ndp_cosim::phases::{Phase, PhaseCycles};
+use ndp_report::OutputFile;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -54,7 +54,10 @@ impl PhaseTable {
     /// # Errors
     /// If it cannot be written.
     pub fn write_chart(&self, file: Option<OutputFile>, title: &str) -> anyhow::Result<()> {
-        file.map_or(Ok(()), |file| file.finish(|out| self.chart(title, out)))
+        if let Some(file) = file {
+            file.finish(|out| self.chart(title, out))?;
+        }
+        Ok(())
     }
 
     /// Horizontal bars as SVG; `title` has no markup.

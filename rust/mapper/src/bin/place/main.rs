@@ -3,7 +3,6 @@
 //! The methods are `ndp_mapper`'s; here are only arguments, files and reports.
 
 mod args;
-mod output;
 mod report;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -16,8 +15,8 @@ use ndp_mapper::{
     PowerInferReport, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
     place_structured, synthetic_frequencies, write_lp,
 };
+use ndp_report::OutputFile;
 use ndp_traces::{NeuronShape, Profile, TraceReader};
-use output::OutputFile;
 use report::{Origin, Report};
 use std::io::Write;
 use std::path::Path;

@@ -9,9 +9,10 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_report::OutputFile;
 use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
 use ndp_traces::{TraceHeader, TraceReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Vocabulary of a model of bytes.
@@ -118,7 +119,8 @@ fn run(args: &Args) -> Result<()> {
             .with_context(|| format!("cannot evaluate '{path}'"))?;
     bar.finish_and_clear();
     if let Some(file) = &args.html {
-        write_whole(file, &html::html(&result)?)?;
+        let text = html::html(&result)?;
+        OutputFile::create(file)?.finish(|out| out.write_all(text.as_bytes()))?;
     }
     if args.json {
         println!("{}", serde_json::to_string_pretty(&result)?);
@@ -126,12 +128,4 @@ fn run(args: &Args) -> Result<()> {
         table::print(&result);
     }
     Ok(())
-}
-
-/// Writes a file that appears when it is complete.
-fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let partial = path.with_extension("partial");
-    std::fs::write(&partial, text)
-        .and_then(|()| std::fs::rename(&partial, path))
-        .with_context(|| format!("cannot write '{}'", path.display()))
 }

@@ -1,0 +1,299 @@
+//! Who did what when: the clock of the whole system, and a record of each thing that was done.
+//!
+//! Cycles of cores are those of the simulation, a nanosecond each. The GPU, the bus and the links are not simulated; their times are
+//! bytes over bandwidths of the [`SystemConfig`], rounded up to nanoseconds. A core or the GPU begins when its inputs are there, the
+//! meeting of sums when the last of them is; nothing overlaps from one product to the next.
+
+use super::figures::{SystemFigures, TokenFigures};
+use crate::core::InstructionRecord;
+use crate::gemv::ProgramFigures;
+use ndp_config::SystemConfig;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A product of a layer, or what is done once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Queries.
+    #[default]
+    Q,
+    /// Keys.
+    K,
+    /// Values.
+    V,
+    /// Attention over the caches.
+    Attention,
+    /// The projection behind attention.
+    Projection,
+    /// First half of the MLP.
+    Fc1,
+    /// Second half of the MLP.
+    Fc2,
+    /// Logits.
+    Head,
+}
+
+impl Operation {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Q => "q",
+            Self::K => "k",
+            Self::V => "v",
+            Self::Attention => "attention",
+            Self::Projection => "projection",
+            Self::Fc1 => "fc1",
+            Self::Fc2 => "fc2",
+            Self::Head => "logits",
+        }
+    }
+}
+
+/// Who did something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Place {
+    /// The GPU.
+    Gpu,
+    /// The bus, from host and GPU to the DIMMs.
+    BusDown,
+    /// The bus, from the DIMMs to host and GPU.
+    BusUp,
+    /// The link of a DIMM, towards it.
+    LinkIn(u32),
+    /// The link of a DIMM, away from it.
+    LinkOut(u32),
+    /// The core of a DIMM.
+    Dimm(u32),
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Gpu => f.write_str("GPU"),
+            Self::BusDown => f.write_str("bus to DIMMs"),
+            Self::BusUp => f.write_str("bus from DIMMs"),
+            Self::LinkIn(dimm) => write!(f, "link to DIMM {dimm}"),
+            Self::LinkOut(dimm) => write!(f, "link from DIMM {dimm}"),
+            Self::Dimm(dimm) => write!(f, "DIMM {dimm}"),
+        }
+    }
+}
+
+/// A program of a core.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramEvent {
+    /// Its number among the programs of the core, from 0.
+    pub number: u64,
+    /// The core's cycle in which it began: that of waves and traces.
+    pub first_cycle: u64,
+    /// Its cycles.
+    pub cycles: u64,
+    /// Its instructions.
+    pub instructions: u32,
+    /// When each of them was in work, if that was asked for.
+    pub records: Vec<InstructionRecord>,
+}
+
+/// Something that was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Position of the token; of several that run together the first one.
+    pub position: usize,
+    /// Decoder layer; none for the logits.
+    pub layer: Option<u32>,
+    /// The operation that it was part of.
+    pub operation: Operation,
+    /// Its part in it.
+    pub what: &'static str,
+    /// Who did it.
+    pub place: Place,
+    /// Begin in the time of the system.
+    pub begin_ns: u64,
+    /// End in the time of the system.
+    pub end_ns: u64,
+    /// Bytes that were carried.
+    pub bytes: u64,
+    /// Neurons that were computed.
+    pub neurons: Vec<u32>,
+    /// The program, if a core did it.
+    pub program: Option<ProgramEvent>,
+}
+
+/// Bandwidths; bytes per nanosecond are GB/s.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    gpu: f64,
+    /// FLOPs per nanosecond.
+    flops: f64,
+    bus: f64,
+    link: f64,
+    /// Two synchronisations.
+    sync_ns: f64,
+}
+
+/// What is being done at the moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Step {
+    pub position: usize,
+    pub layer: Option<u32>,
+    pub operation: Operation,
+}
+
+/// The clock, the figures and the record.
+#[derive(Clone, Debug)]
+pub(super) struct Books {
+    pub figures: SystemFigures,
+    pub events: Vec<Event>,
+    pub step: Step,
+    /// What everything so far has taken.
+    pub now: u64,
+    rates: Rates,
+    /// From when on bus and links are free.
+    free: BTreeMap<Place, u64>,
+}
+
+impl Books {
+    pub fn new(figures: SystemFigures, system: &SystemConfig) -> Self {
+        let rates = Rates {
+            gpu: system.gpu().bandwidth_gbps,
+            flops: system.gpu().tflops * 1e3,
+            bus: system.bus().bandwidth_gbps,
+            link: system.dimms().link_gbps,
+            sync_ns: 2e3 * system.bus().sync_us,
+        };
+        let (events, free) = (Vec::new(), BTreeMap::new());
+        Self { figures, events, step: Step::default(), now: 0, rates, free }
+    }
+
+    /// A pass of one token begins.
+    pub fn begin_token(&mut self) {
+        let dimms = self.figures.dimms.len();
+        self.figures.tokens.push(TokenFigures {
+            position: self.step.position,
+            dimm_neurons: vec![0; dimms],
+            dimm_cycles: vec![0; dimms],
+            ..TokenFigures::default()
+        });
+    }
+
+    /// Everybody has waited until `end`.
+    pub fn advance(&mut self, end: u64) {
+        let passed = end.saturating_sub(self.now);
+        self.now += passed;
+        match self.figures.tokens.last_mut() {
+            Some(token) => token.ns += passed,
+            None => self.figures.prompt_ns += passed,
+        }
+    }
+
+    /// A program of a core that can begin at `begin`; returns its end.
+    pub fn program(
+        &mut self,
+        dimm: usize,
+        (what, begin): (&'static str, u64),
+        program: ProgramFigures,
+        neurons: &[u32],
+    ) -> u64 {
+        let end = begin + self.figures.count(dimm, &program);
+        let ProgramFigures { number, first_cycle, cycles, instructions, records, .. } = program;
+        let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, records });
+        self.push(Place::Dimm(dimm as u32), what, (begin, end), (0, neurons), program);
+        end
+    }
+
+    /// Work of the GPU: reading so many bytes of weights, and two FLOPs for each of them and vector.
+    pub fn gpu(
+        &mut self,
+        (what, begin): (&'static str, u64),
+        weights: u64,
+        batch: usize,
+        neurons: &[u32],
+    ) -> u64 {
+        if weights == 0 {
+            return begin;
+        }
+        let (memory, compute) =
+            (weights as f64 / self.rates.gpu, weights as f64 * batch as f64 / self.rates.flops);
+        let end = begin + (memory.max(compute) + self.rates.sync_ns).ceil() as u64;
+        self.push(Place::Gpu, what, (begin, end), (0, neurons), None);
+        end
+    }
+
+    /// Bytes over the bus or a link, which carries one thing after the other; returns when they have arrived.
+    pub fn carry(&mut self, place: Place, (what, begin): (&'static str, u64), bytes: u64) -> u64 {
+        if bytes == 0 {
+            return begin;
+        }
+        let rate = match place {
+            Place::LinkIn(_) | Place::LinkOut(_) => self.rates.link,
+            _ => self.rates.bus,
+        };
+        let begin = begin.max(self.free.get(&place).copied().unwrap_or(0));
+        let end = begin + (bytes as f64 / rate).ceil() as u64;
+        self.free.insert(place, end);
+        self.push(place, what, (begin, end), (bytes, &[]), None);
+        end
+    }
+
+    fn push(
+        &mut self,
+        place: Place,
+        what: &'static str,
+        (begin_ns, end_ns): (u64, u64),
+        (bytes, neurons): (u64, &[u32]),
+        program: Option<ProgramEvent>,
+    ) {
+        let Step { position, layer, operation } = self.step;
+        let neurons = neurons.to_vec();
+        self.events.push(Event {
+            position,
+            layer,
+            operation,
+            what,
+            place,
+            begin_ns,
+            end_ns,
+            bytes,
+            neurons,
+            program,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::DimmFigures;
+
+    #[test]
+    fn times_follow_from_bytes_and_bandwidths() {
+        let system = SystemConfig::preset("hermes").unwrap();
+        let figures = SystemFigures { dimms: vec![DimmFigures::default(); 2], ..SystemFigures::default() };
+        let mut books = Books::new(figures, &system);
+        // 936 GB/s and two synchronisations of 10 us; 330 TFLOP/s from a batch of 353 on.
+        assert_eq!(books.gpu(("x", 5), 936_000, 1, &[]), 5 + 1_000 + 20_000);
+        assert_eq!(books.gpu(("x", 0), 936_000, 706, &[]), 20_000 + 2_003);
+        assert_eq!(books.gpu(("x", 7), 0, 1, &[]), 7);
+        // A link of 25 GB/s carries one thing after the other, each link its own.
+        assert_eq!(books.carry(Place::LinkIn(0), ("x", 10), 2_500), 110);
+        assert_eq!(books.carry(Place::LinkIn(0), ("x", 20), 50), 112);
+        assert_eq!(books.carry(Place::LinkIn(1), ("x", 20), 50), 22);
+        assert_eq!(books.carry(Place::BusDown, ("x", 0), 65), 2);
+        books.advance(300);
+        books.begin_token();
+        let program = ProgramFigures { number: 4, first_cycle: 99, cycles: 30, ..ProgramFigures::default() };
+        assert_eq!(books.program(1, ("x", 300), program, &[3, 5]), 330);
+        books.advance(330);
+        books.advance(320);
+        let token = &books.figures.tokens[0];
+        assert_eq!(
+            (books.figures.prompt_ns, token.ns, token.dimm_cycles.as_slice()),
+            (300, 30, &[0, 30][..])
+        );
+        let event = &books.events[books.events.len() - 1];
+        assert_eq!(event.program.as_ref().map(|p| (p.number, p.first_cycle)), Some((4, 99)));
+        assert_eq!(books.events.len(), 7);
+    }
+}

@@ -1,0 +1,278 @@
+//! The live predictor: which neurons of a token are computed is decided before they are known.
+//!
+//! While the prompt runs, activity is counted; behind it the predictor ([`ndp_predictor`]) begins with states from these counts. From
+//! then on only neurons that are predicted take part; others count as inactive, whatever they would have been, and the text may become
+//! another one. What the predictor learns from is what the machine knows ([`Knowledge`]): of the blocks in front of attention all
+//! inputs, of the MLP what was computed. How good it is is measured against what would have been active given the same inputs.
+
+use ndp_config::BlockKind;
+use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
+use ndp_numerics::{f16, fp16};
+use ndp_predictor::{
+    Confusion, Evaluation, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
+};
+use ndp_traces::{Activity, NeuronShape, Profile};
+
+/// What the predictor learns from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Knowledge {
+    /// What a machine knows: of the MLP, a neuron that was not computed counts as inactive.
+    #[default]
+    Computed,
+    /// What would have been active, as if all were computed: for comparison.
+    Everything,
+}
+
+/// The predictor of a text that is being generated.
+#[derive(Clone, Debug)]
+pub struct LivePredictor {
+    shape: NeuronShape,
+    table: LayerTable,
+    rules: PredictorRules,
+    knowledge: Knowledge,
+    prompt_tokens: usize,
+    counts: Profile,
+    /// Activity of each token of the prompt's batch.
+    batch: Vec<Activity>,
+    last: Activity,
+    predictor: Option<Predictor>,
+    evaluation: Evaluation,
+    tokens: Vec<Confusion>,
+}
+
+impl LivePredictor {
+    /// For a prompt of so many tokens, with parents from the activity of other texts.
+    ///
+    /// # Errors
+    /// As [`LayerTable::sample`].
+    pub fn new(
+        shape: &NeuronShape,
+        profile: &[Activity],
+        prompt_tokens: usize,
+    ) -> Result<Self, PredictorError> {
+        Ok(Self {
+            table: LayerTable::sample(shape, profile.iter().cloned())?,
+            rules: PredictorRules::default(),
+            knowledge: Knowledge::default(),
+            prompt_tokens,
+            counts: Profile::new(shape),
+            batch: Vec::new(),
+            last: Activity::new(shape),
+            predictor: None,
+            evaluation: Evaluation::default(),
+            tokens: Vec::new(),
+            shape: shape.clone(),
+        })
+    }
+
+    /// The same, learning from something else.
+    #[must_use]
+    pub fn with_knowledge(self, knowledge: Knowledge) -> Self {
+        Self { knowledge, ..self }
+    }
+
+    /// How good it has been.
+    pub fn evaluation(&self) -> &Evaluation {
+        &self.evaluation
+    }
+
+    /// The same of each token, both kinds of blocks together.
+    pub fn tokens(&self) -> &[Confusion] {
+        &self.tokens
+    }
+
+    fn block(&self, layer: u32, kind: BlockKind) -> Option<usize> {
+        self.shape.blocks().iter().position(|block| block.layer == layer && block.kind == kind)
+    }
+
+    /// The neurons of a block that are computed for the next token, as bits; `None` while there is no prediction, and all are.
+    ///
+    /// # Errors
+    /// [`PredictorError::Block`] for a block that the model does not have.
+    pub fn predict(&self, layer: u32, kind: BlockKind) -> Result<Option<Vec<u64>>, PredictorError> {
+        let (Some(predictor), Some(block)) = (&self.predictor, self.block(layer, kind)) else {
+            return Ok(None);
+        };
+        let mut bits = vec![0; self.shape.words(block).len()];
+        predictor.predict(block, &mut bits)?;
+        Ok(Some(bits))
+    }
+
+    /// Says what was active in a block: `values` are the block's outputs of each vector, `[batch x neurons]`. `predicted` is what
+    /// [`LivePredictor::predict`] has said; of the MLP no more than that is known.
+    ///
+    /// # Errors
+    /// As [`Predictor::observe`].
+    pub fn observe(
+        &mut self,
+        layer: u32,
+        kind: BlockKind,
+        values: &[f16],
+        predicted: Option<&[u64]>,
+    ) -> Result<(), PredictorError> {
+        let Some(block) = self.block(layer, kind) else { return Ok(()) };
+        let neurons = self.shape.blocks()[block].neurons;
+        for (index, values) in values.chunks(neurons as usize).enumerate() {
+            let active = bits_of(values);
+            match (&mut self.predictor, predicted) {
+                (Some(predictor), Some(predicted)) => {
+                    let known: Vec<u64> = match (kind, self.knowledge) {
+                        (BlockKind::Mlp, Knowledge::Computed) => {
+                            active.iter().zip(predicted).map(|(a, p)| a & p).collect()
+                        }
+                        _ => active.clone(),
+                    };
+                    predictor.observe(block, &known)?;
+                    let counts = match kind {
+                        BlockKind::Attention => &mut self.evaluation.attention,
+                        BlockKind::Mlp => &mut self.evaluation.mlp,
+                    };
+                    let mut of_token = Confusion::default();
+                    of_token.count(neurons, predicted, &active);
+                    *counts = *counts + of_token;
+                    if block == 0 {
+                        self.tokens.push(Confusion::default());
+                    }
+                    if let Some(token) = self.tokens.last_mut() {
+                        *token = *token + of_token;
+                    }
+                }
+                _ => {
+                    if block == 0 && index == 0 {
+                        self.batch.clear();
+                    }
+                    if block == 0 {
+                        self.batch.push(Activity::new(&self.shape));
+                    }
+                    if let Some(activity) = self.batch.get_mut(index) {
+                        activity.block_mut(&self.shape, block).copy_from_slice(&active);
+                    }
+                }
+            }
+        }
+        if self.predictor.is_none() && block + 1 == self.shape.blocks().len() {
+            self.end_batch()?;
+        }
+        Ok(())
+    }
+
+    /// A batch of the prompt is over; behind the last one the predictor begins.
+    fn end_batch(&mut self) -> Result<(), PredictorError> {
+        for activity in self.batch.drain(..) {
+            self.counts.add(&activity);
+            self.last = activity;
+        }
+        let tokens = u64::from(self.counts.tokens());
+        if tokens < self.prompt_tokens as u64 {
+            return Ok(());
+        }
+        let frequencies: Vec<f64> = (0..self.shape.blocks().len())
+            .flat_map(|block| self.counts.counts(block).iter().map(|&count| f64::from(count) / tokens as f64))
+            .collect();
+        let states = NeuronStates::from_frequencies(&self.shape, &frequencies)?;
+        let mut predictor = Predictor::new(states, &self.table, self.rules, PredictorKind::Both)?;
+        for block in 0..self.shape.blocks().len() {
+            predictor.set_activity(block, self.last.block(&self.shape, block))?;
+        }
+        self.predictor = Some(predictor);
+        Ok(())
+    }
+}
+
+/// A bit for each value that is not zero.
+fn bits_of(values: &[f16]) -> Vec<u64> {
+    let mut bits = vec![0; values.len().div_ceil(64)];
+    for (neuron, &value) in values.iter().enumerate() {
+        bits[neuron / 64] |= u64::from(!fp16::is_zero(value)) << (neuron % 64);
+    }
+    bits
+}
+
+/// The values whose bits are set, +0 in place of the others: `[batch x neurons]`.
+pub(super) fn masked(values: &[f16], neurons: usize, bits: &[u64]) -> Vec<f16> {
+    let keep = |(index, &value): (usize, &f16)| {
+        let neuron = index % neurons;
+        if bits[neuron / 64] >> (neuron % 64) & 1 == 1 { value } else { f16::from_bits(0) }
+    };
+    values.iter().enumerate().map(keep).collect()
+}
+
+/// The decoder in software with a live predictor: what a system with the same predictor has to compute, to the bit.
+#[derive(Debug)]
+pub struct PredictedSoftware {
+    software: SoftwareBackend,
+    live: LivePredictor,
+    /// What was predicted of the block in front of attention.
+    predicted: Option<Vec<u64>>,
+}
+
+/// Why that stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum PredictedError {
+    /// Activity that does not fit the predictor.
+    #[error(transparent)]
+    Predictor(#[from] PredictorError),
+    /// Sizes that do not fit.
+    #[error(transparent)]
+    Model(#[from] ndp_model::ModelError),
+}
+
+impl PredictedSoftware {
+    /// With this predictor.
+    pub fn new(live: LivePredictor) -> Self {
+        Self { software: SoftwareBackend::new(), live, predicted: None }
+    }
+
+    /// The predictor.
+    pub fn live(&self) -> &LivePredictor {
+        &self.live
+    }
+}
+
+impl GemvBackend for PredictedSoftware {
+    type Error = PredictedError;
+
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, PredictedError> {
+        let Ok(result) = self.software.gemv(op);
+        Ok(result)
+    }
+
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, PredictedError> {
+        let product = op.product();
+        let layer = super::backend::layer_of(product.label()).unwrap_or(0);
+        match product.class() {
+            GemvClass::Qkv => {
+                if product.label().ends_with(".q_proj") {
+                    self.predicted = self.live.predict(layer, BlockKind::Attention)?;
+                    let predicted = self.predicted.as_deref();
+                    self.live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
+                }
+                let Some(bits) = &self.predicted else {
+                    let Ok(result) = self.software.linear(op);
+                    return Ok(result);
+                };
+                let inputs = masked(product.activations(), product.cols(), bits);
+                let shape = (product.rows(), product.cols());
+                let product =
+                    GemvOp::new(product.label(), product.class(), shape, product.weights(), &inputs)?;
+                let Ok(result) = self.software.linear(&LinearOp::new(product, op.bias(), op.finish())?);
+                Ok(result)
+            }
+            GemvClass::Fc1 => {
+                let predicted = self.live.predict(layer, BlockKind::Mlp)?;
+                let Ok(result) = self.software.linear(op);
+                self.live.observe(layer, BlockKind::Mlp, &result, predicted.as_deref())?;
+                Ok(predicted.map_or(result.clone(), |bits| masked(&result, product.rows(), &bits)))
+            }
+            _ => {
+                let Ok(result) = self.software.linear(op);
+                Ok(result)
+            }
+        }
+    }
+
+    fn attend(&mut self, op: &ndp_model::AttentionOp<'_>) -> Result<Vec<f16>, PredictedError> {
+        let Ok(result) = self.software.attend(op);
+        Ok(result)
+    }
+}

@@ -1,0 +1,282 @@
+//! Q, K, V and FC2: each device adds up the products of its own neurons, and the sums meet on one core.
+
+use super::backend::{DOWN, SystemBackend};
+use super::books::{Operation, Place};
+use super::places::{Device, Places, split};
+use super::pool::side_by_side;
+use crate::error::SimError;
+use crate::gemv::{Epilogue, Mode, Part, Product};
+use ndp_config::BlockKind;
+use ndp_model::{Finish, GemvBackend, GemvOp, LinearOp};
+use ndp_numerics::{ExactSum, f16};
+use ndp_planner::{Plan, Sizes};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Some outputs of some vectors of a product.
+struct Piece<'a> {
+    op: &'a GemvOp<'a>,
+    outputs: Range<usize>,
+    vectors: Range<usize>,
+}
+
+impl Piece<'_> {
+    /// The piece of values `[batch x rows]`.
+    fn of(&self, values: &[f16]) -> Vec<f16> {
+        let row = |vector: usize| &values[vector * self.op.rows()..][self.outputs.clone()];
+        self.vectors.clone().flat_map(row).copied().collect()
+    }
+
+    /// The weights of some inputs as rows, `[neurons x outputs]`, and the inputs' values, `[vectors x neurons]`.
+    fn rows_of(&self, neurons: &[u32]) -> (Vec<f16>, Vec<f16>) {
+        let weight = |n: u32| self.outputs.clone().map(move |row| self.op.weight_row(row)[n as usize]);
+        let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
+        (neurons.iter().flat_map(|&n| weight(n)).collect(), self.vectors.clone().flat_map(values).collect())
+    }
+
+    /// The products of some inputs, for each vector and output.
+    fn sums(
+        &self,
+        neurons: &[u32],
+        sum: impl Fn(&mut dyn Iterator<Item = (f16, f16)>) -> ExactSum,
+    ) -> Vec<ExactSum> {
+        let places = self.vectors.clone().flat_map(|v| self.outputs.clone().map(move |o| (v, o)));
+        let of = |(vector, output): (usize, usize)| {
+            let (vector, weights) = (self.op.activation(vector), self.op.weight_row(output));
+            sum(&mut neurons.iter().map(|&n| (weights[n as usize], vector[n as usize])))
+        };
+        places.map(of).collect()
+    }
+}
+
+/// What a core adds up: operands as [`Product`] wants them.
+struct Share<'a> {
+    neurons: &'a [u32],
+    weights: Vec<f16>,
+    vectors: Vec<f16>,
+    /// Its sums go to another core.
+    leaves: bool,
+}
+
+impl<P: Places> SystemBackend<P> {
+    /// The product of some inputs (`neurons`; all others are zero), each device's its own. The sums meet on the core that has most of
+    /// them. Piece by piece, if a core's buffer does not hold the sums of all outputs and vectors at once.
+    pub(super) fn meet(
+        &mut self,
+        linear: &LinearOp<'_>,
+        (layer, kind): (u32, BlockKind),
+        neurons: &[u32],
+    ) -> Result<Vec<f16>, SimError> {
+        let op = linear.product();
+        let parts = split(&self.places, (layer, kind), neurons);
+        let longest = parts.values().map(Vec::len).max().unwrap_or(0).max(1) as u32;
+        let (rows, cols, batch) = (op.cols() as u32, op.rows() as u32, op.batch() as u32);
+        let sizes = Sizes { rows, cols, count: longest, batch, listed: true };
+        let tiling = Plan::tiling(&self.config, &sizes)?;
+        self.send_inputs(&parts, op.batch());
+        let epilogue = epilogue_of(linear);
+        let (mut bits, mut merged) = (vec![0; op.batch() * op.rows()], Vec::new());
+        let mut first = 0;
+        for &count in &tiling.passes {
+            let vectors = first..first + count as usize;
+            for tile in &tiling.tiles {
+                let outputs = tile.first as usize..(tile.first + tile.cols) as usize;
+                let piece = Piece { op, outputs: outputs.clone(), vectors: vectors.clone() };
+                let (results, sums) = self.meet_piece(&piece, &parts, &epilogue)?;
+                merged.resize(if sums.is_empty() { 0 } else { bits.len() }, f16::from_bits(0));
+                for (index, vector) in vectors.clone().enumerate() {
+                    let (from, to) = (index * outputs.len(), vector * op.rows() + outputs.start);
+                    bits[to..][..outputs.len()].copy_from_slice(&results[from..][..outputs.len()]);
+                    if let Some(sums) = sums.get(from..from + outputs.len()) {
+                        merged[to..][..outputs.len()].copy_from_slice(sums);
+                    }
+                }
+            }
+            first = vectors.end;
+        }
+        for (device, neurons) in &parts {
+            let dimm = if let Device::Dimm(dimm) = device { Some(*dimm as usize) } else { None };
+            self.books.figures.neurons(dimm, neurons.len());
+        }
+        if self.books.step.operation == Operation::Fc2 {
+            let bytes = 2 * bits.len() as u64;
+            self.books.figures.bytes.bus_results += bytes;
+            let end = self.books.carry(Place::BusUp, ("results", self.books.now), bytes);
+            self.books.advance(end);
+        }
+        let Ok(exact) = self.software.linear(linear);
+        if self.is_exact() {
+            return self.verdict(op.label(), op.rows(), &exact, &bits);
+        }
+        linear.complete(&mut merged);
+        let values = self.verdict(op.label(), op.rows(), &merged, &bits)?;
+        self.count_differences(&exact, &values);
+        Ok(values)
+    }
+
+    /// What the cores have to be told: for Q the values of their neurons and which they are; K and V have the same. The inputs of FC2
+    /// are there, and so is the list, as they are what the cores have computed.
+    fn send_inputs(&mut self, parts: &BTreeMap<Device, Vec<u32>>, batch: usize) {
+        if self.books.step.operation != Operation::Q {
+            return;
+        }
+        let cold = parts.iter().filter(|(device, _)| **device != Device::Gpu);
+        let bytes = cold.map(|(_, neurons)| neurons.len() as u64).sum::<u64>() * (2 * batch as u64 + 4);
+        self.books.figures.bytes.bus_inputs += bytes;
+        let end = self.books.carry(DOWN, ("inputs", self.books.now), bytes);
+        self.books.advance(end);
+    }
+
+    /// A piece of a product, `[vectors x outputs]`: what the core says, and, unless all sums are exact, the sums as they have to be
+    /// rounded in the end given what each device rounds on the way.
+    fn meet_piece(
+        &mut self,
+        piece: &Piece<'_>,
+        parts: &BTreeMap<Device, Vec<u32>>,
+        epilogue: &Epilogue<'_>,
+    ) -> Result<(Vec<u16>, Vec<f16>), SimError> {
+        let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
+        let bias: Option<Vec<f16>> = epilogue.bias.map(|bias| bias[piece.outputs.clone()].to_vec());
+        let residual: Option<Vec<f16>> = epilogue.residual.map(|residual| piece.of(residual));
+        let epilogue = Epilogue { bias: bias.as_deref(), residual: residual.as_deref(), ..*epilogue };
+        let (begin, format) = (self.books.now, self.options.merge);
+        let empty = ExactSum::new(self.config.gemv().acc_bits())?;
+        let gpu = parts.get(&Device::Gpu);
+        let gpu_sums = gpu.map(|neurons| piece.sums(neurons, |products| self.gpu.sum(&empty, products)));
+
+        // The core with most neurons is the last to be ready: the others' sums come to it.
+        let cold = parts.iter().filter_map(|(device, neurons)| match device {
+            Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
+            Device::Gpu => None,
+        });
+        let cold: Vec<(usize, &Vec<u32>)> = cold.collect();
+        let most = cold.iter().max_by_key(|(dimm, neurons)| (neurons.len(), std::cmp::Reverse(*dimm)));
+        let (own, receiver) = (most.is_some(), most.map_or(0, |(dimm, _)| *dimm));
+        let share = |&(dimm, neurons): &(usize, &'_ Vec<u32>)| {
+            let (weights, vectors) = piece.rows_of(neurons);
+            (dimm, (weights, vectors))
+        };
+        let jobs = cold.iter().map(|entry| {
+            let (dimm, (weights, vectors)) = share(entry);
+            (dimm, Share { neurons: entry.1, weights, vectors, leaves: dimm != receiver })
+        });
+        let jobs: Vec<(usize, Share<'_>)> = jobs.collect();
+        let rows = piece.op.cols() as u32;
+        let done = side_by_side(&mut self.cores, self.options.threads, jobs, |core, share| {
+            let Share { neurons, weights, vectors, leaves } = share;
+            let product = Product {
+                mode: Mode::Axpy,
+                rows,
+                cols,
+                active: Some(neurons),
+                weights: &weights,
+                vectors: &vectors,
+            };
+            let computed = core.partial(&product)?;
+            let left = leaves.then(|| core.hand_over(format, cols, batch)).transpose()?;
+            Ok((computed, left, neurons))
+        })?;
+
+        let mut sums = Vec::new();
+        let (mut slowest, mut ready) = (0, begin);
+        if let (Some(sums_of_gpu), Some(neurons)) = (&gpu_sums, gpu) {
+            let part = Part::of(format, &self.config, (cols, batch), sums_of_gpu)?;
+            let weights = 2 * neurons.len() as u64 * u64::from(cols);
+            let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
+            ready = ready.max(self.books.carry(DOWN, ("sums of the GPU", end), part.bytes()));
+            let figures = &mut self.books.figures;
+            figures.gpu_sent_bytes += part.bytes();
+            figures.bytes.bus_gpu_sums += part.bytes();
+            figures.merge.bus_bytes += part.bytes();
+            sums.push(part);
+        }
+        for (dimm, (computed, left, neurons)) in done {
+            let mut cycles = computed.cycles;
+            let mut end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
+            if let Some((part, figures)) = left {
+                cycles += figures.cycles;
+                let merge = &mut self.books.figures.merge;
+                merge.handed_over += 1;
+                merge.hand_over_cycles += figures.cycles;
+                merge.link_bytes += part.bytes();
+                end = self.books.program(dimm, ("hand over", end), figures, &[]);
+                end = self.books.carry(Place::LinkIn(receiver as u32), ("partial sums", end), part.bytes());
+                self.books.figures.dimms[dimm].sent_bytes += part.bytes();
+                self.books.figures.bytes.link_sums += part.bytes();
+                sums.push(part);
+            }
+            slowest = slowest.max(cycles);
+            ready = ready.max(end);
+        }
+        let merged = if self.is_exact() {
+            Vec::new()
+        } else {
+            self.merged(piece, (&cold, receiver), gpu_sums.as_deref(), &empty)?
+        };
+        if let Some(part) = sums.first_mut().filter(|_| self.spoil) {
+            part.spoil(60);
+            self.spoil = false;
+        }
+        if let Some(residual) = &residual {
+            let bytes = 2 * residual.len() as u64;
+            self.books.figures.bytes.bus_inputs += bytes;
+            ready = ready.max(self.books.carry(DOWN, ("residual", begin), bytes));
+        }
+        let run = self.cores[receiver].meet((cols, batch), &sums, own, &epilogue)?;
+        let cycles = run.figures.cycles;
+        if !sums.is_empty() {
+            self.books.figures.merge.meetings += 1;
+            self.books.figures.merge.meet_cycles += cycles;
+        }
+        self.met_at = receiver;
+        let end = self.books.program(receiver, ("meet", ready), run.figures, &[]);
+        self.books.figures.critical(slowest + cycles);
+        self.books.advance(end);
+        Ok((run.bits, merged))
+    }
+
+    /// Each sum of a piece rounded once, after every part has been rounded as it is on its way.
+    fn merged(
+        &self,
+        piece: &Piece<'_>,
+        (cold, receiver): (&[(usize, &Vec<u32>)], usize),
+        gpu: Option<&[ExactSum]>,
+        empty: &ExactSum,
+    ) -> Result<Vec<f16>, SimError> {
+        use crate::gemv::MergeFormat;
+        let count = piece.outputs.len() * piece.vectors.len();
+        let mut totals = vec![empty.clone(); count];
+        let mut add = |parts: &[ExactSum], travels: bool| -> Result<(), SimError> {
+            for (total, part) in totals.iter_mut().zip(parts) {
+                match self.options.merge {
+                    MergeFormat::Fp16 if travels => total.add_value(part.try_round()?),
+                    _ => total.add(part),
+                }
+            }
+            Ok(())
+        };
+        if let Some(gpu) = gpu {
+            add(gpu, true)?;
+        }
+        for &(dimm, neurons) in cold {
+            let exact = |products: &mut dyn Iterator<Item = (f16, f16)>| {
+                let mut sum = empty.clone();
+                products.for_each(|(w, x)| sum.mul_add(w, x));
+                sum
+            };
+            add(&piece.sums(neurons, exact), dimm != receiver)?;
+        }
+        totals.iter().map(|sum| Ok(sum.try_round()?)).collect()
+    }
+}
+
+/// What follows the product of a linear layer, as a core does it.
+fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
+    let epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
+    match op.finish() {
+        Finish::Plain => epilogue,
+        Finish::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
+        Finish::Relu => Epilogue { relu: true, ..epilogue },
+        Finish::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
+    }
+}

@@ -1,0 +1,85 @@
+//! Cores side by side on the host's threads.
+//!
+//! Each core is a model of its own, with its DRAM, its host and its random numbers, and shares nothing with the others; so what it
+//! does cannot depend on which thread steps it, nor when. A core is lent to one thread for one job. Results come back in the order of
+//! the jobs.
+
+use crate::error::SimError;
+use crate::gemv::GemvUnit;
+use std::sync::{Mutex, PoisonError};
+
+/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them). A number occurs at most
+/// once.
+///
+/// # Errors
+/// That of the first job that failed, in the order of the jobs; all others have been run then.
+pub(super) fn side_by_side<J: Send, T: Send>(
+    cores: &mut [GemvUnit],
+    threads: usize,
+    jobs: Vec<(usize, J)>,
+    run: impl Fn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
+) -> Result<Vec<(usize, T)>, SimError> {
+    let count = jobs.len();
+    let mut lent: Vec<Option<&mut GemvUnit>> = cores.iter_mut().map(Some).collect();
+    let tasks = jobs.into_iter().enumerate().filter_map(|(place, (core, job))| {
+        let unit = lent.get_mut(core)?.take()?;
+        Some((place, core, unit, job))
+    });
+    let waiting = Mutex::new(tasks.collect::<Vec<_>>().into_iter());
+    let done = Mutex::new(Vec::with_capacity(count));
+    let work = || {
+        loop {
+            // Nothing panics while a lock is held, so a poisoned one is as good as any.
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((place, core, unit, job)) = next else { return };
+            let result = run(unit, job);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((place, core, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..threads.min(count)).for_each(|_| drop(scope.spawn(work)));
+        work();
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(place, ..)| *place);
+    done.into_iter().map(|(_, core, result)| Ok((core, result?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gemv::GemvOptions;
+    use ndp_config::DesignConfig;
+
+    fn cores(count: usize) -> Vec<GemvUnit> {
+        let config = DesignConfig::preset("tiny").unwrap();
+        (0..count).map(|_| GemvUnit::open(&config, &GemvOptions::default()).unwrap()).collect()
+    }
+
+    #[test]
+    fn results_come_in_the_order_of_the_jobs_on_any_number_of_threads() {
+        let mut cores = cores(3);
+        for threads in [0, 1, 2, 8] {
+            let jobs = vec![(2, 20), (0, 7), (1, 5)];
+            let results = side_by_side(&mut cores, threads, jobs, |core, job| {
+                // The first job is the last to be done if they run side by side.
+                std::thread::sleep(std::time::Duration::from_millis(job));
+                Ok((job, core.simulated().0))
+            });
+            assert_eq!(results.unwrap(), [(2, (20, 0)), (0, (7, 0)), (1, (5, 0))]);
+        }
+    }
+
+    #[test]
+    fn the_first_error_in_the_order_of_the_jobs_is_returned() {
+        let mut cores = cores(3);
+        let fails = |_: &mut GemvUnit, what: u64| -> Result<(), SimError> {
+            if what == 0 {
+                return Ok(());
+            }
+            Err(SimError::Host { cycle: what, what: String::new() })
+        };
+        let error = side_by_side(&mut cores, 2, vec![(0, 0), (2, 9), (1, 3)], fails).unwrap_err();
+        assert!(matches!(error, SimError::Host { cycle: 9, .. }), "{error}");
+    }
+}

@@ -1,0 +1,171 @@
+//! What a run on several devices begins with: the model's sizes, a machine for it, and the activity of another text.
+
+use super::online::{Online, OnlineStart};
+use ndp_config::{ConfigError, DesignConfig, LlmShape, SystemConfig};
+use ndp_model::{
+    Decoder, GemvBackend, GenerateOptions, Model, ModelError, OptConfig, SoftwareBackend, generate,
+};
+use ndp_numerics::{f16, fp16};
+use ndp_scheduler::{Policy, SchedulerError};
+use ndp_traces::Activity;
+use ndp_traces::capture::{Capture, shape_of};
+use serde::Serialize;
+
+/// Why there is nothing to begin with.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// Sizes that no model or machine has.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The model cannot be run.
+    #[error("cannot profile the model")]
+    Model(#[from] ModelError),
+    /// The neurons cannot be placed.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+}
+
+/// A model and what is known of it before a text.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Its sizes as placement and scheduler want them.
+    pub shape: LlmShape,
+    /// Activity of another text, token after token.
+    pub profile: Vec<Activity>,
+}
+
+impl Setup {
+    /// Generates another text in software and takes down its activity: `text` continues the same prompt with its own seed and
+    /// temperature, as far as the model has positions.
+    ///
+    /// # Errors
+    /// [`SetupError::Config`] for a model that is too large, [`SetupError::Model`] if it cannot be run.
+    pub fn profile(model: &Model, prompt: &[u8], text: &GenerateOptions) -> Result<Self, SetupError> {
+        let mut profile = Vec::new();
+        let mut observed = Capture::new(SoftwareBackend::new(), shape_of(&model.config), |activity| {
+            profile.push(activity.clone());
+            Ok(())
+        });
+        let room = model.config.max_position_embeddings().saturating_sub(prompt.len());
+        let text = GenerateOptions { tokens: text.tokens.min(room), ..text.clone() };
+        generate(model, &mut observed, prompt, &text, |_| {})?;
+        Ok(Self { shape: llm_shape(&model.config)?, profile })
+    }
+
+    /// The host's software on a machine.
+    ///
+    /// # Errors
+    /// As [`Online::new`].
+    pub fn online(
+        &self,
+        design: &DesignConfig,
+        system: &SystemConfig,
+        policy: Policy,
+        (prompt_tokens, seed): (usize, u64),
+    ) -> Result<Online, SetupError> {
+        Ok(Online::new(&OnlineStart {
+            design,
+            model: &self.shape,
+            system,
+            policy,
+            profile: &self.profile,
+            prompt_tokens,
+            seed,
+        })?)
+    }
+}
+
+/// The sizes of a model of the OPT family.
+fn llm_shape(config: &OptConfig) -> Result<LlmShape, ConfigError> {
+    LlmShape::opt_like(
+        "model",
+        config.num_hidden_layers() as u32,
+        config.hidden_size() as u32,
+        config.num_attention_heads() as u32,
+        config.ffn_dim() as u32,
+        config.vocab_size() as u32,
+    )
+}
+
+/// A machine for a small model: the paper's bandwidths, no time for synchronisation, and a GPU that has room for so many percent of the
+/// neurons.
+///
+/// # Errors
+/// [`ConfigError::OutOfRange`] for a number of DIMMs that no machine has.
+pub fn small_system(model: &LlmShape, dimms: u32, gpu_percent: u32) -> Result<SystemConfig, ConfigError> {
+    if gpu_percent > 100 {
+        let value = u64::from(gpu_percent);
+        return Err(ConfigError::Range { key: "gpu_percent", value, min: 0, max: 100 });
+    }
+    let neurons = model.neurons_bytes() as f64 * f64::from(gpu_percent) / 100.0;
+    let memory_gb = (model.resident_bytes() as f64 + neurons) / 1e9;
+    SystemConfig::from_toml(&format!(
+        "name = \"small\"\n\
+         [gpu]\nmemory_gb = {memory_gb:.12}\nworkspace_gb = 0.0\nbandwidth_gbps = 936.0\ntflops = 330.0\n\
+         [bus]\nbandwidth_gbps = 64.0\nsync_us = 0.0\n\
+         [dimms]\ncount = {dimms}\ncapacity_gb = 32.0\nbandwidth_gbps = 102.4\nlink_gbps = 25.0\n"
+    ))
+}
+
+/// How well a backend predicts a text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Perplexity {
+    /// Tokens that were predicted.
+    pub tokens: usize,
+    /// `exp` of the mean negative logarithm of their probabilities, which come from a softmax of the logits in double precision.
+    pub per_token: f64,
+    /// Tokens that had the largest logit.
+    pub right: usize,
+}
+
+/// Runs a text token by token whatever the logits say, and says how probable each token behind the prompt was.
+///
+/// # Errors
+/// As [`Decoder::prefill`]; [`ModelError::EmptyPrompt`] also for a text that is no longer than the prompt.
+pub fn perplexity<B: GemvBackend>(
+    model: &Model,
+    backend: &mut B,
+    text: &[u8],
+    prompt_tokens: usize,
+) -> Result<Perplexity, ModelError> {
+    let tokens: Vec<u32> = text.iter().map(|&byte| u32::from(byte)).collect();
+    let (prompt, rest) = tokens.split_at_checked(prompt_tokens).ok_or(ModelError::EmptyPrompt)?;
+    if rest.is_empty() {
+        return Err(ModelError::EmptyPrompt);
+    }
+    let mut decoder = Decoder::new(model);
+    let mut logits = decoder.prefill(backend, prompt)?;
+    let (mut nats, mut right) = (0.0, 0);
+    for (index, &token) in rest.iter().enumerate() {
+        if index > 0 {
+            logits = decoder.step(backend, rest[index - 1])?;
+        }
+        let values: Vec<f64> = logits.iter().map(|l| value(*l)).collect();
+        let largest = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let sum: f64 = values.iter().map(|v| (v - largest).exp()).sum();
+        nats += sum.ln() + largest - values[token as usize];
+        right += usize::from(values.iter().position(|v| *v == largest) == Some(token as usize));
+    }
+    Ok(Perplexity { tokens: rest.len(), per_token: (nats / rest.len() as f64).exp(), right })
+}
+
+/// An FP16 number in double precision.
+fn value(x: f16) -> f64 {
+    fp16::to_fixed(x).map_or(f64::NAN, |fixed| fixed as f64 / f64::from(1 << fp16::FIXED_LSB))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_are_as_large_as_asked_for() {
+        let model = LlmShape::opt_like("small", 4, 192, 3, 768, 256).unwrap();
+        let system = small_system(&model, 4, 25).unwrap();
+        assert_eq!(system.dimms().count, 4);
+        assert_eq!(system.gpu_weight_bytes(), model.resident_bytes() + model.neurons_bytes() / 4);
+        assert!(small_system(&model, 0, 25).unwrap_err().to_string().contains("dimms.count = 0"));
+        let error = small_system(&model, 1, 101).unwrap_err().to_string();
+        assert!(error.contains("gpu_percent = 101 must be in 0..=100"), "{error}");
+    }
+}

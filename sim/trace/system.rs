@@ -1,0 +1,217 @@
+//! The timeline of a whole system: a GPU, the bus, DIMMs with their cores, and links.
+//!
+//! Processes: the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the links with a track for
+//! each DIMM and direction and one for neurons that migrate, and each DIMM with a track for its programs, one for the front end and one for each
+//! part of its core. Instructions are those that the simulated core executed, moved to the time of the system; times of GPU, bus and
+//! links follow from bandwidths. Every event names token, layer and operation, and a program also its number and the cycle of the core in
+//! which it began, which waves and command traces count.
+
+use super::timeline::{Timeline, fields_of, write};
+use crate::core::{PARTS, part_of};
+use crate::system::{Event, Operation, Place, ProgramEvent};
+use ndp_isa::Code;
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// Processes: the GPU, the bus, the links, and the DIMMs from here on.
+const GPU: u32 = 1;
+const BUS: u32 = 2;
+const LINKS: u32 = 3;
+const FIRST_DIMM: u32 = 4;
+/// Tracks of the bus and the links for what the scheduler moves.
+const UPLOADS: u32 = 2;
+const MIGRATIONS: u32 = 0;
+
+/// Neurons that were moved while a token was generated.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moves {
+    /// Position of the token.
+    pub position: usize,
+    /// Neurons copied to the GPU, their bytes, and the time that the bus takes for them.
+    pub uploads: u64,
+    /// Bytes of these.
+    pub upload_bytes: u64,
+    /// Time of these on the bus.
+    pub upload_ns: u64,
+    /// Neurons that changed DIMMs.
+    pub migrations: u64,
+    /// Bytes of these.
+    pub migration_bytes: u64,
+    /// Time of these on the busiest link.
+    pub migration_ns: u64,
+}
+
+/// What is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemTimeline<'a> {
+    /// Configuration of the cores.
+    pub name: &'a str,
+    /// DIMMs.
+    pub dimms: u32,
+    /// What was done.
+    pub events: &'a [Event],
+    /// What the scheduler moved, token after token: drawn from the token's first projection on, in which it is hidden.
+    pub moves: &'a [Moves],
+}
+
+/// Writes the timeline.
+///
+/// # Errors
+/// What `out` says.
+pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let mut timeline = Timeline::default();
+    for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links")] {
+        timeline.processes.push((process, name.into()));
+    }
+    timeline.tracks.push(((GPU, 0), "products".into()));
+    for (track, name) in [(0, "to the DIMMs"), (1, "from the DIMMs"), (UPLOADS, "neurons to the GPU")] {
+        timeline.tracks.push(((BUS, track), name.into()));
+    }
+    timeline.tracks.push(((LINKS, MIGRATIONS), "neurons that migrate".into()));
+    for dimm in 0..system.dimms {
+        timeline.tracks.push(((LINKS, 2 * dimm + 1), format!("to DIMM {dimm}")));
+        timeline.tracks.push(((LINKS, 2 * dimm + 2), format!("from DIMM {dimm}")));
+        let process = FIRST_DIMM + dimm;
+        timeline.processes.push((process, format!("DIMM {dimm} ({})", system.name)));
+        timeline.tracks.push(((process, 0), "programs".into()));
+        timeline.tracks.push(((process, 1), "front end".into()));
+        for (track, part) in (2..).zip(PARTS) {
+            timeline.tracks.push(((process, track), part.into()));
+        }
+    }
+    for event in system.events {
+        add(event, &mut timeline);
+    }
+    for moves in system.moves {
+        let projection =
+            |event: &&Event| event.position == moves.position && event.operation == Operation::Projection;
+        let Some(first) = system.events.iter().find(projection) else { continue };
+        let mut moved = |track, what: &str, (neurons, bytes, ns): (u64, u64, u64)| {
+            if neurons > 0 {
+                let args = json!({ "token": moves.position, "neurons": neurons, "bytes": bytes });
+                let span = (first.begin_ns * 1000, (first.begin_ns + ns) * 1000);
+                timeline.event(track, format!("{neurons} neurons {what}"), span, args);
+            }
+        };
+        moved((BUS, UPLOADS), "to the GPU", (moves.uploads, moves.upload_bytes, moves.upload_ns));
+        let migrations = (moves.migrations, moves.migration_bytes, moves.migration_ns);
+        moved((LINKS, MIGRATIONS), "from DIMM to DIMM", migrations);
+    }
+    write(timeline, out)
+}
+
+fn track_of(place: Place) -> (u32, u32) {
+    match place {
+        Place::Gpu => (GPU, 0),
+        Place::BusDown => (BUS, 0),
+        Place::BusUp => (BUS, 1),
+        Place::LinkIn(dimm) => (LINKS, 2 * dimm + 1),
+        Place::LinkOut(dimm) => (LINKS, 2 * dimm + 2),
+        Place::Dimm(dimm) => (FIRST_DIMM + dimm, 0),
+    }
+}
+
+fn add(event: &Event, timeline: &mut Timeline) {
+    let Event { position, layer, operation, what, place, begin_ns, end_ns, bytes, neurons, program } = event;
+    let mut args = json!({ "token": position, "operation": operation.name() });
+    if let Some(layer) = layer {
+        args["layer"] = json!(layer);
+    }
+    if *bytes > 0 {
+        args["bytes"] = json!(bytes);
+    }
+    if !neurons.is_empty() {
+        args["neurons"] = json!(neurons.len());
+    }
+    if let Some(ProgramEvent { number, first_cycle, cycles, instructions, .. }) = program {
+        args["program"] = json!(number);
+        args["first core cycle"] = json!(first_cycle);
+        args["cycles"] = json!(cycles);
+        args["instructions"] = json!(instructions);
+    }
+    let name = match layer {
+        Some(layer) => format!("{layer} {}: {what}", operation.name()),
+        None => (*what).to_owned(),
+    };
+    timeline.event(track_of(*place), name, (begin_ns * 1000, end_ns * 1000), args.clone());
+    if let (Place::Dimm(dimm), Some(program)) = (place, program) {
+        add_instructions(FIRST_DIMM + dimm, *begin_ns, program, &args, timeline);
+    }
+}
+
+/// The instructions of a program that begins at `begin_ns`.
+fn add_instructions(
+    process: u32,
+    begin_ns: u64,
+    program: &ProgramEvent,
+    of: &Value,
+    timeline: &mut Timeline,
+) {
+    let ps = |cycle: u64| (begin_ns + cycle.saturating_sub(program.first_cycle)) * 1000;
+    // Words that fill the last burst are no instructions.
+    for (sequence, record) in program.records.iter().take(program.instructions as usize).enumerate() {
+        let text = Code::disassemble(record.word).to_string();
+        let mut args = Value::from(fields_of(record, sequence));
+        for key in ["token", "layer", "operation", "program"] {
+            args[key] = of[key].clone();
+        }
+        let left = record.started.or(record.refused).unwrap_or(record.taken);
+        timeline.event((process, 1), text.clone(), (ps(record.taken), ps(left)), args.clone());
+        if let (Some(part), Some(started), Some(ended)) = (part_of(record.word), record.started, record.ended)
+        {
+            args["cycles"] = json!(ended.saturating_sub(started));
+            args["core cycle"] = json!(started);
+            timeline.event((process, part as u32 + 2), text, (ps(started), ps(ended)), args);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::InstructionRecord;
+
+    fn event(place: Place, program: Option<ProgramEvent>) -> Event {
+        Event {
+            position: 7,
+            layer: Some(2),
+            operation: Operation::Projection,
+            what: "part",
+            place,
+            begin_ns: 100,
+            end_ns: 160,
+            bytes: 0,
+            neurons: vec![3, 4],
+            program,
+        }
+    }
+
+    #[test]
+    fn instructions_are_shown_in_the_time_of_the_system() {
+        let record = InstructionRecord {
+            word: 0x20,
+            taken: 1005,
+            started: Some(1010),
+            ended: Some(1040),
+            refused: None,
+        };
+        let filler = InstructionRecord { word: 0, ..record };
+        let records = vec![record, filler];
+        let program = ProgramEvent { number: 9, first_cycle: 1000, cycles: 60, instructions: 1, records };
+        let events = [event(Place::Dimm(1), Some(program)), event(Place::Gpu, None)];
+        let moves = [Moves { position: 7, uploads: 3, upload_ns: 5, ..Moves::default() }];
+        let system = SystemTimeline { name: "tiny", dimms: 2, events: &events, moves: &moves };
+        let mut text = Vec::new();
+        write_system_timeline(&system, &mut text).unwrap();
+        let json: Value = serde_json::from_slice(&text).unwrap();
+        let shown: Vec<&Value> =
+            json["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").collect();
+        assert_eq!(shown.len(), 5);
+        let zero = shown.iter().find(|event| event["args"]["core cycle"] == 1010).unwrap();
+        // Begun 10 cycles into a program that began at 100 ns, and 30 cycles long.
+        assert_eq!((&zero["args"]["begin ns"], &zero["dur"]), (&json!(110.0), &json!(0.03)));
+        assert_eq!((&zero["args"]["token"], &zero["args"]["program"]), (&json!(7), &json!(9)));
+        assert!(shown.iter().any(|event| event["name"] == "3 neurons to the GPU"));
+        assert!(shown.iter().any(|event| event["name"] == "2 projection: part" && event["pid"] == GPU));
+    }
+}
