@@ -10,7 +10,7 @@
 //! Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::layer::{Design, Direction};
 use std::path::Path;
 
@@ -63,6 +63,10 @@ const PLANTED_LINKS: [(&str, &str, &str); 4] = [
     // The place of an acknowledged flit is one too early free.
     ("planted-replay", "assign held = tail_q - acked_q;", "assign held = tail_q - acked_q - 8'h1;"),
 ];
+
+/// Memories that compute, whose channel is built: the small preset, which is also traced, a small one without slicing, and the paper's.
+const HBM_CONFIGS: [&str; 3] = ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim"];
+const HBM_BLOCK: &str = "pim_channel";
 
 /// One elaborated design, reduced to what the rest of the build needs.
 pub struct Entry {
@@ -161,6 +165,9 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
             entries.push(elaborate(&config, block, false)?);
         }
     }
+    for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
+        entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
+    }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
     for (config, block, (name, from, to)) in ranks.into_iter().chain(links) {
@@ -181,15 +188,33 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
 }
 
 fn load(root: &Path, preset_or_path: &str) -> Result<DesignConfig, Failure> {
-    let from_file = preset_or_path.ends_with(".toml");
-    let argument = if from_file {
-        let path = root.join(preset_or_path);
-        println!("cargo::rerun-if-changed={}", path.display());
-        path.display().to_string()
-    } else {
-        preset_or_path.to_owned()
-    };
-    DesignConfig::load(&argument).map_err(|e| vec![format!("NDP_DESIGNS: {preset_or_path}: {e}")])
+    DesignConfig::load(&argument(root, preset_or_path))
+        .map_err(|e| vec![format!("NDP_DESIGNS: {preset_or_path}: {e}")])
+}
+
+fn load_hbm(root: &Path, preset_or_path: &str) -> Result<HbmConfig, Failure> {
+    HbmConfig::load(&argument(root, preset_or_path)).map_err(|e| vec![format!("{preset_or_path}: {e}")])
+}
+
+/// The name of a preset, or the path of a file from the root.
+fn argument(root: &Path, preset_or_path: &str) -> String {
+    if !preset_or_path.ends_with(".toml") {
+        return preset_or_path.to_owned();
+    }
+    let path = root.join(preset_or_path);
+    println!("cargo::rerun-if-changed={}", path.display());
+    path.display().to_string()
+}
+
+fn elaborate_hbm(config: &HbmConfig, block: &str, waves: bool) -> Result<Entry, Failure> {
+    let failure = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", config.name())];
+    let design = ndp_hdl::designs::build_hbm(config, block).map_err(|e| failure(&e))?;
+    let text = toml::to_string(config).map_err(|e| failure(&e))?;
+    let again = HbmConfig::from_toml(&text).map_err(|e| failure(&e))?;
+    if again != *config {
+        return Err(failure(&"the memory does not survive being written as TOML"));
+    }
+    Ok(Entry::new(config.name(), block, text, &design, waves))
 }
 
 fn elaborate(config: &DesignConfig, block: &str, waves: bool) -> Result<Entry, Failure> {
