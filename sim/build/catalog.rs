@@ -68,6 +68,30 @@ const PLANTED_LINKS: [(&str, &str, &str); 4] = [
 const HBM_CONFIGS: [&str; 3] = ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim"];
 const HBM_BLOCK: &str = "pim_channel";
 
+/// Channels of the small memory with a planted error, in the same form. Each has to be caught by the device model.
+const PLANTED_CHANNELS: [(&str, &str, &str); 10] = [
+    // Any number of rows in a window.
+    ("planted-window", "act_i & (|window3_q)", "act_i & 1'h0"),
+    // A precharge right after the activation, of partition 1.
+    ("planted-ras", "(|ras1_q) & touches1", "1'h0"),
+    // The first row of partition 1 counts as the last one of partition 0.
+    ("planted-boundary", "row_i[5:3] < boundary_q", "row_i[5:3] <= boundary_q"),
+    // The multipliers take a row that was opened for the host.
+    ("planted-owner", "{mac_i, open1_next, ~pim1_next}", "{mac_i, open1_next, 1'h0}"),
+    // A refused row command is carried out all the same.
+    ("planted-trace", "assign row_go = any_row & ~(|row_status);", "assign row_go = any_row;"),
+    // A write right after a read.
+    ("planted-turn-around", "ins & (|rtw_q)", "ins & 1'h0"),
+    // The precharge of RDA begins at tRTP although tRAS is not over.
+    ("planted-auto", "(bound < own_bound ? own_bound : bound)", "own_bound"),
+    // Near sums lose their sign on the way into the accumulator.
+    ("planted-sign", "{{48{near_total0_q[55]}}, near_total0_q}", "{48'h0, near_total0_q}"),
+    // Infinity times zero is no NaN.
+    ("planted-nan", "special_q & ~nonzero}", "1'h0}"),
+    // The second half of a column is lost on its way into the buffer.
+    ("planted-half", "{passes & last_half0_q,", "{1'h0,"),
+];
+
 /// One elaborated design, reduced to what the rest of the build needs.
 pub struct Entry {
     /// Configuration name.
@@ -170,8 +194,15 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
-    for (config, block, (name, from, to)) in ranks.into_iter().chain(links) {
-        let mut entry = elaborate(config, block, false)?;
+    let blocks = ranks
+        .into_iter()
+        .chain(links)
+        .map(|(config, block, planted)| elaborate(config, block, false).map(|entry| (entry, planted)));
+    let memory = load_hbm(root, HBM_CONFIGS[0])?;
+    let channels = PLANTED_CHANNELS
+        .map(|planted| elaborate_hbm(&memory, HBM_BLOCK, false).map(|entry| (entry, planted)));
+    for planted in blocks.chain(channels) {
+        let (mut entry, (name, from, to)) = planted?;
         if !entry.verilog.contains(from) {
             return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);
         }

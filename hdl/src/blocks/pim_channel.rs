@@ -274,7 +274,8 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let watch = m
         .instance("watch", &pim_refresh_watch(c.t_refi())?)
         .input("refresh_i", refresh & row_go.q())
-        .input("command_i", any_row | any_column);
+        .input("row_command_i", any_row)
+        .input("column_command_i", any_column);
     m.output("row_status_o", row_status, "answer to the row command of this clock; 0: done, or no command");
     m.output("column_status_o", column_status, "answer to the column command of this clock");
     m.output("data_valid_o", io.output("data_valid_o"), "the channel drives the data bus");

@@ -4,7 +4,7 @@
 //! missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
 
 use super::bits_for;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
 use std::rc::Rc;
 
 /// REFs that may be postponed, and ahead of time.
@@ -20,7 +20,8 @@ pub fn pim_refresh_watch(t_refi: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("pim_refresh_watch_{t_refi}"), "Tells when a refresh is overdue.");
     m.share_code();
     let refresh = m.input("refresh_i", 1, "REF is carried out");
-    let command = m.input("command_i", 1, "there is a command");
+    let row = m.input("row_command_i", 1, "there is a row command");
+    let column = m.input("column_command_i", 1, "there is a column command; it comes after the row command");
     let phase = m.reg("phase_q", bits_for(t_refi - 1)).reset(0);
     let wraps = m.wire("wraps", phase.eq_lit((t_refi - 1).into()));
     phase.next(phase.plus_one().gated(&!&wraps));
@@ -30,7 +31,10 @@ pub fn pim_refresh_watch(t_refi: u32) -> Result<Rc<Module>, HdlError> {
     let paid = m.wire("paid", debt.q() - (&refresh & debt.any()).zext(DEBT));
     debt.next(mux(&paid.all(), &paid, &(&paid + wraps.zext(DEBT))));
     let most = lit((2 * ALLOWANCE + 1).into(), DEBT);
-    let behind = most.lt(&debt) | (debt.eq(&most) & phase.any());
+    let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(&most) & phase.any());
+    let behind = m.wire("behind", is_behind(&debt));
+    // One REF may not be enough.
+    let still_behind = m.wire("still_behind", cat([refresh.clone(), column.clone(), is_behind(&paid)]).all());
 
     let intervals = (ALLOWANCE + 1) * t_refi;
     let since_bits = bits_for(intervals + 1);
@@ -40,8 +44,8 @@ pub fn pim_refresh_watch(t_refi: u32) -> Result<Rc<Module>, HdlError> {
     since.next(mux(&refresh, &lit(1, since_bits), &next));
 
     let told = m.reg("told_q", 1).reset(0);
-    let late = m.wire("late", (&over | &behind) & !told.q() & &command);
-    told.next((told.q() | &late) & !&refresh);
-    m.output("late_o", &late, "a refresh is overdue");
+    let late = m.wire("late", (&over | &behind) & !told.q() & (row | column));
+    told.next(((told.q() | &late) & !&refresh) | &still_behind);
+    m.output("late_o", late | still_behind, "a refresh is overdue");
     m.finish()
 }
