@@ -10,6 +10,7 @@ use crate::blocks::{
 use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
 use crate::blocks::{link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter};
 use crate::blocks::{pim_bank, pim_bank_state, pim_buffer, pim_channel, pim_channel_timing, pim_column_path};
+use crate::blocks::{pim_controller, pim_operations, pim_requests, pim_shadow};
 use crate::blocks::{pim_decoder, pim_io, pim_lane, pim_mac, pim_refresh_watch};
 use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
@@ -65,6 +66,10 @@ pub const BLOCKS: &[&str] = &[
 /// Blocks of a memory that computes, which are built from an [`HbmConfig`], the largest first.
 pub const HBM_BLOCKS: &[&str] = &[
     "pim_channel",
+    "pim_controller",
+    "pim_shadow",
+    "pim_requests",
+    "pim_operations",
     "pim_bank",
     "pim_bank_state",
     "pim_column_path",
@@ -165,6 +170,10 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
 pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> {
     let top = match block {
         "pim_channel" => pim_channel::pim_channel(config),
+        "pim_controller" => pim_controller::pim_controller(config),
+        "pim_shadow" => pim_shadow::pim_shadow(config),
+        "pim_requests" => pim_requests::pim_requests(config),
+        "pim_operations" => pim_operations::pim_operations(config),
         "pim_bank" => pim_bank::pim_bank(config),
         "pim_bank_state" => pim_bank_state::pim_bank_state(config),
         "pim_column_path" => pim_column_path::pim_column_path(),

@@ -67,6 +67,21 @@ const PLANTED_LINKS: [(&str, &str, &str); 4] = [
 /// Memories that compute, whose channel is built: the small preset, which is also traced, a small one without slicing, and the paper's.
 const HBM_CONFIGS: [&str; 3] = ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim"];
 const HBM_BLOCK: &str = "pim_channel";
+/// Memories whose controller is built.
+const HBM_CONTROLLERS: [&str; 4] =
+    ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim", "newton-aim"];
+const HBM_CONTROLLER: &str = "pim_controller";
+/// Controllers of the small memory with a planted error, in the same form. Each has to be caught by the device model.
+const PLANTED_CONTROLLERS: [(&str, &str, &str); 4] = [
+    // MACs do not wait for what is loaded into the buffer.
+    ("planted-load", "~(|slot_left_q)", "1'h1"),
+    // Accesses of the first two banks do not wait for their rows.
+    ("planted-record", "~(((|bank0_column_flags)", "~(1'h0 & ((|bank0_column_flags)"),
+    // Data to write come a clock late.
+    ("planted-late", "assign driving = line_q[3] | line_q[4];", "assign driving = line_q[4];"),
+    // Any row will do.
+    ("planted-row-hit", "right0_0 = (", "right0_0 = 1'h1 | ("),
+];
 
 /// Channels of the small memory with a planted error, in the same form. Each has to be caught by the device model.
 const PLANTED_CHANNELS: [(&str, &str, &str); 10] = [
@@ -192,6 +207,9 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
         entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
     }
+    for item in HBM_CONTROLLERS {
+        entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);
+    }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
     let blocks = ranks
@@ -201,7 +219,9 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let memory = load_hbm(root, HBM_CONFIGS[0])?;
     let channels = PLANTED_CHANNELS
         .map(|planted| elaborate_hbm(&memory, HBM_BLOCK, false).map(|entry| (entry, planted)));
-    for planted in blocks.chain(channels) {
+    let controllers = PLANTED_CONTROLLERS
+        .map(|planted| elaborate_hbm(&memory, HBM_CONTROLLER, false).map(|entry| (entry, planted)));
+    for planted in blocks.chain(channels).chain(controllers) {
         let (mut entry, (name, from, to)) = planted?;
         if !entry.verilog.contains(from) {
             return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);

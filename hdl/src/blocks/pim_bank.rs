@@ -62,7 +62,9 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("wr_i", &wr)
         .input("mac_i", &mac)
         .input("column_partition_i", &partition)
-        .input("column_go_i", &go);
+        .input("column_go_i", &go)
+        .ignore("open_o", "for controllers")
+        .ignore("pim_o", "for controllers");
     let write = m.input("write_i", 2, "halves of a column to write");
     let write_path = m.input("write_path_i", 1, "path to write through: `path_o` of the WR");
     let write_column = m.input("write_column_i", COLUMN, "column to write");

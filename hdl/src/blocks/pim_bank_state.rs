@@ -140,13 +140,14 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let bound_bits = bits_for(c.t_ras().max(c.t_rtp()).max(write_gap));
     let rp_bits = bits_for(c.t_ras().max(c.t_rtp()).max(write_gap) + c.t_rp());
     let auto_left = m.forward("auto_left", rp_bits);
-    let mut partitions = Vec::new();
+    let (mut partitions, mut owned) = (Vec::new(), Vec::new());
     for u in 0..count {
         let open = m.reg(format!("open{u}_q"), 1).reset(0);
         let open_next = m.wire(format!("open{u}_next"), &opens[u] | (open.q() & !&precharged[u]));
         open.next(&open_next & !&closed_after[u]);
         let pim = m.reg(format!("pim{u}_q"), 1).enable(&opens[u]);
         pim.next(&pact);
+        owned.push(open.q() & pim.q());
         let pim_next = m.wire(format!("pim{u}_next"), mux(&opens[u], &pact, &pim));
         let open_row = m.reg(format!("row{u}_q"), row_bits).enable(&opens[u]);
         open_row.next(&row);
@@ -261,6 +262,9 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         bus(&column_flags),
         COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
     );
+    let opened: Vec<Bits> = partitions.iter().map(|(open, _)| open.clone()).collect();
+    m.output("open_o", bus(&opened), "partitions with an open row, from bit 0, before the row command");
+    m.output("pim_o", bus(&owned), "of these, opened to compute with");
     for (u, (_, p)) in partitions.iter().enumerate() {
         m.output(format!("row{u}_o"), &p.row, format!("open row of partition {u}"));
     }
