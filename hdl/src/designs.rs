@@ -9,11 +9,14 @@ use crate::blocks::{
 };
 use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
 use crate::blocks::{link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter};
+use crate::blocks::{pim_bank, pim_bank_state, pim_buffer, pim_channel, pim_channel_timing, pim_column_path};
+use crate::blocks::{pim_controller, pim_operations, pim_requests, pim_shadow};
+use crate::blocks::{pim_decoder, pim_io, pim_lane, pim_mac, pim_refresh_watch};
 use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
 };
 use crate::layer::{Design, HdlError};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, HbmConfig};
 
 /// Blocks that can be elaborated alone, the largest first.
 pub const BLOCKS: &[&str] = &[
@@ -60,6 +63,25 @@ pub const BLOCKS: &[&str] = &[
     "link_crc",
 ];
 
+/// Blocks of a memory that computes, which are built from an [`HbmConfig`], the largest first.
+pub const HBM_BLOCKS: &[&str] = &[
+    "pim_channel",
+    "pim_controller",
+    "pim_shadow",
+    "pim_requests",
+    "pim_operations",
+    "pim_bank",
+    "pim_bank_state",
+    "pim_column_path",
+    "pim_mac",
+    "pim_lane",
+    "pim_channel_timing",
+    "pim_buffer",
+    "pim_io",
+    "pim_decoder",
+    "pim_refresh_watch",
+];
+
 /// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
 
@@ -69,6 +91,12 @@ pub enum BuildError {
     /// No block of that name.
     #[error("unknown block `{block}`; the blocks are {}", BLOCKS.join(", "))]
     UnknownBlock {
+        /// The name.
+        block: String,
+    },
+    /// No block of that name among those of a memory that computes.
+    #[error("unknown block `{block}` of an HBM memory; the blocks are {}", HBM_BLOCKS.join(", "))]
+    UnknownHbmBlock {
         /// The name.
         block: String,
     },
@@ -130,6 +158,33 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "link_switch" => link_switch::link_switch(config.link().bridge_ports()),
         "link_crc" => link_crc::link_crc(config.link().word_bits()),
         _ => return Err(BuildError::UnknownBlock { block: block.to_owned() }),
+    };
+    Ok(Design::new(&top?)?)
+}
+
+/// Elaborates one block of a memory that computes, with everything below it.
+///
+/// # Errors
+/// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::Hdl`] if the memory is faster than
+/// its blocks, or if a generator is wrong.
+pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> {
+    let top = match block {
+        "pim_channel" => pim_channel::pim_channel(config),
+        "pim_controller" => pim_controller::pim_controller(config),
+        "pim_shadow" => pim_shadow::pim_shadow(config),
+        "pim_requests" => pim_requests::pim_requests(config),
+        "pim_operations" => pim_operations::pim_operations(config),
+        "pim_bank" => pim_bank::pim_bank(config),
+        "pim_bank_state" => pim_bank_state::pim_bank_state(config),
+        "pim_column_path" => pim_column_path::pim_column_path(),
+        "pim_mac" => pim_mac::pim_mac(config),
+        "pim_lane" => pim_lane::pim_lane(),
+        "pim_channel_timing" => pim_channel_timing::pim_channel_timing(config),
+        "pim_buffer" => pim_buffer::pim_buffer(config),
+        "pim_io" => pim_io::pim_io(config),
+        "pim_decoder" => pim_decoder::pim_decoder(config),
+        "pim_refresh_watch" => pim_refresh_watch::pim_refresh_watch(config.t_refi()),
+        _ => return Err(BuildError::UnknownHbmBlock { block: block.to_owned() }),
     };
     Ok(Design::new(&top?)?)
 }

@@ -5,8 +5,8 @@
 
 mod common;
 
-use ndp_config::DesignConfig;
-use ndp_hdl::designs::{BLOCKS, BuildError, build};
+use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::layer::Design;
 use std::collections::BTreeSet;
 
@@ -82,6 +82,20 @@ fn every_block_of_every_preset_passes_all_linters() {
         for block in &BLOCKS[1..] {
             let design = build(&config, block).unwrap();
             if !within.contains(design.top().name()) && linted.insert(design.verilog()) {
+                common::lint(&design.verilog(), design.top().name());
+            }
+        }
+    }
+}
+
+#[test]
+fn every_block_of_every_memory_that_computes_passes_all_linters() {
+    let mut linted = BTreeSet::new();
+    for preset in HbmConfig::PRESETS {
+        let config = HbmConfig::preset(preset).unwrap();
+        for block in HBM_BLOCKS {
+            let design = build_hbm(&config, block).unwrap_or_else(|e| panic!("{preset}/{block}: {e}"));
+            if linted.insert(design.verilog()) {
                 common::lint(&design.verilog(), design.top().name());
             }
         }

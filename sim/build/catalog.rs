@@ -10,7 +10,7 @@
 //! Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::layer::{Design, Direction};
 use std::path::Path;
 
@@ -62,6 +62,49 @@ const PLANTED_LINKS: [(&str, &str, &str); 4] = [
     ("planted-credit", "(|ahead) & ~ahead[7];", "1'h1;"),
     // The place of an acknowledged flit is one too early free.
     ("planted-replay", "assign held = tail_q - acked_q;", "assign held = tail_q - acked_q - 8'h1;"),
+];
+
+/// Memories that compute, whose channel is built: the small preset, which is also traced, a small one without slicing, and the paper's.
+const HBM_CONFIGS: [&str; 3] = ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim"];
+const HBM_BLOCK: &str = "pim_channel";
+/// Memories whose controller is built.
+const HBM_CONTROLLERS: [&str; 4] =
+    ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim", "newton-aim"];
+const HBM_CONTROLLER: &str = "pim_controller";
+/// Controllers of the small memory with a planted error, in the same form. Each has to be caught by the device model.
+const PLANTED_CONTROLLERS: [(&str, &str, &str); 4] = [
+    // MACs do not wait for what is loaded into the buffer.
+    ("planted-load", "~(|slot_left_q)", "1'h1"),
+    // Accesses of the first two banks do not wait for their rows.
+    ("planted-record", "~(((|bank0_column_flags)", "~(1'h0 & ((|bank0_column_flags)"),
+    // Data to write come a clock late.
+    ("planted-late", "assign driving = line_q[3] | line_q[4];", "assign driving = line_q[4];"),
+    // Any row will do.
+    ("planted-row-hit", "right0_0 = (", "right0_0 = 1'h1 | ("),
+];
+
+/// Channels of the small memory with a planted error, in the same form. Each has to be caught by the device model.
+const PLANTED_CHANNELS: [(&str, &str, &str); 10] = [
+    // Any number of rows in a window.
+    ("planted-window", "act_i & (|window3_q)", "act_i & 1'h0"),
+    // A precharge right after the activation, of partition 1.
+    ("planted-ras", "(|ras1_q) & touches1", "1'h0"),
+    // The first row of partition 1 counts as the last one of partition 0.
+    ("planted-boundary", "row_i[5:3] < boundary_q", "row_i[5:3] <= boundary_q"),
+    // The multipliers take a row that was opened for the host.
+    ("planted-owner", "{mac_i, open1_next, ~pim1_next}", "{mac_i, open1_next, 1'h0}"),
+    // A refused row command is carried out all the same.
+    ("planted-trace", "assign row_go = any_row & ~(|row_status);", "assign row_go = any_row;"),
+    // A write right after a read.
+    ("planted-turn-around", "ins & (|rtw_q)", "ins & 1'h0"),
+    // The precharge of RDA begins at tRTP although tRAS is not over.
+    ("planted-auto", "(bound < own_bound ? own_bound : bound)", "own_bound"),
+    // Near sums lose their sign on the way into the accumulator.
+    ("planted-sign", "{{48{near_total0_q[55]}}, near_total0_q}", "{48'h0, near_total0_q}"),
+    // Infinity times zero is no NaN.
+    ("planted-nan", "special_q & ~nonzero}", "1'h0}"),
+    // The second half of a column is lost on its way into the buffer.
+    ("planted-half", "{passes & last_half0_q,", "{1'h0,"),
 ];
 
 /// One elaborated design, reduced to what the rest of the build needs.
@@ -161,10 +204,25 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
             entries.push(elaborate(&config, block, false)?);
         }
     }
+    for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
+        entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
+    }
+    for item in HBM_CONTROLLERS {
+        entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);
+    }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
-    for (config, block, (name, from, to)) in ranks.into_iter().chain(links) {
-        let mut entry = elaborate(config, block, false)?;
+    let blocks = ranks
+        .into_iter()
+        .chain(links)
+        .map(|(config, block, planted)| elaborate(config, block, false).map(|entry| (entry, planted)));
+    let memory = load_hbm(root, HBM_CONFIGS[0])?;
+    let channels = PLANTED_CHANNELS
+        .map(|planted| elaborate_hbm(&memory, HBM_BLOCK, false).map(|entry| (entry, planted)));
+    let controllers = PLANTED_CONTROLLERS
+        .map(|planted| elaborate_hbm(&memory, HBM_CONTROLLER, false).map(|entry| (entry, planted)));
+    for planted in blocks.chain(channels).chain(controllers) {
+        let (mut entry, (name, from, to)) = planted?;
         if !entry.verilog.contains(from) {
             return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);
         }
@@ -181,15 +239,33 @@ fn items(list: &str) -> impl Iterator<Item = &str> {
 }
 
 fn load(root: &Path, preset_or_path: &str) -> Result<DesignConfig, Failure> {
-    let from_file = preset_or_path.ends_with(".toml");
-    let argument = if from_file {
-        let path = root.join(preset_or_path);
-        println!("cargo::rerun-if-changed={}", path.display());
-        path.display().to_string()
-    } else {
-        preset_or_path.to_owned()
-    };
-    DesignConfig::load(&argument).map_err(|e| vec![format!("NDP_DESIGNS: {preset_or_path}: {e}")])
+    DesignConfig::load(&argument(root, preset_or_path))
+        .map_err(|e| vec![format!("NDP_DESIGNS: {preset_or_path}: {e}")])
+}
+
+fn load_hbm(root: &Path, preset_or_path: &str) -> Result<HbmConfig, Failure> {
+    HbmConfig::load(&argument(root, preset_or_path)).map_err(|e| vec![format!("{preset_or_path}: {e}")])
+}
+
+/// The name of a preset, or the path of a file from the root.
+fn argument(root: &Path, preset_or_path: &str) -> String {
+    if !preset_or_path.ends_with(".toml") {
+        return preset_or_path.to_owned();
+    }
+    let path = root.join(preset_or_path);
+    println!("cargo::rerun-if-changed={}", path.display());
+    path.display().to_string()
+}
+
+fn elaborate_hbm(config: &HbmConfig, block: &str, waves: bool) -> Result<Entry, Failure> {
+    let failure = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", config.name())];
+    let design = ndp_hdl::designs::build_hbm(config, block).map_err(|e| failure(&e))?;
+    let text = toml::to_string(config).map_err(|e| failure(&e))?;
+    let again = HbmConfig::from_toml(&text).map_err(|e| failure(&e))?;
+    if again != *config {
+        return Err(failure(&"the memory does not survive being written as TOML"));
+    }
+    Ok(Entry::new(config.name(), block, text, &design, waves))
 }
 
 fn elaborate(config: &DesignConfig, block: &str, waves: bool) -> Result<Entry, Failure> {

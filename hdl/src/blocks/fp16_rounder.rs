@@ -27,7 +27,15 @@ const INFINITY: u128 = 0x7c00;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (segments, digit_bits, acc_bits) = (config.acc_segments(), config.digit_bits(), config.acc_bits());
+    rounder(config.acc_bits(), config.acc_segments())
+}
+
+/// The rounder for sums of `acc_bits` bits in `segments` digits, which divide it. With one digit a result every cycle.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
+    let digit_bits = acc_bits / segments;
     let m = ModuleBuilder::new(
         format!("fp16_rounder_w{acc_bits}_d{digit_bits}"),
         "Rounds an exact sum to FP16, to nearest even.",

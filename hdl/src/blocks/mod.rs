@@ -10,7 +10,10 @@
 //! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
 //! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. The DIMM-link: [`link_frame`],
 //! [`link_crc`], [`link_lane`], [`link_aligner`], [`link_receiver`], [`link_transmitter`], [`link_session`], [`link_monitor`],
-//! [`link_controller`]; [`link_switch`], [`link_bridge`]. Every block is a function from
+//! [`link_controller`]; [`link_switch`], [`link_bridge`]. A channel of memory that computes: [`pim_decoder`], [`pim_lane`],
+//! [`pim_mac`], [`pim_column_path`], [`pim_bank_state`], [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`],
+//! [`pim_channel_timing`], [`pim_refresh_watch`], [`pim_channel`]; its controller: [`pim_shadow`], [`pim_requests`], [`pim_operations`],
+//! [`pim_controller`]. Every block is a function from
 //! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!
 //! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
@@ -59,6 +62,23 @@ pub mod multiplier_unit;
 pub mod ndp_core;
 pub mod operand_recoder;
 pub mod phase_ring;
+pub mod pim_array;
+pub mod pim_bank;
+pub mod pim_bank_state;
+pub mod pim_buffer;
+pub mod pim_channel;
+pub mod pim_channel_timing;
+pub mod pim_column_path;
+pub mod pim_controller;
+pub mod pim_decoder;
+pub mod pim_io;
+pub mod pim_lane;
+pub mod pim_mac;
+pub mod pim_operations;
+pub mod pim_refresh_watch;
+pub mod pim_requests;
+pub mod pim_shadow;
+mod pim_timer;
 mod rank_banks;
 pub mod rank_controller;
 mod rank_data;

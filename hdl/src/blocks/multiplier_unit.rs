@@ -20,14 +20,17 @@ pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
 }
 
 /// A recoded operand taken apart.
-struct Operand {
-    sign: Bits,
-    special: Bits,
-    exp: Bits,
-    significand: Bits,
+pub(super) struct Operand {
+    pub sign: Bits,
+    pub special: Bits,
+    /// Effective exponent, 1..=30.
+    pub exp: Bits,
+    /// With the hidden bit; of specials as [`super::operand_recoder`] says.
+    pub significand: Bits,
 }
 
-fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
+/// Takes a recoded operand apart.
+pub(super) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     let raw = value.slice(10, 5);
     let special = m.wire(format!("{name}_special"), raw.all());
     let subnormal = m.wire(format!("{name}_subnormal"), raw.is_zero());
@@ -38,7 +41,7 @@ fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
 }
 
 /// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
-const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;
+pub(super) const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;
 
 /// A value whose bit 0 stands at bit `offset` of the accumulator.
 struct Placed {

@@ -187,7 +187,7 @@ impl<C: CommandSet> Checker<C> {
     }
 
     /// Reports all rules that `command` breaks. Returns the most telling one that is a reason to refuse it: of the state,
-    /// else of time, else of the bus.
+    /// else of time (of distances the first in the order of [`Rule`]), else of the bus.
     fn check(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
         let distance = self.check_distances(cycle, command, kind, target);
         let window = self.check_windows(cycle, command, kind);
@@ -200,11 +200,11 @@ impl<C: CommandSet> Checker<C> {
     fn check_distances(&mut self, cycle: u64, command: C, kind: C::Kind, target: Target) -> Option<Rule> {
         // In DDR4's table this is one violation per rule: two lines with one name exclude each other (tCCD of RD and WR,
         // tRP to ACT and REF).
-        let mut first = None;
+        let mut first: Option<Rule> = None;
         for rule in &self.by_later[C::index(kind)] {
             let Some(event) = self.history.latest(rule.earlier, rule.scope, target) else { continue };
             if cycle < event.effective + rule.cycles {
-                first = first.or(Some(rule.rule));
+                first = Some(first.map_or(rule.rule, |first| first.min(rule.rule)));
                 self.log.push(Violation {
                     cycle,
                     rule: rule.rule,

@@ -1,0 +1,395 @@
+//! Controller of a channel whose banks compute: takes reads, writes and operations, gives the commands.
+//!
+//! Two queues: requests of the host ([`super::pim_requests`]) and operations ([`super::pim_operations`]). Each says in every clock which
+//! row and which column command it wants; one of each is chosen and asked of the record of the channel ([`super::pim_shadow`]),
+//! which says whether every rule allows it. If both queues want a bus they have it by turns. So a read and a MAC share the column
+//! bus clock by clock, which is LibraPIM's dual-path execution; nothing else is needed for it, since their rows are in different
+//! partitions. Where they are not (joined banks, requests to partition 1), the queues take turns, a request or an operation at a time.
+//!
+//! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, all rows are closed and refreshed; then each opens again what it
+//! needs. Commands leave a clock after they were chosen.
+
+use super::fifo::fifo;
+use super::pim_decoder::{COLUMN_COMMANDS, ROW, ROW_COMMANDS, SLOT, WORD};
+use super::pim_io::BUS;
+use super::pim_mac::COLUMN_BITS;
+use super::pim_operations::{OperationLayout, pim_operations};
+use super::pim_requests::{RequestLayout, pim_requests};
+use super::pim_shadow::pim_shadow;
+use super::pim_timer::{bus, suffix};
+use super::{bits_for, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use ndp_config::HbmConfig;
+use std::rc::Rc;
+
+/// Requests and operations that wait.
+const QUEUE: u32 = 4;
+/// Kinds of what is read: a column, rounded sums, an exact sum.
+const KIND: u32 = 2;
+/// Bits of a bank of the group, and of a bank group, in a word.
+const BANK: u32 = 2;
+/// Bits of a status.
+const STATUS: u32 = 7;
+
+/// One command as the record and the word on the bus need it.
+struct Choice {
+    ops: Vec<Bits>,
+    group: Bits,
+    bank: Bits,
+    partition: Bits,
+}
+
+/// One-hot to a number of [`BANK`] bits.
+fn encoded(one_hot: &Bits) -> Bits {
+    let bit = |bit: u32| {
+        let with: Vec<Bits> =
+            (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i)).collect();
+        super::pim_timer::any_or_none(&with)
+    };
+    cat((0..BANK).rev().map(bit))
+}
+
+/// The controller. What is read comes without a way to stop it: who asks has a place for it.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let (groups, per_group, row_bits) = (c.bank_groups(), c.banks_per_group(), log2(c.rows()));
+    let (request_layout, operation_layout) = (RequestLayout::new(c), OperationLayout::new(c));
+    let parts = super::pim_bank::paths(c);
+    let boundary_bits = bits_for(c.subarrays() - 1);
+    let m = ModuleBuilder::new(format!("pim_controller_{}", suffix(c)), "Controller of a PIM channel.");
+    let request_valid = m.input("request_valid_i", 1, "there is a request");
+    let request = m.input(
+        "request_i",
+        request_layout.bits(),
+        "position in the stripe (column, bank group), columns less one, row, bank of the group, write; from bit 0",
+    );
+    let operation_valid = m.input("operation_valid_i", 1, "there is an operation");
+    let operation = m.input(
+        "operation_i",
+        operation_layout.bits(),
+        "bank, row, slot, column, steps less one, first, last on its row, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
+    );
+    let write_valid = m.input("write_valid_i", 1, "there is a column to write");
+    let write_data = m.input("write_data_i", COLUMN_BITS, "the column");
+    let load_valid = m.input("load_valid_i", 1, "there is a column for the buffer");
+    let load_data = m.input("load_data_i", COLUMN_BITS, "the column");
+    let boundary = if c.slicing() {
+        m.input("boundary_i", boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
+    } else {
+        zeros(boundary_bits)
+    };
+    let device_valid = m.input("data_valid_i", 1, "the channel drives the data bus");
+    let device_data = m.input("data_i", BUS, "what it drives");
+    let row_status = m.input("row_status_i", STATUS, "answer to `row_o`");
+    let column_status = m.input("column_status_i", STATUS, "answer to `column_o`");
+
+    let queue =
+        |name: &str, width: u32, valid: &Bits, data: &Bits, pop: &Bits| -> Result<[Bits; 3], HdlError> {
+            let queue = m
+                .instance(name, &fifo(width, QUEUE)?)
+                .input("push_i", valid)
+                .input("data_i", data)
+                .input("pop_i", pop);
+            Ok(["valid_o", "data_o", "ready_o"].map(|port| queue.output(port)))
+        };
+    let (request_pop, operation_pop) = (m.forward("request_pop", 1), m.forward("operation_pop", 1));
+    let [has_request, next_request, takes_request] =
+        queue("requests_in", request_layout.bits(), &request_valid, &request, &request_pop)?;
+    let [has_operation, next_operation, takes_operation] =
+        queue("operations_in", operation_layout.bits(), &operation_valid, &operation, &operation_pop)?;
+    m.output("request_ready_o", takes_request, "the request is taken");
+    m.output("operation_ready_o", takes_operation, "the operation is taken");
+
+    // What is to be done before, and every tREFI: cut the banks, refresh.
+    let normal = m.forward("normal", 1);
+    let row_go = m.forward("row_go", 1);
+    let column_go = m.forward("column_go", 1);
+    let turn = m.reg("turn_q", 1).reset(0);
+    let host_row = m.forward("host_row", 1);
+    let host_column = m.forward("host_column", 1);
+    let mut requests = m
+        .instance("requests", &pim_requests(c)?)
+        .input("request_valid_i", &has_request)
+        .input("request_i", next_request)
+        .input("boundary_i", &boundary)
+        .input("turn_i", !turn.q())
+        .input("alone_i", !&has_operation)
+        .input("data_valid_i", &write_valid)
+        .input("row_go_i", host_row.q() & row_go.q())
+        .input("column_go_i", host_column.q() & column_go.q());
+    let mut operations = m
+        .instance("operations", &pim_operations(c)?)
+        .input("operation_valid_i", &has_operation)
+        .input("operation_i", next_operation)
+        .input("data_valid_i", &load_valid)
+        .input("row_go_i", cat([!host_row.q(), row_go.q(), normal.q()]).all())
+        .input("column_go_i", !host_column.q() & column_go.q());
+
+    let row_ops: Vec<_> = ROW_COMMANDS.iter().map(|op| m.forward(format!("{op}_now"), 1)).collect();
+    let column_ops: Vec<_> = COLUMN_COMMANDS.iter().map(|op| m.forward(format!("{op}_now"), 1)).collect();
+    let row_bank = m.forward("row_bank", c.banks());
+    let row_group = m.forward("row_group", groups);
+    let row_partition = m.forward("row_partition", 1);
+    let row = m.forward("row", row_bits);
+    let column_bank = m.forward("column_bank", c.banks());
+    let column_group = m.forward("column_group", groups);
+    let column_partition = m.forward("column_partition", 1);
+    let mut shadow = m
+        .instance("shadow", &pim_shadow(c)?)
+        .input("row_group_i", &row_group)
+        .input("row_bank_i", &row_bank)
+        .input("row_partition_i", &row_partition)
+        .input("row_i", &row)
+        .input("column_group_i", &column_group)
+        .input("column_bank_i", &column_bank)
+        .input("column_partition_i", &column_partition)
+        .input("boundary_i", &boundary);
+    let ops = ROW_COMMANDS.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
+    for (op, wire) in ops {
+        shadow = shadow.input(format!("{op}_i"), wire);
+    }
+    row_go.drive(shadow.output("row_go_o"));
+    column_go.drive(shadow.output("column_go_o"));
+    for b in 0..c.banks() {
+        let [open, pim] = ["open", "pim"].map(|part| shadow.output(&format!("{part}{b}_o")));
+        requests = requests.input(format!("open{b}_i"), &open).input(format!("pim{b}_i"), &pim);
+        operations = operations.input(format!("open{b}_i"), open.msb()).input(format!("pim{b}_i"), pim.msb());
+        for p in 0..parts {
+            let row = shadow.output(&format!("row{b}_{p}_o"));
+            requests = requests.input(format!("row{b}_{p}_i"), &row);
+            if p + 1 == parts {
+                operations = operations.input(format!("row{b}_i"), &row);
+            }
+        }
+    }
+    let shared = requests.output("shared_o");
+    operations.connect_input("enable_i", turn.q() | !&shared);
+    requests.connect_input("hold_i", operations.output("hold_o"));
+    let request_done = requests.output("finished_o");
+    let operation_done = operations.output("finished_o");
+    request_pop.drive(requests.output("pop_o"));
+    operation_pop.drive(&operation_done);
+    // Whoever shares rows has them for one request or operation, if the other one waits.
+    let idle = operations.output("between_o");
+    let give = mux(
+        &turn,
+        &!(&shared & (&operation_done | (idle & !&has_operation))),
+        &(&has_operation & (!&shared | &request_done)),
+    );
+    turn.next(give);
+
+    // Setup and refresh.
+    let done_row = |name: &str| m.wire(name, row_go.q() & !normal.q());
+    let forced = done_row("forced_done");
+    let (slicing, slice_bank) = if c.slicing() {
+        let banks = c.banks();
+        let count = m.reg("cut_q", bits_for(banks)).reset(0);
+        let cutting = m.wire("cutting", count.ne(&lit(banks.into(), bits_for(banks))) & boundary.any());
+        count.next(mux(&(&cutting & &forced), &count.plus_one(), &count));
+        (cutting, cat((0..banks).rev().map(|b| count.eq_lit(b.into()))))
+    } else {
+        (zeros(1), zeros(c.banks()))
+    };
+    let interval_bits = bits_for(c.t_refi() - 1);
+    let interval = m.reg("interval_q", interval_bits).reset(0);
+    let elapsed = m.wire("elapsed", interval.eq_lit((c.t_refi() - 1).into()));
+    interval.next(interval.plus_one().gated(&!&elapsed));
+    let due = m.reg("due_q", 1).reset(0);
+    let closed = m.reg("closed_q", 1).reset(0);
+    let refreshed = m.wire("refreshed", cat([forced.clone(), closed.q(), !&slicing]).all());
+    due.next(&elapsed | (due.q() & !&refreshed));
+    closed.next(cat([due.q(), !&slicing, &forced | closed.q(), !&refreshed]).all());
+    normal.drive(!(&slicing | due.q()));
+
+    // Row command of this clock.
+    let [host_act, host_pre] = ["act_o", "pre_o"].map(|port| requests.output(port));
+    let [pact, pacta, ppre] = ["pact_o", "pacta_o", "ppre_o"].map(|port| operations.output(port));
+    let host_wants = m.wire("host_wants_row", &host_act | &host_pre);
+    let pim_wants = m.wire("pim_wants_row", any_of(&[pact.clone(), pacta.clone(), ppre.clone()]));
+    let host_next = m.reg("host_next_q", 1).reset(0);
+    host_row.drive(cat([normal.q(), host_wants, !&pim_wants | host_next.q()]).all());
+    host_next.next(!host_row.q());
+    let pim_row = m.wire("pim_row", normal.q() & !host_row.q());
+    let refreshing = m.wire("refreshing", due.q() & !&slicing);
+    let values = [
+        &host_row.q() & host_act,
+        &host_row.q() & host_pre,
+        &refreshing & !closed.q(),
+        &refreshing & closed.q(),
+        slicing.clone(),
+        &pim_row & pact,
+        &pim_row & pacta,
+        &pim_row & ppre,
+    ];
+    row_ops.iter().zip(values).for_each(|(wire, value)| wire.drive(value));
+    let spread = |group: &Bits, bank: &Bits| {
+        let bank_is: Vec<Bits> = (0..per_group).map(|i| bank.eq_lit(i.into())).collect();
+        let banks: Vec<Bits> = (0..groups)
+            .flat_map(|g| bank_is.iter().map(move |is| (g, is)))
+            .map(|(g, is)| group.bit(g) & is)
+            .collect();
+        bus(&banks)
+    };
+    let host_group = requests.output("row_group_o");
+    let host_bank = spread(&host_group, &requests.output("row_bank_o"));
+    let slice_group =
+        bus(&(0..groups).map(|g| slice_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
+    row_bank.drive(mux(&slicing, &slice_bank, &host_bank));
+    let pim_group = operations.output("row_group_o");
+    row_group.drive(mux(&slicing, &slice_group, &mux(&host_row, &host_group, &pim_group)));
+    row_partition.drive(requests.output("row_partition_o"));
+    row.drive(mux(&host_row, &requests.output("row_o"), &operations.output("row_o")));
+    let row_choice = Choice {
+        ops: row_ops.iter().map(|wire| wire.q()).collect(),
+        group: row_group.q(),
+        bank: row_bank.q(),
+        partition: row_partition.q(),
+    };
+
+    // Column command of this clock. What needs the data bus for a buffer load or a result has it first: reads would never leave a gap.
+    let [rd, wr] = ["rd_o", "wr_o"].map(|port| requests.output(port));
+    let [mac, gbw, res, sum] = ["mac_o", "gbw_o", "res_o", "sum_o"].map(|port| operations.output(port));
+    let pim_bus = m.wire("pim_bus", any_of(&[gbw.clone(), res.clone(), sum.clone()]));
+    let host_wants = m.wire("host_wants_column", &rd | &wr);
+    let host_turn = m.reg("host_turn_q", 1).reset(0);
+    let chosen = cat([normal.q(), host_wants, !&pim_bus, !&mac | host_turn.q()]).all();
+    host_column.drive(chosen);
+    host_turn.next(!host_column.q());
+    let pim_column = m.wire("pim_column", normal.q() & !host_column.q());
+    let values = [
+        &host_column.q() & rd,
+        &host_column.q() & wr,
+        zeros(1),
+        &pim_column & gbw,
+        &pim_column & mac,
+        &pim_column & res,
+        &pim_column & sum,
+    ];
+    column_ops.iter().zip(values).for_each(|(wire, value)| wire.drive(value));
+    let host_group = requests.output("column_group_o");
+    let host_bank = spread(&host_group, &requests.output("column_bank_o"));
+    let sum_bank = operations.output("bank_o");
+    let sum_bank = bus(&(0..c.banks()).map(|b| sum_bank.eq_lit(b.into())).collect::<Vec<_>>());
+    column_bank.drive(mux(&host_column, &host_bank, &sum_bank));
+    let sum_group =
+        bus(&(0..groups).map(|g| sum_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
+    column_group.drive(mux(&host_column, &host_group, &sum_group));
+    column_partition.drive(requests.output("column_partition_o"));
+    let column = mux(&host_column, &requests.output("column_o"), &operations.output("column_o"));
+    let column_choice = Choice {
+        ops: column_ops.iter().map(|wire| wire.q()).collect(),
+        group: column_group.q(),
+        bank: column_bank.q(),
+        partition: column_partition.q(),
+    };
+
+    // The words, a clock later. Fields that a command does not use are 0.
+    let field = |choice: &Choice, users: &[usize], value: Bits| {
+        let uses: Vec<Bits> = users.iter().map(|op| choice.ops[op - 1].clone()).collect();
+        value.gated(&any_of(&uses))
+    };
+    let opcode = |choice: &Choice| {
+        let codes = choice.ops.iter().zip(1..).map(|(op, code)| lit(code, 4).gated(op)).collect::<Vec<_>>();
+        any_of(&codes)
+    };
+    let bank_of = |choice: &Choice| {
+        let within: Vec<Bits> = (0..per_group)
+            .map(|i| any_of(&(0..groups).map(|g| choice.bank.bit(g * per_group + i)).collect::<Vec<_>>()))
+            .collect();
+        encoded(&bus(&within))
+    };
+    let target = mux(&slicing, &boundary.zext(ROW), &row.zext(ROW));
+    let row_word = cat([
+        zeros(WORD - 9 - ROW),
+        field(&row_choice, &[1, 5, 6, 7], target),
+        field(&row_choice, &[1, 2, 5, 6], encoded(&row_choice.group)),
+        field(&row_choice, &[1, 2, 5], bank_of(&row_choice)),
+        field(&row_choice, &[1, 2], row_choice.partition.clone()),
+        opcode(&row_choice),
+    ]);
+    let slot = operations.output("slot_o");
+    let column_word = cat([
+        zeros(WORD - 15 - SLOT),
+        field(&column_choice, &[4, 5], slot),
+        field(&column_choice, &[5], operations.output("flag_o")),
+        field(&column_choice, &[1, 2, 5], column),
+        field(&column_choice, &[1, 2, 7], encoded(&column_choice.group)),
+        field(&column_choice, &[1, 2, 7], bank_of(&column_choice)),
+        field(&column_choice, &[1, 2], column_choice.partition.clone()),
+        opcode(&column_choice),
+    ]);
+    let later = |name: &str, value: &Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    m.output("row_o", later("row_word_q", &row_word.gated(&row_go)), "row command bus");
+    m.output("column_o", later("column_word_q", &column_word.gated(&column_go)), "column command bus");
+
+    // Data to the channel: tCWL after the command.
+    let [writes, loads] = [&column_ops[1], &column_ops[3]].map(|op| op.q() & column_go.q());
+    m.output("write_ready_o", &writes, "the column is taken");
+    m.output("load_ready_o", &loads, "the column is taken");
+    let depth = (c.t_cwl() / HbmConfig::T_BL + 2).next_power_of_two();
+    let waiting = m.memory("waiting", COLUMN_BITS, depth);
+    let goes_out = m.wire("goes_out", &writes | &loads);
+    let tail = m.reg("tail_q", log2(depth)).reset(0).enable(&goes_out);
+    tail.next(tail.plus_one());
+    waiting.write(&goes_out, &tail, &mux(&loads, &load_data, &write_data));
+    let line = m.reg("line_q", c.t_cwl() + 1).reset(0);
+    line.next(cat([line.low(c.t_cwl()), goes_out]));
+    let first_half = line.bit(c.t_cwl() - 1);
+    let second_half = line.bit(c.t_cwl());
+    let head = m.reg("head_q", log2(depth)).reset(0).enable(&second_half);
+    head.next(head.plus_one());
+    let out = m.wire("out", waiting.read(&head));
+    let driving = m.wire("driving", &first_half | &second_half);
+    let half = mux(&second_half, &out.high(BUS), &out.low(BUS));
+    m.output("data_valid_o", later("driving_q", &driving), "the controller drives the data bus");
+    m.output("data_o", later("driven_q", &half.gated(&driving)), "what it drives");
+
+    // Data from the channel: in the order of the commands.
+
+    let kinds = [&column_ops[0], &column_ops[5], &column_ops[6]].map(|op| op.q() & column_go.q());
+
+    let places = (c.t_cl() / HbmConfig::T_BL + 4).next_power_of_two();
+    let asks = m.wire("asks", any_of(&kinds));
+    let asked = m.reg("asked_q", log2(places)).reset(0).enable(&asks);
+    asked.next(asked.plus_one());
+    let kind = m.memory("kinds", KIND, places);
+    kind.write(&asks, &asked, &cat([kinds[2].clone(), kinds[1].clone()]));
+    let second = m.reg("second_q", 1).reset(0).enable(&device_valid);
+    second.next(!second.q());
+    let lower = m.reg("lower_q", BUS).enable(&device_valid);
+    lower.next(&device_data);
+    let arrives = m.wire("arrives", &device_valid & second.q());
+    let answered = m.reg("answered_q", log2(places)).reset(0).enable(&arrives);
+    answered.next(answered.plus_one());
+    m.output("read_valid_o", later("read_valid_q", &arrives), "a column was read");
+    m.output("read_o", later("read_q", &cat([device_data, lower.q()])), "the column");
+    m.output(
+        "read_kind_o",
+        later("read_kind_q", &kind.read(&answered)),
+        "0: of a request, 1: results, 2: a sum",
+    );
+    let refused = m.reg("refused_q", 2 * STATUS).reset(0);
+    let seen = |low: u32, status: &Bits| {
+        let before = refused.slice(low, STATUS);
+        mux(&before.any(), &before, status)
+    };
+    refused.next(cat([seen(STATUS, &column_status), seen(0, &row_status)]));
+    m.output(
+        "refused_o",
+        &refused,
+        "first refusals of the channel: row command, column command; 0 if all is well",
+    );
+    m.output(
+        "idle_o",
+        !any_of(&[requests.output("busy_o"), has_request, has_operation]),
+        "nothing is to be done",
+    );
+    m.finish()
+}

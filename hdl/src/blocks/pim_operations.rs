@@ -1,0 +1,156 @@
+//! The computing side of a PIM controller: buffer loads, runs of MACs on a row, results; one operation after the other.
+//!
+//! A run needs its row open in every bank. What is missing is derived from the rows that are open, so a run goes on by itself
+//! after a refresh. Groups are opened one by one, as tFAW allows, or all at once if the memory can. An operation that is the last on
+//! its row says so, and the rows are closed while its result is on the way.
+
+use super::pim_decoder::{COLUMN, SLOT};
+use super::pim_requests::lowest;
+use super::pim_timer::{bus, suffix, timer};
+use super::{bits_for, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
+use ndp_config::HbmConfig;
+use std::rc::Rc;
+
+/// Kinds of operations.
+pub(super) const LOAD: u128 = 0;
+/// A run of MACs.
+pub(super) const RUN: u128 = 1;
+/// The rounded sums of all banks.
+pub(super) const RESULTS: u128 = 2;
+/// The exact sum of a bank.
+pub(super) const SUM: u128 = 3;
+
+/// Widths of an operation's parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OperationLayout {
+    pub row: u32,
+    pub bank: u32,
+}
+
+impl OperationLayout {
+    pub fn new(config: &HbmConfig) -> Self {
+        Self { row: log2(config.rows()), bank: bits_for(config.banks() - 1) }
+    }
+
+    /// Kind, first, last, count, column, slot, row, bank.
+    pub fn bits(self) -> u32 {
+        2 + 2 + COLUMN + COLUMN + SLOT + self.row + self.bank
+    }
+}
+
+/// MACs that have to be left while the host opens rows ahead, so that the window is free again for the next run: its ACTs at
+/// tRRD, and tFAW, less the time from the last MAC to the next activation.
+fn quiet_macs(c: &HbmConfig) -> u32 {
+    let busy = c.t_faw() + c.bank_groups() * c.t_rrd_s();
+    busy.saturating_sub(c.t_rtp() + c.t_rp()).div_ceil(c.t_ccd_l())
+}
+
+/// The operation in work. Combinational wants, done if the answer of the same clock says so.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let layout = OperationLayout::new(c);
+    let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
+    let m = ModuleBuilder::new(format!("pim_operations_{}", suffix(c)), "Operations of a PIM controller.");
+    let valid = m.input("operation_valid_i", 1, "there is an operation");
+    let packed = m.input(
+        "operation_i",
+        layout.bits(),
+        "bank, row, slot, column, steps less one, first, last, kind; from bit 0",
+    );
+    let enable = m.input("enable_i", 1, "the multipliers may use their rows");
+    let data_valid = m.input("data_valid_i", 1, "there are data to load");
+    let row_go = m.input("row_go_i", 1, "the row command is given");
+    let column_go = m.input("column_go_i", 1, "the column command is given");
+    let parts = super::pim_bank::paths(c);
+    let last_part = parts - 1;
+    let (mut open, mut pim, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for b in 0..c.banks() {
+        let opened = m.input(format!("open{b}_i"), 1, "the row buffer with the multipliers is open");
+        pim.push(m.input(format!("pim{b}_i"), 1, "opened to compute with"));
+        rows.push(m.input(format!("row{b}_i"), layout.row, "its last row"));
+        open.push(opened);
+    }
+    debug_assert!(last_part < 2);
+    let mut low = 0;
+    let mut field = |width: u32| {
+        low += width;
+        packed.slice(low - width, width)
+    };
+    let bank = field(layout.bank);
+    let row = field(layout.row);
+    let (slot, column, count) = (field(SLOT), field(COLUMN), field(COLUMN));
+    let (first, last, kind) = (field(1), field(1), field(2));
+    let is = |code: u128, name: &str| m.wire(name, &valid & kind.eq_lit(code));
+    let [load, run, results, sum] =
+        [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
+
+    // Rows: what is open and should not be, and which groups are missing.
+    let fits: Vec<Bits> = (0..c.banks() as usize)
+        .map(|b| m.wire(format!("fits{b}"), cat([open[b].clone(), pim[b].clone(), rows[b].eq(&row)]).all()))
+        .collect();
+    let wrong: Vec<Bits> = fits.iter().zip(&open).map(|(fits, open)| open & !fits).collect();
+    let all_fit = m.wire("all_fit", cat(fits.clone()).all());
+    let any_wrong = m.wire("any_wrong", any_of(&wrong));
+    let missing: Vec<Bits> = (0..groups)
+        .map(|g| !any_of(&open[(g * per_group) as usize..((g + 1) * per_group) as usize]))
+        .collect();
+    let missing = m.wire("missing", bus(&missing));
+    let closing = m.reg("closing_q", 1).reset(0);
+    let starts = m.wire("starts", cat([run.clone(), enable.clone(), !closing.q(), !&all_fit]).all());
+    // Groups that are half open (a bank was closed by a PRE of its own) are closed before.
+    let partial: Vec<Bits> = (0..groups)
+        .map(|g| {
+            let range = (g * per_group) as usize..((g + 1) * per_group) as usize;
+            any_of(&open[range.clone()]) & !cat(open[range].to_vec()).all()
+        })
+        .collect();
+    let close = m.wire("close", (&starts & (&any_wrong | any_of(&partial))) | closing.q());
+    let opens = m.wire("opens", &starts & !&close);
+    let all_missing = missing.all();
+    let (pact, pacta) = if c.all_bank_activate() {
+        (&opens & !&all_missing, &opens & all_missing)
+    } else {
+        (opens.clone(), zeros(1))
+    };
+    m.output("pact_o", pact & missing.any(), "PACT is wanted");
+    m.output("pacta_o", pacta, "PACTA is wanted");
+    m.output("ppre_o", &close, "PPRE is wanted");
+    m.output("row_group_o", lowest(&missing), "bank group of PACT, one-hot");
+    m.output("row_o", &row, "row to open");
+
+    // Steps of the operation.
+    let step = m.reg("step_q", COLUMN).reset(0).enable(&column_go);
+    let ends = m.wire("ends", !(&load | &run) | step.eq(&count));
+    let finished = m.wire("finished", &column_go & &ends);
+    step.next(step.plus_one().gated(&!&ends));
+    let mac_done = m.wire("mac_done", &column_go & &run);
+    let load_done = m.wire("load_done", &column_go & &load);
+    closing.next(any_of(&[
+        cat([finished.clone(), run.clone(), last.clone()]).all(),
+        closing.q() & !(&close & &row_go),
+    ]));
+    // Not before the sum is there, or the slot: so the data bus is not kept free for nothing.
+    let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac());
+    let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL);
+    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q()]).all();
+    let (slot_now, column_now) = (slot.clone() + step.q().zext(SLOT), column + step.q());
+    m.output("mac_o", mac, "MAC is wanted");
+    m.output("gbw_o", &load & &data_valid, "GBW is wanted");
+    m.output("res_o", &results & !sum_left.any(), "RES is wanted");
+    m.output("sum_o", &sum & !sum_left.any(), "SUM is wanted");
+    m.output("column_o", column_now, "column of MAC");
+    m.output("slot_o", slot_now, "slot of GBW or MAC");
+    m.output("flag_o", &first & step.is_zero(), "the sum begins with this MAC");
+    m.output("bank_o", &bank, "bank of SUM");
+    m.output("finished_o", &finished, "the operation ends with this clock");
+    m.output("between_o", step.is_zero() & !closing.q(), "no operation is half done");
+    // The window belongs to the activations of a run, which are near if few MACs are left.
+    let left = m.wire("left", &count - step.q());
+    let far = cat([run.clone(), all_fit, left.ge(&lit(quiet_macs(c).min(31).into(), COLUMN))]).all();
+    m.output("hold_o", cat([valid, enable, !far]).all(), "rows that are opened ahead would be in the way");
+    m.finish()
+}

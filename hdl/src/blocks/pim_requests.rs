@@ -1,0 +1,238 @@
+//! The host's side of a PIM controller: reads and writes of consecutive columns, with the rows of the next ones opened ahead.
+//!
+//! A request is up to one stripe: consecutive columns in the order of `rust/layout`, which goes round the bank groups first, so one
+//! bank of each group and one row. Two requests are in work. The first one has the data bus; rows of the second one are closed and
+//! opened meanwhile if its banks are others, so that a stream of stripes never waits for a row. Whoever needs the multipliers' row
+//! buffers (partition 1, or a joined bank) takes turns with them.
+
+use super::pim_decoder::COLUMN;
+use super::pim_timer::{bus, suffix};
+use super::{bits_for, log2};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
+use ndp_config::HbmConfig;
+use std::rc::Rc;
+
+/// Widths of a request's parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestLayout {
+    pub bank: u32,
+    pub row: u32,
+    pub group: u32,
+}
+
+impl RequestLayout {
+    pub fn new(config: &HbmConfig) -> Self {
+        let field = |count: u32| bits_for(count - 1);
+        Self {
+            bank: field(config.banks_per_group()),
+            row: log2(config.rows()),
+            group: field(config.bank_groups()),
+        }
+    }
+
+    /// Bits of a position in a stripe, and of a number of columns.
+    pub fn position(self) -> u32 {
+        self.group + COLUMN
+    }
+
+    pub fn bits(self) -> u32 {
+        1 + self.bank + self.row + 2 * self.position()
+    }
+}
+
+/// A request taken apart.
+struct Request {
+    write: Bits,
+    bank: Bits,
+    row: Bits,
+    position: Bits,
+    left: Bits,
+}
+
+impl Request {
+    fn of(layout: RequestLayout, packed: &Bits) -> Self {
+        let mut low = 0;
+        let mut field = |width: u32| {
+            low += width;
+            packed.slice(low - width, width)
+        };
+        Self {
+            position: field(layout.position()),
+            left: field(layout.position()),
+            row: field(layout.row),
+            bank: field(layout.bank),
+            write: field(1),
+        }
+    }
+
+    fn pack(&self) -> Bits {
+        let parts = [&self.write, &self.bank, &self.row, &self.left, &self.position];
+        cat(parts.map(Bits::clone))
+    }
+}
+
+/// The lowest bit that is set.
+pub(super) fn lowest(bits: &Bits) -> Bits {
+    bits & ((!bits).plus_one())
+}
+
+/// The requests in work. Everything said is combinational; what is asked for is done if the answer of the same clock says so.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the layer.
+pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let layout = RequestLayout::new(c);
+    let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
+    let m =
+        ModuleBuilder::new(format!("pim_requests_{}", suffix(c)), "Reads and writes of a PIM controller.");
+    let head_valid = m.input("request_valid_i", 1, "there is a request");
+    let head =
+        m.input("request_i", layout.bits(), "position, columns less one, row, bank, write; from bit 0");
+    let boundary_bits = bits_for(c.subarrays() - 1);
+    let boundary = m.input("boundary_i", boundary_bits, "boundary of all banks, 0 if they are joined");
+    let turn = m.input("turn_i", 1, "the host may use what the multipliers use");
+    let alone = m.input("alone_i", 1, "nothing is to be computed");
+    let hold = m.input("hold_i", 1, "no row is to be opened ahead: the window is for the multipliers");
+    let data_valid = m.input("data_valid_i", 1, "there are data to write");
+    let row_go = m.input("row_go_i", 1, "the row command is given");
+    let column_go = m.input("column_go_i", 1, "the column command is given");
+    let parts = super::pim_bank::paths(c);
+    let states: Vec<(Bits, Bits, Vec<Bits>)> = (0..c.banks())
+        .map(|b| {
+            let rows =
+                (0..parts).map(|p| m.input(format!("row{b}_{p}_i"), layout.row, "last row of a partition"));
+            let rows = rows.collect();
+            let open = m.input(format!("open{b}_i"), parts, "partitions with an open row");
+            (open, m.input(format!("pim{b}_i"), parts, "opened to compute with"), rows)
+        })
+        .collect();
+
+    let slots: Vec<_> = ["first", "second"]
+        .map(|name| {
+            let valid = m.reg(format!("{name}_valid_q"), 1).reset(0);
+            (valid, m.reg(format!("{name}_q"), layout.bits()))
+        })
+        .into();
+    let joined = m.wire("joined", boundary.is_zero());
+    let requests: Vec<Request> = slots.iter().map(|(_, packed)| Request::of(layout, packed)).collect();
+    let upper: Vec<Bits> = requests
+        .iter()
+        .enumerate()
+        .map(|(s, r)| m.wire(format!("upper{s}"), r.row.high(boundary_bits).ge(&boundary)))
+        .collect();
+    // Where the multipliers also are.
+    let shared: Vec<Bits> =
+        upper.iter().enumerate().map(|(s, upper)| m.wire(format!("shared{s}"), &joined | upper)).collect();
+    let partitions: Vec<Bits> =
+        upper.iter().enumerate().map(|(s, u)| m.wire(format!("partition{s}"), u & !&joined)).collect();
+    let other_bank = requests[0].bank.ne(&requests[1].bank) | !slots[0].0.q();
+    let first_shared = slots[0].0.q() & &shared[0];
+    let enabled = [
+        m.wire("enabled0", slots[0].0.q() & (!&shared[0] | &turn)),
+        m.wire(
+            "enabled1",
+            cat([
+                slots[1].0.q(),
+                other_bank,
+                !&shared[1] | cat([turn.clone(), first_shared.clone(), alone.clone()]).all(),
+            ])
+            .all(),
+        ),
+    ];
+
+    // What each group's bank needs for each request.
+    let (mut precharges, mut activates, mut ready) = (Vec::new(), Vec::new(), Vec::new());
+    for (s, request) in requests.iter().enumerate() {
+        let bank_is: Vec<Bits> = (0..per_group).map(|i| request.bank.eq_lit(i.into())).collect();
+        for g in 0..groups {
+            let of = |part: &dyn Fn(&(Bits, Bits, Vec<Bits>)) -> Bits| {
+                let values: Vec<Bits> =
+                    (0..per_group).map(|i| part(&states[(g * per_group + i) as usize])).collect();
+                one_hot_mux(&bus(&bank_is), &values)
+            };
+            // The path of a joined bank is that of partition 1.
+            let chosen = |bits: &Bits| {
+                if parts == 2 { mux(&shared[s], &bits.bit(1), &bits.bit(0)) } else { bits.bit(0) }
+            };
+            let open = m.wire(format!("open{s}_{g}"), of(&|(open, _, _)| chosen(open)));
+            let computes = of(&|(_, pim, _)| chosen(pim));
+            let row = of(&|(_, _, rows)| {
+                if parts == 2 { mux(&shared[s], &rows[1], &rows[0]) } else { rows[0].clone() }
+            });
+            let right = m.wire(format!("right{s}_{g}"), row.eq(&request.row) & !computes);
+            // Groups that no column is left for need nothing.
+            let group = lit(g.into(), layout.group);
+            let ahead = if groups == 1 {
+                zeros(layout.position())
+            } else {
+                (group - request.position.low(layout.group)).zext(layout.position())
+            };
+            let touched = request.left.ge(&ahead);
+            let needed = m.wire(format!("needed{s}_{g}"), &enabled[s] & touched);
+            precharges.push(cat([needed.clone(), open.clone(), !&right]).all());
+            let may = if s == 1 { !&hold } else { lit(1, 1) };
+            activates.push(cat([needed, !&open, may]).all());
+            if s == 0 {
+                ready.push(&open & &right);
+            }
+        }
+    }
+    // One of them is asked for in a clock, another one if it is not legal yet.
+    let wants = m.wire("wants", bus(&precharges) | bus(&activates));
+    let count = 2 * groups;
+    let behind = m.reg("behind_q", count).reset(0);
+    let later = m.wire("later", &wants & behind.q());
+    let chosen = m.wire("chosen", lowest(&mux(&later.any(), &later, &wants)));
+    // The ones above the chosen one come next.
+    let above = (0..count).rev().map(|i| if i == 0 { zeros(1) } else { chosen.low(i).any() });
+    behind.next(cat(above).gated(&!&row_go));
+    let second_chosen = m.wire("second_chosen", chosen.high(groups).any());
+    let of_chosen = |values: [&Bits; 2]| mux(&second_chosen, values[1], values[0]);
+    m.output("act_o", (&chosen & bus(&activates)).any(), "ACT is wanted");
+    m.output("pre_o", (&chosen & bus(&precharges)).any(), "PRE is wanted");
+    m.output("row_group_o", chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
+    m.output("row_bank_o", of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
+    m.output("row_partition_o", of_chosen([&partitions[0], &partitions[1]]), "its partition");
+    m.output("row_o", of_chosen([&requests[0].row, &requests[1].row]), "its row");
+
+    let group_is: Vec<Bits> = (0..groups)
+        .map(
+            |g| if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) },
+        )
+        .collect();
+    let group_ready = one_hot_mux(&bus(&group_is), &ready);
+    let can = cat([enabled[0].clone(), group_ready, !&requests[0].write | &data_valid]).all();
+    m.output("rd_o", &can & !&requests[0].write, "RD is wanted");
+    m.output("wr_o", &can & &requests[0].write, "WR is wanted");
+    m.output("column_group_o", bus(&group_is), "its bank group, one-hot");
+    m.output("column_bank_o", &requests[0].bank, "its bank of the group");
+    m.output("column_partition_o", &partitions[0], "its partition");
+    m.output("column_o", requests[0].position.high(COLUMN), "its column");
+    if groups == 1 {
+        m.unused(requests[0].position.low(layout.group), "there is one bank group");
+        m.unused(requests[1].position.low(layout.group), "there is one bank group");
+    }
+    m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
+
+    // The next column, the next request.
+    let finished = m.wire("finished", &column_go & requests[0].left.is_zero());
+    let advance = m.wire("advance", &finished | !slots[0].0.q());
+    let pop = m.wire("pop", &head_valid & (&advance | !slots[1].0.q()));
+    let stepped = Request {
+        position: requests[0].position.plus_one(),
+        left: requests[0].left.minus_one(),
+        write: requests[0].write.clone(),
+        bank: requests[0].bank.clone(),
+        row: requests[0].row.clone(),
+    };
+    slots[0].0.next(mux(&advance, &slots[1].0, &slots[0].0));
+    slots[0].1.next(mux(&advance, &slots[1].1, &mux(&column_go, &stepped.pack(), &slots[0].1)));
+    slots[1].0.next(mux(&pop, &lit(1, 1), &(slots[1].0.q() & !&advance)));
+    slots[1].1.next(mux(&pop, &head, &slots[1].1));
+    m.output("pop_o", &pop, "the request is taken");
+    m.output("finished_o", &finished, "a request ends with this clock");
+    m.output("shared_o", first_shared, "the request in work uses what the multipliers use");
+    m.output("busy_o", slots[0].0.q() | slots[1].0.q(), "there are requests in work");
+    m.finish()
+}

@@ -1,0 +1,86 @@
+//! The Verilated channel at its pins.
+
+use crate::error::SimError;
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+
+/// What the channel says in a clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelOutputs {
+    /// What it drives on the data bus: two transfers of 64 bits.
+    pub read: Option<[u64; 2]>,
+    /// Answers to the row and the column command of this clock.
+    pub status: [u8; 2],
+    /// Codes 64, 65, 66: a refresh is overdue, write data are missing, write data without WR.
+    pub reports: [bool; 3],
+}
+
+/// A channel.
+#[derive(Debug)]
+pub struct PimChannel {
+    /// The model, for its waves.
+    pub model: Model,
+    row: InputPort,
+    column: InputPort,
+    data_valid: InputPort,
+    data: InputPort,
+    reset: InputPort,
+    status: [OutputPort; 2],
+    read_valid: OutputPort,
+    read: OutputPort,
+    reports: [OutputPort; 3],
+}
+
+impl PimChannel {
+    /// Opens `<design>/pim_channel`, in reset for three clocks.
+    ///
+    /// # Errors
+    /// [`SimError`] if it was not built, or has other ports.
+    pub fn open(design: &str, options: &OpenOptions) -> Result<Self, SimError> {
+        let mut model = Model::open_with(&format!("{design}/pim_channel"), options)?;
+        model.reset(3);
+        Ok(Self {
+            row: model.input_of_width("row_i", 32)?,
+            column: model.input_of_width("column_i", 32)?,
+            data_valid: model.input_of_width("data_valid_i", 1)?,
+            data: model.input_of_width("data_i", 128)?,
+            reset: model.input_of_width("rst_ni", 1)?,
+            status: [model.output_of_width("row_status_o", 7)?, model.output_of_width("column_status_o", 7)?],
+            read_valid: model.output_of_width("data_valid_o", 1)?,
+            read: model.output_of_width("data_o", 128)?,
+            reports: [
+                model.output_of_width("refresh_late_o", 1)?,
+                model.output_of_width("write_missing_o", 1)?,
+                model.output_of_width("write_unexpected_o", 1)?,
+            ],
+            model,
+        })
+    }
+
+    /// One clock: words on the command buses, and what the controller drives on the data bus.
+    pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> ChannelOutputs {
+        let model = &mut self.model;
+        model.set(self.row, row.into());
+        model.set(self.column, column.into());
+        model.set(self.data_valid, write.is_some().into());
+        let [low, high] = write.unwrap_or_default();
+        model.set_u128(self.data, u128::from(high) << 64 | u128::from(low));
+        model.eval();
+        // A status has seven bits.
+        let status = self.status.map(|port| model.get(port) as u8);
+        let reports = self.reports.map(|port| model.get(port) != 0);
+        let driven = model.get_u128(self.read);
+        let read = (model.get(self.read_valid) != 0).then_some([driven as u64, (driven >> 64) as u64]);
+        model.tick();
+        ChannelOutputs { read, status, reports }
+    }
+
+    /// Some clocks in reset, without commands.
+    pub fn reset(&mut self, clocks: u64) {
+        for port in [self.row, self.column, self.data_valid] {
+            self.model.set(port, 0);
+        }
+        self.model.set(self.reset, 0);
+        self.model.ticks(clocks);
+        self.model.set(self.reset, 1);
+    }
+}

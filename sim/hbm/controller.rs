@@ -1,0 +1,431 @@
+//! The Verilated controller, with a channel at its pins and a host at its queues.
+//!
+//! The channel is the device model, or the model and the Verilated channel in lockstep. Any refusal ends the run: the controller
+//! has to know every rule. Requests and operations are offered as they come, with stalls on request; data that are read are
+//! collected by kind, in the order in which they come.
+
+use super::lockstep::{Lockstep, LockstepError};
+use crate::error::SimError;
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_config::HbmConfig;
+use ndp_dram::DramError;
+use ndp_dram::hbm::{Column, HbmCommand, PseudoChannel, decode_column, decode_row};
+use ndp_numerics::{NumericsError, SplitMix64};
+use std::collections::VecDeque;
+
+/// Consecutive columns of a stripe: one bank of each group, one row; position 0 is column 0 of group 0, position 1 that of
+/// group 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Whether columns are written.
+    pub write: bool,
+    /// Bank of each group.
+    pub bank: u32,
+    /// Row.
+    pub row: u32,
+    /// First position.
+    pub position: u32,
+    /// Number of columns, up to the end of the stripe.
+    pub columns: u32,
+}
+
+/// Something to compute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Columns into the global buffer.
+    Load {
+        /// First slot.
+        slot: u32,
+        /// Number of columns.
+        columns: u32,
+    },
+    /// MACs on a row of all banks, columns and slots one after the other.
+    Run {
+        /// Row.
+        row: u32,
+        /// First column.
+        column: u32,
+        /// First slot.
+        slot: u32,
+        /// Number of MACs.
+        columns: u32,
+        /// Whether the sums begin with this run.
+        first: bool,
+        /// Whether the row is not needed afterwards.
+        last: bool,
+    },
+    /// Rounded sums.
+    Results,
+    /// Exact sum of a bank of the channel.
+    Sum {
+        /// Bank.
+        bank: u32,
+    },
+}
+
+/// Why a run ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlledError {
+    /// A model or port is missing.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// The memory asks for a sum that there is not.
+    #[error(transparent)]
+    Numerics(#[from] NumericsError),
+    /// RTL and model of the channel disagree.
+    #[error(transparent)]
+    Lockstep(#[from] LockstepError),
+    /// The channel refused a command of the controller, or reported something.
+    #[error("clock {clock}: the channel answers {status:?} to {commands}: {reason}")]
+    Refused {
+        /// Clock.
+        clock: u64,
+        /// Answers.
+        status: [u8; 2],
+        /// The commands.
+        commands: String,
+        /// What the device model says.
+        reason: String,
+    },
+    /// Nothing happens any more.
+    #[error(
+        "clock {clock}: nothing has been done for {quiet} clocks, {left} requests and operations are left"
+    )]
+    Hang {
+        /// Clock.
+        clock: u64,
+        /// Clocks without progress.
+        quiet: u64,
+        /// What is left.
+        left: usize,
+    },
+}
+
+/// The channel.
+#[derive(Debug)]
+enum Device {
+    Model(Box<PseudoChannel>),
+    Both(Box<Lockstep>),
+}
+
+/// A controller with its channel.
+#[derive(Debug)]
+pub struct Controlled {
+    config: HbmConfig,
+    model: Model,
+    device: Device,
+    /// What is to be asked for.
+    pub requests: VecDeque<Request>,
+    /// What is to be computed.
+    pub operations: VecDeque<Operation>,
+    /// Columns to write, in the order of the requests.
+    pub writes: VecDeque<Column>,
+    /// Columns to load, in the order of the operations.
+    pub loads: VecDeque<Column>,
+    /// What was read: of requests, results, sums.
+    pub read: [Vec<Column>; 3],
+    /// Of 256 clocks, those in which nothing is offered: requests, operations, columns to write, columns to load.
+    pub stalls: [u64; 4],
+    /// Commands in the clocks from this one on are kept.
+    pub trace: Option<Vec<(u64, HbmCommand)>>,
+    random: SplitMix64,
+    clock: u64,
+    last_progress: u64,
+    ports: Ports,
+}
+
+#[derive(Debug)]
+struct Ports {
+    valid: [InputPort; 4],
+    data: [InputPort; 4],
+    ready: [OutputPort; 4],
+    row: OutputPort,
+    column: OutputPort,
+    driven: [OutputPort; 2],
+    arriving: [InputPort; 2],
+    status: [InputPort; 2],
+    read: [OutputPort; 3],
+    refused: OutputPort,
+    idle: OutputPort,
+}
+
+/// Fields packed from bit 0: value, bits.
+fn packed(fields: &[(u32, u32)]) -> u64 {
+    let place =
+        |(word, low): (u64, u32), &(value, bits): &(u32, u32)| (word | u64::from(value) << low, low + bits);
+    fields.iter().fold((0, 0), place).0
+}
+
+fn bits_of(count: u32) -> u32 {
+    (count - 1).checked_ilog2().map_or(1, |log| log + 1)
+}
+
+impl Controlled {
+    /// A controller of `design` with a channel of `config`, all banks cut at `boundary` (0: joined). With `rtl` the channel is also that
+    /// of the design, in lockstep.
+    ///
+    /// # Errors
+    /// [`ControlledError::Sim`] if something was not built.
+    pub fn open(
+        design: &str,
+        config: &HbmConfig,
+        boundary: u16,
+        rtl: bool,
+        seed: u64,
+    ) -> Result<Self, ControlledError> {
+        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        let mut model = Model::open_with(&format!("{design}/pim_controller"), &options)?;
+        if config.slicing() {
+            let port = model.input("boundary_i")?;
+            model.set(port, boundary.into());
+        }
+        model.reset(3);
+        let names = ["request", "operation", "write", "load"];
+        let input = |suffix: &str| -> Result<Vec<InputPort>, SimError> {
+            names.iter().map(|name| model.input(&format!("{name}{suffix}"))).collect()
+        };
+        let four = |ports: Vec<InputPort>| [ports[0], ports[1], ports[2], ports[3]];
+        let valid = four(input("_valid_i")?);
+        let data = [
+            model.input("request_i")?,
+            model.input("operation_i")?,
+            model.input_of_width("write_data_i", 256)?,
+            model.input_of_width("load_data_i", 256)?,
+        ];
+        let ready = [
+            model.output("request_ready_o")?,
+            model.output("operation_ready_o")?,
+            model.output("write_ready_o")?,
+            model.output("load_ready_o")?,
+        ];
+        let ports = Ports {
+            valid,
+            data,
+            ready,
+            row: model.output_of_width("row_o", 32)?,
+            column: model.output_of_width("column_o", 32)?,
+            driven: [model.output("data_valid_o")?, model.output_of_width("data_o", 128)?],
+            arriving: [model.input("data_valid_i")?, model.input_of_width("data_i", 128)?],
+            status: [model.input("row_status_i")?, model.input("column_status_i")?],
+            read: [
+                model.output("read_valid_o")?,
+                model.output_of_width("read_o", 256)?,
+                model.output("read_kind_o")?,
+            ],
+            refused: model.output("refused_o")?,
+            idle: model.output("idle_o")?,
+        };
+        let device = if rtl {
+            Device::Both(Box::new(Lockstep::open(design, config, &OpenOptions::default())?))
+        } else {
+            Device::Model(Box::new(PseudoChannel::new(config)?))
+        };
+        Ok(Self {
+            config: config.clone(),
+            model,
+            device,
+            requests: VecDeque::new(),
+            operations: VecDeque::new(),
+            writes: VecDeque::new(),
+            loads: VecDeque::new(),
+            read: Default::default(),
+            stalls: [0; 4],
+            trace: None,
+            random: SplitMix64::new(seed),
+            clock: 0,
+            last_progress: 0,
+            ports,
+        })
+    }
+
+    /// Clocks so far.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The device model of the channel.
+    pub fn device(&self) -> &PseudoChannel {
+        match &self.device {
+            Device::Model(model) => model,
+            Device::Both(both) => &both.device,
+        }
+    }
+
+    /// The same, for its contents. With the Verilated channel in lockstep those of the two would differ.
+    ///
+    /// # Panics
+    /// With the Verilated channel.
+    pub fn device_mut(&mut self) -> &mut PseudoChannel {
+        match &mut self.device {
+            Device::Model(model) => model,
+            Device::Both(_) => panic!("the Verilated channel has no way in but its pins"),
+        }
+    }
+
+    fn pack_request(&self, r: Request) -> u64 {
+        let c = &self.config;
+        let group = bits_of(c.bank_groups());
+        let rows = c.rows().trailing_zeros();
+        // With one group a position is a column above a bit that is 0.
+        let position = |at: u32| if c.bank_groups() == 1 { at << 1 } else { at };
+        packed(&[
+            (position(r.position), group + 5),
+            (r.columns - 1, group + 5),
+            (r.row, rows),
+            (r.bank, bits_of(c.banks_per_group())),
+            (r.write.into(), 1),
+        ])
+    }
+
+    fn pack_operation(&self, operation: Operation) -> u64 {
+        let (bank, row, slot, column, columns, first, last, kind) = match operation {
+            Operation::Load { slot, columns } => (0, 0, slot, 0, columns, false, false, 0),
+            Operation::Run { row, column, slot, columns, first, last } => {
+                (0, row, slot, column, columns, first, last, 1)
+            }
+            Operation::Results => (0, 0, 0, 0, 1, false, false, 2),
+            Operation::Sum { bank } => (bank, 0, 0, 0, 1, false, false, 3),
+        };
+        let rows = self.config.rows().trailing_zeros();
+        packed(&[
+            (bank, bits_of(self.config.banks())),
+            (row, rows),
+            (slot, 5),
+            (column, 5),
+            (columns - 1, 5),
+            (first.into(), 1),
+            (last.into(), 1),
+            (kind, 2),
+        ])
+    }
+
+    /// One clock.
+    ///
+    /// # Errors
+    /// [`ControlledError::Refused`] if the channel refuses a command, [`ControlledError::Lockstep`] if its two sides differ.
+    pub fn step(&mut self) -> Result<(), ControlledError> {
+        let (row, column) = (self.model.get(self.ports.row) as u32, self.model.get(self.ports.column) as u32);
+        let driven = self.model.get_u128(self.ports.driven[1]);
+        let write =
+            (self.model.get(self.ports.driven[0]) != 0).then_some([driven as u64, (driven >> 64) as u64]);
+        let violations = self.device().violation_count();
+        let (status, read) = match &mut self.device {
+            Device::Model(model) => {
+                let out = model.clock(row, column, write);
+                ([out.row_status.code(), out.column_status.code()], out.read)
+            }
+            Device::Both(both) => {
+                let out = both.clock(row, column, write)?;
+                (out.status, out.read)
+            }
+        };
+        let clock = self.clock;
+        self.clock += 1;
+        if self.device().violation_count() != violations {
+            let name =
+                |word: Result<HbmCommand, DramError>| word.map_or("nothing known".into(), |c| c.to_string());
+            let commands = format!("{} / {}", name(decode_row(row)), name(decode_column(column)));
+            let reason = self.device().violations().last().map(ToString::to_string).unwrap_or_default();
+            return Err(ControlledError::Refused { clock, status, commands, reason });
+        }
+        if row != 0 || column != 0 {
+            self.last_progress = clock;
+        }
+        if let Some(trace) = &mut self.trace {
+            let both = [decode_row(row), decode_column(column)];
+            trace.extend(both.into_iter().flatten().filter(|c| *c != HbmCommand::Nop).map(|c| (clock, c)));
+        }
+        // What comes at the pins.
+        let model = &mut self.model;
+        model.set(self.ports.arriving[0], read.is_some().into());
+        let [low, high] = read.unwrap_or_default();
+        model.set_u128(self.ports.arriving[1], u128::from(high) << 64 | u128::from(low));
+        for (port, status) in self.ports.status.into_iter().zip(status) {
+            model.set(port, status.into());
+        }
+        // What the host offers.
+        let mut offered = [false; 4];
+        for (k, offer) in offered.iter_mut().enumerate() {
+            let stalled = self.stalls[k] > 0 && self.random.next_u64() % 256 < self.stalls[k];
+            *offer = !stalled
+                && match k {
+                    0 => !self.requests.is_empty(),
+                    1 => !self.operations.is_empty(),
+                    2 => !self.writes.is_empty(),
+                    _ => !self.loads.is_empty(),
+                };
+            self.model.set(self.ports.valid[k], (*offer).into());
+        }
+        if let Some(request) = self.requests.front() {
+            let word = self.pack_request(*request);
+            self.model.set(self.ports.data[0], word);
+        }
+        if let Some(operation) = self.operations.front() {
+            let word = self.pack_operation(*operation);
+            self.model.set(self.ports.data[1], word);
+        }
+        for (k, columns) in [(2, &self.writes), (3, &self.loads)] {
+            let Some(column) = columns.front() else { continue };
+            let words: Vec<u32> =
+                column.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect();
+            self.model.set_words(self.ports.data[k], &words);
+        }
+        self.model.eval();
+        let taken: [bool; 4] =
+            std::array::from_fn(|k| offered[k] && self.model.get(self.ports.ready[k]) != 0);
+        if taken[0] {
+            self.requests.pop_front();
+        }
+        if taken[1] {
+            self.operations.pop_front();
+        }
+        if taken[2] {
+            self.writes.pop_front();
+        }
+        if taken[3] {
+            self.loads.pop_front();
+        }
+        if self.model.get(self.ports.read[0]) != 0 {
+            let mut words = [0; 8];
+            self.model.get_words(self.ports.read[1], &mut words);
+            let column = std::array::from_fn(|i| u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32);
+            let kind = self.model.get(self.ports.read[2]) as usize;
+            self.read[kind.min(2)].push(column);
+            self.last_progress = clock;
+        }
+        self.model.tick();
+        Ok(())
+    }
+
+    /// Whether nothing is left to do in the controller and on its queues.
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.operations.is_empty() && self.model.get(self.ports.idle) != 0
+    }
+
+    /// Steps until nothing is left, and a little longer for what is on the bus. Returns the clock in which nothing was left.
+    ///
+    /// # Errors
+    /// As [`Controlled::step`]; [`ControlledError::Hang`] if nothing happens for a long time.
+    pub fn drain(&mut self) -> Result<u64, ControlledError> {
+        self.last_progress = self.clock;
+        self.step()?;
+        while !self.is_idle() {
+            self.step()?;
+            let quiet = self.clock - self.last_progress;
+            if quiet > 20 * u64::from(self.config.t_rfc()) {
+                let left = self.requests.len() + self.operations.len();
+                return Err(ControlledError::Hang { clock: self.clock, quiet, left });
+            }
+        }
+        let end = self.clock;
+        for _ in 0..u64::from(self.config.t_cl() + self.config.t_cwl()) + 8 {
+            self.step()?;
+        }
+        Ok(end)
+    }
+
+    /// What the controller says was refused; 0 for nothing.
+    pub fn refused(&self) -> u64 {
+        self.model.get(self.ports.refused)
+    }
+}

@@ -1,0 +1,111 @@
+//! The Verilated channel and the device model, clock by clock: every answer, every word of the data bus, every report.
+
+use super::channel::{ChannelOutputs, PimChannel};
+use crate::error::SimError;
+use crate::ffi::OpenOptions;
+use ndp_config::HbmConfig;
+use ndp_dram::Rule;
+use ndp_dram::hbm::{HbmStorage, PseudoChannel, decode_column, decode_row};
+use ndp_numerics::NumericsError;
+
+/// Why a run ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LockstepError {
+    /// A model or port is missing.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// The memory asks for a sum that there is not.
+    #[error(transparent)]
+    Numerics(#[from] NumericsError),
+    /// The two sides disagree.
+    #[error("clock {clock}: {signal} is {found} in RTL, {expected} in the device model; {commands}")]
+    Mismatch {
+        /// Clock of the stream.
+        clock: u64,
+        /// What differs.
+        signal: &'static str,
+        /// Of the RTL.
+        found: String,
+        /// Of the model.
+        expected: String,
+        /// The commands of the clock.
+        commands: String,
+    },
+}
+
+/// Both sides of a channel.
+#[derive(Debug)]
+pub struct Lockstep {
+    /// The device model.
+    pub device: PseudoChannel,
+    /// The Verilated channel.
+    pub rtl: PimChannel,
+    seen: usize,
+}
+
+impl Lockstep {
+    /// The channel of a design beside the device model of `config`; both hold zeros.
+    ///
+    /// # Errors
+    /// [`LockstepError::Sim`] if the design was not built.
+    pub fn open(design: &str, config: &HbmConfig, options: &OpenOptions) -> Result<Self, LockstepError> {
+        let mut device = PseudoChannel::new(config)?;
+        device.keep_violations(usize::MAX);
+        Ok(Self { device, rtl: PimChannel::open(design, options)?, seen: 0 })
+    }
+
+    /// One clock of both sides.
+    ///
+    /// # Errors
+    /// [`LockstepError::Mismatch`] with the first signal that differs.
+    pub fn clock(
+        &mut self,
+        row: u32,
+        column: u32,
+        write: Option<[u64; 2]>,
+    ) -> Result<ChannelOutputs, LockstepError> {
+        let clock = self.device.cycle();
+        let model = self.device.clock(row, column, write);
+        let news = &self.device.violations()[self.seen..];
+        let reports = [Rule::Refi, Rule::WriteDataMissing, Rule::WriteDataUnexpected]
+            .map(|rule| news.iter().any(|violation| violation.rule == rule));
+        self.seen += news.len();
+        let expected = ChannelOutputs {
+            read: model.read,
+            status: [model.row_status.code(), model.column_status.code()],
+            reports,
+        };
+        let found = self.rtl.clock(row, column, write);
+        if found == expected {
+            return Ok(found);
+        }
+        let name = |word: Result<ndp_dram::hbm::HbmCommand, _>, bits: u32| {
+            word.map_or_else(|_: ndp_dram::DramError| format!("{bits:#x}"), |command| command.to_string())
+        };
+        let commands = format!("{} / {}", name(decode_row(row), row), name(decode_column(column), column));
+        let hex = |read: Option<[u64; 2]>| {
+            read.map_or("nothing".into(), |[low, high]| format!("{high:016x}{low:016x}"))
+        };
+        let (signal, found, expected) = if found.status != expected.status {
+            ("status", format!("{:?}", found.status), format!("{:?}", expected.status))
+        } else if found.read != expected.read {
+            ("the data bus", hex(found.read), hex(expected.read))
+        } else {
+            ("a report", format!("{:?}", found.reports), format!("{:?}", expected.reports))
+        };
+        Err(LockstepError::Mismatch { clock, signal, found, expected, commands })
+    }
+
+    /// Both sides in reset for some clocks; the cells keep what they hold.
+    ///
+    /// # Errors
+    /// As [`PseudoChannel::new`].
+    pub fn reset(&mut self, clocks: u64) -> Result<(), LockstepError> {
+        let storage: HbmStorage = self.device.storage().clone();
+        self.device = PseudoChannel::with_storage(&self.device.config().clone(), storage)?;
+        self.device.keep_violations(usize::MAX);
+        self.seen = 0;
+        self.rtl.reset(clocks);
+        Ok(())
+    }
+}

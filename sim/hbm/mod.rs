@@ -1,0 +1,12 @@
+//! A channel of memory that computes, in simulation: the Verilated channel, and beside it the device model.
+//!
+//! [`channel`] is the channel at its pins; [`lockstep`] gives every clock to both and compares all that either says. What
+//! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel. `docs/hbm-pim.md` is the contract of both sides.
+
+pub mod channel;
+pub mod controller;
+pub mod lockstep;
+
+pub use channel::{ChannelOutputs, PimChannel};
+pub use controller::{Controlled, ControlledError, Operation, Request};
+pub use lockstep::{Lockstep, LockstepError};

@@ -1,0 +1,376 @@
+//! The controller of a PIM channel: does it ever break a rule, does everything come back right, and do reads and MACs go on beside each
+//! other?
+//!
+//! The channel is the device model, with the Verilated channel beside it in some runs: any refusal fails. What is read is compared
+//! with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed and asserted: with banks cut in two
+//! both reach at least 95 % of what each reaches alone; joined, their times add up.
+
+use ndp_config::HbmConfig;
+use ndp_cosim::ffi::designs;
+use ndp_cosim::hbm::{Controlled, Operation, Request};
+use ndp_dram::hbm::{Column, HbmPlace, pim};
+use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::Write as _;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const TINY: &str = "librapim-tiny";
+const AIM: &str = "aim-tiny";
+const PAPER: &str = "librapim";
+const NEWTON: &str = "newton-aim";
+
+fn config(design: &str) -> Result<HbmConfig, Box<dyn Error>> {
+    let name = format!("{design}/pim_controller");
+    let info = designs().find(|info| info.name == name).ok_or(format!("{name} was not built"))?;
+    Ok(HbmConfig::from_toml(info.config_toml)?)
+}
+
+/// Prints a measured figure past the capture of the test's output.
+fn report(line: &str) -> Outcome {
+    writeln!(std::io::stderr(), "pim_controller: {line}")?;
+    Ok(())
+}
+
+/// What the host knows: contents, buffer, sums, and what has to be read.
+struct Bench {
+    config: HbmConfig,
+    system: Controlled,
+    random: SplitMix64,
+    cells: HashMap<HbmPlace, Column>,
+    buffer: Vec<Column>,
+    sums: Vec<ExactSum>,
+    expected: [Vec<Column>; 3],
+    empty: ExactSum,
+}
+
+impl Bench {
+    fn open(
+        design: &str,
+        config: &HbmConfig,
+        boundary: u16,
+        rtl: bool,
+        seed: u64,
+    ) -> Result<Self, Box<dyn Error>> {
+        let system = Controlled::open(design, config, boundary, rtl, seed)?;
+        let sum = SumFormat::new(config.acc_bits(), 1)?.empty();
+        Ok(Self {
+            config: config.clone(),
+            system,
+            random: SplitMix64::new(seed),
+            cells: HashMap::new(),
+            buffer: vec![[0; 4]; config.buffer_slots() as usize],
+            sums: vec![sum.clone(); config.banks() as usize],
+            expected: Default::default(),
+            empty: sum,
+        })
+    }
+
+    fn below(&mut self, count: u32) -> u32 {
+        (self.random.next_u64() % u64::from(count)) as u32
+    }
+
+    fn column(&mut self) -> Column {
+        pim::column_of((0..16).map(|_| {
+            let bits = self.random.next_u64() as u16;
+            f16::from_bits(if bits & 0x7C00 == 0x7C00 && bits & 0x3F != 0 { bits & !0x4000 } else { bits })
+        }))
+    }
+
+    fn cell(&self, place: HbmPlace) -> Column {
+        self.cells.get(&place).copied().unwrap_or_default()
+    }
+
+    fn places(&self, r: Request) -> Vec<HbmPlace> {
+        let (groups, per_group) = (self.config.bank_groups(), self.config.banks_per_group());
+        (r.position..r.position + r.columns)
+            .map(|at| HbmPlace {
+                bank: ((at % groups) * per_group + r.bank) as usize,
+                row: r.row,
+                // Below 32.
+                column: (at / groups) as u8,
+            })
+            .collect()
+    }
+
+    fn request(&mut self, r: Request) {
+        for place in self.places(r) {
+            if r.write {
+                let column = self.column();
+                self.system.writes.push_back(column);
+                self.cells.insert(place, column);
+            } else {
+                let column = self.cell(place);
+                self.expected[0].push(column);
+            }
+        }
+        self.system.requests.push_back(r);
+    }
+
+    fn operation(&mut self, operation: Operation) {
+        match operation {
+            Operation::Load { slot, columns } => {
+                for s in slot..slot + columns {
+                    let column = self.column();
+                    self.system.loads.push_back(column);
+                    self.buffer[s as usize] = column;
+                }
+            }
+            Operation::Run { row, column, slot, columns, first, .. } => {
+                for bank in 0..self.sums.len() {
+                    if first {
+                        self.sums[bank] = self.empty.clone();
+                    }
+                    for n in 0..columns {
+                        let place = HbmPlace { bank, row, column: (column + n) as u8 };
+                        let (w, x) = (self.cell(place), self.buffer[(slot + n) as usize]);
+                        let sum = &mut self.sums[bank];
+                        (0..16).for_each(|l| sum.mul_add(pim::lane(&w, l), pim::lane(&x, l)));
+                        *sum = sum.wrapped();
+                    }
+                }
+            }
+            Operation::Results => {
+                let column = pim::column_of(self.sums.iter().map(ExactSum::round));
+                self.expected[1].push(column);
+            }
+            Operation::Sum { bank } => {
+                let format = SumFormat::new(self.config.acc_bits(), 1).expect("validated");
+                let word = format.to_word(&self.sums[bank as usize]);
+                self.expected[2].push([word as u64, (word >> 64) as u64, 0, 0]);
+            }
+        }
+        self.system.operations.push_back(operation);
+    }
+
+    /// A row of all banks, by writes of whole stripes.
+    fn fill(&mut self, row: u32) {
+        let columns = self.config.bank_groups() * HbmConfig::COLUMNS;
+        for bank in 0..self.config.banks_per_group() {
+            self.request(Request { write: true, bank, row, position: 0, columns });
+        }
+    }
+
+    /// Waits for everything and compares what was read.
+    fn check(&mut self) -> Result<u64, Box<dyn Error>> {
+        let end = self.system.drain()?;
+        for (kind, name) in ["columns", "results", "sums"].into_iter().enumerate() {
+            let (found, expected) = (&self.system.read[kind], &self.expected[kind]);
+            if let Some(at) = found.iter().zip(expected).position(|(a, b)| a != b) {
+                return Err(format!("{name}[{at}] is {:x?} instead of {:x?}", found[at], expected[at]).into());
+            }
+            if found.len() != expected.len() {
+                return Err(format!("{} {name} were read instead of {}", found.len(), expected.len()).into());
+            }
+        }
+        if self.system.refused() != 0 {
+            return Err(format!("the controller says that {:#x} was refused", self.system.refused()).into());
+        }
+        Ok(end)
+    }
+
+    fn random_request(&mut self, rows: &[u32]) -> Request {
+        let stripe = self.config.bank_groups() * HbmConfig::COLUMNS;
+        let position = if self.below(2) == 0 { 0 } else { self.below(stripe) };
+        let most = stripe - position;
+        let columns = match self.below(3) {
+            0 => most,
+            1 => 1 + self.below(most.min(4)),
+            _ => 1 + self.below(most),
+        };
+        let row = rows[self.below(rows.len() as u32) as usize];
+        Request {
+            write: self.below(3) == 0,
+            bank: self.below(self.config.banks_per_group()),
+            row,
+            position,
+            columns,
+        }
+    }
+
+    fn random_operation(&mut self, rows: &[u32]) -> Operation {
+        let slots = self.config.buffer_slots();
+        match self.below(8) {
+            0 => {
+                let slot = self.below(slots);
+                Operation::Load { slot, columns: 1 + self.below((slots - slot).min(4)) }
+            }
+            1 => Operation::Results,
+            2 => Operation::Sum { bank: self.below(self.config.banks()) },
+            _ => {
+                let (column, slot) = (self.below(32), self.below(slots));
+                let columns = 1 + self.below((32 - column).min(slots - slot));
+                let row = rows[self.below(rows.len() as u32) as usize];
+                Operation::Run {
+                    row,
+                    column,
+                    slot,
+                    columns,
+                    first: self.below(4) == 0,
+                    last: self.below(2) == 0,
+                }
+            }
+        }
+    }
+}
+
+/// Random requests and operations, with stalls; `boundary` cuts the banks.
+fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64) -> Outcome {
+    let mut bench = Bench::open(design, of, boundary, rtl, seed)?;
+    let c = bench.config.clone();
+    let edge = u32::from(boundary) * c.subarray_rows();
+    let top = c.rows() - 1;
+    // Rows to compute with, which are filled before, and rows of the host on either side.
+    let weights = [edge + 1, top];
+    let mut host = vec![edge + 2, top - 1];
+    if boundary > 0 {
+        host.extend([0, edge - 1, 0, edge - 1]);
+    }
+    for row in weights {
+        bench.fill(row);
+    }
+    bench.operation(Operation::Load { slot: 0, columns: c.buffer_slots() });
+    bench.check()?;
+    for round in 0..8 {
+        let pick = |round: u64, k: u64| [0, 0, 40, 128, 230][((round * 7 + k * 3 + seed) % 5) as usize];
+        bench.system.stalls = std::array::from_fn(|k| pick(round, k as u64));
+        for _ in 0..12 {
+            let request = bench.random_request(&host);
+            bench.request(request);
+        }
+        for _ in 0..15 {
+            let operation = bench.random_operation(&weights);
+            bench.operation(operation);
+        }
+        bench
+            .check()
+            .map_err(|e| format!("{design}, boundary {boundary}, seed {seed}, round {round}: {e}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_is_refused_and_everything_is_right() -> Outcome {
+    for (design, boundaries, seeds) in
+        [(TINY, &[0, 3, 7][..], 12), (AIM, &[0], 12), (PAPER, &[0, 16], 2), (NEWTON, &[0], 2)]
+    {
+        let of = config(design)?;
+        for boundary in boundaries {
+            for seed in 0..seeds {
+                random_work(design, &of, *boundary, false, seed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_verilated_channel_takes_it_as_well() -> Outcome {
+    for (design, boundary) in [(TINY, 3), (TINY, 0), (AIM, 0), (PAPER, 16)] {
+        random_work(design, &config(design)?, boundary, true, 50)?;
+    }
+    Ok(())
+}
+
+/// Clocks for `stripes` stripes of reads and `runs` rows of MACs with a result each, whichever of them there are, and commands by kind.
+fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, Box<dyn Error>> {
+    let c = config(design)?;
+    let mut bench = Bench::open(design, &c, boundary, false, 3)?;
+    let slots = c.buffer_slots();
+    bench.operation(Operation::Load { slot: 0, columns: slots });
+    bench.check()?;
+    let start = bench.system.clock();
+    let columns = c.bank_groups() * HbmConfig::COLUMNS;
+    for n in 0..stripes {
+        let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group());
+        bench.request(Request { write: false, bank, row, position: 0, columns });
+    }
+    let edge = u32::from(boundary) * c.subarray_rows();
+    for n in 0..runs {
+        let row = edge + n % (c.rows() - edge).min(16);
+        for part in 0..HbmConfig::COLUMNS / slots {
+            let (first, last) = (part == 0, (part + 1) * slots == HbmConfig::COLUMNS);
+            bench.operation(Operation::Run {
+                row,
+                column: part * slots,
+                slot: 0,
+                columns: slots,
+                first,
+                last,
+            });
+        }
+        bench.operation(Operation::Results);
+    }
+    Ok(bench.check()? - start)
+}
+
+/// Reads and MACs, alone and together, over equal times.
+fn rates(design: &str, boundary: u16) -> Result<[f64; 3], Box<dyn Error>> {
+    let (stripes, runs) = (200, 200);
+    let reads = clocks(design, boundary, stripes, 0)?;
+    let macs = clocks(design, boundary, 0, runs)?;
+    // As much of each as takes the same time alone.
+    let time = reads.max(macs);
+    let (stripes, runs) =
+        ((u64::from(stripes) * time / reads) as u32, (u64::from(runs) * time / macs) as u32);
+    let reads = clocks(design, boundary, stripes, 0)?;
+    let macs = clocks(design, boundary, 0, runs)?;
+    let both = clocks(design, boundary, stripes, runs)?;
+    let columns = u64::from(stripes * config(design)?.bank_groups() * HbmConfig::COLUMNS);
+    report(&format!(
+        "{design}, boundary {boundary}: {stripes} stripes alone {reads} clocks ({:.1} % of the bus), {runs} runs of 32 MACs alone \
+         {macs} ({:.1} clocks each), together {both}: {:.1} % of the longer one, {:.1} % of the sum",
+        columns as f64 * 200.0 / reads as f64,
+        macs as f64 / f64::from(runs),
+        100.0 * both as f64 / reads.max(macs) as f64,
+        100.0 * both as f64 / (reads + macs) as f64
+    ))?;
+    Ok([reads as f64, macs as f64, both as f64])
+}
+
+/// LibraPIM's dual-path execution against a bank that either computes or is read (section 5.2, Fig. 16).
+#[test]
+fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
+    for (design, boundary) in [(TINY, 3), (PAPER, 16)] {
+        let [reads, macs, both] = rates(design, boundary)?;
+        // The same work in a time in which each had 95 % of its rate.
+        assert!(both <= reads / 0.95, "{design}: reads have {:.3} of their rate", reads / both);
+        assert!(both <= macs / 0.95, "{design}: MACs have {:.3} of their rate", macs / both);
+    }
+    for (design, boundary) in [(NEWTON, 0), (PAPER, 0)] {
+        let [reads, macs, both] = rates(design, boundary)?;
+        assert!(both >= 0.95 * (reads + macs), "{design}: {both} is less than {reads} + {macs}");
+    }
+    Ok(())
+}
+
+/// Errors planted in the Verilog (`sim/build/catalog.rs`): what the channel refuses, and what comes back wrong.
+#[test]
+fn planted_errors_in_the_rtl_are_caught() -> Outcome {
+    let of = config(TINY)?;
+    for (name, sign) in [("load", "50"), ("record", "34"), ("late", "write data"), ("row-hit", "columns[")] {
+        let design = format!("planted-{name}");
+        let outcome = (0..12).try_for_each(|seed| random_work(&design, &of, 3, false, seed));
+        let message = outcome.expect_err(&format!("{design} must be noticed")).to_string();
+        report(&format!("{design}: {message}"))?;
+        assert!(message.contains(sign), "{design}: {message}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
+    let c = config(TINY)?;
+    let mut bench = Bench::open(TINY, &c, 3, false, 8)?;
+    bench.fill(40);
+    bench.check()?;
+    let place = HbmPlace { bank: 2, row: 40, column: 7 };
+    let mut column = bench.system.device().read_column(place);
+    column[1] ^= 1 << 20;
+    bench.system.device_mut().write_column(place, &column);
+    bench.request(Request { write: false, bank: 0, row: 40, position: 0, columns: 64 });
+    let message = bench.check().expect_err("a wrong bit must be noticed").to_string();
+    assert!(message.starts_with("columns["), "{message}");
+    Ok(())
+}
