@@ -9,6 +9,7 @@ use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pac
 use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dot_decoded, f16, fp16};
 
 use crate::buffer::{Buffer, Vectors};
+use crate::transfers::Link;
 use crate::{MachineError, Memory, write_data};
 
 /// The first malformed instruction.
@@ -62,6 +63,7 @@ pub struct Machine<M> {
     /// Bursts stored since the last barrier.
     unfenced: BTreeSet<u64>,
     unfenced_reads: u64,
+    pub(crate) link: Link,
 }
 
 impl<M: Memory> Machine<M> {
@@ -87,6 +89,7 @@ impl<M: Memory> Machine<M> {
             unspecified: BTreeMap::new(),
             unfenced: BTreeSet::new(),
             unfenced_reads: 0,
+            link: Link::default(),
         })
     }
 
@@ -148,6 +151,8 @@ impl<M: Memory> Machine<M> {
             Instruction::Export { src, count, address } => self.export(src, count, address),
             Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
             Instruction::Import { dst, count, address } => self.import(dst, count, address),
+            Instruction::Send(transfer) => self.send(&transfer),
+            Instruction::Receive(transfer) => self.receive(&transfer),
             Instruction::Activate { operation, src, dst, cols, batch, heads } => {
                 self.activate(operation, src, dst, cols, batch * heads);
             }
