@@ -10,7 +10,8 @@
 //! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
 //! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. The DIMM-link: [`link_frame`],
 //! [`link_crc`], [`link_lane`], [`link_aligner`], [`link_receiver`], [`link_transmitter`], [`link_session`], [`link_monitor`],
-//! [`link_controller`]; [`link_switch`], [`link_bridge`]. Every block is a function from
+//! [`link_controller`]; [`link_switch`], [`link_bridge`]; [`transfer_walker`], [`transfer_sender`], [`transfer_receiver`],
+//! [`transfer_unit`]. Every block is a function from
 //! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!
 //! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
@@ -82,6 +83,10 @@ pub mod sram;
 pub mod sram_fifo;
 pub mod sum_reader;
 pub mod sum_resolver;
+pub mod transfer_receiver;
+pub mod transfer_sender;
+pub mod transfer_unit;
+pub mod transfer_walker;
 pub mod two_clock_sram;
 pub mod vector_reader;
 pub mod vector_walker;
