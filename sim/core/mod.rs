@@ -9,6 +9,7 @@
 mod compare;
 mod dimm;
 mod host;
+mod link_status;
 mod ndp_core;
 mod parts;
 mod pins;
@@ -18,6 +19,7 @@ mod recording;
 mod status;
 
 pub use compare::{Difference, ProgramCheck};
+pub use link_status::LinkStatus;
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
