@@ -65,6 +65,8 @@ impl LinkStatus {
     pub const DROPPED: u32 = 1 << 5;
     /// The other side of the link was reset.
     pub const RESTARTED: u32 = 1 << 6;
+    /// The other side did not take what was sent for too long.
+    pub const UNTAKEN: u32 = 1 << 7;
 
     /// The fields of the register.
     pub fn of(burst: &Burst) -> Self {

@@ -9,7 +9,7 @@ use super::link_controller::link_controller;
 use super::link_frame::name;
 use super::link_monitor::{COUNTER, NUMBER};
 use super::transfer_receiver::transfer_receiver;
-use super::transfer_sender::transfer_sender;
+use super::transfer_sender::{patience, transfer_sender};
 use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
@@ -141,6 +141,10 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let receive_faulty = strobe("receive_faulty_q", &receiver.output("faulty_o"));
     let gives_up = strobe("gives_up_q", &receiver.output("gives_up_o"));
     let drops = strobe("drops_q", &receiver.output("drops_o"));
+    // What the other side does not take is not waited for without an end.
+    let holds = link.output("tx_holds_o");
+    let sends_beat = sender.output("sends_o");
+    let untaken = patience(&m, link_config, &any_of(&[sends_beat.clone(), !&holds]), &holds);
     let causes = [
         &send_fails & &send_faulty,
         &send_fails & !&send_faulty,
@@ -149,6 +153,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         &receive_fails & !gives_up,
         drops.clone(),
         strobe("restarts_q", &link.output("peer_restart_o")),
+        untaken.clone(),
     ];
     let failures = m.reg("failures_q", causes.len() as u32).reset(0);
     let events = m.wire("events", cat(causes.into_iter().rev()));
@@ -166,7 +171,6 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (send_busy, receive_busy) = (sender.output("busy_o"), receiver.output("busy_o"));
     let send_busy = m.wire("send_busy", &send_busy | &sends);
     let receive_busy = m.wire("receive_busy", &receive_busy | &receives);
-    let holds = link.output("tx_holds_o");
     let flags = [
         lit(1, 1),
         link.output("up_o"),
@@ -189,7 +193,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         counter("receives_q", &receiver.output("done_o")),
         counter("sends_failed_q", &send_fails),
         counter("receives_failed_q", &receive_fails),
-        counter("beats_sent_q", &sender.output("sends_o")),
+        counter("beats_sent_q", &sends_beat),
         counter("beats_received_q", &got),
         counter("dropped_q", &drops),
     ];
@@ -199,7 +203,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     m.output("send_busy_o", send_busy, "a send is in work");
     m.output("receive_busy_o", receive_busy, "a receive is in work");
-    m.output("holds_o", &holds & !fault, "beats are on their way over a link that works");
+    m.output("holds_o", cat([holds, !fault, !untaken]).all(), "beats are on their way over a link that works");
     m.output("req_valid_o", &send_wants | &receive_wants, "a request is offered");
     m.output("req_write_o", !&sends_now, "it is a write");
     m.output("req_rank_o", choose("req_rank_o"), "its rank, one-hot");

@@ -59,6 +59,17 @@ impl<M: Memory> Machine<M> {
         transfer.places().map(place).collect()
     }
 
+    /// Drops messages up to the one that a transfer expects.
+    fn drop_others(&mut self, transfer: &Transfer) {
+        let link = &mut self.link;
+        let others =
+            |message: &Message| (message.source, message.slot) != (transfer.node, transfer.slot);
+        while link.inbox.front().is_some_and(others) {
+            link.inbox.pop_front();
+            link.dropped += 1;
+        }
+    }
+
     pub(crate) fn send(&mut self, transfer: &Transfer) {
         let bursts = self.transfer_bursts(transfer).into_iter().map(|burst| self.read(burst)).collect();
         let (source, dest, slot) = (self.link.node, transfer.node, transfer.slot);
@@ -69,11 +80,8 @@ impl<M: Memory> Machine<M> {
     /// Messages that are not the expected one are dropped. One of another length leaves the range unspecified, none at all
     /// leaves it as it is; both are failures.
     pub(crate) fn receive(&mut self, transfer: &Transfer) {
-        while let Some(message) = self.link.inbox.pop_front() {
-            if (message.source, message.slot) != (transfer.node, transfer.slot) {
-                self.link.dropped += 1;
-                continue;
-            }
+        self.drop_others(transfer);
+        if let Some(message) = self.link.inbox.pop_front() {
             let complete = message.bursts.len() as u64 == transfer.bursts();
             for (index, burst) in self.transfer_bursts(transfer).into_iter().enumerate() {
                 match message.bursts.get(index).filter(|_| complete) {
@@ -116,9 +124,13 @@ pub fn run_together<M: Memory>(
                 Code::Instruction(instruction) => Ok(*instruction),
                 Code::Word(word) => decode(*word, &machine.config),
             };
-            let receives = |i: &Instruction| matches!(i, Instruction::Receive(_)) && i.check(&machine.config).is_ok();
-            if instruction.as_ref().is_ok_and(receives) && machine.link.inbox.is_empty() && !give_up {
-                continue;
+            if let Ok(Instruction::Receive(transfer)) = instruction
+                && Instruction::Receive(transfer).check(&machine.config).is_ok()
+            {
+                machine.drop_others(&transfer);
+                if machine.link.inbox.is_empty() && !give_up {
+                    continue;
+                }
             }
             // Malformed ones count in the status, and the core goes on.
             let _ = match code {
