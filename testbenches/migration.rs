@@ -647,11 +647,13 @@ fn the_paper_s_core_fills_its_link() -> Outcome {
     let options = CoreOptions { seed: 16, ..CoreOptions::default() };
     let mut linked = LinkedCores::pair(&config, &options)?;
     bring_up(&mut linked, 0.0)?;
+    // Both sides of a core go through the rows of different banks.
+    let target = TARGETS + 512;
     let moves = |from: u32, count: u32| {
         let to = 1 - from;
         let data = format!(".random {:#x} bursts=64 seed={from} kind=bits\n", 4 * SOURCES);
         let send = format!("send address={SOURCES:#x}, count={count}, ranks=15, node={to}, slot=1\n");
-        (data + &send, format!("receive address={TARGETS:#x}, count={count}, ranks=15, node={from}, slot=1\n"))
+        (data + &send, format!("receive address={target:#x}, count={count}, ranks=15, node={from}, slot=1\n"))
     };
     let (count, bytes) = (8192, 8192.0 * 4.0 * 64.0);
     let (send, receive) = moves(0, count);

@@ -14,6 +14,8 @@ use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_o
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
 
+/// Bits of a number of requests in a row.
+const RUN_BITS: u32 = 4;
 /// Bits of what the host can tell the link: look for the markers anew and go on; forget failures.
 pub(crate) const CONTROL_BITS: u32 = 2;
 
@@ -85,7 +87,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (fault, peer_fault) = (link.output("fault_o"), link.output("peer_fault_o"));
     let rx_data = link.output("rx_data_o");
 
-    // One request per cycle; who was served last comes second.
+    // One request per cycle; up to so many go for one side before the other, so that not each of them needs another row.
     let (sent, got) = (m.forward("send_passed", 1), m.forward("receive_passed", 1));
     let sender = m.instance("sender", &transfer_sender(config)?).input("start_i", &sends);
     let sender = sender.input("passed_i", &sent).input("fault_i", &fault).input("tx_ready_i", link.output("tx_ready_o"));
@@ -118,7 +120,11 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (send_wants, receive_wants) = (sender.output("req_valid_o"), receiver.output("req_valid_o"));
     let turn = m.reg("turn_q", 1).reset(0);
     let sends_now = m.wire("sends_now", &send_wants & (turn.q() | !&receive_wants));
-    turn.next(mux(&passed, &!&sends_now, &turn));
+    let run = m.reg("run_q", RUN_BITS).reset(0);
+    let ends = m.wire("run_ends", run.all());
+    turn.next(mux(&passed, &(&sends_now ^ &ends), &turn));
+    let other = m.wire("run_changes", &ends | (&sends_now ^ turn.q()));
+    run.next(mux(&passed, &run.plus_one().gated(&!other), &run));
     sent.drive(&passed & &sends_now);
     got.drive(&passed & !&sends_now);
     let choose = |port: &str| mux(&sends_now, &sender.output(port), &receiver.output(port));

@@ -64,6 +64,8 @@ pub struct Machine<M> {
     unfenced: BTreeSet<u64>,
     unfenced_reads: u64,
     pub(crate) link: Link,
+    /// Bursts that a `receive` in work will write.
+    pub(crate) awaited: BTreeSet<u64>,
 }
 
 impl<M: Memory> Machine<M> {
@@ -90,6 +92,7 @@ impl<M: Memory> Machine<M> {
             unfenced: BTreeSet::new(),
             unfenced_reads: 0,
             link: Link::default(),
+            awaited: BTreeSet::new(),
         })
     }
 
@@ -160,6 +163,11 @@ impl<M: Memory> Machine<M> {
         Ok(())
     }
 
+    /// Counts an instruction that is executed elsewhere.
+    pub(crate) fn count_taken(&mut self) {
+        self.status.taken = self.status.taken.wrapping_add(1);
+    }
+
     fn refuse(&mut self, error: Malformed) -> Malformed {
         let sequence = self.status.taken;
         self.status.taken = sequence.wrapping_add(1);
@@ -208,7 +216,7 @@ impl<M: Memory> Machine<M> {
     /// A burst, and a bit for each FP16 element of it that is unspecified.
     pub(crate) fn read(&mut self, burst: u64) -> (Burst, u32) {
         let mut unspecified = self.unspecified(burst);
-        if self.unfenced.contains(&burst) {
+        if self.unfenced.contains(&burst) || self.awaited.contains(&burst) {
             self.unfenced_reads += 1;
             unspecified = u32::MAX;
         }

@@ -77,6 +77,18 @@ impl<M: Memory> Machine<M> {
         self.link.sent += 1;
     }
 
+    /// Takes a `receive` from the program; its range must not be looked at until it is complete.
+    fn begin_receive(&mut self, transfer: &Transfer) {
+        self.count_taken();
+        self.awaited = self.transfer_bursts(transfer).into_iter().collect();
+    }
+
+    /// Completes it, or finds that it fails.
+    fn finish_receive(&mut self, transfer: &Transfer) {
+        self.awaited.clear();
+        self.receive(transfer);
+    }
+
     /// Messages that are not the expected one are dropped. One of another length leaves the range unspecified, none at all
     /// leaves it as it is; both are failures.
     pub(crate) fn receive(&mut self, transfer: &Transfer) {
@@ -96,8 +108,9 @@ impl<M: Memory> Machine<M> {
     }
 }
 
-/// Runs a program on each of several machines that are connected; machine `n` is DIMM `n`. A `receive` waits for a message
-/// as long as any other machine can go on. Messages to a DIMM that there is not are lost.
+/// Runs a program on each of several machines that are connected; machine `n` is DIMM `n`. A `receive` is in work until its message
+/// comes; what follows goes on, up to a `barrier`, `signal` or other `receive`. When no machine can go on, those that wait for
+/// messages fail. Messages to a DIMM that there is not are lost.
 ///
 /// # Errors
 /// [`MachineError::Data`] before anything is executed.
@@ -113,31 +126,42 @@ pub fn run_together<M: Memory>(
         machine.link.node = node;
     }
     let mut next = vec![0; machines.len()];
-    // Whether receives without a message are executed: nobody can send one any more.
-    let mut give_up = false;
+    let mut waits: Vec<Option<Transfer>> = vec![None; machines.len()];
     loop {
         let mut moved = false;
         for index in 0..machines.len().min(programs.len()) {
-            let Some(code) = programs[index].code.get(next[index]) else { continue };
             let machine = &mut machines[index];
-            let instruction = match code {
-                Code::Instruction(instruction) => Ok(*instruction),
-                Code::Word(word) => decode(*word, &machine.config),
-            };
-            if let Ok(Instruction::Receive(transfer)) = instruction
-                && Instruction::Receive(transfer).check(&machine.config).is_ok()
-            {
+            if let Some(transfer) = waits[index] {
                 machine.drop_others(&transfer);
-                if machine.link.inbox.is_empty() && !give_up {
-                    continue;
+                if !machine.link.inbox.is_empty() {
+                    machine.finish_receive(&transfer);
+                    (waits[index], moved) = (None, true);
                 }
             }
-            // Malformed ones count in the status, and the core goes on.
-            let _ = match code {
-                Code::Instruction(instruction) => machine.execute(instruction),
-                Code::Word(word) => machine.execute_word(*word),
+            let Some(code) = programs[index].code.get(next[index]) else { continue };
+            let decoded = match code {
+                Code::Instruction(instruction) => instruction.check(&machine.config).map(|()| *instruction),
+                Code::Word(word) => decode(*word, &machine.config),
             };
-            (moved, give_up) = (true, false);
+            match decoded {
+                Ok(Instruction::Barrier | Instruction::Signal { .. } | Instruction::Receive(_))
+                    if waits[index].is_some() =>
+                {
+                    continue;
+                }
+                Ok(Instruction::Receive(transfer)) => {
+                    machine.begin_receive(&transfer);
+                    waits[index] = Some(transfer);
+                }
+                _ => {
+                    // Malformed ones count in the status, and the core goes on.
+                    let _ = match code {
+                        Code::Instruction(instruction) => machine.execute(instruction),
+                        Code::Word(word) => machine.execute_word(*word),
+                    };
+                }
+            }
+            moved = true;
             next[index] += 1;
             for message in std::mem::take(&mut machines[index].link.outbox) {
                 if let Some(dest) = machines.get_mut(message.dest as usize) {
@@ -145,11 +169,18 @@ pub fn run_together<M: Memory>(
                 }
             }
         }
-        if !moved {
-            if give_up || next.iter().zip(programs).all(|(next, program)| *next >= program.code.len()) {
-                return Ok(());
+        if moved {
+            continue;
+        }
+        // Nobody can send any more.
+        for (machine, wait) in machines.iter_mut().zip(&mut waits) {
+            if let Some(transfer) = wait.take() {
+                machine.finish_receive(&transfer);
+                moved = true;
             }
-            give_up = true;
+        }
+        if !moved {
+            return Ok(());
         }
     }
 }

@@ -67,6 +67,26 @@ fn what_is_not_expected_is_dropped_and_what_does_not_come_fails() {
 }
 
 #[test]
+fn a_receive_does_not_hold_up_what_follows_it_and_a_barrier_does() {
+    let ring = |between: &str| {
+        let node = |n: u32| {
+            format!(
+                "receive address=32, count=1, ranks=1, node={}, slot=0\n{between}send address=0, count=1, ranks=1, \
+                 node={}, slot=0\n",
+                1 - n,
+                1 - n
+            )
+        };
+        run(&[&node(0), &node(1)]).iter().map(counts).collect::<Vec<_>>()
+    };
+    assert_eq!(ring(""), [[1, 1, 0, 0]; 2]);
+    // Each waits for the other: both are given up. What one of them sends then, the other does not wait for any more.
+    assert_eq!(ring("barrier\n"), [[1, 0, 1, 0]; 2]);
+    let early = "receive address=0, count=1, ranks=1, node=0, slot=0\nload dst=0, cols=1, address=0";
+    assert_eq!(run(&["send address=0, count=1, ranks=1, node=1, slot=0", early])[1].unfenced_reads(), 1);
+}
+
+#[test]
 fn sending_what_was_stored_needs_a_barrier_and_so_does_using_what_was_received() {
     let other = "receive address=0, count=1, ranks=1, node=0, slot=0";
     let store = "store src=0, cols=1, address=0\n";
