@@ -182,6 +182,15 @@ pub enum SimError {
         /// What is wrong.
         what: String,
     },
+    /// An instruction whose cycles nobody predicts.
+    #[error("the cycle model has no link: `{instruction}` can be simulated, not predicted")]
+    Unpredictable {
+        /// The first such instruction.
+        instruction: String,
+    },
+    /// A link's promise was broken.
+    #[error(transparent)]
+    Link(#[from] crate::link::LinkError),
     /// The core broke timing rules of the DRAM.
     #[error("{count} violations of DRAM timing, the first of rank {rank}: {first}")]
     Dram {

@@ -15,6 +15,7 @@ use crate::blocks::{pim_decoder, pim_io, pim_lane, pim_mac, pim_refresh_watch};
 use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
 };
+use crate::blocks::{transfer_receiver, transfer_sender, transfer_unit};
 use crate::layer::{Design, HdlError};
 use ndp_config::{DesignConfig, HbmConfig};
 
@@ -55,6 +56,9 @@ pub const BLOCKS: &[&str] = &[
     "rank_controller",
     "async_fifo",
     "async_fifo_sram",
+    "transfer_unit",
+    "transfer_sender",
+    "transfer_receiver",
     "link_bridge",
     "link_controller",
     "link_transmitter",
@@ -151,6 +155,9 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
         "async_fifo_sram" => {
             async_fifo::async_fifo(BURST_BITS, config.core().read_fifo_beats(), async_fifo::Storage::Sram)
         }
+        "transfer_unit" => transfer_unit::transfer_unit(config),
+        "transfer_sender" => transfer_sender::transfer_sender(config),
+        "transfer_receiver" => transfer_receiver::transfer_receiver(config),
         "link_bridge" => link_bridge::link_bridge(config.link()),
         "link_controller" => link_controller::link_controller(config.link()),
         "link_transmitter" => link_transmitter::link_transmitter(config.link()),

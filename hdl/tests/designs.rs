@@ -24,7 +24,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
         let text = format!(
             "name = \"random\"\n[gemv]\nmultipliers = {}\nlanes = {}\nserial_steps = {}\nacc_bits = {}\n\
              acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n\
-             [core]\nread_fifo_beats = {}\n[dram]\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
+             [core]\nlink = {}\nread_fifo_beats = {}\n[dram]\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
              t_cl = {}\nt_cwl = {}\nt_ccd_s = {}\nt_ccd_l = {}\nt_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\n\
              t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n[link]\nlanes = {}\nflit_beats = {}\n\
              frame_flits = {}\nreplay_flits = {}\nreceive_flits = {}\ntimeout_cycles = {}\nbridge_ports = {}\n",
@@ -36,6 +36,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
             one_of(&[1, 2, 4, 16, 64, 256, 1024]),
             one_of(&[1, 2, 4, 8, 16]),
             one_of(&[4, 8, 64]),
+            one_of(&[0, 1]) == 1,
             one_of(&[16, 64, 256]),
             one_of(&[8, 11, 17]),
             one_of(&[4, 23, 120]),

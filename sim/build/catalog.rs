@@ -107,6 +107,20 @@ const PLANTED_CHANNELS: [(&str, &str, &str); 10] = [
     ("planted-half", "{passes & last_half0_q,", "{1'h0,"),
 ];
 
+/// Cores of the small preset with an error planted in their transfers. Each has to be caught by the harness of migrations.
+const PLANTED_CORES: [(&str, &str, &str); 3] = [
+    // The halves of what one rank sends change places.
+    (
+        "planted-swap",
+        ".beat0_data_i(rsp0_data_i)",
+        ".beat0_data_i({rsp0_data_i[255:0], rsp0_data_i[511:256]})",
+    ),
+    // The uppermost bit of a slot is not compared.
+    ("planted-slot", "rx_label_i[16:1] == slot_q", "rx_label_i[15:1] == slot_q[14:0]"),
+    // What a message has beyond the range that was made for it is written too.
+    ("planted-room", "assign room = (|left_q);", "assign room = 1'h1;"),
+];
+
 /// One elaborated design, reduced to what the rest of the build needs.
 pub struct Entry {
     /// Configuration name.
@@ -212,9 +226,11 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
+    let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
     let blocks = ranks
         .into_iter()
         .chain(links)
+        .chain(cores)
         .map(|(config, block, planted)| elaborate(config, block, false).map(|entry| (entry, planted)));
     let memory = load_hbm(root, HBM_CONFIGS[0])?;
     let channels = PLANTED_CHANNELS

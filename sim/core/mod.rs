@@ -9,6 +9,7 @@
 mod compare;
 mod dimm;
 mod host;
+mod link_status;
 mod ndp_core;
 mod parts;
 mod pins;
@@ -19,6 +20,7 @@ mod status;
 
 pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
+pub use link_status::LinkStatus;
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
 pub use prediction::request_kind;

@@ -9,9 +9,10 @@ use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::Prediction;
 use super::recording::{InstructionRecord, Recorder, Recording};
-use super::{Burst, Counters, PartCycles, Status};
+use super::{Burst, Counters, LinkStatus, PartCycles, Status};
 use crate::error::SimError;
 use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
+use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_dram::Rank;
 use std::time::{Duration, Instant};
@@ -84,7 +85,15 @@ impl NdpCore {
     /// another one of the same name was; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
     /// that is missing or has another width.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        let name = format!("{}/{}", config.name(), Self::BLOCK);
+        Self::open_as(config.name(), config, options)
+    }
+
+    /// The same for a core that was built under another name than its configuration's.
+    ///
+    /// # Errors
+    /// As [`NdpCore::open`].
+    pub fn open_as(design: &str, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+        let name = format!("{design}/{}", Self::BLOCK);
         if let Some(design) = designs().find(|design| design.name == name)
             && DesignConfig::from_toml(design.config_toml)? != *config
         {
@@ -187,6 +196,34 @@ impl NdpCore {
         self.first_violation.take().map_or_else(|| self.dimm.verdict(), Err)
     }
 
+    /// What the core sends over its link in this cycle; zeros without a link.
+    pub fn link_lanes(&self) -> Lanes {
+        self.pins.lanes(&self.model).unwrap_or_default()
+    }
+
+    /// What the core hears over its link in this cycle.
+    pub fn drive_link(&mut self, lanes: &Lanes) {
+        self.pins.drive_lanes(&mut self.model, lanes);
+    }
+
+    /// Gives the DIMM its number among those that are linked.
+    pub fn set_node(&mut self, node: u32) {
+        self.pins.drive_node(&mut self.model, node);
+    }
+
+    /// Whether no request to the core's registers is waiting or on its way.
+    pub fn registers_answered(&self) -> bool {
+        self.host.core_is_answered()
+    }
+
+    /// The link's state and counters.
+    ///
+    /// # Errors
+    /// As [`NdpCore::register`].
+    pub fn link_status(&mut self) -> Result<LinkStatus, SimError> {
+        Ok(LinkStatus::of(&self.register(LinkStatus::REGISTER)?))
+    }
+
     /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.
     pub fn submit(&mut self, address: u64, write: Option<Burst>) {
         self.host.submit(address, write);
@@ -260,8 +297,8 @@ impl NdpCore {
     }
 
     /// The core cycle in which everything sent so far is done, by the cycle model.
-    pub(super) fn predicted_end(&mut self) -> Option<u64> {
-        Some(self.prediction.as_mut()?.end(&self.dimm))
+    pub(super) fn predicted_end(&mut self) -> Result<Option<u64>, SimError> {
+        self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm)).transpose()
     }
 
     /// Whether an instruction waits or is in work.

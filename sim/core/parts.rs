@@ -23,6 +23,8 @@ pub struct PartCycles {
     pub list: u64,
     /// Zeroing.
     pub zero: u64,
+    /// Moving data over the link, and nothing else.
+    pub link: u64,
     /// None: instructions on their way, writes to DRAM, waiting.
     pub idle: u64,
 }
@@ -30,8 +32,7 @@ pub struct PartCycles {
 impl PartCycles {
     /// Counts a cycle with these parts at work, a bit for each of [`PARTS`].
     pub(super) fn count(&mut self, busy: u64) {
-        // load, list, store, zero, gemv, round, activation
-        let [load, list, store, zero, gemv, round, activation]: [bool; PARTS.len()] =
+        let [load, list, store, zero, gemv, round, activation, send, receive]: [bool; PARTS.len()] =
             std::array::from_fn(|part| busy >> part & 1 == 1);
         let cycles = match () {
             () if gemv => &mut self.gemv,
@@ -41,6 +42,7 @@ impl PartCycles {
             () if load => &mut self.load,
             () if list => &mut self.list,
             () if zero => &mut self.zero,
+            () if send | receive => &mut self.link,
             () => &mut self.idle,
         };
         *cycles += 1;
@@ -57,6 +59,7 @@ impl PartCycles {
             load: self.load - earlier.load,
             list: self.list - earlier.list,
             zero: self.zero - earlier.zero,
+            link: self.link - earlier.link,
             idle: self.idle - earlier.idle,
         }
     }
@@ -68,7 +71,7 @@ impl PartCycles {
 
     /// Cycles in which data were moved or words cleared, and nothing was computed.
     pub fn moving(&self) -> u64 {
-        self.store + self.load + self.list + self.zero
+        self.store + self.load + self.list + self.zero + self.link
     }
 }
 
@@ -80,12 +83,10 @@ mod tests {
     fn every_cycle_belongs_to_one_part() {
         let mut parts = PartCycles::default();
         (0..1 << PARTS.len()).for_each(|busy| parts.count(busy));
-        let counts = [64, 32, 16, 8, 4, 2, 1, 1];
-        let PartCycles { gemv, round, activation, store, load, list, zero, idle } = parts;
-        let found = [gemv, activation, round, store];
-        assert_eq!(found, [64, 32, 16, 8]);
-        assert_eq!([load, list, zero, idle], counts[4..]);
-        assert_eq!(parts.total(), 128);
+        let PartCycles { gemv, round, activation, store, load, list, zero, link, idle } = parts;
+        assert_eq!([gemv, activation, round, store, load, list], [256, 128, 64, 32, 16, 8]);
+        assert_eq!([zero, link, idle], [4, 3, 1]);
+        assert_eq!(parts.total(), 512);
         assert_eq!(parts.since(&parts), PartCycles::default());
     }
 }

@@ -5,7 +5,9 @@ use super::host::{HostRequest, HostResponse};
 use super::recording::{PARTS, Strobes};
 use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OutputPort};
-use ndp_config::{BEAT_BITS, DesignConfig};
+use crate::link::Lanes;
+use crate::link::pins::{drive_lanes, read_lanes};
+use ndp_config::{BEAT_BITS, DesignConfig, LinkConfig};
 use ndp_dram::CommandPins;
 
 /// Bits of the DRAM's data bus in one clock: two transfers of 64 bits.
@@ -33,6 +35,15 @@ pub(super) struct CorePins {
     /// Busy parts; an instruction taken, started, refused.
     strobes: [OutputPort; 4],
     ranks: Vec<RankPins>,
+    link: Option<LinkPins>,
+}
+
+/// Pins of the link.
+#[derive(Debug)]
+struct LinkPins {
+    lanes_in: InputPort,
+    lanes_out: OutputPort,
+    node: InputPort,
 }
 
 impl CorePins {
@@ -79,6 +90,16 @@ impl CorePins {
                 output("refuse_o", 1)?,
             ],
             ranks: (0..config.gemv().ranks()).map(rank).collect::<Result<_, SimError>>()?,
+            link: if config.core().link() {
+                let bits = config.link().word_bits();
+                Some(LinkPins {
+                    lanes_in: input("link_lanes_i", bits)?,
+                    lanes_out: output("link_lanes_o", bits)?,
+                    node: input("link_node_i", LinkConfig::NODE_BITS)?,
+                })
+            } else {
+                None
+            },
         })
     }
 
@@ -92,6 +113,27 @@ impl CorePins {
         model.set(tag, request.tag.into());
         if let Some(burst) = &request.write {
             model.set_words(data, &words_of(burst));
+        }
+    }
+
+    /// What the core sends over its link, if it has one.
+    #[inline]
+    pub(super) fn lanes(&self, model: &Model) -> Option<Lanes> {
+        self.link.as_ref().map(|link| read_lanes(model, link.lanes_out))
+    }
+
+    /// What the core hears over its link.
+    #[inline]
+    pub(super) fn drive_lanes(&self, model: &mut Model, lanes: &Lanes) {
+        if let Some(link) = &self.link {
+            drive_lanes(model, link.lanes_in, lanes);
+        }
+    }
+
+    /// The number of this DIMM.
+    pub(super) fn drive_node(&self, model: &mut Model, node: u32) {
+        if let Some(link) = &self.link {
+            model.set(link.node, node.into());
         }
     }
 

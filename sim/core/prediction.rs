@@ -5,6 +5,7 @@
 
 use super::dimm::Dimm;
 use super::host::HostRequest;
+use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, Request, RequestKind};
 use ndp_layout::words_of;
@@ -128,7 +129,10 @@ impl Prediction {
     }
 
     /// The core cycle in which, by the model, what the host has sent is answered and done.
-    pub(super) fn end(&mut self, dimm: &Dimm) -> u64 {
+    ///
+    /// # Errors
+    /// [`SimError::Unpredictable`] if a transfer over the link was among it.
+    pub(super) fn end(&mut self, dimm: &Dimm) -> Result<u64, SimError> {
         let Self { model, log, .. } = self;
         let until = log.last_offer + 1 - log.origin;
         let mut host = Replay { log, dimm };
@@ -137,6 +141,9 @@ impl Prediction {
             model.step(&mut host);
         }
         model.run_to_end(&mut host);
-        model.cycle() + self.log.origin
+        if let Some(instruction) = model.transfer() {
+            return Err(SimError::Unpredictable { instruction: instruction.to_string() });
+        }
+        Ok(model.cycle() + self.log.origin)
     }
 }

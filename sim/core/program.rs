@@ -3,6 +3,7 @@
 //! What it should have done is `compare`'s business.
 
 use super::ndp_core::NdpCore;
+use super::recording::{PARTS, part_of};
 use super::{Burst, PartCycles, Status};
 use crate::error::SimError;
 use ndp_isa::Program;
@@ -76,7 +77,9 @@ impl NdpCore {
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
-        let mut quiet = Quiet::new(self, taken);
+        let transfers =
+            words.iter().any(|word| matches!(part_of(*word), Some(part) if part >= PARTS.len() - 2));
+        let mut quiet = Quiet::new(self, taken, transfers);
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
                 for _ in 0..POLL_CYCLES {
@@ -113,7 +116,7 @@ impl NdpCore {
         }
         let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
         self.spend(wall);
-        let model_cycles = self.predicted_end().map(|end| end - begin);
+        let model_cycles = self.predicted_end()?.map(|end| end - begin);
         let status = self.status()?;
         Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, before, status })
     }
@@ -129,12 +132,16 @@ impl NdpCore {
 struct Quiet {
     taken: u32,
     limit: u64,
+    patience: u64,
     moved: u64,
 }
 
 impl Quiet {
-    fn new(core: &NdpCore, taken: u32) -> Self {
-        Self { taken, limit: core.cycle() + core.options.watchdog_cycles, moved: core.bus_cycles() }
+    /// With transfers the core itself may wait for a link, for so long and no longer.
+    fn new(core: &NdpCore, taken: u32, transfers: bool) -> Self {
+        let waits = if transfers { 2 * u64::from(core.config().link().transfer_cycles()) } else { 0 };
+        let patience = core.options.watchdog_cycles.max(waits);
+        Self { taken, limit: core.cycle() + patience, patience, moved: core.bus_cycles() }
     }
 
     /// Whether it is longer than the watchdog allows. Looks at the buses only when that time is over, so it may see a hang up to
@@ -143,7 +150,8 @@ impl Quiet {
         if core.cycle() <= self.limit {
             return false;
         }
-        let now = Self::new(core, taken);
+        let limit = core.cycle() + self.patience;
+        let now = Self { taken, limit, patience: self.patience, moved: core.bus_cycles() };
         let still = (now.taken, now.moved) == (self.taken, self.moved);
         *self = now;
         still

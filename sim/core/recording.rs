@@ -11,7 +11,8 @@ use ndp_isa::{Opcode, fields};
 use std::collections::VecDeque;
 
 /// The parts of the core that execute instructions, in the order of the bits of `parts_busy_o`.
-pub const PARTS: [&str; 7] = ["load", "list", "store", "zero", "gemv", "round", "activation"];
+pub const PARTS: [&str; 9] =
+    ["load", "list", "store", "zero", "gemv", "round", "activation", "send", "receive"];
 
 /// The part that executes an instruction; markers and `nop` have none.
 pub fn part_of(word: u128) -> Option<usize> {
@@ -31,6 +32,8 @@ pub fn part_of(word: u128) -> Option<usize> {
         | Opcode::Sub
         | Opcode::Mul
         | Opcode::Max => Some(6),
+        Opcode::Send => Some(7),
+        Opcode::Receive => Some(8),
     }
 }
 

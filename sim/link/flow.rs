@@ -5,6 +5,7 @@
 //! not the one that was next. It also says which one it is, for the message.
 
 use super::{Beat, LinkError};
+use ndp_config::LinkConfig;
 use ndp_numerics::SplitMix64;
 
 /// A flow from a DIMM to a DIMM. After a reset of its source a new one begins.
@@ -32,6 +33,16 @@ impl Flow {
         let mut beat: Beat = std::array::from_fn(|_| random.next_u64());
         (beat[0], beat[1]) = (self.number(), index);
         beat
+    }
+
+    /// Label of the message that beat `index` belongs to: noise, a function of the message's first beat.
+    pub fn label(&self, index: u64) -> u32 {
+        let first = match self.message_beats {
+            0 => (0..=index).rev().find(|i| *i == 0 || self.is_last(i - 1)).unwrap_or(0),
+            beats => index - index % u64::from(beats),
+        };
+        let bits = SplitMix64::new(self.number() << 7 ^ !first).next_u64();
+        bits as u32 & ((1 << LinkConfig::LABEL_BITS) - 1)
     }
 
     /// Whether beat `index` is the last of its message.
@@ -65,6 +76,8 @@ pub struct Arrival {
     pub dest: u32,
     /// Source as received.
     pub source: u32,
+    /// Label of the flit.
+    pub label: u32,
 }
 
 /// The check of what one DIMM receives.
@@ -116,6 +129,7 @@ impl Inbox {
                 flit_last: arrival.flit_last,
                 dest: flow.dest,
                 source: flow.source,
+                label: flow.label(index),
             };
             // The end of a message ends a flit.
             wanted == *arrival && (arrival.flit_last || !arrival.last)
@@ -128,8 +142,8 @@ impl Inbox {
                 && matches(newer, index);
             if !allowed {
                 let found = if flow == cursor.flow.number() && cursor.flow.beat(index) == arrival.beat {
-                    let marks = (arrival.last, arrival.flit_last, arrival.dest);
-                    format!("its beat {index} with (last, flit's last, destination) = {marks:?}")
+                    let marks = (arrival.last, arrival.flit_last, arrival.dest, arrival.label);
+                    format!("its beat {index} with (last, flit's last, destination, label) = {marks:?}")
                 } else {
                     format!("{:x?}, which is no beat of that flow,", arrival.beat)
                 };

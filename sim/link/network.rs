@@ -1,12 +1,12 @@
 //! Links put together: two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
 
+use super::bridge::Bridge;
 use super::channel::Channel;
 use super::flow::{Arrival, Cursor, Flow, Inbox};
-use super::pins::{COUNTERS, Endpoint, drive_lanes, read_lanes};
+use super::pins::{COUNTERS, Endpoint};
 use super::probe::Probe;
 use super::{Lanes, LinkError};
 use crate::error::SimError;
-use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use ndp_config::LinkConfig;
 
 /// Cycles of a channel: the way through SerDes and board.
@@ -48,7 +48,8 @@ pub struct Cable {
 }
 
 impl Cable {
-    fn new(names: [String; 2], config: &LinkConfig, seed: u64) -> Self {
+    /// Two channels without skew or errors, from one seed.
+    pub fn new(names: [String; 2], config: &LinkConfig, seed: u64) -> Self {
         Self {
             channels: [0, 1].map(|d| Channel::new(config.lanes(), LATENCY, seed * 2 + d)),
             probes: names.map(|name| Probe::new(name, config)),
@@ -57,7 +58,10 @@ impl Cable {
     }
 
     /// One cycle: what the ends send, and what they receive.
-    fn step(&mut self, cycle: u64, sent: [Lanes; 2]) -> Result<[Lanes; 2], LinkError> {
+    ///
+    /// # Errors
+    /// [`LinkError::Protocol`] if an end breaks a rule.
+    pub fn step(&mut self, cycle: u64, sent: [Lanes; 2]) -> Result<[Lanes; 2], LinkError> {
         if self.watched {
             let said = [self.probes[1].said(), self.probes[0].said()];
             for end in 0..2 {
@@ -77,17 +81,6 @@ impl Cable {
     pub fn cut(&mut self, cycles: u64) {
         self.channels.iter_mut().for_each(|channel| channel.cut(cycles));
     }
-}
-
-/// The bridge of a network.
-#[derive(Debug)]
-struct Bridge {
-    model: Model,
-    lanes: Vec<(InputPort, OutputPort)>,
-    fault: OutputPort,
-    retrain: InputPort,
-    reset: InputPort,
-    misrouted: OutputPort,
 }
 
 /// DIMMs, cables, and a bridge if there are more than two.
@@ -134,25 +127,7 @@ impl Network {
     pub fn star(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
         let ports = config.bridge_ports();
         let mut network = Self::open([design, design], ports, config, seed)?;
-        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let mut model = Model::open_with(&format!("{design}/link_bridge"), &options)?;
-        model.reset(3);
-        let routes = model.input_of_width("routes_i", 64)?;
-        model.set(routes, (0..ports).fold(0, |all, n| all | u64::from(8 | n) << (4 * n)));
-        let lanes = (0..ports)
-            .map(|p| {
-                let input = model.input_of_width(&format!("lanes{p}_i"), config.word_bits())?;
-                Ok((input, model.output_of_width(&format!("lanes{p}_o"), config.word_bits())?))
-            })
-            .collect::<Result<_, SimError>>()?;
-        network.bridge = Some(Bridge {
-            lanes,
-            fault: model.output("fault_o")?,
-            retrain: model.input("retrain_i")?,
-            reset: model.input("rst_ni")?,
-            misrouted: model.output("misrouted_o")?,
-            model,
-        });
+        network.bridge = Some(Bridge::open(design, config, seed)?);
         Ok(network)
     }
 
@@ -220,20 +195,20 @@ impl Network {
 
     /// Links of the bridge that are faulty, one bit each.
     pub fn bridge_faults(&self) -> u64 {
-        self.bridge.as_ref().map_or(0, |bridge| bridge.model.get(bridge.fault))
+        self.bridge.as_ref().map_or(0, Bridge::faults)
     }
 
     /// Sets the bridge's `retrain_i`.
     pub fn set_bridge_retrain(&mut self, links: u64) {
         if let Some(bridge) = &mut self.bridge {
-            bridge.model.set(bridge.retrain, links);
+            bridge.set_retrain(links);
         }
     }
 
     /// Holds the bridge's reset, or releases it.
     pub fn set_bridge_reset(&mut self, active: bool) {
         if let Some(bridge) = &mut self.bridge {
-            bridge.model.set(bridge.reset, u64::from(!active));
+            bridge.set_reset(active);
         }
         let bridged = self.bridge.is_some();
         for cable in self.cables.iter_mut().filter(|_| active && bridged) {
@@ -279,14 +254,13 @@ impl Network {
             Some(bridge) => {
                 let mut received = Vec::new();
                 for (n, cable) in self.cables.iter_mut().enumerate() {
-                    let (input, output) = bridge.lanes[n];
-                    let back = read_lanes(&bridge.model, output);
+                    let back = bridge.lanes(n);
                     let [to_node, to_bridge] = cable.step(self.cycle, [sent[n], back])?;
-                    drive_lanes(&mut bridge.model, input, &to_bridge);
+                    bridge.drive(n, &to_bridge);
                     received.push(to_node);
                 }
-                self.misrouted += u64::from(bridge.model.get(bridge.misrouted).count_ones());
-                bridge.model.tick();
+                bridge.tick();
+                self.misrouted = bridge.dropped;
                 received
             }
         };

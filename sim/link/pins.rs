@@ -90,9 +90,9 @@ pub struct Endpoint {
     current: Option<usize>,
     offered: Option<(Flow, u64)>,
     random: SplitMix64,
-    tx: [InputPort; 5],
+    tx: [InputPort; 6],
     tx_ready: OutputPort,
-    rx: [OutputPort; 6],
+    rx: [OutputPort; 7],
     rx_ready: InputPort,
     lanes_in: InputPort,
     lanes_out: OutputPort,
@@ -122,6 +122,7 @@ impl Endpoint {
                 input("tx_last_i", 1)?,
                 input("tx_dest_i", LinkConfig::NODE_BITS)?,
                 input("tx_source_i", LinkConfig::NODE_BITS)?,
+                input("tx_label_i", LinkConfig::LABEL_BITS)?,
             ],
             tx_ready: output("tx_ready_o", 1)?,
             rx: [
@@ -131,6 +132,7 @@ impl Endpoint {
                 output("rx_flit_last_o", 1)?,
                 output("rx_dest_o", LinkConfig::NODE_BITS)?,
                 output("rx_source_o", LinkConfig::NODE_BITS)?,
+                output("rx_label_o", LinkConfig::LABEL_BITS)?,
             ],
             rx_ready: input("rx_ready_i", 1)?,
             lanes_in: input("lanes_i", config.word_bits())?,
@@ -236,11 +238,12 @@ impl Endpoint {
                     self.turn = index;
                     self.offered = Some((cursor.flow, cursor.next));
                     let (beat, last) = (cursor.flow.beat(cursor.next), cursor.flow.is_last(cursor.next));
-                    let [_, data, end, dest, source] = self.tx;
+                    let [_, data, end, dest, source, label] = self.tx;
                     self.model.set_words(data, &words_of(&beat));
                     self.model.set(end, last.into());
                     self.model.set(dest, cursor.flow.dest.into());
                     self.model.set(source, cursor.flow.source.into());
+                    self.model.set(label, cursor.flow.label(cursor.next).into());
                 }
             }
         }
@@ -261,7 +264,7 @@ impl Endpoint {
             *left -= 1;
             self.offered = None;
         }
-        let [valid, data, last, flit_last, dest, source] = self.rx;
+        let [valid, data, last, flit_last, dest, source, label] = self.rx;
         let arrival = (takes && self.model.get(valid) == 1).then(|| {
             let mut words = [0; 16];
             self.model.get_words(data, &mut words);
@@ -271,6 +274,7 @@ impl Endpoint {
                 flit_last: self.model.get(flit_last) == 1,
                 dest: self.model.get(dest) as u32,
                 source: self.model.get(source) as u32,
+                label: self.model.get(label) as u32,
             }
         });
         self.model.tick();

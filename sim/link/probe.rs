@@ -125,8 +125,8 @@ impl Probe {
             ack: number(20, 8) as u8,
             limit: number(28, 8) as u8,
         };
-        if number(48, 24) != 0 {
-            return Err(format!("{:#x} in the header's reserved bits", number(48, 24)));
+        if number(65, 7) != 0 {
+            return Err(format!("{:#x} in the header's reserved bits", number(65, 7)));
         }
         // Before both sides know each other, only the number counts, and not before the first ordinary flit.
         if fields.kind >= 2 {
@@ -173,9 +173,9 @@ impl Probe {
         {
             return Err(format!("flit {sequence}, though {ack} is not acknowledged: it cannot hold so many"));
         }
-        // Destination to end of message, and the payload of the beats that count.
+        // Destination to label, and the payload of the beats that count.
         let beats = 1 + (0..3).fold(0, |n, i| n | usize::from(bits[44 + i]) << i);
-        let content: Vec<bool> = bits[36..48].iter().chain(&bits[72..72 + 512 * beats]).copied().collect();
+        let content: Vec<bool> = bits[36..65].iter().chain(&bits[72..72 + 512 * beats]).copied().collect();
         if sequence == newest {
             self.said.newest = Some(newest.wrapping_add(1));
             self.sent.push_back((sequence, content));

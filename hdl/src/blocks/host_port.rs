@@ -4,7 +4,8 @@
 //! Shares the ranks' request ports with the core's stores, taking turns. Responses carry the request's tag; they come in
 //! order from one rank, not among ranks.
 
-use super::instruction_decoder::INSTRUCTION_BITS;
+use super::instruction_decoder::{INSTRUCTION_BITS, link_suffix};
+use super::transfer_unit::CONTROL_BITS;
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
@@ -12,12 +13,16 @@ use std::rc::Rc;
 
 /// Bits of a host's tag.
 pub(crate) const HOST_TAG_BITS: u32 = 8;
-/// Bits of a request's tag at the ranks: the host's, and who sent it.
-pub(crate) const REQUEST_TAG_BITS: u32 = HOST_TAG_BITS + 1;
+/// Bits of a request's tag at the ranks: the host's, whether it is a store's, and with a link whether it is a transfer's.
+pub(crate) fn request_tag_bits(config: &DesignConfig) -> u32 {
+    HOST_TAG_BITS + 1 + u32::from(config.core().link())
+}
 /// Bits of a register's number.
 pub(crate) const REGISTER_BITS: u32 = 8;
 /// Instructions of one burst.
 const BURST_INSTRUCTIONS: u32 = BEAT_BITS / INSTRUCTION_BITS;
+/// Number of the link's register.
+pub(crate) const LINK_REGISTER: u128 = 2;
 /// Bits of the count of stores on their way: more than all queues hold.
 const PENDING_BITS: u32 = 10;
 
@@ -31,7 +36,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let queue_bits = bits_for(config.core().queue_entries());
     let m = ModuleBuilder::new(
-        format!("host_port_g{ranks}_a{dimm_bits}"),
+        format!("host_port_g{ranks}_a{dimm_bits}{}", link_suffix(config)),
         "Passes the host's requests to the ranks and to the core.",
     );
     let valid = m.input("host_valid_i", 1, "a request is offered");
@@ -62,11 +67,23 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
                 m.input(format!("req{g}_ready_i"), 1, of("the request is taken")),
                 m.input(format!("rsp{g}_valid_i"), 1, of("a response is offered")),
                 m.input(format!("rsp{g}_write_i"), 1, of("it is a write's")),
-                m.input(format!("rsp{g}_tag_i"), REQUEST_TAG_BITS, of("tag of its request")),
+                m.input(format!("rsp{g}_tag_i"), request_tag_bits(config), of("tag of its request")),
                 m.input(format!("rsp{g}_data_i"), BEAT_BITS, of("the burst, if it was read")),
             ]
         })
         .collect();
+
+    // The link's transfers: valid, write, rank, burst, data.
+    let transfer = config.core().link().then(|| {
+        let of = |what: &str| format!("transfer: {what}");
+        [
+            m.input("transfer_valid_i", 1, of("a request is offered")),
+            m.input("transfer_write_i", 1, of("it is a write")),
+            m.input("transfer_rank_i", ranks, of("its rank, one-hot")),
+            m.input("transfer_addr_i", burst_bits, of("its burst of the rank")),
+            m.input("transfer_data_i", BEAT_BITS, of("burst to write")),
+        ]
+    });
 
     // The request in work.
     let pending = m.reg("pending_q", 1).reset(0);
@@ -131,10 +148,24 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let row_burst = m.wire("row_burst", store_addr.low(burst_bits) + before);
     let row_rank = if rank_log2 == 0 { zeros(1) } else { row.low(rank_log2) };
 
-    // One request per cycle goes to the ranks; who comes first changes every cycle.
+    // One request per cycle goes to the ranks; who comes first changes every cycle. Transfers go when nobody else wants, and in every
+    // fourth cycle, one of the store's.
     let turn = m.reg("turn_q", 1).reset(0);
     turn.next(!turn.q());
-    let host_goes = m.wire("host_goes", &for_rank & (turn.q() | !&store_valid));
+    let transfer_goes = match &transfer {
+        None => zeros(1),
+        Some([valid, ..]) => {
+            let share = m.reg("share_q", 2).reset(0);
+            share.next(share.plus_one());
+            let free = m.wire("free", !(&for_rank | &store_valid));
+            m.wire("transfer_goes", valid & (free | share.eq_lit(2)))
+        }
+    };
+    let host_goes = &for_rank & (turn.q() | !&store_valid);
+    let host_goes =
+        m.wire("host_goes", if transfer.is_some() { host_goes & !&transfer_goes } else { host_goes });
+    let store_goes = if transfer.is_some() { !(&host_goes | &transfer_goes) } else { !&host_goes };
+    let store_goes = m.wire("store_goes", store_goes);
     let split = |address: &Bits| match rank_log2 {
         0 => (zeros(1), address.low(burst_bits)),
         bits => (address.low(bits), address.slice(bits, burst_bits)),
@@ -144,19 +175,47 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let store_rank = mux(&in_rows, &row_rank, &store_rank);
     let store_burst = mux(&in_rows, &row_burst, &store_burst);
     let rank = m.wire("rank", mux(&host_goes, &host_rank, &store_rank));
-    let wants = m.wire("wants", &host_goes | &store_valid);
+    let wants = any_of(&[host_goes.clone(), store_valid.clone(), transfer_goes.clone()]);
+    let wants = m.wire("wants", wants);
     let at: Vec<Bits> =
         (0..ranks).map(|g| if ranks == 1 { lit(1, 1) } else { rank.eq_lit(g.into()) }).collect();
     if ranks == 1 {
         m.unused(&rank, "a single rank");
     }
+    let at: Vec<Bits> = match &transfer {
+        None => at,
+        Some([_, _, to, ..]) => {
+            let chosen =
+                |(g, at): (u32, Bits)| m.wire(format!("at{g}"), mux(&transfer_goes, &to.bit(g), &at));
+            (0..ranks).zip(at).map(chosen).collect()
+        }
+    };
     let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0].clone()));
     let goes = m.wire("goes", &wants & (readies & cat(at.iter().rev().cloned())).any());
-    store_passed.drive(&goes & !&host_goes);
-    let request_write = m.wire("request_write", mux(&host_goes, &write, &lit(1, 1)));
-    let request_addr = m.wire("request_addr", mux(&host_goes, &host_burst, &store_burst));
-    let request_tag = m.wire("request_tag", cat([!&host_goes, tag.clone()]));
-    let request_data = m.wire("request_data", mux(&host_goes, &data, &store_data));
+    store_passed.drive(&goes & &store_goes);
+    let own = [
+        mux(&host_goes, &write, &lit(1, 1)),
+        mux(&host_goes, &host_burst, &store_burst),
+        cat([store_goes, tag.clone()]),
+        mux(&host_goes, &data, &store_data),
+    ];
+    let chosen = match &transfer {
+        None => own,
+        Some([_, write, _, addr, burst]) => {
+            let [own_write, own_addr, own_tag, own_data] = own;
+            [
+                mux(&transfer_goes, write, &own_write),
+                mux(&transfer_goes, addr, &own_addr),
+                cat([transfer_goes.clone(), own_tag]),
+                mux(&transfer_goes, burst, &own_data),
+            ]
+        }
+    };
+    let [request_write, request_addr, request_tag, request_data] = chosen;
+    let request_write = m.wire("request_write", request_write);
+    let request_addr = m.wire("request_addr", request_addr);
+    let request_tag = m.wire("request_tag", request_tag);
+    let request_data = m.wire("request_data", request_data);
 
     // The core's registers: instructions are unpacked one per cycle; a register comes back in the next cycle.
     let register = addr.low(REGISTER_BITS);
@@ -181,7 +240,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let rest = cat([zeros(INSTRUCTION_BITS), packed.high(BEAT_BITS - INSTRUCTION_BITS)]);
     packed.next(mux(&queues, &data, &rest));
     let ignored = cat([for_core.clone(), write.clone(), !answer.q(), !&writes_queue]).all();
-    let done = m.wire("done", any_of(&[reads_register.clone(), queues, overflow.clone(), ignored]));
+    let done = m.wire("done", any_of(&[reads_register.clone(), queues, overflow.clone(), ignored.clone()]));
     answer.next(any_of(&[done, answer.q() & !&*answered]));
     let blank = m.reg("blank_q", 1);
     blank.next(mux(&reads_register, &outside, &blank));
@@ -194,11 +253,24 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let mut taken_before = zeros(1);
     let (mut chosen, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());
     for (g, [_, valid, write, tag, data]) in rank_inputs.iter().enumerate() {
-        let stored = m.wire(format!("stored{g}"), valid & tag.msb());
-        let offered = m.wire(format!("offered{g}"), valid & !tag.msb());
+        let stored = m.wire(format!("stored{g}"), valid & tag.bit(HOST_TAG_BITS));
+        let others = tag.high(tag.width() - HOST_TAG_BITS);
+        let offered = m.wire(format!("offered{g}"), valid & others.is_zero());
+        let always = match &transfer {
+            None => stored.clone(),
+            Some(_) => {
+                let moved = m.wire(format!("moved{g}"), valid & tag.msb());
+                m.output(
+                    format!("transfer{g}_valid_o"),
+                    &moved,
+                    format!("rank {g}: a response to a transfer's request"),
+                );
+                &stored | moved
+            }
+        };
         let taken = m.wire(format!("taken{g}"), cat([offered.clone(), room.clone(), !&taken_before]).all());
         taken_before = m.wire(format!("before{g}"), &taken_before | &offered);
-        m.output(format!("rsp{g}_ready_o"), &stored | &taken, format!("rank {g}: the response is taken"));
+        m.output(format!("rsp{g}_ready_o"), always | &taken, format!("rank {g}: the response is taken"));
         chosen.push(taken);
         acknowledged.push(stored);
         words.push(cat([write.clone(), tag.low(HOST_TAG_BITS), data.clone()]));
@@ -220,7 +292,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     }
     m.output("req_write_o", request_write, "it is a write");
     m.output("req_addr_o", request_addr, "its burst of the rank");
-    m.output("req_tag_o", request_tag, "its tag; the uppermost bit: a store's");
+    m.output("req_tag_o", request_tag, "its tag; above the host's tag: a store's, a transfer's");
     m.output("req_data_o", request_data, "burst to write");
     m.output("host_ready_o", !pending.q(), "the request is taken");
     m.output("response_valid_o", &response, "a response is offered");
@@ -233,6 +305,12 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("queue_data_o", packed.low(INSTRUCTION_BITS), "the instruction");
     m.output("overflow_o", overflow, "instructions were lost");
     m.output("unpacking_o", !settled, "instructions are on their way to the queue");
+    if transfer.is_some() {
+        m.output("transfer_ready_o", &goes & &transfer_goes, "transfer: the request is taken");
+        let control = cat([ignored, register.eq_lit(LINK_REGISTER), !&outside]).all();
+        let control = data.low(CONTROL_BITS).gated(&m.wire("control", control));
+        m.output("control_o", control, "for the link: retrain, forget failures");
+    }
     m.output("register_re_o", reads_register, "read a register");
     m.output("register_o", register, "its number");
     m.finish()

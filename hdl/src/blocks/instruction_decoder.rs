@@ -4,7 +4,7 @@ use super::command_decoder::{Layout, command_decoder, layout_fields, wave_bits};
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, repeat, zeros};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, LinkConfig};
 use std::rc::Rc;
 
 /// Bits of an instruction.
@@ -13,6 +13,15 @@ pub(crate) const INSTRUCTION_BITS: u32 = 128;
 pub(crate) const ERROR_BITS: u32 = 8;
 /// Bits of a signal's tag.
 pub(crate) const TAG_BITS: u32 = 32;
+
+/// Bits of a count of rows, entries, words or bursts.
+pub(crate) const COUNT_BITS: u32 = COUNT.1;
+/// Bits of the number of a DIMM.
+pub(crate) const NODE_BITS: u32 = LinkConfig::NODE_BITS;
+/// Bits of what a message is known by.
+pub(crate) const SLOT_BITS: u32 = 16;
+/// Bits of the bursts of a message: as many as are counted in each of four ranks.
+pub(crate) const TRANSFER_BITS: u32 = COUNT_BITS + 2;
 
 /// Lowest bit and width of a field.
 type Field = (u32, u32);
@@ -31,12 +40,15 @@ const HEADS: Field = (120, 3);
 const OTHER: Field = (108, 10);
 const SCALAR: Field = (64, 16);
 const OPCODE: Field = (0, 8);
+const NODE: Field = (9, NODE_BITS);
+const RANKS: Field = (13, 8);
+const SLOT: Field = (88, SLOT_BITS);
 
 /// Name of an instruction's strobe, opcode, fields.
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 22] = [
+const INSTRUCTIONS: [Encoding; 24] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
@@ -59,12 +71,17 @@ const INSTRUCTIONS: [Encoding; 22] = [
     ("sub", 0x35, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
     ("mul", 0x36, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
     ("max", 0x37, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("send", 0x40, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
+    ("receive", 0x41, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
 ];
 
 /// What the activation unit executes.
 pub(crate) const ACTIVATIONS: [&str; 8] = ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"];
 /// Longest vector of a softmax.
 pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
+
+/// What moves data over the link.
+pub(crate) const TRANSFERS: [&str; 2] = ["send", "receive"];
 
 /// Strobes of the decoder, in the order of the opcodes.
 pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
@@ -78,7 +95,12 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let m = ModuleBuilder::new(
-        format!("instruction_decoder_c{}_a{}", gemv.col_bits(), config.dimm_burst_bits()),
+        format!(
+            "instruction_decoder_c{}_a{}{}",
+            gemv.col_bits(),
+            config.dimm_burst_bits(),
+            link_suffix(config)
+        ),
         "Fields of an instruction, and what is wrong with them.",
     );
     let word = m.input("word_i", INSTRUCTION_BITS, "instruction");
@@ -111,6 +133,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     // What moves partial results: sums as rows of one wave, or FP16 as a row for each vector.
     let (exports, imports, merges) = (one_of(&["export"]), one_of(&["import"]), one_of(&["merge"]));
     let moves = m.wire("moves", &exports | &imports);
+    let transfers = m.wire("transfers", one_of(&TRANSFERS));
     let headed = m.wire("headed", &products & field(HEADS).any());
     let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
 
@@ -152,9 +175,14 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let bad_heads = m.wire("bad_heads", with_heads & bad_heads);
     let too_long =
         m.wire("too_long", one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(&field(COLS)));
+    // A transfer names ranks that there are.
+    let ranks = field(RANKS);
+    let others = ranks.high(RANKS.1 - gemv.ranks()).any();
+    let bad_ranks = m.wire("bad_ranks", &transfers & any_of(&[count.is_zero(), ranks.is_zero(), others]));
     let bad_size = m.wire(
         "bad_size",
         any_of(&[
+            bad_ranks,
             one_of(&["load", "store", "dot", "axpy", "round", "merge"]) & &bad_block,
             &products & &bad_rows,
             bad_heads,
@@ -170,14 +198,18 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let address = field(ADDRESS);
     let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
     let in_rank = any_of(&[products.clone(), appends.clone(), moves.clone(), merges.clone()]);
-    let bad_address = m.wire("bad_address", dimm | (over(&address, config.dram().burst_bits()) & in_rank));
+    let transfer_end = m.wire("transfer_end", address.zext(ADDRESS.1 + 1) + count.zext(ADDRESS.1 + 1));
+    let beyond_rank = lit(config.dram().bursts().into(), ADDRESS.1 + 1).lt(&transfer_end) & &transfers;
+    let in_rank = over(&address, config.dram().burst_bits()) & in_rank;
+    let bad_address = m.wire("bad_address", any_of(&[dimm, in_rank, beyond_rank]));
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
     let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();
     let bad_list = m.wire("bad_list", odd | (&lists & lit(entries.into(), COUNT.1 + 1).lt(&end)));
 
     // The first error in the order of the document.
-    let code = [(unknown, 1), (reserved, 2), (bad_size, 3), (bad_address, 6), (bad_list, 5)]
+    let no_link = if config.core().link() { zeros(1) } else { transfers };
+    let code = [(unknown, 1), (reserved, 2), (no_link, 9), (bad_size, 3), (bad_address, 6), (bad_list, 5)]
         .into_iter()
         .rev()
         .fold(zeros(ERROR_BITS), |rest, (wrong, code)| mux(&wrong, &lit(code, ERROR_BITS), &rest));
@@ -186,6 +218,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     for (name, bit) in strobes().zip(&is) {
         if name == "nop" {
             m.unused(bit, "nothing is done");
+        } else if TRANSFERS.contains(&name) && !config.core().link() {
+            m.unused(bit, "malformed without a link");
         } else {
             m.output(format!("{name}_o"), bit, format!("it is a {name}"));
         }
@@ -219,6 +253,17 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");
     m.output("tag_o", field(TAG), "tag of a signal");
     m.finish()
+}
+
+/// The ranks, DIMM and slot that a transfer names.
+pub(crate) fn transfer_fields(word: &Bits, config: &DesignConfig) -> [Bits; 3] {
+    let field = |(low, bits): Field| word.slice(low, bits);
+    [field(RANKS).low(config.gemv().ranks()), field(NODE), field(SLOT)]
+}
+
+/// Part of the names of modules that a link changes.
+pub(crate) fn link_suffix(config: &DesignConfig) -> &'static str {
+    if config.core().link() { "_link" } else { "" }
 }
 
 /// The layout outputs of an [`instruction_decoder`], `part` being `cols` or `rows`.

@@ -8,7 +8,8 @@ use super::activation_unit::operation_fields;
 use super::command_decoder::{Layout, layout_fields, wave_bits};
 use super::dma_reader::beat_count_bits;
 use super::instruction_decoder::{
-    ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, TAG_BITS, instruction_decoder, layout_of, strobes,
+    ACTIVATIONS, COUNT_BITS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, SLOT_BITS, TAG_BITS, TRANSFERS,
+    instruction_decoder, layout_of, link_suffix, strobes, transfer_fields,
 };
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
@@ -52,8 +53,11 @@ impl Range {
 /// What multiplies rows of DRAM, or adds them to sums.
 pub(crate) const PRODUCTS: [&str; 4] = ["dot", "axpy", "merge", "import"];
 
-/// The parts of the core: name, instructions that they execute.
-pub(crate) const PARTS: [(&str, &[&str]); 7] = [
+/// A part of the core: name, instructions that it executes.
+type Part = (&'static str, &'static [&'static str]);
+
+/// The parts of a core with a link; the last two are that.
+pub(crate) const PARTS: [Part; 9] = [
     ("load", &["load"]),
     ("list", &["list"]),
     ("store", &["store", "append", "export"]),
@@ -61,7 +65,14 @@ pub(crate) const PARTS: [(&str, &[&str]); 7] = [
     ("gemv", &PRODUCTS),
     ("round", &["round"]),
     ("activation", &ACTIVATIONS),
+    ("send", &["send"]),
+    ("receive", &["receive"]),
 ];
+
+/// The parts that the core of a configuration has.
+pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
+    if config.core().link() { &PARTS } else { &PARTS[..PARTS.len() - TRANSFERS.len()] }
+}
 
 /// What has a start of its own; the activation unit's instructions share one.
 pub(crate) const STARTS: [&str; 11] =
@@ -79,16 +90,19 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (batch_bits, lane_bits) = (gemv.batch_bits(), log2(gemv.lanes()));
     let addr_bits = gemv.slice_addr_bits();
     let m = ModuleBuilder::new(
-        format!("issue_a{}_d{}", gemv.slice_words(), config.dimm_burst_bits()),
+        format!("issue_a{}_d{}{}", gemv.slice_words(), config.dimm_burst_bits(), link_suffix(config)),
         "Decodes instructions and starts them in order.",
     );
     let valid = m.input("word_valid_i", 1, "the queue has an instruction");
     let word = m.input("word_i", INSTRUCTION_BITS, "the instruction");
     let overflow = m.input("overflow_i", 1, "instructions were lost");
-    let busy: Vec<Bits> = PARTS
+    let parts = parts(config);
+    let busy: Vec<Bits> = parts
         .iter()
         .map(|(name, _)| m.input(format!("{name}_busy_i"), 1, format!("the part `{name}` is busy")))
         .collect();
+    let holds = config.core().link().then(|| m.input("link_holds_i", 1, "what was sent is on its way"));
+    let holds = holds.unwrap_or_else(|| zeros(1));
 
     // Steps of an instruction: take, decode, multiply sizes, check ranges, issue.
     let step = |name: &str| m.reg(format!("{name}_q"), 1).reset(0);
@@ -106,7 +120,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         reg.q()
     };
     let kinds: Vec<(&str, Bits)> = strobes()
-        .filter(|name| *name != "nop")
+        .filter(|name| *name != "nop" && (config.core().link() || !TRANSFERS.contains(name)))
         .map(|name| (name, keep(&format!("is_{name}"), &decoder.output(&format!("{name}_o")))))
         .collect();
     let one_of = |names: &[&str]| {
@@ -241,8 +255,13 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // What runs, and whether it is in the way.
     let start = m.forward("start", 1);
     let mut in_the_way = Vec::new();
-    for ((part, kinds), busy) in PARTS.iter().zip(&busy) {
+    for ((part, kinds), busy) in parts.iter().zip(&busy) {
         let own = one_of(kinds);
+        if TRANSFERS.contains(part) {
+            // They use neither buffer nor lists.
+            in_the_way.push(busy & own);
+            continue;
+        }
         let starts = m.wire(format!("{part}_starts"), &*start & &own);
         let others = match *part {
             "load" => vec!["list"],
@@ -283,7 +302,8 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         in_the_way.push(busy & any_of(&conflicts));
     }
     let fences = one_of(&["barrier", "signal"]);
-    in_the_way.push(any_of(&busy) & &fences);
+    let in_work = m.wire("in_work", any_of(&busy) | &holds);
+    in_the_way.push(&in_work & &fences);
     // What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
     let clear = m.reg("clear_q", 1).reset(0);
     clear.next(waits.q() & !any_of(&in_the_way) & !&*start);
@@ -321,6 +341,17 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("refuse_o", &malformed, "the instruction is malformed");
     for name in STARTS {
         m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+    }
+    if config.core().link() {
+        for name in TRANSFERS {
+            m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+        }
+        let [ranks, node, slot] = transfer_fields(&instruction, config);
+        debug_assert_eq!((node.width(), slot.width()), (NODE_BITS, SLOT_BITS));
+        m.output("transfer_count_o", instruction.slice(64, COUNT_BITS), "transfer: bursts in every rank");
+        m.output("transfer_ranks_o", ranks, "transfer: ranks");
+        m.output("transfer_node_o", node, "transfer: the other DIMM");
+        m.output("transfer_slot_o", slot, "transfer: what its message is known by");
     }
     m.output("start_activation_o", &*start & &activates, "start the activation unit");
     let vectors = batch.zext(gemv.vectors_bits()).shl(&heads);
@@ -369,7 +400,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         mux(&is_list, &fit(&list_words, beat_bits), &fit(&beats, beat_bits)),
         "bursts to move",
     );
-    m.output("busy_o", any_of(&[any_of(&busy), working, refused.q()]), "an instruction is in work");
+    m.output("busy_o", any_of(&[in_work, working, refused.q()]), "an instruction is in work");
     m.output("taken_o", taken, "instructions taken");
     m.output("started_o", finished, "instructions started, markers included");
     m.output("malformed_o", wrong, "malformed instructions");

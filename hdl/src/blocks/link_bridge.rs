@@ -9,8 +9,8 @@ use ndp_config::LinkConfig;
 use std::rc::Rc;
 
 /// Streams between a controller and the crossbar, as the crossbar names them.
-const FROM_LINK: [&str; 6] = ["valid", "data", "last", "flit_last", "dest", "source"];
-const TO_LINK: [&str; 5] = ["valid", "data", "last", "dest", "source"];
+const FROM_LINK: [&str; 7] = ["valid", "data", "last", "flit_last", "dest", "source", "label"];
+const TO_LINK: [&str; 6] = ["valid", "data", "last", "dest", "source", "label"];
 
 /// The bridge. Flits are stored and forwarded; a faulty link's are dropped and counted there.
 ///
@@ -58,7 +58,8 @@ pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         link.ignore("aligned_o", lanes_seen)
             .ignore("locked_o", lanes_seen)
             .ignore("cause_o", lanes_seen)
-            .ignore("peer_restart_o", "a DIMM that was reset says so itself");
+            .ignore("peer_restart_o", "a DIMM that was reset says so itself")
+            .ignore("tx_holds_o", "who sends asks its own link");
     }
     let reading = m.reg("reading_q", COUNTER);
     reading.next(any_of(&readings));

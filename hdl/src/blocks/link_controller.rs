@@ -1,6 +1,6 @@
 //! One end of a DIMM-link: transmitter, receiver, session and counters. Every DIMM has one, and a bridge one per port.
 
-use super::link_frame::{NODE, name};
+use super::link_frame::{LABEL, NODE, name};
 use super::link_monitor::{EVENTS, NUMBER, link_monitor};
 use super::link_receiver::link_receiver;
 use super::link_session::link_session;
@@ -21,6 +21,7 @@ pub fn link_controller(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let tx_last = m.input("tx_last_i", 1, "it is the last of its message");
     let tx_dest = m.input("tx_dest_i", NODE, "the message's destination, the same for all of its beats");
     let tx_source = m.input("tx_source_i", NODE, "its source, the same");
+    let tx_label = m.input("tx_label_i", LABEL, "label of the flit, the same for all of its beats");
     let rx_ready = m.input("rx_ready_i", 1, "the received beat is taken");
     let lanes =
         m.input("lanes_i", config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
@@ -59,6 +60,7 @@ pub fn link_controller(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("tx_last_i", tx_last)
         .input("tx_dest_i", tx_dest)
         .input("tx_source_i", tx_source)
+        .input("tx_label_i", tx_label)
         .input("up_i", &up)
         .input("answers_i", session.output("answers_o"))
         .input("fault_i", &fault)
@@ -101,6 +103,8 @@ pub fn link_controller(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.output("rx_flit_last_o", rx.output("rx_flit_last_o"), "it is the last of its flit");
     m.output("rx_dest_o", rx.output("rx_dest_o"), "the message's destination");
     m.output("rx_source_o", rx.output("rx_source_o"), "its source");
+    m.output("rx_label_o", rx.output("rx_label_o"), "label of the flit");
+    m.output("tx_holds_o", tx.output("holds_o"), "beats are taken and not acknowledged");
     m.output("lanes_o", tx.output("lanes_o"), "25 bits of each lane, lane 0 lowest, first bit lowest");
     m.output("up_o", &up, "flits can be exchanged");
     m.output("aligned_o", aligned, "lanes are in step");

@@ -19,8 +19,10 @@ pub(super) const NODE: u32 = LinkConfig::NODE_BITS;
 pub(super) const BEAT: u32 = 3;
 /// Bits of a flit's kind.
 pub(super) const KIND: u32 = 2;
-/// Bits of what the transmitter keeps beside each flit's payload: destination, source, last beat, end of message.
-pub(super) const TAG: u32 = 2 * NODE + BEAT + 1;
+/// Bits of the label, which the link carries and does not look at.
+pub(super) const LABEL: u32 = LinkConfig::LABEL_BITS;
+/// Bits of what the transmitter keeps beside each flit's payload: destination, source, last beat, end of message, label.
+pub(super) const TAG: u32 = 2 * NODE + BEAT + 1 + LABEL;
 
 /// Kinds: no payload; payload; a side after reset, which knows nothing of the other; its answer.
 pub(super) const IDLE: u128 = 0;
@@ -91,11 +93,13 @@ pub(super) struct Tag {
     pub source: Bits,
     pub last_beat: Bits,
     pub end: Bits,
+    pub label: Bits,
 }
 
 impl Tag {
     pub fn pack(&self) -> Bits {
-        cat([self.end.clone(), self.last_beat.clone(), self.source.clone(), self.dest.clone()])
+        let Self { dest, source, last_beat, end, label } = self;
+        cat([label, end, last_beat, source, dest].map(Bits::clone))
     }
 
     pub fn unpack(bits: &Bits) -> Self {
@@ -103,7 +107,8 @@ impl Tag {
             dest: bits.low(NODE),
             source: bits.slice(NODE, NODE),
             last_beat: bits.slice(2 * NODE, BEAT),
-            end: bits.msb(),
+            end: bits.bit(2 * NODE + BEAT),
+            label: bits.high(LABEL),
         }
     }
 }

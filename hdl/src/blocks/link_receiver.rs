@@ -140,6 +140,7 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let message_ends = held("message_ends_q", &last_beat & &tag.end);
     let dest = held("dest_q", tag.dest.clone());
     let source = held("source_q", tag.source.clone());
+    let label = held("label_q", tag.label.clone());
     // Not a cycle later than the expected number: a header has both.
     let limit = m.wire("limit", expected.q() + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
@@ -149,6 +150,7 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.output("rx_flit_last_o", flit_ends, "it is the last of its flit");
     m.output("rx_dest_o", dest, "the message's destination");
     m.output("rx_source_o", source, "its source");
+    m.output("rx_label_o", label, "label of the flit");
     m.output("good_o", &good, "a flit came whose CRC is right");
     m.output("bad_o", &bad, "a flit came whose CRC is wrong");
     m.output("kind_o", header.kind, "kind of the good flit; this and what follows stay for six cycles");

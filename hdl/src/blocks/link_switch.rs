@@ -3,7 +3,7 @@
 //! Each input has a register, which knows the output that its flit goes to. Each output serves the inputs in turn, a whole flit at a
 //! time. A beat takes two cycles from input to output and one passes every other cycle: 32 bytes per cycle and port.
 
-use super::link_frame::NODE;
+use super::link_frame::{LABEL, NODE};
 use super::log2;
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, rom};
 use ndp_config::BEAT_BITS;
@@ -15,8 +15,8 @@ pub(super) const PORT: u32 = 3;
 pub(super) const ROUTE: u32 = PORT + 1;
 /// DIMMs that can be told apart.
 pub(super) const NODES: u32 = 1 << NODE;
-/// Bits of a beat on its way: data, end of message, destination, source.
-const BEAT: u32 = BEAT_BITS + 1 + 2 * NODE;
+/// Bits of a beat on its way: data, end of message, destination, source, label.
+const BEAT: u32 = BEAT_BITS + 1 + 2 * NODE + LABEL;
 
 /// The crossbar for `ports` links.
 ///
@@ -38,8 +38,9 @@ pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
             let flit_end = m.input(format!("rx{p}_flit_last_i"), 1, of("it is the last of its flit"));
             let dest = m.input(format!("rx{p}_dest_i"), NODE, of("the message's destination"));
             let source = m.input(format!("rx{p}_source_i"), NODE, of("its source"));
+            let label = m.input(format!("rx{p}_label_i"), LABEL, of("label of the flit"));
             let ready = m.input(format!("tx{p}_ready_i"), 1, of("the beat sent to it is taken"));
-            (valid, flit_end, dest.clone(), cat([source, dest, end, data]), ready)
+            (valid, flit_end, dest.clone(), cat([label, source, dest, end, data]), ready)
         })
         .collect();
 
@@ -103,7 +104,8 @@ pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
         m.output(format!("tx{o}_data_o"), out.low(BEAT_BITS), of("the beat"));
         m.output(format!("tx{o}_last_o"), out.bit(BEAT_BITS), of("it is the last of its message"));
         m.output(format!("tx{o}_dest_o"), out.slice(BEAT_BITS + 1, NODE), of("the message's destination"));
-        m.output(format!("tx{o}_source_o"), out.high(NODE), of("its source"));
+        m.output(format!("tx{o}_source_o"), out.slice(BEAT_BITS + 1 + NODE, NODE), of("its source"));
+        m.output(format!("tx{o}_label_o"), out.high(LABEL), of("label of the flit"));
     }
     for (wire, from) in moved.iter().zip(&taken_from) {
         wire.drive(any_of(from));

@@ -5,7 +5,7 @@
 //! A flit slot without payload to send carries an idle flit, whose header has the same acknowledgements and credits.
 
 use super::link_crc::{link_crc, on_the_wire};
-use super::link_frame::{ANSWER, BEAT, FIELD_BITS, Header, IDLE, INIT, NODE, ROUND, SEQ, TAG, Tag};
+use super::link_frame::{ANSWER, BEAT, FIELD_BITS, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag};
 use super::link_frame::{beat_of_word, delayed, link_ring, markers, name, payload_of_word};
 use super::log2;
 use super::sram::sram;
@@ -29,6 +29,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let end = m.input("tx_last_i", 1, "it is the last of its message");
     let dest = m.input("tx_dest_i", NODE, "the message's destination");
     let source = m.input("tx_source_i", NODE, "its source");
+    let label = m.input("tx_label_i", LABEL, "label of the flit, the same for all of its beats");
     let up = m.input("up_i", 1, "both sides know each other's numbers");
     let answers = m.input("answers_i", 1, "not up, and the other side's number is known");
     let fault = m.input("fault_i", 1, "send no payload");
@@ -67,7 +68,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let appends = m.wire("appends", &completes & !&drops);
     tail.next(tail.q() + appends.zext(SEQ));
     let tags = m.memory("tags", TAG, config.replay_flits());
-    let tag = Tag { dest, source, last_beat: beat.zext(BEAT), end };
+    let tag = Tag { dest, source, last_beat: beat.zext(BEAT), end, label };
     tags.write(&appends, &tail.low(slot_bits), &tag.pack());
 
     // The place in the frame; stage k of the pipeline sees it k cycles later.
@@ -219,6 +220,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
 
     m.output("tx_ready_o", ready, "the beat is taken");
     m.output("lanes_o", &lanes, "bits of all lanes");
+    m.output("holds_o", held.any() | beat.any(), "flits are taken and not acknowledged");
     m.output("busy_o", busy, "flits are sent and not acknowledged");
     m.output("advances_o", advances, "flits are acknowledged");
     m.output("asked_o", asked, "flits are repeated because the other side misses one");

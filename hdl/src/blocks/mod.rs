@@ -10,7 +10,8 @@
 //! [`rank_timing`], [`rank_controller`] with its parts, [`rank_port`]. Then the front end: [`instruction_decoder`], [`issue`],
 //! [`row_generator`], [`rank_feeder`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`]. The DIMM-link: [`link_frame`],
 //! [`link_crc`], [`link_lane`], [`link_aligner`], [`link_receiver`], [`link_transmitter`], [`link_session`], [`link_monitor`],
-//! [`link_controller`]; [`link_switch`], [`link_bridge`]. A channel of memory that computes: [`pim_decoder`], [`pim_lane`],
+//! [`link_controller`]; [`link_switch`], [`link_bridge`]; [`transfer_walker`], [`transfer_sender`], [`transfer_receiver`],
+//! [`transfer_unit`]. A channel of memory that computes: [`pim_decoder`], [`pim_lane`],
 //! [`pim_mac`], [`pim_column_path`], [`pim_bank_state`], [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`],
 //! [`pim_channel_timing`], [`pim_refresh_watch`], [`pim_channel`]; its controller: [`pim_shadow`], [`pim_requests`], [`pim_operations`],
 //! [`pim_controller`]. Every block is a function from
@@ -102,6 +103,10 @@ pub mod sram;
 pub mod sram_fifo;
 pub mod sum_reader;
 pub mod sum_resolver;
+pub mod transfer_receiver;
+pub mod transfer_sender;
+pub mod transfer_unit;
+pub mod transfer_walker;
 pub mod two_clock_sram;
 pub mod vector_reader;
 pub mod vector_walker;

@@ -1,7 +1,8 @@
 //! Counts what the host's scheduler and predictor want to know: activations per neuron, and where the cycles go.
 
 use super::bits_for;
-use super::host_port::REGISTER_BITS;
+use super::host_port::{LINK_REGISTER, REGISTER_BITS};
+use super::instruction_decoder::link_suffix;
 use super::sram::sram;
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
@@ -26,7 +27,7 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (ranks, batch_bits) = (gemv.ranks(), gemv.batch_bits());
     let m = ModuleBuilder::new(
-        format!("monitor_g{ranks}_b{}", gemv.max_batch()),
+        format!("monitor_g{ranks}_b{}{}", gemv.max_batch(), link_suffix(config)),
         "Counters and status for the host.",
     );
     let status = m.input("status_i", BEAT_BITS, "status");
@@ -48,6 +49,17 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let batch = m.input("batch_i", batch_bits, "its vectors; stays");
     let taken = m.input("result_taken_i", 1, "a result, rows in order, in each the vectors");
     let positive = m.input("result_positive_i", 1, "it is greater than zero");
+
+    let link = config.core().link().then(|| {
+        [
+            m.input("link_status_i", BEAT_BITS, "status of the link"),
+            m.input(
+                "link_counter_i",
+                COUNTER_BITS,
+                "the link's counter with the register's number, a cycle later",
+            ),
+        ]
+    });
 
     let share_bits = bits_for(ranks);
     let mut steps: Vec<Bits> = (0..CAUSES)
@@ -108,7 +120,16 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let select = cat([is_activations, number.eq_lit(1), number.is_zero()]);
     let sampled = m.reg("sampled_q", 2 * BEAT_BITS).enable(&read);
     sampled.next(cat([counters, status]));
-    let choices = [sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.output("rdata_o")];
-    m.output("register_data_o", one_hot_mux(&m.wire("select", select), &choices), "the register read last");
+    let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.output("rdata_o")];
+    let mut selects = vec![select];
+    if let Some([status, counter]) = link {
+        let status_q = m.reg("link_status_q", BEAT_BITS).enable(&read);
+        status_q.next(status);
+        choices.extend([status_q.q(), counter.zext(BEAT_BITS)]);
+        let is_counter = number.high(REGISTER_BITS - 4).eq_lit(1);
+        selects.insert(0, cat([is_counter, number.eq_lit(LINK_REGISTER)]));
+    }
+    let select = m.wire("select", cat(selects));
+    m.output("register_data_o", one_hot_mux(&select, &choices), "the register read last");
     m.finish()
 }

@@ -8,9 +8,9 @@ use super::command_decoder::{Layout, layout_fields, rank_bits};
 use super::dma_reader::dma_reader;
 use super::fifo::fifo;
 use super::gemv_unit::gemv_unit;
-use super::host_port::{HOST_TAG_BITS, REQUEST_TAG_BITS, host_port};
-use super::instruction_decoder::INSTRUCTION_BITS;
-use super::issue::{PRODUCTS, STARTS, issue};
+use super::host_port::{HOST_TAG_BITS, host_port, request_tag_bits};
+use super::instruction_decoder::{INSTRUCTION_BITS, NODE_BITS, TRANSFERS};
+use super::issue::{PARTS, PRODUCTS, STARTS, issue, parts};
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::rank_intake::RankPorts;
@@ -19,6 +19,7 @@ use super::rank_timing::BUS_BITS;
 use super::row_generator::{list_addr_bits, row_generator};
 use super::sram::sram;
 use super::sram_fifo::sram_fifo;
+use super::transfer_unit::transfer_unit;
 use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
@@ -73,6 +74,15 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         })
         .collect();
 
+    let link = config.core().link();
+    let link_pins = link.then(|| {
+        let bits = config.link().word_bits();
+        [
+            m.input("link_lanes_i", bits, "link: 25 bits of each lane, lane 0 lowest, first bit lowest"),
+            m.input("link_node_i", NODE_BITS, "link: number of this DIMM; stable"),
+        ]
+    });
+
     // Instructions.
     let (queue_pop, host_overflow) = (m.forward("queue_pop", 1), m.forward("lost", 1));
     let (queue_push, queue_word) = (m.forward("queue_push", 1), m.forward("queue_word", INSTRUCTION_BITS));
@@ -83,14 +93,18 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("pop_i", &queue_pop)
         .ignore("ready_o", "there is room for a burst before it is taken");
     let (queue_valid, queue_count) = (queue.output("valid_o"), queue.output("count_o"));
-    let busy = ["load", "list", "store", "zero", "gemv", "round", "activation"]
-        .map(|part| (part, m.forward(format!("{part}_busy"), 1)));
+    let busy: Vec<_> =
+        parts(config).iter().map(|(part, _)| (*part, m.forward(format!("{part}_busy"), 1))).collect();
+    let link_holds = link.then(|| m.forward("link_holds", 1));
     let front = m
         .instance("issue", &issue(config)?)
         .input("word_valid_i", &queue_valid)
         .input("word_i", queue.output("data_o"))
         .input("overflow_i", &host_overflow);
     let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
+    if let Some(holds) = &link_holds {
+        front.connect_input("link_holds_i", holds);
+    }
     queue_pop.drive(front.output("word_ready_o"));
     let starts: Vec<(&str, Bits)> = STARTS
         .into_iter()
@@ -237,12 +251,40 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     queue_push.drive(host.output("queue_push_o"));
     queue_word.drive(host.output("queue_data_o"));
     host_overflow.drive(host.output("overflow_o"));
+    let register = host.output("register_o");
+    let mut transfers = None;
+    if let (Some([lanes, node]), Some(holds)) = (link_pins, &link_holds) {
+        let unit = m
+            .instance("transfer", &transfer_unit(config)?)
+            .input("address_i", address.low(burst_bits))
+            .input("own_i", node)
+            .input("control_i", host.output("control_o"))
+            .input("counter_i", register.low(4))
+            .input("passed_i", host.output("transfer_ready_o"))
+            .input("lanes_i", lanes);
+        for name in TRANSFERS {
+            unit.connect_input(format!("start_{name}_i"), front.output(&format!("start_{name}_o")));
+        }
+        for field in ["count", "ranks", "node", "slot"] {
+            unit.connect_input(format!("{field}_i"), front.output(&format!("transfer_{field}_o")));
+        }
+        for field in ["valid", "write", "rank", "addr", "data"] {
+            host.connect_input(format!("transfer_{field}_i"), unit.output(&format!("req_{field}_o")));
+        }
+        holds.drive(unit.output("holds_o"));
+        m.output(
+            "link_lanes_o",
+            unit.output("lanes_o"),
+            "link: 25 bits of each lane, lane 0 lowest, first bit lowest",
+        );
+        transfers = Some(unit);
+    }
     let request = ["write", "addr", "tag", "data"].map(|field| host.output(&format!("req_{field}_o")));
     let [request_write, request_addr, request_tag, request_data] = &request;
 
     // Ranks. What the reader asks for goes before weights: it has reserved a place for all of it.
     let feeder = rank_feeder(config)?;
-    let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, REQUEST_TAG_BITS))?;
+    let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
     let (mut room, mut feeders_idle) = (vec![tokens.output("ready_o")], Vec::new());
     for (g, dq) in (0..ranks).zip(&data_pins) {
         let seg_ready = m.forward(format!("seg{g}_ready"), 1);
@@ -295,8 +337,14 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         unit.connect_input(format!("w{g}_valid_i"), &valid & !&tag);
         unit.connect_input(format!("w{g}_data_i"), &data);
         host.connect_input(format!("req{g}_ready_i"), rank.output("req_ready_o"));
-        for field in ["valid", "write", "tag", "data"] {
-            host.connect_input(format!("rsp{g}_{field}_i"), rank.output(&format!("rsp_{field}_o")));
+        let response = ["valid", "write", "tag", "data"].map(|field| rank.output(&format!("rsp_{field}_o")));
+        for (field, value) in ["valid", "write", "tag", "data"].into_iter().zip(&response) {
+            host.connect_input(format!("rsp{g}_{field}_i"), value);
+        }
+        if let Some(unit) = &transfers {
+            unit.connect_input(format!("rsp{g}_valid_i"), host.output(&format!("transfer{g}_valid_o")));
+            unit.connect_input(format!("rsp{g}_write_i"), &response[1]);
+            unit.connect_input(format!("rsp{g}_data_i"), &response[3]);
         }
         for (pin, doc) in PINS {
             m.output(format!("r{g}_{pin}"), rank.output(pin), format!("rank {g}: {doc}"));
@@ -314,7 +362,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         "zero" => zero_busy.clone(),
         "gemv" => any_of(&product_parts),
         "round" => round_busy.clone(),
-        _ => activation_busy.clone(),
+        "activation" => activation_busy.clone(),
+        part => transfers.as_ref().map_or_else(|| zeros(1), |unit| unit.output(&format!("{part}_busy_o"))),
     };
     busy.iter().for_each(|(part, busy)| busy.drive(of_part(part)));
     let part_busy =
@@ -348,7 +397,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .instance("monitor", &monitor(config)?)
         .input("status_i", status)
         .input("register_re_i", host.output("register_re_o"))
-        .input("register_i", host.output("register_o"))
+        .input("register_i", &register)
         .input("gemv_i", part_busy("gemv"))
         .input("axpy_i", part_busy("gemv") & axpy.q())
         .input("round_i", part_busy("round"))
@@ -364,6 +413,10 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let counters = (0..ranks).fold(counters, |counters, g| {
         counters.input(format!("cause{g}_i"), unit.output(&format!("cause{g}_o")))
     });
+    if let Some(unit) = &transfers {
+        counters.connect_input("link_status_i", unit.output("status_o"));
+        counters.connect_input("link_counter_i", unit.output("counter_o"));
+    }
     register_data.drive(counters.output("register_data_o"));
 
     // What a trace shows, a cycle late. Nothing depends on it.
@@ -372,11 +425,11 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(value);
         reg.q()
     };
-    let parts = cat(busy.iter().rev().map(|(part, _)| part_busy(part)));
+    let parts = cat(PARTS.iter().rev().map(|(part, _)| part_busy(part)));
     m.output(
         "parts_busy_o",
         seen("parts", parts),
-        "trace: busy parts; load, list, store, zero, gemv, round, activation from bit 0",
+        "trace: busy parts; load, list, store, zero, gemv, round, activation, send, receive from bit 0",
     );
     m.output("take_o", seen("take", queue_pop.q()), "trace: an instruction was taken from the queue");
     m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");

@@ -18,6 +18,7 @@ pub(crate) struct RawLink {
     receive_flits: u32,
     timeout_cycles: u32,
     fault_cycles: u32,
+    transfer_cycles: u32,
     bridge_ports: u32,
 }
 
@@ -31,6 +32,7 @@ impl Default for RawLink {
             receive_flits: 16,
             timeout_cycles: 1024,
             fault_cycles: 65_536,
+            transfer_cycles: 1 << 20,
             bridge_ports: 4,
         }
     }
@@ -50,6 +52,8 @@ impl LinkConfig {
     pub const CRC_BITS: u32 = 32;
     /// Bits of a sequence number. Buffers hold at most a quarter of the numbers, so that old and new ones cannot be confused.
     pub const SEQUENCE_BITS: u32 = 8;
+    /// Bits of the label that a flit carries beside its payload.
+    pub const LABEL_BITS: u32 = 17;
     /// Bits of the number of a DIMM.
     pub const NODE_BITS: u32 = 4;
     /// Words of a lane that the receiver holds to bring the lanes into step.
@@ -65,6 +69,7 @@ impl LinkConfig {
         power_of_two("link.receive_flits", raw.receive_flits, 4, 64)?;
         power_of_two("link.timeout_cycles", raw.timeout_cycles, 256, 65_536)?;
         power_of_two("link.fault_cycles", raw.fault_cycles, 1024, 1 << 24)?;
+        power_of_two("link.transfer_cycles", raw.transfer_cycles, 2048, 1 << 25)?;
         in_range("link.bridge_ports", raw.bridge_ports, 2, 8)?;
         let config = Self(raw);
         if config.flit_bits() > Self::MAX_FLIT_BITS {
@@ -80,6 +85,14 @@ impl LinkConfig {
                 what: "link.fault_cycles".into(),
                 value: config.fault_cycles().into(),
                 rule: format!("be at least four times the {} cycles to lock", config.lock_cycles()),
+            });
+        }
+        // A transfer over a broken link ends with the link's fault, not with its own.
+        if config.transfer_cycles() < 2 * config.fault_cycles() {
+            return Err(ConfigError::Mismatch {
+                what: "link.transfer_cycles".into(),
+                value: config.transfer_cycles().into(),
+                rule: format!("be at least twice the {} of link.fault_cycles", config.fault_cycles()),
             });
         }
         Ok(config)
@@ -118,6 +131,11 @@ impl LinkConfig {
     /// Cycles without progress after which a link is faulty.
     pub fn fault_cycles(&self) -> u32 {
         self.0.fault_cycles
+    }
+
+    /// Cycles without a beat after which a core gives up a transfer.
+    pub fn transfer_cycles(&self) -> u32 {
+        self.0.transfer_cycles
     }
 
     /// Links of a bridge.

@@ -218,6 +218,7 @@ fn links_outside_their_limits_are_refused() {
         ("receive_flits", 4, 64),
         ("timeout_cycles", 256, 65_536),
         ("fault_cycles", 1024, 1 << 24),
+        ("transfer_cycles", 2048, 1 << 25),
         ("bridge_ports", 2, 8),
     ];
     for (key, min, max) in limits {
@@ -232,5 +233,7 @@ fn links_outside_their_limits_are_refused() {
     }
     let expected = "link.fault_cycles = 16384 must be at least four times the 4832 cycles to lock";
     assert_eq!(refused("fault_cycles = 16384"), expected);
+    let expected = "link.transfer_cycles = 65536 must be at least twice the 65536 of link.fault_cycles";
+    assert_eq!(refused("transfer_cycles = 65536"), expected);
     assert!(refused("speed = 3").contains("unknown field `speed`"));
 }

@@ -49,6 +49,7 @@ pub struct CycleModel {
     issue: Issue,
     counters: CounterFile,
     recorder: Option<Recorder>,
+    transfer: Option<Instruction>,
     dimm_mask: u32,
     rank_log2: u32,
 }
@@ -83,6 +84,7 @@ impl CycleModel {
             issue: Issue::new(config),
             counters: CounterFile::default(),
             recorder: None,
+            transfer: None,
             dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
             rank_log2: shape.ranks.trailing_zeros(),
             config: config.clone(),
@@ -101,6 +103,12 @@ impl CycleModel {
             instructions: self.recorder.take().unwrap_or_default().instructions,
             commands: self.ranks.iter_mut().map(Rank::take_trace).collect(),
         }
+    }
+
+    /// The first transfer over a link that was to be executed. The model does not know how long one takes, nor what it does to others:
+    /// from here on its cycles mean nothing.
+    pub fn transfer(&self) -> Option<Instruction> {
+        self.transfer
     }
 
     /// The configuration.
@@ -635,6 +643,9 @@ impl CycleModel {
         let gemv = self.config.gemv();
         match instruction {
             Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => {}
+            Instruction::Send(_) | Instruction::Receive(_) => {
+                self.transfer.get_or_insert(instruction);
+            }
             Instruction::Load { cols, batch, address, .. } => {
                 self.reads_list = false;
                 self.reader.start(address, cols.div_ceil(BEAT_ELEMS) * batch);

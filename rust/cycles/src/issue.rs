@@ -22,6 +22,8 @@ const WORD_ENTRIES: u32 = 16;
 pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
     match instruction {
         Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => None,
+        // The model refuses them.
+        Instruction::Send(_) | Instruction::Receive(_) => None,
         Instruction::Load { .. } => Some(LOAD),
         Instruction::List { .. } => Some(LIST),
         Instruction::Store { .. } | Instruction::Append { .. } | Instruction::Export { .. } => Some(STORE),

@@ -81,9 +81,18 @@ pub mod fields {
     pub const ROW: Field = field("row", 64, 24);
     /// Bits of an FP16 factor, in the place of the count.
     pub const SCALAR: Field = field("scalar", 64, 16);
+    /// Number of a DIMM, in the place of the batch.
+    pub const NODE: Field = field("node", 9, 4);
+    /// Ranks, a bit each, in the place of the columns.
+    pub const RANKS: Field = field("ranks", 13, 8);
+    /// What sender and receiver know a message by, in the place of the words.
+    pub const SLOT: Field = field("slot", 88, 16);
 }
 
-use fields::{ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG};
+use fields::{
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT,
+    SRC, TAG,
+};
 
 /// What an instruction does; the discriminant is its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -132,11 +141,15 @@ pub enum Opcode {
     Mul = 0x36,
     /// The larger elements of two vector blocks.
     Max = 0x37,
+    /// Bursts of DRAM to another DIMM.
+    Send = 0x40,
+    /// Bursts of another DIMM to DRAM.
+    Receive = 0x41,
 }
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
@@ -159,6 +172,8 @@ impl Opcode {
         Self::Sub,
         Self::Mul,
         Self::Max,
+        Self::Send,
+        Self::Receive,
     ];
 
     /// The opcode of that code.
@@ -191,6 +206,8 @@ impl Opcode {
             Self::Sub => "sub",
             Self::Mul => "mul",
             Self::Max => "max",
+            Self::Send => "send",
+            Self::Receive => "receive",
         }
     }
 
@@ -211,12 +228,13 @@ impl Opcode {
             Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],
             Self::Scale => &[SRC, DST, COLS, BATCH, HEADS, SCALAR],
             Self::Add | Self::Sub | Self::Mul | Self::Max => &[SRC, DST, COLS, BATCH, HEADS, OTHER],
+            Self::Send | Self::Receive => &[ADDRESS, COUNT, RANKS, NODE, SLOT],
         }
     }
 
-    /// Whether the activation unit executes it: its instructions have the codes from 0x30 on.
+    /// Whether the activation unit executes it: its instructions have the codes 0x30 to 0x3F.
     pub const fn is_activation(self) -> bool {
-        self as u8 >= Self::Relu as u8
+        self as u8 >> 4 == Self::Relu as u8 >> 4
     }
 
     /// The bits that may be set.
@@ -251,6 +269,37 @@ impl Product {
     /// Vectors of a block that has one for each vector of the batch and each head.
     pub fn vectors(&self) -> u32 {
         self.batch.saturating_mul(self.heads)
+    }
+}
+
+/// What `send` and `receive` have in common: a range of DRAM, and the message that it is or becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Transfer {
+    /// First burst in every rank of `ranks`.
+    pub address: u32,
+    /// Bursts in every one of them.
+    pub count: u32,
+    /// The ranks, a bit each.
+    pub ranks: u32,
+    /// The other DIMM.
+    pub node: u32,
+    /// What both sides know the message by.
+    pub slot: u32,
+}
+
+impl Transfer {
+    /// Bursts of the message.
+    pub fn bursts(&self) -> u64 {
+        u64::from(self.count) * u64::from(self.ranks.count_ones())
+    }
+
+    /// Rank and burst of the rank for each burst of the message: burst by burst, and of each all ranks, the lowest first.
+    pub fn places(&self) -> impl Iterator<Item = (u32, u32)> {
+        let Self { address, count, ranks, .. } = *self;
+        let bursts = address..address + count;
+        bursts.flat_map(move |burst| {
+            (0..u32::BITS).filter(move |rank| ranks >> rank & 1 == 1).map(move |rank| (rank, burst))
+        })
     }
 }
 
@@ -448,6 +497,10 @@ pub enum Instruction {
         /// Heads, a power of two.
         heads: u32,
     },
+    /// Bursts of DRAM become a message to another DIMM.
+    Send(Transfer),
+    /// The message of another DIMM goes to DRAM.
+    Receive(Transfer),
 }
 
 impl Instruction {
@@ -469,6 +522,8 @@ impl Instruction {
             Self::Merge { .. } => Opcode::Merge,
             Self::Import { .. } => Opcode::Import,
             Self::Activate { operation, .. } => operation.opcode(),
+            Self::Send(_) => Opcode::Send,
+            Self::Receive(_) => Opcode::Receive,
         }
     }
 
@@ -527,6 +582,13 @@ impl Instruction {
             (Self::Round { src, dst, cols, batch }, _) => {
                 of(&[(SRC, src), (DST, dst), (COLS, cols), (BATCH, batch)])
             }
+            (Self::Send(t) | Self::Receive(t), _) => of(&[
+                (ADDRESS, t.address),
+                (COUNT, t.count),
+                (RANKS, t.ranks),
+                (NODE, t.node),
+                (SLOT, t.slot),
+            ]),
             (Self::Signal { tag }, _) => of(&[(TAG, tag)]),
             (Self::Nop | Self::Barrier, _) => None,
         }

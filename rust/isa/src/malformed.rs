@@ -1,6 +1,6 @@
 //! Decoding, and the error that a malformed instruction has.
 //!
-//! Errors are found in the order of `docs/isa.md`: unknown opcode, bits that have to be 0, sizes, address, list, words,
+//! Errors are found in the order of `docs/isa.md`: unknown opcode, bits that have to be 0, no link, sizes, address, list, words,
 //! overlap. That order is part of the contract, because the status keeps the code of the first malformed instruction.
 
 use std::ops::Range;
@@ -9,7 +9,8 @@ use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OPCODE, OTHER, ROW, SCALAR, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT,
+    SRC, TAG,
 };
 use crate::operands::Operands;
 use crate::{Activation, Instruction, Opcode, Product};
@@ -36,12 +37,22 @@ pub enum ErrorCode {
     Overlap = 7,
     /// Written while the queue was full; found when the burst arrives, never by decoding.
     QueueFull = 8,
+    /// A `send` or `receive` of a core without a link.
+    Link = 9,
 }
 
 impl ErrorCode {
     /// What decoding can find, in the order in which it is looked for.
-    pub const PRECEDENCE: [Self; 7] =
-        [Self::Opcode, Self::Reserved, Self::Size, Self::Address, Self::List, Self::Words, Self::Overlap];
+    pub const PRECEDENCE: [Self; 8] = [
+        Self::Opcode,
+        Self::Reserved,
+        Self::Link,
+        Self::Size,
+        Self::Address,
+        Self::List,
+        Self::Words,
+        Self::Overlap,
+    ];
 
     /// The number in the status.
     pub fn number(self) -> u8 {
@@ -75,6 +86,30 @@ pub enum Malformed {
         value: u32,
         /// The limit.
         max: u32,
+    },
+    /// A core without a link.
+    #[error("{}: the core has no link", opcode.mnemonic())]
+    Link {
+        /// The instruction.
+        opcode: Opcode,
+    },
+    /// Ranks that there are not, or none.
+    #[error("ranks = {ranks:#x} must be 0x1..={max:#x}")]
+    Ranks {
+        /// The ranks, a bit each.
+        ranks: u32,
+        /// All ranks.
+        max: u32,
+    },
+    /// Bursts beyond the rank.
+    #[error("bursts {address:#x}..{end:#x} must be inside the {bursts:#x} bursts of a rank")]
+    Range {
+        /// The first one.
+        address: u32,
+        /// The one after the last.
+        end: u64,
+        /// Bursts of a rank.
+        bursts: u64,
     },
     /// An address beyond the DRAM.
     #[error("address = {address:#x} must be below {bursts:#x} bursts")]
@@ -124,8 +159,9 @@ impl Malformed {
         match self {
             Self::Opcode { .. } => ErrorCode::Opcode,
             Self::Reserved { .. } => ErrorCode::Reserved,
-            Self::Size { .. } => ErrorCode::Size,
-            Self::Address { .. } => ErrorCode::Address,
+            Self::Link { .. } => ErrorCode::Link,
+            Self::Size { .. } | Self::Ranks { .. } => ErrorCode::Size,
+            Self::Address { .. } | Self::Range { .. } => ErrorCode::Address,
             Self::List { .. } | Self::ListAlignment { .. } => ErrorCode::List,
             Self::Words { .. } => ErrorCode::Words,
             Self::Overlap { .. } => ErrorCode::Overlap,
@@ -159,6 +195,9 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
         tag: TAG.get(word),
         list: LIST.get(word),
         listed: LISTED.get(word) == 1,
+        node: NODE.get(word),
+        ranks: RANKS.get(word),
+        slot: SLOT.get(word),
     };
     let instruction = operands.instruction(opcode);
     instruction.check_listed()?;
@@ -185,6 +224,7 @@ impl Instruction {
     /// with several heads can occur.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         self.check_listed()?;
+        self.check_link(config)?;
         self.check_sizes(config)?;
         self.check_heads(config)?;
         self.check_address(config)?;
@@ -204,6 +244,16 @@ impl Instruction {
         }
     }
 
+    /// Code 9, and of the ranks code 3.
+    fn check_link(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        let (Self::Send(transfer) | Self::Receive(transfer)) = *self else { return Ok(()) };
+        if !config.core().link() {
+            return Err(Malformed::Link { opcode: self.opcode() });
+        }
+        let (ranks, max) = (transfer.ranks, (1 << config.gemv().ranks()) - 1);
+        if ranks == 0 || ranks > max { Err(Malformed::Ranks { ranks, max }) } else { Ok(()) }
+    }
+
     /// Code 3.
     fn check_sizes(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let gemv = config.gemv();
@@ -212,6 +262,7 @@ impl Instruction {
             Self::List { .. } => entries,
             Self::Zero { .. } | Self::Export { .. } | Self::Import { .. } => gemv.slice_words(),
             Self::Dot(p) | Self::Axpy(p) if p.list.is_some() => gemv.max_cols().min(entries),
+            Self::Send(_) | Self::Receive(_) => u32::MAX,
             _ => gemv.max_cols(),
         };
         let max_cols = match self {
@@ -257,6 +308,11 @@ impl Instruction {
 
     /// Code 6.
     fn check_address(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        if let Self::Send(transfer) | Self::Receive(transfer) = *self {
+            let (address, bursts) = (transfer.address, config.dram().bursts());
+            let end = u64::from(address) + u64::from(transfer.count);
+            return if end > bursts { Err(Malformed::Range { address, end, bursts }) } else { Ok(()) };
+        }
         let bursts = match self {
             Self::Dot(_)
             | Self::Axpy(_)

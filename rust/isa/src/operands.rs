@@ -3,7 +3,7 @@
 //!
 //! Between decoder and assembler on one side, which fill in what the opcode names, and [`Instruction`].
 
-use crate::{Activation, Instruction, Opcode, Product};
+use crate::{Activation, Instruction, Opcode, Product, Transfer};
 
 /// Values of all fields; those that an instruction does not name are not looked at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,13 +23,17 @@ pub(crate) struct Operands {
     pub(crate) tag: u32,
     pub(crate) list: u32,
     pub(crate) listed: bool,
+    pub(crate) node: u32,
+    pub(crate) ranks: u32,
+    pub(crate) slot: u32,
 }
 
 impl Operands {
     /// The instruction with this opcode.
     pub(crate) fn instruction(self, opcode: Opcode) -> Instruction {
-        let Self { src, dst, other, cols, batch, heads, count, row, scalar, address, tag, list, listed } =
-            self;
+        let Self { src, dst, other, cols, batch, heads, count, row, scalar, address, tag, list, .. } = self;
+        let Self { listed, node, ranks, slot, .. } = self;
+        let transfer = Transfer { address, count, ranks, node, slot };
         let product = Product { src, dst, cols, batch, count, address, list: listed.then_some(list), heads };
         let activate = |operation| Instruction::Activate { operation, src, dst, cols, batch, heads };
         match opcode {
@@ -55,6 +59,8 @@ impl Operands {
             Opcode::Sub => activate(Activation::Sub { other }),
             Opcode::Mul => activate(Activation::Mul { other }),
             Opcode::Max => activate(Activation::Max { other }),
+            Opcode::Send => Instruction::Send(transfer),
+            Opcode::Receive => Instruction::Receive(transfer),
         }
     }
 }

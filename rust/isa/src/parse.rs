@@ -5,7 +5,7 @@
 //! result is not asked here.
 
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, OTHER, ROW, SCALAR, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SLOT, SRC, TAG,
 };
 use crate::literal::f16_from_decimal;
 use crate::operands::Operands;
@@ -179,6 +179,9 @@ impl Line {
             tag: 0,
             list: get(LIST)?,
             listed,
+            node: get(NODE)?,
+            ranks: get(RANKS)?,
+            slot: get(SLOT)?,
         };
         Ok(operands.instruction(opcode))
     }

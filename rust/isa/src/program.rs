@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, SCALAR, TAG};
+use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, RANKS, SCALAR, TAG};
 use crate::malformed::decode_fields;
 use crate::{Instruction, IsaError};
 
@@ -188,6 +188,7 @@ impl Display for Instruction {
                 LISTED => continue,
                 BATCH | HEADS if value == 1 => continue,
                 ADDRESS => write!(f, "{separator}address={value:#x}")?,
+                RANKS => write!(f, "{separator}ranks={value:#x}")?,
                 SCALAR => write!(f, "{separator}scalar={value:#06x}")?,
                 LIST => write!(f, "{separator}list={value}")?,
                 _ => write!(f, "{separator}{}={value}", field.name)?,

@@ -9,7 +9,7 @@ mod common;
 use common::Random;
 use ndp_config::DesignConfig;
 use ndp_isa::{
-    Code, Instruction, IsaError, Malformed, Opcode, Product, Words, decode, decode_fields, fields,
+    Code, Instruction, IsaError, Malformed, Opcode, Product, Transfer, Words, decode, decode_fields, fields,
 };
 
 #[test]
@@ -44,6 +44,10 @@ fn each_field_is_at_its_place() {
     assert_eq!(Instruction::Import { dst: 0x2AA, count, address }.encode(), 0x25 | rest | 0x2AA << 98);
     let merge = Instruction::Merge { dst: 0x2AA, cols: 0x2_5A5A, batch: 11, address };
     assert_eq!(merge.encode(), 0x24 | sizes | 0x1234_5678 << 32 | 0x2AA << 98);
+    let transfer = Transfer { address, count, ranks: 0xA5, node: 11, slot: 0xC3A6 };
+    let bits = rest | 0xA5 << 13 | 11 << 9 | 0xC3A6 << 88;
+    assert_eq!(Instruction::Send(transfer).encode(), 0x40 | bits);
+    assert_eq!(Instruction::Receive(transfer).encode(), 0x41 | bits);
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
     }
     assert_eq!(Opcode::Dot.mask(), !(1 << 31 | 7 << 61 | 0x1F << 123));
     for code in 0..=255u8 {
-        let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x25 | 0x30..=0x37);
+        let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x25 | 0x30..=0x37 | 0x40 | 0x41);
         let first = if matches!(code, 0x21 | 0x22 | 0x30..=0x37) { 123 } else { 120 };
         let word = u128::from(code) | u128::MAX << 120;
         match decode_fields(word) {
@@ -175,6 +179,10 @@ fn footprints_name_the_words_that_are_touched() {
     assert_eq!([import.reads(&config), import.writes(&config)], [(); 2].map(|()| words(vec![5..12], 0..0)));
     let merge = Instruction::Merge { dst: 5, cols: 200, batch: 3, address: 0 };
     assert_eq!([merge.reads(&config), merge.writes(&config)], [(); 2].map(|()| words(vec![5..53], 0..0)));
+    let transfer = Transfer { address: 0, count: 7, ranks: 3, node: 1, slot: 0 };
+    let words = [Instruction::Send(transfer), Instruction::Receive(transfer)]
+        .map(|i| [i.reads(&config), i.writes(&config)].iter().all(Words::is_empty));
+    assert_eq!(words, [true; 2], "DRAM alone");
     assert!(!export.collides(&export, &config), "two readers");
     assert!(import.collides(&export, &config) && import.collides(&import, &config));
 }

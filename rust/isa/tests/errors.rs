@@ -6,7 +6,7 @@ mod common;
 
 use common::Random;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Product, decode};
+use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Product, Transfer, decode};
 use std::collections::BTreeMap;
 
 /// The document's table once more, flat and on the raw bits: code of the first error, 0 for none.
@@ -32,16 +32,27 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x30..=0x32 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
         0x33 => all_zero(&[(8, 8), (31, 31), (63, 32), (87, 80), (119, 108), (127, 123)]),
         0x34..=0x37 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
+        0x40 | 0x41 => all_zero(&[(8, 8), (31, 21), (63, 61), (127, 104)]),
         _ => return 1,
     };
     if !reserved_clear {
         return 2;
     }
     let gemv = config.gemv();
+    if opcode >= 0x40 {
+        let (ranks, end) = (bits(20, 13), address + count);
+        return match () {
+            () if !config.core().link() => 9,
+            () if count == 0 || ranks == 0 || ranks >> gemv.ranks() != 0 => 3,
+            () if end > config.dram().bursts() => 6,
+            () => 0,
+        };
+    }
     let (max_cols, max_batch, words) =
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
-    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x30..), opcode >= 0x10);
+    let (has_cols, has_batch) =
+        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x30..=0x37), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
     let max_cols_now = match opcode {
         0x13 => max_cols.min(gemv.stripe_elems().into()),
@@ -113,7 +124,7 @@ fn code(result: &Result<Instruction, Malformed>) -> u8 {
 /// A design whose limits are all within reach of the fields.
 fn cramped() -> DesignConfig {
     let text = "name = \"cramped\"\n[gemv]\nmultipliers = 64\nranks = 4\nbuffer_kib = 32\nmax_batch = 8\n\
-                [dram]\nrow_bits = 9\n[core]\nlist_entries = 256";
+                [dram]\nrow_bits = 9\n[core]\nlist_entries = 256\nlink = false";
     DesignConfig::from_toml(text).unwrap()
 }
 
@@ -132,7 +143,8 @@ fn random_words_have_the_code_of_the_document() {
             *seen.entry(code(&result)).or_insert(0u32) += 1;
         }
         let codes: Vec<u8> = seen.keys().copied().collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 7], "{seen:?}");
+        let all = [0, 1, 2, 3, 4, 5, 6, 7, 9];
+        assert_eq!(codes, all[..8 + usize::from(!config.core().link())], "{seen:?}");
         assert!(seen.values().all(|n| *n > 100), "{}: {seen:?}", config.name());
     }
 }
@@ -173,7 +185,16 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     ];
     let operation = operations[random.below(8) as usize];
     let any_heads = 1 << random.below(5);
-    match random.below(13) {
+    let bursts = config.dram().bursts();
+    let ranks = random.below(2 << gemv.ranks());
+    let near_end = (bursts - u64::from(count).min(bursts)) as u32 + random.below(3);
+    let first = [address & ((1 << 27) - 1), near_end][random.below(2) as usize];
+    let ranks = [ranks, (1 << gemv.ranks()) - 1][random.below(2) as usize];
+    let transfer =
+        Transfer { address: first, count, ranks, node: random.below(16), slot: random.below(1 << 16) };
+    match random.below(15) {
+        13 => Instruction::Send(transfer),
+        14 => Instruction::Receive(transfer),
         0 => Instruction::Load { dst, cols, batch, address },
         1 => Instruction::Store { src, cols, batch, address },
         2 => Instruction::List { list, count, address },
@@ -226,6 +247,26 @@ fn each_limit_is_met_exactly() {
     assert_eq!([sums(0, 64, 0), sums(0, 65, 0), sums(0, 0, 0)], [Ok(()), Err(3), Err(3)]);
     assert_eq!([sums(63, 1, 0), sums(63, 2, 0), sums(64, 1, 0)], [Ok(()), Err(4), Err(4)]);
     assert_eq!([sums(0, 1, (1 << 27) - 1), sums(60, 5, 1 << 27)], [Ok(()), Err(6)]);
+    // Ranges end with the rank, whose ranks there have to be.
+    let moves = |address, count, ranks| {
+        let transfer = Transfer { address, count, ranks, node: 15, slot: 0xFFFF };
+        let send = check(Instruction::Send(transfer));
+        assert_eq!(check(Instruction::Receive(transfer)), send);
+        send
+    };
+    assert_eq!(
+        [moves(0, 1, 1), moves(0, 1, 3), moves(0, 1, 4), moves(0, 1, 0)],
+        [Ok(()), Ok(()), Err(3), Err(3)]
+    );
+    assert_eq!([moves(0, 0, 3), moves(1 << 27, 0, 3)], [Err(3), Err(3)]);
+    assert_eq!(
+        [moves((1 << 27) - 9, 9, 3), moves((1 << 27) - 9, 10, 3), moves(1 << 27, 1, 3)],
+        [Ok(()), Err(6), Err(6)]
+    );
+    let without = cramped();
+    let transfer = Transfer { address: 0, count: 0, ranks: 0, node: 0, slot: 0 };
+    let error = Instruction::Send(transfer).check(&without).unwrap_err();
+    assert_eq!((error.code().number(), error.to_string().as_str()), (9, "send: the core has no link"));
     let merge = |dst, cols, batch, address| check(Instruction::Merge { dst, cols, batch, address });
     assert_eq!([merge(32, 128, 4, 0), merge(33, 128, 4, 0), merge(32, 129, 4, 0)], [Ok(()), Err(4), Err(4)]);
     assert_eq!([merge(0, 0, 1, 0), merge(0, 8193, 1, 0), merge(0, 1, 5, 0)], [Err(3); 3]);
@@ -310,5 +351,5 @@ fn messages_name_value_and_limit() {
     assert_eq!(words, "dst: words 60..65 must be inside the buffer of 64");
     let address = message(Instruction::Load { dst: 0, cols: 1, batch: 1, address: 1 << 28 });
     assert_eq!(address, "address = 0x10000000 must be below 0x10000000 bursts");
-    assert_eq!(ErrorCode::PRECEDENCE.map(ErrorCode::number), [1, 2, 3, 6, 5, 4, 7]);
+    assert_eq!(ErrorCode::PRECEDENCE.map(ErrorCode::number), [1, 2, 9, 3, 6, 5, 4, 7]);
 }

@@ -106,7 +106,7 @@ fn refusals_name_line_token_and_what_belongs_there() {
         other => panic!("{text}: {other:?}"),
     };
     let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \
-         import, relu, exp, softmax, scale, add, sub, mul, max, or a directive";
+         import, relu, exp, softmax, scale, add, sub, mul, max, send, receive, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");
     assert_eq!(refused("export dst=0, count=1, address=0"), "dst=0 | one of src, count, address");

@@ -6,7 +6,7 @@
 //! comparison can leave them out. [`RandomPrograms`] writes programs that have none.
 //!
 //! Reading order: [`memory`], [`image`] (a program's data), [`buffer`] (what the buffer's words hold), [`machine`],
-//! `sums` (the instructions on accumulators), then the generator: [`random_programs`] and [`malform`].
+//! `sums` (the instructions on accumulators), [`transfers`] (messages between machines), then the generator: [`random_programs`] and [`malform`].
 //!
 //! It leaves to others: encoding and checks (`ndp-isa`), placement (`ndp-layout`), arithmetic (`ndp-numerics`), and the
 //! comparison with the RTL.
@@ -25,6 +25,7 @@ mod program_writer;
 mod random_merges;
 pub mod random_programs;
 mod sums;
+pub mod transfers;
 
 pub use error::MachineError;
 pub use image::{dump_bursts, write_data};
@@ -32,3 +33,4 @@ pub use machine::{FirstError, Machine, Status};
 pub use malform::malformed_word;
 pub use memory::{Memory, SparseMemory};
 pub use random_programs::{ProgramOptions, RandomPrograms};
+pub use transfers::{Link, Message, run_together};

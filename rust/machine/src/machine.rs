@@ -9,6 +9,7 @@ use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pac
 use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dot_decoded, f16, fp16};
 
 use crate::buffer::{Buffer, Vectors};
+use crate::transfers::Link;
 use crate::{MachineError, Memory, write_data};
 
 /// The first malformed instruction.
@@ -62,6 +63,9 @@ pub struct Machine<M> {
     /// Bursts stored since the last barrier.
     unfenced: BTreeSet<u64>,
     unfenced_reads: u64,
+    pub(crate) link: Link,
+    /// Bursts that a `receive` in work will write.
+    pub(crate) awaited: BTreeSet<u64>,
 }
 
 impl<M: Memory> Machine<M> {
@@ -87,6 +91,8 @@ impl<M: Memory> Machine<M> {
             unspecified: BTreeMap::new(),
             unfenced: BTreeSet::new(),
             unfenced_reads: 0,
+            link: Link::default(),
+            awaited: BTreeSet::new(),
         })
     }
 
@@ -148,11 +154,18 @@ impl<M: Memory> Machine<M> {
             Instruction::Export { src, count, address } => self.export(src, count, address),
             Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
             Instruction::Import { dst, count, address } => self.import(dst, count, address),
+            Instruction::Send(transfer) => self.send(&transfer),
+            Instruction::Receive(transfer) => self.receive(&transfer),
             Instruction::Activate { operation, src, dst, cols, batch, heads } => {
                 self.activate(operation, src, dst, cols, batch * heads);
             }
         }
         Ok(())
+    }
+
+    /// Counts an instruction that is executed elsewhere.
+    pub(crate) fn count_taken(&mut self) {
+        self.status.taken = self.status.taken.wrapping_add(1);
     }
 
     fn refuse(&mut self, error: Malformed) -> Malformed {
@@ -203,7 +216,7 @@ impl<M: Memory> Machine<M> {
     /// A burst, and a bit for each FP16 element of it that is unspecified.
     pub(crate) fn read(&mut self, burst: u64) -> (Burst, u32) {
         let mut unspecified = self.unspecified(burst);
-        if self.unfenced.contains(&burst) {
+        if self.unfenced.contains(&burst) || self.awaited.contains(&burst) {
             self.unfenced_reads += 1;
             unspecified = u32::MAX;
         }

@@ -1,7 +1,7 @@
 //! Malformed instruction words, of each error code.
 
 use ndp_config::DesignConfig;
-use ndp_isa::{Activation, ErrorCode, Instruction, Opcode, Product, decode, fields};
+use ndp_isa::{Activation, ErrorCode, Instruction, Opcode, Product, Transfer, decode, fields};
 use ndp_numerics::SplitMix64;
 
 /// A random word whose first error is `code`; [`ErrorCode::QueueFull`] is no property of a word and gives an unknown
@@ -18,10 +18,12 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
             let unknown: Vec<u8> = unknown.collect();
             return any & !fields::OPCODE.mask() | u128::from(unknown[below(random, unknown.len())]);
         }
+        // No word is one to a core that has a link.
+        ErrorCode::Link if config.core().link() => return malformed_word(config, ErrorCode::Opcode, random),
         ErrorCode::Reserved => {
             let opcode = Opcode::ALL[below(random, Opcode::ALL.len())];
             let bits: Vec<u32> = (0..128).filter(|bit| opcode.mask() >> bit & 1 == 0).collect();
-            let instruction = (0..200).map(|_| candidate(config, random)).find(|i| i.opcode() == opcode);
+            let instruction = (0..400).map(|_| candidate(config, random)).find(|i| i.opcode() == opcode);
             let word = instruction.map_or(opcode as u128, |instruction| instruction.encode());
             // Rows of several heads are not listed.
             if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
@@ -40,6 +42,9 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
             ErrorCode::List => Instruction::List { list: 8, count: 1, address: 0 },
             ErrorCode::Words => Instruction::Zero { dst: 1, count: words },
             ErrorCode::Overlap => Instruction::Dot(product),
+            ErrorCode::Link => {
+                Instruction::Send(Transfer { address: 0, count: 1, ranks: 1, node: 0, slot: 0 })
+            }
             _ => Instruction::Zero { dst: 0, count: 0 },
         };
         instruction.encode()
@@ -75,6 +80,7 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let in_dimm = near(1 << config.dimm_burst_bits(), fields::ADDRESS);
     let count = if listed { entries } else { rows };
     let (other, scalar) = (near(words, fields::OTHER), near(1 << 16, fields::SCALAR) as u16);
+    let ranks = near(1 << gemv.ranks(), fields::RANKS);
     let heads = if listed { 1 } else { [1, 1, 2, 4, 8, 16][below(random, 6)] };
     let (list_entry, list) = (list, listed.then_some(list));
     let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads };
@@ -93,7 +99,11 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     // Of a product with heads.
     let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };
     let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
-    match below(random, 14) {
+    let transfer =
+        Transfer { address: in_rank, count: rows, ranks, node: list_entry & 15, slot: scalar.into() };
+    match below(random, 16) {
+        14 => Instruction::Send(transfer),
+        15 => Instruction::Receive(transfer),
         11 => Instruction::Export { src, count: near_words(dst, words), address: in_rank },
         12 => Instruction::Merge { dst, cols, batch, address: in_rank },
         13 => Instruction::Import { dst, count: near_words(src, words), address: in_rank },

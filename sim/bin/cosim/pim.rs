@@ -4,7 +4,6 @@
 
 use crate::Verdict;
 use crate::golden::workspace_path;
-use crate::output::OutputFile;
 use crate::report::{Tools, grouped};
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
@@ -14,6 +13,7 @@ use ndp_dram::hbm::{HbmBusCycles, HbmStatistics, PimCycles, PseudoChannel};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Device, Hardware};
 use ndp_pim::{Event, Outcome, Pins, Prompt, run_batch};
+use ndp_report::OutputFile;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Random instructions for the tests of this crate.
 
-use ndp_isa::{Activation, Instruction, Product};
+use ndp_isa::{Activation, Instruction, Product, Transfer};
 use ndp_numerics::SplitMix64;
 
 /// A source of random numbers with bounds.
@@ -32,6 +32,7 @@ impl Random {
         // Rows of several heads are not listed.
         let heads = if listed.is_none() { 1 << field(3) } else { 1 };
         let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+        let transfer = Transfer { address, count, ranks: field(8), node: field(4), slot: field(16) };
         let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
         let operation = [
             Activation::Relu,
@@ -46,7 +47,7 @@ impl Random {
         if self.below(4) == 0 {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
-        match self.below(14) {
+        match self.below(16) {
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
             2 => Instruction::Signal { tag },
@@ -60,6 +61,8 @@ impl Random {
             10 => Instruction::Export { src, count, address },
             11 => Instruction::Merge { dst, cols, batch, address },
             12 => Instruction::Import { dst, count, address },
+            13 => Instruction::Send(transfer),
+            14 => Instruction::Receive(transfer),
             _ => Instruction::Round { src, dst, cols, batch },
         }
     }
@@ -72,7 +75,7 @@ impl Random {
             1 => {
                 let codes = [
                     0u8, 1, 2, 16, 17, 18, 19, 20, 21, 32, 33, 34, 35, 36, 37, 38, 3, 48, 49, 50, 51, 52, 53,
-                    54, 55, 56,
+                    54, 55, 56, 64, 65, 66,
                 ];
                 any & !0xFF | u128::from(codes[self.below(codes.len() as u64) as usize])
             }

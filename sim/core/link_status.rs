@@ -1,0 +1,102 @@
+//! What the host reads of a core's link (docs/isa.md, "Transfers").
+
+use super::Burst;
+use serde::Serialize;
+
+/// Register 2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkStatus {
+    /// The core has a link.
+    pub present: bool,
+    /// Flits can be exchanged.
+    pub up: bool,
+    /// The link is faulty.
+    pub fault: bool,
+    /// The other side of the link is.
+    pub peer_fault: bool,
+    /// Of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
+    pub cause: u32,
+    /// Lanes are in step.
+    pub aligned: bool,
+    /// Beats were sent that are not acknowledged.
+    pub holds: bool,
+    /// A `send` is in work.
+    pub send_busy: bool,
+    /// A `receive` is.
+    pub receive_busy: bool,
+    /// Lanes whose markers are found, one bit each.
+    pub locked: u32,
+    /// What has failed since it was forgotten, the bits [`LinkStatus::SEND_FAULT`] and so on.
+    pub failures: u32,
+    /// Slot, DIMM and direction (`true`: a `receive`) of the first transfer that did not come to its end.
+    pub first_failed: Option<(u32, u32, bool)>,
+    /// Messages handed to the link completely.
+    pub sent: u32,
+    /// Messages received completely.
+    pub received: u32,
+    /// `send`s that were given up.
+    pub sends_failed: u32,
+    /// `receive`s that were given up, or whose message had another length.
+    pub receives_failed: u32,
+    /// Beats handed to the link.
+    pub beats_sent: u32,
+    /// Beats of messages that were waited for.
+    pub beats_received: u32,
+    /// Flits dropped.
+    pub dropped: u32,
+}
+
+impl LinkStatus {
+    /// Number of the register.
+    pub const REGISTER: u64 = 2;
+    /// First of the registers with the counters of the link's controller.
+    pub const COUNTERS: u64 = 16;
+    /// A `send` ended because of the link.
+    pub const SEND_FAULT: u32 = 1;
+    /// A `send` ended because nothing moved.
+    pub const SEND_TIMEOUT: u32 = 1 << 1;
+    /// A `receive` ended because of the link.
+    pub const RECEIVE_FAULT: u32 = 1 << 2;
+    /// A `receive` ended because nothing came.
+    pub const RECEIVE_TIMEOUT: u32 = 1 << 3;
+    /// A message had another length than its `receive`.
+    pub const LENGTH: u32 = 1 << 4;
+    /// Flits were dropped that nobody waited for.
+    pub const DROPPED: u32 = 1 << 5;
+    /// The other side of the link was reset.
+    pub const RESTARTED: u32 = 1 << 6;
+    /// The other side did not take what was sent for too long.
+    pub const UNTAKEN: u32 = 1 << 7;
+
+    /// The fields of the register.
+    pub fn of(burst: &Burst) -> Self {
+        let words: Vec<u32> = burst.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect();
+        let flag = |bit: u32| words[0] >> bit & 1 == 1;
+        let first = words[2];
+        Self {
+            present: flag(0),
+            up: flag(1),
+            fault: flag(2),
+            peer_fault: flag(3),
+            cause: words[0] >> 4 & 3,
+            aligned: flag(6),
+            holds: flag(7),
+            send_busy: flag(8),
+            receive_busy: flag(9),
+            locked: words[0] >> 16 & 0xFF,
+            failures: words[1],
+            first_failed: (first >> 31 == 1).then_some((
+                first & 0xFFFF,
+                first >> 16 & 0xF,
+                first >> 20 & 1 == 1,
+            )),
+            sent: words[3],
+            received: words[4],
+            sends_failed: words[5],
+            receives_failed: words[6],
+            beats_sent: words[7],
+            beats_received: words[8],
+            dropped: words[9],
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A Verilated bridge: its lanes, faults and resets.
+
+use super::Lanes;
+use super::pins::{drive_lanes, read_lanes};
+use crate::error::SimError;
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_config::LinkConfig;
+
+/// The bridge; the route to DIMM `n` is link `n`, to others there is none.
+#[derive(Debug)]
+pub struct Bridge {
+    model: Model,
+    lanes: Vec<(InputPort, OutputPort)>,
+    fault: OutputPort,
+    retrain: InputPort,
+    reset: InputPort,
+    misrouted: OutputPort,
+    /// Flits that the bridge dropped for want of a route.
+    pub dropped: u64,
+}
+
+impl Bridge {
+    /// Opens `<design>/link_bridge` with random register contents, after reset.
+    ///
+    /// # Errors
+    /// [`SimError`] if the design or a port does not exist.
+    pub fn open(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+        let ports = config.bridge_ports();
+        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        let mut model = Model::open_with(&format!("{design}/link_bridge"), &options)?;
+        model.reset(3);
+        let routes = model.input_of_width("routes_i", 64)?;
+        model.set(routes, (0..ports).fold(0, |all, n| all | u64::from(8 | n) << (4 * n)));
+        let lanes = (0..ports)
+            .map(|p| {
+                let input = model.input_of_width(&format!("lanes{p}_i"), config.word_bits())?;
+                Ok((input, model.output_of_width(&format!("lanes{p}_o"), config.word_bits())?))
+            })
+            .collect::<Result<_, SimError>>()?;
+        Ok(Self {
+            lanes,
+            fault: model.output("fault_o")?,
+            retrain: model.input("retrain_i")?,
+            reset: model.input("rst_ni")?,
+            misrouted: model.output("misrouted_o")?,
+            model,
+            dropped: 0,
+        })
+    }
+
+    /// What a link of the bridge sends.
+    pub fn lanes(&self, link: usize) -> Lanes {
+        read_lanes(&self.model, self.lanes[link].1)
+    }
+
+    /// What a link of the bridge hears.
+    pub fn drive(&mut self, link: usize, lanes: &Lanes) {
+        drive_lanes(&mut self.model, self.lanes[link].0, lanes);
+    }
+
+    /// One cycle.
+    pub fn tick(&mut self) {
+        self.dropped += u64::from(self.model.get(self.misrouted).count_ones());
+        self.model.tick();
+    }
+
+    /// Links that are faulty, one bit each.
+    pub fn faults(&self) -> u64 {
+        self.model.get(self.fault)
+    }
+
+    /// Sets `retrain_i`, a bit for each link.
+    pub fn set_retrain(&mut self, links: u64) {
+        self.model.set(self.retrain, links);
+    }
+
+    /// Holds the reset, or releases it.
+    pub fn set_reset(&mut self, active: bool) {
+        self.model.set(self.reset, u64::from(!active));
+    }
+}

@@ -1,0 +1,313 @@
+//! Several cores on links: two on one cable, or more around a bridge, all in lockstep.
+//!
+//! Each core has its own DRAM and its own host, and runs its own program. What goes over the lanes is what the controllers inside
+//! the cores send; the watchers of [`super::probe`] look at it.
+
+use super::Lanes;
+use super::bridge::Bridge;
+use super::network::Cable;
+use crate::core::{Answer, Burst, CoreOptions, NdpCore};
+use crate::error::SimError;
+use ndp_config::DesignConfig;
+
+/// Cycles between two looks at a status while a queue is full.
+const POLL_CYCLES: u64 = 64;
+/// Instructions of a burst.
+const BURST_INSTRUCTIONS: usize = 4;
+/// Cycles for which a core is in reset.
+const RESET_CYCLES: u64 = 8;
+
+/// Who sends a program to its core, as the queue has room.
+#[derive(Debug, Default)]
+struct Feed {
+    words: Vec<u128>,
+    next: usize,
+    /// Instructions that the core has taken since its reset, when the program began, once that is known.
+    origin: Option<u32>,
+    taken: u32,
+    asked: bool,
+    look: u64,
+    end: Option<u64>,
+}
+
+/// The cores and what is between them.
+#[derive(Debug)]
+pub struct LinkedCores {
+    /// The cores, by number.
+    pub cores: Vec<NdpCore>,
+    /// One cable for two cores without a bridge, otherwise one for each, from the core to the bridge.
+    pub cables: Vec<Cable>,
+    bridge: Option<Bridge>,
+    feeds: Vec<Feed>,
+    cycle: u64,
+}
+
+impl LinkedCores {
+    /// Two cores on one cable.
+    ///
+    /// # Errors
+    /// As [`NdpCore::open`].
+    pub fn pair(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+        Self::unequal([config.name(), config.name()], config, options)
+    }
+
+    /// Two cores on one cable, built under other names than the configuration's.
+    ///
+    /// # Errors
+    /// As [`NdpCore::open`].
+    pub fn unequal(
+        designs: [&str; 2],
+        config: &DesignConfig,
+        options: &CoreOptions,
+    ) -> Result<Self, SimError> {
+        let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
+        Self::new(&designs, vec![cable], None, config, options)
+    }
+
+    /// A core at each link of a bridge.
+    ///
+    /// # Errors
+    /// As [`NdpCore::open`].
+    pub fn star(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+        let count = config.link().bridge_ports();
+        let bridge = Bridge::open(config.name(), config.link(), options.seed)?;
+        let cable = |n: u32| {
+            let names = [format!("DIMM {n}"), format!("link {n} of the bridge")];
+            Cable::new(names, config.link(), options.seed * 64 + u64::from(n))
+        };
+        let designs = vec![config.name(); count as usize];
+        Self::new(&designs, (0..count).map(cable).collect(), Some(bridge), config, options)
+    }
+
+    fn new(
+        designs: &[&str],
+        cables: Vec<Cable>,
+        bridge: Option<Bridge>,
+        config: &DesignConfig,
+        options: &CoreOptions,
+    ) -> Result<Self, SimError> {
+        let mut cores = Vec::new();
+        for (node, design) in (0..).zip(designs) {
+            let seed = options.seed + u64::from(node);
+            let mut core = NdpCore::open_as(design, config, &CoreOptions { seed, ..options.clone() })?;
+            core.set_node(node);
+            cores.push(core);
+        }
+        let feeds = cores.iter().map(|_| Feed::default()).collect();
+        Ok(Self { cores, cables, bridge, feeds, cycle: 0 })
+    }
+
+    /// Core cycles since the beginning.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// The bridge, if there is one.
+    pub fn bridge(&mut self) -> Option<&mut Bridge> {
+        self.bridge.as_mut()
+    }
+
+    /// What each core hears in this cycle.
+    fn carry(&mut self, silent: Option<usize>) -> Result<Vec<Lanes>, SimError> {
+        self.cycle += 1;
+        let mut sent: Vec<Lanes> = self.cores.iter().map(NdpCore::link_lanes).collect();
+        if let Some(core) = silent {
+            sent[core] = Lanes::default();
+        }
+        Ok(match &mut self.bridge {
+            None => self.cables[0].step(self.cycle, [sent[0], sent[1]])?.to_vec(),
+            Some(bridge) => {
+                let mut heard = Vec::new();
+                for (n, cable) in self.cables.iter_mut().enumerate() {
+                    let [to_core, to_bridge] = cable.step(self.cycle, [sent[n], bridge.lanes(n)])?;
+                    bridge.drive(n, &to_bridge);
+                    heard.push(to_core);
+                }
+                bridge.tick();
+                heard
+            }
+        })
+    }
+
+    /// One cycle of everything.
+    ///
+    /// # Errors
+    /// As [`NdpCore::step`]; [`SimError::Link`] if a core breaks a rule of the link.
+    pub fn step(&mut self) -> Result<(), SimError> {
+        let heard = self.carry(None)?;
+        for (core, lanes) in self.cores.iter_mut().zip(&heard) {
+            core.drive_link(lanes);
+            core.step()?;
+        }
+        Ok(())
+    }
+
+    /// Resets one core, in the middle of whatever it does; the others go on meanwhile. Its program is forgotten.
+    ///
+    /// # Errors
+    /// As [`LinkedCores::step`].
+    pub fn reset(&mut self, index: usize) -> Result<(), SimError> {
+        self.cores[index].reset();
+        self.feeds[index] = Feed::default();
+        let (cable, end) = if self.bridge.is_some() { (index, 0) } else { (0, index) };
+        self.cables[cable].probes[end].forget(true);
+        self.cables[cable].probes[1 - end].forget(false);
+        for _ in 0..RESET_CYCLES {
+            let heard = self.carry(Some(index))?;
+            for (n, lanes) in heard.iter().enumerate().filter(|(n, _)| *n != index) {
+                self.cores[n].drive_link(lanes);
+                self.cores[n].step()?;
+            }
+        }
+        // What watchers saw of the last flits before the reset is past now.
+        self.cables[cable].probes[end].forget(true);
+        Ok(())
+    }
+
+    /// Gives a core a program; it is sent while [`LinkedCores::advance`] is called.
+    pub fn start(&mut self, index: usize, words: Vec<u128>) {
+        self.feeds[index] = Feed { words, ..Feed::default() };
+    }
+
+    /// The cycle in which a core came to the end of its program, if it has.
+    pub fn ended(&self, index: usize) -> Option<u64> {
+        self.feeds[index].end
+    }
+
+    /// One cycle, in which programs are sent. `answers` gets what the hosts are answered beyond that.
+    ///
+    /// # Errors
+    /// As [`LinkedCores::step`].
+    pub fn advance(&mut self, answers: &mut impl FnMut(usize, Answer)) -> Result<(), SimError> {
+        for index in 0..self.cores.len() {
+            self.feed(index, answers);
+        }
+        self.step()
+    }
+
+    fn feed(&mut self, index: usize, answers: &mut impl FnMut(usize, Answer)) {
+        let (core, feed, cycle) = (&mut self.cores[index], &mut self.feeds[index], self.cycle);
+        let queue = 1 << core.config().dimm_burst_bits();
+        let entries = core.config().core().queue_entries();
+        while let Some(answer) = core.take_answer() {
+            let status = answer.response.read.filter(|_| answer.request.address == queue && feed.asked);
+            match status {
+                Some(burst) => {
+                    let taken = crate::core::Status::of(&burst).taken;
+                    feed.taken = taken.wrapping_sub(*feed.origin.get_or_insert(taken));
+                    (feed.asked, feed.look) = (false, cycle + POLL_CYCLES);
+                }
+                None if answer.request.address == queue => {}
+                None => answers(index, answer),
+            }
+        }
+        if feed.words.is_empty() || feed.end.is_some() {
+            return;
+        }
+        if feed.next >= feed.words.len() {
+            if core.registers_answered() && !core.is_busy() {
+                feed.end = Some(cycle);
+            }
+            return;
+        }
+        let sent = (feed.next / BURST_INSTRUCTIONS * BURST_INSTRUCTIONS) as u32;
+        let room = sent - feed.taken + 2 * BURST_INSTRUCTIONS as u32 <= entries;
+        if feed.origin.is_some() && room {
+            let mut data = Burst::default();
+            let words = feed.words[feed.next..].iter().take(BURST_INSTRUCTIONS);
+            for (place, word) in words.enumerate() {
+                (data[2 * place], data[2 * place + 1]) = (*word as u64, (*word >> 64) as u64);
+            }
+            core.submit(queue, Some(data));
+            feed.next += BURST_INSTRUCTIONS;
+        } else if !feed.asked && cycle >= feed.look {
+            core.submit(queue, None);
+            feed.asked = true;
+        }
+    }
+
+    /// Runs a program on each core to its end. `between` is called for each core before every cycle, `answers` for what its host is
+    /// answered. Returns the cycle of each end, counted from the beginning.
+    ///
+    /// # Errors
+    /// As [`LinkedCores::step`]; [`SimError::Hang`] after `limit` cycles.
+    pub fn run(
+        &mut self,
+        programs: Vec<Vec<u128>>,
+        limit: u64,
+        mut between: impl FnMut(usize, &mut NdpCore),
+        mut answers: impl FnMut(usize, Answer),
+    ) -> Result<Vec<u64>, SimError> {
+        let begin = self.cycle;
+        for (index, words) in programs.into_iter().enumerate() {
+            self.start(index, words);
+        }
+        let done = |feed: &Feed| feed.words.is_empty() || feed.end.is_some();
+        while !self.feeds.iter().all(done) {
+            (0..self.cores.len()).for_each(|index| between(index, &mut self.cores[index]));
+            self.advance(&mut answers)?;
+            if self.cycle - begin > limit {
+                let busy: Vec<bool> = self.cores.iter().map(NdpCore::is_busy).collect();
+                let links =
+                    (0..busy.len()).map(|index| self.link_status(index)).collect::<Result<Vec<_>, _>>()?;
+                let state = format!("programs of linked cores do not end, busy {busy:?}, links {links:x?}");
+                return Err(SimError::Hang { cycle: self.cycle, quiet_cycles: limit, state, seed: 0 });
+            }
+        }
+        Ok(self.feeds.iter().map(|feed| feed.end.unwrap_or(begin) - begin).collect())
+    }
+
+    /// Steps until a condition holds; `false` if it does not within `cycles`.
+    ///
+    /// # Errors
+    /// As [`LinkedCores::step`].
+    pub fn run_until(
+        &mut self,
+        cycles: u64,
+        mut condition: impl FnMut(&mut Self) -> bool,
+    ) -> Result<bool, SimError> {
+        for _ in 0..cycles {
+            if condition(self) {
+                return Ok(true);
+            }
+            self.step()?;
+        }
+        Ok(condition(self))
+    }
+
+    /// Reads a register of a core while all of them go on.
+    ///
+    /// # Errors
+    /// As [`LinkedCores::step`]; [`SimError::Hang`] if no answer comes.
+    pub fn register(&mut self, index: usize, number: u64) -> Result<Burst, SimError> {
+        let address = 1 << self.cores[index].config().dimm_burst_bits() | number;
+        self.cores[index].submit(address, None);
+        let begin = self.cycle;
+        loop {
+            self.step()?;
+            while let Some(answer) = self.cores[index].take_answer() {
+                if let Some(burst) = answer.response.read.filter(|_| answer.request.address == address) {
+                    return Ok(burst);
+                }
+            }
+            if self.cycle - begin > 100_000 {
+                let state = format!("no answer to a read of register {number} of core {index}");
+                return Err(SimError::Hang { cycle: self.cycle, quiet_cycles: 100_000, state, seed: 0 });
+            }
+        }
+    }
+
+    /// The state of a core's link.
+    ///
+    /// # Errors
+    /// As [`LinkedCores::register`].
+    pub fn link_status(&mut self, index: usize) -> Result<crate::core::LinkStatus, SimError> {
+        Ok(crate::core::LinkStatus::of(&self.register(index, crate::core::LinkStatus::REGISTER)?))
+    }
+
+    /// Tells a core's link to go on after a fault (bit 0), or to forget failures (bit 1).
+    pub fn control(&mut self, index: usize, bits: u64) {
+        let address = 1 << self.cores[index].config().dimm_burst_bits() | crate::core::LinkStatus::REGISTER;
+        self.cores[index].submit(address, Some([bits, 0, 0, 0, 0, 0, 0, 0]));
+    }
+}
