@@ -67,6 +67,8 @@ const PLANTED_LINKS: [(&str, &str, &str); 4] = [
 /// Memories that compute, whose channel is built: the small preset, which is also traced, a small one without slicing, and the paper's.
 const HBM_CONFIGS: [&str; 3] = ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim"];
 const HBM_BLOCK: &str = "pim_channel";
+/// The memory of `cosim pim`, whose channel is built with banks that can be cut and with others that cannot.
+const HBM_HOSTED: &str = "librapim-small";
 /// Memories whose controller is built.
 const HBM_CONTROLLERS: [&str; 4] =
     ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim", "newton-aim"];
@@ -220,6 +222,10 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
         entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
+    }
+    let hosted = load_hbm(root, HBM_HOSTED)?;
+    for config in [hosted.clone(), hosted.unsliced()] {
+        entries.push(elaborate_hbm(&config, HBM_BLOCK, false)?);
     }
     for item in HBM_CONTROLLERS {
         entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);

@@ -5,8 +5,9 @@ use crate::error::SimError;
 use crate::ffi::OpenOptions;
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;
-use ndp_dram::hbm::{HbmStorage, PseudoChannel, decode_column, decode_row};
+use ndp_dram::hbm::{HbmOutputs, HbmStatistics, HbmStorage, PseudoChannel, decode_column, decode_row};
 use ndp_numerics::NumericsError;
+use ndp_pim::{PimError, Pins};
 
 /// Why a run ended.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,16 @@ impl Lockstep {
         column: u32,
         write: Option<[u64; 2]>,
     ) -> Result<ChannelOutputs, LockstepError> {
+        self.both(row, column, write).map(|(found, _)| found)
+    }
+
+    /// The same; what either side says, which is equal.
+    fn both(
+        &mut self,
+        row: u32,
+        column: u32,
+        write: Option<[u64; 2]>,
+    ) -> Result<(ChannelOutputs, HbmOutputs), LockstepError> {
         let clock = self.device.cycle();
         let model = self.device.clock(row, column, write);
         let news = &self.device.violations()[self.seen..];
@@ -77,7 +88,7 @@ impl Lockstep {
         };
         let found = self.rtl.clock(row, column, write);
         if found == expected {
-            return Ok(found);
+            return Ok((found, model));
         }
         let name = |word: Result<ndp_dram::hbm::HbmCommand, _>, bits: u32| {
             word.map_or_else(|_: ndp_dram::DramError| format!("{bits:#x}"), |command| command.to_string())
@@ -107,5 +118,22 @@ impl Lockstep {
         self.seen = 0;
         self.rtl.reset(clocks);
         Ok(())
+    }
+}
+
+/// For [`ndp_pim`]: the RTL is what answers, the device model what checks it.
+impl Pins for Lockstep {
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+        self.both(row, column, write)
+            .map(|(_, both)| both)
+            .map_err(|error| PimError::Channel(error.to_string()))
+    }
+
+    fn violations(&self) -> u64 {
+        self.device.violation_count()
+    }
+
+    fn statistics(&self) -> HbmStatistics {
+        self.device.statistics()
     }
 }

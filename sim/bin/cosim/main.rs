@@ -35,6 +35,7 @@ mod system;
 use clap::Parser;
 use ndp_cosim::error::SimError;
 use ndp_model::ModelError;
+use ndp_pim::PimError;
 use std::process::ExitCode;
 
 /// How a job ended that could be started.
@@ -79,6 +80,16 @@ fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
                     | SimError::WaveWrite { .. }
             )
         );
-        sim || matches!(cause.downcast_ref(), Some(ModelError::Numerics { .. }))
+        let pim = matches!(
+            cause.downcast_ref(),
+            Some(
+                PimError::Refused { .. }
+                    | PimError::Data { .. }
+                    | PimError::Mismatch { .. }
+                    | PimError::Stuck { .. }
+                    | PimError::Channel(_)
+            )
+        );
+        sim || pim || matches!(cause.downcast_ref(), Some(ModelError::Numerics { .. }))
     })
 }

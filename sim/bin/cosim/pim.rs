@@ -9,10 +9,12 @@ use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use ndp_config::HbmConfig;
+use ndp_cosim::ffi::OpenOptions;
+use ndp_cosim::hbm::Lockstep;
 use ndp_dram::hbm::{HbmBusCycles, HbmStatistics, PimCycles, PseudoChannel};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Device, Hardware};
-use ndp_pim::{Event, Outcome, Pins, Prompt, run_batch};
+use ndp_pim::{Event, Outcome, PimError, Pins, Prompt, run_batch};
 use ndp_report::OutputFile;
 use serde::Serialize;
 use std::io::Write;
@@ -51,6 +53,16 @@ impl PimMode {
     }
 }
 
+/// What is behind the pins of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    /// The RTL, every clock compared with the device model
+    Rtl,
+    /// The device model alone, which is much faster
+    Model,
+}
+
 /// Arguments of the job.
 #[derive(Args, Debug)]
 pub struct PimArgs {
@@ -60,6 +72,9 @@ pub struct PimArgs {
     /// Mode; may be given several times, all of them by default
     #[arg(long, value_enum, value_name = "MODE")]
     mode: Vec<PimMode>,
+    /// What is behind the pins of the channels; the RTL of a memory has to be compiled in
+    #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
+    channel: ChannelKind,
     /// Text to continue; each one is a request
     #[arg(long, default_values = ["Elizabeth was surprised at", "It was a truth", "Mr. Darcy", "She had never been"])]
     prompt: Vec<String>,
@@ -113,6 +128,7 @@ struct Figures {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     command: &'static str,
+    channel: ChannelKind,
     memory: &'a HbmConfig,
     hardware: &'a Hardware,
     prompts: &'a [String],
@@ -171,14 +187,25 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
     let (mut figures, mut events) = (Vec::new(), Vec::new());
     for &mode in modes {
         let memory = mode.memory(&config);
-        let channel = |_| PseudoChannel::new(&memory);
-        let channels = (0..memory.channels()).map(channel).collect::<Result<Vec<_>, _>>()?;
-        let (outcome, machine) = run_batch(&model, &memory, &hardware, mode.groups(), &prompts, channels)
-            .with_context(|| format!("mode {}", mode.name()))?;
-        let violations = machine.channels().map(Pins::violations).sum();
-        let statistics: Vec<HbmStatistics> = machine.channels().map(Pins::statistics).collect();
-        figures.push(summarize(mode, &memory, &outcome, &alone, violations, &statistics));
-        events.push((mode, outcome.events));
+        let job = Job { model: &model, memory: &memory, hardware: &hardware, prompts: &prompts, mode };
+        let numbers = 0..memory.channels();
+        let ran = match args.channel {
+            ChannelKind::Model => {
+                let channels = numbers.map(|_| PseudoChannel::new(&memory)).collect::<Result<Vec<_>, _>>()?;
+                job.run(channels)
+            }
+            ChannelKind::Rtl => {
+                let options = OpenOptions::default();
+                let open = |_| Lockstep::open(memory.name(), &memory, &options);
+                let channels = numbers.map(open).collect::<Result<Vec<_>, _>>().with_context(|| {
+                    format!("the RTL of '{}' was not built; `--channel model` needs none", memory.name())
+                })?;
+                job.run(channels)
+            }
+        };
+        let ran = ran.with_context(|| format!("mode {}", mode.name()))?;
+        figures.push(summarize(mode, &memory, &ran, &alone));
+        events.push((mode, ran.outcome.events));
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -188,6 +215,7 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
     if args.json {
         let report = Report {
             command: "pim",
+            channel: args.channel,
             memory: &config,
             hardware: &hardware,
             prompts: &args.prompt,
@@ -204,14 +232,36 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
     Ok(if figures.iter().all(agrees) { Verdict::Agreed } else { Verdict::Differed })
 }
 
-fn summarize(
+/// One mode on one kind of channel.
+struct Job<'a> {
+    model: &'a Model,
+    memory: &'a HbmConfig,
+    hardware: &'a Hardware,
+    prompts: &'a [Prompt],
     mode: PimMode,
-    memory: &HbmConfig,
-    outcome: &Outcome,
-    alone: &[Generation],
-    protocol_violations: u64,
-    channels: &[HbmStatistics],
-) -> Figures {
+}
+
+/// What came of it.
+struct Ran {
+    outcome: Outcome,
+    violations: u64,
+    channels: Vec<HbmStatistics>,
+}
+
+impl Job<'_> {
+    fn run<P: Pins>(&self, channels: Vec<P>) -> Result<Ran, PimError> {
+        let Self { model, memory, hardware, prompts, mode } = *self;
+        let (outcome, machine) = run_batch(model, memory, hardware, mode.groups(), prompts, channels)?;
+        Ok(Ran {
+            outcome,
+            violations: machine.channels().map(Pins::violations).sum(),
+            channels: machine.channels().map(Pins::statistics).collect(),
+        })
+    }
+}
+
+fn summarize(mode: PimMode, memory: &HbmConfig, ran: &Ran, alone: &[Generation]) -> Figures {
+    let Ran { outcome, violations, channels } = ran;
     let busy = |device| spans(&outcome.events, device);
     let length = |spans: &[(u64, u64)]| -> u64 { spans.iter().map(|(start, end)| end - start).sum() };
     let (npu, pim) = (busy(Device::Npu), busy(Device::Pim));
@@ -240,7 +290,7 @@ fn summarize(
         pim_idle: outcome.clocks - pim_busy,
         outputs_checked: outcome.outputs_checked,
         columns_checked: outcome.columns_checked,
-        protocol_violations,
+        protocol_violations: *violations,
         texts_differ: differs.count(),
         bus: add_bus(channels),
         multipliers: add_multipliers(channels),
