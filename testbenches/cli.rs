@@ -338,6 +338,14 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         let pid = process(name).ok_or(name)?;
         assert!(events.iter().any(|e| e["ph"] == "X" && e["pid"] == pid), "nothing happens at {name}");
     }
+    let mut shown: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    let times =
+        |e: &Value| (e["tid"].as_u64(), e["ts"].as_f64().unwrap_or(-1.0), e["dur"].as_f64().unwrap_or(-1.0));
+    shown.sort_by(|a, b| times(a).partial_cmp(&times(b)).unwrap_or(std::cmp::Ordering::Equal));
+    for pair in shown.windows(2).map(|pair| [times(pair[0]), times(pair[1])]) {
+        let [(track, begin, length), (other, next, _)] = pair;
+        assert!(track != other || begin + length <= next + 1e-5, "{pair:?} overlap");
+    }
     let dimm = process("DIMM 1 (tiny)").ok_or("DIMM 1")?;
     let programs = events.iter().filter(|e| e["pid"] == dimm && e["args"]["first core cycle"].is_u64());
     let last = programs.max_by_key(|e| e["args"]["program"].as_u64()).ok_or("no program")?;
@@ -478,6 +486,11 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     refused(&format!("{tiny} --dimms 2 --threads 0"), "0 is not in 1..=64")?;
     refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all has no meaning with --dimms")?;
     refused(&format!("{tiny} --dimms 2 --trace-dimm 2"), "trace-dimm = 2 must be in 0..=1")?;
+    let dir = tempfile::tempdir()?;
+    let trace = dir.path().join("t.txt");
+    let late = format!("{tiny} --dimms 2 --trace-program 9999 --trace {}", trace.display());
+    refused(&late, "trace-program = 9999 must be below the ")?;
+    assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing is left");
     refused(&format!("{tiny} --dimms 2 --html /no/dir/t.html"), "cannot create `/no/dir/t.html`")?;
     refused(
         &format!("{tiny} --dimms 2 --html x.out --timeline x.out"),

@@ -276,3 +276,77 @@ impl GemvBackend for PredictedSoftware {
         Ok(result)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_numerics::SplitMix64;
+    use ndp_predictor::evaluate;
+
+    /// Random activity in which neighbouring tokens are alike.
+    fn tokens(shape: &NeuronShape, count: usize, seed: u64) -> Vec<Activity> {
+        let mut random = SplitMix64::new(seed);
+        let mut now = Activity::new(shape);
+        let next = |_| {
+            for block in 0..shape.blocks().len() {
+                for neuron in 0..shape.blocks()[block].neurons as usize {
+                    // Some neurons are active nearly always, most nearly never.
+                    let (draw, often) = (random.next_u64() % 100, if neuron % 5 == 0 { 90 } else { 10 });
+                    if draw < 30 {
+                        let word = &mut now.block_mut(shape, block)[neuron / 64];
+                        *word &= !(1 << (neuron % 64));
+                        *word |= u64::from(random.next_u64() % 100 < often) << (neuron % 64);
+                    }
+                }
+            }
+            now.clone()
+        };
+        (0..count).map(next).collect()
+    }
+
+    /// A block's activity as values.
+    fn values(shape: &NeuronShape, activity: &Activity, block: usize) -> Vec<f16> {
+        let bits = activity.block(shape, block);
+        let value = |n: usize| f16::from_bits(0x3C00 * (bits[n / 64] >> (n % 64) & 1) as u16);
+        (0..shape.blocks()[block].neurons as usize).map(value).collect()
+    }
+
+    #[test]
+    fn told_everything_it_predicts_what_the_offline_evaluation_does() {
+        let shape = NeuronShape::new(3, 70, 130);
+        let (profile, text) = (tokens(&shape, 90, 1), tokens(&shape, 60, 2));
+        let prompt = 20;
+        let live = LivePredictor::new(&shape, &profile, prompt).unwrap();
+        let run = |mut live: LivePredictor, batch: usize| {
+            for chunk in text[..prompt].chunks(batch).chain(text[prompt..].chunks(1)) {
+                for (number, block) in shape.blocks().iter().enumerate() {
+                    let predicted = live.predict(block.layer, block.kind).unwrap();
+                    let values: Vec<f16> =
+                        chunk.iter().flat_map(|token| values(&shape, token, number)).collect();
+                    live.observe(block.layer, block.kind, &values, predicted.as_deref()).unwrap();
+                }
+            }
+            (*live.evaluation(), live.tokens().to_vec())
+        };
+        let (found, of_tokens) = run(live.clone().with_knowledge(Knowledge::Everything), 7);
+        let table = LayerTable::sample(&shape, profile.iter().cloned()).unwrap();
+        let rules = PredictorRules::default();
+        let expected =
+            evaluate(&shape, &table, rules, PredictorKind::Both, prompt, text.iter().cloned()).unwrap();
+        assert_eq!(found, expected);
+        assert!(found.mlp.tp > 100 && found.mlp.r#fn > 100, "{found:?}");
+        let sum = of_tokens.iter().fold(Confusion::default(), |sum, token| sum + *token);
+        assert_eq!((of_tokens.len(), sum), (text.len() - prompt, found.all()));
+        // How the prompt is cut does not matter; what is known does.
+        assert_eq!(run(live.clone().with_knowledge(Knowledge::Everything), prompt).0, found);
+        let (known, _) = run(live, 7);
+        assert!(known.mlp.recall() < found.mlp.recall(), "{known:?} {found:?}");
+    }
+
+    #[test]
+    fn what_is_not_predicted_becomes_zero() {
+        let x = f16::from_bits(0x4200);
+        let kept: Vec<u16> = masked(&[x; 6], 3, &[0b101]).iter().map(|value| value.to_bits()).collect();
+        assert_eq!(kept, [0x4200, 0, 0x4200, 0x4200, 0, 0x4200]);
+    }
+}

@@ -79,6 +79,14 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
     stream.finish();
     let mut outcome = outcome?;
     outcome.quality = run::quality(host)?;
+    if args.traces.trace.is_some() && outcome.recording.is_none() && outcome.failure.is_none() {
+        let ran = outcome.figures.dimms[args.trace_dimm as usize].programs;
+        bail!(
+            "trace-program = {} must be below the {ran} programs of DIMM {}",
+            args.trace_program,
+            args.trace_dimm
+        );
+    }
     traces.write(outcome.recording.as_ref())?;
     if let Some(file) = timeline {
         let moves = outcome.moves();
