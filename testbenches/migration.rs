@@ -155,7 +155,8 @@ impl Plan {
         let there = TARGETS + 512 * index + below(random, 200);
         let node = 1 - from as u32;
         self.transfers[from].push(Instruction::Send(Transfer { address, count, ranks, node, slot }));
-        let receive = Transfer { address: there, count: count_there, ranks: ranks_there, node: from as u32, slot };
+        let receive =
+            Transfer { address: there, count: count_there, ranks: ranks_there, node: from as u32, slot };
         self.transfers[1 - from].push(Instruction::Receive(receive));
         let usable = if ranks_there == 3 { count_there } else { 0 };
         self.received[1 - from].push((there, usable));
@@ -184,7 +185,11 @@ impl Plan {
 }
 
 /// Compares the DRAM of each core with what the model says it should hold; returns the bursts that were compared.
-fn compare(linked: &LinkedCores, machines: &[Machine<SparseMemory>], programs: &[Program]) -> Result<u64, String> {
+fn compare(
+    linked: &LinkedCores,
+    machines: &[Machine<SparseMemory>],
+    programs: &[Program],
+) -> Result<u64, String> {
     let mut bursts = 0;
     for (node, (core, machine)) in linked.cores.iter().zip(machines).enumerate() {
         assert_eq!(machine.unfenced_reads(), 0, "the programs are wrong");
@@ -365,7 +370,8 @@ fn through_a_bridge_any_dimm_reaches_any_other() -> Outcome {
                 let (seed, kind) = (random.next_u64(), RandomKind::Bits);
                 program.data.push(Data::Random { address: 2 * SOURCES, bursts: 2 * bursts, seed, kind });
                 let send = Transfer { address: SOURCES, count: bursts, ranks: 3, node: to, slot: to };
-                let receive = Transfer { address: TARGETS, count: 200 + 10 * from, node: from, slot: node, ..send };
+                let receive =
+                    Transfer { address: TARGETS, count: 200 + 10 * from, node: from, slot: node, ..send };
                 // In a ring nothing may come between the two that waits for either.
                 let place = below(&mut random, program.code.len() as u64) as usize;
                 program.code.insert(place, Code::Instruction(Instruction::Send(send)));
@@ -452,10 +458,10 @@ fn a_dead_lane_ends_transfers_with_a_fault_that_names_them() -> Outcome {
     let work = ".matrix 0x100 rows=40 cols=256 seed=1 kind=normal\nzero dst=0, count=2\n\
                 dot src=0, dst=4, cols=256, count=40, address=0x100\nsignal 9\n";
     let barrier = "barrier\nsignal 5\n";
-    start(&mut linked, [
-        &(send(3000, 0x8001, 1) + work + barrier),
-        &(receive(3000, 0x8001) + work + barrier),
-    ])?;
+    start(
+        &mut linked,
+        [&(send(3000, 0x8001, 1) + work + barrier), &(receive(3000, 0x8001) + work + barrier)],
+    )?;
     advance(&mut linked, 2_000)?;
     linked.cables[0].channels[0].set_dead(2, true);
     advance(&mut linked, 2 * fault_cycles + 4_000)?;
@@ -569,7 +575,9 @@ fn a_receiver_that_is_late_gets_everything_in_order() -> Outcome {
     let work = ".matrix 0x100 rows=900 cols=256 seed=1 kind=normal\nzero dst=0, count=4\n\
                 dot src=0, dst=40, cols=256, count=900, address=0x100\nbarrier\n";
     let receives: String = (0..5)
-        .map(|slot| receive(100, slot).replace(&format!("{TARGETS:#x}"), &format!("{:#x}", TARGETS + 4096 * slot)))
+        .map(|slot| {
+            receive(100, slot).replace(&format!("{TARGETS:#x}"), &format!("{:#x}", TARGETS + 4096 * slot))
+        })
         .collect();
     let status = run(&mut linked, [&sends, &(work.to_owned() + &receives)])?;
     assert_eq!((status[0].sent, status[1].received, status[1].dropped), (5, 5, 0));
@@ -670,13 +678,18 @@ fn the_paper_s_core_fills_its_link() -> Outcome {
     // Neurons of OPT-13B one by one: 5120 weights are 40 bursts in each of four ranks.
     let neurons = 32_u32;
     let one = |kind: &str, first: u32, node: u32| -> String {
-        let of = |n: u32| format!("{kind} address={:#x}, count=40, ranks=15, node={node}, slot={n}\n", first + 40 * n);
+        let of = |n: u32| {
+            format!("{kind} address={:#x}, count=40, ranks=15, node={node}, slot={n}\n", first + 40 * n)
+        };
         (0..neurons).map(of).collect()
     };
     let texts = [one("send", SOURCES, 1), one("receive", TARGETS, 0)];
     let (_, ends, _) = check(&mut linked, &[parse(&texts[0])?, parse(&texts[1])?], &mut [])?;
     let bytes = f64::from(neurons) * 160.0 * 64.0;
-    report(&format!("hermes: {neurons} neurons of 10240 bytes one by one: {:.3} GB/s", bytes / ends[1] as f64))?;
+    report(&format!(
+        "hermes: {neurons} neurons of 10240 bytes one by one: {:.3} GB/s",
+        bytes / ends[1] as f64
+    ))?;
 
     // A product of 1024 rows of 4096 at batch 1, which is the DRAM's, alone and beside transfers.
     let work = ".matrix 0 rows=1024 cols=4096 seed=1 kind=normal\nzero dst=0, count=2\n\
@@ -700,8 +713,13 @@ fn the_paper_s_core_fills_its_link() -> Outcome {
             products.push(product(&linked.register(index, 1)?) - product(before));
         }
         alone = if alone == 0 { products[0] } else { alone };
-        let cost = products.iter().map(|p| format!("{p} (+{:.1} %)", 100.0 * (f64::from(*p) / f64::from(alone) - 1.0)));
-        report(&format!("hermes: product of 1024 x 4096, batch 1, {name}: {} cycles", cost.collect::<Vec<_>>().join(", ")))?;
+        let cost = products
+            .iter()
+            .map(|p| format!("{p} (+{:.1} %)", 100.0 * (f64::from(*p) / f64::from(alone) - 1.0)));
+        report(&format!(
+            "hermes: product of 1024 x 4096, batch 1, {name}: {} cycles",
+            cost.collect::<Vec<_>>().join(", ")
+        ))?;
     }
     Ok(())
 }

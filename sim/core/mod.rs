@@ -19,8 +19,8 @@ mod recording;
 mod status;
 
 pub use compare::{Difference, ProgramCheck};
-pub use link_status::LinkStatus;
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
+pub use link_status::LinkStatus;
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
 pub use prediction::request_kind;

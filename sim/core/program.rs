@@ -75,7 +75,8 @@ impl NdpCore {
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
-        let transfers = words.iter().any(|word| matches!(part_of(*word), Some(part) if part >= PARTS.len() - 2));
+        let transfers =
+            words.iter().any(|word| matches!(part_of(*word), Some(part) if part >= PARTS.len() - 2));
         let mut quiet = Quiet::new(self, taken, transfers);
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {

@@ -248,7 +248,8 @@ impl LinkedCores {
             self.advance(&mut answers)?;
             if self.cycle - begin > limit {
                 let busy: Vec<bool> = self.cores.iter().map(NdpCore::is_busy).collect();
-                let links = (0..busy.len()).map(|index| self.link_status(index)).collect::<Result<Vec<_>, _>>()?;
+                let links =
+                    (0..busy.len()).map(|index| self.link_status(index)).collect::<Result<Vec<_>, _>>()?;
                 let state = format!("programs of linked cores do not end, busy {busy:?}, links {links:x?}");
                 return Err(SimError::Hang { cycle: self.cycle, quiet_cycles: limit, state, seed: 0 });
             }

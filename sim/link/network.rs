@@ -1,8 +1,8 @@
 //! Links put together: two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
 
+use super::bridge::Bridge;
 use super::channel::Channel;
 use super::flow::{Arrival, Cursor, Flow, Inbox};
-use super::bridge::Bridge;
 use super::pins::{COUNTERS, Endpoint};
 use super::probe::Probe;
 use super::{Lanes, LinkError};

@@ -162,7 +162,8 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         }
     };
     let host_goes = &for_rank & (turn.q() | !&store_valid);
-    let host_goes = m.wire("host_goes", if transfer.is_some() { host_goes & !&transfer_goes } else { host_goes });
+    let host_goes =
+        m.wire("host_goes", if transfer.is_some() { host_goes & !&transfer_goes } else { host_goes });
     let store_goes = if transfer.is_some() { !(&host_goes | &transfer_goes) } else { !&host_goes };
     let store_goes = m.wire("store_goes", store_goes);
     let split = |address: &Bits| match rank_log2 {
@@ -184,7 +185,8 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let at: Vec<Bits> = match &transfer {
         None => at,
         Some([_, _, to, ..]) => {
-            let chosen = |(g, at): (u32, Bits)| m.wire(format!("at{g}"), mux(&transfer_goes, &to.bit(g), &at));
+            let chosen =
+                |(g, at): (u32, Bits)| m.wire(format!("at{g}"), mux(&transfer_goes, &to.bit(g), &at));
             (0..ranks).zip(at).map(chosen).collect()
         }
     };
@@ -258,7 +260,11 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             None => stored.clone(),
             Some(_) => {
                 let moved = m.wire(format!("moved{g}"), valid & tag.msb());
-                m.output(format!("transfer{g}_valid_o"), &moved, format!("rank {g}: a response to a transfer's request"));
+                m.output(
+                    format!("transfer{g}_valid_o"),
+                    &moved,
+                    format!("rank {g}: a response to a transfer's request"),
+                );
                 &stored | moved
             }
         };

@@ -95,7 +95,12 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let m = ModuleBuilder::new(
-        format!("instruction_decoder_c{}_a{}{}", gemv.col_bits(), config.dimm_burst_bits(), link_suffix(config)),
+        format!(
+            "instruction_decoder_c{}_a{}{}",
+            gemv.col_bits(),
+            config.dimm_burst_bits(),
+            link_suffix(config)
+        ),
         "Fields of an instruction, and what is wrong with them.",
     );
     let word = m.input("word_i", INSTRUCTION_BITS, "instruction");

@@ -53,7 +53,11 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let link = config.core().link().then(|| {
         [
             m.input("link_status_i", BEAT_BITS, "status of the link"),
-            m.input("link_counter_i", COUNTER_BITS, "the link's counter with the register's number, a cycle later"),
+            m.input(
+                "link_counter_i",
+                COUNTER_BITS,
+                "the link's counter with the register's number, a cycle later",
+            ),
         ]
     });
 

@@ -272,7 +272,11 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             host.connect_input(format!("transfer_{field}_i"), unit.output(&format!("req_{field}_o")));
         }
         holds.drive(unit.output("holds_o"));
-        m.output("link_lanes_o", unit.output("lanes_o"), "link: 25 bits of each lane, lane 0 lowest, first bit lowest");
+        m.output(
+            "link_lanes_o",
+            unit.output("lanes_o"),
+            "link: 25 bits of each lane, lane 0 lowest, first bit lowest",
+        );
         transfers = Some(unit);
     }
     let request = ["write", "addr", "tag", "data"].map(|field| host.output(&format!("req_{field}_o")));

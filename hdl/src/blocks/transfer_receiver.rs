@@ -53,10 +53,13 @@ pub fn transfer_receiver(config: &DesignConfig) -> Result<Rc<Module>, HdlError> 
 
     // Whose flit it is. A message that begins anew replaces what has come of it: its sender was reset.
     let for_us = m.wire("for_us", dest.eq(&own));
-    let expected =
-        m.wire("expected", cat([active.q(), for_us.clone(), source.eq(&node), label.high(SLOT_BITS).eq(&slot)]).all());
+    let expected = m.wire(
+        "expected",
+        cat([active.q(), for_us.clone(), source.eq(&node), label.high(SLOT_BITS).eq(&slot)]).all(),
+    );
     let flit_begins = m.reg("flit_begins_q", 1).reset(1);
-    let begins = m.wire("begins", cat([valid.clone(), expected.clone(), label.bit(0), flit_begins.q()]).all());
+    let begins =
+        m.wire("begins", cat([valid.clone(), expected.clone(), label.bit(0), flit_begins.q()]).all());
     let again = m.wire("again", &begins & began.q());
     let suits = m.wire("suits", &expected & (label.bit(0) | began.q()));
     let room = m.wire("room", left.any());
@@ -93,7 +96,11 @@ pub fn transfer_receiver(config: &DesignConfig) -> Result<Rc<Module>, HdlError> 
     m.output("slot_o", &slot, "slot of the message");
     m.output("drops_o", &foreign & &flit_end, "a flit is dropped that nobody waits for");
     m.output("done_o", &complete, "the message is complete");
-    m.output("fails_o", any_of(&[&ends & !&complete, gives_up.clone()]), "it is not, and is not waited for any more");
+    m.output(
+        "fails_o",
+        any_of(&[&ends & !&complete, gives_up.clone()]),
+        "it is not, and is not waited for any more",
+    );
     m.output("gives_up_o", gives_up, "because nothing comes, otherwise because of its length");
     m.output("faulty_o", fault, "nothing comes because of the link, otherwise for too long");
     m.finish()

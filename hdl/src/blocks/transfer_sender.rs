@@ -74,7 +74,8 @@ pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let next = order.output("rank_o");
     let (mut free, mut empty, mut valids, mut words) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for g in 0..ranks {
-        let push = m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a burst comes, its place is reserved"));
+        let push =
+            m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a burst comes, its place is reserved"));
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the burst"));
         let pop = m.wire(format!("pop{g}"), (&*takes & next.bit(g)) | flushes.q());
         let queue = m
@@ -126,7 +127,11 @@ pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("tx_data_o", one_hot_mux(&next, &words), "the beat");
     m.output("tx_last_o", last, "it is the last of its message");
     m.output("tx_dest_o", &node, "DIMM that it is for");
-    m.output("tx_label_o", cat([slot.clone(), begins.q()]), "slot, and in bit 0 that the message begins with this flit");
+    m.output(
+        "tx_label_o",
+        cat([slot.clone(), begins.q()]),
+        "slot, and in bit 0 that the message begins with this flit",
+    );
     m.output("slot_o", slot, "slot of the message in work");
     m.output("sends_o", takes.q(), "a beat leaves");
     m.output("done_o", over, "the last one does");

@@ -44,13 +44,18 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .map(|g| {
             let of = |what: &str| format!("rank {g}: {what}");
             [
-                m.input(format!("rsp{g}_valid_i"), 1, of("a response to one of the unit's requests; it is taken")),
+                m.input(
+                    format!("rsp{g}_valid_i"),
+                    1,
+                    of("a response to one of the unit's requests; it is taken"),
+                ),
                 m.input(format!("rsp{g}_write_i"), 1, of("it is a write's")),
                 m.input(format!("rsp{g}_data_i"), BEAT_BITS, of("the burst, if it was read")),
             ]
         })
         .collect();
-    let lanes = m.input("lanes_i", link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
+    let lanes =
+        m.input("lanes_i", link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
 
     // Bursts of all ranks together, in the cycle after the instruction's start.
     let later = |name: &str, start: &Bits| {
@@ -90,7 +95,10 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // One request per cycle; up to so many go for one side before the other, so that not each of them needs another row.
     let (sent, got) = (m.forward("send_passed", 1), m.forward("receive_passed", 1));
     let sender = m.instance("sender", &transfer_sender(config)?).input("start_i", &sends);
-    let sender = sender.input("passed_i", &sent).input("fault_i", &fault).input("tx_ready_i", link.output("tx_ready_o"));
+    let sender = sender
+        .input("passed_i", &sent)
+        .input("fault_i", &fault)
+        .input("tx_ready_i", link.output("tx_ready_o"));
     let receiver = m
         .instance("receiver", &transfer_receiver(config)?)
         .input("start_i", &receives)
@@ -209,7 +217,11 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     m.output("send_busy_o", send_busy, "a send is in work");
     m.output("receive_busy_o", receive_busy, "a receive is in work");
-    m.output("holds_o", cat([holds, !fault, !untaken]).all(), "beats are on their way over a link that works");
+    m.output(
+        "holds_o",
+        cat([holds, !fault, !untaken]).all(),
+        "beats are on their way over a link that works",
+    );
     m.output("req_valid_o", &send_wants | &receive_wants, "a request is offered");
     m.output("req_write_o", !&sends_now, "it is a write");
     m.output("req_rank_o", choose("req_rank_o"), "its rank, one-hot");

@@ -31,9 +31,8 @@ pub fn transfer_walker(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let set = m.reg("set_q", ranks).enable(&start);
     set.next(&chosen);
     let rank = m.reg("rank_q", ranks);
-    let above: Vec<Bits> = (0..ranks)
-        .map(|g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() })
-        .collect();
+    let above: Vec<Bits> =
+        (0..ranks).map(|g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() }).collect();
     let above = m.wire("above", cat(above.into_iter().rev()));
     let wraps = m.wire("wraps", above.is_zero());
     let onward = mux(&wraps, &lowest(&set), &lowest(&above));

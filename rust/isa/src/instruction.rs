@@ -90,7 +90,8 @@ pub mod fields {
 }
 
 use fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT,
+    SRC, TAG,
 };
 
 /// What an instruction does; the discriminant is its code.

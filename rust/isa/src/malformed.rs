@@ -9,7 +9,8 @@ use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT,
+    SRC, TAG,
 };
 use crate::operands::Operands;
 use crate::{Activation, Instruction, Opcode, Product};

@@ -51,7 +51,8 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     let (max_cols, max_batch, words) =
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
-    let (has_cols, has_batch) = (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x30..=0x37), opcode >= 0x10);
+    let (has_cols, has_batch) =
+        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x30..=0x37), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
     let max_cols_now = match opcode {
         0x13 => max_cols.min(gemv.stripe_elems().into()),
@@ -189,7 +190,8 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let near_end = (bursts - u64::from(count).min(bursts)) as u32 + random.below(3);
     let first = [address & ((1 << 27) - 1), near_end][random.below(2) as usize];
     let ranks = [ranks, (1 << gemv.ranks()) - 1][random.below(2) as usize];
-    let transfer = Transfer { address: first, count, ranks, node: random.below(16), slot: random.below(1 << 16) };
+    let transfer =
+        Transfer { address: first, count, ranks, node: random.below(16), slot: random.below(1 << 16) };
     match random.below(15) {
         13 => Instruction::Send(transfer),
         14 => Instruction::Receive(transfer),
@@ -252,18 +254,15 @@ fn each_limit_is_met_exactly() {
         assert_eq!(check(Instruction::Receive(transfer)), send);
         send
     };
-    assert_eq!([moves(0, 1, 1), moves(0, 1, 3), moves(0, 1, 4), moves(0, 1, 0)], [
-        Ok(()),
-        Ok(()),
-        Err(3),
-        Err(3)
-    ]);
+    assert_eq!(
+        [moves(0, 1, 1), moves(0, 1, 3), moves(0, 1, 4), moves(0, 1, 0)],
+        [Ok(()), Ok(()), Err(3), Err(3)]
+    );
     assert_eq!([moves(0, 0, 3), moves(1 << 27, 0, 3)], [Err(3), Err(3)]);
-    assert_eq!([moves((1 << 27) - 9, 9, 3), moves((1 << 27) - 9, 10, 3), moves(1 << 27, 1, 3)], [
-        Ok(()),
-        Err(6),
-        Err(6)
-    ]);
+    assert_eq!(
+        [moves((1 << 27) - 9, 9, 3), moves((1 << 27) - 9, 10, 3), moves(1 << 27, 1, 3)],
+        [Ok(()), Err(6), Err(6)]
+    );
     let without = cramped();
     let transfer = Transfer { address: 0, count: 0, ranks: 0, node: 0, slot: 0 };
     let error = Instruction::Send(transfer).check(&without).unwrap_err();

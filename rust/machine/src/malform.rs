@@ -99,7 +99,8 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     // Of a product with heads.
     let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };
     let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
-    let transfer = Transfer { address: in_rank, count: rows, ranks, node: list_entry & 15, slot: scalar.into() };
+    let transfer =
+        Transfer { address: in_rank, count: rows, ranks, node: list_entry & 15, slot: scalar.into() };
     match below(random, 16) {
         14 => Instruction::Send(transfer),
         15 => Instruction::Receive(transfer),

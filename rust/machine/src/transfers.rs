@@ -62,8 +62,7 @@ impl<M: Memory> Machine<M> {
     /// Drops messages up to the one that a transfer expects.
     fn drop_others(&mut self, transfer: &Transfer) {
         let link = &mut self.link;
-        let others =
-            |message: &Message| (message.source, message.slot) != (transfer.node, transfer.slot);
+        let others = |message: &Message| (message.source, message.slot) != (transfer.node, transfer.slot);
         while link.inbox.front().is_some_and(others) {
             link.inbox.pop_front();
             link.dropped += 1;

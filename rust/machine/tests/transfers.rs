@@ -53,7 +53,8 @@ fn both_ways_and_round_a_ring_of_three() {
 
 #[test]
 fn what_is_not_expected_is_dropped_and_what_does_not_come_fails() {
-    let send = |slot: u32, count: u32| format!("send address=0, count={count}, ranks=1, node=1, slot={slot}\n");
+    let send =
+        |slot: u32, count: u32| format!("send address=0, count={count}, ranks=1, node=1, slot={slot}\n");
     let receive = |slot: u32| format!(".f16 64 5\nreceive address=32, count=2, ranks=1, node=0, slot={slot}");
     // Another slot, then the right one; another length; nothing.
     let right = run(&[&(send(1, 2) + &send(2, 2)), &receive(2)]);
