@@ -218,6 +218,11 @@ impl Bench {
 /// Random requests and operations, with stalls; `boundary` cuts the banks.
 fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64) -> Outcome {
     let mut bench = Bench::open(design, of, boundary, rtl, seed)?;
+    work(&mut bench, design, boundary, seed)
+}
+
+/// The same for a system that is there; the rows in use are written first.
+fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
     let c = bench.config.clone();
     let edge = u32::from(boundary) * c.subarray_rows();
     let top = c.rows() - 1;
@@ -227,8 +232,8 @@ fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64
     if boundary > 0 {
         host.extend([0, edge - 1, 0, edge - 1]);
     }
-    for row in weights {
-        bench.fill(row);
+    for row in weights.iter().chain(&host) {
+        bench.fill(*row);
     }
     bench.operation(Operation::Load { slot: 0, columns: c.buffer_slots() });
     bench.check()?;
@@ -260,6 +265,31 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
             for seed in 0..seeds {
                 random_work(design, &of, *boundary, false, seed)?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// A reset in the middle of reads, writes, runs and refreshes; then everything is as from the start.
+#[test]
+fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
+    for (design, boundary, rtl) in [(TINY, 3, false), (TINY, 3, true), (TINY, 0, false), (AIM, 0, false)] {
+        let mut bench = Bench::open(design, &config(design)?, boundary, rtl, 70)?;
+        for seed in 0..6 {
+            work(&mut bench, design, boundary, seed)?;
+            let rows = [1, bench.config.rows() - 1];
+            for _ in 0..10 {
+                let (request, operation) = (bench.random_request(&rows), bench.random_operation(&rows[1..]));
+                bench.request(request);
+                bench.operation(operation);
+            }
+            for _ in 0..50 + bench.below(600) {
+                bench.system.step()?;
+            }
+            bench.system.reset()?;
+            bench.expected = Default::default();
+            let empty = bench.empty.clone();
+            bench.sums.fill(empty);
         }
     }
     Ok(())

@@ -2,7 +2,8 @@
 //!
 //! Jobs: `run`, a program for the core from a file; `cycles`, its cycles as the cycle model predicts them; `gemv`, one matrix-vector
 //! product with random operands; `generate`, a text by a language model whose layers run in RTL but for LayerNorm; `layer`, one of
-//! its layers in one step; `bench`, the paper's row lengths against the roofline. Exit codes: 0 if everything agreed; 1 for a
+//! its layers in one step; `bench`, the paper's row lengths against the roofline; `pim-trace`, a
+//! timing diagram of memory that computes. Exit codes: 0 if everything agreed; 1 for a
 //! mismatch, a protocol error or a hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
 
 /// `println!` for output whose reader may have gone away, which is no reason to fail.
@@ -24,6 +25,7 @@ mod golden;
 mod layer;
 mod output;
 mod phases;
+mod pim_trace;
 mod report;
 mod rerun;
 mod run;
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         args::Command::Generate(args) => generate::run(&args),
         args::Command::Layer(args) => layer::run(&args),
         args::Command::Bench(args) => bench::run(&args),
+        args::Command::PimTrace(args) => pim_trace::run(&args),
     };
     match result {
         Ok(Verdict::Agreed) => ExitCode::SUCCESS,
