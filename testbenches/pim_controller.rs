@@ -218,6 +218,11 @@ impl Bench {
 /// Random requests and operations, with stalls; `boundary` cuts the banks.
 fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64) -> Outcome {
     let mut bench = Bench::open(design, of, boundary, rtl, seed)?;
+    work(&mut bench, design, boundary, seed)
+}
+
+/// The same for a system that is there; the rows in use are written first.
+fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
     let c = bench.config.clone();
     let edge = u32::from(boundary) * c.subarray_rows();
     let top = c.rows() - 1;
@@ -227,8 +232,8 @@ fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64
     if boundary > 0 {
         host.extend([0, edge - 1, 0, edge - 1]);
     }
-    for row in weights {
-        bench.fill(row);
+    for row in weights.iter().chain(&host) {
+        bench.fill(*row);
     }
     bench.operation(Operation::Load { slot: 0, columns: c.buffer_slots() });
     bench.check()?;
@@ -265,6 +270,31 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
     Ok(())
 }
 
+/// A reset in the middle of reads, writes, runs and refreshes; then everything is as from the start.
+#[test]
+fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
+    for (design, boundary, rtl) in [(TINY, 3, false), (TINY, 3, true), (TINY, 0, false), (AIM, 0, false)] {
+        let mut bench = Bench::open(design, &config(design)?, boundary, rtl, 70)?;
+        for seed in 0..6 {
+            work(&mut bench, design, boundary, seed)?;
+            let rows = [1, bench.config.rows() - 1];
+            for _ in 0..10 {
+                let (request, operation) = (bench.random_request(&rows), bench.random_operation(&rows[1..]));
+                bench.request(request);
+                bench.operation(operation);
+            }
+            for _ in 0..50 + bench.below(600) {
+                bench.system.step()?;
+            }
+            bench.system.reset()?;
+            bench.expected = Default::default();
+            let empty = bench.empty.clone();
+            bench.sums.fill(empty);
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn the_verilated_channel_takes_it_as_well() -> Outcome {
     for (design, boundary) in [(TINY, 3), (TINY, 0), (AIM, 0), (PAPER, 16)] {
@@ -282,11 +312,12 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
     bench.check()?;
     let start = bench.system.clock();
     let columns = c.bank_groups() * HbmConfig::COLUMNS;
+    let edge = u32::from(boundary) * c.subarray_rows();
+    let host_rows = if edge == 0 { c.rows() } else { edge };
     for n in 0..stripes {
-        let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group());
+        let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group() % host_rows);
         bench.request(Request { write: false, bank, row, position: 0, columns });
     }
-    let edge = u32::from(boundary) * c.subarray_rows();
     for n in 0..runs {
         let row = edge + n % (c.rows() - edge).min(16);
         for part in 0..HbmConfig::COLUMNS / slots {
@@ -332,14 +363,17 @@ fn rates(design: &str, boundary: u16) -> Result<[f64; 3], Box<dyn Error>> {
 /// LibraPIM's dual-path execution against a bank that either computes or is read (section 5.2, Fig. 16).
 #[test]
 fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
-    for (design, boundary) in [(TINY, 3), (PAPER, 16)] {
-        let [reads, macs, both] = rates(design, boundary)?;
+    let measured = |cases: &[(&'static str, u16)]| -> Result<Vec<_>, Box<dyn Error>> {
+        cases.iter().map(|(design, boundary)| Ok((*design, rates(design, *boundary)?))).collect()
+    };
+    let cut = measured(&[(TINY, 3), (PAPER, 16)])?;
+    let joined = measured(&[(NEWTON, 0), (PAPER, 0), (AIM, 0)])?;
+    for (design, [reads, macs, both]) in cut {
         // The same work in a time in which each had 95 % of its rate.
         assert!(both <= reads / 0.95, "{design}: reads have {:.3} of their rate", reads / both);
         assert!(both <= macs / 0.95, "{design}: MACs have {:.3} of their rate", macs / both);
     }
-    for (design, boundary) in [(NEWTON, 0), (PAPER, 0)] {
-        let [reads, macs, both] = rates(design, boundary)?;
+    for (design, [reads, macs, both]) in joined {
         assert!(both >= 0.95 * (reads + macs), "{design}: {both} is less than {reads} + {macs}");
     }
     Ok(())

@@ -424,6 +424,29 @@ impl Controlled {
         Ok(end)
     }
 
+    /// Both sides in reset in the middle of whatever they do, and nothing more to be done; the cells keep what they hold.
+    ///
+    /// # Errors
+    /// As [`PseudoChannel::new`].
+    pub fn reset(&mut self) -> Result<(), ControlledError> {
+        match &mut self.device {
+            Device::Model(model) => {
+                **model = PseudoChannel::with_storage(&self.config, model.storage().clone())?;
+            }
+            Device::Both(both) => both.reset(2)?,
+        }
+        for port in self.ports.valid.into_iter().chain([self.ports.arriving[0]]).chain(self.ports.status) {
+            self.model.set(port, 0);
+        }
+        self.model.reset(2);
+        self.requests.clear();
+        self.operations.clear();
+        self.writes.clear();
+        self.loads.clear();
+        self.read = Default::default();
+        Ok(())
+    }
+
     /// What the controller says was refused; 0 for nothing.
     pub fn refused(&self) -> u64 {
         self.model.get(self.ports.refused)

@@ -1,10 +1,11 @@
 //! A channel of memory that computes, in simulation: the Verilated channel, and beside it the device model.
 //!
 //! [`channel`] is the channel at its pins; [`lockstep`] gives every clock to both and compares all that either says. What
-//! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel. `docs/hbm-pim.md` is the contract of both sides.
+//! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel; [`diagram`] draws what it did. `docs/hbm-pim.md` is the contract of both sides.
 
 pub mod channel;
 pub mod controller;
+pub mod diagram;
 pub mod lockstep;
 
 pub use channel::{ChannelOutputs, PimChannel};

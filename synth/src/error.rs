@@ -7,6 +7,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SynthError {
+    /// The configuration cannot be used.
+    #[error(transparent)]
+    Config(#[from] ndp_config::ConfigError),
     /// The design could not be built.
     #[error("cannot build block '{block}': {reason}")]
     Design {

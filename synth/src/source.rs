@@ -99,19 +99,29 @@ impl Hierarchy {
     }
 }
 
-/// A block of a configuration.
+/// A block of a configuration, a preset's name or the path of a file; the configuration's own name. Blocks of a memory that computes
+/// (`pim_*`) are built from the configuration of a memory.
 ///
 /// # Errors
-/// [`SynthError::Design`] when the block is unknown or the generator refuses it.
-pub fn block(config: &ndp_config::DesignConfig, block: &str) -> Result<Hierarchy, SynthError> {
-    let design = ndp_hdl::designs::build(config, block)
-        .map_err(|e| SynthError::Design { block: block.to_owned(), reason: e.to_string() })?;
-    Ok(Hierarchy::from_design(&design))
+/// [`SynthError::Config`] when the configuration cannot be used, [`SynthError::Design`] when the block is unknown or the
+/// generator refuses it.
+pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy), SynthError> {
+    let error =
+        |e: &dyn std::fmt::Display| SynthError::Design { block: block.to_owned(), reason: e.to_string() };
+    let (name, design) = if ndp_hdl::designs::HBM_BLOCKS.contains(&block) {
+        let config = ndp_config::HbmConfig::load(config)?;
+        (config.name().to_owned(), ndp_hdl::designs::build_hbm(&config, block))
+    } else {
+        let config = ndp_config::DesignConfig::load(config)?;
+        (config.name().to_owned(), ndp_hdl::designs::build(&config, block))
+    };
+    Ok((name, Hierarchy::from_design(&design.map_err(|e| error(&e))?)))
 }
 
 /// Names of the blocks that [`block`] knows.
 pub fn blocks() -> Vec<String> {
-    ndp_hdl::designs::BLOCKS.iter().map(|name| name.to_string()).collect()
+    let all = ndp_hdl::designs::BLOCKS.iter().chain(ndp_hdl::designs::HBM_BLOCKS);
+    all.map(|name| name.to_string()).collect()
 }
 
 /// What a module holds and the flow has to look at: nothing in a memory macro.

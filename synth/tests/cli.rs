@@ -119,6 +119,8 @@ fn the_list_names_every_preset_and_block() {
     let list = text(&output.stdout);
     contains(&list, &ndp_config::DesignConfig::PRESETS);
     contains(&list, ndp_hdl::designs::BLOCKS);
+    contains(&list, &ndp_config::HbmConfig::PRESETS);
+    contains(&list, ndp_hdl::designs::HBM_BLOCKS);
 }
 
 #[test]
@@ -128,6 +130,8 @@ fn unknown_configurations_and_blocks_are_refused_with_what_exists() {
     contains(&message, &["'hermse'", "hermes-32"]);
     let message = refused(folder.path(), &[], &["--config", "tiny", "--block", "gemv"]);
     contains(&message, &["cannot build block 'gemv'", "gemv_unit", "serial_lane"]);
+    let message = refused(folder.path(), &[], &["--config", "hermes", "--block", "pim_bank"]);
+    contains(&message, &["hermes", "librapim"]);
     let message = refused(folder.path(), &[], &["--config", "no/such.toml"]);
     contains(&message, &["cannot read configuration 'no/such.toml'"]);
 }

@@ -16,7 +16,7 @@ use super::pim_mac::COLUMN_BITS;
 use super::pim_operations::{OperationLayout, pim_operations};
 use super::pim_requests::{RequestLayout, pim_requests};
 use super::pim_shadow::pim_shadow;
-use super::pim_timer::{bus, suffix};
+use super::pim_timer::{bus, suffix, timer};
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::HbmConfig;
@@ -28,6 +28,8 @@ const QUEUE: u32 = 4;
 const KIND: u32 = 2;
 /// Bits of a bank of the group, and of a bank group, in a word.
 const BANK: u32 = 2;
+/// Bits of the number of clocks that the multipliers' rows wait for those of a request.
+const PATIENCE: u32 = 6;
 /// Bits of a status.
 const STATUS: u32 = 7;
 
@@ -208,6 +210,12 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [host_act, host_pre] = ["act_o", "pre_o"].map(|port| requests.output(port));
     let [pact, pacta, ppre] = ["pact_o", "pacta_o", "ppre_o"].map(|port| operations.output(port));
     let host_wants = m.wire("host_wants_row", &host_act | &host_pre);
+    // After a refresh both want all their rows. The host's few do not hold up the multipliers for long; the other way round they would.
+    let patience = m.reg("patience_q", PATIENCE).reset(0);
+    let waits = cat([requests.output("urgent_o"), &pact | &pacta, !patience.all()]).all();
+    let waits = m.wire("pim_waits", waits);
+    patience.next(mux(&waits, &patience.plus_one(), &zeros(PATIENCE)));
+    let (pact, pacta) = (pact & !&waits, pacta & !&waits);
     let pim_wants = m.wire("pim_wants_row", any_of(&[pact.clone(), pacta.clone(), ppre.clone()]));
     let host_next = m.reg("host_next_q", 1).reset(0);
     host_row.drive(cat([normal.q(), host_wants, !&pim_wants | host_next.q()]).all());
@@ -253,11 +261,15 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [rd, wr] = ["rd_o", "wr_o"].map(|port| requests.output(port));
     let [mac, gbw, res, sum] = ["mac_o", "gbw_o", "res_o", "sum_o"].map(|port| operations.output(port));
     let pim_bus = m.wire("pim_bus", any_of(&[gbw.clone(), res.clone(), sum.clone()]));
-    let host_wants = m.wire("host_wants_column", &rd | &wr);
+    // Right after an access the next one is not even asked for, so that what comes between them does not shift it.
+    let host_served = m.forward("host_served", 1);
+    let host_rests = timer(&m, "host_rests", &host_served, c.t_ccd_s()).any();
+    let host_wants = m.wire("host_wants_column", (&rd | &wr) & !host_rests);
     let host_turn = m.reg("host_turn_q", 1).reset(0);
     let chosen = cat([normal.q(), host_wants, !&pim_bus, !&mac | host_turn.q()]).all();
     host_column.drive(chosen);
     host_turn.next(!host_column.q());
+    host_served.drive(host_column.q() & column_go.q());
     let pim_column = m.wire("pim_column", normal.q() & !host_column.q());
     let values = [
         &host_column.q() & rd,

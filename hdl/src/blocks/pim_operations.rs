@@ -148,9 +148,15 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     m.output("bank_o", &bank, "bank of SUM");
     m.output("finished_o", &finished, "the operation ends with this clock");
     m.output("between_o", step.is_zero() & !closing.q(), "no operation is half done");
-    // The window belongs to the activations of a run, which are near if few MACs are left.
-    let left = m.wire("left", &count - step.q());
-    let far = cat([run.clone(), all_fit, left.ge(&lit(quiet_macs(c).min(31).into(), COLUMN))]).all();
-    m.output("hold_o", cat([valid, enable, !far]).all(), "rows that are opened ahead would be in the way");
+    // The window belongs to the activations of a run, which are near if few MACs are left on the row.
+    let hold = if c.all_bank_activate() {
+        m.unused(&valid, "activations of all banks leave the window alone");
+        zeros(1)
+    } else {
+        let left = m.wire("left", &count - step.q());
+        let enough = !&last | left.ge(&lit(quiet_macs(c).min(31).into(), COLUMN));
+        cat([valid, enable, !cat([run, all_fit, enough]).all()]).all()
+    };
+    m.output("hold_o", hold, "rows that are opened ahead would be in the way");
     m.finish()
 }

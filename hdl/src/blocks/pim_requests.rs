@@ -190,6 +190,7 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let second_chosen = m.wire("second_chosen", chosen.high(groups).any());
     let of_chosen = |values: [&Bits; 2]| mux(&second_chosen, values[1], values[0]);
     m.output("act_o", (&chosen & bus(&activates)).any(), "ACT is wanted");
+    m.output("urgent_o", bus(&activates[..groups as usize]).any(), "the request in work waits for an ACT");
     m.output("pre_o", (&chosen & bus(&precharges)).any(), "PRE is wanted");
     m.output("row_group_o", chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
     m.output("row_bank_o", of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");

@@ -76,6 +76,35 @@ pub enum Command {
         Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
         Every output and every text is compared with software.")]
     Pim(PimArgs),
+    /// Draw what a channel of memory that computes does in a run of MACs beside reads, as LibraPIM's Fig. 16
+    #[command(after_long_help = "Examples:\n  \
+        cosim pim-trace --mode serial --out docs/pim-serial.svg\n  \
+        cosim pim-trace --mode dex --out docs/pim-dex.svg\n\n\
+        The commands are those of the controller in RTL; both modes have the same scale.")]
+    PimTrace(PimTraceArgs),
+}
+
+/// How the banks of a memory that computes are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum PimTraceMode {
+    /// Joined: they compute or are read
+    Serial,
+    /// Cut in two: both at once
+    Dex,
+}
+
+/// Arguments of `pim-trace`.
+#[derive(Args, Debug)]
+pub struct PimTraceArgs {
+    /// How the banks are used
+    #[arg(long)]
+    pub mode: PimTraceMode,
+    /// Memory whose controller was built
+    #[arg(long, default_value = "librapim")]
+    pub memory: String,
+    /// SVG file to write
+    #[arg(long)]
+    pub out: PathBuf,
 }
 
 /// Which hardware, and how it is treated.

@@ -3,7 +3,7 @@
 //! Jobs: `run`, a program for the core from a file; `cycles`, its cycles as the cycle model predicts them; `gemv`, one matrix-vector
 //! product with random operands; `generate`, a text by a language model whose layers run in RTL but for LayerNorm; `layer`, one of
 //! its layers in one step; `bench`, the paper's row lengths against the roofline; `pim`, texts by an NPU and an HBM2 memory whose banks
-//! compute. Exit codes: 0 if everything agreed; 1 for a
+//! compute; `pim-trace`, a timing diagram of such a memory. Exit codes: 0 if everything agreed; 1 for a
 //! mismatch, a protocol error or a hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
 
 /// `println!` for output whose reader may have gone away, which is no reason to fail.
@@ -26,6 +26,7 @@ mod layer;
 mod output;
 mod phases;
 mod pim;
+mod pim_trace;
 mod report;
 mod rerun;
 mod run;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         args::Command::Layer(args) => layer::run(&args),
         args::Command::Bench(args) => bench::run(&args),
         args::Command::Pim(args) => pim::run(&args),
+        args::Command::PimTrace(args) => pim_trace::run(&args),
     };
     match result {
         Ok(Verdict::Agreed) => ExitCode::SUCCESS,

@@ -122,7 +122,8 @@ fn main() -> ExitCode {
 fn start(args: &Args) -> Result<()> {
     if args.list {
         let (presets, blocks) = (ndp_config::DesignConfig::PRESETS.join(", "), source::blocks().join(", "));
-        say(&format!("presets: {presets}\nblocks: {blocks}\n"));
+        let memories = ndp_config::HbmConfig::PRESETS.join(", ");
+        say(&format!("presets: {presets}\nmemories, for pim_* blocks: {memories}\nblocks: {blocks}\n"));
         return Ok(());
     }
     let (report, path) = run(args)?;
@@ -151,8 +152,7 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
     }
     ensure!(args.jobs != Some(0), "--jobs = 0 must be at least 1");
     ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
-    let config = ndp_config::DesignConfig::load(&args.config)?;
-    let mut hierarchy = source::block(&config, &args.block)?;
+    let (config, mut hierarchy) = source::block(&args.config, &args.block)?;
     if args.flatten {
         hierarchy = hierarchy.flattened();
     }
@@ -173,7 +173,7 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
 
     let sram = sram(args, flow.library.as_ref());
     let report = Report {
-        config: config.name().to_owned(),
+        config,
         block: args.block.clone(),
         command: command(args),
         flattened: args.flatten,

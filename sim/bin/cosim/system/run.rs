@@ -63,10 +63,10 @@ impl From<&Confusion> for Hits {
     fn from(counts: &Confusion) -> Self {
         let share = |share: f64| share.is_finite().then_some(share);
         Self {
-            true_positives: counts.tp,
-            false_positives: counts.fp,
-            false_negatives: counts.r#fn,
-            true_negatives: counts.tn,
+            true_positives: counts.true_positives,
+            false_positives: counts.false_positives,
+            false_negatives: counts.false_negatives,
+            true_negatives: counts.true_negatives,
             accuracy: share(counts.accuracy()),
             precision: share(counts.precision()),
             recall: share(counts.recall()),
