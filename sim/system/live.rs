@@ -334,7 +334,7 @@ mod tests {
         let expected =
             evaluate(&shape, &table, rules, PredictorKind::Both, prompt, text.iter().cloned()).unwrap();
         assert_eq!(found, expected);
-        assert!(found.mlp.tp > 100 && found.mlp.r#fn > 100, "{found:?}");
+        assert!(found.mlp.true_positives > 100 && found.mlp.false_negatives > 100, "{found:?}");
         let sum = of_tokens.iter().fold(Confusion::default(), |sum, token| sum + *token);
         assert_eq!((of_tokens.len(), sum), (text.len() - prompt, found.all()));
         // How the prompt is cut does not matter; what is known does.

@@ -2,11 +2,11 @@
 
 use crate::Verdict;
 use crate::args::{PimTraceArgs, PimTraceMode};
-use crate::output::OutputFile;
 use anyhow::Context;
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::designs;
 use ndp_cosim::hbm::diagram::{draw, scenario};
+use ndp_report::OutputFile;
 
 /// Runs the job.
 pub fn run(args: &PimTraceArgs) -> anyhow::Result<Verdict> {
