@@ -8,6 +8,7 @@ mod group;
 mod heads;
 mod round;
 mod rows;
+mod skip;
 mod vector_reader;
 mod walk;
 mod writer;
@@ -499,83 +500,6 @@ impl Unit {
                 group.slots += u32::from(takes_part);
             }
         }
-    }
-
-    /// Loads, stores, zeros or activations are in work: every cycle counts.
-    #[inline]
-    pub fn is_dense(&self) -> bool {
-        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.activation.is_busy()
-    }
-
-    /// Nothing but the activation unit is at work.
-    #[inline]
-    pub fn only_activates(&self) -> bool {
-        self.activation.is_busy()
-            && !self.product_active
-            && !self.load_writer.is_busy()
-            && self.zero_left == 0
-            && !self.stores()
-    }
-
-    /// The activation unit goes on alone from `cycle` on, until cycle `end` or until it is done. Returns the cycle after.
-    #[inline]
-    pub fn run_activation(&mut self, cycle: u64, end: u64) -> u64 {
-        let mut cycle = cycle;
-        while cycle < end && self.activation.is_busy() {
-            let granted = self.activation.asks(true, true);
-            self.activation.step(true, true, granted, &self.shape);
-            cycle += 1;
-        }
-        cycle
-    }
-
-    /// Nothing happens before a load's beat comes, or anything from outside.
-    #[inline]
-    pub fn waits_for_beats(&self) -> bool {
-        self.load_writer.is_still()
-            && self.zero_left == 0
-            && !self.stores()
-            && !self.product_active
-            && !self.activation.is_busy()
-    }
-
-    /// The first cycle from `cycle` on in which something happens in a product, results apart; `row`: a row waits.
-    #[inline]
-    pub fn next(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> u64 {
-        if !self.product_active {
-            return u64::MAX;
-        }
-        if self.product_starts || !self.distributor.is_still() || self.scalars_back & 3 != 0 {
-            return cycle;
-        }
-        self.go_to(cycle);
-        let mut next = self.next_decision(cycle);
-        let pushes = row && self.distributor.wants_to_push() && self.combined_room();
-        if pushes && self.groups.iter().all(Group::lacks_rows_only) {
-            let room = self.row_room_from(cycle, ranks);
-            if room <= cycle {
-                return cycle;
-            }
-            next = next.min(room);
-        }
-        if !self.combiner.is_busy() && !self.result_writer.is_busy() {
-            for group in &self.groups {
-                if let Some(window) = group.idle_from(self.window) {
-                    next = next.min(self.window_from + (window - self.window) * self.shape.window);
-                }
-            }
-        }
-        next
-    }
-
-    /// The first cycle from `cycle` on, one of the present window, in which jobs are decided and a decision changes something.
-    #[inline]
-    fn next_decision(&self, cycle: u64) -> u64 {
-        let window = self.shape.window;
-        let decide = self.window_from + window - 2;
-        let decide = if decide < cycle { decide + window } else { decide };
-        let rests = self.groups.iter().map(Group::rests_until).min().unwrap_or(0);
-        if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
     }
 
     /// A result of a DOT, or the heads' results of all ranks, are offered to the writer.

@@ -1,0 +1,160 @@
+//! Cycles in which nothing happens, and those in which it is known what does: skipped, or done at once.
+
+use super::{CycleModel, TOKENS};
+use crate::host::Host;
+use crate::issue::PRODUCT;
+use crate::rank::Rank;
+use crate::rows::Feeder;
+
+impl CycleModel {
+    /// Every cycle counts: something is read or written outside of products, or the host waits.
+    #[inline]
+    pub(super) fn is_dense(&self) -> bool {
+        self.reader.is_busy()
+            || self.unit.is_dense()
+            || self.port.stores > 0
+            || self.port.outstanding > 0
+            || !self.port.is_idle()
+    }
+
+    /// The ranks do what they do until this cycle.
+    pub(super) fn catch_up(&mut self, cycle: u64) {
+        let exact = self.dense;
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
+            rank.catch_up(cycle, |beats, until| self.unit.drain(g, exact, beats, until));
+        }
+    }
+
+    /// Skips the cycles in which nothing happens, but not beyond `limit`.
+    #[inline]
+    pub(super) fn skip(&mut self, limit: u64, host: &impl Host) {
+        let cycle = self.cycle;
+        if self.product_starts {
+            return;
+        }
+        if self.dense {
+            return self.skip_dense(limit, host);
+        }
+        if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
+            return;
+        }
+        let mut next = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        next = next.min(self.unit.round_ends(cycle));
+        if next <= cycle {
+            return;
+        }
+        if self.busy >> PRODUCT & 1 == 1 {
+            next = self.skip_in_product(cycle, next);
+        }
+        if next > cycle {
+            self.cycle = next;
+            self.find_busy();
+        }
+    }
+
+    /// Goes through a product from `cycle` on as long as its parts have nothing to do with each other, which is before cycle
+    /// `end`. Returns the cycle after.
+    #[inline]
+    pub(super) fn skip_in_product(&mut self, cycle: u64, end: u64) -> u64 {
+        // A row more makes no difference to the unit if one waits already.
+        let row = !self.tokens.is_empty();
+        let end = if row { end } else { end.min(self.next_rows(cycle)) };
+        let from = self.unit.run_scalars(cycle, end, row);
+        let mut next = end.min(self.unit.next(from, row, &self.ranks));
+        if next > from && next != u64::MAX {
+            next = self.unit.run_results(from, next);
+        }
+        let next = next.max(from);
+        if row {
+            let mut at = self.next_rows(cycle);
+            while at < next {
+                if let Some(tail) = self.move_rows(at) {
+                    self.tokens.push(tail);
+                }
+                at = self.next_rows(at + 1);
+            }
+        }
+        next
+    }
+
+    /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM; goes through those
+    /// without product, lists, instructions and the host's requests.
+    #[inline]
+    pub(super) fn skip_dense(&mut self, limit: u64, host: &impl Host) {
+        let cycle = self.cycle;
+        if self.multiplies() || !self.port.is_idle() || self.has_instructions(cycle) {
+            return;
+        }
+        let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        let end = end.min(self.unit.round_ends(cycle));
+        if end <= cycle {
+            return;
+        }
+        let waits = self.reader.is_busy() || self.port.stores > 0 || self.port.outstanding > 0;
+        if !waits && self.unit.only_activates() {
+            self.cycle = self.unit.run_activation(cycle, end);
+        } else if waits && self.unit.waits_for_beats() && self.reader.waits_for_beats() {
+            self.cycle = self.ranks.iter().map(Rank::next_answer).min().unwrap_or(0).clamp(cycle, end);
+        } else if self.port.outstanding == 0 && !(self.reads_list && self.reader.is_busy()) {
+            self.run_transfers(end);
+        }
+        if self.cycle > cycle {
+            self.find_busy();
+        }
+    }
+
+    /// Goes on with loads, stores, zeros and activations, until one of them ends or cycle `end`: cycles as any other, but nothing
+    /// else can happen in them.
+    pub(super) fn run_transfers(&mut self, end: u64) {
+        let parts = |core: &Self| {
+            let loads = core.reader.is_busy() || core.unit.loads();
+            let stores = core.unit.stores() || core.port.stores > 0;
+            (loads, stores, core.unit.zeroes(), core.unit.activates())
+        };
+        let before = parts(self);
+        while self.cycle < end && parts(self) == before {
+            let cycle = self.cycle;
+            self.catch_up(cycle);
+            let reads = self.reader.is_busy();
+            let delivered = if reads { self.move_reads(cycle, false) } else { 0 };
+            self.move_segments(cycle);
+            let load = self.reader.offers().is_some();
+            let store_taken = self.unit.offers_store() && self.request_to_rank(cycle);
+            let mut acknowledged = 0;
+            if self.port.stores > 0 {
+                // Nobody else waits for answers.
+                for rank in self.ranks.iter_mut().filter(|rank| rank.responses.head_from() <= cycle) {
+                    rank.responses.pop(cycle);
+                    acknowledged += 1;
+                }
+            }
+            self.port.stores = self.port.stores + u32::from(store_taken) - acknowledged;
+            let load_taken = self.unit.step_slices(cycle, load, store_taken).load_taken;
+            if reads {
+                self.reader.step(load_taken, delivered);
+            }
+            self.cycle += 1;
+        }
+    }
+
+    /// A cycle before which no row and no segment can go.
+    #[inline]
+    pub(super) fn next_rows(&mut self, cycle: u64) -> u64 {
+        if self.rows_wake == 0 {
+            self.rows_wake = self.next_of_rows(cycle);
+        }
+        self.rows_wake
+    }
+
+    /// The first cycle from `cycle` on in which a row or a segment can go.
+    pub(super) fn next_of_rows(&mut self, cycle: u64) -> u64 {
+        let mut next = u64::MAX;
+        if self.tokens.len() < TOKENS && self.feeders.iter().all(Feeder::has_room) {
+            next = self.generator.next().max(cycle);
+        }
+        for (feeder, rank) in self.feeders.iter().zip(&self.ranks) {
+            next = next.min(feeder.next(cycle, || rank.segment_room_from()));
+        }
+        next
+    }
+}
