@@ -11,7 +11,8 @@
 //! | `dex` | sliced | two: reads and computing at the same time |
 //!
 //! Reading order: [`timing`] (when a command may be given), [`controller`] (which one is), [`memory`] (what lies where),
-//! [`attention`] (operations of a head), [`machine`] (channels and NPU), [`groups`] (who is served), [`batch`] (texts).
+//! [`attention`] (operations of a head), [`machine`] (channels and NPU), [`groups`] (who is served), [`batch`] (texts); [`measure`] (times for larger
+//! models).
 //!
 //! Left out: offloading of FFN and attention to the other device, which `ndp_offloading` plans.
 
@@ -24,6 +25,7 @@ pub mod controller;
 mod error;
 pub mod groups;
 pub mod machine;
+pub mod measure;
 pub mod memory;
 pub mod pins;
 pub mod timing;
