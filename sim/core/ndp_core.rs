@@ -8,7 +8,7 @@ use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::Prediction;
-use super::recording::{Recorder, Recording};
+use super::recording::{InstructionRecord, Recorder, Recording};
 use super::{Burst, Counters, PartCycles, Status};
 use crate::error::SimError;
 use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
@@ -248,7 +248,7 @@ impl NdpCore {
     }
 
     /// The instructions of the present recording.
-    pub fn recorded(&self) -> &[super::InstructionRecord] {
+    pub fn recorded(&self) -> &[InstructionRecord] {
         self.recorder.as_ref().map_or(&[], Recorder::instructions)
     }
 
