@@ -98,8 +98,9 @@ pub struct Report<'a> {
     first_mismatches: &'a [Mismatch],
     protocol_violations: u64,
     cycles_equal_model: bool,
-    /// Whether text and logits are those of exact sums in software, and from which token on they are not.
+    /// Whether text and logits are those of exact sums in software, and from which token on one of them is not.
     text_identical: bool,
+    logits_identical: bool,
     first_difference: Option<usize>,
     differences: Differences,
     /// Of the slowest cores behind the prompt.
@@ -152,7 +153,8 @@ impl<'a> Report<'a> {
             first_mismatches: &outcome.mismatches[..outcome.mismatches.len().min(16)],
             protocol_violations: outcome.violations,
             cycles_equal_model: outcome.is_on_time(),
-            text_identical: outcome.difference.is_none(),
+            text_identical: outcome.same_text,
+            logits_identical: outcome.difference.is_none(),
             first_difference: outcome.difference,
             differences: figures.differences,
             critical_cycles: figures.critical_cycles,
@@ -195,7 +197,10 @@ pub fn per_second(ns: f64) -> f64 {
 pub fn text_verdict(outcome: &Outcome) -> String {
     match outcome.difference {
         None => "equal to exact sums in software, logits too".to_owned(),
-        Some(token) => format!("differs from exact sums in software from token {token} on"),
+        Some(token) if outcome.same_text => {
+            format!("equal to exact sums in software, but logits differ from token {token} on")
+        }
+        Some(token) => format!("differs from exact sums in software, text or logits from token {token} on"),
     }
 }
 

@@ -158,6 +158,8 @@ pub struct Outcome {
     pub failure: Option<String>,
     /// First token whose value or logits are not those of exact sums in software.
     pub difference: Option<usize>,
+    /// Whether all tokens are the same nevertheless.
+    pub same_text: bool,
     bus_gbps: f64,
 }
 
@@ -359,6 +361,8 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         wall: begin.elapsed(),
         failure,
         difference,
+        same_text: own.len() == expected.len()
+            && own.iter().zip(&expected).all(|(own, expected)| own.0 == expected.0),
         bus_gbps: system.bus().bandwidth_gbps,
     })
 }

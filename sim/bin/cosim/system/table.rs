@@ -16,6 +16,7 @@ pub struct Row {
     text: String,
     /// Whether text and logits are those of exact sums in software.
     text_identical: bool,
+    logits_identical: bool,
     outputs_checked: u64,
     mismatches: u64,
     protocol_violations: u64,
@@ -48,7 +49,8 @@ impl Row {
         Self {
             choice: outcome.choice,
             text: outcome.generation.text.clone(),
-            text_identical: outcome.difference.is_none(),
+            text_identical: outcome.same_text,
+            logits_identical: outcome.difference.is_none(),
             outputs_checked: figures.outputs_checked,
             mismatches: figures.mismatches,
             protocol_violations: outcome.violations,
@@ -71,10 +73,11 @@ impl Row {
 
     /// A line of the table.
     pub fn print(&self) {
-        let text = match (self.text_identical, self.differences.compared, self.recall) {
-            (true, ..) => "identical".to_owned(),
-            (false, 0, None) => "DIFFERS".to_owned(),
-            _ => "another".to_owned(),
+        let text = match (self.logits_identical, self.differences.compared, self.recall) {
+            (true, ..) => "identical",
+            (false, 0, None) => "DIFFERS",
+            _ if self.text_identical => "text only",
+            _ => "another",
         };
         say!(
             "{:>5} {:<17} {:<6} {text:<10} {:>9} {:>10} {:>10} {:>12.0} {:>9.0} {:>12.0} {:>9.3} {:>8} {:>8} {:>7.1}",
