@@ -37,3 +37,21 @@ fn the_results_of_a_group_of_rows_follow_its_last_job() -> Outcome {
     assert_eq!((phase, run.counters[0]), (0, 44), "started {started}, ended {ended}");
     Ok(())
 }
+
+/// What a transfer over a link takes, the model does not know, and says so; a malformed one it does.
+#[test]
+fn a_transfer_is_refused() -> Result<(), Box<dyn Error>> {
+    let config = DesignConfig::preset("tiny")?;
+    let named = |text: &str| -> Result<Option<String>, Box<dyn Error>> {
+        let mut model = CycleModel::new(&config, ClockRelation::default());
+        run_program(&mut model, &ndp_isa::parse(text)?.words(), |_| [0; 16]);
+        Ok(model.transfer().map(|instruction| instruction.to_string()))
+    };
+    let send = "send address=0x10, count=2, ranks=0x3, node=1, slot=5";
+    assert_eq!(
+        named(&format!("nop\n{send}\nreceive address=0, count=1, ranks=1, node=1, slot=0"))?,
+        Some(send.into())
+    );
+    assert_eq!(named("send address=0, count=0, ranks=1, node=1, slot=0\nbarrier")?, None);
+    Ok(())
+}
