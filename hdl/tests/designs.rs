@@ -103,6 +103,86 @@ fn every_block_of_every_memory_that_computes_passes_all_linters() {
     }
 }
 
+/// A memory that computes and passes validation, with pipelines that fit.
+fn random_memory(state: &mut u64) -> HbmConfig {
+    loop {
+        let mut one_of = |from: &[u32]| draw(state, from);
+        let slicing = one_of(&[0, 1]) == 1;
+        let all = one_of(&[0, 1]) == 1;
+        let text = format!(
+            "name = \"Random 1\"\n[device]\nbank_groups = {}\nbanks_per_group = {}\nrow_bits = {}\nsubarray_rows = {}\n\
+             slicing = {slicing}\nweight_subarrays = 1\nall_bank_activate = {all}\nbuffer_slots = {}\nacc_bits = {}\n\
+             [timing]\nt_cl = {}\nt_cwl = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\nt_ccd_s = {}\nt_ccd_l = {}\n\
+             t_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\nt_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\n\
+             t_refi = {}\nt_slice = {}\nt_mac = {}\n",
+            one_of(&[1, 2, 4]),
+            one_of(&[1, 2, 4]),
+            one_of(&[2, 3, 10, 15]),
+            one_of(&[1, 2, 512]),
+            one_of(&[1, 2, 5, 31, 32]),
+            one_of(&[97, 104, 120]),
+            one_of(&[7, 14, 60]),
+            one_of(&[1, 2, 7]),
+            one_of(&[2, 14, 120]),
+            one_of(&[2, 14, 120]),
+            one_of(&[2, 34, 120]),
+            one_of(&[4, 48, 240]),
+            one_of(&[2, 3]),
+            one_of(&[3, 32]),
+            one_of(&[2, 4]),
+            one_of(&[4, 6, 32]),
+            one_of(&[4, 30, 120]),
+            one_of(&[1, 16, 120]),
+            one_of(&[1, 6]),
+            one_of(&[6, 60]),
+            one_of(&[2, 6, 60]),
+            one_of(&[16, 260, 4000]),
+            one_of(&[128, 3900, 65_532]),
+            one_of(&[1, 15, 240]),
+            one_of(&[6, 16, 240]),
+        );
+        if let Ok(config) = HbmConfig::from_toml(&text) {
+            return config;
+        }
+    }
+}
+
+#[test]
+fn whatever_the_limits_allow_elaborates_as_a_memory_that_computes() {
+    let mut state = 5;
+    for _ in 0..100 {
+        let config = random_memory(&mut state);
+        for block in HBM_BLOCKS {
+            let design = build_hbm(&config, block);
+            assert!(design.is_ok(), "{block} of {config:?}: {}", design.err().unwrap());
+        }
+    }
+}
+
+#[test]
+fn random_memories_that_compute_pass_all_linters() {
+    let mut state = 6;
+    for _ in 0..4 {
+        let config = random_memory(&mut state);
+        println!("{config:?}");
+        for block in ["pim_channel", "pim_controller"] {
+            let design = build_hbm(&config, block).unwrap();
+            common::lint(&design.verilog(), design.top().name());
+        }
+    }
+}
+
+#[test]
+fn memories_that_are_faster_than_their_blocks_are_refused_with_the_limit() {
+    for (times, words) in [("t_cl = 6", "timing.t_cl: 6 clocks"), ("t_mac = 5", "timing.t_mac: 5 clocks")] {
+        let config = HbmConfig::from_toml(&format!("name = \"fast\"\n[timing]\n{times}")).unwrap();
+        let message = build_hbm(&config, "pim_channel").unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+    let unknown = build_hbm(&HbmConfig::preset("librapim").unwrap(), "bank").unwrap_err().to_string();
+    assert!(unknown.contains("unknown block `bank`") && unknown.contains("pim_bank_state"), "{unknown}");
+}
+
 #[test]
 fn whatever_the_limits_allow_elaborates() {
     let mut state = 1;

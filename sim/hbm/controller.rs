@@ -264,12 +264,10 @@ impl Controlled {
 
     fn pack_request(&self, r: Request) -> u64 {
         let c = &self.config;
-        let group = bits_of(c.bank_groups());
+        let group = c.bank_groups().trailing_zeros();
         let rows = c.rows().trailing_zeros();
-        // With one group a position is a column above a bit that is 0.
-        let position = |at: u32| if c.bank_groups() == 1 { at << 1 } else { at };
         packed(&[
-            (position(r.position), group + 5),
+            (r.position, group + 5),
             (r.columns - 1, group + 5),
             (r.row, rows),
             (r.bank, bits_of(c.banks_per_group())),

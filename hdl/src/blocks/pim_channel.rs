@@ -45,7 +45,7 @@ fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
 /// The channel. Answers are combinational, data are registered.
 ///
 /// # Errors
-/// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 5 clocks); others only if the
+/// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the
 /// description breaks a rule of the layer.
 pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;

@@ -7,7 +7,7 @@
 
 use super::multiplier_unit::{FINE_SHIFT_BITS, decode};
 use super::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, repeat};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, repeat};
 use std::rc::Rc;
 
 /// Place of a far product's bit 0 in the accumulator.
@@ -15,7 +15,7 @@ pub(super) const FAR: u32 = (1 << FINE_SHIFT_BITS) - 2;
 /// Bits of a product in its place, with its sign: 22, and up to 31 places.
 pub(super) const TERM: u32 = 2 * SIGNIFICAND_BITS + (1 << FINE_SHIFT_BITS);
 
-/// The lane. Operands with `load_i`, the term one clock later, for as long as nothing is loaded.
+/// The lane. Operands with `load_i`, the product in its place after the clock with `place_i`, which is the next one.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
@@ -23,29 +23,36 @@ pub fn pim_lane() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("pim_lane", "Multiplies two FP16 values and puts the product into its place.");
     m.share_code();
     let load = m.input("load_i", 1, "takes the operands");
+    let place = m.input("place_i", 1, "puts the product into its place");
     let w = m.input("w_i", FP16_BITS, "recoded weight");
     let x = m.input("x_i", FP16_BITS, "recoded activation");
     let (w, x) = (decode(&m, "w", &w), decode(&m, "x", &x));
-    let keep = |name: &str, value: crate::layer::Bits| {
-        let reg = m.reg(name, value.width()).enable(&load);
+    let keep = |name: &str, enable: &Bits, value: Bits| {
+        let reg = m.reg(name, value.width()).enable(enable);
         reg.next(value);
         reg.q()
     };
     let bits = 2 * SIGNIFICAND_BITS;
-    let product = keep("product_q", w.significand.zext(bits) * x.significand.zext(bits));
+    let product = keep("product_q", &load, w.significand.zext(bits) * x.significand.zext(bits));
     let exp = w.exp.zext(EXPONENT_SUM_BITS) + x.exp.zext(EXPONENT_SUM_BITS);
-    let exp = keep("exp_q", exp);
-    let negative = keep("negative_q", &w.sign ^ &x.sign);
-    let special = keep("special_q", &w.special | &x.special);
+    let exp = keep("exp_q", &load, exp);
+    let negative = keep("negative_q", &load, &w.sign ^ &x.sign);
+    let special = keep("special_q", &load, &w.special | &x.special);
 
+    // Complemented only: the tree adds the ones that are missing, which takes no carry chain here.
     let moved = m.wire("moved", product.zext(TERM).shl(&exp.low(FINE_SHIFT_BITS)));
-    let signed = (&moved ^ repeat(TERM, &negative)) + negative.zext(TERM);
+    let term = keep("term_q", &place, &moved ^ repeat(TERM, &negative));
     let nonzero = m.wire("nonzero", product.any());
     let infinite = m.wire("infinite", &special & &nonzero);
-    m.output("term_o", signed, "product in its range, two's complement; the least sum of exponents is 2");
-    m.output("far_o", exp.msb(), "it lies in the far range");
     let flags = cat([&infinite & &negative, &infinite & !&negative, &special & !&nonzero]);
     debug_assert_eq!(flags.width(), FLAG_BITS);
-    m.output("flags_o", flags, "the product is NaN, +Inf, -Inf");
+    m.output(
+        "term_o",
+        term,
+        "product in its range, complemented if it is negative; the least sum of exponents is 2",
+    );
+    m.output("negative_o", keep("term_negative_q", &place, negative), "it is negative: add one");
+    m.output("far_o", keep("far_q", &place, exp.msb()), "it lies in the far range");
+    m.output("flags_o", keep("flags_q", &place, flags), "the product is NaN, +Inf, -Inf");
     m.finish()
 }

@@ -7,7 +7,7 @@
 use super::fp16_rounder::rounder;
 use super::pim_lane::{FAR, TERM, pim_lane};
 use super::{FLAG_BITS, FP16_BITS, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use ndp_config::HbmConfig;
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(super) const COLUMN_BITS: u32 = LANES * FP16_BITS;
 /// Lanes that the first level of a tree adds.
 const RADIX: u32 = 4;
 /// Clocks from `load_i` to a sum that a rounding can begin with.
-pub(super) const SUM_LATENCY: u32 = 4;
+pub(super) const SUM_LATENCY: u32 = 5;
 /// Clocks from `round_i` to `result_o`.
 pub(super) const ROUND_LATENCY: u32 = 5;
 
@@ -45,9 +45,10 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         reg.q()
     };
     let multiplied = later("multiplied_q", &load);
-    let grouped = later("grouped_q", &multiplied);
+    let placed = later("placed_q", &multiplied);
+    let grouped = later("grouped_q", &placed);
     let totalled = later("totalled_q", &grouped);
-    let beginning = later("beginning2_q", &later("beginning1_q", &later("beginning0_q", &first)));
+    let beginning = (0..4).fold(first, |first, k| later(&format!("beginning{k}_q"), &first));
 
     let lane = pim_lane()?;
     let column = |v: &Bits, i: u32| v.slice(i * FP16_BITS, FP16_BITS);
@@ -59,36 +60,34 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         let product = m
             .instance(format!("lane{i}"), &lane)
             .input("load_i", &load)
+            .input("place_i", &multiplied)
             .input("w_i", weight)
             .input("x_i", column(&x, i));
         let (term, is_far) = (product.output("term_o"), product.output("far_o"));
-        near.push(m.wire(format!("near{i}"), term.high(near_bits).gated(&!&is_far)));
-        far.push(m.wire(format!("far{i}"), term.gated(&is_far)));
-        if i > 0 {
-            m.unused(term.low(2), "of a near product they are 0");
-        }
+        let negative = product.output("negative_o");
+        // With the one that makes a complement a negative number.
+        near.push((m.wire(format!("near{i}"), term.high(near_bits).gated(&!&is_far)), &negative & !&is_far));
+        far.push((m.wire(format!("far{i}"), term.gated(&is_far)), negative & is_far));
         flags.push(product.output("flags_o"));
     }
-    let level = |name: &str, enable: &Bits, terms: &[Bits]| -> Vec<Bits> {
-        let width = terms[0].width() + RADIX.trailing_zeros();
-        terms
-            .chunks(RADIX as usize)
-            .enumerate()
-            .map(|(i, group)| {
-                let sum = m.reg(format!("{name}{i}_q"), width).enable(enable);
-                let wide: Vec<Bits> = group.iter().map(|term| term.sext(width)).collect();
-                let pairs: Vec<Bits> = wide.chunks(2).map(|pair| &pair[0] + &pair[1]).collect();
-                sum.next(&pairs[0] + &pairs[1]);
-                sum.q()
-            })
-            .collect()
+    let level = |name: &str, enable: &Bits, terms: &[(Bits, Bits)]| -> Vec<(Bits, Bits)> {
+        let width = terms[0].0.width() + RADIX.trailing_zeros();
+        let of = |(i, group): (usize, &[(Bits, Bits)])| {
+            let sum = m.reg(format!("{name}{i}_q"), width).enable(enable);
+            let wide: Vec<Bits> = group.iter().map(|(term, _)| term.sext(width)).collect();
+            let pairs: Vec<Bits> = wide.chunks(2).map(|pair| &pair[0] + &pair[1]).collect();
+            let ones = group.iter().map(|(_, one)| one.zext(3)).fold(zeros(3), |sum, one| sum + one);
+            sum.next(&pairs[0] + &pairs[1] + ones.zext(width));
+            (sum.q(), zeros(1))
+        };
+        terms.chunks(RADIX as usize).enumerate().map(of).collect()
     };
-    let tree = |name: &str, terms: &[Bits]| {
-        let groups = level(&format!("{name}_group"), &multiplied, terms);
-        level(&format!("{name}_total"), &grouped, &groups).remove(0)
+    let tree = |name: &str, terms: &[(Bits, Bits)]| {
+        let groups = level(&format!("{name}_group"), &placed, terms);
+        level(&format!("{name}_total"), &grouped, &groups).remove(0).0
     };
     let (near, far) = (tree("near", &near), tree("far", &far));
-    let seen = m.reg("group_flags_q", FLAG_BITS).enable(&multiplied);
+    let seen = m.reg("group_flags_q", FLAG_BITS).enable(&placed);
     seen.next(any_of(&flags));
     let all_seen = m.reg("total_flags_q", FLAG_BITS).enable(&grouped);
     all_seen.next(&seen);

@@ -153,8 +153,10 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         m.unused(&valid, "activations of all banks leave the window alone");
         zeros(1)
     } else {
-        let left = m.wire("left", &count - step.q());
-        let enough = !&last | left.ge(&lit(quiet_macs(c).min(31).into(), COLUMN));
+        let enough = match quiet_macs(c).min(31) {
+            0 => lit(1, 1),
+            quiet => !&last | (&count - step.q()).ge(&lit(quiet.into(), COLUMN)),
+        };
         cat([valid, enable, !cat([run, all_fit, enough]).all()]).all()
     };
     m.output("hold_o", hold, "rows that are opened ahead would be in the way");

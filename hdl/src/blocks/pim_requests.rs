@@ -17,6 +17,7 @@ use std::rc::Rc;
 pub(super) struct RequestLayout {
     pub bank: u32,
     pub row: u32,
+    /// None with one bank group.
     pub group: u32,
 }
 
@@ -26,7 +27,7 @@ impl RequestLayout {
         Self {
             bank: field(config.banks_per_group()),
             row: log2(config.rows()),
-            group: field(config.bank_groups()),
+            group: log2(config.bank_groups()),
         }
     }
 
@@ -162,10 +163,10 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             });
             let right = m.wire(format!("right{s}_{g}"), row.eq(&request.row) & !computes);
             // Groups that no column is left for need nothing.
-            let group = lit(g.into(), layout.group);
             let ahead = if groups == 1 {
                 zeros(layout.position())
             } else {
+                let group = lit(g.into(), layout.group);
                 (group - request.position.low(layout.group)).zext(layout.position())
             };
             let touched = request.left.ge(&ahead);
@@ -210,10 +211,6 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     m.output("column_bank_o", &requests[0].bank, "its bank of the group");
     m.output("column_partition_o", &partitions[0], "its partition");
     m.output("column_o", requests[0].position.high(COLUMN), "its column");
-    if groups == 1 {
-        m.unused(requests[0].position.low(layout.group), "there is one bank group");
-        m.unused(requests[1].position.low(layout.group), "there is one bank group");
-    }
     m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
 
     // The next column, the next request.
