@@ -26,12 +26,14 @@ endef
 help:
 	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
 
-## demo: generate text with four DIMMs at full width, their cores in RTL; report and timeline in target/demo
+## demo: generate text with four DIMMs at full width, then with memory whose banks compute, all in RTL; reports in target/demo
 demo:
 	@.ci/install build
 	mkdir -p target/demo
 	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 16 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
+	$(CARGO) run --release --bin cosim -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
+		--tokens 4,3 --timeline target/demo/pim.json
 
 ## test: all tests of the workspace, then those of the Python reference
 test:
