@@ -52,7 +52,8 @@ lint:
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
 FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder sum_resolver \
-	activation_tree activation_sums activation_sequencer link_controller link_transmitter link_receiver link_switch link_crc
+	activation_tree activation_sums activation_sequencer link_controller link_transmitter link_receiver link_switch link_crc \
+	transfer_sender transfer_receiver
 # The same, but all recipes are tried: what is there 256 times and barely meets 1 GHz.
 FLAT_LANE_BLOCKS := compute_tile activation_lane
 FLAT_DRAM_BLOCKS := rank_port rank_controller async_fifo async_fifo_sram
@@ -72,6 +73,7 @@ synth:
 		target/release/synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
 	done
 	target/release/synth --config hermes --block link_bridge "$${libraries[@]}"
+	target/release/synth --config hermes --block transfer_unit "$${libraries[@]}"
 	target/release/synth --config hermes --block ndp_core --recipe needed --timeout-s 3600 "$${libraries[@]}"
 
 ## exhaustive: the long tests too (more than an hour on two cores)

@@ -119,10 +119,15 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(value);
         reg.q()
     };
-    let kinds: Vec<(&str, Bits)> = strobes()
+    let strobed: Vec<(&str, Bits)> = strobes()
         .filter(|name| *name != "nop" && (config.core().link() || !TRANSFERS.contains(name)))
-        .map(|name| (name, keep(&format!("is_{name}"), &decoder.output(&format!("{name}_o")))))
+        .map(|name| (name, decoder.output(&format!("{name}_o"))))
         .collect();
+    let kinds: Vec<(&str, Bits)> =
+        strobed.iter().map(|(name, bit)| (*name, keep(&format!("is_{name}"), bit))).collect();
+    // Known as early as the others: much depends on it.
+    let activations: Vec<Bits> =
+        strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| bit.clone()).collect();
     let one_of = |names: &[&str]| {
         let chosen = kinds.iter().filter(|(name, _)| names.contains(name));
         any_of(&chosen.map(|(_, bit)| bit.clone()).collect::<Vec<_>>())
@@ -191,7 +196,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let wide = |value: &Bits| value.zext(range_bits);
     let sums = cat([col_block.clone(), zeros(lane_bits)]);
     // Results and scalars of a product have a vector for each vector of the batch and each head.
-    let activates = m.wire("activates", one_of(&ACTIVATIONS));
+    let activates = keep("activates", &m.wire("decodes_activation", any_of(&activations)));
     let col_vectors = col_block.zext(col_block.width() + max_heads_log2).shl(&heads);
     let col_vectors = m.wire("col_vectors", col_vectors);
     let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(&heads));
