@@ -574,6 +574,26 @@ fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
 }
 
 #[test]
+fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
+    let out = std::env::temp_dir().join(format!("ndp-cosim-{}.svg", std::process::id()));
+    let to = |rest: &str| format!("pim-trace {rest} --out {}", out.display());
+    refused(&to("--mode dex --memory newton-aim"), "the banks of `newton-aim` cannot be cut in two")?;
+    refused(
+        &to("--mode dex --memory hbm4"),
+        "no controller was built for the memory `hbm4`; there are librapim-tiny",
+    )?;
+    refused(&to("--mode both"), "possible values: serial, dex")?;
+    refused("pim-trace --mode dex --out /no/such/folder/x.svg", "cannot create `/no/such/folder/x.svg`")?;
+    assert!(!out.exists());
+    let drawn = cosim(&to("--mode dex --memory librapim-tiny"))?;
+    assert!(drawn.status.success(), "{}", stderr(&drawn));
+    let picture = std::fs::read_to_string(&out)?;
+    std::fs::remove_file(&out)?;
+    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
+    Ok(())
+}
+
+#[test]
 fn the_benchmark_checks_what_it_measures() -> Outcome {
     let output = cosim("bench --config tiny --rows 2 --modes dot --json")?;
     assert!(output.status.success(), "{}", stderr(&output));

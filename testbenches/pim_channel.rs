@@ -596,10 +596,10 @@ fn sums_are_those_of_integers() -> Outcome {
             assert_eq!(sides.clock(0, mac.encode(), None)?.status[1], 0);
             wait(&mut sides, u64::from(c.t_ccd_l()) - 1)?;
         }
-        for bank in 0..c.banks() as usize {
+        for (bank, columns) in columns.iter().enumerate() {
             let lane = |data: &[[u64; 2]; 2], l: usize| (data[l / 8][l / 4 % 2] >> (16 * (l % 4))) as u16;
             let products = runs.iter().flat_map(|(column, slot)| {
-                let (w, x) = (columns[bank][usize::from(*column)], operands[usize::from(*slot)]);
+                let (w, x) = (columns[usize::from(*column)], operands[usize::from(*slot)]);
                 (0..16).map(move |l| units(lane(&w, l)) * units(lane(&x, l)))
             });
             let sum: i128 = products.sum();

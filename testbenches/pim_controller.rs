@@ -7,6 +7,7 @@
 
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::designs;
+use ndp_cosim::hbm::diagram::{draw, scenario};
 use ndp_cosim::hbm::{Controlled, Operation, Request};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
@@ -406,5 +407,31 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
     bench.request(Request { write: false, bank: 0, row: 40, position: 0, columns: 64 });
     let message = bench.check().expect_err("a wrong bit must be noticed").to_string();
     assert!(message.starts_with("columns["), "{message}");
+    Ok(())
+}
+
+/// The pictures in `docs` are of these commands, and show what they are there for.
+#[test]
+fn the_documented_diagrams_are_those_of_the_rtl() -> Outcome {
+    let c = config(PAPER)?;
+    let [serial, dex] = [scenario(PAPER, &c, false)?, scenario(PAPER, &c, true)?];
+    report(&format!(
+        "a run of 32 MACs and 64 reads: {} clocks joined, {} cut in two",
+        serial.clocks, dex.clocks
+    ))?;
+    assert!(dex.clocks < serial.clocks * 3 / 4);
+    for (mode, title, trace) in [
+        ("serial", "Joined banks compute, then are read", &serial),
+        ("dex", "Banks cut in two compute and are read at once", &dex),
+    ] {
+        let path = format!("{}/docs/pim-{mode}.svg", env!("CARGO_MANIFEST_DIR"));
+        let documented = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+        let title = format!("{title} ({})", c.name());
+        let drawn = draw(trace, &c, &title, serial.clocks.max(dex.clocks));
+        assert!(
+            drawn == documented,
+            "docs/pim-{mode}.svg: cosim pim-trace --mode {mode} --out docs/pim-{mode}.svg"
+        );
+    }
     Ok(())
 }

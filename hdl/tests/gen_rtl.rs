@@ -97,7 +97,7 @@ fn what_cannot_be_used_is_named() {
     fs::write(&range, "name = \"range\"\n[gemv]\nserial_steps = 12\n").unwrap();
     let blocked = folder.path().join("file");
     fs::write(&blocked, "").unwrap();
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--config", "hermse", "--out", out], "unknown preset 'hermse', expected one of hermes, "),
         (&["--config", "none.toml", "--out", out], "cannot read configuration 'none.toml': "),
         (
@@ -109,6 +109,7 @@ fn what_cannot_be_used_is_named() {
             &["--config", "tiny", "--block", "alu", "--out", out],
             "unknown block `alu`; the blocks are ndp_core, gemv_unit, ",
         ),
+        (&["--config", "hermes", "--block", "pim_channel", "--out", out], "librapim-tiny"),
         (&["--config", "tiny", "--out", blocked.to_str().unwrap()], "cannot create directory '"),
     ];
     for (arguments, part) in cases {
@@ -121,13 +122,19 @@ fn what_cannot_be_used_is_named() {
 
 #[test]
 fn the_documented_ports_are_those_of_the_hardware() {
-    let folder = tempfile::tempdir().unwrap();
-    let output = gen_rtl(&["--config", "hermes", "--out", folder.path().to_str().unwrap()]);
-    assert!(output.status.success());
-    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/ports.md");
-    let expected = fs::read_to_string(folder.path().join("ports.md")).unwrap();
-    assert!(
-        fs::read_to_string(&documented).unwrap() == expected,
-        "docs/ports.md is out of date: cargo run --bin gen-rtl -- --config hermes --out /tmp/rtl, and copy ports.md"
-    );
+    for (config, block, page) in [
+        ("hermes", "ndp_core", "ports.md"),
+        ("librapim", "pim_channel", "ports-pim-channel.md"),
+        ("librapim", "pim_controller", "ports-pim-controller.md"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = ["--config", config, "--block", block, "--out", folder.path().to_str().unwrap()];
+        assert!(gen_rtl(&arguments).status.success());
+        let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+        let expected = fs::read_to_string(folder.path().join("ports.md")).unwrap();
+        assert!(
+            fs::read_to_string(&documented).unwrap() == expected,
+            "docs/{page} is out of date: gen-rtl --config {config} --block {block} --out /tmp/rtl, and copy ports.md"
+        );
+    }
 }

@@ -97,7 +97,7 @@ impl Stream {
     fn malformed(&mut self, word: u32) -> u32 {
         match self.below(4) {
             0 => self.random.next_u64() as u32,
-            1 => word & !0xF | 8 + self.below(8) as u32,
+            1 => word & !0xF | (8 + self.below(8) as u32),
             _ => word ^ 1 << self.below(32),
         }
     }
@@ -209,7 +209,7 @@ impl Stream {
     pub fn step(&mut self, sides: &mut Lockstep) -> Result<(), LockstepError> {
         let clock = sides.device.cycle();
         let mut words = [0; 2];
-        for bus in 0..2 {
+        for (bus, word) in words.iter_mut().enumerate() {
             if self.pause[bus] > 0 {
                 self.pause[bus] -= 1;
                 continue;
@@ -218,14 +218,14 @@ impl Stream {
                 Some(goal) => goal,
                 None => {
                     let state = sides.device.partitions().clone();
-                    let word = if bus == 0 { self.row_goal(&state) } else { self.column_goal(&state) };
-                    let word = if self.one_in(40) { self.malformed(word) } else { word };
+                    let wanted = if bus == 0 { self.row_goal(&state) } else { self.column_goal(&state) };
+                    let wanted = if self.one_in(40) { self.malformed(wanted) } else { wanted };
                     let longest = if self.one_in(10) { u64::from(self.config.t_rfc()) } else { 60 };
                     let once = self.one_in(4) && self.campaign.is_empty();
-                    Goal { word, tries: if once { 1 } else { longest as u32 } }
+                    Goal { word: wanted, tries: if once { 1 } else { longest as u32 } }
                 }
             };
-            words[bus] = goal.word;
+            *word = goal.word;
             self.goals[bus] = Some(goal);
         }
         let mut write = self.writes.remove(&clock);
@@ -236,8 +236,8 @@ impl Stream {
         for (report, code) in out.reports.into_iter().zip(64..) {
             *self.seen.entry(code).or_insert(0) += u64::from(report);
         }
-        for bus in 0..2 {
-            if words[bus] == 0 {
+        for (bus, word) in words.into_iter().enumerate() {
+            if word == 0 {
                 continue;
             }
             *self.seen.entry(out.status[bus]).or_insert(0) += 1;
@@ -251,7 +251,7 @@ impl Stream {
             }
             if out.status[bus] == 0 {
                 self.done += 1;
-                let opcode = words[bus] & 0xF;
+                let opcode = word & 0xF;
                 if bus == 1 && (opcode == 2 || opcode == 4) {
                     let due = clock + u64::from(self.config.t_cwl());
                     let data = [self.data(), self.data()];

@@ -87,7 +87,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     }
     let undefined = m.wire("row_undefined", any_of(&wrong));
     for (op, name) in ops.iter().zip(ROW_COMMANDS) {
-        m.output(format!("{name}_o"), op & !&undefined, format!("{}", name.to_uppercase()));
+        m.output(format!("{name}_o"), op & !&undefined, name.to_uppercase());
     }
     m.output("row_undefined_o", &undefined, "the row word is no command of this memory");
     m.output("row_partition_o", row.bit(4), "partition of the row command");
@@ -122,7 +122,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     }
     let undefined = m.wire("column_undefined", any_or_none(&wrong));
     for (op, name) in ops.iter().zip(COLUMN_COMMANDS) {
-        m.output(format!("{name}_o"), op & !&undefined, format!("{}", name.to_uppercase()));
+        m.output(format!("{name}_o"), op & !&undefined, name.to_uppercase());
     }
     m.output("column_undefined_o", &undefined, "the column word is no command of this memory");
     m.output("column_partition_o", column.bit(4), "partition of the column command");

@@ -72,6 +72,9 @@ impl Request {
     }
 }
 
+/// Of a bank: partitions that are open, those that compute, and their last rows.
+type BankState = (Bits, Bits, Vec<Bits>);
+
 /// The lowest bit that is set.
 pub(super) fn lowest(bits: &Bits) -> Bits {
     bits & ((!bits).plus_one())
@@ -99,7 +102,7 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let row_go = m.input("row_go_i", 1, "the row command is given");
     let column_go = m.input("column_go_i", 1, "the column command is given");
     let parts = super::pim_bank::paths(c);
-    let states: Vec<(Bits, Bits, Vec<Bits>)> = (0..c.banks())
+    let states: Vec<BankState> = (0..c.banks())
         .map(|b| {
             let rows =
                 (0..parts).map(|p| m.input(format!("row{b}_{p}_i"), layout.row, "last row of a partition"));
@@ -147,7 +150,7 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     for (s, request) in requests.iter().enumerate() {
         let bank_is: Vec<Bits> = (0..per_group).map(|i| request.bank.eq_lit(i.into())).collect();
         for g in 0..groups {
-            let of = |part: &dyn Fn(&(Bits, Bits, Vec<Bits>)) -> Bits| {
+            let of = |part: &dyn Fn(&BankState) -> Bits| {
                 let values: Vec<Bits> =
                     (0..per_group).map(|i| part(&states[(g * per_group + i) as usize])).collect();
                 one_hot_mux(&bus(&bank_is), &values)

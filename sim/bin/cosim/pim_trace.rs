@@ -17,13 +17,13 @@ pub fn run(args: &PimTraceArgs) -> anyhow::Result<Verdict> {
         format!("no controller was built for the memory `{}`; there are {}", args.memory, names.join(", "))
     })?;
     let config = HbmConfig::from_toml(info.config_toml)?;
-    let out = OutputFile::create(&args.out)?;
     let cut = args.mode == PimTraceMode::Dex;
     anyhow::ensure!(
         config.slicing() || !cut,
         "the banks of `{}` cannot be cut in two, so there is no mode `dex`",
         args.memory
     );
+    let out = OutputFile::create(&args.out)?;
     let trace = scenario(info.config, &config, cut)?;
     // Both modes to the same scale.
     let serial = scenario(info.config, &config, false)?;
