@@ -74,6 +74,8 @@ fn the_example_of_the_document_is_a_program() {
             "import dst=16, count=32, address=0x40000",
             "export src=16, count=32, address=0x50000",
             "barrier",
+            "send address=0x50000, count=4, ranks=0xf, node=1, slot=7",
+            "receive address=0x60000, count=40, ranks=0xf, node=1, slot=300",
             "store src=8, cols=410, batch=4, address=0x9000",
             "signal 7",
         ]
