@@ -27,6 +27,9 @@ help:
 	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
 
 ## demo: generate text with four DIMMs at full width, then with memory whose banks compute, all in RTL; reports in target/demo
+demo: export NDP_MODELS = programs
+demo: export NDP_DESIGNS = hermes
+demo: export NDP_WAVES =
 demo:
 	@.ci/install build
 	mkdir -p target/demo

@@ -6,8 +6,9 @@
 //! same Verilog with the same flags and tools is reused, by all profiles of the target directory: the optimisation of the
 //! models does not follow cargo's profile.
 //!
-//! Environment: `NDP_DESIGNS` (configurations whose GEMV unit is built), `NDP_WAVES` (those of them whose waves can be
-//! written), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
+//! Environment: `NDP_DESIGNS` (configurations whose core is built), `NDP_WAVES` (those of them whose waves can be written),
+//! `NDP_MODELS` (`all`, or `programs`: nothing for testbenches alone), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`,
+//! `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
 
 #[path = "sim/build/cache.rs"]
 mod cache;
@@ -39,8 +40,16 @@ const INPUTS: [&str; 8] = [
     "rust/config/presets",
 ];
 /// Environment variables that select what is built, or with which tools.
-const VARIABLES: [&str; 7] =
-    ["NDP_DESIGNS", "NDP_WAVES", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
+const VARIABLES: [&str; 8] = [
+    "NDP_DESIGNS",
+    "NDP_MODELS",
+    "NDP_WAVES",
+    "VERILATOR",
+    "VERILATOR_ROOT",
+    "CXX",
+    "CXXFLAGS",
+    "LIBCLANG_PATH",
+];
 
 /// A message for the user, one line each; printed by cargo without a backtrace.
 type Failure = Vec<String>;

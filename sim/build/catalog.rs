@@ -7,7 +7,7 @@
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
 //! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
-//! Elaboration itself is `ndp_hdl`'s.
+//! With `NDP_MODELS=programs` there is only what `cosim` needs. Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
 use ndp_config::{DesignConfig, HbmConfig};
@@ -181,14 +181,21 @@ impl Entry {
     }
 }
 
-/// Elaborates the whole catalogue; without `waves` no design gets a variant whose signals can be dumped.
+/// Elaborates the catalogue, or with `NDP_MODELS=programs` what `cosim` needs; without `waves` no design gets a variant whose
+/// signals can be dumped.
 pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
-    let mut entries = Vec::new();
-    for block in selftest::BLOCKS {
-        let design =
-            selftest::build(block).map_err(|e| vec![format!("{}/{block}: {e}", selftest::CONFIG)])?;
-        entries.push(Entry::new(selftest::CONFIG, block, String::new(), &design, waves));
+    let mut entries = programs(root, waves)?;
+    match std::env::var("NDP_MODELS").as_deref() {
+        Err(_) | Ok("all" | "") => entries.extend(testbenches(root, waves)?),
+        Ok("programs") => {}
+        Ok(other) => return Err(vec![format!("NDP_MODELS={other}: expected all or programs")]),
     }
+    Ok(entries)
+}
+
+/// What `cosim` simulates: cores, and the channels of its memory that computes.
+fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
+    let mut entries: Vec<Entry> = Vec::new();
     let list = std::env::var("NDP_DESIGNS").unwrap_or_else(|_| DEFAULT_CONFIGS.to_owned());
     let traced = std::env::var("NDP_WAVES").unwrap_or_else(|_| DEFAULT_WAVES.to_owned());
     for item in items(&list) {
@@ -203,6 +210,21 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
     if let (Some(name), Ok(_)) = (unknown, std::env::var("NDP_WAVES")) {
         return Err(vec![format!("NDP_WAVES={traced}: `{name}` is not among NDP_DESIGNS={list}")]);
+    }
+    let hosted = load_hbm(root, HBM_HOSTED)?;
+    for config in [hosted.clone(), hosted.unsliced()] {
+        entries.push(elaborate_hbm(&config, HBM_BLOCK, false)?);
+    }
+    Ok(entries)
+}
+
+/// What only testbenches simulate: blocks by themselves, small units, planted errors.
+fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
+    let mut entries = Vec::new();
+    for block in selftest::BLOCKS {
+        let design =
+            selftest::build(block).map_err(|e| vec![format!("{}/{block}: {e}", selftest::CONFIG)])?;
+        entries.push(Entry::new(selftest::CONFIG, block, String::new(), &design, waves));
     }
     for item in GEMV_CONFIGS {
         let config = load(root, item)?;
@@ -222,10 +244,6 @@ pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
         entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
-    }
-    let hosted = load_hbm(root, HBM_HOSTED)?;
-    for config in [hosted.clone(), hosted.unsliced()] {
-        entries.push(elaborate_hbm(&config, HBM_BLOCK, false)?);
     }
     for item in HBM_CONTROLLERS {
         entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);
