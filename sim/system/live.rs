@@ -129,12 +129,12 @@ impl LivePredictor {
                     };
                     let mut of_token = Confusion::default();
                     of_token.count(neurons, predicted, &active);
-                    *counts = *counts + of_token;
+                    *counts += of_token;
                     if block == 0 {
                         self.tokens.push(Confusion::default());
                     }
                     if let Some(token) = self.tokens.last_mut() {
-                        *token = *token + of_token;
+                        *token += of_token;
                     }
                 }
                 _ => {
