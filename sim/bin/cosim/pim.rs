@@ -273,6 +273,11 @@ fn summarize(mode: PimMode, memory: &HbmConfig, ran: &Ran, alone: &[Generation])
         outcome.texts.iter().zip(alone).filter(|(text, alone)| {
             text.tokens != alone.tokens || text.logits_digests != alone.logits_digests
         });
+    let (mut bus, mut multipliers) = (HbmBusCycles::default(), PimCycles::default());
+    for channel in channels {
+        bus += channel.bus;
+        multipliers += channel.pim;
+    }
     let seconds = outcome.clocks as f64 / CLOCKS_PER_US / 1e6;
     Figures {
         mode,
@@ -292,43 +297,13 @@ fn summarize(mode: PimMode, memory: &HbmConfig, ran: &Ran, alone: &[Generation])
         columns_checked: outcome.columns_checked,
         protocol_violations: *violations,
         texts_differ: differs.count(),
-        bus: add_bus(channels),
-        multipliers: add_multipliers(channels),
+        bus,
+        multipliers,
     }
 }
 
 fn spans(events: &[Event], device: Device) -> Vec<(u64, u64)> {
     events.iter().filter(|event| event.device == device).map(|event| (event.start, event.end)).collect()
-}
-
-fn add_bus(channels: &[HbmStatistics]) -> HbmBusCycles {
-    channels.iter().fold(HbmBusCycles::default(), |mut sum, channel| {
-        let bus = &channel.bus;
-        sum.read += bus.read;
-        sum.result += bus.result;
-        sum.write += bus.write;
-        sum.buffer += bus.buffer;
-        sum.refresh += bus.refresh;
-        sum.row_cycle += bus.row_cycle;
-        sum.turnaround += bus.turnaround;
-        sum.pim += bus.pim;
-        sum.idle += bus.idle;
-        sum
-    })
-}
-
-fn add_multipliers(channels: &[HbmStatistics]) -> PimCycles {
-    channels.iter().fold(PimCycles::default(), |mut sum, channel| {
-        let pim = &channel.pim;
-        sum.mac += pim.mac;
-        sum.refresh += pim.refresh;
-        sum.row_cycle += pim.row_cycle;
-        sum.drain += pim.drain;
-        sum.waiting += pim.waiting;
-        sum.host += pim.host;
-        sum.idle += pim.idle;
-        sum
-    })
 }
 
 /// Trace event format: a complete event per piece of work, in microseconds.

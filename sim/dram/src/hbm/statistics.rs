@@ -21,6 +21,8 @@
 //! 6. `host`: a row that the multipliers could use is open for the host.
 //! 7. `idle`: none of it.
 
+use std::ops::AddAssign;
+
 use ndp_config::HbmConfig;
 use serde::Serialize;
 
@@ -103,6 +105,34 @@ pub struct PimCycles {
     pub host: u64,
     /// Nothing to do.
     pub idle: u64,
+}
+
+/// Of another channel.
+impl AddAssign for HbmBusCycles {
+    fn add_assign(&mut self, other: Self) {
+        self.read += other.read;
+        self.result += other.result;
+        self.write += other.write;
+        self.buffer += other.buffer;
+        self.refresh += other.refresh;
+        self.row_cycle += other.row_cycle;
+        self.turnaround += other.turnaround;
+        self.pim += other.pim;
+        self.idle += other.idle;
+    }
+}
+
+/// Of another channel.
+impl AddAssign for PimCycles {
+    fn add_assign(&mut self, other: Self) {
+        self.mac += other.mac;
+        self.refresh += other.refresh;
+        self.row_cycle += other.row_cycle;
+        self.drain += other.drain;
+        self.waiting += other.waiting;
+        self.host += other.host;
+        self.idle += other.idle;
+    }
 }
 
 impl PimCycles {
