@@ -4,7 +4,7 @@
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
 //! one clock too early and in time, with numbers written out here. Errors planted in the Verilog have to be found.
 
-#[path = "support/pim_streams.rs"]
+#[path = "common/pim_streams.rs"]
 mod pim_streams;
 
 use ndp_config::HbmConfig;

@@ -26,6 +26,16 @@ enum Message {
     Ends,
 }
 
+/// Says that a group has ended when it goes, also if the group panics: nobody waits for it then.
+struct Ending(Sender<Message>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // Nobody listens any more if the machine has failed.
+        let _ = self.0.send(Message::Ends);
+    }
+}
+
 /// What a group is told.
 type Reply = Vec<f16>;
 
@@ -151,14 +161,11 @@ pub fn run_groups<P: Pins, T: Send>(
             let messages = messages.clone();
             let work = &work;
             handles.push(scope.spawn(move || {
-                let ends = messages.clone();
+                let _ending = Ending(messages.clone());
                 let software = SoftwareBackend::new();
                 let mut backend =
                     GroupBackend { group, numbering, software, messages, replies: own, checked: 0 };
-                let result = work(group, &mut backend);
-                // Nobody listens any more if the machine has failed.
-                let _ = ends.send(Message::Ends);
-                result
+                work(group, &mut backend)
             }));
         }
         drop(messages);

@@ -18,7 +18,7 @@ use ndp_offloading::{Device, Hardware, Picos};
 use serde::Serialize;
 use std::collections::VecDeque;
 
-/// Clocks without progress before the machine gives up.
+/// Clocks without a column command, but for those in which the arrays compute, before the machine gives up.
 const PATIENCE: u64 = 200_000;
 
 /// A piece of work that is done.
@@ -186,8 +186,10 @@ impl<P: Pins> Machine<P> {
                 controller.access(Access { place, data: Some(column) });
             }
         }
+        self.progress = self.clock();
         while !self.controllers.iter().all(Controller::is_idle) {
             self.tick()?;
+            self.check_progress()?;
         }
         Ok(())
     }
@@ -267,17 +269,25 @@ impl<P: Pins> Machine<P> {
     /// # Errors
     /// [`PimError::Data`] for weights that come back wrong, [`PimError::Stuck`], and as [`Controller::step`].
     pub fn run(&mut self) -> Result<Option<Done>, PimError> {
+        self.progress = self.clock();
         while self.npu_job.is_some() || self.pim_job.is_some() {
             if let Some(done) = self.finished() {
                 return Ok(Some(done));
             }
             self.tick()?;
-            if self.clock() > self.progress + PATIENCE {
-                let what = self.controllers.iter().map(Controller::describe).collect::<Vec<_>>().join("; ");
-                return Err(PimError::Stuck { channel: 0, clock: self.clock(), what });
-            }
+            self.check_progress()?;
         }
         Ok(None)
+    }
+
+    fn check_progress(&self) -> Result<(), PimError> {
+        let computed = self.npu_job.as_ref().map_or(0, |job| job.computed);
+        if self.clock() <= self.progress.max(computed) + PATIENCE {
+            return Ok(());
+        }
+        let (channel, stuck) =
+            (0..).zip(&self.controllers).find(|(_, c)| !c.is_idle()).unwrap_or((0, &self.controllers[0]));
+        Err(PimError::Stuck { channel, clock: self.clock(), what: stuck.describe() })
     }
 
     fn finished(&mut self) -> Option<Done> {
@@ -305,8 +315,10 @@ impl<P: Pins> Machine<P> {
     fn tick(&mut self) -> Result<(), PimError> {
         for channel in 0..self.controllers.len() {
             self.controllers[channel].step()?;
-            while let Some(returned) = self.controllers[channel].take() {
+            if self.controllers[channel].given().column.is_some() {
                 self.progress = self.clock();
+            }
+            while let Some(returned) = self.controllers[channel].take() {
                 match returned {
                     Returned::Read(place, column) => self.check(channel, place, column)?,
                     Returned::Results(column) => self.results(channel, &column)?,

@@ -5,9 +5,13 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
 use ndp_layout::hbm::Interleaved;
 use ndp_model::Model;
+use ndp_numerics::f16;
 use ndp_offloading::Hardware;
 use ndp_pim::controller::{Access, Controller, Operation, Place};
-use ndp_pim::{PimError, Pins, Prompt, run_batch};
+use ndp_pim::groups::{Numbering, run_groups};
+use ndp_pim::machine::Done;
+use ndp_pim::memory::CacheShape;
+use ndp_pim::{Machine, PimError, Pins, Prompt, run_batch};
 use std::path::Path;
 
 /// Reads of so many columns in the order of weights, and so many rows of MACs; returns the clocks until the reads, and the MACs, are
@@ -115,6 +119,59 @@ fn run(channel: &HbmConfig, device: &HbmConfig, flip: fn(u64, u32) -> bool) -> R
         .collect();
     let prompt = Prompt { tokens: vec![65, 66], generate: 1, temperature_percent: 0, seed: 0 };
     run_batch(&model, channel, &hardware, 1, &[prompt], pins).map(drop)
+}
+
+/// A channel that does nothing.
+struct Dead;
+
+impl Pins for Dead {
+    fn clock(&mut self, _: u32, _: u32, _: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+        Ok(HbmOutputs::default())
+    }
+
+    fn violations(&self) -> u64 {
+        0
+    }
+
+    fn statistics(&self) -> HbmStatistics {
+        HbmStatistics::default()
+    }
+}
+
+#[test]
+fn work_may_take_long_but_a_dead_channel_is_an_error() {
+    let config = HbmConfig::preset("librapim-small").unwrap();
+    let hardware = Hardware { channels: 2, ..Hardware::default() };
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
+    let data = vec![f16::ONE; 8192 * 192];
+    let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
+    let mut machine = Machine::new(&config, &hardware, shape, channels).unwrap();
+    machine.load("first", (8192, 192), &data).unwrap();
+    machine.load("second", (8192, 192), &data).unwrap();
+    assert!(machine.clock() > 200_000, "{}", machine.clock());
+    machine.start_npu(0, "first", 1).unwrap();
+    assert_eq!(machine.run().unwrap(), Some(Done::Npu(0)));
+    let mut dead = Machine::new(&config, &hardware, shape, vec![Dead, Dead]).unwrap();
+    let error = dead.load("first", (32, 32), &data[..1024]).and_then(|()| {
+        dead.start_npu(0, "first", 1)?;
+        dead.run()
+    });
+    assert!(matches!(error, Err(PimError::Stuck { channel: 0, .. })), "{error:?}");
+}
+
+#[test]
+fn a_group_that_panics_ends_the_run() {
+    let config = HbmConfig::preset("librapim-small").unwrap();
+    let hardware = Hardware { channels: 2, ..Hardware::default() };
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
+    let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
+    let mut machine: Machine<PseudoChannel> = Machine::new(&config, &hardware, shape, channels).unwrap();
+    let numbering = Numbering { layers: 1, heads: 1 };
+    let result = run_groups(&mut machine, 2, numbering, |group, _| {
+        assert!(group == 0, "group 1 fails");
+        Ok(())
+    });
+    assert_eq!(result.unwrap_err().to_string(), "a group stopped: it panicked");
 }
 
 #[test]
