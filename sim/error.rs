@@ -188,6 +188,18 @@ pub enum SimError {
         /// The first such instruction.
         instruction: String,
     },
+    /// A link between DIMMs does not work any more.
+    #[error("the link of DIMM {dimm} {what}, in cycle {cycle} of all cores: {state}")]
+    LinkFault {
+        /// The DIMM.
+        dimm: usize,
+        /// What it does not do.
+        what: String,
+        /// Cycle, from the beginning.
+        cycle: u64,
+        /// What its controller says.
+        state: String,
+    },
     /// A link's promise was broken.
     #[error(transparent)]
     Link(#[from] crate::link::LinkError),
@@ -216,6 +228,13 @@ pub enum SimError {
     /// Sizes that the DRAM or the buffer cannot hold.
     #[error(transparent)]
     Layout(#[from] ndp_layout::LayoutError),
+}
+
+impl SimError {
+    /// A core would have to wait for others that do not run.
+    pub(crate) fn waits(cycle: u64) -> Self {
+        Self::Host { cycle, what: "a core on a link was run without the others".into() }
+    }
 }
 
 impl From<ndp_planner::PlanError> for SimError {

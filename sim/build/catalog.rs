@@ -51,6 +51,8 @@ const PLANTED: [(&str, &str, &str); 5] = [
 /// Configurations whose link is also built alone: one end, and a bridge.
 const LINK_CONFIGS: [&str; 2] = ["hermes", "tiny"];
 const LINK_BLOCKS: [&str; 2] = ["link_controller", "link_bridge"];
+/// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
+const HOSTED_BRIDGES: [u32; 2] = [4, 8];
 /// Link controllers of the small preset with a planted error, in the same form. Each has to be caught by the checkers of the
 /// link's harness.
 const PLANTED_LINKS: [(&str, &str, &str); 4] = [
@@ -205,6 +207,10 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         }
         let waves = waves && items(&traced).any(|name| name == config.name());
         entries.push(elaborate(&config, "ndp_core", waves)?);
+        for ports in HOSTED_BRIDGES.into_iter().filter(|_| config.core().link()) {
+            let bridge = config.with_bridge(ports).map_err(|e| vec![format!("{}: {e}", config.name())])?;
+            entries.push(elaborate(&bridge, "link_bridge", false)?);
+        }
     }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));

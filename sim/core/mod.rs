@@ -2,7 +2,7 @@
 //!
 //! Reading order: `pins` (ports of the model), `dimm` (the device ranks behind the pins), `host` (requests and
 //! responses), [`NdpCore`] (one edge of either clock after the other), [`PartCycles`] (what each
-//! cycle counts for), `recording` (what it was seen to do), `program`
+//! cycle counts for), `wire` (several cores that run side by side on links), `recording` (what it was seen to do), `program`
 //! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
 
@@ -17,6 +17,7 @@ mod prediction;
 mod program;
 mod recording;
 mod status;
+mod wire;
 
 pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
@@ -27,6 +28,8 @@ pub use prediction::request_kind;
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
 pub use status::{Counters, Status};
+pub(crate) use wire::at_once;
+pub use wire::{Exchange, QUANTUM, Span};
 
 /// One burst of 64 bytes.
 pub type Burst = [u64; 8];

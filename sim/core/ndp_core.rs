@@ -9,12 +9,15 @@ use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::Prediction;
 use super::recording::{InstructionRecord, Recorder, Recording};
+use super::wire::{Exchange, Wire, at_once, pause};
 use super::{Burst, Counters, LinkStatus, PartCycles, Status};
 use crate::error::SimError;
 use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_dram::Rank;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How a core is opened.
@@ -69,6 +72,8 @@ pub struct NdpCore {
     prediction: Option<Prediction>,
     /// Clock of the DRAM in which the ranks began to count.
     dram_origin: u64,
+    /// The link to other cores that are simulated side by side with this one.
+    wire: Option<Wire>,
 }
 
 /// Cycles for which the reset is held: several of each clock.
@@ -122,6 +127,7 @@ impl NdpCore {
             recorder: options.trace.then(|| Recorder::new(queue, 0)),
             prediction: None,
             dram_origin: 0,
+            wire: None,
         };
         core.reset();
         Ok(core)
@@ -211,6 +217,17 @@ impl NdpCore {
         self.pins.drive_node(&mut self.model, node);
     }
 
+    /// Connects the link to an exchange with other cores. From then on the core goes no further than they let it: only futures run it, in
+    /// [`crate::link::lockstep`].
+    pub fn connect(&mut self, exchange: Arc<Mutex<Exchange>>) {
+        self.wire = Some(Wire::new(exchange));
+    }
+
+    /// Whether the core runs with others on its link.
+    pub(super) fn is_connected(&self) -> bool {
+        self.wire.is_some()
+    }
+
     /// Whether no request to the core's registers is waiting or on its way.
     pub fn registers_answered(&self) -> bool {
         self.host.core_is_answered()
@@ -221,7 +238,21 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::register`].
     pub fn link_status(&mut self) -> Result<LinkStatus, SimError> {
-        Ok(LinkStatus::of(&self.register(LinkStatus::REGISTER)?))
+        self.alone(Self::link_status_async)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn link_status_async(&mut self) -> Result<LinkStatus, SimError> {
+        Ok(LinkStatus::of(&self.register_async(LinkStatus::REGISTER).await?))
+    }
+
+    /// Runs a future that waits for no other core.
+    pub(super) fn alone<T>(
+        &mut self,
+        run: impl AsyncFnOnce(&mut Self) -> Result<T, SimError>,
+    ) -> Result<T, SimError> {
+        let cycle = self.cycle();
+        at_once(run(self)).unwrap_or_else(|| Err(SimError::waits(cycle)))
     }
 
     /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.
@@ -239,6 +270,11 @@ impl NdpCore {
     /// # Errors
     /// [`SimError::Host`] for a response that nobody asked for, or out of order.
     pub fn step(&mut self) -> Result<(), SimError> {
+        if let Some(wire) = &mut self.wire {
+            let sent = self.pins.lanes(&self.model).unwrap_or_default();
+            let Some(heard) = wire.cycle(sent) else { return Err(SimError::waits(self.model.cycle())) };
+            self.pins.drive_lanes(&mut self.model, &heard);
+        }
         while self.model.next_edge() == Edge::Dram {
             self.dimm.clock(&mut self.model, &self.pins);
             self.model.step();
@@ -273,6 +309,27 @@ impl NdpCore {
             }
         }
         Ok(())
+    }
+
+    /// [`NdpCore::step`] when the cores that this one is linked to have come as far.
+    pub(crate) async fn tick(&mut self) -> Result<(), SimError> {
+        while self.wire.as_mut().is_some_and(|wire| !wire.is_ready()) {
+            pause().await;
+        }
+        self.step()
+    }
+
+    /// Lets cycles pass until the others are done too, which is looked at only where the core waits for them.
+    pub(crate) async fn idle_until(&mut self, done: &AtomicBool) -> Result<(), SimError> {
+        loop {
+            if self.wire.as_ref().is_none_or(Wire::is_spent) {
+                pause().await;
+                if done.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+            }
+            self.tick().await?;
+        }
     }
 
     /// Begins a recording, of commands to the DRAM too if `commands`; what was recorded so far is dropped. The core has to be idle,
@@ -311,10 +368,15 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::step`]; [`SimError::Hang`] if no answer comes.
     pub fn register(&mut self, number: u64) -> Result<Burst, SimError> {
+        self.alone(async |core| core.register_async(number).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn register_async(&mut self, number: u64) -> Result<Burst, SimError> {
         let address = 1 << self.config.dimm_burst_bits() | number;
         self.submit(address, None);
-        let answer =
-            self.wait_for(|answer| answer.request.address == address && answer.request.write.is_none())?;
+        let wanted = |answer: &Answer| answer.request.address == address && answer.request.write.is_none();
+        let answer = self.wait_for(wanted).await?;
         Ok(answer.response.read.unwrap_or_default())
     }
 
@@ -323,7 +385,12 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::register`].
     pub fn status(&mut self) -> Result<Status, SimError> {
-        Ok(Status::of(&self.register(0)?))
+        self.alone(Self::status_async)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn status_async(&mut self) -> Result<Status, SimError> {
+        Ok(Status::of(&self.register_async(0).await?))
     }
 
     /// The core's cycle counters.
@@ -331,11 +398,19 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::register`].
     pub fn counters(&mut self) -> Result<Counters, SimError> {
-        Ok(Counters::of(&self.register(1)?))
+        self.alone(Self::counters_async)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn counters_async(&mut self) -> Result<Counters, SimError> {
+        Ok(Counters::of(&self.register_async(1).await?))
     }
 
     /// Steps until an answer comes that the caller waits for; it is taken out, others stay.
-    pub(super) fn wait_for(&mut self, mut wanted: impl FnMut(&Answer) -> bool) -> Result<Answer, SimError> {
+    pub(super) async fn wait_for(
+        &mut self,
+        mut wanted: impl FnMut(&Answer) -> bool,
+    ) -> Result<Answer, SimError> {
         let start = self.cycle();
         loop {
             let found = self.host.answers.iter().position(&mut wanted);
@@ -345,7 +420,7 @@ impl NdpCore {
             if self.cycle() - start > self.options.watchdog_cycles {
                 return Err(self.hang("no answer to a request of the host"));
             }
-            self.step()?;
+            self.tick().await?;
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
-use super::{Burst, PartCycles, Status};
+use super::{Answer, Burst, PartCycles, Status};
 use crate::error::SimError;
 use ndp_isa::Program;
 use ndp_machine::Memory;
@@ -12,6 +12,8 @@ use std::time::Instant;
 
 /// Instructions of one burst.
 pub(super) const BURST_INSTRUCTIONS: usize = 4;
+/// Core cycles in which transfers leave the queue.
+const QUEUE_CYCLES: u64 = 64;
 /// Core cycles between two looks at the status while the queue is full.
 const POLL_CYCLES: u64 = 64;
 
@@ -69,39 +71,44 @@ impl NdpCore {
     pub fn run_words(
         &mut self,
         words: &[u128],
+        between: impl FnMut(&mut Self),
+    ) -> Result<ProgramRun, SimError> {
+        self.alone(async |core| core.run_words_async(words, between).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn run_words_async(
+        &mut self,
+        words: &[u128],
         mut between: impl FnMut(&mut Self),
     ) -> Result<ProgramRun, SimError> {
         let wall = Instant::now();
-        let before = self.status()?;
+        let before = self.status_async().await?;
         let (begin, parts) = (self.cycle(), self.parts());
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
-        let transfers =
-            words.iter().any(|word| matches!(part_of(*word), Some(part) if part >= PARTS.len() - 2));
+        let transfers = self.is_connected()
+            || words.iter().any(|word| matches!(part_of(*word), Some(part) if part >= PARTS.len() - 2));
         let mut quiet = Quiet::new(self, taken, transfers);
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
                 for _ in 0..POLL_CYCLES {
                     between(self);
-                    self.step()?;
+                    self.tick().await?;
                 }
-                taken = self.status()?.taken.wrapping_sub(before.taken);
+                taken = self.status_async().await?.taken.wrapping_sub(before.taken).min(sent);
                 if quiet.too_long(self, taken) {
                     return Err(self.hang("the queue stays full"));
                 }
             }
-            let mut data = Burst::default();
-            for (place, word) in burst.iter().enumerate() {
-                (data[2 * place], data[2 * place + 1]) = (*word as u64, (*word >> 64) as u64);
-            }
-            self.submit(queue, Some(data));
+            self.submit(queue, Some(burst_of(burst)));
             sent += BURST_INSTRUCTIONS as u32;
         }
         // All bursts have to be acknowledged before `busy` says anything.
         while !self.host.core_is_answered() {
             between(self);
-            self.step()?;
+            self.tick().await?;
             self.host.answers.retain(|answer| answer.request.address != queue);
             if quiet.too_long(self, taken) {
                 return Err(self.hang("the host's requests are not answered"));
@@ -109,7 +116,7 @@ impl NdpCore {
         }
         while self.is_busy() {
             between(self);
-            self.step()?;
+            self.tick().await?;
             if quiet.too_long(self, taken) {
                 return Err(self.hang("the program does not end"));
             }
@@ -117,14 +124,56 @@ impl NdpCore {
         let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
         self.spend(wall);
         let model_cycles = self.predicted_end()?.map(|end| end - begin);
-        let status = self.status()?;
+        let status = self.status_async().await?;
         Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, before, status })
+    }
+
+    /// Offers instructions and reads that go on beside the next program, and lets `lead` cycles pass, or more until all
+    /// instructions are taken.
+    pub(crate) async fn begin_beside(
+        &mut self,
+        words: &[u128],
+        reads: &[u64],
+        lead: u64,
+    ) -> Result<(), SimError> {
+        let (begin, queue) = (self.cycle(), 1 << self.config().dimm_burst_bits());
+        for burst in words.chunks(BURST_INSTRUCTIONS) {
+            self.submit(queue, Some(burst_of(burst)));
+        }
+        reads.iter().for_each(|address| self.submit(*address, None));
+        while !self.host.core_is_answered() || self.cycle() - begin < lead.max(QUEUE_CYCLES) {
+            self.tick().await?;
+            if self.cycle() - begin > lead + self.options.watchdog_cycles {
+                return Err(self.hang("transfers are not taken"));
+            }
+        }
+        self.host.answers.retain(|answer| answer.request.address != queue);
+        Ok(())
+    }
+
+    /// The answers to reads that were submitted, in their order.
+    pub(crate) async fn answers_of(&mut self, reads: &[u64]) -> Result<Vec<Burst>, SimError> {
+        let mut bursts = Vec::with_capacity(reads.len());
+        for address in reads {
+            let wanted = |answer: &Answer| answer.request.address == *address && answer.response.read.is_some();
+            bursts.push(self.wait_for(wanted).await?.response.read.unwrap_or_default());
+        }
+        Ok(bursts)
     }
 
     /// Clocks in which data were on the bus of any rank.
     fn bus_cycles(&self) -> u64 {
         self.ranks().iter().map(|rank| rank.statistics().bus).map(|bus| bus.read + bus.write).sum()
     }
+}
+
+/// Up to four instructions as a burst for the queue; `nop`s fill it.
+fn burst_of(words: &[u128]) -> Burst {
+    let mut data = Burst::default();
+    for (place, word) in words.iter().enumerate() {
+        (data[2 * place], data[2 * place + 1]) = (*word as u64, (*word >> 64) as u64);
+    }
+    data
 }
 
 /// For how long nothing has moved: no instruction was taken and no data were on a bus. A long instruction is no hang, as long as it

@@ -44,6 +44,11 @@ impl Caches {
         self.map.clone()
     }
 
+    /// Keeps bursts of the DIMM for something else; returns the first one's address.
+    pub(super) fn keep(&mut self, name: &str, bursts: u32) -> Result<u32, SimError> {
+        Ok(self.map.add_bursts(name, bursts)?)
+    }
+
     /// The cache of a sequence; it is placed if there is none.
     fn entry(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, sequence: u32) -> Result<&mut Cache, SimError> {
         let key = key_of(op, sequence);
@@ -94,6 +99,11 @@ impl GemvUnit {
     /// [`SimError::Config`] for heads or contexts that the design does not take, [`SimError::Layout`] for caches that the DRAM does not
     /// hold; else as [`GemvUnit::product`].
     pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun, SimError> {
+        self.alone(async |unit| unit.attend_async(op).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn attend_async(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun, SimError> {
         let config = self.core.config().clone();
         let cut = HeadCut::new(&config, op.heads(), op.head_width())?;
         let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
@@ -101,7 +111,7 @@ impl GemvUnit {
         for span in op.spans() {
             self.prepare(op, &cut, span)?;
         }
-        let append = self.append(op, &cut)?;
+        let append = self.append(op, &cut).await?;
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for span in op.spans() {
             let cache = self.caches.entry(op, &cut, span.sequence)?;
@@ -132,7 +142,7 @@ impl GemvUnit {
                 places.push((token, first));
             }
         }
-        let attend = self.execute(&attention_program(&config, &cut, &units, words))?;
+        let attend = self.execute(&attention_program(&config, &cut, &units, words)).await?;
         let mut context = vec![0; op.queries().len()];
         for (AttentionUnit { output, .. }, (token, first)) in units.iter().zip(places) {
             for element in 0..output.elements() {
@@ -177,7 +187,7 @@ impl GemvUnit {
     }
 
     /// The program that appends keys and values: block after block, two places in turn.
-    fn append(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<ProgramFigures, SimError> {
+    async fn append(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<ProgramFigures, SimError> {
         let gemv = self.core.config().gemv().clone();
         let most = gemv.max_batch().min(gemv.slice_words() / 2);
         let mut map = self.caches.free_map();
@@ -208,7 +218,7 @@ impl GemvUnit {
                 }
             }
         }
-        self.execute(&instructions)
+        self.execute(&instructions).await
     }
 
     /// A row of a cache in DRAM.

@@ -4,6 +4,7 @@
 //! exact sums or rounded to FP16 ([`MergeFormat`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host
 //! carries what is handed over from DRAM to DRAM as it is, in no time.
 
+use super::transfer::{bursts_of, values_of};
 use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
@@ -61,6 +62,22 @@ impl Part {
         match self {
             Self::Sums(sums) => sums.bytes(),
             Self::Fp16(bits) => 2 * bits.len() as u64,
+        }
+    }
+
+    /// It as bursts.
+    pub(crate) fn bursts(&self) -> Vec<Burst> {
+        match self {
+            Self::Sums(sums) => sums.0.clone(),
+            Self::Fp16(bits) => bursts_of(bits.iter().copied()),
+        }
+    }
+
+    /// A part of the same form and size that these bursts are.
+    pub(crate) fn from_bursts(&self, bursts: Vec<Burst>) -> Self {
+        match self {
+            Self::Sums(_) => Self::Sums(PartialSums(bursts)),
+            Self::Fp16(bits) => Self::Fp16(values_of(&bursts).take(bits.len()).collect()),
         }
     }
 
@@ -122,6 +139,11 @@ impl GemvUnit {
     /// # Errors
     /// As [`GemvUnit::product`]; [`SimError::Config`] for one of several tiles or passes.
     pub fn partial(&mut self, product: &Product<'_>) -> Result<ProgramFigures, SimError> {
+        self.alone(async |unit| unit.partial_async(product).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn partial_async(&mut self, product: &Product<'_>) -> Result<ProgramFigures, SimError> {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
         let mut map = self.caches.free_map();
@@ -135,7 +157,7 @@ impl GemvUnit {
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
         let order = product.order(&sizes, &layouts);
         self.place(product, &epilogue, &sizes, &plan, &order);
-        self.execute(&plan.instructions)
+        self.execute(&plan.instructions).await
     }
 
     /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other.
@@ -148,15 +170,25 @@ impl GemvUnit {
         cols: u32,
         batch: u32,
     ) -> Result<(Part, ProgramFigures), SimError> {
+        self.alone(async |unit| unit.hand_over_async(format, cols, batch).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn hand_over_async(
+        &mut self,
+        format: MergeFormat,
+        cols: u32,
+        batch: u32,
+    ) -> Result<(Part, ProgramFigures), SimError> {
         if format == MergeFormat::Exact {
-            let (sums, figures) = self.export(cols, batch)?;
+            let (sums, figures) = self.export_async(cols, batch).await?;
             return Ok((Part::Sums(sums), figures));
         }
         let config = self.core.config().clone();
         let mut map = self.caches.free_map();
         let plan = rounding_program(&config, &mut map, (cols, batch))?;
         plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
-        let figures = self.execute(&plan.instructions)?;
+        let figures = self.execute(&plan.instructions).await?;
         let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
         Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[])), figures))
     }
@@ -166,10 +198,18 @@ impl GemvUnit {
     /// # Errors
     /// As [`GemvUnit::product`].
     pub fn export(&mut self, cols: u32, batch: u32) -> Result<(PartialSums, ProgramFigures), SimError> {
+        self.alone(async |unit| unit.export_async(cols, batch).await)
+    }
+
+    async fn export_async(
+        &mut self,
+        cols: u32,
+        batch: u32,
+    ) -> Result<(PartialSums, ProgramFigures), SimError> {
         let config = self.core.config().clone();
         let mut map = self.caches.free_map();
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
-        let figures = self.execute(&export_program(&places[0]))?;
+        let figures = self.execute(&export_program(&places[0])).await?;
         let read = |burst: ndp_layout::SumBurst| self.core.peek(burst.place.to_burst(&config));
         Ok((PartialSums(places[0].bursts().map(read).collect()), figures))
     }
@@ -180,6 +220,17 @@ impl GemvUnit {
     /// # Errors
     /// As [`GemvUnit::product`].
     pub fn meet(
+        &mut self,
+        (cols, batch): (u32, u32),
+        parts: &[Part],
+        own: bool,
+        epilogue: &Epilogue<'_>,
+    ) -> Result<GemvRun, SimError> {
+        self.alone(async |unit| unit.meet_async((cols, batch), parts, own, epilogue).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn meet_async(
         &mut self,
         (cols, batch): (u32, u32),
         parts: &[Part],
@@ -201,7 +252,7 @@ impl GemvUnit {
             }
         }
         plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
-        let figures = self.execute(&plan.instructions)?;
+        let figures = self.execute(&plan.instructions).await?;
         let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
         let bits = self.collect(Mode::Axpy, &sizes, &plan, &[]);
         Ok(GemvRun { bits, passes: plan.passes, figures })

@@ -5,8 +5,9 @@
 
 use super::attention::Caches;
 use super::plant::Plant;
+use super::transfer::Transfers;
 use crate::core::{
-    CoreOptions, Counters, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording,
+    CoreOptions, Counters, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
 use crate::ffi::WaveOptions;
@@ -161,6 +162,8 @@ pub struct GemvUnit {
     traced: Range<u64>,
     log_instructions: bool,
     recording: Option<Recording>,
+    /// Its end of the links, if it is linked to others.
+    pub(super) transfers: Option<Transfers>,
 }
 
 impl GemvUnit {
@@ -180,6 +183,7 @@ impl GemvUnit {
             traced: traced_from..traced_from.saturating_add(traced_products.into()),
             log_instructions,
             recording: None,
+            transfers: None,
         })
     }
 
@@ -235,6 +239,15 @@ impl GemvUnit {
         product: &Product<'_>,
         epilogue: &Epilogue<'_>,
     ) -> Result<GemvRun, SimError> {
+        self.alone(async |unit| unit.product_then_async(product, epilogue).await)
+    }
+
+    /// The same in a future.
+    pub(crate) async fn product_then_async(
+        &mut self,
+        product: &Product<'_>,
+        epilogue: &Epilogue<'_>,
+    ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
         let sizes = product.sizes()?;
         product.check(epilogue, &sizes)?;
@@ -258,9 +271,18 @@ impl GemvUnit {
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
         let order = product.order(&sizes, &layouts);
         self.place(product, epilogue, &sizes, &plan, &order);
-        let figures = self.execute(&plan.instructions)?;
+        let figures = self.execute(&plan.instructions).await?;
         let bits = self.collect(product.mode, &sizes, &plan, &order);
         Ok(GemvRun { bits, passes: plan.passes, figures })
+    }
+
+    /// Runs a future that waits for no other core.
+    pub(super) fn alone<T>(
+        &mut self,
+        run: impl AsyncFnOnce(&mut Self) -> Result<T, SimError>,
+    ) -> Result<T, SimError> {
+        let cycle = self.core.cycle();
+        at_once(run(self)).unwrap_or_else(|| Err(SimError::waits(cycle)))
     }
 
     /// Runs a program.
@@ -268,11 +290,14 @@ impl GemvUnit {
     /// # Errors
     /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
     /// else as [`NdpCore::run_words`].
-    pub(super) fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+    pub(super) async fn execute(
+        &mut self,
+        instructions: &[Instruction],
+    ) -> Result<ProgramFigures, SimError> {
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
         instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
-        let before = self.core.counters()?;
+        let before = self.core.counters_async().await?;
         let number = self.programs;
         let traced = self.traced.contains(&number);
         if traced && number == self.traced.start && number > 0 {
@@ -281,8 +306,17 @@ impl GemvUnit {
             self.core.begin_recording(false);
         }
         let recorded = self.core.recorded().len();
-        let run = self.core.run_words(&words, |_| {})?;
-        let counters = self.core.counters()?.since(&before);
+        let beside = self.take_beside();
+        if let Some(beside) = &beside {
+            let words: Vec<u128> = beside.instructions.iter().map(Instruction::encode).collect();
+            self.core.begin_beside(&words, &beside.reads, beside.lead).await?;
+        }
+        let run = self.core.run_words_async(&words, |_| {}).await?;
+        if let Some(beside) = beside {
+            let read = self.core.answers_of(&beside.reads).await?;
+            self.keep_read(read);
+        }
+        let counters = self.core.counters_async().await?.since(&before);
         let records =
             if self.log_instructions { self.core.recorded()[recorded..].to_vec() } else { Vec::new() };
         self.cycles += run.cycles;

@@ -2,12 +2,14 @@
 //!
 //! [`channel`] is the eight SerDes lanes with their errors, skew, stalls and cuts; [`pins`] the ports of a link's end;
 //! [`flow`] the beats that are sent and the check of what arrives; [`probe`] follows the flits on the lanes and checks the protocol with a
-//! decoder of its own; [`bridge`] is a bridge; [`network`] puts links together, [`cores`] whole cores with links. Nothing of it is shared with `hdl`.
+//! decoder of its own; [`bridge`] is a bridge; [`network`] puts links together, [`cores`] whole cores with links,
+//! [`lockstep`] cores with links on several threads. Nothing of it is shared with `hdl`.
 
 pub mod bridge;
 pub mod channel;
 pub mod cores;
 pub mod flow;
+pub mod lockstep;
 pub mod network;
 pub mod pins;
 pub mod probe;

@@ -6,13 +6,17 @@
 use super::books::{Books, Event, Operation, Place, Step};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
 use super::gpu::{Gpu, GpuNumerics};
+use super::links::{LinkOptions, Links};
 use super::live::{LivePredictor, masked};
-use super::places::Places;
+use super::places::{Device, Places};
+use super::residence::Part;
 use crate::core::Recording;
 use crate::error::SimError;
 use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, Mismatch, compare};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
-use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, SoftwareBackend};
+use ndp_model::{
+    AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend,
+};
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::ones;
 use std::collections::BTreeMap;
@@ -70,6 +74,10 @@ pub struct SystemBackend<P> {
     batch: usize,
     /// The core on which Q, K and V have met.
     pub(super) met_at: usize,
+    /// The links between the cores, if they are simulated.
+    pub(super) links: Option<Links>,
+    /// Nanoseconds of the last projection, in which neurons begin to move.
+    pub(super) gap: u64,
 }
 
 impl<P: Places> SystemBackend<P> {
@@ -119,6 +127,8 @@ impl<P: Places> SystemBackend<P> {
             position: 0,
             batch: 0,
             met_at: 0,
+            links: None,
+            gap: 0,
             options: options.clone(),
         })
     }
@@ -135,6 +145,47 @@ impl<P: Places> SystemBackend<P> {
     pub fn with_predictor(mut self, live: LivePredictor) -> Self {
         self.live = Some(live);
         self
+    }
+
+    /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them. `model` is the one that
+    /// will be computed.
+    ///
+    /// # Errors
+    /// [`SimError::Range`] for one DIMM or more than there are bridges for, for a fault of a DIMM that there is not, and for cores without links;
+    /// [`SimError::UnknownDesign`] for a bridge that was not built; [`SimError::LinkFault`] if a link does not come up.
+    pub fn with_links(mut self, links: &LinkOptions, model: &Model) -> Result<Self, SimError> {
+        let with = (model, self.options.threads);
+        self.links = Some(Links::open(&self.config, &mut self.cores, links, with)?);
+        Ok(self)
+    }
+
+    /// Asks the links what they have counted; the figures have it then.
+    ///
+    /// # Errors
+    /// As [`crate::core::NdpCore::register`].
+    pub fn count_links(&mut self) -> Result<(), SimError> {
+        if let Some(links) = &mut self.links {
+            links.count(&mut self.cores)?;
+            self.books.figures.links = Some(links.figures.clone());
+        }
+        Ok(())
+    }
+
+    /// Where a neuron is computed.
+    pub(super) fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        let there = self.links.as_ref().and_then(|links| links.residence.device(layer, kind, neuron));
+        there.unwrap_or_else(|| self.places.device(layer, kind, neuron))
+    }
+
+    /// Weights of a neuron that have come to a device.
+    pub(super) fn weights(
+        &self,
+        device: Device,
+        block: (u32, BlockKind),
+        neuron: u32,
+        part: Part,
+    ) -> Option<&[f16]> {
+        self.links.as_ref()?.residence.weights(device, block, neuron, part)
     }
 
     /// What has been done so far.
@@ -203,6 +254,9 @@ impl<P: Places> SystemBackend<P> {
             self.books.step.position = self.position;
             if !self.on_gpu() {
                 self.books.begin_token();
+                if let Some(links) = &mut self.links {
+                    links.residence.plan(&self.places);
+                }
             }
         }
         self.books.step = Step { position: self.position, layer, operation };
@@ -342,11 +396,18 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             Operation::Fc1 => self.fc1(op, layer),
             Operation::Fc2 if !self.on_gpu() => {
                 let neurons = active_inputs(product);
-                self.meet(op, (layer, BlockKind::Mlp), &neurons)
+                let values = self.meet(op, (layer, BlockKind::Mlp), &neurons)?;
+                if let Some(links) = &mut self.links {
+                    links.residence.commit();
+                }
+                Ok(values)
             }
             _ => {
                 let what = if self.on_gpu() { "prompt" } else { "projection" };
-                Ok(self.linear_on_gpu(what, op))
+                let begin = self.books.now;
+                let values = self.linear_on_gpu(what, op);
+                self.gap = self.books.now - begin;
+                Ok(values)
             }
         }
     }

@@ -1,10 +1,11 @@
 //! Who did what when: the clock of the whole system, and a record of each thing that was done.
 //!
-//! Cycles of cores are those of the simulation, a nanosecond each. The GPU, the bus and the links are not simulated; their times are
-//! bytes over bandwidths of the [`SystemConfig`], rounded up to nanoseconds. A core or the GPU begins when its inputs are there, the
+//! Cycles of cores are those of the simulation, a nanosecond each, and so are those of links in RTL. The GPU, the bus, and links that are
+//! not simulated take bytes over bandwidths of the [`SystemConfig`], rounded up to nanoseconds. A core or the GPU begins when its inputs are there, the
 //! meeting of sums when the last of them is; nothing overlaps from one product to the next.
 
 use super::figures::{SystemFigures, TokenFigures};
+use super::links::Delivery;
 use crate::core::InstructionRecord;
 use crate::gemv::ProgramFigures;
 use ndp_config::SystemConfig;
@@ -230,11 +231,43 @@ impl Books {
             Place::LinkIn(_) | Place::LinkOut(_) => self.rates.link,
             _ => self.rates.bus,
         };
+        self.carry_in(place, (what, begin), bytes, (bytes as f64 / rate).ceil() as u64)
+    }
+
+    /// The same in a time that is known.
+    pub fn carry_in(
+        &mut self,
+        place: Place,
+        (what, begin): (&'static str, u64),
+        bytes: u64,
+        ns: u64,
+    ) -> u64 {
         let begin = begin.max(self.free.get(&place).copied().unwrap_or(0));
-        let end = begin + (bytes as f64 / rate).ceil() as u64;
+        let end = begin + ns;
         self.free.insert(place, end);
         self.push(place, what, (begin, end), (bytes, &[]), None);
         end
+    }
+
+    /// A message over a link that took so many cycles, with the programs of both sides, the sender's first of each try.
+    pub fn message(
+        &mut self,
+        (place, what): (Place, &'static str),
+        begin: u64,
+        bytes: u64,
+        delivery: &Delivery,
+    ) -> u64 {
+        let end = self.carry_in(place, (what, begin), bytes, delivery.cycles);
+        for (side, (dimm, figures)) in delivery.programs.iter().enumerate() {
+            let what = if side % 2 == 0 { "send" } else { "receive" };
+            self.program(*dimm, (what, end - delivery.cycles), figures.clone(), &[]);
+        }
+        end
+    }
+
+    /// Neurons that changed places between two times.
+    pub fn moved(&mut self, place: Place, what: &'static str, (begin, end): (u64, u64), bytes: u64) {
+        self.push(place, what, (begin, end), (bytes, &[]), None);
     }
 
     fn push(

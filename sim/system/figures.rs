@@ -20,7 +20,7 @@ pub struct DimmFigures {
     pub sent_bytes: u64,
 }
 
-/// Bytes by the way that they took. What the scheduler moves is not among them.
+/// Bytes by the way that they took. What the scheduler moves is among them with links in RTL ([`LinkFigures`]), otherwise not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathBytes {
     /// Bus, to the DIMMs: values of the neurons in front of Q, K, V with their list (4 bytes each), input of FC1, residuals.
@@ -96,6 +96,78 @@ pub struct TokenFigures {
     pub dimm_cycles: Vec<u64>,
 }
 
+/// What the controller of a DIMM's link has counted (docs/dimm-link.md, *Counters*).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkCounters {
+    /// Flits sent, repeated ones included.
+    pub flits_sent: u32,
+    /// Flits sent again.
+    pub sent_again: u32,
+    /// Flits accepted.
+    pub accepted: u32,
+    /// Flits with a wrong CRC.
+    pub wrong_crc: u32,
+    /// Flits out of order.
+    pub out_of_order: u32,
+    /// Replays that the other side asked for.
+    pub replays_asked: u32,
+    /// Replays after a time without progress.
+    pub replays_timed: u32,
+    /// Slots in which a flit waited for credit.
+    pub without_credit: u32,
+    /// Cycles with a full replay buffer.
+    pub full: u32,
+}
+
+impl LinkCounters {
+    /// The counters by their numbers.
+    pub(super) fn of(counters: [u32; 16]) -> Self {
+        let [flits_sent, sent_again, accepted, wrong_crc, out_of_order, replays_asked, replays_timed, ..] =
+            counters;
+        let (without_credit, full) = (counters[8], counters[9]);
+        Self {
+            flits_sent,
+            sent_again,
+            accepted,
+            wrong_crc,
+            out_of_order,
+            replays_asked,
+            replays_timed,
+            without_credit,
+            full,
+        }
+    }
+}
+
+/// What went over links in RTL.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkFigures {
+    /// Messages with partial sums, Q, K and V that arrived.
+    pub messages: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their cycles, from the first instruction's offer to the end of the later side, added up.
+    pub cycles: u64,
+    /// Messages that were sent again as a whole.
+    pub repeated: u64,
+    /// Neurons that changed DIMMs.
+    pub migrations: u64,
+    /// Bytes on their way for that.
+    pub migration_bytes: u64,
+    /// Neurons that the host copied to the GPU through a core's port.
+    pub uploads: u64,
+    /// Bytes read for that.
+    pub upload_bytes: u64,
+    /// Neurons that did not arrive and stayed where they were.
+    pub failed_moves: u64,
+    /// Each DIMM's end.
+    pub counters: Vec<LinkCounters>,
+    /// Bits that independent errors have changed on all lanes.
+    pub wrong_bits: u64,
+    /// Cycles that all cores have run together.
+    pub all_cycles: u64,
+}
+
 /// What all devices did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SystemFigures {
@@ -115,6 +187,8 @@ pub struct SystemFigures {
     pub bytes: PathBytes,
     /// What meeting cost.
     pub merge: MergeFigures,
+    /// What went over links, if they are simulated.
+    pub links: Option<LinkFigures>,
     /// Results of cores that were compared with the reference.
     pub outputs_checked: u64,
     /// Results that differed from it.

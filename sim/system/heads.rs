@@ -3,10 +3,13 @@
 use super::backend::{DOWN, SystemBackend};
 use super::books::Place;
 use super::places::Places;
-use super::pool::side_by_side;
+use super::links::{Delivery, Message};
+use super::pool::together;
 use crate::error::SimError;
+use crate::gemv::{GemvUnit, bursts_of, values_of};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What a core attends to: its heads' columns of the queries, from when on.
@@ -26,8 +29,16 @@ impl<P: Places> SystemBackend<P> {
 
     /// The core's own copy of its heads' keys and values, up to date. Returns the bytes of positions before this batch that were
     /// missing: those of the prompt, if the GPU has computed it.
-    fn update_cache(&mut self, op: &AttentionOp<'_>, core: usize, heads: &Range<usize>) -> u64 {
+    fn update_cache(
+        &mut self,
+        op: &AttentionOp<'_>,
+        (core, heads): (usize, &Range<usize>),
+        came: Option<&[f16]>,
+    ) -> u64 {
         let mut handed = 0;
+        let columns = heads.len() * op.head_width();
+        // Queries of all tokens, then keys and values of each.
+        let mut new = came.map(|came| came[op.tokens() * columns..].chunks(columns));
         for span in op.spans() {
             let key = (span.sequence, op.layer(), core);
             let own = self.caches.entry(key).or_insert_with(|| LayerCache::new(heads.len(), op.head_width()));
@@ -38,45 +49,96 @@ impl<P: Places> SystemBackend<P> {
                     let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
                     heads.clone().flat_map(head).copied().collect()
                 };
-                own.push(&of(LayerCache::keys), &of(LayerCache::values));
+                let is_new = row >= span.position;
+                match new.as_mut().filter(|_| is_new).map(|new| (new.next(), new.next())) {
+                    Some((Some(key), Some(value))) => own.push(key, value),
+                    _ => own.push(&of(LayerCache::keys), &of(LayerCache::values)),
+                }
             }
         }
         handed as u64
     }
 
+    /// Q, K and V of a batch go from the core where they met to those of their heads, if links are simulated: `[tokens x columns]` queries, then a
+    /// key and a value for each token.
+    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, (Vec<f16>, Delivery)>, SimError> {
+        let from = self.met_at;
+        let mut messages = Vec::new();
+        for to in (0..self.cores.len()).filter(|core| *core != from) {
+            let heads = self.heads(op.heads(), to);
+            if heads.is_empty() {
+                continue;
+            }
+            let columns = heads.start * op.head_width()..heads.end * op.head_width();
+            let queries = op.queries().chunks(op.width()).flat_map(|query| &query[columns.clone()]);
+            let mut values: Vec<f16> = queries.copied().collect();
+            for span in op.spans() {
+                for row in span.position..span.position + span.tokens {
+                    for rows in [LayerCache::keys, LayerCache::values] as [fn(&LayerCache, usize, usize) -> &[f16]; 2] {
+                        let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
+                        values.extend(heads.clone().flat_map(head));
+                    }
+                }
+            }
+            messages.push((Message { from, to, parcel: bursts_of(values.iter().map(|v| v.to_bits())) }, values.len()));
+        }
+        let Some(links) = &mut self.links else { return Ok(BTreeMap::new()) };
+        let (messages, lengths): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
+        let targets: Vec<usize> = messages.iter().map(|message| message.to).collect();
+        let delivered = links.deliver(&mut self.cores, messages)?;
+        let values = |(delivery, length): (Delivery, usize)| {
+            let values = values_of(&delivery.parcel).take(length).map(f16::from_bits).collect();
+            (values, delivery)
+        };
+        Ok(targets.into_iter().zip(delivered.into_iter().zip(lengths).map(values)).collect())
+    }
+
     /// Attention head by head where the heads live; `exact` is the reference.
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>, SimError> {
         let (width, begin) = (op.width(), self.books.now);
-        let mut jobs = Vec::new();
+        let mut came = self.send_qkv(op)?;
+        let (mut jobs, mut carried) = (Vec::new(), 0);
         for core in 0..self.cores.len() {
             let heads = self.heads(op.heads(), core);
             if heads.is_empty() {
                 continue;
             }
-            let handed = self.update_cache(op, core, &heads);
+            let (values, cycles) = came.remove(&core).unzip();
+            let handed = self.update_cache(op, (core, &heads), values.as_deref());
             self.books.figures.bytes.bus_prompt_cache += handed;
             let mut start = self.books.carry(DOWN, ("keys and values of the prompt", begin), handed);
             let columns = heads.start * op.head_width()..heads.end * op.head_width();
+            let mut queries: Vec<f16> =
+                op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
             if core != self.met_at {
                 // Q, K and V have met on one core.
                 let bytes = (6 * op.tokens() * columns.len()) as u64;
                 self.books.figures.bytes.link_qkv += bytes;
                 let link = Place::LinkOut(self.met_at as u32);
-                start = start.max(self.books.carry(link, ("q, k, v", begin), bytes));
+                let arrived = match &cycles {
+                    None => self.books.carry(link, ("q, k, v", begin), bytes),
+                    Some(delivery) => {
+                        carried += delivery.cycles;
+                        self.books.message((link, "q, k, v"), begin, bytes, delivery)
+                    }
+                };
+                start = start.max(arrived);
             }
-            let queries: Vec<f16> =
-                op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
+            if let Some(values) = &values {
+                queries = values[..queries.len()].to_vec();
+            }
             jobs.push((core, Share { core, start, columns, queries }));
         }
         let caches = &self.caches;
-        let done = side_by_side(&mut self.cores, self.options.threads, jobs, |core, share| {
+        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share: Share| {
             let spans = op.spans().iter().map(|span| AttentionSpan {
                 cache: &caches[&(span.sequence, op.layer(), share.core)],
                 ..*span
             });
             let shape = (share.columns.len() / op.head_width(), op.head_width());
             let part = AttentionOp::new(op.layer(), shape, op.capacity(), &share.queries, spans.collect())?;
-            let run = core.attend(&part)?;
+            let run = core.attend_async(&part).await?;
             Ok((share, run))
         })?;
         let mut bits = vec![0; op.queries().len()];
@@ -92,7 +154,7 @@ impl<P: Places> SystemBackend<P> {
         let bytes = 2 * bits.len() as u64;
         self.books.figures.bytes.bus_results += bytes;
         let end = self.books.carry(Place::BusUp, ("contexts", ready), bytes);
-        self.books.figures.critical(slowest);
+        self.books.figures.critical(carried + slowest);
         self.books.advance(end);
         self.verdict(op.label(), width, exact, &bits)
     }

@@ -2,10 +2,12 @@
 
 use super::backend::{DOWN, SystemBackend};
 use super::books::{Operation, Place};
+use super::links::Message;
 use super::places::{Device, Places, split};
-use super::pool::side_by_side;
+use super::pool::together;
+use super::residence::Part as product;
 use crate::error::SimError;
-use crate::gemv::{Epilogue, Mode, Part, Product};
+use crate::gemv::{Epilogue, GemvUnit, Mode, Part, Product};
 use ndp_config::BlockKind;
 use ndp_model::{Finish, GemvBackend, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
@@ -27,23 +29,34 @@ impl Piece<'_> {
         self.vectors.clone().flat_map(row).copied().collect()
     }
 
-    /// The weights of some inputs as rows, `[neurons x outputs]`, and the inputs' values, `[vectors x neurons]`.
-    fn rows_of(&self, neurons: &[u32]) -> (Vec<f16>, Vec<f16>) {
-        let weight = |n: u32| self.outputs.clone().map(move |row| self.op.weight_row(row)[n as usize]);
+    /// The weights of some inputs as rows, `[neurons x outputs]`, and the inputs' values, `[vectors x neurons]`. `came` has the weights of
+    /// neurons that have come to where this is computed.
+    fn rows_of<'w>(
+        &self,
+        neurons: &[u32],
+        came: impl Fn(u32) -> Option<&'w [f16]>,
+    ) -> (Vec<f16>, Vec<f16>) {
+        let weight = |n: u32| {
+            let came = came(n);
+            let of = move |row: usize| came.map_or_else(|| self.op.weight_row(row)[n as usize], |w| w[row]);
+            self.outputs.clone().map(of)
+        };
         let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
         (neurons.iter().flat_map(|&n| weight(n)).collect(), self.vectors.clone().flat_map(values).collect())
     }
 
     /// The products of some inputs, for each vector and output.
-    fn sums(
+    fn sums<'w>(
         &self,
         neurons: &[u32],
+        came: impl Fn(u32) -> Option<&'w [f16]>,
         sum: impl Fn(&mut dyn Iterator<Item = (f16, f16)>) -> ExactSum,
     ) -> Vec<ExactSum> {
         let places = self.vectors.clone().flat_map(|v| self.outputs.clone().map(move |o| (v, o)));
         let of = |(vector, output): (usize, usize)| {
             let (vector, weights) = (self.op.activation(vector), self.op.weight_row(output));
-            sum(&mut neurons.iter().map(|&n| (weights[n as usize], vector[n as usize])))
+            let weight = |n: u32| came(n).map_or(weights[n as usize], |w| w[output]);
+            sum(&mut neurons.iter().map(|&n| (weight(n), vector[n as usize])))
         };
         places.map(of).collect()
     }
@@ -68,7 +81,7 @@ impl<P: Places> SystemBackend<P> {
         neurons: &[u32],
     ) -> Result<Vec<f16>, SimError> {
         let op = linear.product();
-        let parts = split(&self.places, (layer, kind), neurons);
+        let parts = split(|neuron| self.device(layer, kind, neuron), neurons);
         let longest = parts.values().map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let (rows, cols, batch) = (op.cols() as u32, op.rows() as u32, op.batch() as u32);
         let sizes = Sizes { rows, cols, count: longest, batch, listed: true };
@@ -82,7 +95,7 @@ impl<P: Places> SystemBackend<P> {
             for tile in &tiling.tiles {
                 let outputs = tile.first as usize..(tile.first + tile.cols) as usize;
                 let piece = Piece { op, outputs: outputs.clone(), vectors: vectors.clone() };
-                let (results, sums) = self.meet_piece(&piece, &parts, &epilogue)?;
+                let (results, sums) = self.meet_piece(&piece, (layer, kind), &parts, &epilogue)?;
                 merged.resize(if sums.is_empty() { 0 } else { bits.len() }, f16::from_bits(0));
                 for (index, vector) in vectors.clone().enumerate() {
                     let (from, to) = (index * outputs.len(), vector * op.rows() + outputs.start);
@@ -132,6 +145,7 @@ impl<P: Places> SystemBackend<P> {
     fn meet_piece(
         &mut self,
         piece: &Piece<'_>,
+        block: (u32, BlockKind),
         parts: &BTreeMap<Device, Vec<u32>>,
         epilogue: &Epilogue<'_>,
     ) -> Result<(Vec<u16>, Vec<f16>), SimError> {
@@ -142,7 +156,16 @@ impl<P: Places> SystemBackend<P> {
         let (begin, format) = (self.books.now, self.options.merge);
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
-        let gpu_sums = gpu.map(|neurons| piece.sums(neurons, |products| self.gpu.sum(&empty, products)));
+        let part = match self.books.step.operation {
+            Operation::Q => product::Q,
+            Operation::K => product::K,
+            Operation::V => product::V,
+            _ => product::Fc2,
+        };
+        let gpu_sums = gpu.map(|neurons| {
+            let came = |neuron| self.weights(Device::Gpu, block, neuron, part);
+            piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
+        });
 
         // The core with most neurons is the last to be ready: the others' sums come to it.
         let cold = parts.iter().filter_map(|(device, neurons)| match device {
@@ -152,17 +175,15 @@ impl<P: Places> SystemBackend<P> {
         let cold: Vec<(usize, &Vec<u32>)> = cold.collect();
         let most = cold.iter().max_by_key(|(dimm, neurons)| (neurons.len(), std::cmp::Reverse(*dimm)));
         let (own, receiver) = (most.is_some(), most.map_or(0, |(dimm, _)| *dimm));
-        let share = |&(dimm, neurons): &(usize, &'_ Vec<u32>)| {
-            let (weights, vectors) = piece.rows_of(neurons);
-            (dimm, (weights, vectors))
-        };
-        let jobs = cold.iter().map(|entry| {
-            let (dimm, (weights, vectors)) = share(entry);
-            (dimm, Share { neurons: entry.1, weights, vectors, leaves: dimm != receiver })
+        let jobs = cold.iter().map(|&(dimm, neurons)| {
+            let came = |neuron| self.weights(Device::Dimm(dimm as u32), block, neuron, part);
+            let (weights, vectors) = piece.rows_of(neurons, came);
+            (dimm, Share { neurons, weights, vectors, leaves: dimm != receiver })
         });
         let jobs: Vec<(usize, Share<'_>)> = jobs.collect();
         let rows = piece.op.cols() as u32;
-        let done = side_by_side(&mut self.cores, self.options.threads, jobs, |core, share| {
+        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
             let Share { neurons, weights, vectors, leaves } = share;
             let product = Product {
                 mode: Mode::Axpy,
@@ -172,8 +193,9 @@ impl<P: Places> SystemBackend<P> {
                 weights: &weights,
                 vectors: &vectors,
             };
-            let computed = core.partial(&product)?;
-            let left = leaves.then(|| core.hand_over(format, cols, batch)).transpose()?;
+            let computed = core.partial_async(&product).await?;
+            let left =
+                if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
             Ok((computed, left, neurons))
         })?;
 
@@ -190,6 +212,7 @@ impl<P: Places> SystemBackend<P> {
             figures.merge.bus_bytes += part.bytes();
             sums.push(part);
         }
+        let mut waiting = Vec::new();
         for (dimm, (computed, left, neurons)) in done {
             let mut cycles = computed.cycles;
             let mut end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
@@ -200,13 +223,30 @@ impl<P: Places> SystemBackend<P> {
                 merge.hand_over_cycles += figures.cycles;
                 merge.link_bytes += part.bytes();
                 end = self.books.program(dimm, ("hand over", end), figures, &[]);
-                end = self.books.carry(Place::LinkIn(receiver as u32), ("partial sums", end), part.bytes());
                 self.books.figures.dimms[dimm].sent_bytes += part.bytes();
                 self.books.figures.bytes.link_sums += part.bytes();
-                sums.push(part);
+                if self.links.is_some() {
+                    waiting.push((dimm, part, end));
+                } else {
+                    let link = Place::LinkIn(receiver as u32);
+                    end = self.books.carry(link, ("partial sums", end), part.bytes());
+                    sums.push(part);
+                }
             }
             slowest = slowest.max(cycles);
             ready = ready.max(end);
+        }
+        if let Some(links) = &mut self.links {
+            let to = receiver;
+            let messages =
+                waiting.iter().map(|(from, part, _)| Message { from: *from, to, parcel: part.bursts() });
+            let delivered = links.deliver(&mut self.cores, messages.collect())?;
+            for ((_, part, end), delivery) in waiting.into_iter().zip(delivered) {
+                let link = (Place::LinkIn(receiver as u32), "partial sums");
+                ready = ready.max(self.books.message(link, end, part.bytes(), &delivery));
+                slowest += delivery.cycles;
+                sums.push(part.from_bursts(delivery.parcel));
+            }
         }
         let merged = if self.is_exact() {
             Vec::new()
@@ -222,7 +262,13 @@ impl<P: Places> SystemBackend<P> {
             self.books.figures.bytes.bus_inputs += bytes;
             ready = ready.max(self.books.carry(DOWN, ("residual", begin), bytes));
         }
-        let run = self.cores[receiver].meet((cols, batch), &sums, own, &epilogue)?;
+        let jobs = vec![(receiver, (&sums, &epilogue))];
+        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+        let mut done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
+            let (sums, epilogue): (&Vec<Part>, &Epilogue<'_>) = job;
+            core.meet_async((cols, batch), sums, own, epilogue).await
+        })?;
+        let Some((_, run)) = done.pop() else { return Err(SimError::waits(0)) };
         let cycles = run.figures.cycles;
         if !sums.is_empty() {
             self.books.figures.merge.meetings += 1;
@@ -264,7 +310,7 @@ impl<P: Places> SystemBackend<P> {
                 products.for_each(|(w, x)| sum.mul_add(w, x));
                 sum
             };
-            add(&piece.sums(neurons, exact), dimm != receiver)?;
+            add(&piece.sums(neurons, |_| None, exact), dimm != receiver)?;
         }
         totals.iter().map(|sum| Ok(sum.try_round()?)).collect()
     }

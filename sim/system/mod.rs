@@ -5,7 +5,8 @@
 //! neuron's output where the neuron lives, attention goes over the cores head by head. The GPU computes in software, the prompt too if
 //! asked to; the projection and the logits are its own. Cores are simulated one after the other or side by side on threads, with the
 //! same results. [`Online`] lets neurons move as the host's scheduler wants them to, [`LivePredictor`] decides which are computed.
-//! What one device leaves and another takes, the host moves in no time; the time that bus and links would take is in [`Event`]s.
+//! What one device leaves and another takes, the host moves in no time, and the time that bus and links would take is in [`Event`]s; or it
+//! goes over links in RTL ([`LinkOptions`]), neurons that move included, and takes the time that it takes.
 //!
 //! Reading order: [`SystemBackend`], [`SystemFigures`], [`Event`], [`Setup`] (a model, a machine and a profile to begin with).
 
@@ -14,20 +15,23 @@ mod books;
 mod figures;
 mod gpu;
 mod heads;
+mod links;
 mod live;
 mod meet;
 mod online;
 mod places;
 mod pool;
+mod residence;
 mod rows;
 mod setup;
 
 pub use backend::{SystemBackend, SystemOptions};
 pub use books::{Event, Operation, Place, ProgramEvent};
 pub use figures::{
-    Differences, DimmFigures, MergeFigures, PathBytes, SystemFigures, TokenFigures, imbalance,
+    Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures, TokenFigures, imbalance,
 };
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
+pub use links::{FaultKind, LinkFault, LinkOptions};
 pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
 pub use online::{Online, OnlineStart};
 pub use places::{Device, Places, StaticPlaces};

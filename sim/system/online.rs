@@ -2,8 +2,7 @@
 //!
 //! [`Online`] begins with an offline placement from a profile. While the prompt runs it counts activity for the predictor's first
 //! states; from then on each token's activity goes to a [`Session`], which adjusts, remaps and migrates in its own time model, and
-//! the next token is computed where neurons are then. Migrations are complete between tokens here; the links that carry them
-//! are not simulated.
+//! the next token is computed where neurons are then: at once, or with linked cores when they have moved over simulated links.
 
 use super::places::{Device, Places};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
@@ -140,5 +139,11 @@ impl Places for Online {
             return Device::Gpu;
         }
         Device::Dimm(residency.dimms(block)[neuron as usize].into())
+    }
+
+    fn home(&self, layer: u32, kind: BlockKind, neuron: u32) -> u32 {
+        let state = self.0.borrow();
+        let residency = state.session.as_ref().map_or(&state.residency, Session::residency);
+        residency.dimms(2 * layer as usize + kind as usize)[neuron as usize].into()
     }
 }

@@ -18,6 +18,14 @@ pub trait Places {
     /// The device of a neuron of a layer.
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device;
 
+    /// The DIMM that holds a neuron, also if the GPU has a copy of it.
+    fn home(&self, layer: u32, kind: BlockKind, neuron: u32) -> u32 {
+        match self.device(layer, kind, neuron) {
+            Device::Dimm(dimm) => dimm,
+            Device::Gpu => 0,
+        }
+    }
+
     /// All layers have been computed for a batch of `tokens` tokens.
     fn end(&mut self, tokens: u32) {
         let _ = tokens;
@@ -52,14 +60,10 @@ impl Places for StaticPlaces {
 }
 
 /// Neurons by their device, each list in the given order.
-pub(super) fn split(
-    places: &dyn Places,
-    (layer, kind): (u32, BlockKind),
-    neurons: &[u32],
-) -> BTreeMap<Device, Vec<u32>> {
+pub(super) fn split(device: impl Fn(u32) -> Device, neurons: &[u32]) -> BTreeMap<Device, Vec<u32>> {
     let mut parts: BTreeMap<Device, Vec<u32>> = BTreeMap::new();
     for &neuron in neurons {
-        parts.entry(places.device(layer, kind, neuron)).or_default().push(neuron);
+        parts.entry(device(neuron)).or_default().push(neuron);
     }
     parts
 }
@@ -72,14 +76,15 @@ mod tests {
     fn neurons_are_dealt_out_to_all_devices_and_stay() {
         let places = StaticPlaces::new(3, 25, 9);
         let neurons: Vec<u32> = (0..4000).collect();
-        let parts = split(&places, (1, BlockKind::Mlp), &neurons);
+        let split = |layer| split(|neuron| places.device(layer, BlockKind::Mlp, neuron), &neurons);
+        let parts = split(1);
         assert_eq!(
             parts.keys().copied().collect::<Vec<_>>(),
             [Device::Gpu, Device::Dimm(0), Device::Dimm(1), Device::Dimm(2)]
         );
         assert!(parts.values().all(|part| (900..1100).contains(&part.len())), "a quarter each");
         assert_eq!(parts.values().map(Vec::len).sum::<usize>(), 4000);
-        assert_eq!(parts, split(&places, (1, BlockKind::Mlp), &neurons));
-        assert_ne!(parts, split(&places, (2, BlockKind::Mlp), &neurons));
+        assert_eq!(parts, split(1));
+        assert_ne!(parts, split(2));
     }
 }

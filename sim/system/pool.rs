@@ -2,8 +2,10 @@
 //!
 //! Each core is a model of its own, with its DRAM, its host and its random numbers, and shares nothing with the others; so what it
 //! does cannot depend on which thread steps it, nor when. A core is lent to one thread for one job. Results come back in the order of
-//! the jobs.
+//! the jobs. Cores on links do hear of each other: these run in [`crate::link::lockstep`], those without a job too.
 
+use super::links::Links;
+use crate::core::at_once;
 use crate::error::SimError;
 use crate::gemv::GemvUnit;
 use std::sync::{Mutex, PoisonError};
@@ -12,8 +14,32 @@ use std::sync::{Mutex, PoisonError};
 /// once.
 ///
 /// # Errors
+/// As [`side_by_side`]; on links as [`crate::link::lockstep::Lockstep::run`].
+pub(super) fn together<J: Send, T: Send>(
+    (cores, links): (&mut [GemvUnit], Option<&mut Links>),
+    threads: usize,
+    jobs: Vec<(usize, J)>,
+    run: impl AsyncFn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
+) -> Result<Vec<(usize, T)>, SimError> {
+    let Some(links) = links else {
+        return side_by_side(cores, threads, jobs, |core, job| {
+            let cycle = core.core().cycle();
+            at_once(run(core, job)).unwrap_or_else(|| Err(SimError::waits(cycle)))
+        });
+    };
+    let order: Vec<usize> = jobs.iter().map(|(core, _)| *core).collect();
+    let mut by_core: Vec<Option<J>> = (0..cores.len()).map(|_| None).collect();
+    jobs.into_iter().for_each(|(core, job)| by_core[core] = Some(job));
+    let mut done = links.lockstep().run(cores, by_core, threads, &run)?;
+    Ok(order.into_iter().filter_map(|core| Some((core, done.get_mut(core)?.take()?))).collect())
+}
+
+/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them). A number occurs at most
+/// once.
+///
+/// # Errors
 /// That of the first job that failed, in the order of the jobs; all others have been run then.
-pub(super) fn side_by_side<J: Send, T: Send>(
+fn side_by_side<J: Send, T: Send>(
     cores: &mut [GemvUnit],
     threads: usize,
     jobs: Vec<(usize, J)>,

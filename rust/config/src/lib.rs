@@ -159,6 +159,15 @@ impl DesignConfig {
         &self.link
     }
 
+    /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.
+    ///
+    /// # Errors
+    /// [`ConfigError::Range`] for a number that no bridge has.
+    pub fn with_bridge(&self, ports: u32) -> Result<Self, ConfigError> {
+        let name = format!("{}-bridge{ports}", self.name);
+        Ok(Self { name, link: self.link.with_bridge_ports(ports)?, ..self.clone() })
+    }
+
     /// Roofline in multiply-accumulates per core cycle at a batch size, refresh counted:
     /// `min(dram * (1 - tRFC / tREFI) * batch, peak)`.
     pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {

@@ -143,6 +143,14 @@ impl LinkConfig {
         self.0.bridge_ports
     }
 
+    /// The same links around a bridge with so many of them.
+    ///
+    /// # Errors
+    /// [`ConfigError::Range`] for a number that no bridge has.
+    pub fn with_bridge_ports(&self, ports: u32) -> Result<Self, ConfigError> {
+        Self::validate(RawLink { bridge_ports: ports, ..self.0.clone() })
+    }
+
     /// Bits that all lanes together move in a cycle: `lanes * LANE_BITS`.
     pub fn word_bits(&self) -> u32 {
         self.lanes() * Self::LANE_BITS

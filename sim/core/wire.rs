@@ -1,0 +1,116 @@
+//! A core's end of a link between simulated cores: it runs ahead by as many cycles as the lanes take, then waits for the others.
+//!
+//! What a core hears in a cycle was sent [`QUANTUM`] cycles or more before. So cores run [`QUANTUM`] cycles each by itself, on any
+//! thread, and exchange what they have sent meanwhile; the result is that of cores in lockstep. A program of a core is a future that is
+//! pending while the core waits for the others: see [`crate::link::lockstep`].
+
+use crate::link::Lanes;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Cycles that a core runs without hearing of the others: one less than a channel takes.
+pub const QUANTUM: usize = crate::link::network::LATENCY as usize - 1;
+
+/// The lanes of one direction in [`QUANTUM`] cycles.
+pub type Span = [Lanes; QUANTUM];
+
+/// Where a core and its surroundings exchange what went over the lanes.
+#[derive(Debug, Default)]
+pub struct Exchange {
+    /// What the core has sent.
+    pub sent: Option<Span>,
+    /// What it will hear.
+    pub heard: Option<Span>,
+}
+
+/// The core's side of an [`Exchange`].
+#[derive(Debug)]
+pub(super) struct Wire {
+    exchange: Arc<Mutex<Exchange>>,
+    heard: Span,
+    sent: Span,
+    /// Cycles of the span that are over.
+    at: usize,
+}
+
+impl Wire {
+    pub fn new(exchange: Arc<Mutex<Exchange>>) -> Self {
+        Self { exchange, heard: Span::default(), sent: Span::default(), at: QUANTUM }
+    }
+
+    /// What is heard in the next cycle, in which the core sends `sent`; none if the core has to wait for the others.
+    pub fn cycle(&mut self, sent: Lanes) -> Option<Lanes> {
+        let heard = *self.heard.get(self.at)?;
+        self.sent[self.at] = sent;
+        self.at += 1;
+        if self.at == QUANTUM {
+            self.lock().sent = Some(self.sent);
+        }
+        Some(heard)
+    }
+
+    /// Whether the core may go on; if it has come to the end of a span, the next one is taken.
+    pub fn is_ready(&mut self) -> bool {
+        if self.at == QUANTUM {
+            let Some(heard) = self.lock().heard.take() else { return false };
+            (self.heard, self.at) = (heard, 0);
+        }
+        true
+    }
+
+    /// Whether the core has come to the end of a span.
+    pub fn is_spent(&self) -> bool {
+        self.at == QUANTUM
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Exchange> {
+        // Nothing panics while it is held.
+        self.exchange.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Pending once: lets whoever polls do something else.
+pub(super) async fn pause() {
+    let mut paused = false;
+    std::future::poll_fn(|_| {
+        if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+/// The result of a future that waits for nobody: that of a core without a wire. None if it does wait.
+pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wire_hears_what_is_given_and_gives_what_was_sent() {
+        let exchange = Arc::new(Mutex::new(Exchange::default()));
+        let mut wire = Wire::new(Arc::clone(&exchange));
+        assert!(!wire.is_ready() && wire.cycle([7; 8]).is_none());
+        let heard: Span = std::array::from_fn(|i| [i as u32; 8]);
+        exchange.lock().unwrap().heard = Some(heard);
+        for cycle in 0..QUANTUM {
+            assert!(wire.is_ready() && exchange.lock().unwrap().sent.is_none());
+            assert_eq!(wire.cycle([100 + cycle as u32; 8]), Some([cycle as u32; 8]));
+        }
+        assert!(wire.is_spent() && !wire.is_ready());
+        let sent = exchange.lock().unwrap().sent.take();
+        assert_eq!(sent, Some(std::array::from_fn(|i| [100 + i as u32; 8])));
+    }
+
+    #[test]
+    fn only_a_future_that_does_not_pause_is_there_at_once() {
+        assert_eq!(at_once(async { 3 }), Some(3));
+        assert_eq!(at_once(pause()), None);
+    }
+}

@@ -1,0 +1,310 @@
+//! Cores on links that run side by side, each with work of its own, as if all were stepped cycle by cycle.
+//!
+//! Two cores are on one cable, more around a bridge. What a core hears takes [`LATENCY`] cycles at least, so each runs
+//! [`QUANTUM`] cycles without the others; then what all have sent goes through cables and bridge. The order in which cores run within
+//! these cycles, and on which thread, changes nothing. Disturbances of links come at cycles that are said before.
+
+use super::bridge::Bridge;
+use super::network::{Cable, LATENCY};
+use crate::core::{Exchange, NdpCore, QUANTUM, Span};
+use crate::error::SimError;
+use ndp_config::DesignConfig;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+
+/// Cores around the largest bridge.
+pub const MOST: usize = 8;
+/// Bits by which the lanes of a cable may be apart: six words.
+const SKEW_BITS: u32 = 150;
+
+/// Something that is wrong with a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// All lanes of both directions give noise for so many cycles.
+    Cut(u64),
+    /// The lanes of the mask, of both directions, give noise for so many cycles.
+    Burst(u64, u32),
+    /// A lane of both directions gives zeros from now on.
+    DeadLane(u32),
+}
+
+/// Something that owns a core.
+pub(crate) trait HasCore {
+    /// The core.
+    fn core_mut(&mut self) -> &mut NdpCore;
+}
+
+impl HasCore for NdpCore {
+    fn core_mut(&mut self) -> &mut NdpCore {
+        self
+    }
+}
+
+/// Cables, a bridge, and the time of all cores.
+#[derive(Debug)]
+pub struct Lockstep {
+    exchanges: Vec<Arc<Mutex<Exchange>>>,
+    /// One cable for two cores, otherwise one for each, from the core to the bridge.
+    cables: Vec<Cable>,
+    bridge: Option<Bridge>,
+    /// Cycle, cable and what happens to it; the next one last.
+    disturbances: Vec<(u64, usize, Disturbance)>,
+    cycle: u64,
+    /// The bridge is told to go on.
+    retrain: bool,
+}
+
+impl Lockstep {
+    /// Links for so many cores of a configuration, with lanes of random skew and this bit error rate.
+    ///
+    /// # Errors
+    /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::UnknownDesign`] if the bridge was not built.
+    pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self, SimError> {
+        if !(2..=MOST).contains(&cores) {
+            return Err(SimError::Range { key: "linked cores", value: cores as u64, min: 2, max: MOST as u64 });
+        }
+        let link = config.link();
+        let mut cables = Vec::new();
+        for n in 0..if cores == 2 { 1 } else { cores } {
+            let other = if cores == 2 { "DIMM 1".into() } else { format!("link {n} of the bridge") };
+            let mut cable = Cable::new([format!("DIMM {n}"), other], link, seed.wrapping_mul(64) + n as u64);
+            // What a core hears comes a span later anyway.
+            let late = LATENCY - QUANTUM as u32;
+            let [away, back] = &mut cable.channels;
+            away.skew(if cores == 2 { late } else { LATENCY }, SKEW_BITS);
+            back.skew(late, SKEW_BITS);
+            cable.set_ber(ber);
+            cables.push(cable);
+        }
+        let bridge = match cores {
+            2 => None,
+            _ => {
+                let ports = if cores <= 4 { 4 } else { MOST as u32 };
+                let bridge = config.with_bridge(ports)?;
+                Some(Bridge::open(bridge.name(), bridge.link(), seed)?)
+            }
+        };
+        let exchanges = (0..cores).map(|_| Arc::new(Mutex::new(Exchange::default()))).collect::<Vec<_>>();
+        for exchange in &exchanges {
+            lock(exchange).heard = Some(Span::default());
+        }
+        Ok(Self { exchanges, cables, bridge, disturbances: Vec::new(), cycle: 0, retrain: false })
+    }
+
+    /// Where core `n` has to be connected, as DIMM `n`.
+    pub fn exchange(&self, core: usize) -> Arc<Mutex<Exchange>> {
+        Arc::clone(&self.exchanges[core])
+    }
+
+    /// Cycles since the beginning.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// The cables.
+    pub fn cables(&self) -> &[Cable] {
+        &self.cables
+    }
+
+    /// Flits that the bridge dropped for want of a route, and its links that are faulty, a bit each.
+    pub fn bridge(&self) -> Option<(u64, u64)> {
+        self.bridge.as_ref().map(|bridge| (bridge.dropped, bridge.faults()))
+    }
+
+    /// The cable of a core.
+    pub fn cable_of(&self, core: usize) -> usize {
+        if self.cables.len() == 1 { 0 } else { core }
+    }
+
+    /// Disturbs a core's cable in a cycle, or at once if that is over.
+    pub fn disturb(&mut self, cycle: u64, core: usize, disturbance: Disturbance) {
+        let cable = self.cable_of(core);
+        self.disturbances.push((cycle, cable, disturbance));
+        self.disturbances.sort_by_key(|(cycle, ..)| std::cmp::Reverse(*cycle));
+    }
+
+    /// Tells all links of the bridge to forget a fault and go on, in the next cycle.
+    pub fn retrain_bridge(&mut self) {
+        self.retrain = true;
+    }
+
+    /// Runs work on cores, one piece on each at most (`units` and `jobs` are by number), until all of it is done; cores without work
+    /// idle meanwhile. On at most `threads` threads, the caller's among them.
+    ///
+    /// # Errors
+    /// That of the first core whose work fails, by number, or of its idling; [`SimError::Link`] if an end of a link breaks a rule.
+    pub(crate) fn run<U: HasCore + Send, J: Send, T: Send>(
+        &mut self,
+        units: &mut [U],
+        jobs: Vec<Option<J>>,
+        threads: usize,
+        run: &(impl AsyncFn(&mut U, J) -> Result<T, SimError> + Sync),
+    ) -> Result<Vec<Option<T>>, SimError> {
+        let cores = units.len();
+        let shared = Shared {
+            left: AtomicUsize::new(jobs.iter().flatten().count()),
+            done: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            results: Mutex::new(Vec::with_capacity(cores)),
+        };
+        let threads = threads.clamp(1, cores);
+        let barrier = Barrier::new(threads);
+        let mut shares: Vec<Vec<(usize, &mut U, Option<J>)>> = (0..threads).map(|_| Vec::new()).collect();
+        for (core, (unit, job)) in units.iter_mut().zip(jobs).enumerate() {
+            shares[core % threads].push((core, unit, job));
+        }
+        let mut shares = shares.into_iter();
+        let own = shares.next().unwrap_or_default();
+        let outcome = std::thread::scope(|scope| {
+            for share in shares {
+                let (shared, barrier) = (&shared, &barrier);
+                scope.spawn(move || {
+                    let mut worker = Worker::new(share, run, shared);
+                    loop {
+                        worker.poll();
+                        barrier.wait();
+                        // The caller's thread lets the lanes carry what was sent.
+                        barrier.wait();
+                        if shared.done.load(Ordering::Relaxed) {
+                            worker.poll();
+                            return;
+                        }
+                    }
+                });
+            }
+            let mut worker = Worker::new(own, run, &shared);
+            loop {
+                worker.poll();
+                barrier.wait();
+                let failed = shared.failed.load(Ordering::Relaxed);
+                let carried = if failed { Ok(()) } else { self.carry() };
+                let over = failed || carried.is_err() || shared.left.load(Ordering::Relaxed) == 0;
+                shared.done.store(over, Ordering::Relaxed);
+                barrier.wait();
+                if over {
+                    worker.poll();
+                    return carried;
+                }
+            }
+        });
+        let mut results = shared.results.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.sort_by_key(|(core, _)| *core);
+        // What failed first is more telling than that the lanes stopped.
+        let results = results.into_iter().map(|(_, result)| result).collect::<Result<Vec<_>, _>>()?;
+        outcome?;
+        Ok(results)
+    }
+
+    /// What all cores have sent in a span goes to where they will hear it.
+    fn carry(&mut self) -> Result<(), SimError> {
+        let mut sent = Vec::with_capacity(self.exchanges.len());
+        for exchange in &self.exchanges {
+            let Some(span) = lock(exchange).sent.take() else {
+                let what = "a core on a link stopped without the others".into();
+                return Err(SimError::Host { cycle: self.cycle, what });
+            };
+            sent.push(span);
+        }
+        let mut heard = vec![Span::default(); sent.len()];
+        for i in 0..QUANTUM {
+            while self.disturbances.last().is_some_and(|(cycle, ..)| *cycle <= self.cycle) {
+                let Some((_, cable, disturbance)) = self.disturbances.pop() else { break };
+                disturb(&mut self.cables[cable], disturbance);
+            }
+            self.cycle += 1;
+            match &mut self.bridge {
+                None => {
+                    let [first, second] = self.cables[0].step(self.cycle, [sent[0][i], sent[1][i]])?;
+                    (heard[0][i], heard[1][i]) = (first, second);
+                }
+                Some(bridge) => {
+                    for (n, cable) in self.cables.iter_mut().enumerate() {
+                        let [to_core, to_bridge] = cable.step(self.cycle, [sent[n][i], bridge.lanes(n)])?;
+                        bridge.drive(n, &to_bridge);
+                        heard[n][i] = to_core;
+                    }
+                    let faulty = if std::mem::take(&mut self.retrain) { bridge.faults() } else { 0 };
+                    bridge.set_retrain(faulty);
+                    bridge.tick();
+                }
+            }
+        }
+        for (exchange, span) in self.exchanges.iter().zip(heard) {
+            lock(exchange).heard = Some(span);
+        }
+        Ok(())
+    }
+}
+
+fn lock(exchange: &Mutex<Exchange>) -> MutexGuard<'_, Exchange> {
+    // Nothing panics while it is held.
+    exchange.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn disturb(cable: &mut Cable, disturbance: Disturbance) {
+    for channel in &mut cable.channels {
+        match disturbance {
+            Disturbance::Cut(cycles) => channel.cut(cycles),
+            Disturbance::Burst(cycles, lanes) => channel.burst(cycles, lanes),
+            Disturbance::DeadLane(lane) => channel.set_dead(lane, true),
+        }
+    }
+}
+
+/// What the threads of a run have in common.
+struct Shared<T> {
+    /// Pieces of work that are not done.
+    left: AtomicUsize,
+    /// Nothing is to be run any more. Changes only while all threads wait.
+    done: AtomicBool,
+    failed: AtomicBool,
+    results: Mutex<Vec<(usize, Result<Option<T>, SimError>)>>,
+}
+
+impl<T> Shared<T> {
+    fn result(&self, core: usize, result: Result<Option<T>, SimError>) {
+        if result.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        self.results.lock().unwrap_or_else(PoisonError::into_inner).push((core, result));
+    }
+}
+
+/// The cores of one thread.
+struct Worker<'a> {
+    futures: Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>,
+}
+
+impl<'a> Worker<'a> {
+    fn new<U: HasCore, J: 'a, T>(
+        share: Vec<(usize, &'a mut U, Option<J>)>,
+        run: &'a impl AsyncFn(&mut U, J) -> Result<T, SimError>,
+        shared: &'a Shared<T>,
+    ) -> Self {
+        let future = |(core, unit, job): (usize, &'a mut U, Option<J>)| {
+            Box::pin(async move {
+                let mut result = Ok(None);
+                if let Some(job) = job {
+                    result = run(unit, job).await.map(Some);
+                    shared.left.fetch_sub(1, Ordering::Relaxed);
+                }
+                if result.is_ok()
+                    && let Err(error) = unit.core_mut().idle_until(&shared.done).await
+                {
+                    result = Err(error);
+                }
+                shared.result(core, result);
+            }) as Pin<Box<dyn Future<Output = ()> + 'a>>
+        };
+        Self { futures: share.into_iter().map(future).collect() }
+    }
+
+    /// Lets each core run to the end of its span.
+    fn poll(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        self.futures.retain_mut(|future| future.as_mut().poll(&mut context).is_pending());
+    }
+}

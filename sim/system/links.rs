@@ -1,0 +1,411 @@
+//! DIMMs that are linked in RTL: what one has and another needs goes over their links, and neurons change places by it.
+//!
+//! Parcels ([`crate::gemv`]) carry partial sums, Q, K and V, and the weights of neurons, as the messages of `send` and `receive`. One
+//! core sends one message at a time and receives one (docs/isa.md, *Transfers*); a plan of rounds sees to that. A message that
+//! fails is repeated after the links have been told to go on; one that fails again and again is an error that names the link.
+//!
+//! Which neurons move is the scheduler's decision ([`Places`]). Where a neuron is computed changes only when all of its weights have
+//! arrived, and at the end of a layer, so that no product sees half of a move: [`Residence`].
+
+use super::books::Place;
+use super::figures::{LinkCounters, LinkFigures};
+use super::residence::{Flight, Residence};
+use crate::core::{Burst, LinkStatus};
+use crate::error::SimError;
+use crate::gemv::{GemvUnit, ProgramFigures};
+use crate::link::lockstep::{Disturbance, Lockstep};
+use ndp_config::DesignConfig;
+use ndp_isa::Instruction;
+use ndp_model::Model;
+
+/// How often a message is sent before its link is given up.
+const TRIES: u32 = 3;
+/// Numbers of messages; those of neurons have the uppermost bit.
+const SLOTS: u32 = 1 << 15;
+
+/// Something that goes wrong with a link while text is generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkFault {
+    /// The cycle, from the beginning.
+    pub cycle: u64,
+    /// The DIMM whose link it is.
+    pub dimm: usize,
+    /// What happens.
+    pub kind: FaultKind,
+}
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The lanes.
+    Lanes(Disturbance),
+    /// The DIMM does not take what comes for so many cycles, so that the queues of the link are full.
+    Full(u64),
+}
+
+/// Links and what is wrong with them.
+#[derive(Clone, Debug, Default)]
+pub struct LinkOptions {
+    /// Bit error rate of all lanes.
+    pub ber: f64,
+    /// What happens when.
+    pub faults: Vec<LinkFault>,
+    /// Seed of errors and skew.
+    pub seed: u64,
+}
+
+/// What goes from one DIMM to another.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub from: usize,
+    pub to: usize,
+    pub parcel: Vec<Burst>,
+}
+
+/// A message that has arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    pub parcel: Vec<Burst>,
+    /// The programs of sender and receiver; of all tries.
+    pub programs: Vec<(usize, ProgramFigures)>,
+    /// Cycles from the beginning of the programs to the end of the later one; of all tries.
+    pub cycles: u64,
+}
+
+/// One side of a message.
+enum Side {
+    Send { to: u32, slot: u32, parcel: Vec<Burst> },
+    Receive { from: u32, slot: u32, bursts: usize, late: u64 },
+}
+
+/// Linked DIMMs.
+#[derive(Debug)]
+pub(super) struct Links {
+    lockstep: Lockstep,
+    pub residence: Residence,
+    slot: u32,
+    /// Cycle and DIMM: what comes is taken late, by so many cycles.
+    full: Vec<(u64, usize, u64)>,
+    pub figures: LinkFigures,
+    threads: usize,
+}
+
+impl Links {
+    /// Links the cores, and waits until all links are up.
+    pub fn open(
+        config: &DesignConfig,
+        cores: &mut [GemvUnit],
+        options: &LinkOptions,
+        (model, threads): (&Model, usize),
+    ) -> Result<Self, SimError> {
+        let mut lockstep = Lockstep::open(config, cores.len(), options.ber, options.seed)?;
+        let mut full = Vec::new();
+        for (node, core) in cores.iter_mut().enumerate() {
+            core.connect(lockstep.exchange(node), node as u32)?;
+        }
+        for fault in &options.faults {
+            if fault.dimm >= cores.len() {
+                let (key, value, max) = ("DIMM of a fault", fault.dimm as u64, cores.len() as u64 - 1);
+                return Err(SimError::Range { key, value, min: 0, max });
+            }
+            match fault.kind {
+                FaultKind::Lanes(disturbance) => lockstep.disturb(fault.cycle, fault.dimm, disturbance),
+                FaultKind::Full(cycles) => full.push((fault.cycle, fault.dimm, cycles)),
+            }
+        }
+        let mut links = Self {
+            lockstep,
+            residence: Residence::new(model, cores.len()),
+            slot: 0,
+            full,
+            figures: LinkFigures::default(),
+            threads,
+        };
+        let status = links.wait_until_up(cores, config.link().fault_cycles().into())?;
+        match status.iter().position(|status| !status.up) {
+            None => Ok(links),
+            Some(dimm) => Err(failed(dimm, &status[dimm], "does not come up", links.lockstep.cycle())),
+        }
+    }
+
+    pub fn lockstep(&mut self) -> &mut Lockstep {
+        &mut self.lockstep
+    }
+
+    /// Lets cycles pass until all links work, so many at most.
+    fn wait_until_up(&mut self, cores: &mut [GemvUnit], limit: u64) -> Result<Vec<LinkStatus>, SimError> {
+        let end = self.lockstep.cycle() + limit;
+        loop {
+            let jobs = cores.iter().map(|_| Some(())).collect();
+            let status = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
+                Ok(core.outcome_async().await?.status)
+            })?;
+            let status: Vec<LinkStatus> = status.into_iter().flatten().collect();
+            if self.lockstep.cycle() >= end || status.iter().all(|s| s.up && !s.fault && !s.peer_fault) {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// Takes messages to where they are for; those that do not need a common core at the same time. In the order of the messages.
+    ///
+    /// # Errors
+    /// [`SimError::LinkFault`] if a link does not carry a message.
+    pub fn deliver(
+        &mut self,
+        cores: &mut [GemvUnit],
+        messages: Vec<Message>,
+    ) -> Result<Vec<Delivery>, SimError> {
+        let mut waiting: Vec<(usize, Message)> = messages.into_iter().enumerate().collect();
+        let mut done = Vec::new();
+        while !waiting.is_empty() {
+            let (mut sends, mut receives) = (vec![false; cores.len()], vec![false; cores.len()]);
+            let (round, rest) = waiting.into_iter().partition(|(_, message): &(usize, Message)| {
+                let free = !sends[message.from] && !receives[message.to];
+                (sends[message.from], receives[message.to]) = (true, true);
+                free
+            });
+            waiting = rest;
+            done.extend(self.round(cores, round)?);
+        }
+        done.sort_by_key(|(number, _)| *number);
+        Ok(done.into_iter().map(|(_, delivery)| delivery).collect())
+    }
+
+    /// Messages of which each core sends and receives one at most.
+    fn round(
+        &mut self,
+        cores: &mut [GemvUnit],
+        mut messages: Vec<(usize, Message)>,
+    ) -> Result<Vec<(usize, Delivery)>, SimError> {
+        let mut done: Vec<(usize, Delivery)> = Vec::new();
+        let mut earlier: Vec<(usize, Vec<(usize, ProgramFigures)>, u64)> = Vec::new();
+        for _ in 0..TRIES {
+            let slot = self.next_slot(0);
+            let now = self.lockstep.cycle();
+            let mut jobs: Vec<Vec<Side>> = cores.iter().map(|_| Vec::new()).collect();
+            for (_, Message { from, to, parcel }) in &messages {
+                let late = self.late(*to, now);
+                jobs[*from].push(Side::Send { to: *to as u32, slot, parcel: parcel.clone() });
+                let bursts = parcel.len();
+                jobs[*to].push(Side::Receive { from: *from as u32, slot, bursts, late });
+            }
+            let jobs = jobs.into_iter().map(|sides| (!sides.is_empty()).then_some(sides)).collect();
+            let results = self.lockstep.run(cores, jobs, self.threads, &transfer)?;
+            let mut failed = Vec::new();
+            for (number, message) in messages {
+                let (Some((sent, out)), Some((got, into))) = (&results[message.from], &results[message.to])
+                else {
+                    continue;
+                };
+                let mut programs = vec![(message.from, sent.clone())];
+                if message.from != message.to {
+                    programs.push((message.to, got.clone()));
+                }
+                let mut cycles = sent.cycles.max(got.cycles);
+                if let Some(at) = earlier.iter().position(|(earlier, ..)| *earlier == number) {
+                    let (_, before, waited) = earlier.swap_remove(at);
+                    programs.splice(0..0, before);
+                    cycles += waited;
+                }
+                if out.sent == 1 && into.received == 1 {
+                    let parcel = cores[message.to].parcel(message.parcel.len())?;
+                    self.figures.messages += 1;
+                    self.figures.bytes += 64 * parcel.len() as u64;
+                    self.figures.cycles += cycles;
+                    done.push((number, Delivery { parcel, programs, cycles }));
+                } else {
+                    earlier.push((number, programs, cycles));
+                    failed.push((number, message));
+                }
+            }
+            messages = failed;
+            if messages.is_empty() {
+                return Ok(done);
+            }
+            self.figures.repeated += messages.len() as u64;
+            self.go_on(cores)?;
+        }
+        Err(self.broken(cores, messages[0].1.from, messages[0].1.to))
+    }
+
+    /// The error for a message that never comes.
+    fn broken(&mut self, cores: &mut [GemvUnit], from: usize, to: usize) -> SimError {
+        let status = match self.wait_until_up(cores, 0) {
+            Ok(status) => status,
+            Err(error) => return error,
+        };
+        let all = (1u32 << cores[from].config().link().lanes()) - 1;
+        let sound = |dimm: &usize| {
+            let s = &status[*dimm];
+            s.up && !s.fault && !s.peer_fault && s.locked & all == all
+        };
+        let dimm = [to, from].into_iter().find(|dimm| !sound(dimm)).unwrap_or(to);
+        let what = format!("does not carry a message from DIMM {from} to DIMM {to}, sent {TRIES} times");
+        failed(dimm, &status[dimm], &what, self.lockstep.cycle())
+    }
+
+    /// Tells all links that are faulty to go on, and waits for them a while.
+    fn go_on(&mut self, cores: &mut [GemvUnit]) -> Result<(), SimError> {
+        self.lockstep.retrain_bridge();
+        let jobs = cores.iter().map(|_| Some(())).collect();
+        self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
+            core.retrain_async().await
+        })?;
+        let limit = 2 * u64::from(cores[0].config().link().lock_cycles());
+        self.wait_until_up(cores, limit).map(|_| ())
+    }
+
+    /// A number that both sides of a message know it by.
+    fn next_slot(&mut self, kind: u32) -> u32 {
+        self.slot = (self.slot + 1) % SLOTS;
+        kind * SLOTS + self.slot
+    }
+
+    /// By how many cycles a DIMM takes late what comes to it now.
+    fn late(&mut self, dimm: usize, now: u64) -> u64 {
+        let due = |fault: &(u64, usize, u64)| fault.0 <= now && fault.1 == dimm;
+        self.full.iter().position(due).map_or(0, |at| self.full.swap_remove(at).2)
+    }
+
+    /// Neurons begin to move beside the cores' next programs, `lead` cycles before these; returns the cores that need a program.
+    ///
+    /// # Errors
+    /// [`SimError::Range`] for a neuron that no parcel holds.
+    pub fn begin_moves(&mut self, cores: &mut [GemvUnit], lead: u64) -> Result<Vec<usize>, SimError> {
+        let most = cores[0].parcel_bursts();
+        let mut busy = vec![false; cores.len()];
+        let mut beside: Vec<Vec<Instruction>> = vec![Vec::new(); cores.len()];
+        for flight in self.residence.next_flights(cores.len(), most) {
+            let parcel = self.residence.pack(&flight);
+            let slot = self.next_slot(1);
+            match flight {
+                Flight::Move { from, to, .. } => {
+                    let send = cores[from].stage(to as u32, slot, &parcel)?;
+                    let receive = cores[to].await_parcel(from as u32, slot, parcel.len())?;
+                    // A core that waits for a message sends its own first.
+                    beside[from].insert(0, send);
+                    beside[to].push(receive);
+                    (busy[from], busy[to]) = (true, true);
+                    self.figures.migration_bytes += 64 * parcel.len() as u64;
+                }
+                Flight::Upload { from, .. } => {
+                    cores[from].upload_beside_next(&parcel, lead)?;
+                    busy[from] = true;
+                    self.figures.upload_bytes += 64 * parcel.len() as u64;
+                }
+            }
+            self.residence.take_off(flight, parcel.len());
+        }
+        for (core, instructions) in cores.iter_mut().zip(beside).filter(|(_, i)| !i.is_empty()) {
+            core.beside_next(instructions, lead);
+        }
+        Ok((0..cores.len()).filter(|core| busy[*core]).collect())
+    }
+
+    /// Looks which moves are complete. Neurons whose weights have not arrived stay where they are. Returns the ways that were taken, with bytes.
+    ///
+    /// # Errors
+    /// As [`Lockstep::run`].
+    pub fn end_moves(&mut self, cores: &mut [GemvUnit]) -> Result<Vec<(Place, u64)>, SimError> {
+        let flights = self.residence.flying();
+        if flights.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut asked = vec![false; cores.len()];
+        for (flight, _) in &flights {
+            if let Flight::Move { from, to, .. } = flight {
+                (asked[*from], asked[*to]) = (true, true);
+            }
+        }
+        let jobs = asked.iter().map(|asked| asked.then_some(())).collect();
+        let outcomes = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
+            core.outcome_async().await
+        })?;
+        let (mut ways, mut any_failed) = (Vec::new(), false);
+        for (flight, bursts) in flights {
+            let (arrived, parcel) = match &flight {
+                Flight::Move { from, to, .. } => {
+                    let ok = outcomes[*from].is_some_and(|o| o.sent > 0)
+                        && outcomes[*to].is_some_and(|o| o.received > 0);
+                    (ok, cores[*to].parcel(bursts)?)
+                }
+                Flight::Upload { from, .. } => (true, cores[*from].uploaded()),
+            };
+            if arrived {
+                self.residence.arrive(&flight, &parcel);
+            } else {
+                any_failed = true;
+            }
+            let way = match &flight {
+                Flight::Move { to, .. } => Place::LinkIn(*to as u32),
+                Flight::Upload { .. } => Place::BusUp,
+            };
+            ways.push((way, 64 * bursts as u64));
+            let moved = flight.neurons() as u64;
+            match (flight, arrived) {
+                (Flight::Move { .. }, true) => self.figures.migrations += moved,
+                (Flight::Upload { .. }, true) => self.figures.uploads += moved,
+                _ => self.figures.failed_moves += moved,
+            }
+        }
+        if any_failed {
+            self.go_on(cores)?;
+        }
+        Ok(ways)
+    }
+
+    /// What the controllers of all links have counted.
+    ///
+    /// # Errors
+    /// As [`Lockstep::run`].
+    pub fn count(&mut self, cores: &mut [GemvUnit]) -> Result<(), SimError> {
+        let jobs = cores.iter().map(|_| Some(())).collect();
+        let counted = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
+            core.link_counters_async().await
+        })?;
+        self.figures.counters = counted.into_iter().flatten().map(LinkCounters::of).collect();
+        self.figures.wrong_bits =
+            self.lockstep.cables().iter().flat_map(|c| &c.channels).map(|c| c.flipped()).sum();
+        self.figures.all_cycles = self.lockstep.cycle();
+        Ok(())
+    }
+}
+
+/// A core's part of a round.
+async fn transfer(
+    core: &mut GemvUnit,
+    sides: Vec<Side>,
+) -> Result<(ProgramFigures, crate::gemv::Outcome), SimError> {
+    let (mut instructions, mut waits) = (Vec::new(), 0);
+    for side in sides {
+        instructions.push(match side {
+            Side::Send { to, slot, parcel } => core.stage(to, slot, &parcel)?,
+            Side::Receive { from, slot, bursts, late } => {
+                waits = late;
+                core.await_parcel(from, slot, bursts)?
+            }
+        });
+    }
+    // What is sent must not wait for what comes.
+    instructions.sort_by_key(|instruction| matches!(instruction, Instruction::Receive(_)));
+    if waits > 0 {
+        core.pass_async(waits).await?;
+    }
+    instructions.push(Instruction::Barrier);
+    let figures = core.transfer_async(&instructions).await?;
+    Ok((figures, core.outcome_async().await?))
+}
+
+/// The error for a link that does not work.
+fn failed(dimm: usize, status: &LinkStatus, what: &str, cycle: u64) -> SimError {
+    SimError::LinkFault {
+        dimm,
+        what: what.to_owned(),
+        cycle,
+        state: format!(
+            "up {}, fault {}, fault of the other side {}, cause {:#04b}, lanes locked {:#010b}, failures {:#010b}",
+            status.up, status.fault, status.peer_fault, status.cause, status.locked, status.failures
+        ),
+    }
+}
