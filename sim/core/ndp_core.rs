@@ -322,7 +322,7 @@ impl NdpCore {
     /// Lets cycles pass until the others are done too, which is looked at only where the core waits for them.
     pub(crate) async fn idle_until(&mut self, done: &AtomicBool) -> Result<(), SimError> {
         loop {
-            if self.wire.as_ref().is_none_or(Wire::is_spent) {
+            if self.wire.as_ref().is_none_or(Wire::waits) {
                 pause().await;
                 if done.load(Ordering::Relaxed) {
                     return Ok(());

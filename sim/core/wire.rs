@@ -60,9 +60,9 @@ impl Wire {
         true
     }
 
-    /// Whether the core has come to the end of a span.
-    pub fn is_spent(&self) -> bool {
-        self.at == QUANTUM
+    /// Whether the core has come to the end of a span, and the others have not.
+    pub fn waits(&self) -> bool {
+        self.at == QUANTUM && self.lock().heard.is_none()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Exchange> {
@@ -96,14 +96,14 @@ mod tests {
     fn a_wire_hears_what_is_given_and_gives_what_was_sent() {
         let exchange = Arc::new(Mutex::new(Exchange::default()));
         let mut wire = Wire::new(Arc::clone(&exchange));
-        assert!(!wire.is_ready() && wire.cycle([7; 8]).is_none());
+        assert!(wire.waits() && !wire.is_ready() && wire.cycle([7; 8]).is_none());
         let heard: Span = std::array::from_fn(|i| [i as u32; 8]);
         exchange.lock().unwrap().heard = Some(heard);
         for cycle in 0..QUANTUM {
             assert!(wire.is_ready() && exchange.lock().unwrap().sent.is_none());
             assert_eq!(wire.cycle([100 + cycle as u32; 8]), Some([cycle as u32; 8]));
         }
-        assert!(wire.is_spent() && !wire.is_ready());
+        assert!(wire.waits() && !wire.is_ready());
         let sent = exchange.lock().unwrap().sent.take();
         assert_eq!(sent, Some(std::array::from_fn(|i| [100 + i as u32; 8])));
     }

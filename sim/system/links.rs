@@ -43,6 +43,51 @@ pub enum FaultKind {
     Full(u64),
 }
 
+impl LinkFault {
+    /// Kinds with what their number means and what it is if it is not given.
+    const KINDS: [(&'static str, u64); 4] = [("cut", 10_000), ("burst", 64), ("dead-lane", 0), ("full", 20_000)];
+}
+
+/// As `KIND@CYCLE:DIMM=NUMBER`.
+impl std::fmt::Display for LinkFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (kind, number) = match self.kind {
+            FaultKind::Lanes(Disturbance::Cut(cycles)) => ("cut", cycles),
+            FaultKind::Lanes(Disturbance::Burst(cycles, _)) => ("burst", cycles),
+            FaultKind::Lanes(Disturbance::DeadLane(lane)) => ("dead-lane", lane.into()),
+            FaultKind::Full(cycles) => ("full", cycles),
+        };
+        write!(f, "{kind}@{}:{}={number}", self.cycle, self.dimm)
+    }
+}
+
+impl std::str::FromStr for LinkFault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "`{text}` is no fault; expected KIND@CYCLE:DIMM or KIND@CYCLE:DIMM=NUMBER with cut (cycles), burst (cycles), \
+                 dead-lane (lane 0 to 7) or full (cycles) as KIND, such as cut@30000:1=10000"
+            )
+        };
+        let (kind, rest) = text.split_once('@').ok_or_else(wrong)?;
+        let (cycle, rest) = rest.split_once(':').ok_or_else(wrong)?;
+        let (dimm, number) = rest.split_once('=').map_or((rest, None), |(dimm, number)| (dimm, Some(number)));
+        let default = Self::KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(wrong)?.1;
+        let number = number.map_or(Ok(default), str::parse).map_err(|_| wrong())?;
+        let kind = match kind {
+            "cut" => FaultKind::Lanes(Disturbance::Cut(number)),
+            "burst" => FaultKind::Lanes(Disturbance::Burst(number, u32::MAX)),
+            "dead-lane" if number < 8 => FaultKind::Lanes(Disturbance::DeadLane(number as u32)),
+            "full" => FaultKind::Full(number),
+            _ => return Err(wrong()),
+        };
+        let cycle = cycle.parse().map_err(|_| wrong())?;
+        Ok(Self { cycle, dimm: dimm.parse().map_err(|_| wrong())?, kind })
+    }
+}
+
 /// Links and what is wrong with them.
 #[derive(Clone, Debug, Default)]
 pub struct LinkOptions {
@@ -106,6 +151,12 @@ impl Links {
         for fault in &options.faults {
             if fault.dimm >= cores.len() {
                 let (key, value, max) = ("DIMM of a fault", fault.dimm as u64, cores.len() as u64 - 1);
+                return Err(SimError::Range { key, value, min: 0, max });
+            }
+            if let FaultKind::Lanes(Disturbance::DeadLane(lane)) = fault.kind
+                && lane >= config.link().lanes()
+            {
+                let (key, value, max) = ("lane of a fault", lane.into(), u64::from(config.link().lanes()) - 1);
                 return Err(SimError::Range { key, value, min: 0, max });
             }
             match fault.kind {
@@ -407,5 +458,22 @@ fn failed(dimm: usize, status: &LinkStatus, what: &str, cycle: u64) -> SimError 
             "up {}, fault {}, fault of the other side {}, cause {:#04b}, lanes locked {:#010b}, failures {:#010b}",
             status.up, status.fault, status.peer_fault, status.cause, status.locked, status.failures
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_what_their_text_says() {
+        for text in ["cut@30000:1=10000", "burst@5:0=64", "dead-lane@7:2=3", "full@0:7=20000"] {
+            assert_eq!(text.parse::<LinkFault>().map(|fault| fault.to_string()), Ok(text.to_owned()));
+        }
+        assert_eq!("cut@9:1".parse::<LinkFault>().unwrap().kind, FaultKind::Lanes(Disturbance::Cut(10_000)));
+        for text in ["cut", "cut@x:1", "cut@1", "cut@1:2=x", "dead-lane@1:0=8", "fire@1:1"] {
+            let error = text.parse::<LinkFault>().unwrap_err();
+            assert!(error.contains(&format!("`{text}`")) && error.contains("cut@30000:1=10000"), "{error}");
+        }
     }
 }

@@ -8,7 +8,7 @@ use ndp_cosim::backend::Neurons;
 use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mode, Plant};
 use ndp_cosim::stimulus::DataKind;
-use ndp_cosim::system::GpuNumerics;
+use ndp_cosim::system::{GpuNumerics, LinkFault};
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use ndp_scheduler::Policy;
 use std::path::PathBuf;
@@ -332,6 +332,17 @@ pub struct GenerateArgs {
     /// With --dimms: in which form partial results go from device to device
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [MergeFormat::Exact], requires = "dimms")]
     pub merge: Vec<MergeFormat>,
+    /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
+    #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
+    pub links: LinksChoice,
+    /// With --dimms: bit error rate of all lanes of the links (0 to 0.001)
+    #[arg(long, value_name = "RATE", default_value_t = 0.0, requires = "dimms", value_parser = bit_error_rate)]
+    pub ber: f64,
+    /// With --dimms: what happens to the link of a DIMM, in a cycle counted from the beginning: cut@CYCLE:DIMM=CYCLES (no lane works for a
+    /// while), burst@CYCLE:DIMM=CYCLES (noise on all lanes), dead-lane@CYCLE:DIMM=LANE or full@CYCLE:DIMM=CYCLES (the DIMM takes
+    /// nothing for a while, so that all queues are full)
+    #[arg(long = "fault", value_name = "KIND@CYCLE:DIMM=NUMBER", requires = "dimms")]
+    pub faults: Vec<LinkFault>,
     /// With --dimms: cores that are simulated at the same time; changes nothing but the time that it takes [default: one for each
     /// processor]
     #[arg(long, value_name = "N", requires = "dimms", value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -358,6 +369,16 @@ pub struct GenerateArgs {
     /// Products that --trace and --timeline show, the first ones; with --dimms --timeline shows all of them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
+}
+
+/// How links between DIMMs are simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LinksChoice {
+    /// Controllers, bridge and lanes, bit by bit
+    Rtl,
+    /// Bytes over bandwidth; the host moves the data
+    Bandwidth,
 }
 
 /// Options of `cosim layer`.
@@ -448,6 +469,13 @@ pub enum PredictorChoice {
 }
 
 /// A share of the rows.
+fn bit_error_rate(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(rate) if (0.0..=1e-3).contains(&rate) => Ok(rate),
+        _ => Err("expected a number from 0 to 0.001".into()),
+    }
+}
+
 fn density(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value| (f64::MIN_POSITIVE..=1.0).contains(value));
     value.ok_or_else(|| format!("density {text} must be a number above 0 and at most 1"))

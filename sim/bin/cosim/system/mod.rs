@@ -35,6 +35,7 @@ pub fn run(
         args.neurons == Neurons::Active,
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
     );
+    run::check_links(args)?;
     let policies = PolicyChoice::policies(&args.policy);
     let mut choices = Vec::new();
     for &dimms in &args.dimms {

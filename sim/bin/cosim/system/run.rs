@@ -1,7 +1,7 @@
 //! One run of a system: what it is asked for, and what comes of it.
 
 use super::report::percent;
-use crate::args::{GenerateArgs, PredictorChoice};
+use crate::args::{GenerateArgs, LinksChoice, PredictorChoice};
 use crate::gemv::name;
 use crate::generate::{Job, verdict_text};
 use crate::golden::{self, Comparison, workspace_path};
@@ -11,7 +11,7 @@ use ndp_config::DesignConfig;
 use ndp_cosim::core::Recording;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mismatch};
 use ndp_cosim::system::{
-    Event, GpuNumerics, Knowledge, LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend,
+    Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend,
     SystemFigures, SystemOptions, perplexity, small_system,
 };
 use ndp_cosim::trace::{Moves, SystemTimeline};
@@ -160,6 +160,8 @@ pub struct Outcome {
     pub difference: Option<usize>,
     /// Whether all tokens are the same nevertheless.
     pub same_text: bool,
+    /// Whether the cycle model was asked.
+    pub predicted: bool,
     bus_gbps: f64,
 }
 
@@ -177,7 +179,7 @@ impl Outcome {
 
     /// Whether every core takes the cycles that the cycle model says.
     pub fn is_on_time(&self) -> bool {
-        self.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
+        !self.predicted || self.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
     }
 
     fn must_be_exact(&self) -> bool {
@@ -186,6 +188,10 @@ impl Outcome {
 
     /// Neurons that were moved, token by token.
     pub fn moves(&self) -> Vec<Moves> {
+        if self.figures.links.is_some() {
+            // They are among the events.
+            return Vec::new();
+        }
         let positions = self.figures.tokens.iter().map(|token| token.position);
         let moves = |(position, record): (usize, &TokenRecord)| Moves {
             position,
@@ -233,7 +239,7 @@ impl Outcome {
             eprintln!("VIOLATION {} rules of DRAM timing were broken; seed {seed}", self.violations);
         }
         for (index, dimm) in self.figures.dimms.iter().enumerate() {
-            if dimm.cycles != dimm.model_cycles {
+            if self.predicted && dimm.cycles != dimm.model_cycles {
                 eprintln!(
                     "MISMATCH cycles of DIMM {index}: expected {} by the cycle model, actual {}; seed {seed}",
                     dimm.model_cycles, dimm.cycles
@@ -269,7 +275,33 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
     rerun.option("predictor", name(args.predictor));
     rerun.option("gpu-numerics", name(args.gpu_numerics));
     rerun.option("merge", name(choice.merge));
+    rerun.option("links", name(args.links));
+    if args.ber > 0.0 {
+        rerun.option("ber", args.ber);
+    }
+    args.faults.iter().for_each(|fault| rerun.option("fault", fault));
     rerun.line().to_owned()
+}
+
+/// What is wrong with the options of links, if anything is.
+pub fn check_links(args: &GenerateArgs) -> anyhow::Result<()> {
+    let most = ndp_cosim::link::lockstep::MOST as u32;
+    if args.links == LinksChoice::Bandwidth {
+        anyhow::ensure!(args.ber == 0.0, "--ber {} needs --links rtl: without links there are no errors", args.ber);
+        if let Some(fault) = args.faults.first() {
+            anyhow::bail!("--fault {fault} needs --links rtl: without links nothing can go wrong with them");
+        }
+        return Ok(());
+    }
+    if let Some(dimms) = args.dimms.iter().find(|dimms| **dimms > most) {
+        anyhow::bail!("--dimms {dimms} needs --links bandwidth: bridges have links for {most} DIMMs at most");
+    }
+    for fault in &args.faults {
+        if let Some(dimms) = args.dimms.iter().find(|dimms| fault.dimm >= **dimms as usize || **dimms < 2) {
+            anyhow::bail!("--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for", fault.dimm);
+        }
+    }
+    Ok(())
 }
 
 /// Generates the text; `show` gets each token as it is known.
@@ -280,8 +312,9 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
     let system = small_system(&setup.shape, choice.dimms, args.gpu_percent)?;
     let online = setup.online(config, &system, choice.policy, (prompt.len(), options.seed))?;
     let traced_products = if args.traces.trace.is_some() { args.timeline_products } else { 0 };
+    let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
     let unit = GemvOptions {
-        predict: true,
+        predict: !linked,
         log_instructions: args.traces.timeline.is_some(),
         traced_products,
         traced_from: args.trace_program,
@@ -296,6 +329,10 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         ..SystemOptions::new(&system)
     };
     let mut backend = SystemBackend::open(config, &unit, &asked, online.clone())?;
+    if linked {
+        let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
+        backend = backend.with_links(&links, model)?;
+    }
     if args.predictor == PredictorChoice::Hermes {
         let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt.len())?;
         backend = backend.with_predictor(live);
@@ -313,6 +350,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         show(token.token as u8);
     });
     let mut backend = backend.into_inner();
+    let counted = if generation.is_ok() { backend.count_links() } else { Ok(()) };
     let recording = backend.take_recording();
     let closed = backend.close_waves();
     let (generation, failure) = match generation {
@@ -331,6 +369,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         }
     };
     closed?;
+    counted?;
     if let Some(error) = failed {
         return Err(error.into());
     }
@@ -363,6 +402,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         difference,
         same_text: own.len() == expected.len()
             && own.iter().zip(&expected).all(|(own, expected)| own.0 == expected.0),
+        predicted: unit.predict,
         bus_gbps: system.bus().bandwidth_gbps,
     })
 }
