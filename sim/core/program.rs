@@ -155,7 +155,8 @@ impl NdpCore {
     pub(crate) async fn answers_of(&mut self, reads: &[u64]) -> Result<Vec<Burst>, SimError> {
         let mut bursts = Vec::with_capacity(reads.len());
         for address in reads {
-            let wanted = |answer: &Answer| answer.request.address == *address && answer.response.read.is_some();
+            let wanted =
+                |answer: &Answer| answer.request.address == *address && answer.response.read.is_some();
             bursts.push(self.wait_for(wanted).await?.response.read.unwrap_or_default());
         }
         Ok(bursts)

@@ -74,9 +74,11 @@ impl Wire {
 /// Pending once: lets whoever polls do something else.
 pub(super) async fn pause() {
     let mut paused = false;
-    std::future::poll_fn(|_| {
-        if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }
-    })
+    std::future::poll_fn(
+        |_| {
+            if std::mem::replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending }
+        },
+    )
     .await;
 }
 

@@ -9,7 +9,7 @@ use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_isa::accumulator_words;
-use ndp_layout::{BufferLayout, Burst, DimmAddress, DimmMap, ExportedSums, MatrixLayout};
+use ndp_layout::{BufferLayout, Burst, DimmAddress, DimmMap, ExportedSums, MatrixLayout, SumBurst};
 use ndp_numerics::{ExactSum, SumFormat, f16};
 use ndp_planner::{
     Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
@@ -90,7 +90,8 @@ impl Part {
     }
 }
 
-/// Exported sums of a batch of vectors, burst by burst in the order of [`ExportedSums::bursts`].
+/// Exported sums of a batch of vectors: the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order. A short row leaves
+/// most of a wave empty, which need not travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartialSums(Vec<Burst>);
 
@@ -115,11 +116,12 @@ impl PartialSums {
             let slice = place.ranks.trailing_zeros() * gemv.units_per_rank() + place.tile;
             words[(place.word * gemv.lanes() + place.lane) as usize][slice as usize] = format.to_word(sum);
         }
-        let burst = |burst: ndp_layout::SumBurst| {
+        let burst = |burst: SumBurst| {
             let sums = burst.slices.map(|slice| words[burst.word as usize][slice as usize]);
             exported.pack(sums)
         };
-        Ok(Self(exported.bursts().map(burst).collect()))
+        let full = exported.bursts().filter(|burst| is_full(config, &places, burst));
+        Ok(Self(full.map(burst).collect()))
     }
 
     /// Bytes on their way.
@@ -131,6 +133,17 @@ impl PartialSums {
     pub fn spoil(&mut self, bit: u32) {
         self.0[0][bit as usize / 64] ^= 1 << (bit % 64);
     }
+}
+
+/// Whether a burst of exported sums holds one that belongs to a column.
+fn is_full(config: &DesignConfig, layout: &BufferLayout, burst: &SumBurst) -> bool {
+    let gemv = config.gemv();
+    let (word, lane) = (burst.word / gemv.lanes(), burst.word % gemv.lanes());
+    let holds = |slice: u32| {
+        let (rank, tile) = (slice / gemv.units_per_rank(), slice % gemv.units_per_rank());
+        layout.element_at(word, rank, tile, lane).is_some()
+    };
+    burst.slices.clone().any(holds)
 }
 
 impl GemvUnit {
@@ -210,8 +223,10 @@ impl GemvUnit {
         let mut map = self.caches.free_map();
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
         let figures = self.execute(&export_program(&places[0])).await?;
-        let read = |burst: ndp_layout::SumBurst| self.core.peek(burst.place.to_burst(&config));
-        Ok((PartialSums(places[0].bursts().map(read).collect()), figures))
+        let layout = BufferLayout::new(&config, cols, batch);
+        let full = places[0].bursts().filter(|burst| is_full(&config, &layout, burst));
+        let read = |burst: SumBurst| self.core.peek(burst.place.to_burst(&config));
+        Ok((PartialSums(full.map(read).collect()), figures))
     }
 
     /// Adds `parts` to the sums that the last [`GemvUnit::partial`] has left, or to none if `own` is false, and finishes the product:
@@ -273,8 +288,11 @@ impl GemvUnit {
             match part {
                 Part::Sums(sums) => {
                     let Some(place) = exported.next() else { continue };
-                    for (burst, data) in place.bursts().zip(&sums.0) {
-                        self.core.poke(burst.place.to_burst(&config), data);
+                    let layout = BufferLayout::new(&config, cols, batch);
+                    let mut came = sums.0.iter();
+                    for burst in place.bursts() {
+                        let data = is_full(&config, &layout, &burst).then(|| came.next()).flatten();
+                        self.core.poke(burst.place.to_burst(&config), data.unwrap_or(&Burst::default()));
                     }
                     places.push(PartPlace::Sums(place));
                 }

@@ -80,12 +80,7 @@ impl GemvUnit {
     }
 
     /// Puts a parcel into the range of those that leave; returns what sends it.
-    pub(crate) fn stage(
-        &mut self,
-        node: u32,
-        slot: u32,
-        parcel: &[Burst],
-    ) -> Result<Instruction, SimError> {
+    pub(crate) fn stage(&mut self, node: u32, slot: u32, parcel: &[Burst]) -> Result<Instruction, SimError> {
         let transfer = self.transfer(0, node, slot, parcel.len())?;
         for (burst, data) in self.places(&transfer).into_iter().zip(parcel) {
             self.core.poke(burst, data);

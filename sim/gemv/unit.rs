@@ -290,10 +290,7 @@ impl GemvUnit {
     /// # Errors
     /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
     /// else as [`NdpCore::run_words`].
-    pub(super) async fn execute(
-        &mut self,
-        instructions: &[Instruction],
-    ) -> Result<ProgramFigures, SimError> {
+    pub(super) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
         instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);

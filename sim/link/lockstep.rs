@@ -64,7 +64,12 @@ impl Lockstep {
     /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::UnknownDesign`] if the bridge was not built.
     pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self, SimError> {
         if !(2..=MOST).contains(&cores) {
-            return Err(SimError::Range { key: "linked cores", value: cores as u64, min: 2, max: MOST as u64 });
+            return Err(SimError::Range {
+                key: "linked cores",
+                value: cores as u64,
+                min: 2,
+                max: MOST as u64,
+            });
         }
         let link = config.link();
         let mut cables = Vec::new();

@@ -14,9 +14,7 @@ use crate::core::Recording;
 use crate::error::SimError;
 use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, Mismatch, compare};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
-use ndp_model::{
-    AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend,
-};
+use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::ones;
 use std::collections::BTreeMap;
@@ -137,6 +135,15 @@ impl<P: Places> SystemBackend<P> {
     #[must_use]
     pub fn with_spoilt_sums(mut self) -> Self {
         self.spoil = true;
+        self
+    }
+
+    /// Flips bits of the weights of the next neurons that move over links: the checks have to notice.
+    #[must_use]
+    pub fn with_spoilt_moves(mut self) -> Self {
+        if let Some(links) = &mut self.links {
+            links.residence.spoil = true;
+        }
         self
     }
 

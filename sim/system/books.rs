@@ -235,13 +235,7 @@ impl Books {
     }
 
     /// The same in a time that is known.
-    pub fn carry_in(
-        &mut self,
-        place: Place,
-        (what, begin): (&'static str, u64),
-        bytes: u64,
-        ns: u64,
-    ) -> u64 {
+    pub fn carry_in(&mut self, place: Place, (what, begin): (&'static str, u64), bytes: u64, ns: u64) -> u64 {
         let begin = begin.max(self.free.get(&place).copied().unwrap_or(0));
         let end = begin + ns;
         self.free.insert(place, end);

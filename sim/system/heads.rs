@@ -2,8 +2,8 @@
 
 use super::backend::{DOWN, SystemBackend};
 use super::books::Place;
-use super::places::Places;
 use super::links::{Delivery, Message};
+use super::places::Places;
 use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, bursts_of, values_of};
@@ -74,13 +74,18 @@ impl<P: Places> SystemBackend<P> {
             let mut values: Vec<f16> = queries.copied().collect();
             for span in op.spans() {
                 for row in span.position..span.position + span.tokens {
-                    for rows in [LayerCache::keys, LayerCache::values] as [fn(&LayerCache, usize, usize) -> &[f16]; 2] {
+                    for rows in
+                        [LayerCache::keys, LayerCache::values] as [fn(&LayerCache, usize, usize) -> &[f16]; 2]
+                    {
                         let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
                         values.extend(heads.clone().flat_map(head));
                     }
                 }
             }
-            messages.push((Message { from, to, parcel: bursts_of(values.iter().map(|v| v.to_bits())) }, values.len()));
+            messages.push((
+                Message { from, to, parcel: bursts_of(values.iter().map(|v| v.to_bits())) },
+                values.len(),
+            ));
         }
         let Some(links) = &mut self.links else { return Ok(BTreeMap::new()) };
         let (messages, lengths): (Vec<_>, Vec<_>) = messages.into_iter().unzip();

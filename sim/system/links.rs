@@ -45,7 +45,8 @@ pub enum FaultKind {
 
 impl LinkFault {
     /// Kinds with what their number means and what it is if it is not given.
-    const KINDS: [(&'static str, u64); 4] = [("cut", 10_000), ("burst", 64), ("dead-lane", 0), ("full", 20_000)];
+    const KINDS: [(&'static str, u64); 4] =
+        [("cut", 10_000), ("burst", 64), ("dead-lane", 0), ("full", 20_000)];
 }
 
 /// As `KIND@CYCLE:DIMM=NUMBER`.
@@ -156,7 +157,8 @@ impl Links {
             if let FaultKind::Lanes(Disturbance::DeadLane(lane)) = fault.kind
                 && lane >= config.link().lanes()
             {
-                let (key, value, max) = ("lane of a fault", lane.into(), u64::from(config.link().lanes()) - 1);
+                let (key, value, max) =
+                    ("lane of a fault", lane.into(), u64::from(config.link().lanes()) - 1);
                 return Err(SimError::Range { key, value, min: 0, max });
             }
             match fault.kind {
@@ -231,6 +233,7 @@ impl Links {
     ) -> Result<Vec<(usize, Delivery)>, SimError> {
         let mut done: Vec<(usize, Delivery)> = Vec::new();
         let mut earlier: Vec<(usize, Vec<(usize, ProgramFigures)>, u64)> = Vec::new();
+        let mut ends = Vec::new();
         for _ in 0..TRIES {
             let slot = self.next_slot(0);
             let now = self.lockstep.cycle();
@@ -266,6 +269,7 @@ impl Links {
                     self.figures.cycles += cycles;
                     done.push((number, Delivery { parcel, programs, cycles }));
                 } else {
+                    ends = vec![(message.to, into.status), (message.from, out.status)];
                     earlier.push((number, programs, cycles));
                     failed.push((number, message));
                 }
@@ -277,32 +281,21 @@ impl Links {
             self.figures.repeated += messages.len() as u64;
             self.go_on(cores)?;
         }
-        Err(self.broken(cores, messages[0].1.from, messages[0].1.to))
-    }
-
-    /// The error for a message that never comes.
-    fn broken(&mut self, cores: &mut [GemvUnit], from: usize, to: usize) -> SimError {
-        let status = match self.wait_until_up(cores, 0) {
-            Ok(status) => status,
-            Err(error) => return error,
-        };
+        let (from, to) = (messages[0].1.from, messages[0].1.to);
         let all = (1u32 << cores[from].config().link().lanes()) - 1;
-        let sound = |dimm: &usize| {
-            let s = &status[*dimm];
-            s.up && !s.fault && !s.peer_fault && s.locked & all == all
-        };
-        let dimm = [to, from].into_iter().find(|dimm| !sound(dimm)).unwrap_or(to);
+        let sound = |s: &LinkStatus| s.up && !s.fault && !s.peer_fault && s.locked & all == all;
         let what = format!("does not carry a message from DIMM {from} to DIMM {to}, sent {TRIES} times");
-        failed(dimm, &status[dimm], &what, self.lockstep.cycle())
+        let cycle = self.lockstep.cycle();
+        let worst = ends.iter().find(|(_, status)| !sound(status)).or(ends.first());
+        Err(worst.map_or(SimError::waits(cycle), |(dimm, status)| failed(*dimm, status, &what, cycle)))
     }
 
     /// Tells all links that are faulty to go on, and waits for them a while.
     fn go_on(&mut self, cores: &mut [GemvUnit]) -> Result<(), SimError> {
         self.lockstep.retrain_bridge();
         let jobs = cores.iter().map(|_| Some(())).collect();
-        self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
-            core.retrain_async().await
-        })?;
+        self.lockstep
+            .run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| core.retrain_async().await)?;
         let limit = 2 * u64::from(cores[0].config().link().lock_cycles());
         self.wait_until_up(cores, limit).map(|_| ())
     }
@@ -370,9 +363,9 @@ impl Links {
             }
         }
         let jobs = asked.iter().map(|asked| asked.then_some(())).collect();
-        let outcomes = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
-            core.outcome_async().await
-        })?;
+        let outcomes = self
+            .lockstep
+            .run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| core.outcome_async().await)?;
         let (mut ways, mut any_failed) = (Vec::new(), false);
         for (flight, bursts) in flights {
             let (arrived, parcel) = match &flight {

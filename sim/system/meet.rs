@@ -31,11 +31,7 @@ impl Piece<'_> {
 
     /// The weights of some inputs as rows, `[neurons x outputs]`, and the inputs' values, `[vectors x neurons]`. `came` has the weights of
     /// neurons that have come to where this is computed.
-    fn rows_of<'w>(
-        &self,
-        neurons: &[u32],
-        came: impl Fn(u32) -> Option<&'w [f16]>,
-    ) -> (Vec<f16>, Vec<f16>) {
+    fn rows_of<'w>(&self, neurons: &[u32], came: impl Fn(u32) -> Option<&'w [f16]>) -> (Vec<f16>, Vec<f16>) {
         let weight = |n: u32| {
             let came = came(n);
             let of = move |row: usize| came.map_or_else(|| self.op.weight_row(row)[n as usize], |w| w[row]);
@@ -194,8 +190,7 @@ impl<P: Places> SystemBackend<P> {
                 vectors: &vectors,
             };
             let computed = core.partial_async(&product).await?;
-            let left =
-                if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
+            let left = if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
             Ok((computed, left, neurons))
         })?;
 

@@ -28,7 +28,8 @@ mod setup;
 pub use backend::{SystemBackend, SystemOptions};
 pub use books::{Event, Operation, Place, ProgramEvent};
 pub use figures::{
-    Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures, TokenFigures, imbalance,
+    Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
+    TokenFigures, imbalance,
 };
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
 pub use links::{FaultKind, LinkFault, LinkOptions};

@@ -60,6 +60,8 @@ pub(super) struct Residence {
     came: BTreeMap<(Device, Neuron), Vec<f16>>,
     flying: Vec<(Flight, usize)>,
     landed: Vec<(Flight, Vec<Vec<f16>>)>,
+    /// Flip the uppermost bit of a weight of the next neuron that moves: what a test does to see that it is noticed.
+    pub spoil: bool,
 }
 
 impl Residence {
@@ -73,6 +75,7 @@ impl Residence {
             came: BTreeMap::new(),
             flying: Vec::new(),
             landed: Vec::new(),
+            spoil: false,
         }
     }
 
@@ -198,9 +201,13 @@ impl Residence {
     }
 
     /// The bursts of a flight: neuron after neuron, without gaps.
-    pub fn pack(&self, flight: &Flight) -> Vec<Burst> {
+    pub fn pack(&mut self, flight: &Flight) -> Vec<Burst> {
         let values: Vec<f16> = flight.list().iter().flat_map(|neuron| self.held(*neuron)).collect();
-        bursts_of(values.iter().map(|value| value.to_bits()))
+        let mut bursts = bursts_of(values.iter().map(|value| value.to_bits()));
+        if std::mem::take(&mut self.spoil) {
+            bursts.iter_mut().for_each(|burst| burst[0] ^= 1 << 14);
+        }
+        bursts
     }
 
     /// A flight of so many bursts has begun.

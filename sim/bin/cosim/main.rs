@@ -79,6 +79,8 @@ fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
                     | SimError::Host { .. }
                     | SimError::Dram { .. }
                     | SimError::Mismatch { .. }
+                    | SimError::LinkFault { .. }
+                    | SimError::Link(_)
                     | SimError::WaveWrite { .. }
             )
         );

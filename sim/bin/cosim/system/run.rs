@@ -11,8 +11,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::core::Recording;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mismatch};
 use ndp_cosim::system::{
-    Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend,
-    SystemFigures, SystemOptions, perplexity, small_system,
+    Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware, Setup,
+    SystemBackend, SystemFigures, SystemOptions, perplexity, small_system,
 };
 use ndp_cosim::trace::{Moves, SystemTimeline};
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
@@ -287,7 +287,11 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
 pub fn check_links(args: &GenerateArgs) -> anyhow::Result<()> {
     let most = ndp_cosim::link::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
-        anyhow::ensure!(args.ber == 0.0, "--ber {} needs --links rtl: without links there are no errors", args.ber);
+        anyhow::ensure!(
+            args.ber == 0.0,
+            "--ber {} needs --links rtl: without links there are no errors",
+            args.ber
+        );
         if let Some(fault) = args.faults.first() {
             anyhow::bail!("--fault {fault} needs --links rtl: without links nothing can go wrong with them");
         }
@@ -298,7 +302,10 @@ pub fn check_links(args: &GenerateArgs) -> anyhow::Result<()> {
     }
     for fault in &args.faults {
         if let Some(dimms) = args.dimms.iter().find(|dimms| fault.dimm >= **dimms as usize || **dimms < 2) {
-            anyhow::bail!("--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for", fault.dimm);
+            anyhow::bail!(
+                "--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for",
+                fault.dimm
+            );
         }
     }
     Ok(())

@@ -1,0 +1,214 @@
+//! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
+
+use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_cosim::error::SimError;
+use ndp_cosim::gemv::{GemvOptions, MergeFormat};
+use ndp_cosim::system::{
+    Device, LinkFigures, LinkOptions, Places, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
+};
+use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
+use std::error::Error;
+use std::path::Path;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const PROMPT: &str = "She";
+const OPTIONS: GenerateOptions = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+
+fn model() -> Result<Model, Box<dyn Error>> {
+    Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
+}
+
+/// What the software alone generates.
+fn reference(model: &Model) -> Result<Generation, Box<dyn Error>> {
+    Ok(generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &OPTIONS, |_| {})?)
+}
+
+fn options(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
+    let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
+    Ok(SystemOptions { prompt_on_gpu: PROMPT.len(), ..SystemOptions::new(&system) })
+}
+
+fn open<P: Places>(
+    model: &Model,
+    options: &SystemOptions,
+    links: &LinkOptions,
+    places: P,
+) -> Result<SystemBackend<P>, SimError> {
+    let unit = GemvOptions { stall_percent: 3, ..GemvOptions::default() };
+    SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places)?.with_links(links, model)
+}
+
+/// Every third neuron goes from one DIMM to the next after each token, and one in ten is on the GPU, another one each time.
+#[derive(Clone)]
+struct Wanderers {
+    dimms: u32,
+    turn: u32,
+}
+
+impl Places for Wanderers {
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        let place = layer + neuron / 3;
+        if place.wrapping_add(self.turn).is_multiple_of(10) {
+            return Device::Gpu;
+        }
+        Device::Dimm(self.home(layer, kind, neuron))
+    }
+
+    fn home(&self, layer: u32, _: BlockKind, neuron: u32) -> u32 {
+        let turns = if neuron.is_multiple_of(3) { self.turn } else { 0 };
+        (layer + neuron / 3 + turns) % self.dimms
+    }
+
+    fn end(&mut self, _tokens: u32) {
+        self.turn += 1;
+    }
+}
+
+/// Generates the text; it has to be the one of exact sums.
+fn run(
+    model: &Model,
+    options: &SystemOptions,
+    links: &LinkOptions,
+) -> Result<(SystemFigures, LinkFigures), Box<dyn Error>> {
+    let dimms = options.system.dimms().count;
+    let mut system = open(model, options, links, Wanderers { dimms, turn: 0 })?;
+    let generation = generate(model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    let expected = reference(model)?;
+    assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
+    system.count_links()?;
+    assert_eq!(system.protocol_violations(), 0);
+    let figures = system.figures().clone();
+    let links = figures.links.clone().ok_or("no figures of links")?;
+    assert_eq!((figures.mismatches, links.counters.len()), (0, dimms as usize));
+    assert!(figures.outputs_checked > 5_000, "{figures:?}");
+    Ok((figures, links))
+}
+
+#[test]
+fn neurons_wander_over_cables_and_bridges_while_cores_compute() -> Outcome {
+    let model = model()?;
+    for dimms in [2, 5] {
+        let (figures, links) = run(&model, &options(dimms)?, &LinkOptions::default())?;
+        assert!(links.migrations > 100 && links.uploads > 20, "{dimms} DIMMs: {links:?}");
+        assert_eq!((links.repeated, links.failed_moves, links.wrong_bits), (0, 0, 0), "{links:?}");
+        // All sums that were handed over, and Q, K and V for other DIMMs' heads.
+        assert!(links.messages > figures.merge.handed_over, "{links:?} {:?}", figures.merge);
+        assert!(links.bytes >= figures.bytes.links(), "{links:?} {:?}", figures.bytes);
+        assert!(links.counters.iter().all(|link| link.accepted > 100 && link.sent_again == 0), "{links:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn threads_change_nothing() -> Outcome {
+    let model = model()?;
+    let links = LinkOptions { ber: 1e-5, seed: 3, ..LinkOptions::default() };
+    let one = run(&model, &options(3)?, &links)?;
+    assert_eq!(run(&model, &SystemOptions { threads: 2, ..options(3)? }, &links)?, one);
+    Ok(())
+}
+
+#[test]
+fn bit_errors_cost_time_and_nothing_else() -> Outcome {
+    let model = model()?;
+    let quiet = run(&model, &options(2)?, &LinkOptions::default())?.1;
+    for (dimms, ber) in [(2, 1e-4), (3, 3e-5)] {
+        let (_, links) = run(&model, &options(dimms)?, &LinkOptions { ber, ..LinkOptions::default() })?;
+        let again: u32 = links.counters.iter().map(|link| link.sent_again).sum();
+        assert!(links.wrong_bits > 100 && again > 10, "{links:?}");
+        assert_eq!((links.repeated, links.failed_moves), (0, 0), "the links repeat flits, not messages");
+        if dimms == 2 {
+            assert!(links.cycles > quiet.cycles, "{links:?} {quiet:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rounded_parts_go_over_links_too() -> Outcome {
+    let model = model()?;
+    let options = SystemOptions { merge: MergeFormat::Fp16, ..options(3)? };
+    let mut system = open(&model, &options, &LinkOptions::default(), StaticPlaces::new(3, 20, 7))?;
+    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    let mut unlinked = SystemBackend::open(
+        &DesignConfig::preset("tiny")?,
+        &GemvOptions::default(),
+        &options,
+        StaticPlaces::new(3, 20, 7),
+    )?;
+    let expected = generate(&model, &mut unlinked, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
+    assert_eq!(system.figures().differences, unlinked.figures().differences);
+    Ok(())
+}
+
+#[test]
+fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
+    let model = model()?;
+    for (dimms, faults) in [
+        (3, "cut@20000:2=10000"),
+        // Longer than it takes until the link is called faulty: the host tells it to go on, and sends messages again.
+        (2, "cut@20000:0=40000"),
+        (2, "burst@20000:0=300 burst@24000:1=50 burst@31000:0=2000"),
+        (4, "full@8000:2=20000 burst@30000:3=600"),
+    ] {
+        let faults: Vec<_> = faults.split(' ').map(str::parse).collect::<Result<_, _>>()?;
+        let (_, links) =
+            run(&model, &options(dimms)?, &LinkOptions { faults: faults.clone(), ..LinkOptions::default() })?;
+        let sum =
+            |of: fn(&ndp_cosim::system::LinkCounters) -> u32| links.counters.iter().map(of).sum::<u32>();
+        let disturbed = sum(|l| l.wrong_crc + l.sent_again + l.without_credit) > 0 || links.repeated > 0;
+        assert!(disturbed, "{faults:?} did nothing: {links:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_link_that_is_dead_is_named() -> Outcome {
+    let model = model()?;
+    for (dimms, fault, name) in
+        [(2, "dead-lane@20000:1=2", "the link of DIMM"), (3, "dead-lane@20000:2=0", "the link of DIMM 2")]
+    {
+        let links = LinkOptions { faults: vec![fault.parse()?], ..LinkOptions::default() };
+        let mut system = open(&model, &options(dimms)?, &links, Wanderers { dimms, turn: 0 })?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {});
+        let Err(ModelError::Backend { source, .. }) = generation else {
+            return Err(format!("{fault}: {generation:?}").into());
+        };
+        assert!(matches!(source.downcast_ref(), Some(SimError::LinkFault { .. })), "{source}");
+        assert!(source.to_string().contains(name), "{source}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_wrong_bit_in_a_neuron_that_moves_is_noticed() -> Outcome {
+    let model = model()?;
+    let links = LinkOptions::default();
+    let mut system = open(&model, &options(2)?, &links, Wanderers { dimms: 2, turn: 0 })?.with_spoilt_moves();
+    // What moves while the second token is computed is needed for the third.
+    let longer = GenerateOptions { tokens: 6, ..OPTIONS };
+    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &longer, |_| {});
+    let Err(ModelError::Backend { source, .. }) = generation else {
+        return Err(format!("a wrong bit has passed: {generation:?}").into());
+    };
+    assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
+    Ok(())
+}
+
+#[test]
+fn links_that_do_not_exist_are_refused() -> Outcome {
+    let model = model()?;
+    let error = |dimms, fault: &str| -> Result<String, Box<dyn Error>> {
+        let faults = if fault.is_empty() { Vec::new() } else { vec![fault.parse()?] };
+        let links = LinkOptions { faults, ..LinkOptions::default() };
+        let opened = open(&model, &options(dimms)?, &links, StaticPlaces::new(dimms, 0, 0));
+        Ok(opened.err().map(|error| error.to_string()).unwrap_or_default())
+    };
+    assert!(error(1, "")?.contains("linked cores = 1 must be in 2..=8"));
+    assert!(error(9, "")?.contains("linked cores = 9 must be in 2..=8"));
+    assert!(error(2, "cut@0:2")?.contains("DIMM of a fault = 2 must be in 0..=1"));
+    assert!(error(2, "dead-lane@0:1=5")?.contains("lane of a fault = 5 must be in 0..=3"));
+    Ok(())
+}
