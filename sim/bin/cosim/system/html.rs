@@ -1,6 +1,8 @@
 //! One run as a single HTML file: charts, tables, and a way from each token to programs, cycles and commands.
 
-use super::report::{OperationFigures, operations, paths, per_second, percent, text_verdict};
+use super::report::{
+    OperationFigures, operations, paths, per_second, percent, text_verdict, timed_by_bandwidth,
+};
 use super::run::{Choice, Hits, Host, Outcome, rerun};
 use crate::gemv::name;
 use crate::generate::verdict_text;
@@ -20,8 +22,8 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
         .paragraph(&format!("\u{201c}{}\u{2009}|\u{2009}{}\u{201d}", host.job.prompt, outcome.generation.text))
         .paragraph(
             "The text behind the bar was generated with the DIMMs' cores simulated in RTL; each of their results was compared with \
-             software, bit for bit. Cycles are those of the simulation at 1 GHz, also by the cycle model. Times of the GPU, the \
-             bus and the links are bytes over bandwidths.",
+             software, bit for bit. Cycles are those of the simulation at 1 GHz. Times of the GPU, the bus, and links that are not in RTL are bytes over \
+             bandwidths.",
         )
         .section("Summary")
         .table(
@@ -33,7 +35,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
                 row("violations of DRAM timing", number(outcome.violations)),
                 row("cycles of the slowest DIMMs per token", number(cycles as u64)),
                 row("tokens/s of the DIMMs at 1 GHz", format!("{:.0}", per_second(cycles))),
-                row("tokens/s of the whole system", format!("{:.0}", per_second(ns))),
+                row("tokens/s of the whole system", format!("{:.0}, with {}", per_second(ns), timed_by_bandwidth(outcome))),
                 row("load of the fullest DIMM over the mean", format!("{:.3}", figures.imbalance())),
                 row("neurons moved to the GPU, between DIMMs", format!("{}, {}", outcome.sum(|r| r.uploads), outcome.sum(|r| r.migrations))),
                 row("neurons, GPU, partial results", format!("{}, {}, {}", name(host.args.predictor), name(host.args.gpu_numerics), name(merge))),
@@ -69,6 +71,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
                 .draw()?,
         );
     report = bytes(report, outcome)?;
+    report = links(report, host, outcome)?;
     report = phases(report, outcome)?;
     report = predictor(report, outcome)?;
     Ok(programs(report, host, outcome).finish())
@@ -93,6 +96,65 @@ fn bytes(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         .bars("kB", paths.iter().map(|(.., bytes)| *bytes as f64 / 1e3))
         .draw()?;
     Ok(report.section("Bytes per path").table(&["path", "bytes"], &rows).chart(&chart))
+}
+
+/// The links in RTL: what each end has counted.
+fn links(report: Report, host: &Host<'_>, outcome: &Outcome) -> Result<Report, ReportError> {
+    let report = report.section("Links");
+    let Some(links) = &outcome.figures.links else {
+        return Ok(report.paragraph("The links were not simulated: bytes over their bandwidth."));
+    };
+    let dimms = || (0..links.counters.len()).map(|dimm| format!("DIMM {dimm}"));
+    let rows: Vec<Vec<String>> = dimms()
+        .zip(&links.counters)
+        .map(|(dimm, of)| {
+            let counts = [
+                of.flits_sent,
+                of.sent_again,
+                of.accepted,
+                of.wrong_crc,
+                of.out_of_order,
+                of.replays_asked,
+                of.replays_timed,
+                of.without_credit,
+            ];
+            [vec![dimm], counts.map(|count| grouped(count.into())).to_vec()].concat()
+        })
+        .collect();
+    let head = [
+        "link of",
+        "flits sent",
+        "sent again",
+        "accepted",
+        "wrong CRC",
+        "out of order",
+        "replays asked for",
+        "after a time",
+        "slots without credit",
+    ];
+    let faults: Vec<String> = host.args.faults.iter().map(ToString::to_string).collect();
+    let told = if faults.is_empty() { "nothing else went wrong".to_owned() } else { faults.join(", ") };
+    let chart = BarChart::new("Flits of each link", "flits", dimms())
+        .bars("first time", links.counters.iter().map(|of| f64::from(of.flits_sent - of.sent_again)))
+        .bars("again", links.counters.iter().map(|of| f64::from(of.sent_again)))
+        .stacked()
+        .draw()?;
+    Ok(report
+        .paragraph(&format!(
+            "Bit error rate of the lanes {}, {} wrong bits; {told}. {} messages with sums, Q, K and V, {} bytes, {} cycles each; {} were \
+             sent again as a whole. {} neurons moved from DIMM to DIMM, {} to the GPU; {} did not arrive and stayed where they were.",
+            host.args.ber,
+            grouped(links.wrong_bits),
+            grouped(links.messages),
+            grouped(links.bytes),
+            grouped(links.cycles / links.messages.max(1)),
+            links.repeated,
+            links.migrations,
+            links.uploads,
+            links.failed_moves
+        ))
+        .table(&head, &rows)
+        .chart(&chart))
 }
 
 fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {

@@ -9,7 +9,8 @@ use crate::report::{Tools, grouped};
 use ndp_config::DesignConfig;
 use ndp_cosim::gemv::Mismatch;
 use ndp_cosim::system::{
-    Differences, DimmFigures, Event, GpuNumerics, MergeFigures, Operation, PathBytes, Place, TokenFigures,
+    Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures, Operation, PathBytes, Place,
+    TokenFigures,
 };
 use ndp_scheduler::TokenRecord;
 use serde::Serialize;
@@ -21,7 +22,7 @@ pub struct OperationFigures {
     /// Programs of all cores, and their cycles.
     pub programs: u64,
     pub dimm_cycles: u64,
-    /// Time of the GPU, the bus and the links, by their bandwidths.
+    /// Time of the GPU and the bus by their bandwidths, and of the links.
     pub gpu_ns: u64,
     pub bus_ns: u64,
     pub link_ns: u64,
@@ -108,7 +109,7 @@ pub struct Report<'a> {
     cycles_per_token: f64,
     /// At 1 GHz, the slowest cores of each step alone.
     tokens_per_second: f64,
-    /// With the GPU, the bus and the links by their bandwidths.
+    /// With the GPU, the bus and links that are not in RTL by their bandwidths.
     system_ns_per_token: f64,
     system_tokens_per_second: f64,
     prompt_ns: u64,
@@ -120,10 +121,15 @@ pub struct Report<'a> {
     operations: Vec<OperationFigures>,
     bytes: PathBytes,
     merge: MergeFigures,
+    /// What the scheduler moved.
     uploads: u64,
     upload_bytes: u64,
     migrations: u64,
     migration_bytes: u64,
+    /// What went over links in RTL, and their bit error rate; none if they were not simulated.
+    links: Option<&'a LinkFigures>,
+    bit_error_rate: f64,
+    faults: Vec<String>,
     predictor: Predictor<'a>,
     golden: Option<&'a Comparison>,
     failure: Option<&'a str>,
@@ -174,6 +180,9 @@ impl<'a> Report<'a> {
             upload_bytes: outcome.sum(|record| record.upload_bytes),
             migrations: outcome.sum(|record| record.migrations),
             migration_bytes: outcome.sum(|record| record.migration_bytes),
+            links: figures.links.as_ref(),
+            bit_error_rate: host.args.ber,
+            faults: host.args.faults.iter().map(ToString::to_string).collect(),
             predictor: Predictor {
                 neurons: host.args.predictor,
                 text: outcome.predictions.as_ref(),
@@ -209,15 +218,19 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
     let PathBytes { bus_inputs, bus_gpu_sums, bus_prompt_cache, bus_results, link_sums, link_qkv } =
         outcome.figures.bytes;
     let of = |value: fn(&TokenRecord) -> u64| outcome.sum(value);
+    let [uploads, migrations] = match &outcome.figures.links {
+        Some(links) => [links.upload_bytes, links.migration_bytes],
+        None => [of(|record| record.upload_bytes), of(|record| record.migration_bytes)],
+    };
     vec![
         ("bus to DIMMs", "inputs and lists", bus_inputs),
         ("bus to DIMMs", "sums of the GPU", bus_gpu_sums),
         ("bus to DIMMs", "keys and values of the prompt", bus_prompt_cache),
         ("bus from DIMMs", "results", bus_results),
-        ("bus from DIMMs", "neurons for the GPU", of(|record| record.upload_bytes)),
+        ("bus from DIMMs", "neurons for the GPU", uploads),
         ("links", "partial sums", link_sums),
         ("links", "q, k, v", link_qkv),
-        ("links", "neurons that migrate", of(|record| record.migration_bytes)),
+        ("links", "neurons that migrate", migrations),
     ]
 }
 
@@ -239,14 +252,15 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         name(merge)
     );
     say!("device              neurons        cycles  by the model  programs  bytes of sums sent");
+    let by_model = |cycles: u64| if outcome.predicted { cycles.to_string() } else { "-".to_owned() };
     let gpu_sent = figures.gpu_sent_bytes;
     say!("GPU          {:14} {:>13} {:>13} {:>9} {gpu_sent:19}", figures.gpu_neurons, "", "", "");
     for (index, dimm) in figures.dimms.iter().enumerate() {
         say!(
-            "DIMM {index:<7} {:14} {:13} {:13} {:9} {:19}",
+            "DIMM {index:<7} {:14} {:13} {:>13} {:9} {:19}",
             dimm.neurons,
             dimm.cycles,
-            dimm.model_cycles,
+            by_model(dimm.model_cycles),
             dimm.programs,
             dimm.sent_bytes
         );
@@ -274,9 +288,10 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         per_second(cycles)
     );
     say!(
-        "whole system       {} ns per token, {:.0} tokens/s with GPU, bus and links by their bandwidths; prompt {} ns",
+        "whole system       {} ns per token, {:.0} tokens/s with {}; prompt {} ns",
         grouped(ns as u64),
         per_second(ns),
+        timed_by_bandwidth(outcome),
         grouped(figures.prompt_ns)
     );
     let merge = figures.merge;
@@ -297,6 +312,9 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         outcome.sum(|record| record.uploads),
         outcome.sum(|record| record.migrations)
     );
+    if let Some(links) = &figures.links {
+        print_links(links, args.ber);
+    }
     say!("operation    programs   cycles of DIMMs      ns of GPU      ns of bus    ns of links");
     for row in operations(&outcome.events, figures.prompt_ns) {
         let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, link_ns } = row;
@@ -329,6 +347,42 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
     }
     let seconds = outcome.wall.as_secs_f64();
     say!("simulation         {seconds:.1} s, {} core(s) at the same time", host.threads.min(dimms as usize));
+}
+
+/// Whose times are not simulated.
+pub fn timed_by_bandwidth(outcome: &Outcome) -> &'static str {
+    match outcome.figures.links {
+        Some(_) => "GPU and bus by their bandwidths, links in RTL",
+        None => "GPU, bus and links by their bandwidths",
+    }
+}
+
+/// What links in RTL carried, and what it cost them.
+fn print_links(links: &LinkFigures, ber: f64) {
+    let LinkFigures { messages, bytes, cycles, repeated, migrations, uploads, failed_moves, .. } = *links;
+    say!(
+        "links              {} messages of {} bytes, {} cycles each; {repeated} sent again as a whole",
+        grouped(messages),
+        grouped(bytes / messages.max(1)),
+        grouped(cycles / messages.max(1))
+    );
+    say!(
+        "arrived            {migrations} neurons from DIMM to DIMM, {uploads} at the GPU; {failed_moves} stayed where they were"
+    );
+    say!("lanes              bit error rate {ber:e}, {} wrong bits", grouped(links.wrong_bits));
+    say!("link of     flits sent      again  wrong CRC  out of order  replays  after a time  without credit");
+    for (dimm, of) in links.counters.iter().enumerate() {
+        say!(
+            "DIMM {dimm:<4} {:12} {:10} {:10} {:13} {:8} {:13} {:15}",
+            of.flits_sent,
+            of.sent_again,
+            of.wrong_crc,
+            of.out_of_order,
+            of.replays_asked,
+            of.replays_timed,
+            of.without_credit
+        );
+    }
 }
 
 /// A share in per cent; a dash for none.

@@ -2,6 +2,7 @@
 
 use super::report::per_second;
 use super::run::{Choice, Host, Outcome, Quality};
+use crate::args::LinksChoice;
 use crate::gemv::name;
 use crate::report::Tools;
 use ndp_config::DesignConfig;
@@ -28,8 +29,11 @@ pub struct Row {
     system_tokens_per_second: f64,
     /// Cycles of the core that has most over the mean.
     imbalance: f64,
+    /// Neurons that the scheduler moved; with links in RTL those that have arrived.
     migrations: u64,
     uploads: u64,
+    /// Flits that links in RTL sent again.
+    flits_sent_again: u64,
     bus_bytes: u64,
     link_bytes: u64,
     #[serde(rename = "merge_figures")]
@@ -44,8 +48,16 @@ impl Row {
     pub fn new(outcome: &Outcome) -> Self {
         let figures = &outcome.figures;
         let (cycles_per_token, system_ns_per_token) = outcome.per_token();
-        let (uploaded, migrated) =
+        let (mut uploaded, mut migrated) =
             (outcome.sum(|record| record.upload_bytes), outcome.sum(|record| record.migration_bytes));
+        let (mut uploads, mut migrations) =
+            (outcome.sum(|record| record.uploads), outcome.sum(|record| record.migrations));
+        let mut flits_sent_again = 0;
+        if let Some(links) = &figures.links {
+            (uploaded, migrated) = (links.upload_bytes, links.migration_bytes);
+            (uploads, migrations) = (links.uploads, links.migrations);
+            flits_sent_again = links.counters.iter().map(|link| u64::from(link.sent_again)).sum();
+        }
         Self {
             choice: outcome.choice,
             text: outcome.generation.text.clone(),
@@ -60,8 +72,9 @@ impl Row {
             system_ns_per_token,
             system_tokens_per_second: per_second(system_ns_per_token),
             imbalance: figures.imbalance(),
-            migrations: outcome.sum(|record| record.migrations),
-            uploads: outcome.sum(|record| record.uploads),
+            migrations,
+            uploads,
+            flits_sent_again,
             bus_bytes: figures.bytes.bus() + uploaded,
             link_bytes: figures.bytes.links() + migrated,
             merge: figures.merge,
@@ -80,7 +93,7 @@ impl Row {
             _ => "another",
         };
         say!(
-            "{:>5} {:<17} {:<6} {text:<10} {:>9} {:>10} {:>10} {:>12.0} {:>9.0} {:>12.0} {:>9.3} {:>8} {:>8} {:>7.1}",
+            "{:>5} {:<17} {:<6} {text:<10} {:>9} {:>10} {:>10} {:>12.0} {:>9.0} {:>12.0} {:>9.3} {:>8} {:>8} {:>6} {:>7.1}",
             self.choice.dimms,
             self.choice.policy.name(),
             name(self.choice.merge),
@@ -93,6 +106,7 @@ impl Row {
             self.imbalance,
             self.migrations,
             self.uploads,
+            self.flits_sent_again,
             self.seconds
         );
     }
@@ -101,17 +115,19 @@ impl Row {
 /// What the table shows, and its columns.
 pub fn print_head(host: &Host<'_>, runs: usize) {
     say!(
-        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, neurons {}, GPU adds {}, seed {}",
+        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, neurons {}, GPU adds {}, links {}, bit error rate {}, seed {}",
         host.config.name(),
         host.job.options.tokens,
         host.job.prompt,
         host.args.gpu_percent,
         name(host.args.predictor),
         name(host.args.gpu_numerics),
+        name(host.args.links),
+        host.args.ber,
         host.job.options.seed
     );
     say!(
-        "DIMMs policy            merge  text       {:>9} mismatches violations {:>12} {:>9} {:>12} {:>9} {:>8} {:>8} {:>7}",
+        "DIMMs policy            merge  text       {:>9} mismatches violations {:>12} {:>9} {:>12} {:>9} {:>8} {:>8} {:>6} {:>7}",
         "outputs",
         "cycles/token",
         "tokens/s",
@@ -119,6 +135,7 @@ pub fn print_head(host: &Host<'_>, runs: usize) {
         "max/mean",
         "migrated",
         "uploaded",
+        "resent",
         "seconds"
     );
 }
@@ -130,6 +147,8 @@ pub struct Report<'a> {
     config: &'a DesignConfig,
     gpu_percent: u32,
     gpu_numerics: GpuNumerics,
+    links: LinksChoice,
+    bit_error_rate: f64,
     prompt: &'a str,
     tokens: usize,
     seed: u64,
@@ -147,6 +166,8 @@ impl<'a> Report<'a> {
             config: host.config,
             gpu_percent: host.args.gpu_percent,
             gpu_numerics: host.args.gpu_numerics,
+            links: host.args.links,
+            bit_error_rate: host.args.ber,
             prompt: &host.job.prompt,
             tokens: host.job.options.tokens,
             seed: host.job.options.seed,
