@@ -4,7 +4,8 @@ use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::system::{
-    Device, LinkFigures, LinkOptions, Places, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
+    Device, LinkFigures, LinkOptions, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
+    SystemOptions,
 };
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use std::error::Error;
@@ -210,5 +211,37 @@ fn links_that_do_not_exist_are_refused() -> Outcome {
     assert!(error(9, "")?.contains("linked cores = 9 must be in 2..=8"));
     assert!(error(2, "cut@0:2")?.contains("DIMM of a fault = 2 must be in 0..=1"));
     assert!(error(2, "dead-lane@0:1=5")?.contains("lane of a fault = 5 must be in 0..=3"));
+    Ok(())
+}
+
+#[test]
+fn nobody_does_two_things_at_once() -> Outcome {
+    let model = model()?;
+    let faults = vec!["cut@20000:1=40000".parse()?];
+    let links = LinkOptions { faults, ..LinkOptions::default() };
+    let mut system = open(&model, &options(3)?, &links, Wanderers { dimms: 3, turn: 0 })?;
+    generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    let events = system.events();
+    let mut places: Vec<Place> = events.iter().map(|event| event.place).collect();
+    places.sort();
+    places.dedup();
+    assert_eq!(places.len(), 3 + 3 + 3 + 3, "GPU, bus both ways, DIMMs, links both ways: {places:?}");
+    for place in places {
+        let mut own: Vec<_> = events.iter().filter(|event| event.place == place).collect();
+        own.sort_by_key(|event| (event.begin_ns, event.end_ns));
+        for pair in own.windows(2) {
+            assert!(pair[0].end_ns <= pair[1].begin_ns, "{place} does two things at once: {pair:?}");
+        }
+    }
+    let figures = system.figures();
+    for (dimm, of) in (0..).zip(&figures.dimms) {
+        let own = events.iter().filter(|event| event.place == Place::Dimm(dimm));
+        let programs: Vec<_> = own.filter_map(|event| event.program.as_ref()).collect();
+        assert_eq!(programs.len() as u64, of.programs);
+        assert_eq!(programs.iter().map(|program| program.cycles).sum::<u64>(), of.cycles);
+        let mut numbers: Vec<u64> = programs.iter().map(|program| program.number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..of.programs));
+    }
     Ok(())
 }

@@ -243,7 +243,7 @@ impl Books {
         end
     }
 
-    /// A message over a link that took so many cycles, with the programs of both sides, the sender's first of each try.
+    /// A message over a link, with the programs of both sides.
     pub fn message(
         &mut self,
         (place, what): (Place, &'static str),
@@ -251,10 +251,13 @@ impl Books {
         bytes: u64,
         delivery: &Delivery,
     ) -> u64 {
-        let end = self.carry_in(place, (what, begin), bytes, delivery.cycles);
-        for (side, (dimm, figures)) in delivery.programs.iter().enumerate() {
-            let what = if side % 2 == 0 { "send" } else { "receive" };
-            self.program(*dimm, (what, end - delivery.cycles), figures.clone(), &[]);
+        let end = self.carry_in(place, (what, begin), bytes, delivery.cycles());
+        let mut begin = end - delivery.cycles();
+        for one in &delivery.tries {
+            for ((dimm, figures), what) in one.programs.iter().zip(["send", "receive"]) {
+                self.program(*dimm, (what, begin), figures.clone(), &[]);
+            }
+            begin += one.cycles();
         }
         end
     }

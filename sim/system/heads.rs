@@ -102,7 +102,7 @@ impl<P: Places> SystemBackend<P> {
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>, SimError> {
         let (width, begin) = (op.width(), self.books.now);
         let mut came = self.send_qkv(op)?;
-        let (mut jobs, mut carried) = (Vec::new(), 0);
+        let (mut jobs, mut carried, mut sent) = (Vec::new(), 0, begin);
         for core in 0..self.cores.len() {
             let heads = self.heads(op.heads(), core);
             if heads.is_empty() {
@@ -123,16 +123,23 @@ impl<P: Places> SystemBackend<P> {
                 let arrived = match &cycles {
                     None => self.books.carry(link, ("q, k, v", begin), bytes),
                     Some(delivery) => {
-                        carried += delivery.cycles;
+                        carried += delivery.cycles();
                         self.books.message((link, "q, k, v"), begin, bytes, delivery)
                     }
                 };
                 start = start.max(arrived);
+                sent = sent.max(arrived);
             }
             if let Some(values) = &values {
                 queries = values[..queries.len()].to_vec();
             }
             jobs.push((core, Share { core, start, columns, queries }));
+        }
+        // The core that sends attends when all is sent, if links are simulated.
+        let own = self.met_at;
+        let is_linked = self.links.is_some();
+        for (_, share) in jobs.iter_mut().filter(|(core, _)| is_linked && *core == own) {
+            share.start = share.start.max(sent);
         }
         let caches = &self.caches;
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());

@@ -112,10 +112,28 @@ pub(super) struct Message {
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub parcel: Vec<Burst>,
-    /// The programs of sender and receiver; of all tries.
-    pub programs: Vec<(usize, ProgramFigures)>,
-    /// Cycles from the beginning of the programs to the end of the later one; of all tries.
-    pub cycles: u64,
+    /// One after the other, the last of them successful.
+    pub tries: Vec<Try>,
+}
+
+/// A message that was sent, whether it arrived or not: the programs of sender and receiver, which begin together.
+#[derive(Clone, Debug)]
+pub(super) struct Try {
+    pub programs: [(usize, ProgramFigures); 2],
+}
+
+impl Try {
+    /// Cycles up to the end of the later program.
+    pub fn cycles(&self) -> u64 {
+        self.programs.iter().map(|(_, figures)| figures.cycles).max().unwrap_or(0)
+    }
+}
+
+impl Delivery {
+    /// Cycles of all tries.
+    pub fn cycles(&self) -> u64 {
+        self.tries.iter().map(Try::cycles).sum()
+    }
 }
 
 /// One side of a message.
@@ -232,7 +250,7 @@ impl Links {
         mut messages: Vec<(usize, Message)>,
     ) -> Result<Vec<(usize, Delivery)>, SimError> {
         let mut done: Vec<(usize, Delivery)> = Vec::new();
-        let mut earlier: Vec<(usize, Vec<(usize, ProgramFigures)>, u64)> = Vec::new();
+        let mut earlier: Vec<(usize, Vec<Try>)> = Vec::new();
         let mut ends = Vec::new();
         for _ in 0..TRIES {
             let slot = self.next_slot(0);
@@ -252,25 +270,21 @@ impl Links {
                 else {
                     continue;
                 };
-                let mut programs = vec![(message.from, sent.clone())];
-                if message.from != message.to {
-                    programs.push((message.to, got.clone()));
-                }
-                let mut cycles = sent.cycles.max(got.cycles);
-                if let Some(at) = earlier.iter().position(|(earlier, ..)| *earlier == number) {
-                    let (_, before, waited) = earlier.swap_remove(at);
-                    programs.splice(0..0, before);
-                    cycles += waited;
-                }
+                let mut tries = match earlier.iter().position(|(earlier, _)| *earlier == number) {
+                    Some(at) => earlier.swap_remove(at).1,
+                    None => Vec::new(),
+                };
+                tries.push(Try { programs: [(message.from, sent.clone()), (message.to, got.clone())] });
                 if out.sent == 1 && into.received == 1 {
                     let parcel = cores[message.to].parcel(message.parcel.len())?;
                     self.figures.messages += 1;
                     self.figures.bytes += 64 * parcel.len() as u64;
-                    self.figures.cycles += cycles;
-                    done.push((number, Delivery { parcel, programs, cycles }));
+                    let delivery = Delivery { parcel, tries };
+                    self.figures.cycles += delivery.cycles();
+                    done.push((number, delivery));
                 } else {
                     ends = vec![(message.to, into.status), (message.from, out.status)];
-                    earlier.push((number, programs, cycles));
+                    earlier.push((number, tries));
                     failed.push((number, message));
                 }
             }
@@ -385,7 +399,11 @@ impl Links {
                 Flight::Move { to, .. } => Place::LinkIn(*to as u32),
                 Flight::Upload { .. } => Place::BusUp,
             };
-            ways.push((way, 64 * bursts as u64));
+            let bytes = 64 * bursts as u64;
+            match ways.iter_mut().find(|(other, _): &&mut (Place, u64)| *other == way) {
+                Some((_, sum)) => *sum += bytes,
+                None => ways.push((way, bytes)),
+            }
             let moved = flight.neurons() as u64;
             match (flight, arrived) {
                 (Flight::Move { .. }, true) => self.figures.migrations += moved,

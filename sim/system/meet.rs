@@ -207,7 +207,7 @@ impl<P: Places> SystemBackend<P> {
             figures.merge.bus_bytes += part.bytes();
             sums.push(part);
         }
-        let mut waiting = Vec::new();
+        let (mut waiting, mut computed_by) = (Vec::new(), begin);
         for (dimm, (computed, left, neurons)) in done {
             let mut cycles = computed.cycles;
             let mut end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
@@ -221,7 +221,7 @@ impl<P: Places> SystemBackend<P> {
                 self.books.figures.dimms[dimm].sent_bytes += part.bytes();
                 self.books.figures.bytes.link_sums += part.bytes();
                 if self.links.is_some() {
-                    waiting.push((dimm, part, end));
+                    waiting.push((dimm, part));
                 } else {
                     let link = Place::LinkIn(receiver as u32);
                     end = self.books.carry(link, ("partial sums", end), part.bytes());
@@ -230,16 +230,18 @@ impl<P: Places> SystemBackend<P> {
             }
             slowest = slowest.max(cycles);
             ready = ready.max(end);
+            computed_by = computed_by.max(end);
         }
         if let Some(links) = &mut self.links {
             let to = receiver;
             let messages =
-                waiting.iter().map(|(from, part, _)| Message { from: *from, to, parcel: part.bursts() });
+                waiting.iter().map(|(from, part)| Message { from: *from, to, parcel: part.bursts() });
+            // Messages are sent when all cores have computed.
             let delivered = links.deliver(&mut self.cores, messages.collect())?;
-            for ((_, part, end), delivery) in waiting.into_iter().zip(delivered) {
+            for ((_, part), delivery) in waiting.into_iter().zip(delivered) {
                 let link = (Place::LinkIn(receiver as u32), "partial sums");
-                ready = ready.max(self.books.message(link, end, part.bytes(), &delivery));
-                slowest += delivery.cycles;
+                ready = ready.max(self.books.message(link, computed_by, part.bytes(), &delivery));
+                slowest += delivery.cycles();
                 sums.push(part.from_bursts(delivery.parcel));
             }
         }

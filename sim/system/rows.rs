@@ -88,10 +88,11 @@ impl<P: Places> SystemBackend<P> {
             let run = core.product_then_async(&part, &epilogue).await?;
             Ok((Some((neurons, run.bits)), run.figures))
         })?;
-        let (mut slowest, mut last) = (0, start);
+        let mut slowest = 0;
         for (dimm, (computed, figures)) in done {
             let Some((neurons, values)) = computed else {
-                last = last.max(self.books.program(dimm, ("neurons move", start), figures, &[]));
+                // All wait until neurons are where they shall be.
+                ready = ready.max(self.books.program(dimm, ("neurons move", start), figures, &[]));
                 continue;
             };
             slowest = figures.cycles.max(slowest);
@@ -101,7 +102,7 @@ impl<P: Places> SystemBackend<P> {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
             }
         }
-        self.end_moves((begin - self.gap, last.max(ready)))?;
+        self.end_moves((begin - self.gap, ready))?;
         self.books.figures.critical(slowest);
         self.books.advance(ready);
         let values = self.verdict(product.label(), rows, &expected, &bits)?;
