@@ -182,12 +182,6 @@ pub enum SimError {
         /// What is wrong.
         what: String,
     },
-    /// An instruction whose cycles nobody predicts.
-    #[error("the cycle model has no link: `{instruction}` can be simulated, not predicted")]
-    Unpredictable {
-        /// The first such instruction.
-        instruction: String,
-    },
     /// A link's promise was broken.
     #[error(transparent)]
     Link(#[from] crate::link::LinkError),

@@ -1,0 +1,319 @@
+//! Does the cycle model predict every cycle of cores with links: `send` and `receive` beside products, on a cable and around a bridge?
+//!
+//! The cores run random programs with messages between them, beside hosts that stall and have traffic of their own. The model of the whole system
+//! is given what the hosts did and what the channels did, and has to come to the same cycles: of instructions, answers,
+//! commands of the DRAM, and in every register of the links. There is no tolerance.
+
+#[path = "common/messages.rs"]
+mod messages;
+#[path = "common/replay.rs"]
+mod replay;
+
+use messages::{Plan, SOURCES, TARGETS, below};
+use ndp_config::DesignConfig;
+use ndp_cosim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
+use ndp_cosim::link::channel::ChannelEvent;
+use ndp_cosim::link::cores::LinkedCores;
+use ndp_cosim::link::network::LATENCY;
+use ndp_cycles::{ClockRelation, LinkedModel, Topology};
+use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
+use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
+use ndp_numerics::SplitMix64;
+use replay::{Replay, commands, instructions, processor_time, requests};
+use std::error::Error;
+use std::io::Write;
+use std::time::Duration;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Cycles after which a run is given up.
+const LIMIT: u64 = 2_000_000;
+
+/// What a series of runs is like.
+#[derive(Clone, Copy)]
+struct Series {
+    preset: &'static str,
+    topology: Topology,
+    seed: u64,
+    /// Systems that are opened, and programs that each core of them runs.
+    systems: u64,
+    rounds: u32,
+    messages: u32,
+    stall_percent: u32,
+    /// A request of each host in one of so many cycles; never if 0.
+    every: u64,
+    ber: f64,
+    skew: u32,
+    options: ProgramOptions,
+}
+
+/// A system that has run, with all that was recorded of it.
+struct Session {
+    config: DesignConfig,
+    topology: Topology,
+    recordings: Vec<Recording>,
+    memories: Vec<Vec<(u64, SparseMemory)>>,
+    /// Of each cable both directions.
+    events: Vec<[Vec<ChannelEvent>; 2]>,
+    rtl: Duration,
+}
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, Default)]
+struct Compared {
+    cycles: u64,
+    instructions: usize,
+    transfers: usize,
+    requests: usize,
+    commands: usize,
+    rtl: Duration,
+    model: Duration,
+}
+
+impl std::ops::AddAssign for Compared {
+    fn add_assign(&mut self, other: Self) {
+        self.cycles += other.cycles;
+        self.instructions += other.instructions;
+        self.transfers += other.transfers;
+        self.requests += other.requests;
+        self.commands += other.commands;
+        self.rtl += other.rtl;
+        self.model += other.model;
+    }
+}
+
+/// A system with channels that are recorded.
+fn open(of: &Series, seed: u64) -> Result<LinkedCores, Box<dyn Error>> {
+    let config = DesignConfig::preset(of.preset)?;
+    let stalls = HostStalls { request: of.stall_percent, response: of.stall_percent };
+    let options = CoreOptions {
+        seed,
+        stalls,
+        trace: true,
+        random_contents: Some(seed as u32),
+        ..CoreOptions::default()
+    };
+    let mut linked = match of.topology {
+        Topology::Pair => LinkedCores::pair(&config, &options)?,
+        Topology::Star => LinkedCores::star(&config, &options)?,
+    };
+    for channel in linked.cables.iter_mut().flat_map(|cable| &mut cable.channels) {
+        channel.record();
+        channel.skew(LATENCY, of.skew);
+        channel.set_ber(of.ber);
+    }
+    Ok(linked)
+}
+
+/// Programs for all cores, with messages between them.
+fn programs(of: &Series, count: u32, sources: &mut [RandomPrograms], random: &mut SplitMix64) -> Vec<Program> {
+    let mut programs: Vec<Program> = sources.iter_mut().map(RandomPrograms::next_program).collect();
+    if of.topology == Topology::Pair {
+        let Ok(both) = <[Program; 2]>::try_from(programs) else { return Vec::new() };
+        let mut plan = Plan::new(both);
+        (0..of.messages).for_each(|_| plan.message(random));
+        return plan.finish(random).into();
+    }
+    // Everybody sends to the one `step` further on, and gets from one.
+    let step = 1 + below(random, u64::from(count) - 1);
+    let lengths: Vec<u32> = (0..count * of.messages).map(|_| 1 + below(random, 120)).collect();
+    for (node, program) in (0..).zip(&mut programs) {
+        let (to, from) = ((node + step) % count, (node + count - step) % count);
+        let mut places: Vec<usize> =
+            (0..of.messages).map(|_| below(random, program.code.len() as u64 + 1) as usize).collect();
+        places.sort_unstable();
+        for (message, place) in (0..of.messages).zip(places).rev() {
+            let length = |node: u32| lengths[(message * count + node) as usize];
+            let address = SOURCES + 512 * message;
+            let (seed, kind) = (random.next_u64(), RandomKind::Bits);
+            program.data.push(Data::Random { address: 2 * address, bursts: 2 * length(node), seed, kind });
+            let slot = 16 * message + to;
+            let send = Transfer { address, count: length(node), ranks: 3, node: to, slot };
+            let address = TARGETS + 512 * message;
+            let slot = 16 * message + node;
+            let receive = Transfer { address, count: length(from), ranks: 3, node: from, slot };
+            // In a ring nothing may come between the two that waits for either.
+            program.code.insert(place, Code::Instruction(Instruction::Send(send)));
+            program.code.insert(place, Code::Instruction(Instruction::Receive(receive)));
+        }
+    }
+    programs
+}
+
+/// Opens a system, brings its links up, runs programs.
+fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
+    let config = DesignConfig::preset(of.preset)?;
+    let mut linked = open(of, seed)?;
+    let count = linked.cores.len();
+    let mut random = SplitMix64::new(seed);
+    let mut sources: Vec<RandomPrograms> = (0..count as u64)
+        .map(|n| RandomPrograms::with_options(&config, 16 * seed + n, of.options))
+        .collect();
+    let mut memories = vec![vec![(0, SparseMemory::new())]; count];
+    let start = processor_time();
+    for index in 0..count {
+        while !linked.link_status(index)?.up {
+            if linked.cycle() > 30_000 {
+                return Err(format!("no link at DIMM {index}").into());
+            }
+        }
+    }
+    let first = 1 << (config.dimm_burst_bits() - 1);
+    for _ in 0..of.rounds {
+        let programs = programs(of, count as u32, &mut sources, &mut random);
+        for (index, program) in programs.iter().enumerate() {
+            linked.cores[index].place(program)?;
+            let mut memory = memories[index].last().ok_or("no memory")?.1.clone();
+            for data in &program.data {
+                ndp_machine::write_data(&config, data, &mut memory)?;
+            }
+            memories[index].push((linked.cores[index].cycle(), memory));
+        }
+        let words = programs.iter().map(Program::words).collect();
+        let between = |_: usize, core: &mut ndp_cosim::core::NdpCore| {
+            if of.every > 0 && random.next_u64().is_multiple_of(of.every) {
+                let address = first + random.next_u64() % 512;
+                let write = random.next_u64().is_multiple_of(2).then_some([0; 8]);
+                core.submit(address, write);
+            }
+        };
+        linked.run(words, LIMIT, between, |_, _| {})?;
+        for index in 0..count {
+            for number in [LinkStatus::REGISTER].into_iter().chain(16..32) {
+                linked.register(index, number)?;
+            }
+        }
+    }
+    let rtl = processor_time() - start;
+    finish(linked, of.topology, memories, rtl)
+}
+
+/// What was recorded.
+fn finish(
+    mut linked: LinkedCores,
+    topology: Topology,
+    memories: Vec<Vec<(u64, SparseMemory)>>,
+    rtl: Duration,
+) -> Result<Session, Box<dyn Error>> {
+    let config = linked.cores[0].config().clone();
+    let recordings: Option<Vec<Recording>> =
+        linked.cores.iter_mut().map(ndp_cosim::core::NdpCore::take_recording).collect();
+    let events = linked.cables.iter_mut().map(|cable| {
+        let [first, second] = &mut cable.channels;
+        [first.take_events(), second.take_events()]
+    });
+    let events = events.collect();
+    Ok(Session { config, topology, recordings: recordings.ok_or("nothing was recorded")?, memories, events, rtl })
+}
+
+/// The model of a session's system, which knows what the channels did.
+fn model_of(session: &Session) -> LinkedModel {
+    let recording = &session.recordings[0];
+    let clocks = ClockRelation::of_simulation(recording.origin, recording.dram_origin);
+    let mut model = LinkedModel::new(&session.config, session.topology, clocks, LATENCY);
+    for (cable, directions) in session.events.iter().enumerate() {
+        for (direction, events) in directions.iter().enumerate() {
+            for event in events {
+                match event {
+                    ChannelEvent::Delays(cycle, bits) => model.set_delays(cable, direction, *cycle, bits),
+                    ChannelEvent::Disturbed(event) => model.disturb(cable, direction, *event),
+                }
+            }
+        }
+    }
+    model
+}
+
+/// Runs the model with what was recorded, and compares.
+fn compare(session: &mut Session) -> Result<Compared, Box<dyn Error>> {
+    let mut model = model_of(session);
+    let recordings = &session.recordings;
+    (0..recordings.len()).for_each(|core| model.core_mut(core).record());
+    let cycles = recordings[0].end - recordings[0].origin;
+    let mut hosts: Vec<Replay<'_>> =
+        recordings.iter().zip(&mut session.memories).map(|(r, m)| Replay::new(r, m)).collect();
+    let start = processor_time();
+    model.run_until(cycles, &mut hosts);
+    let time = processor_time() - start;
+    let mut all = Compared { cycles, rtl: session.rtl, model: time, ..Compared::default() };
+    for (core, (recording, host)) in recordings.iter().zip(&hosts).enumerate() {
+        let record = model.core_mut(core).take_record();
+        let of = |e: Box<dyn Error>| format!("core {core}: {e}");
+        instructions(recording, &record).map_err(of)?;
+        commands(recording, &record).map_err(of)?;
+        requests(recording, &host.requests).map_err(of)?;
+        all.instructions += record.instructions.len();
+        all.requests += recording.requests.len();
+        all.commands += recording.commands.iter().map(Vec::len).sum::<usize>();
+        all.transfers += (model.link(core).sent + model.link(core).received) as usize;
+    }
+    Ok(all)
+}
+
+fn series(of: Series) -> Outcome {
+    let mut all = Compared::default();
+    for index in 0..of.systems {
+        let seed = of.seed * 1000 + index;
+        let named = |e: Box<dyn Error>| format!("{}, seed {seed}: {e}", of.preset);
+        let mut session = session(&of, seed).map_err(named)?;
+        all += compare(&mut session).map_err(named)?;
+    }
+    let speed = |time: Duration| all.cycles as f64 / time.as_secs_f64();
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}, {:?}: {} runs, {} cycles, {} instructions, {} transfers, {} requests, {} commands; RTL {:.0} cycles/s, model \
+         {:.0}, {:.0} times",
+        of.preset,
+        of.topology,
+        of.systems * u64::from(of.rounds),
+        all.cycles,
+        all.instructions,
+        all.transfers,
+        all.requests,
+        all.commands,
+        speed(all.rtl),
+        speed(all.model),
+        all.rtl.as_secs_f64() / all.model.as_secs_f64()
+    );
+    assert!(all.transfers > 0);
+    Ok(())
+}
+
+/// Two cores of the small configuration, nothing beside them.
+const PLAIN: Series = Series {
+    preset: "tiny",
+    topology: Topology::Pair,
+    seed: 1,
+    systems: 4,
+    rounds: 10,
+    messages: 6,
+    stall_percent: 0,
+    every: 0,
+    ber: 0.0,
+    skew: 150,
+    options: ProgramOptions { cycles: 3000, malformed_percent: 0 },
+};
+
+#[test]
+fn programs_with_messages_on_a_cable_take_the_predicted_cycles() -> Outcome {
+    series(PLAIN)
+}
+
+#[test]
+fn they_do_so_beside_stalls_and_traffic() -> Outcome {
+    series(Series { seed: 2, stall_percent: 20, every: 12, ..PLAIN })?;
+    series(Series { seed: 3, stall_percent: 60, every: 3, systems: 2, ..PLAIN })
+}
+
+#[test]
+fn they_do_so_over_lanes_with_bit_errors() -> Outcome {
+    series(Series { seed: 4, ber: 2e-6, stall_percent: 5, every: 40, ..PLAIN })?;
+    series(Series { seed: 5, ber: 3e-5, ..PLAIN })
+}
+
+#[test]
+fn they_do_so_around_a_bridge() -> Outcome {
+    let star = Series { topology: Topology::Star, messages: 3, ..PLAIN };
+    series(Series { seed: 6, ..star })?;
+    series(Series { seed: 7, ber: 1e-5, stall_percent: 20, every: 16, ..star })
+}
