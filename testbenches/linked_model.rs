@@ -29,6 +29,58 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// Cycles after which a run is given up.
 const LIMIT: u64 = 2_000_000;
 
+/// What happens to the lanes besides errors of single bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    None,
+    /// Noise on some lanes for up to 60 cycles.
+    Bursts,
+    /// Lanes that stop for a few cycles, and are later from then on.
+    Stalls,
+    /// Noise on all lanes for up to 30,000 cycles, which may be a fault; hosts that tell links to go on, whether they have to or not.
+    Cuts,
+    /// A lane that gives zeros, for up to 60,000 cycles; the same of hosts.
+    DeadLanes,
+}
+
+impl Trouble {
+    /// What there is of it in a cycle.
+    fn make(self, linked: &mut LinkedCores, random: &mut SplitMix64) {
+        let mut happens = |every: u64| random.next_u64().is_multiple_of(every);
+        let every = match self {
+            Self::None => return,
+            Self::Bursts => 500,
+            Self::Stalls => 6_000,
+            Self::Cuts => 15_000,
+            Self::DeadLanes => 30_000,
+        };
+        let (now, again) = (happens(every), happens(20_000));
+        let mut draw = |bound: u64| random.next_u64() % bound;
+        if self == Self::Cuts || self == Self::DeadLanes {
+            let cores = linked.cores.len() as u64;
+            if again {
+                linked.control(draw(cores) as usize, 1 + draw(3));
+            }
+        }
+        if !now {
+            return;
+        }
+        let cables = linked.cables.len() as u64;
+        let cable = &mut linked.cables[draw(cables) as usize];
+        let lanes = cable.lanes();
+        let channel = &mut cable.channels[draw(2) as usize];
+        let lane = draw(lanes) as u32;
+        match self {
+            Self::None => {}
+            Self::Bursts => channel.burst(1 + draw(60), draw(1 << lanes) as u32),
+            Self::Stalls => channel.stall(lane, 1 + draw(3)),
+            Self::Cuts => channel.cut(draw(30_000)),
+            // Dead or alive.
+            Self::DeadLanes => channel.set_dead(lane, draw(3) == 0),
+        }
+    }
+}
+
 /// What a series of runs is like.
 #[derive(Clone, Copy)]
 struct Series {
@@ -44,6 +96,7 @@ struct Series {
     every: u64,
     ber: f64,
     skew: u32,
+    trouble: Trouble,
     options: ProgramOptions,
 }
 
@@ -106,7 +159,12 @@ fn open(of: &Series, seed: u64) -> Result<LinkedCores, Box<dyn Error>> {
 }
 
 /// Programs for all cores, with messages between them.
-fn programs(of: &Series, count: u32, sources: &mut [RandomPrograms], random: &mut SplitMix64) -> Vec<Program> {
+fn programs(
+    of: &Series,
+    count: u32,
+    sources: &mut [RandomPrograms],
+    random: &mut SplitMix64,
+) -> Vec<Program> {
     let mut programs: Vec<Program> = sources.iter_mut().map(RandomPrograms::next_program).collect();
     if of.topology == Topology::Pair {
         let Ok(both) = <[Program; 2]>::try_from(programs) else { return Vec::new() };
@@ -146,9 +204,8 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
     let mut linked = open(of, seed)?;
     let count = linked.cores.len();
     let mut random = SplitMix64::new(seed);
-    let mut sources: Vec<RandomPrograms> = (0..count as u64)
-        .map(|n| RandomPrograms::with_options(&config, 16 * seed + n, of.options))
-        .collect();
+    let mut sources: Vec<RandomPrograms> =
+        (0..count as u64).map(|n| RandomPrograms::with_options(&config, 16 * seed + n, of.options)).collect();
     let mut memories = vec![vec![(0, SparseMemory::new())]; count];
     let start = processor_time();
     for index in 0..count {
@@ -158,7 +215,6 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
             }
         }
     }
-    let first = 1 << (config.dimm_burst_bits() - 1);
     for _ in 0..of.rounds {
         let programs = programs(of, count as u32, &mut sources, &mut random);
         for (index, program) in programs.iter().enumerate() {
@@ -169,15 +225,8 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
             }
             memories[index].push((linked.cores[index].cycle(), memory));
         }
-        let words = programs.iter().map(Program::words).collect();
-        let between = |_: usize, core: &mut ndp_cosim::core::NdpCore| {
-            if of.every > 0 && random.next_u64().is_multiple_of(of.every) {
-                let address = first + random.next_u64() % 512;
-                let write = random.next_u64().is_multiple_of(2).then_some([0; 8]);
-                core.submit(address, write);
-            }
-        };
-        linked.run(words, LIMIT, between, |_, _| {})?;
+        (0..).zip(&programs).for_each(|(index, program)| linked.start(index, program.words()));
+        run(of, &mut linked, &mut random)?;
         for index in 0..count {
             for number in [LinkStatus::REGISTER].into_iter().chain(16..32) {
                 linked.register(index, number)?;
@@ -186,6 +235,27 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
     }
     let rtl = processor_time() - start;
     finish(linked, of.topology, memories, rtl)
+}
+
+/// Runs what was started to its end, beside the hosts' own requests and what happens to the lanes.
+fn run(of: &Series, linked: &mut LinkedCores, random: &mut SplitMix64) -> Outcome {
+    let (count, begin) = (linked.cores.len(), linked.cycle());
+    let first = 1 << (linked.cores[0].config().dimm_burst_bits() - 1);
+    while (0..count).any(|index| linked.ended(index).is_none()) {
+        for core in linked.cores.iter_mut().filter(|_| of.every > 0) {
+            if random.next_u64().is_multiple_of(of.every) {
+                let address = first + random.next_u64() % 512;
+                let write = random.next_u64().is_multiple_of(2).then_some([0; 8]);
+                core.submit(address, write);
+            }
+        }
+        of.trouble.make(linked, random);
+        linked.advance(&mut |_, _| {})?;
+        if linked.cycle() - begin > LIMIT {
+            return Err(format!("no end within {LIMIT} cycles").into());
+        }
+    }
+    Ok(())
 }
 
 /// What was recorded.
@@ -203,7 +273,14 @@ fn finish(
         [first.take_events(), second.take_events()]
     });
     let events = events.collect();
-    Ok(Session { config, topology, recordings: recordings.ok_or("nothing was recorded")?, memories, events, rtl })
+    Ok(Session {
+        config,
+        topology,
+        recordings: recordings.ok_or("nothing was recorded")?,
+        memories,
+        events,
+        rtl,
+    })
 }
 
 /// The model of a session's system, which knows what the channels did.
@@ -291,6 +368,7 @@ const PLAIN: Series = Series {
     every: 0,
     ber: 0.0,
     skew: 150,
+    trouble: Trouble::None,
     options: ProgramOptions { cycles: 3000, malformed_percent: 0 },
 };
 
@@ -309,6 +387,14 @@ fn they_do_so_beside_stalls_and_traffic() -> Outcome {
 fn they_do_so_over_lanes_with_bit_errors() -> Outcome {
     series(Series { seed: 4, ber: 2e-6, stall_percent: 5, every: 40, ..PLAIN })?;
     series(Series { seed: 5, ber: 3e-5, ..PLAIN })
+}
+
+#[test]
+fn they_do_so_when_lanes_fail_in_other_ways() -> Outcome {
+    series(Series { seed: 8, trouble: Trouble::Bursts, ber: 1e-6, ..PLAIN })?;
+    series(Series { seed: 9, trouble: Trouble::Stalls, skew: 40, rounds: 4, systems: 6, ..PLAIN })?;
+    series(Series { seed: 10, trouble: Trouble::Cuts, rounds: 3, ..PLAIN })?;
+    series(Series { seed: 11, trouble: Trouble::DeadLanes, rounds: 3, ..PLAIN })
 }
 
 #[test]

@@ -24,6 +24,7 @@ pub use link_status::LinkStatus;
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
 pub use prediction::{PortCycle, request_kind};
+pub(crate) use prediction::{PortLog, Replay};
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
 pub use status::{Counters, Status};

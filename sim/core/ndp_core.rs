@@ -32,7 +32,8 @@ pub struct CoreOptions {
     pub watchdog_cycles: u64,
     /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
     pub trace: bool,
-    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`].
+    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
+    /// [`crate::link::cores::LinkedCores::predicted`].
     pub predict: bool,
 }
 

@@ -52,7 +52,7 @@ pub struct PortCycle {
 }
 
 /// What the host did, in cycles of the core.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PortLog {
     config: DesignConfig,
     /// First core cycle without reset.

@@ -69,6 +69,11 @@ impl Channel {
         channel
     }
 
+    /// Number of lanes.
+    pub fn lanes(&self) -> u64 {
+        self.lanes.len() as u64
+    }
+
     /// Sets the delay of each lane in bits, at least one word; what was under way is lost.
     pub fn set_delays(&mut self, bits: &[u32]) {
         for (lane, bits) in self.lanes.iter_mut().zip(bits) {

@@ -61,6 +61,8 @@ pub struct CycleModel {
     waiting: bool,
     /// Somebody else sees to it that the unit is.
     linked: bool,
+    /// The counter of the link that is being read, as it was in the cycle before.
+    link_counter: u32,
     /// Cycle of the system that is the core's first.
     origin: u64,
     /// The first cycle of those in which it has not been busy up to now.
@@ -103,6 +105,7 @@ impl CycleModel {
             engaged: false,
             waiting: false,
             linked: false,
+            link_counter: 0,
             origin: 0,
             idle_since: Some(0),
             dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
@@ -119,6 +122,7 @@ impl CycleModel {
 
     /// What was recorded; nothing is recorded any more.
     pub fn take_record(&mut self) -> Record {
+        self.catch_up(self.cycle);
         Record {
             instructions: self.recorder.take().unwrap_or_default().instructions,
             commands: self.ranks.iter_mut().map(Rank::take_trace).collect(),
@@ -439,7 +443,7 @@ impl CycleModel {
             self.port.outstanding -= 1;
         }
         if let Some(answer) = core_answer.filter(|_| room && next.is_none()) {
-            next = Some(answer);
+            next = Some(self.answer_of_link(answer));
             self.port.answered();
         }
         if let (true, Some(answer)) = (response_taken, response) {

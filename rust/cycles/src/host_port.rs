@@ -27,7 +27,10 @@ pub(crate) enum CoreAccess {
     /// The register is read.
     Reads(u8),
     /// The link is told to go on, or to forget failures.
-    Controls { retrain: bool, forget: bool },
+    Controls {
+        retrain: bool,
+        forget: bool,
+    },
     /// Instructions are taken over.
     Queues,
     /// They are lost: the queue has no four free places.
@@ -116,12 +119,21 @@ impl HostPort {
     /// The request in work is about the link's registers.
     #[inline]
     pub fn is_for_link(&self) -> bool {
-        let number = match self.pending {
-            Some(Request { kind: RequestKind::LinkControl { .. }, .. }) => return true,
-            Some(Request { kind: RequestKind::ReadRegister(number), .. }) => number,
-            _ => return false,
-        };
-        number == LINK_REGISTER || LINK_COUNTERS.contains(&number)
+        match self.pending.map(|request| request.kind) {
+            Some(RequestKind::LinkControl { .. } | RequestKind::ReadRegister(LINK_REGISTER)) => true,
+            _ => self.link_counter().is_some(),
+        }
+    }
+
+    /// The counter of the link's controller that is being read.
+    #[inline]
+    pub fn link_counter(&self) -> Option<usize> {
+        match self.pending.map(|request| request.kind) {
+            Some(RequestKind::ReadRegister(number)) if LINK_COUNTERS.contains(&number) => {
+                Some(usize::from(number - LINK_COUNTERS.start()))
+            }
+            _ => None,
+        }
     }
 
     /// A request would be taken.

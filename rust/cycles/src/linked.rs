@@ -83,10 +83,14 @@ impl LinkedModel {
         self.cores[core].transfers_seen().map(TransferUnit::state).unwrap_or_default()
     }
 
+    /// The first cycle of a core after its last reset.
+    pub fn origin(&self, core: usize) -> u64 {
+        self.cores[core].system_cycle() - self.cores[core].cycle()
+    }
+
     /// The first cycle of those in which a core has not been busy up to now.
     pub fn idle_since(&self, core: usize) -> Option<u64> {
-        let core = &self.cores[core];
-        core.idle_since().map(|cycle| cycle + core.system_cycle() - core.cycle())
+        self.cores[core].idle_since().map(|cycle| cycle + self.origin(core))
     }
 
     /// Flits that the bridge dropped for want of a route.
@@ -225,7 +229,9 @@ impl LinkedModel {
                 }
                 None => {
                     let [first, second] = &mut self.cores[..] else { continue };
-                    let (Some(first), Some(second)) = (first.transfers(), second.transfers()) else { continue };
+                    let (Some(first), Some(second)) = (first.transfers(), second.transfers()) else {
+                        continue;
+                    };
                     let (from, to) = if at == 0 { (first, second) } else { (second, first) };
                     deliver(&mut from.end, &mut to.end.line);
                 }
@@ -265,8 +271,10 @@ impl LinkedModel {
     fn rest(&mut self, to: u64) {
         let heard = |core: &CycleModel| core.transfers_seen().map(|unit| unit.end.transmitter.header());
         let of_cores: Vec<_> = self.cores.iter().map(|core| heard(core).unwrap_or_default()).collect();
-        let of_bridge: Option<Vec<_>> =
-            self.bridge.as_ref().map(|bridge| bridge.ends.iter().map(|end| end.transmitter.header()).collect());
+        let of_bridge: Option<Vec<_>> = self
+            .bridge
+            .as_ref()
+            .map(|bridge| bridge.ends.iter().map(|end| end.transmitter.header()).collect());
         for (at, core) in self.cores.iter_mut().enumerate() {
             let said = of_bridge.as_ref().map_or(of_cores[1 - at.min(1)], |headers| headers[at]);
             if let Some(unit) = core.transfers() {

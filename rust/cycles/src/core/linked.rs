@@ -3,7 +3,7 @@
 
 use super::CycleModel;
 use crate::clock::ClockRelation;
-use crate::host::{Host, Register, Request};
+use crate::host::{Answer, Host, Register, Request};
 use crate::host_port::LINK_REGISTER;
 use crate::issue::{HOLDS, RECEIVE, SEND};
 use crate::link::line::Line;
@@ -135,7 +135,9 @@ impl CycleModel {
             return 1 << RECEIVE | u32::from(sends) << SEND;
         }
         let Some(unit) = self.transfers.as_ref().filter(|_| self.engaged) else { return 0 };
-        u32::from(unit.sends()) << SEND | u32::from(unit.receives()) << RECEIVE | u32::from(unit.holds()) << HOLDS
+        u32::from(unit.sends()) << SEND
+            | u32::from(unit.receives()) << RECEIVE
+            | u32::from(unit.holds()) << HOLDS
     }
 
     /// The request to a rank that the unit offers.
@@ -150,6 +152,9 @@ impl CycleModel {
         if self.engaged
             && let Some(unit) = &mut self.transfers
         {
+            if let Some(number) = self.port.link_counter() {
+                self.link_counter = unit.end.counters()[number];
+            }
             unit.step(given);
         }
     }
@@ -162,12 +167,23 @@ impl CycleModel {
         }
     }
 
-    /// Register 2, or one of 16 to 31.
+    /// A counter is not kept for its reader: the answer has what it was in the cycle before.
+    #[inline]
+    pub(super) fn answer_of_link(&self, answer: Answer) -> Answer {
+        match answer.register {
+            Some(Register::LinkCounter(_)) => {
+                Answer { register: Some(Register::LinkCounter(self.link_counter)), ..answer }
+            }
+            _ => answer,
+        }
+    }
+
+    /// Register 2, or one of 16 to 31, whose value follows with the answer.
     pub(super) fn link_register(&self, number: u8) -> Register {
         match &self.transfers {
             None => Register::Other,
             Some(unit) if number == LINK_REGISTER => Register::Link(unit.state()),
-            Some(unit) => Register::LinkCounter(unit.end.counters()[usize::from(number % 16)]),
+            Some(_) => Register::LinkCounter(0),
         }
     }
 }

@@ -81,7 +81,8 @@ impl Bridge {
             }
         }
         for (at, end) in self.ends.iter_mut().enumerate() {
-            let beat = sent[at].map(|Arrived { last, dest, source, label, .. }| Beat { last, dest, source, label });
+            let beat =
+                sent[at].map(|Arrived { last, dest, source, label, .. }| Beat { last, dest, source, label });
             end.step(beat, before[at].is_none(), self.retrain >> at & 1 == 1);
         }
     }

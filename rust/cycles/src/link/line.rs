@@ -226,9 +226,9 @@ impl Line {
     fn parts(&self, lane: usize, cycle: u64, shift: u32) -> Option<[Part; 2]> {
         let event = |cycle: u64| {
             let events = self.disturbances.iter().filter(move |event| event.cycle == cycle);
-            events.filter(|event| usize::from(event.lane) == lane).fold((false, 0), |(stalled, mask), event| {
-                (stalled || event.stalled, mask ^ event.mask)
-            })
+            events
+                .filter(|event| usize::from(event.lane) == lane)
+                .fold((false, 0), |(stalled, mask), event| (stalled || event.stalled, mask ^ event.mask))
         };
         let delay = self.delay_at(lane, cycle);
         if delay.shift != shift {
@@ -277,9 +277,7 @@ impl Line {
         let zeros = self.content(lane, expected) == Content::Zeros;
         parts.iter().all(|(sent, mask)| {
             let same = match sent {
-                Some(sent) => {
-                    *sent == expected || zeros && self.content(lane, *sent) == Content::Zeros
-                }
+                Some(sent) => *sent == expected || zeros && self.content(lane, *sent) == Content::Zeros,
                 None => zeros,
             };
             same && *mask == 0

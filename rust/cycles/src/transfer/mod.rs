@@ -169,10 +169,7 @@ impl TransferUnit {
 
     /// Nothing but a `receive` is in work, and nothing has come for it.
     pub fn only_waits(&self) -> bool {
-        self.starts.is_empty()
-            && !self.sender.is_busy()
-            && !self.holds()
-            && self.receiver.only_waits()
+        self.starts.is_empty() && !self.sender.is_busy() && !self.holds() && self.receiver.only_waits()
     }
 
     /// The first cycle of the system in which a `receive` that waits may be given up, if nothing comes.

@@ -92,7 +92,14 @@ impl Sender {
     /// One cycle. `start`: the message begins. `passed`: the request is taken. `ready`: the link takes beats. `beats`: ranks from
     /// which a burst comes.
     #[inline]
-    pub fn step(&mut self, start: Option<Transfer>, passed: bool, ready: bool, beats: u32, fault: bool) -> Sent {
+    pub fn step(
+        &mut self,
+        start: Option<Transfer>,
+        passed: bool,
+        ready: bool,
+        beats: u32,
+        fault: bool,
+    ) -> Sent {
         if !self.is_busy() && start.is_none() {
             self.patience.step(false, false);
             return Sent::default();
