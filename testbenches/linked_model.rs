@@ -61,6 +61,12 @@ impl Trouble {
             if again {
                 linked.control(draw(cores) as usize, 1 + draw(3));
             }
+            // What the bridge is told is not recorded; a model beside it is told.
+            let links = if draw(10_000) == 0 { draw(1 << cores) } else { 0 };
+            let beside = linked.prediction().is_some();
+            if let Some(bridge) = linked.bridge().filter(|_| beside) {
+                bridge.set_retrain(links);
+            }
         }
         if !now {
             return;
@@ -135,14 +141,15 @@ impl std::ops::AddAssign for Compared {
     }
 }
 
-/// A system with channels that are recorded.
-fn open(of: &Series, seed: u64) -> Result<LinkedCores, Box<dyn Error>> {
+/// A system whose links are up. With `predict` it has the model beside it, else all is recorded.
+fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Error>> {
     let config = DesignConfig::preset(of.preset)?;
     let stalls = HostStalls { request: of.stall_percent, response: of.stall_percent };
     let options = CoreOptions {
         seed,
         stalls,
-        trace: true,
+        trace: !predict,
+        predict,
         random_contents: Some(seed as u32),
         ..CoreOptions::default()
     };
@@ -151,9 +158,18 @@ fn open(of: &Series, seed: u64) -> Result<LinkedCores, Box<dyn Error>> {
         Topology::Star => LinkedCores::star(&config, &options)?,
     };
     for channel in linked.cables.iter_mut().flat_map(|cable| &mut cable.channels) {
-        channel.record();
+        if !predict {
+            channel.record();
+        }
         channel.skew(LATENCY, of.skew);
         channel.set_ber(of.ber);
+    }
+    for index in 0..linked.cores.len() {
+        while !linked.link_status(index)?.up {
+            if linked.cycle() > 30_000 {
+                return Err(format!("no link at DIMM {index}").into());
+            }
+        }
     }
     Ok(linked)
 }
@@ -201,20 +217,13 @@ fn programs(
 /// Opens a system, brings its links up, runs programs.
 fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
     let config = DesignConfig::preset(of.preset)?;
-    let mut linked = open(of, seed)?;
+    let start = processor_time();
+    let mut linked = open(of, seed, false)?;
     let count = linked.cores.len();
     let mut random = SplitMix64::new(seed);
     let mut sources: Vec<RandomPrograms> =
         (0..count as u64).map(|n| RandomPrograms::with_options(&config, 16 * seed + n, of.options)).collect();
     let mut memories = vec![vec![(0, SparseMemory::new())]; count];
-    let start = processor_time();
-    for index in 0..count {
-        while !linked.link_status(index)?.up {
-            if linked.cycle() > 30_000 {
-                return Err(format!("no link at DIMM {index}").into());
-            }
-        }
-    }
     for _ in 0..of.rounds {
         let programs = programs(of, count as u32, &mut sources, &mut random);
         for (index, program) in programs.iter().enumerate() {
@@ -226,7 +235,8 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
             memories[index].push((linked.cores[index].cycle(), memory));
         }
         (0..).zip(&programs).for_each(|(index, program)| linked.start(index, program.words()));
-        run(of, &mut linked, &mut random)?;
+        let all: Vec<usize> = (0..count).collect();
+        run(of, &mut linked, &all, LIMIT, &mut random)?;
         for index in 0..count {
             for number in [LinkStatus::REGISTER].into_iter().chain(16..32) {
                 linked.register(index, number)?;
@@ -237,11 +247,18 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
     finish(linked, of.topology, memories, rtl)
 }
 
-/// Runs what was started to its end, beside the hosts' own requests and what happens to the lanes.
-fn run(of: &Series, linked: &mut LinkedCores, random: &mut SplitMix64) -> Outcome {
-    let (count, begin) = (linked.cores.len(), linked.cycle());
+/// Runs what was started on some cores to its end, or for `limit` cycles, beside the hosts' own requests and what happens to the lanes. Returns
+/// whether it came to its end.
+fn run(
+    of: &Series,
+    linked: &mut LinkedCores,
+    cores: &[usize],
+    limit: u64,
+    random: &mut SplitMix64,
+) -> Result<bool, Box<dyn Error>> {
+    let begin = linked.cycle();
     let first = 1 << (linked.cores[0].config().dimm_burst_bits() - 1);
-    while (0..count).any(|index| linked.ended(index).is_none()) {
+    while cores.iter().any(|index| linked.ended(*index).is_none()) {
         for core in linked.cores.iter_mut().filter(|_| of.every > 0) {
             if random.next_u64().is_multiple_of(of.every) {
                 let address = first + random.next_u64() % 512;
@@ -251,11 +268,15 @@ fn run(of: &Series, linked: &mut LinkedCores, random: &mut SplitMix64) -> Outcom
         }
         of.trouble.make(linked, random);
         linked.advance(&mut |_, _| {})?;
-        if linked.cycle() - begin > LIMIT {
-            return Err(format!("no end within {LIMIT} cycles").into());
+        if linked.cycle() - begin >= limit {
+            return if limit < LIMIT {
+                Ok(false)
+            } else {
+                Err(format!("no end within {LIMIT} cycles").into())
+            };
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// What was recorded.
@@ -356,12 +377,66 @@ fn series(of: Series) -> Outcome {
     Ok(())
 }
 
+/// Systems with the model beside them: the ends of all programs, and what the links have counted by then. With `resets` one core is reset
+/// in each round, and runs another program then.
+fn beside(of: Series, resets: bool) -> Outcome {
+    let (mut ends, mut failed) = (0, 0);
+    for index in 0..of.systems {
+        let seed = of.seed * 1000 + index;
+        let config = DesignConfig::preset(of.preset)?;
+        let mut linked = open(&of, seed, true)?;
+        let count = linked.cores.len();
+        let mut random = SplitMix64::new(seed);
+        let mut sources: Vec<RandomPrograms> = (0..count as u64)
+            .map(|n| RandomPrograms::with_options(&config, 16 * seed + n, of.options))
+            .collect();
+        for round in 0..of.rounds {
+            let of_round = programs(&of, count as u32, &mut sources, &mut random);
+            for (index, program) in of_round.iter().enumerate() {
+                linked.place(index, program)?;
+                linked.start(index, program.words());
+            }
+            let all: Vec<usize> = (0..count).collect();
+            let limit = if resets { u64::from(below(&mut random, 6000)) } else { LIMIT };
+            if !run(&of, &mut linked, &all, limit, &mut random)? {
+                let core = below(&mut random, count as u64) as usize;
+                linked.reset(core)?;
+                let program = sources[core].next_program();
+                linked.place(core, &program)?;
+                linked.start(core, program.words());
+                run(&of, &mut linked, &all, LIMIT, &mut random)?;
+            }
+            for core in 0..count {
+                let (rtl, model) = (linked.ended(core), linked.predicted(core));
+                let name = format!("{}, seed {seed}, round {round}, core {core}", of.preset);
+                assert_eq!(rtl, model, "{name}: end of the program");
+                let status = linked.link_status(core)?;
+                linked.predict();
+                let model = linked.prediction().ok_or("no model")?.model().link(core);
+                let of_rtl = [status.failures, status.sent, status.received, status.dropped];
+                let moved = [status.sends_failed, status.receives_failed, status.beats_sent];
+                assert_eq!(of_rtl, [model.failures, model.sent, model.received, model.dropped], "{name}");
+                assert_eq!(moved, [model.sends_failed, model.receives_failed, model.beats_sent], "{name}");
+                ends += 1;
+                failed += status.sends_failed + status.receives_failed;
+            }
+        }
+    }
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}, {:?}, model beside: {ends} ends, {failed} failures counted",
+        of.preset,
+        of.topology
+    );
+    Ok(())
+}
+
 /// Two cores of the small configuration, nothing beside them.
 const PLAIN: Series = Series {
     preset: "tiny",
     topology: Topology::Pair,
     seed: 1,
-    systems: 4,
+    systems: 6,
     rounds: 10,
     messages: 6,
     stall_percent: 0,
@@ -379,27 +454,128 @@ fn programs_with_messages_on_a_cable_take_the_predicted_cycles() -> Outcome {
 
 #[test]
 fn they_do_so_beside_stalls_and_traffic() -> Outcome {
-    series(Series { seed: 2, stall_percent: 20, every: 12, ..PLAIN })?;
-    series(Series { seed: 3, stall_percent: 60, every: 3, systems: 2, ..PLAIN })
+    series(Series { seed: 2, stall_percent: 20, every: 12, systems: 2, ..PLAIN })?;
+    series(Series { seed: 3, stall_percent: 60, every: 3, systems: 1, rounds: 6, ..PLAIN })
 }
 
 #[test]
 fn they_do_so_over_lanes_with_bit_errors() -> Outcome {
-    series(Series { seed: 4, ber: 2e-6, stall_percent: 5, every: 40, ..PLAIN })?;
-    series(Series { seed: 5, ber: 3e-5, ..PLAIN })
+    series(Series { seed: 4, ber: 2e-6, stall_percent: 5, every: 40, systems: 4, ..PLAIN })?;
+    series(Series { seed: 5, ber: 3e-5, systems: 4, ..PLAIN })
 }
 
 #[test]
 fn they_do_so_when_lanes_fail_in_other_ways() -> Outcome {
-    series(Series { seed: 8, trouble: Trouble::Bursts, ber: 1e-6, ..PLAIN })?;
+    series(Series { seed: 8, trouble: Trouble::Bursts, ber: 1e-6, systems: 4, ..PLAIN })?;
     series(Series { seed: 9, trouble: Trouble::Stalls, skew: 40, rounds: 4, systems: 6, ..PLAIN })?;
-    series(Series { seed: 10, trouble: Trouble::Cuts, rounds: 3, ..PLAIN })?;
-    series(Series { seed: 11, trouble: Trouble::DeadLanes, rounds: 3, ..PLAIN })
+    series(Series { seed: 10, trouble: Trouble::Cuts, rounds: 3, systems: 4, ..PLAIN })?;
+    series(Series { seed: 11, trouble: Trouble::DeadLanes, rounds: 3, systems: 4, ..PLAIN })
 }
 
 #[test]
 fn they_do_so_around_a_bridge() -> Outcome {
-    let star = Series { topology: Topology::Star, messages: 3, ..PLAIN };
+    let star = Series { topology: Topology::Star, messages: 3, systems: 2, ..PLAIN };
     series(Series { seed: 6, ..star })?;
-    series(Series { seed: 7, ber: 1e-5, stall_percent: 20, every: 16, ..star })
+    series(Series { seed: 7, ber: 1e-5, stall_percent: 20, every: 16, systems: 1, ..star })
+}
+
+#[test]
+fn they_do_so_at_full_width() -> Outcome {
+    let options = ProgramOptions { cycles: 2000, malformed_percent: 0 };
+    let hermes = Series { preset: "hermes", systems: 1, rounds: 2, messages: 3, options, ..PLAIN };
+    series(Series { seed: 12, ..hermes })?;
+    series(Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes })
+}
+
+#[test]
+fn they_do_so_among_malformed_instructions() -> Outcome {
+    let options = ProgramOptions { cycles: 3000, malformed_percent: 60 };
+    series(Series { seed: 14, systems: 1, options, ..PLAIN })
+}
+
+#[test]
+fn linked_cores_have_the_model_beside_them() -> Outcome {
+    beside(Series { seed: 15, ber: 2e-6, stall_percent: 10, every: 30, systems: 1, ..PLAIN }, false)?;
+    let star = Series { topology: Topology::Star, messages: 2, systems: 1, rounds: 4, ..PLAIN };
+    beside(Series { seed: 16, trouble: Trouble::Cuts, ..star }, false)
+}
+
+#[test]
+fn they_do_so_when_cores_are_reset() -> Outcome {
+    let resets = Series { systems: 1, rounds: 5, ..PLAIN };
+    beside(Series { seed: 17, ..resets }, true)?;
+    beside(Series { seed: 18, topology: Topology::Star, messages: 2, ber: 1e-6, rounds: 3, ..resets }, true)
+}
+
+#[test]
+fn a_deviation_is_found() -> Outcome {
+    let of = Series { seed: 19, rounds: 3, ber: 1e-5, ..PLAIN };
+    let mut session = session(&of, 19)?;
+    compare(&mut session)?;
+    let events = session.events[0][0].clone();
+    let offered: Vec<u64> = session.recordings[1].requests.iter().map(|request| request.offered).collect();
+    for change in 0..4 {
+        let changed = &mut session.events[0][0];
+        let last = changed.len() - 1;
+        match (change, &mut changed[last]) {
+            // A cycle more on the way.
+            (0, _) => {
+                for event in changed.iter_mut() {
+                    if let ChannelEvent::Delays(_, bits) = event {
+                        bits.iter_mut().for_each(|bits| *bits += 25);
+                    }
+                }
+            }
+            // An error less; one more.
+            (1, _) => drop(changed.remove(last / 2)),
+            (2, ChannelEvent::Disturbed(event)) => {
+                event.cycle -= 1000;
+                changed.sort_by_key(|event| match event {
+                    ChannelEvent::Delays(cycle, _) => *cycle,
+                    ChannelEvent::Disturbed(event) => event.cycle,
+                });
+            }
+            // A request of one host a cycle later.
+            _ => {
+                let requests = &mut session.recordings[1].requests;
+                let prompt = requests.iter_mut().rfind(|request| request.offered == request.taken);
+                prompt.ok_or("every request waited")?.offered += 1;
+            }
+        }
+        let outcome = compare(&mut session);
+        assert!(outcome.is_err(), "change {change} was not found");
+        session.events[0][0].clone_from(&events);
+        for (request, offered) in session.recordings[1].requests.iter_mut().zip(&offered) {
+            request.offered = *offered;
+        }
+    }
+    compare(&mut session)?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn many_systems_do_so() -> Outcome {
+    let troubles = [Trouble::None, Trouble::Bursts, Trouble::Stalls, Trouble::Cuts, Trouble::DeadLanes];
+    for seed in 20..60 {
+        let at = seed as usize;
+        let trouble = troubles[at % 5];
+        let of = Series {
+            topology: if seed % 3 == 0 { Topology::Star } else { Topology::Pair },
+            seed,
+            systems: 4,
+            rounds: if at % 5 > 2 { 3 } else { 10 },
+            messages: 1 + at as u32 % 6,
+            stall_percent: [0, 10, 50, 90][at % 4],
+            every: [0, 40, 8, 100][at / 4 % 4],
+            ber: [0.0, 1e-7, 1e-6, 1e-5, 1e-4][at / 2 % 5],
+            skew: if trouble == Trouble::Stalls { 40 } else { 150 },
+            trouble,
+            options: ProgramOptions { cycles: 3000, malformed_percent: (seed % 3) as u32 * 30 },
+            ..PLAIN
+        };
+        series(of)?;
+        beside(Series { systems: 1, rounds: 4, ..of }, seed % 2 == 0)?;
+    }
+    Ok(())
 }

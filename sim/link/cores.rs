@@ -228,6 +228,11 @@ impl LinkedCores {
         self.feeds[index].predicted
     }
 
+    /// The cycle model of the whole system, if there is one.
+    pub fn prediction(&self) -> Option<&LinkedPrediction> {
+        self.prediction.as_ref()
+    }
+
     /// One cycle, in which programs are sent. `answers` gets what the hosts are answered beyond that.
     ///
     /// # Errors
