@@ -182,12 +182,6 @@ pub enum SimError {
         /// What is wrong.
         what: String,
     },
-    /// An instruction whose cycles nobody predicts.
-    #[error("the cycle model has no link: `{instruction}` can be simulated, not predicted")]
-    Unpredictable {
-        /// The first such instruction.
-        instruction: String,
-    },
     /// A link between DIMMs does not work any more.
     #[error("the link of DIMM {dimm} {what}, in cycle {cycle} of all cores: {state}")]
     LinkFault {

@@ -9,7 +9,7 @@ use ndp_dram::{Command, Rank, Violation};
 
 /// The ranks of a DIMM.
 #[derive(Debug)]
-pub(super) struct Dimm {
+pub(crate) struct Dimm {
     pub ranks: Vec<Rank>,
 }
 

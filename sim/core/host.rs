@@ -3,7 +3,7 @@
 //! A request that is offered stays until it is taken; stalls only delay it. Responses have to be asked for, once, and may come
 //! in any order among ranks; those of one rank come in order, which is checked.
 
-use super::Burst;
+use super::{Burst, LinkStatus};
 use crate::error::SimError;
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
@@ -17,6 +17,13 @@ pub struct HostRequest {
     pub write: Option<Burst>,
     /// Tag of the response; given when the request is submitted.
     pub tag: u8,
+}
+
+impl HostRequest {
+    /// What it tells the link, if it writes the link's register; the core's registers begin at `registers`.
+    pub(super) fn link_control(&self, registers: u64) -> Option<u64> {
+        self.write.filter(|_| self.address == registers | LinkStatus::REGISTER).map(|burst| burst[0])
+    }
 }
 
 /// What comes back.

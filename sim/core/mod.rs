@@ -7,7 +7,7 @@
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
 
 mod compare;
-mod dimm;
+pub(crate) mod dimm;
 mod host;
 mod link_status;
 mod ndp_core;
@@ -24,7 +24,8 @@ pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use link_status::LinkStatus;
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
-pub use prediction::request_kind;
+pub use prediction::{PortCycle, request_kind};
+pub(crate) use prediction::{PortLog, Replay};
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
 pub use status::{Counters, Status};

@@ -7,7 +7,7 @@
 use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
-use super::prediction::Prediction;
+use super::prediction::{PortCycle, Prediction};
 use super::recording::{InstructionRecord, Recorder, Recording};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{Burst, Counters, LinkStatus, PartCycles, Status};
@@ -35,7 +35,8 @@ pub struct CoreOptions {
     pub watchdog_cycles: u64,
     /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
     pub trace: bool,
-    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`].
+    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
+    /// [`crate::link::cores::LinkedCores::predicted`].
     pub predict: bool,
 }
 
@@ -70,6 +71,7 @@ pub struct NdpCore {
     first_violation: Option<SimError>,
     recorder: Option<Recorder>,
     prediction: Option<Prediction>,
+    port: PortCycle,
     /// Clock of the DRAM in which the ranks began to count.
     dram_origin: u64,
     /// The link to other cores that are simulated side by side with this one.
@@ -126,6 +128,7 @@ impl NdpCore {
             first_violation: None,
             recorder: options.trace.then(|| Recorder::new(queue, 0)),
             prediction: None,
+            port: PortCycle::default(),
             dram_origin: 0,
             wire: None,
         };
@@ -295,8 +298,9 @@ impl NdpCore {
                 recorder.taken(cycle, &request);
             }
         }
+        self.port = PortCycle { cycle, offered, taken, ready };
         if let Some(prediction) = &mut self.prediction {
-            prediction.host(cycle, offered.as_ref(), taken, ready);
+            prediction.host(&self.port);
         }
         self.model.step();
         if taken {
@@ -353,9 +357,24 @@ impl NdpCore {
         Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
     }
 
+    /// What the host did in the last cycle.
+    pub fn port(&self) -> &PortCycle {
+        &self.port
+    }
+
+    /// Clock of the DRAM in which the ranks began to count at the last reset.
+    pub fn dram_origin(&self) -> u64 {
+        self.dram_origin
+    }
+
+    /// The DRAM, for who reads lists.
+    pub(crate) fn dimm(&self) -> &Dimm {
+        &self.dimm
+    }
+
     /// The core cycle in which everything sent so far is done, by the cycle model.
     pub(super) fn predicted_end(&mut self) -> Result<Option<u64>, SimError> {
-        self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm)).transpose()
+        Ok(self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm)))
     }
 
     /// Whether an instruction waits or is in work.

@@ -61,6 +61,8 @@ pub struct RequestRecord {
     pub write: bool,
     /// The instructions, if it writes them.
     pub instructions: Option<[u128; 4]>,
+    /// What it tells the link, if it writes its register.
+    pub control: Option<u64>,
     /// First cycle in which it was offered.
     pub offered: u64,
     /// Taken by the core.
@@ -193,12 +195,14 @@ impl Recorder {
         self.words.extend(instructions.into_iter().flatten());
         self.tagged[request.tag as usize] = self.requests.len();
         let (address, write) = (request.address, request.write.is_some());
+        let control = request.link_control(self.queue);
         let offered = self.offered.take().unwrap_or(cycle);
         let (taken, answered, register) = (cycle, None, None);
         self.requests.push(RequestRecord {
             address,
             write,
             instructions,
+            control,
             offered,
             taken,
             answered,

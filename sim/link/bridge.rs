@@ -15,6 +15,7 @@ pub struct Bridge {
     retrain: InputPort,
     reset: InputPort,
     misrouted: OutputPort,
+    retrained: u64,
     /// Flits that the bridge dropped for want of a route.
     pub dropped: u64,
 }
@@ -44,6 +45,7 @@ impl Bridge {
             reset: model.input("rst_ni")?,
             misrouted: model.output("misrouted_o")?,
             model,
+            retrained: 0,
             dropped: 0,
         })
     }
@@ -71,7 +73,13 @@ impl Bridge {
 
     /// Sets `retrain_i`, a bit for each link.
     pub fn set_retrain(&mut self, links: u64) {
+        self.retrained = links;
         self.model.set(self.retrain, links);
+    }
+
+    /// What `retrain_i` is set to.
+    pub fn retrained(&self) -> u64 {
+        self.retrained
     }
 
     /// Holds the reset, or releases it.

@@ -5,10 +5,20 @@
 //! one seed: two channels with the same seed and the same calls behave alike.
 
 use super::{LANE_BITS, Lanes};
+use ndp_cycles::Disturbance;
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
 const MASK: u32 = (1 << LANE_BITS) - 1;
+
+/// What a channel did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelEvent {
+    /// The delays were set, in bits, and count from this cycle on.
+    Delays(u64, Vec<u32>),
+    /// A word was not what should have come.
+    Disturbed(Disturbance),
+}
 
 /// One direction of a link.
 #[derive(Clone, Debug)]
@@ -24,6 +34,9 @@ pub struct Channel {
     /// Cycles for which the lanes of the mask give noise.
     burst: (u64, u32),
     flipped: u64,
+    /// Cycles so far.
+    cycle: u64,
+    events: Option<Vec<ChannelEvent>>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,10 +61,17 @@ impl Channel {
             cut: 0,
             burst: (0, 0),
             flipped: 0,
+            cycle: 0,
+            events: None,
         };
         let bits: Vec<u32> = vec![latency * LANE_BITS; lanes as usize];
         channel.set_delays(&bits);
         channel
+    }
+
+    /// Number of lanes.
+    pub fn lanes(&self) -> u64 {
+        self.lanes.len() as u64
     }
 
     /// Sets the delay of each lane in bits, at least one word; what was under way is lost.
@@ -62,6 +82,23 @@ impl Channel {
             lane.shift = shift;
             lane.words = std::iter::repeat_n(0, words.max(1) as usize + 1).collect();
         }
+        if let Some(events) = &mut self.events {
+            events.push(ChannelEvent::Delays(self.cycle, bits.to_vec()));
+        }
+    }
+
+    /// Keeps what the channel does from now on, for who predicts what follows.
+    pub fn record(&mut self) {
+        let delays = self.lanes.iter().map(|lane| {
+            // One word more is under way than the delay has.
+            (lane.words.len() as u32 - 1) * LANE_BITS + lane.shift
+        });
+        self.events = Some(vec![ChannelEvent::Delays(self.cycle, delays.collect())]);
+    }
+
+    /// What the channel did since it was asked last, if it keeps that.
+    pub fn take_events(&mut self) -> Vec<ChannelEvent> {
+        self.events.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Delays of `latency` cycles and up to `spread` bits more, drawn for each lane.
@@ -122,6 +159,8 @@ impl Channel {
     /// One cycle: takes what is sent, returns what arrives.
     pub fn step(&mut self, sent: &Lanes) -> Lanes {
         let mut out = [0; 8];
+        let mut right = [0; 8];
+        let mut stalled = 0_u32;
         for l in 0..self.lanes.len() {
             let lane = &mut self.lanes[l];
             lane.words.push_back(sent[l]);
@@ -134,9 +173,11 @@ impl Channel {
             }
             if lane.stalled == 0 {
                 lane.words.pop_front();
+                right[l] = out[l];
                 continue;
             }
             lane.stalled -= 1;
+            stalled |= 1 << l;
             out[l] = self.noise();
         }
         let bits = self.lanes.len() as u64 * u64::from(LANE_BITS);
@@ -160,6 +201,22 @@ impl Channel {
         }
         self.burst.0 = self.burst.0.saturating_sub(1);
         self.cut = self.cut.saturating_sub(1);
+        if let Some(events) = &mut self.events
+            && (out != right || stalled != 0)
+        {
+            for (lane, (word, right)) in (0..).zip(out.iter().zip(right)).take(self.lanes.len()) {
+                let (stalled, mask) = (stalled >> lane & 1 == 1, word ^ right);
+                if stalled || mask != 0 {
+                    events.push(ChannelEvent::Disturbed(Disturbance {
+                        cycle: self.cycle,
+                        lane,
+                        stalled,
+                        mask,
+                    }));
+                }
+            }
+        }
+        self.cycle += 1;
         out
     }
 }

@@ -5,10 +5,14 @@
 
 use super::Lanes;
 use super::bridge::Bridge;
+use super::channel::Channel;
 use super::network::Cable;
+use super::prediction::LinkedPrediction;
 use crate::core::{Answer, Burst, CoreOptions, NdpCore};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
+use ndp_cycles::Topology;
+use ndp_isa::Program;
 
 /// Cycles between two looks at a status while a queue is full.
 const POLL_CYCLES: u64 = 64;
@@ -28,6 +32,8 @@ struct Feed {
     asked: bool,
     look: u64,
     end: Option<u64>,
+    /// The same by the cycle model.
+    predicted: Option<u64>,
 }
 
 /// The cores and what is between them.
@@ -40,6 +46,9 @@ pub struct LinkedCores {
     bridge: Option<Bridge>,
     feeds: Vec<Feed>,
     cycle: u64,
+    prediction: Option<LinkedPrediction>,
+    /// What the bridge was told last.
+    retrained: u64,
 }
 
 impl LinkedCores {
@@ -81,7 +90,7 @@ impl LinkedCores {
 
     fn new(
         designs: &[&str],
-        cables: Vec<Cable>,
+        mut cables: Vec<Cable>,
         bridge: Option<Bridge>,
         config: &DesignConfig,
         options: &CoreOptions,
@@ -89,12 +98,19 @@ impl LinkedCores {
         let mut cores = Vec::new();
         for (node, design) in (0..).zip(designs) {
             let seed = options.seed + u64::from(node);
-            let mut core = NdpCore::open_as(design, config, &CoreOptions { seed, ..options.clone() })?;
+            // The model is one of the whole system.
+            let options = CoreOptions { seed, predict: false, ..options.clone() };
+            let mut core = NdpCore::open_as(design, config, &options)?;
             core.set_node(node);
             cores.push(core);
         }
         let feeds = cores.iter().map(|_| Feed::default()).collect();
-        Ok(Self { cores, cables, bridge, feeds, cycle: 0 })
+        let prediction = options.predict.then(|| {
+            cables.iter_mut().flat_map(|cable| &mut cable.channels).for_each(Channel::record);
+            let topology = if bridge.is_some() { Topology::Star } else { Topology::Pair };
+            LinkedPrediction::new(config, &cores, topology)
+        });
+        Ok(Self { cores, cables, bridge, feeds, cycle: 0, prediction, retrained: 0 })
     }
 
     /// Core cycles since the beginning.
@@ -109,6 +125,13 @@ impl LinkedCores {
 
     /// What each core hears in this cycle.
     fn carry(&mut self, silent: Option<usize>) -> Result<Vec<Lanes>, SimError> {
+        if let (Some(bridge), Some(prediction)) = (&self.bridge, &mut self.prediction)
+            && bridge.retrained() != self.retrained
+        {
+            self.retrained = bridge.retrained();
+            prediction.run(self.cycle, &self.cores, &mut self.cables);
+            prediction.set_bridge_retrain(self.retrained as u32);
+        }
         self.cycle += 1;
         let mut sent: Vec<Lanes> = self.cores.iter().map(NdpCore::link_lanes).collect();
         if let Some(core) = silent {
@@ -135,11 +158,30 @@ impl LinkedCores {
     /// As [`NdpCore::step`]; [`SimError::Link`] if a core breaks a rule of the link.
     pub fn step(&mut self) -> Result<(), SimError> {
         let heard = self.carry(None)?;
-        for (core, lanes) in self.cores.iter_mut().zip(&heard) {
+        for (n, (core, lanes)) in self.cores.iter_mut().zip(&heard).enumerate() {
             core.drive_link(lanes);
             core.step()?;
+            if let Some(prediction) = &mut self.prediction {
+                prediction.host(n, core.port());
+            }
         }
         Ok(())
+    }
+
+    /// Runs the cycle model up to the present, if there is one: before data are placed that a program in work may read as a list.
+    pub fn predict(&mut self) {
+        if let Some(prediction) = &mut self.prediction {
+            prediction.run(self.cycle, &self.cores, &mut self.cables);
+        }
+    }
+
+    /// Writes a program's data into the DRAM of a core, at once.
+    ///
+    /// # Errors
+    /// As [`NdpCore::place`].
+    pub fn place(&mut self, index: usize, program: &Program) -> Result<(), SimError> {
+        self.predict();
+        self.cores[index].place(program)
     }
 
     /// Resets one core, in the middle of whatever it does; the others go on meanwhile. Its program is forgotten.
@@ -147,7 +189,11 @@ impl LinkedCores {
     /// # Errors
     /// As [`LinkedCores::step`].
     pub fn reset(&mut self, index: usize) -> Result<(), SimError> {
+        self.predict();
         self.cores[index].reset();
+        if let Some(prediction) = &mut self.prediction {
+            prediction.reset(index, RESET_CYCLES, &self.cores[index]);
+        }
         self.feeds[index] = Feed::default();
         let (cable, end) = if self.bridge.is_some() { (index, 0) } else { (0, index) };
         self.cables[cable].probes[end].forget(true);
@@ -157,6 +203,9 @@ impl LinkedCores {
             for (n, lanes) in heard.iter().enumerate().filter(|(n, _)| *n != index) {
                 self.cores[n].drive_link(lanes);
                 self.cores[n].step()?;
+                if let Some(prediction) = &mut self.prediction {
+                    prediction.host(n, self.cores[n].port());
+                }
             }
         }
         // What watchers saw of the last flits before the reset is past now.
@@ -174,6 +223,16 @@ impl LinkedCores {
         self.feeds[index].end
     }
 
+    /// The same by the cycle model, if [`CoreOptions::predict`] asks for it.
+    pub fn predicted(&self, index: usize) -> Option<u64> {
+        self.feeds[index].predicted
+    }
+
+    /// The cycle model of the whole system, if there is one.
+    pub fn prediction(&self) -> Option<&LinkedPrediction> {
+        self.prediction.as_ref()
+    }
+
     /// One cycle, in which programs are sent. `answers` gets what the hosts are answered beyond that.
     ///
     /// # Errors
@@ -181,8 +240,18 @@ impl LinkedCores {
     pub fn advance(&mut self, answers: &mut impl FnMut(usize, Answer)) -> Result<(), SimError> {
         for index in 0..self.cores.len() {
             self.feed(index, answers);
+            self.predict_end(index)?;
         }
         self.step()
+    }
+
+    /// Asks the model for the end of a program that has just come to its own.
+    fn predict_end(&mut self, index: usize) -> Result<(), SimError> {
+        let feed = &mut self.feeds[index];
+        if let Some(prediction) = self.prediction.as_mut().filter(|_| feed.end == Some(self.cycle)) {
+            feed.predicted = Some(prediction.end(index, self.cycle, &self.cores, &mut self.cables)?);
+        }
+        Ok(())
     }
 
     fn feed(&mut self, index: usize, answers: &mut impl FnMut(usize, Answer)) {

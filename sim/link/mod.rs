@@ -3,7 +3,7 @@
 //! [`channel`] is the eight SerDes lanes with their errors, skew, stalls and cuts; [`pins`] the ports of a link's end;
 //! [`flow`] the beats that are sent and the check of what arrives; [`probe`] follows the flits on the lanes and checks the protocol with a
 //! decoder of its own; [`bridge`] is a bridge; [`network`] puts links together, [`cores`] whole cores with links,
-//! [`lockstep`] cores with links on several threads. Nothing of it is shared with `hdl`.
+//! [`lockstep`] cores with links on several threads, [`prediction`] the cycle model beside these. Nothing of it is shared with `hdl`.
 
 pub mod bridge;
 pub mod channel;
@@ -12,6 +12,7 @@ pub mod flow;
 pub mod lockstep;
 pub mod network;
 pub mod pins;
+pub mod prediction;
 pub mod probe;
 
 /// Bits of one lane in a core cycle: 25 Gb/s at 1 GHz.

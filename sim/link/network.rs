@@ -72,6 +72,11 @@ impl Cable {
         Ok([second.step(&sent[1]), first.step(&sent[0])])
     }
 
+    /// Lanes in each direction.
+    pub fn lanes(&self) -> u64 {
+        self.channels[0].lanes()
+    }
+
     /// Sets the bit error rate of both directions.
     pub fn set_ber(&mut self, ber: f64) {
         self.channels.iter_mut().for_each(|channel| channel.set_ber(ber));

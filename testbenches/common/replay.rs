@@ -2,10 +2,10 @@
 
 #![allow(dead_code, reason = "each testbench uses its own part")]
 
-use ndp_cosim::core::{Burst, Counters, Recording, RequestRecord, Status, request_kind};
+use ndp_cosim::core::{Burst, Counters, LinkStatus, Recording, RequestRecord, Status, request_kind};
 use ndp_cycles::{
-    Answer, ClockRelation, Command as ModelCommand, CycleModel, Host, Record, Register, Request, RequestKind,
-    RowCommand,
+    Answer, ClockRelation, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request,
+    RequestKind, RowCommand,
 };
 use ndp_dram::Command;
 use ndp_layout::words_of;
@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Queue for instructions and status; counters.
 const STATUS: u64 = 0;
 const COUNTERS: u64 = 1;
+/// The link's state; counters of its controller.
+const LINK: u64 = LinkStatus::REGISTER;
+const LINK_COUNTERS: u64 = LinkStatus::COUNTERS;
 
 /// The host of a recording: it offers and takes when that host did.
 pub struct Replay<'a> {
@@ -36,7 +39,8 @@ impl<'a> Replay<'a> {
     }
 
     fn kind(&self, request: &RequestRecord) -> RequestKind {
-        request_kind(&self.recording.config, request.address, request.write, request.instructions)
+        let RequestRecord { address, write, instructions, control, .. } = *request;
+        request_kind(&self.recording.config, address, write, (instructions, control))
     }
 }
 
@@ -160,7 +164,8 @@ fn differ<T: std::fmt::Debug>(what: String, rtl: T, model: T) -> Result<(), Box<
     Err(format!("{what}:\n  RTL   {rtl:?}\n  model {model:?}").into())
 }
 
-fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
+/// Compares when each instruction was taken, started and ended.
+pub fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
     let origin = recording.origin;
     let rtl = recording.instructions.iter().map(|i| (i.taken, i.started, i.ended, i.refused));
     let on = |cycle: Option<u64>| cycle.map(|cycle| cycle + origin);
@@ -182,7 +187,8 @@ fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dyn Er
     Ok(())
 }
 
-fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
+/// Compares the commands of all ranks.
+pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
     // The model knows some commands before they are on the pins.
     let end = (recording.end - 1) * 1000 + 500 - (recording.dram_origin * 625 + 62);
     let clocks = end / 625 + 1;
@@ -226,7 +232,8 @@ fn command_of(command: &ModelCommand) -> Command {
     }
 }
 
-fn requests(
+/// Compares when requests were taken and answered, and what registers showed.
+pub fn requests(
     recording: &Recording,
     model: &[(u64, Option<u64>, Option<Register>)],
 ) -> Result<(), Box<dyn Error>> {
@@ -240,7 +247,11 @@ fn requests(
         match (rtl.address - bit, register) {
             (STATUS, Some(Register::Status(model))) => status(&name, &burst, &model)?,
             (COUNTERS, Some(Register::Counters(model))) => counters(&name, &burst, model)?,
-            (STATUS | COUNTERS, other) => return differ(name, None, other),
+            (LINK, Some(Register::Link(model))) => link(&name, &burst, &model)?,
+            (LINK_COUNTERS.., Some(Register::LinkCounter(model))) if burst[0] != u64::from(model) => {
+                return differ(name, burst[0], model.into());
+            }
+            (STATUS | COUNTERS | LINK, other) => return differ(name, None, other),
             _ => {}
         }
     }
@@ -265,6 +276,33 @@ fn status(name: &str, rtl: &Burst, model: &ndp_cycles::Status) -> Result<(), Box
         cycles: model.cycles,
     };
     if rtl == model { Ok(()) } else { differ(format!("{name}, status"), rtl, model) }
+}
+
+fn link(name: &str, rtl: &Burst, model: &LinkState) -> Result<(), Box<dyn Error>> {
+    let words = [
+        model.flags,
+        model.failures,
+        model.first_failed,
+        model.sent,
+        model.received,
+        model.sends_failed,
+        model.receives_failed,
+        model.beats_sent,
+        model.beats_received,
+        model.dropped,
+    ];
+    let word = |i: usize| u64::from(words.get(i).copied().unwrap_or(0));
+    let mut burst: Burst = std::array::from_fn(|i| word(2 * i + 1) << 32 | word(2 * i));
+    // What failed first is not defined before something did.
+    let mut rtl = *rtl;
+    if burst[1] >> 31 & 1 == 0 && rtl[1] >> 31 & 1 == 0 {
+        (burst[1], rtl[1]) = (burst[1] >> 32, rtl[1] >> 32);
+    }
+    if rtl == burst {
+        Ok(())
+    } else {
+        differ(format!("{name}, link"), LinkStatus::of(&rtl), LinkStatus::of(&burst))
+    }
 }
 
 fn counters(name: &str, rtl: &Burst, model: [u32; ndp_cycles::COUNTERS]) -> Result<(), Box<dyn Error>> {

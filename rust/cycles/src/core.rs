@@ -1,18 +1,21 @@
-//! The whole core, cycle by cycle (docs/timing.md). What is skipped is in `skip`.
+//! The whole core, cycle by cycle (docs/timing.md). What is skipped is in `skip`, what a link has to
+//! do with it in `linked`.
 
+mod linked;
 mod skip;
 
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
 use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register, Status};
-use crate::host_port::{CoreAccess, HostPort, STORE_TAG, StoreTo, Wants};
+use crate::host_port::{CoreAccess, HostPort, LINK_COUNTERS, LINK_REGISTER, STORE_TAG, StoreTo, Wants};
 use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
 use crate::rank::{CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
 use crate::recorder::{Record, Recorder};
 use crate::rows::{Feeder, Generator, Rows};
 use crate::shape::{Cut, Shape};
+use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Instruction, Product, block_words, vector_words};
@@ -51,7 +54,19 @@ pub struct CycleModel {
     issue: Issue,
     counters: CounterFile,
     recorder: Option<Recorder>,
-    transfer: Option<Instruction>,
+    transfers: Option<Box<TransferUnit>>,
+    /// It matters what the transfers' unit does: the unit is as far as the core.
+    engaged: bool,
+    /// A `receive` waits, and nothing can come for it.
+    waiting: bool,
+    /// Somebody else sees to it that the unit is.
+    linked: bool,
+    /// The counter of the link that is being read, as it was in the cycle before.
+    link_counter: u32,
+    /// Cycle of the system that is the core's first.
+    origin: u64,
+    /// The first cycle of those in which it has not been busy up to now.
+    idle_since: Option<u64>,
     dimm_mask: u32,
     rank_log2: u32,
 }
@@ -86,7 +101,13 @@ impl CycleModel {
             issue: Issue::new(config),
             counters: CounterFile::default(),
             recorder: None,
-            transfer: None,
+            transfers: config.core().link().then(|| Box::new(linked::unlinked(config))),
+            engaged: false,
+            waiting: false,
+            linked: false,
+            link_counter: 0,
+            origin: 0,
+            idle_since: Some(0),
             dimm_mask: (rank_bursts * u64::from(shape.ranks) - 1) as u32,
             rank_log2: shape.ranks.trailing_zeros(),
             config: config.clone(),
@@ -101,16 +122,11 @@ impl CycleModel {
 
     /// What was recorded; nothing is recorded any more.
     pub fn take_record(&mut self) -> Record {
+        self.catch_up(self.cycle);
         Record {
             instructions: self.recorder.take().unwrap_or_default().instructions,
             commands: self.ranks.iter_mut().map(Rank::take_trace).collect(),
         }
-    }
-
-    /// The first transfer over a link that was to be executed. The model does not know how long one takes, nor what it does to others:
-    /// from here on its cycles mean nothing.
-    pub fn transfer(&self) -> Option<Instruction> {
-        self.transfer
     }
 
     /// The configuration.
@@ -164,7 +180,7 @@ impl CycleModel {
                     || self.feeders.iter().any(|feeder| feeder.is_busy(cycle)));
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         if !self.dense {
-            return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle));
+            return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle)) | self.busy_with_link();
         }
         let reads = self.reader.is_busy();
         bit(LOAD, self.unit.loads() || reads && !self.reads_list)
@@ -174,17 +190,21 @@ impl CycleModel {
             | bit(PRODUCT, product)
             | bit(ROUND, self.unit.rounds(cycle))
             | bit(ACTIVATION, self.unit.activates())
+            | self.busy_with_link()
     }
 
     /// One cycle of the core.
     pub fn step(&mut self, host: &mut impl Host) {
         let cycle = self.cycle;
+        if self.engaged {
+            self.meet_link();
+        }
         if self.dense {
             self.catch_up(cycle);
             self.step_all(cycle, host);
         } else {
             if let Some(request) = host.offer(cycle) {
-                self.port.take(request);
+                self.take_request(request);
             }
             if self.unit.decides_by_beats(cycle, !self.port.is_free())
                 || !self.tokens.is_empty() && self.unit.asks_for_row_room(cycle, &self.ranks)
@@ -280,6 +300,9 @@ impl CycleModel {
     /// The parts at work in the cycle that comes, and what follows from a change.
     #[inline]
     fn find_busy(&mut self) {
+        if self.engaged {
+            self.engaged = self.needs_link();
+        }
         self.dense = self.is_dense();
         let busy = self.busy_parts();
         if busy != self.busy {
@@ -380,12 +403,13 @@ impl CycleModel {
     #[inline]
     fn move_host(&mut self, cycle: u64, host: &mut impl Host) -> HostCycle {
         if self.port.is_idle()
+            && !self.engaged
             && self.port.outstanding == 0
             && self.port.stores == 0
             && !self.unit.offers_store()
         {
             if let Some(request) = host.offer(cycle) {
-                self.port.take(request);
+                self.take_request(request);
             }
             return HostCycle { store_taken: false, pushed: None, overflow: false };
         }
@@ -396,13 +420,18 @@ impl CycleModel {
         let core_answer = self.port.core_answer();
         let access = self.port.access(self.queue.count);
         let pushed = self.port.unpack();
-        let store_taken = self.request_to_rank(cycle);
+        let wanted = self.wanted();
+        let passed = self.request_to_rank(cycle, wanted);
+        let store_taken = passed == Passed::Store;
 
         // Responses: of the ranks in their order, then of the core.
         let (mut next, mut acknowledged) = (None, 0);
-        for rank in &mut self.ranks {
+        let mut given = Given { passed: passed == Passed::Transfer, ..Given::default() };
+        for (g, rank) in self.ranks.iter_mut().enumerate() {
             match rank.responses.offered(cycle) {
                 Some((tag, _)) if tag & STORE_TAG != 0 => acknowledged += 1,
+                Some((tag, true)) if tag & TRANSFER_TAG != 0 => given.written |= 1 << g,
+                Some((tag, false)) if tag & TRANSFER_TAG != 0 => given.read |= 1 << g,
                 Some((tag, _)) if room && next.is_none() => {
                     next = Some(Answer { tag: tag as u8, register: None });
                 }
@@ -414,7 +443,7 @@ impl CycleModel {
             self.port.outstanding -= 1;
         }
         if let Some(answer) = core_answer.filter(|_| room && next.is_none()) {
-            next = Some(answer);
+            next = Some(self.answer_of_link(answer));
             self.port.answered();
         }
         if let (true, Some(answer)) = (response_taken, response) {
@@ -426,6 +455,9 @@ impl CycleModel {
         let register = match access {
             CoreAccess::Reads(0) => Some(Register::Status(self.status())),
             CoreAccess::Reads(1) => Some(Register::Counters(self.counters())),
+            CoreAccess::Reads(number) if number == LINK_REGISTER || LINK_COUNTERS.contains(&number) => {
+                Some(self.link_register(number))
+            }
             CoreAccess::Reads(_) => Some(Register::Other),
             _ => None,
         };
@@ -433,34 +465,49 @@ impl CycleModel {
             self.port.done(access, register);
         }
         self.port.stores = self.port.stores + u32::from(store_taken) - acknowledged;
+        if let CoreAccess::Controls { retrain, forget } = access {
+            (given.retrain, given.forget) = (retrain, forget);
+        }
+        self.step_link(given);
         if free && let Some(request) = host.offer(cycle) {
-            self.port.take(request);
+            self.take_request(request);
         }
         HostCycle { store_taken, pushed, overflow: access == CoreAccess::Overflow }
     }
 
-    /// One request goes to the ranks; host and store take turns. Returns whether it is the store's.
+    /// One request goes to the ranks; host and store take turns, and a transfer goes in their gaps and in every fourth cycle.
+    /// Returns whose it was.
     #[inline]
-    fn request_to_rank(&mut self, cycle: u64) -> bool {
+    fn request_to_rank(&mut self, cycle: u64, transfer: Option<Wanted>) -> Passed {
         let store = self.unit.offers_store();
         let hosts_turn = cycle % 2 == 1 || !store;
-        let (address, write, tag) = match self.port.wants() {
-            Wants::Rank(address, write) if hosts_turn => (address, write, self.port.tag().into()),
+        let wants = self.port.wants();
+        let gap = wants == Wants::Nothing && !store || cycle % 4 == 2;
+        let (address, write, tag) = match (transfer.filter(|_| gap), wants) {
+            (Some(Wanted { rank, burst, write }), _) => {
+                (burst << self.rank_log2 | rank as u32, write, TRANSFER_TAG)
+            }
+            (None, Wants::Rank(address, write)) if hosts_turn => (address, write, self.port.tag().into()),
             _ if store => (self.port.store_to.burst(&self.shape) & self.dimm_mask, true, STORE_TAG),
-            _ => return false,
+            _ => return Passed::Nobody,
         };
         let rank = &mut self.ranks[(address & (self.shape.ranks - 1)) as usize];
         if !rank.request_ready(cycle) {
-            return false;
+            return Passed::Nobody;
         }
         rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag });
-        if tag == STORE_TAG {
-            self.port.store_to.pass();
-            return true;
+        match tag {
+            STORE_TAG => {
+                self.port.store_to.pass();
+                Passed::Store
+            }
+            TRANSFER_TAG => Passed::Transfer,
+            _ => {
+                self.port.passed();
+                self.port.outstanding += 1;
+                Passed::Host
+            }
         }
-        self.port.passed();
-        self.port.outstanding += 1;
-        false
     }
 
     /// Queue and issue.
@@ -494,9 +541,8 @@ impl CycleModel {
         let gemv = self.config.gemv();
         match instruction {
             Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => {}
-            Instruction::Send(_) | Instruction::Receive(_) => {
-                self.transfer.get_or_insert(instruction);
-            }
+            Instruction::Send(transfer) => self.start_transfer(cycle, transfer, true),
+            Instruction::Receive(transfer) => self.start_transfer(cycle, transfer, false),
             Instruction::Load { cols, batch, address, .. } => {
                 self.reads_list = false;
                 self.reader.start(address, cols.div_ceil(BEAT_ELEMS) * batch);
@@ -560,6 +606,15 @@ impl CycleModel {
             }
         }
     }
+}
+
+/// Whose request went to a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    Nobody,
+    Host,
+    Store,
+    Transfer,
 }
 
 /// What the host's port did in a cycle.

@@ -1,6 +1,7 @@
 //! The host's side: what it offers and takes, and what it is answered (docs/timing.md, "Host port").
 
 use crate::counters::COUNTERS;
+use crate::transfer::LinkState;
 use serde::Serialize;
 
 /// What a request is about.
@@ -17,6 +18,13 @@ pub enum RequestKind {
     Instructions([u128; 4]),
     /// A read of one of the core's registers.
     ReadRegister(u8),
+    /// A write of register 2: go on after a fault, forget failures.
+    LinkControl {
+        /// Forget a fault of the link, look for the markers anew, go on.
+        retrain: bool,
+        /// Forget failures of transfers.
+        forget: bool,
+    },
     /// Any other access to the core: reads as 0, writes are ignored.
     Nothing {
         /// A write.
@@ -65,6 +73,10 @@ pub enum Register {
     Status(Status),
     /// Register 1, words 0 to 14.
     Counters([u32; COUNTERS]),
+    /// Register 2.
+    Link(LinkState),
+    /// Register 16 to 31: a counter of the link's controller.
+    LinkCounter(u32),
     /// Any other: activations, or 0.
     Other,
 }

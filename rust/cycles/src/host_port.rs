@@ -5,6 +5,10 @@ use crate::fifo::Ring;
 use crate::host::{Answer, Register, Request, RequestKind};
 use crate::shape::Shape;
 
+/// The register of the link's state.
+pub(crate) const LINK_REGISTER: u8 = 2;
+/// Those of its controller's counters.
+pub(crate) const LINK_COUNTERS: std::ops::RangeInclusive<u8> = 16..=31;
 /// Bit of a rank's tag that marks a store.
 pub(crate) const STORE_TAG: u16 = 1 << 8;
 
@@ -22,6 +26,11 @@ pub(crate) enum CoreAccess {
     Nothing,
     /// The register is read.
     Reads(u8),
+    /// The link is told to go on, or to forget failures.
+    Controls {
+        retrain: bool,
+        forget: bool,
+    },
     /// Instructions are taken over.
     Queues,
     /// They are lost: the queue has no four free places.
@@ -107,6 +116,26 @@ impl HostPort {
         }
     }
 
+    /// The request in work is about the link's registers.
+    #[inline]
+    pub fn is_for_link(&self) -> bool {
+        match self.pending.map(|request| request.kind) {
+            Some(RequestKind::LinkControl { .. } | RequestKind::ReadRegister(LINK_REGISTER)) => true,
+            _ => self.link_counter().is_some(),
+        }
+    }
+
+    /// The counter of the link's controller that is being read.
+    #[inline]
+    pub fn link_counter(&self) -> Option<usize> {
+        match self.pending.map(|request| request.kind) {
+            Some(RequestKind::ReadRegister(number)) if LINK_COUNTERS.contains(&number) => {
+                Some(usize::from(number - LINK_COUNTERS.start()))
+            }
+            _ => None,
+        }
+    }
+
     /// A request would be taken.
     #[inline]
     pub fn is_free(&self) -> bool {
@@ -152,6 +181,7 @@ impl HostPort {
             RequestKind::Dram { .. } => CoreAccess::Nothing,
             RequestKind::ReadRegister(number) => CoreAccess::Reads(number),
             RequestKind::Nothing { .. } => CoreAccess::Reads(u8::MAX),
+            RequestKind::LinkControl { retrain, forget } => CoreAccess::Controls { retrain, forget },
             RequestKind::Instructions(_) if self.is_unpacking() => CoreAccess::Nothing,
             RequestKind::Instructions(_) if waiting > self.queue_limit => CoreAccess::Overflow,
             RequestKind::Instructions(_) => CoreAccess::Queues,

@@ -6,7 +6,8 @@ use ndp_isa::{ErrorCode, Instruction, decode};
 use std::ops::Range;
 
 /// Parts of the core, in the order of the counters' and the trace's bits.
-pub const PARTS: [&str; 7] = ["load", "list", "store", "zero", "product", "round", "activation"];
+pub const PARTS: [&str; 9] =
+    ["load", "list", "store", "zero", "product", "round", "activation", "send", "receive"];
 pub(crate) const LOAD: usize = 0;
 pub(crate) const LIST: usize = 1;
 pub(crate) const STORE: usize = 2;
@@ -14,6 +15,10 @@ pub(crate) const ZERO: usize = 3;
 pub(crate) const PRODUCT: usize = 4;
 pub(crate) const ROUND: usize = 5;
 pub(crate) const ACTIVATION: usize = 6;
+pub(crate) const SEND: usize = 7;
+pub(crate) const RECEIVE: usize = 8;
+/// No part: what was sent is on its way.
+pub(crate) const HOLDS: usize = 9;
 
 /// Entries of a word of the list memory.
 const WORD_ENTRIES: u32 = 16;
@@ -22,8 +27,8 @@ const WORD_ENTRIES: u32 = 16;
 pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
     match instruction {
         Instruction::Nop | Instruction::Barrier | Instruction::Signal { .. } => None,
-        // The model refuses them.
-        Instruction::Send(_) | Instruction::Receive(_) => None,
+        Instruction::Send(_) => Some(SEND),
+        Instruction::Receive(_) => Some(RECEIVE),
         Instruction::Load { .. } => Some(LOAD),
         Instruction::List { .. } => Some(LIST),
         Instruction::Store { .. } | Instruction::Append { .. } | Instruction::Export { .. } => Some(STORE),
@@ -202,7 +207,7 @@ impl Issue {
     fn find_against(&self) -> u32 {
         let own = part_of(&self.instruction);
         if matches!(self.instruction, Instruction::Barrier | Instruction::Signal { .. }) {
-            return (1 << PARTS.len()) - 1;
+            return (1 << PARTS.len()) - 1 | 1 << HOLDS;
         }
         let shares = |part: usize| match own {
             Some(LOAD | LIST) => part == LOAD || part == LIST,

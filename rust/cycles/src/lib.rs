@@ -2,8 +2,8 @@
 //! answered and when. It moves no data; what depends on data is what a `list` instruction reads, and that is asked for.
 //!
 //! Written from docs/timing.md, where every part's state and latencies are. Reading order: [`ClockRelation`], `fifo` (what
-//! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, and [`CycleModel`], which
-//! connects them and makes one cycle after the other. It shares nothing with the generator of the hardware; that both agree is
+//! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, `link`, `transfer`, [`CycleModel`],
+//! which connects them and makes one cycle after the other, and [`LinkedModel`], several of them with links between them. It shares nothing with the generator of the hardware; that both agree is
 //! for a test to show.
 
 mod beats;
@@ -14,12 +14,15 @@ mod fifo;
 mod host;
 mod host_port;
 mod issue;
+mod link;
+mod linked;
 mod program;
 mod rank;
 mod reader;
 mod recorder;
 mod rows;
 mod shape;
+mod transfer;
 mod unit;
 
 pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
@@ -27,6 +30,9 @@ pub use core::CycleModel;
 pub use counters::COUNTERS;
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};
 pub use issue::PARTS;
+pub use link::Disturbance;
+pub use linked::{LinkedModel, Topology};
 pub use program::{ProgramCycles, run_program};
 pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};
 pub use recorder::{InstructionTimes, Record};
+pub use transfer::LinkState;

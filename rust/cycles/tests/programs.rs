@@ -38,20 +38,24 @@ fn the_results_of_a_group_of_rows_follow_its_last_job() -> Outcome {
     Ok(())
 }
 
-/// What a transfer over a link takes, the model does not know, and says so; a malformed one it does.
+/// A core alone hears nothing: a `send` is given up when its link is, a `receive` because of the link too, and a malformed one at once.
 #[test]
-fn a_transfer_is_refused() -> Result<(), Box<dyn Error>> {
+fn a_transfer_without_a_partner_ends_with_the_fault_of_its_link() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    let named = |text: &str| -> Result<Option<String>, Box<dyn Error>> {
-        let mut model = CycleModel::new(&config, ClockRelation::default());
-        run_program(&mut model, &ndp_isa::parse(text)?.words(), |_| [0; 16]);
-        Ok(model.transfer().map(|instruction| instruction.to_string()))
+    let fault_cycles = u64::from(config.link().fault_cycles());
+    let times = |text: &str| -> Result<_, Box<dyn Error>> {
+        let run = run("tiny", text)?;
+        let first = run.instructions[0];
+        Ok((first.ended, run.cycles, run.status.malformed))
     };
-    let send = "send address=0x10, count=2, ranks=0x3, node=1, slot=5";
-    assert_eq!(
-        named(&format!("nop\n{send}\nreceive address=0, count=1, ranks=1, node=1, slot=0"))?,
-        Some(send.into())
-    );
-    assert_eq!(named("send address=0, count=0, ranks=1, node=1, slot=0\nbarrier")?, None);
+    let send = times("send address=0x10, count=2, ranks=0x3, node=1, slot=5\nbarrier")?;
+    let receive = times("receive address=0x10, count=2, ranks=0x3, node=1, slot=5\nbarrier")?;
+    for (ended, cycles, malformed) in [send, receive] {
+        let ended = ended.ok_or("not ended")?;
+        assert!((fault_cycles..fault_cycles + 8).contains(&ended), "{ended}");
+        assert!(cycles < fault_cycles + 100 && malformed == 0);
+    }
+    let (_, cycles, malformed) = times("send address=0, count=0, ranks=1, node=1, slot=0\nbarrier")?;
+    assert!(cycles < 100 && malformed == 1, "{cycles}");
     Ok(())
 }

@@ -9,7 +9,6 @@ use crate::report::{Tools, grouped};
 use crate::run::assemble;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::Counters;
-use ndp_cosim::error::SimError;
 use ndp_cycles::{ClockRelation, CommandCounts, CycleModel, InstructionTimes, ProgramCycles, run_program};
 use ndp_isa::{Code, Data, Program};
 use ndp_layout::words_of;
@@ -51,9 +50,6 @@ pub fn run(args: &CyclesArgs) -> anyhow::Result<Verdict> {
     let start = Instant::now();
     let run = run_program(&mut model, &program.words(), |burst| words_of(&memory.read_burst(burst.into())));
     let speed = model.cycle() as f64 / start.elapsed().as_secs_f64();
-    if let Some(instruction) = model.transfer() {
-        return Err(SimError::Unpredictable { instruction: instruction.to_string() }.into());
-    }
     let counters = Counters::from_words(&run.counters);
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
     let rows = rows(&program, &run);

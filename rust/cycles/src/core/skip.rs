@@ -1,6 +1,6 @@
 //! Cycles in which nothing happens, and those in which it is known what does: skipped, or done at once.
 
-use super::{CycleModel, TOKENS};
+use super::{CycleModel, Passed, TOKENS};
 use crate::host::Host;
 use crate::issue::PRODUCT;
 use crate::rank::Rank;
@@ -14,6 +14,7 @@ impl CycleModel {
             || self.unit.is_dense()
             || self.port.stores > 0
             || self.port.outstanding > 0
+            || self.engaged
             || !self.port.is_idle()
     }
 
@@ -82,7 +83,7 @@ impl CycleModel {
     #[inline]
     pub(super) fn skip_dense(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
-        if self.multiplies() || !self.port.is_idle() || self.has_instructions(cycle) {
+        if self.engaged || self.multiplies() || !self.port.is_idle() || self.has_instructions(cycle) {
             return;
         }
         let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
@@ -119,7 +120,7 @@ impl CycleModel {
             let delivered = if reads { self.move_reads(cycle, false) } else { 0 };
             self.move_segments(cycle);
             let load = self.reader.offers().is_some();
-            let store_taken = self.unit.offers_store() && self.request_to_rank(cycle);
+            let store_taken = self.unit.offers_store() && self.request_to_rank(cycle, None) == Passed::Store;
             let mut acknowledged = 0;
             if self.port.stores > 0 {
                 // Nobody else waits for answers.

@@ -1,0 +1,101 @@
+//! A bridge: an end for each of its links, and a crossbar that moves flits between them (docs/timing.md, "Links").
+
+use super::end::End;
+use super::receiver::Arrived;
+use super::transmitter::Beat;
+
+/// A beat that came in: where it goes, if there is a route.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    beat: Arrived,
+    to: Option<usize>,
+}
+
+/// An output.
+#[derive(Clone, Copy, Debug, Default)]
+struct Output {
+    served: usize,
+    active: bool,
+    full: Option<Arrived>,
+}
+
+/// The bridge; the route to DIMM `n` is link `n`, to others there is none.
+#[derive(Clone, Debug)]
+pub(crate) struct Bridge {
+    pub ends: Vec<End>,
+    held: Vec<Option<Held>>,
+    outputs: Vec<Output>,
+    /// Links whose fault is to be forgotten, one bit each.
+    pub retrain: u32,
+    /// Flits without a route.
+    pub misrouted: u64,
+}
+
+impl Bridge {
+    pub fn new(ends: Vec<End>) -> Self {
+        let count = ends.len();
+        Self {
+            ends,
+            held: vec![None; count],
+            outputs: vec![Output::default(); count],
+            retrain: 0,
+            misrouted: 0,
+        }
+    }
+
+    /// The cycle of the system that comes next.
+    pub fn cycle(&self) -> u64 {
+        self.ends.first().map_or(0, |end| end.cycle)
+    }
+
+    /// One cycle.
+    pub fn step(&mut self) {
+        let count = self.ends.len();
+        let offered: Vec<Option<Arrived>> = self.ends.iter().map(End::offers).collect();
+        let ready: Vec<bool> = self.ends.iter().map(End::is_ready).collect();
+        let before = self.held.clone();
+        let wants = |input: usize, output: usize| before[input].is_some_and(|held| held.to == Some(output));
+        let mut moved = 0u32;
+        let mut sent = Vec::with_capacity(count);
+        for (at, output) in self.outputs.iter_mut().enumerate() {
+            sent.push(output.full);
+            let Output { served, active, full } = *output;
+            let moves = active && wants(served, at) && full.is_none();
+            let beat = before[served].filter(|_| moves).map(|held| held.beat);
+            let turn = (1..=count).map(|step| (served + step) % count).find(|input| wants(*input, at));
+            let chosen = turn.filter(|_| !active);
+            output.served = chosen.unwrap_or(served);
+            output.active = chosen.is_some() || active && !beat.is_some_and(|beat| beat.flit_last);
+            output.full = beat.or(full.filter(|_| !ready[at]));
+            moved |= u32::from(moves) << served;
+        }
+        for (input, held) in self.held.iter_mut().enumerate() {
+            match *held {
+                None => *held = offered[input].map(|beat| Held { beat, to: route(beat.dest, count) }),
+                Some(Held { beat, to: None }) => {
+                    self.misrouted += u64::from(beat.flit_last);
+                    *held = None;
+                }
+                Some(_) if moved >> input & 1 == 1 => *held = None,
+                Some(_) => {}
+            }
+        }
+        for (at, end) in self.ends.iter_mut().enumerate() {
+            let beat =
+                sent[at].map(|Arrived { last, dest, source, label, .. }| Beat { last, dest, source, label });
+            end.step(beat, before[at].is_none(), self.retrain >> at & 1 == 1);
+        }
+    }
+
+    /// Nothing is in the crossbar.
+    pub fn rests(&self) -> bool {
+        self.retrain == 0
+            && self.held.iter().all(Option::is_none)
+            && self.outputs.iter().all(|output| output.full.is_none() && !output.active)
+    }
+}
+
+/// The link to a DIMM.
+fn route(dest: u8, count: usize) -> Option<usize> {
+    Some(usize::from(dest)).filter(|dest| *dest < count)
+}

@@ -1,0 +1,110 @@
+//! Places in a frame, and the header of a flit (docs/dimm-link.md, "Frame").
+
+use ndp_config::{BEAT_BITS, LinkConfig};
+
+/// Bits of the header's fields; those above are zero.
+const FIELD_BITS: u32 = 65;
+
+/// What kind of flit it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    #[default]
+    Idle,
+    Data,
+    Init,
+    Answer,
+}
+
+/// What a flit's payload belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub dest: u8,
+    pub source: u8,
+    pub last_beat: u8,
+    /// The message ends with this flit.
+    pub end: bool,
+    pub label: u32,
+}
+
+/// A header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub kind: Kind,
+    pub fault: bool,
+    pub nack: bool,
+    pub nack_round: u8,
+    pub round: u8,
+    pub sequence: u8,
+    pub ack: u8,
+    pub limit: u8,
+    pub tag: Tag,
+}
+
+/// Where a word is in its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Mark,
+    /// Word of a flit.
+    Word(u64),
+}
+
+/// The lengths of frame and flit, and which words carry nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub lanes: usize,
+    /// Words of a flit.
+    pub words: u64,
+    /// Words of a frame.
+    pub length: u64,
+    /// For each word a bit for each lane that carries zeros whatever the flit, and the same of a flit without payload.
+    zeros: Vec<[u8; 2]>,
+}
+
+impl Frame {
+    pub fn new(config: &LinkConfig) -> Self {
+        let word_bits = config.word_bits();
+        let payload = LinkConfig::HEADER_BITS..LinkConfig::HEADER_BITS + config.payload_bits();
+        let check = config.flit_bits() - LinkConfig::CRC_BITS;
+        debug_assert!(payload.end <= check && payload.len() as u32 == config.flit_beats() * BEAT_BITS);
+        let zeros = (0..config.flit_words()).map(|word| {
+            let of_kind = |full: bool| {
+                (0..config.lanes()).fold(0, |mask, lane| {
+                    let first = word * word_bits + lane * LinkConfig::LANE_BITS;
+                    let end = first + LinkConfig::LANE_BITS;
+                    let used = first < FIELD_BITS
+                        || end > check
+                        || full && first < payload.end && end > payload.start;
+                    mask | u8::from(!used) << lane
+                })
+            };
+            [of_kind(true), of_kind(false)]
+        });
+        Self {
+            lanes: config.lanes() as usize,
+            words: config.flit_words().into(),
+            length: config.frame_words().into(),
+            zeros: zeros.collect(),
+        }
+    }
+
+    /// Where the word is that comes `since` words after a marker.
+    #[inline]
+    pub fn place(&self, since: u64) -> Place {
+        match since % self.length {
+            0 => Place::Mark,
+            at => Place::Word((at - 1) % self.words),
+        }
+    }
+
+    /// Whether a lane carries zeros in a word of a flit.
+    pub fn is_zero(&self, word: u64, lane: usize, full: bool) -> bool {
+        self.zeros[word as usize][usize::from(!full)] >> lane & 1 == 1
+    }
+}
+
+/// The distance from `from` on to `to`, modulo 256, if it is one forward: less than 128.
+#[inline]
+pub(crate) fn is_ahead(from: u8, to: u8) -> bool {
+    let distance = to.wrapping_sub(from);
+    distance != 0 && distance < 128
+}

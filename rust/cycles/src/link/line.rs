@@ -1,0 +1,286 @@
+//! One direction of a link as its receiver sees it: what was sent, when it comes, and what the channel did to it.
+//!
+//! Cycles are those of the whole system. A word is known by the cycle in which it was on the sender's lanes. A lane delays its bits
+//! by whole words and a shift; so a word that begins within an arriving one ends in the next.
+
+use super::frame::{Frame, Header, Kind, Place};
+use ndp_config::LinkConfig;
+use std::collections::VecDeque;
+
+/// Cycles after a reset until the first marker is on the lanes.
+pub(crate) const FIRST_MARK: u64 = 8;
+/// Cycles from a flit's choice to its first word on the lanes.
+pub(crate) const CHOSEN: u64 = 7;
+/// Cycles for which the line remembers what was sent.
+const KEPT: u64 = 4096;
+/// Cycles for which it remembers what the channel did.
+const RECENT: u64 = 128;
+
+/// What a channel did to a lane in a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disturbance {
+    /// Cycle of the system in which the word left the channel.
+    pub cycle: u64,
+    /// The lane.
+    pub lane: u8,
+    /// The word is none of those that were sent: the lane stalls, and is later by one word from here on.
+    pub stalled: bool,
+    /// Bits of the word that are wrong; of a stalled lane the word.
+    pub mask: u32,
+}
+
+/// From cycle `from` on words arrive `words` later, and `shift` bits. What was sent before `since` never does.
+#[derive(Clone, Copy, Debug)]
+struct Delay {
+    from: u64,
+    words: u64,
+    shift: u32,
+    since: u64,
+}
+
+/// A sender from a reset on.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    from: u64,
+    /// Its cycle 0.
+    origin: u64,
+}
+
+/// What a lane carries in a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Zeros,
+    Mark,
+    /// Something that no other word is.
+    Own,
+}
+
+/// A part of a word that arrived: when it was sent, unless the channel made it; wrong bits.
+type Part = (Option<u64>, u32);
+
+/// The line.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub frame: Frame,
+    lives: VecDeque<Life>,
+    /// Flits by the cycle of their first word. Those before are all like `idle`.
+    flits: VecDeque<(u64, Header)>,
+    idle: Header,
+    lanes: Vec<VecDeque<Delay>>,
+    disturbances: VecDeque<Disturbance>,
+    /// Since when the delays are what they are.
+    steady: u64,
+}
+
+impl Line {
+    /// A line whose lanes take `latency` cycles, from a sender that left its reset in cycle 0.
+    pub fn new(config: &LinkConfig, latency: u32) -> Self {
+        let mut line = Self {
+            frame: Frame::new(config),
+            lives: VecDeque::new(),
+            flits: VecDeque::new(),
+            idle: Header { kind: Kind::Init, ..Header::default() },
+            lanes: vec![VecDeque::new(); config.lanes() as usize],
+            disturbances: VecDeque::new(),
+            steady: 0,
+        };
+        line.set_delays(0, &vec![latency * LinkConfig::LANE_BITS; config.lanes() as usize]);
+        line
+    }
+
+    /// From cycle `cycle` on each lane delays by so many bits, at least a word; what is under way is lost.
+    pub fn set_delays(&mut self, cycle: u64, bits: &[u32]) {
+        for (lane, bits) in self.lanes.iter_mut().zip(bits) {
+            let (words, shift) = (bits / LinkConfig::LANE_BITS, bits % LinkConfig::LANE_BITS);
+            lane.retain(|delay| delay.from < cycle);
+            lane.push_back(Delay { from: cycle, words: words.max(1).into(), shift, since: cycle });
+        }
+        self.steady = cycle;
+    }
+
+    /// The least delay of a lane in words.
+    pub fn least_delay(&self) -> u64 {
+        self.lanes.iter().flatten().map(|delay| delay.words).min().unwrap_or(1)
+    }
+
+    /// What the channel did; in the order of time.
+    pub fn disturb(&mut self, event: Disturbance) {
+        if event.stalled
+            && let Some(lane) = self.lanes.get_mut(usize::from(event.lane))
+            && let Some(last) = lane.back().copied()
+        {
+            lane.push_back(Delay { from: event.cycle + 1, words: last.words + 1, ..last });
+            self.steady = event.cycle + 1;
+        }
+        self.disturbances.push_back(event);
+    }
+
+    /// The sender is reset in cycle `cycle`, and in its cycle 0 in `origin`.
+    pub fn sender_reset(&mut self, cycle: u64, origin: u64) {
+        self.lives.push_back(Life { from: cycle, origin });
+    }
+
+    /// A flit whose first word is on the lanes in cycle `first`.
+    pub fn push(&mut self, first: u64, header: Header) {
+        self.flits.push_back((first, header));
+    }
+
+    /// Forgets what is too old to matter in cycle `now`.
+    pub fn prune(&mut self, now: u64) {
+        while self.flits.len() > 1 && self.flits[0].0 + KEPT < now {
+            self.flits.pop_front();
+        }
+        while self.disturbances.front().is_some_and(|event| event.cycle + RECENT < now) {
+            self.disturbances.pop_front();
+        }
+        for lane in &mut self.lanes {
+            while lane.len() > 1 && lane[1].from + RECENT < now {
+                lane.pop_front();
+            }
+        }
+        while self.lives.len() > 1 && self.lives[1].from + KEPT < now {
+            self.lives.pop_front();
+        }
+    }
+
+    /// Everything before cycle `now` was like `header`, for longer than anything is under way.
+    pub fn rest(&mut self, header: Header) {
+        self.flits.clear();
+        self.idle = header;
+    }
+
+    /// The first cycle in which something happens to the line, if nothing did for a while before `now`; else `now`.
+    pub fn calm_until(&self, now: u64) -> u64 {
+        let change = self.lives.back().map_or(0, |life| life.origin + FIRST_MARK).max(self.steady);
+        if change + KEPT / 4 > now {
+            return now;
+        }
+        self.disturbances.front().map_or(u64::MAX, |event| event.cycle.max(now))
+    }
+
+    /// Whether the channel did something in these cycles.
+    #[inline]
+    pub fn is_disturbed(&self, from: u64, to: u64) -> bool {
+        from < self.steady
+            || self
+                .disturbances
+                .iter()
+                .skip_while(|event| event.cycle < from)
+                .take(1)
+                .any(|event| event.cycle <= to)
+    }
+
+    /// How many words later the lane is in cycle `cycle`.
+    #[inline]
+    pub fn delay(&self, lane: usize, cycle: u64) -> u64 {
+        self.delay_at(lane, cycle).words
+    }
+
+    #[inline]
+    fn delay_at(&self, lane: usize, cycle: u64) -> Delay {
+        let delays = &self.lanes[lane];
+        let found = delays.iter().rev().find(|delay| delay.from <= cycle);
+        found.or(delays.front()).copied().unwrap_or(Delay { from: 0, words: 1, shift: 0, since: 0 })
+    }
+
+    /// The sender of cycle `sent`, and when its life ends.
+    fn life(&self, sent: u64) -> Option<(Life, u64)> {
+        let at = self.lives.iter().rposition(|life| life.from <= sent)?;
+        Some((self.lives[at], self.lives.get(at + 1).map_or(u64::MAX, |next| next.from)))
+    }
+
+    fn header(&self, first: u64) -> Option<Header> {
+        match self.flits.front() {
+            Some((oldest, _)) if *oldest <= first => {
+                let at = self.flits.partition_point(|(at, _)| *at < first);
+                self.flits.get(at).filter(|(at, _)| *at == first).map(|(_, header)| *header)
+            }
+            _ => Some(self.idle),
+        }
+    }
+
+    /// The header of the flit whose first word was sent in cycle `first`, if there is one and all of it was sent.
+    #[inline]
+    pub fn flit(&self, first: u64) -> Option<Header> {
+        let (life, end) = self.life(first)?;
+        let since = first.checked_sub(life.origin + FIRST_MARK)?;
+        if self.frame.place(since) != Place::Word(0) || first + self.frame.words > end {
+            return None;
+        }
+        self.header(first)
+    }
+
+    fn content(&self, lane: usize, sent: u64) -> Content {
+        let Some((life, _)) = self.life(sent) else { return Content::Zeros };
+        let Some(since) = sent.checked_sub(life.origin + FIRST_MARK) else { return Content::Zeros };
+        match self.frame.place(since) {
+            Place::Mark => Content::Mark,
+            Place::Word(word) => {
+                let full = self.header(sent - word).is_some_and(|header| header.kind == Kind::Data);
+                if self.frame.is_zero(word, lane, full) { Content::Zeros } else { Content::Own }
+            }
+        }
+    }
+
+    /// The parts of the word that begins at bit `shift` of what arrives on a lane in cycle `cycle`.
+    fn parts(&self, lane: usize, cycle: u64, shift: u32) -> Option<[Part; 2]> {
+        let event = |cycle: u64| {
+            let events = self.disturbances.iter().filter(move |event| event.cycle == cycle);
+            events
+                .filter(|event| usize::from(event.lane) == lane)
+                .fold((false, 0), |(stalled, mask), event| (stalled || event.stalled, mask ^ event.mask))
+        };
+        let delay = self.delay_at(lane, cycle);
+        if delay.shift != shift {
+            return None;
+        }
+        let sent = |of: &Delay| cycle.checked_sub(of.words).filter(|sent| *sent >= of.since);
+        let part = |stalled: bool, of: &Delay, mask: u32| -> Part {
+            // What was lost when the delays were set is zeros.
+            (if stalled { None } else { Some(sent(of).unwrap_or(0)) }, mask)
+        };
+        let (stalled, mask) = event(cycle);
+        let first = part(stalled, &delay, mask >> shift);
+        if shift == 0 {
+            return Some([first, (first.0, 0)]);
+        }
+        let next = self.delay_at(lane, cycle + 1);
+        let (stalled, mask) = event(cycle + 1);
+        let second = part(stalled, &next, mask & ((1 << shift) - 1));
+        (next.shift == shift).then_some([first, second])
+    }
+
+    /// Whether what begins at bit `shift` of what arrives on a lane in cycle `cycle` is its marker.
+    #[inline]
+    pub fn is_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
+        if self.delay_at(lane, cycle).shift != shift {
+            return false;
+        }
+        let Some([first, second]) = self.parts(lane, cycle, shift) else { return false };
+        let Some(sent) = first.0 else { return false };
+        first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, sent) == Content::Mark
+    }
+
+    /// The same of a register that kept what came in cycle `cycle`, with nothing behind it.
+    pub fn was_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
+        shift == 0 && self.is_marker(lane, cycle, shift)
+    }
+
+    /// When the word was sent that begins at bit `shift` of what arrives.
+    pub fn sent(&self, lane: usize, cycle: u64, shift: u32) -> Option<u64> {
+        self.parts(lane, cycle, shift)?[0].0
+    }
+
+    /// Whether it is what was sent in cycle `expected`, bit by bit.
+    pub fn is_word(&self, lane: usize, cycle: u64, shift: u32, expected: u64) -> bool {
+        let Some(parts) = self.parts(lane, cycle, shift) else { return false };
+        let zeros = self.content(lane, expected) == Content::Zeros;
+        parts.iter().all(|(sent, mask)| {
+            let same = match sent {
+                Some(sent) => *sent == expected || zeros && self.content(lane, *sent) == Content::Zeros,
+                None => zeros,
+            };
+            same && *mask == 0
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! Whether the two sides of a link know each other, and whether it is faulty (docs/dimm-link.md, "Session", "Faults").
+
+use super::frame::Kind;
+use ndp_config::LinkConfig;
+
+/// What a session says in a cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hears {
+    pub init: bool,
+    pub answer: bool,
+    pub normal: bool,
+}
+
+/// The session.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Session {
+    pub up: bool,
+    pub answers: bool,
+    pub fault: bool,
+    pub peer_fault: bool,
+    /// Of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
+    pub cause: u8,
+    /// Look for the markers anew in this cycle.
+    pub restart: bool,
+    silence: u32,
+    stuck: u32,
+    silent: bool,
+    stays: bool,
+    mask: u32,
+}
+
+impl Session {
+    pub fn new(config: &LinkConfig) -> Self {
+        Self { mask: config.fault_cycles() - 1, ..Self::default() }
+    }
+
+    /// What an intact flit says.
+    #[inline]
+    pub fn hears(good: Option<Kind>) -> Hears {
+        Hears {
+            init: good == Some(Kind::Init),
+            answer: good == Some(Kind::Answer),
+            normal: matches!(good, Some(Kind::Idle | Kind::Data)),
+        }
+    }
+
+    /// One cycle. `good`: an intact flit came, and says whether its sender is faulty.
+    #[inline]
+    pub fn step(&mut self, good: Option<bool>, hears: Hears, busy: bool, advances: bool, retrain: bool) {
+        let idle = self.up && !busy;
+        let fails = (self.silent || self.stays) && !self.fault;
+        let low = self.mask >> 2;
+        let attempt = self.silence & low == low && self.silence >> low.count_ones() != 3;
+        if fails {
+            self.cause = u8::from(self.stays) << 1 | u8::from(self.silent);
+        }
+        self.restart = retrain || attempt && !self.fault;
+        (self.silent, self.stays) = (self.silence == self.mask, self.stuck == self.mask);
+        let counts = |count: u32, clear: bool| if clear { 0 } else { (count + 1) & self.mask };
+        self.silence = counts(self.silence, good.is_some() || retrain);
+        self.stuck = counts(self.stuck, advances || idle || retrain || self.fault);
+        self.fault = (fails || self.fault) && !retrain;
+        let opens = hears.answer || hears.normal && self.answers || self.up;
+        self.up = opens && !hears.init;
+        self.answers = hears.init || self.answers && !hears.answer && !hears.normal;
+        if let Some(fault) = good {
+            self.peer_fault = fault;
+        }
+    }
+
+    /// Nothing is wrong and nothing is waited for.
+    pub fn rests(&self) -> bool {
+        self.up && !self.answers && !self.fault && !self.peer_fault && !self.restart && self.stuck <= 1
+    }
+
+    /// So many cycles after the last intact flit.
+    pub fn rest(&mut self, since: u64) {
+        self.silence = since as u32 & self.mask;
+        self.silent = false;
+    }
+}

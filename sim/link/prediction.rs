@@ -1,0 +1,123 @@
+//! The cycle model of cores with links beside their simulation: it is given what each host does at its port and what the channels do to
+//! the lanes, and nothing else.
+//!
+//! Lists are read from the DRAM when the model runs, as they are then. So it has to be run up to the present before anything is placed
+//! in the DRAM of a core that may still read a list, and is run whenever it is asked for an end.
+
+use super::channel::ChannelEvent;
+use super::network::{Cable, LATENCY};
+use crate::core::dimm::Dimm;
+use crate::core::{NdpCore, PortCycle, PortLog, Replay};
+use crate::error::SimError;
+use ndp_config::DesignConfig;
+use ndp_cycles::{ClockRelation, LinkedModel, Topology};
+
+/// Cycles by which the model is run on at a time to find an end that lies ahead.
+const STEP: u64 = 1024;
+
+/// The model of a whole system, and what was done since it ran.
+#[derive(Debug)]
+pub struct LinkedPrediction {
+    model: LinkedModel,
+    logs: Vec<PortLog>,
+    /// Cycles after which an end is not looked for any more.
+    patience: u64,
+}
+
+/// The clocks of a core since its last reset.
+fn clocks(core: &NdpCore) -> ClockRelation {
+    ClockRelation::of_simulation(core.cycle(), core.dram_origin())
+}
+
+fn replays<'a>(logs: &'a mut [PortLog], cores: &'a [NdpCore]) -> Vec<Replay<'a>> {
+    logs.iter_mut()
+        .zip(cores.iter().map(NdpCore::dimm))
+        .map(|(log, dimm): (_, &Dimm)| Replay { log, dimm })
+        .collect()
+}
+
+impl LinkedPrediction {
+    /// For cores that have just left their reset, the channels of the cables being recorded.
+    pub fn new(config: &DesignConfig, cores: &[NdpCore], topology: Topology) -> Self {
+        let first = cores.first().map_or_else(ClockRelation::default, clocks);
+        Self {
+            model: LinkedModel::new(config, topology, first, LATENCY),
+            logs: cores.iter().map(|core| PortLog::new(config, core.cycle())).collect(),
+            patience: 4 * u64::from(config.link().transfer_cycles()),
+        }
+    }
+
+    /// The model.
+    pub fn model(&self) -> &LinkedModel {
+        &self.model
+    }
+
+    /// What the host of a core does in a cycle.
+    pub fn host(&mut self, core: usize, port: &PortCycle) {
+        self.logs[core].host(port);
+    }
+
+    /// Runs the model up to cycle `now` of the system, before which everything is known.
+    pub fn run(&mut self, now: u64, cores: &[NdpCore], cables: &mut [Cable]) {
+        for (cable, both) in cables.iter_mut().enumerate() {
+            for (direction, channel) in both.channels.iter_mut().enumerate() {
+                for event in channel.take_events() {
+                    match event {
+                        ChannelEvent::Delays(cycle, bits) => {
+                            self.model.set_delays(cable, direction, cycle, &bits);
+                        }
+                        ChannelEvent::Disturbed(event) => self.model.disturb(cable, direction, event),
+                    }
+                }
+            }
+        }
+        self.model.run_until(now, &mut replays(&mut self.logs, cores));
+    }
+
+    /// The cycle of the system in which, by the model, what the host of a core has sent is answered and done; `now` is the present one. If
+    /// that lies ahead, it is what would follow if no host did anything more.
+    ///
+    /// # Errors
+    /// [`SimError::Hang`] if the model does not come to an end.
+    pub fn end(
+        &mut self,
+        core: usize,
+        now: u64,
+        cores: &[NdpCore],
+        cables: &mut [Cable],
+    ) -> Result<u64, SimError> {
+        self.run(now, cores, cables);
+        if let Some(end) = ended(&self.model, &self.logs[core], core) {
+            return Ok(end);
+        }
+        // The model itself stays in the present.
+        let (mut model, mut logs) = (self.model.clone(), self.logs.clone());
+        while model.cycle() < now + self.patience {
+            model.run_until(model.cycle() + STEP, &mut replays(&mut logs, cores));
+            if let Some(end) = ended(&model, &logs[core], core) {
+                return Ok(end);
+            }
+        }
+        let state = format!("by the cycle model the program of core {core} does not end");
+        Err(SimError::Hang { cycle: now, quiet_cycles: self.patience, state, seed: 0 })
+    }
+
+    /// A core was reset in cycle `now` of the system, for `cycles`; `core` has left its reset.
+    pub fn reset(&mut self, index: usize, cycles: u64, core: &NdpCore) {
+        self.model.reset(index, cycles, clocks(core));
+        self.logs[index] = PortLog::new(core.config(), core.cycle());
+    }
+
+    /// Links of the bridge that are told to forget a fault from the present cycle on; the model has to have come so far.
+    pub fn set_bridge_retrain(&mut self, links: u32) {
+        self.model.set_bridge_retrain(links);
+    }
+}
+
+/// The end of what a core's host has sent, if the model has come to it.
+fn ended(model: &LinkedModel, log: &PortLog, core: usize) -> Option<u64> {
+    let idle = model.idle_since(core).filter(|_| !log.is_pending())?;
+    let origin = model.origin(core);
+    let [_, answered] = log.last();
+    Some(idle.max(origin + answered))
+}
