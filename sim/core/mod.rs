@@ -22,6 +22,7 @@ mod wire;
 pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use link_status::LinkStatus;
+pub(crate) use ndp_core::Happened;
 pub use ndp_core::{CoreOptions, NdpCore};
 pub use parts::PartCycles;
 pub use prediction::{PortCycle, request_kind};

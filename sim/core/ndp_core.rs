@@ -54,6 +54,15 @@ impl Default for CoreOptions {
     }
 }
 
+/// What a linked core's host did, in cycles of the core.
+#[derive(Debug, Default)]
+pub(crate) struct Happened {
+    /// Cycles in which it offered something, or took nothing.
+    pub ports: Vec<PortCycle>,
+    /// Begin and end of each program.
+    pub programs: Vec<(u64, u64)>,
+}
+
 /// One simulated NDP core.
 #[derive(Debug)]
 pub struct NdpCore {
@@ -76,6 +85,8 @@ pub struct NdpCore {
     dram_origin: u64,
     /// The link to other cores that are simulated side by side with this one.
     wire: Option<Wire>,
+    /// What happened since the others were told, for the model of all.
+    happened: Option<Happened>,
 }
 
 /// Cycles for which the reset is held: several of each clock.
@@ -131,6 +142,7 @@ impl NdpCore {
             port: PortCycle::default(),
             dram_origin: 0,
             wire: None,
+            happened: None,
         };
         core.reset();
         Ok(core)
@@ -224,6 +236,21 @@ impl NdpCore {
     /// [`crate::link::lockstep`].
     pub fn connect(&mut self, exchange: Arc<Mutex<Exchange>>) {
         self.wire = Some(Wire::new(exchange));
+        // The model is one of all cores.
+        self.happened = self.prediction.take().map(|_| Happened::default());
+    }
+
+    /// What happened since it was asked last, if the cycles of programs are to be predicted.
+    pub(crate) fn take_happened(&mut self) -> Option<Happened> {
+        self.happened.as_mut().map(std::mem::take)
+    }
+
+    /// Notes that a program that began in a cycle is over.
+    pub(super) fn note_end(&mut self, begin: u64) {
+        let end = self.cycle();
+        if let Some(happened) = &mut self.happened {
+            happened.programs.push((begin, end));
+        }
     }
 
     /// Whether the core runs with others on its link.
@@ -302,6 +329,9 @@ impl NdpCore {
         if let Some(prediction) = &mut self.prediction {
             prediction.host(&self.port);
         }
+        if let Some(happened) = self.happened.as_mut().filter(|_| offered.is_some() || !ready) {
+            happened.ports.push(self.port);
+        }
         self.model.step();
         if taken {
             self.host.taken(cycle);
@@ -355,6 +385,11 @@ impl NdpCore {
         let (config, end) = (self.config.clone(), self.cycle());
         let commands = self.dimm.take_traces();
         Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
+    }
+
+    /// Whether the cycle model runs beside the core.
+    pub(crate) fn is_predicted(&self) -> bool {
+        self.prediction.is_some()
     }
 
     /// What the host did in the last cycle.

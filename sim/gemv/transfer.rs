@@ -46,6 +46,10 @@ pub(crate) struct Outcome {
 }
 
 impl HasCore for GemvUnit {
+    fn core(&self) -> &NdpCore {
+        &self.core
+    }
+
     fn core_mut(&mut self) -> &mut NdpCore {
         &mut self.core
     }

@@ -36,6 +36,8 @@ pub struct Channel {
     flipped: u64,
     /// Cycles so far.
     cycle: u64,
+    /// Cycles by which what leaves the channel is heard later; only events know of it.
+    later: u64,
     events: Option<Vec<ChannelEvent>>,
 }
 
@@ -62,6 +64,7 @@ impl Channel {
             burst: (0, 0),
             flipped: 0,
             cycle: 0,
+            later: 0,
             events: None,
         };
         let bits: Vec<u32> = vec![latency * LANE_BITS; lanes as usize];
@@ -83,15 +86,22 @@ impl Channel {
             lane.words = std::iter::repeat_n(0, words.max(1) as usize + 1).collect();
         }
         if let Some(events) = &mut self.events {
-            events.push(ChannelEvent::Delays(self.cycle, bits.to_vec()));
+            let later = self.later as u32 * LANE_BITS;
+            let bits = bits.iter().map(|bits| bits + later).collect();
+            events.push(ChannelEvent::Delays(self.cycle, bits));
         }
+    }
+
+    /// Whoever listens hears what leaves the channel so many cycles later. Nothing is recorded yet.
+    pub fn set_later(&mut self, cycles: u64) {
+        self.later = cycles;
     }
 
     /// Keeps what the channel does from now on, for who predicts what follows.
     pub fn record(&mut self) {
         let delays = self.lanes.iter().map(|lane| {
             // One word more is under way than the delay has.
-            (lane.words.len() as u32 - 1) * LANE_BITS + lane.shift
+            (lane.words.len() as u32 - 1 + self.later as u32) * LANE_BITS + lane.shift
         });
         self.events = Some(vec![ChannelEvent::Delays(self.cycle, delays.collect())]);
     }
@@ -208,7 +218,7 @@ impl Channel {
                 let (stalled, mask) = (stalled >> lane & 1 == 1, word ^ right);
                 if stalled || mask != 0 {
                     events.push(ChannelEvent::Disturbed(Disturbance {
-                        cycle: self.cycle,
+                        cycle: self.cycle + self.later,
                         lane,
                         stalled,
                         mask,

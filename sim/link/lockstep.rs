@@ -2,13 +2,17 @@
 //!
 //! Two cores are on one cable, more around a bridge. What a core hears takes [`LATENCY`] cycles at least, so each runs
 //! [`QUANTUM`] cycles without the others; then what all have sent goes through cables and bridge. The order in which cores run within
-//! these cycles, and on which thread, changes nothing. Disturbances of links come at cycles that are said before.
+//! these cycles, and on which thread, changes nothing. LaneFaults of links come at cycles that are said before.
 
 use super::bridge::Bridge;
 use super::network::{Cable, LATENCY};
-use crate::core::{Exchange, NdpCore, QUANTUM, Span};
+use super::prediction::LinkedPrediction;
+use crate::core::dimm::Dimm;
+use crate::core::{Exchange, Happened, NdpCore, QUANTUM, Span};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
+use ndp_cycles::Topology;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +26,7 @@ const SKEW_BITS: u32 = 150;
 
 /// Something that is wrong with a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disturbance {
+pub enum LaneFault {
     /// All lanes of both directions give noise for so many cycles.
     Cut(u64),
     /// The lanes of the mask, of both directions, give noise for so many cycles.
@@ -34,10 +38,17 @@ pub enum Disturbance {
 /// Something that owns a core.
 pub(crate) trait HasCore {
     /// The core.
+    fn core(&self) -> &NdpCore;
+
+    /// The same, to run it.
     fn core_mut(&mut self) -> &mut NdpCore;
 }
 
 impl HasCore for NdpCore {
+    fn core(&self) -> &NdpCore {
+        self
+    }
+
     fn core_mut(&mut self) -> &mut NdpCore {
         self
     }
@@ -51,10 +62,23 @@ pub struct Lockstep {
     cables: Vec<Cable>,
     bridge: Option<Bridge>,
     /// Cycle, cable and what happens to it; the next one last.
-    disturbances: Vec<(u64, usize, Disturbance)>,
+    faults: Vec<(u64, usize, LaneFault)>,
     cycle: u64,
     /// The bridge is told to go on.
     retrain: bool,
+    prediction: Option<Beside>,
+}
+
+/// The cycle model of all cores beside them.
+#[derive(Debug)]
+struct Beside {
+    model: LinkedPrediction,
+    /// The cores' cycle in which the model began.
+    origin: u64,
+    /// Cycles in which the bridge was told something: its links that shall go on.
+    told: Vec<(u64, u64)>,
+    /// By core and first cycle of a program, the cycles that it takes by the model.
+    programs: BTreeMap<(usize, u64), u64>,
 }
 
 impl Lockstep {
@@ -87,8 +111,7 @@ impl Lockstep {
         let bridge = match cores {
             2 => None,
             _ => {
-                let ports = if cores <= 4 { 4 } else { MOST as u32 };
-                let bridge = config.with_bridge(ports)?;
+                let bridge = config.with_bridge(ports(cores))?;
                 Some(Bridge::open(bridge.name(), bridge.link(), seed)?)
             }
         };
@@ -96,7 +119,34 @@ impl Lockstep {
         for exchange in &exchanges {
             lock(exchange).heard = Some(Span::default());
         }
-        Ok(Self { exchanges, cables, bridge, disturbances: Vec::new(), cycle: 0, retrain: false })
+        Ok(Self { exchanges, cables, bridge, faults: Vec::new(), cycle: 0, retrain: false, prediction: None })
+    }
+
+    /// Lets the cycle model of all cores run beside them; `first` is one of them, and all have just left their reset. Before anything is run.
+    pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<(), SimError> {
+        for cable in &mut self.cables {
+            for (direction, channel) in cable.channels.iter_mut().enumerate() {
+                // What goes to a bridge is heard at once, what goes to a core a span later.
+                channel.set_later(if self.bridge.is_some() && direction == 0 { 0 } else { QUANTUM as u64 });
+                channel.record();
+            }
+        }
+        let (topology, config) = match &self.bridge {
+            None => (Topology::Pair, config.clone()),
+            Some(_) => (Topology::Star, config.with_bridge(ports(self.exchanges.len()))?),
+        };
+        let origin = first.cycle();
+        let model = LinkedPrediction::of(&config, (origin, first.dram_origin()), topology);
+        self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
+        Ok(())
+    }
+
+    /// Takes what the cycle model says of programs that have ended: by core and first cycle of the program, its cycles.
+    pub(crate) fn take_predicted(&mut self) -> BTreeMap<(usize, u64), u64> {
+        self.prediction
+            .as_mut()
+            .map(|prediction| std::mem::take(&mut prediction.programs))
+            .unwrap_or_default()
     }
 
     /// Where core `n` has to be connected, as DIMM `n`.
@@ -124,11 +174,11 @@ impl Lockstep {
         if self.cables.len() == 1 { 0 } else { core }
     }
 
-    /// Disturbs a core's cable in a cycle, or at once if that is over.
-    pub fn disturb(&mut self, cycle: u64, core: usize, disturbance: Disturbance) {
+    /// Lets something happen to a core's cable in a cycle, or at once if that is over.
+    pub fn plan_fault(&mut self, cycle: u64, core: usize, fault: LaneFault) {
         let cable = self.cable_of(core);
-        self.disturbances.push((cycle, cable, disturbance));
-        self.disturbances.sort_by_key(|(cycle, ..)| std::cmp::Reverse(*cycle));
+        self.faults.push((cycle, cable, fault));
+        self.faults.sort_by_key(|(cycle, ..)| std::cmp::Reverse(*cycle));
     }
 
     /// Tells all links of the bridge to forget a fault and go on, in the next cycle.
@@ -200,6 +250,9 @@ impl Lockstep {
         // What failed first is more telling than that the lanes stopped.
         let results = results.into_iter().map(|(_, result)| result).collect::<Result<Vec<_>, _>>()?;
         outcome?;
+        if let Some(prediction) = &mut self.prediction {
+            prediction.hear(units, &mut self.cables, self.cycle)?;
+        }
         Ok(results)
     }
 
@@ -213,11 +266,11 @@ impl Lockstep {
             };
             sent.push(span);
         }
-        let mut heard = vec![Span::default(); sent.len()];
+        let (mut heard, mut told) = (vec![Span::default(); sent.len()], 0);
         for i in 0..QUANTUM {
-            while self.disturbances.last().is_some_and(|(cycle, ..)| *cycle <= self.cycle) {
-                let Some((_, cable, disturbance)) = self.disturbances.pop() else { break };
-                disturb(&mut self.cables[cable], disturbance);
+            while self.faults.last().is_some_and(|(cycle, ..)| *cycle <= self.cycle) {
+                let Some((_, cable, fault)) = self.faults.pop() else { break };
+                strike(&mut self.cables[cable], fault);
             }
             self.cycle += 1;
             match &mut self.bridge {
@@ -232,6 +285,10 @@ impl Lockstep {
                         heard[n][i] = to_core;
                     }
                     let faulty = if std::mem::take(&mut self.retrain) { bridge.faults() } else { 0 };
+                    if let Some(prediction) = self.prediction.as_mut().filter(|_| faulty != told) {
+                        prediction.told.push((self.cycle - 1, faulty));
+                    }
+                    told = faulty;
                     bridge.set_retrain(faulty);
                     bridge.tick();
                 }
@@ -244,17 +301,72 @@ impl Lockstep {
     }
 }
 
+/// Links of the bridge for so many cores.
+fn ports(cores: usize) -> u32 {
+    if cores <= 4 { 4 } else { MOST as u32 }
+}
+
 fn lock(exchange: &Mutex<Exchange>) -> MutexGuard<'_, Exchange> {
     // Nothing panics while it is held.
     exchange.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn disturb(cable: &mut Cable, disturbance: Disturbance) {
+impl Beside {
+    /// What cores, lanes and bridge did up to a cycle, and when by the model the programs ended that have.
+    fn hear<U: HasCore>(&mut self, units: &mut [U], cables: &mut [Cable], now: u64) -> Result<(), SimError> {
+        let mut happened: Vec<Happened> =
+            units.iter_mut().map(|unit| unit.core_mut().take_happened().unwrap_or_default()).collect();
+        self.model.hear(cables);
+        let dimms: Vec<&Dimm> = units.iter().map(|unit| unit.core().dimm()).collect();
+        // In the order of time: what the bridge was told, and what ended.
+        let mut moments: Vec<(u64, Moment)> =
+            self.told.drain(..).map(|(cycle, links)| (cycle, Moment::Told(links))).collect();
+        for (core, happened) in happened.iter().enumerate() {
+            for (begin, end) in &happened.programs {
+                moments.push((end - self.origin, Moment::Ended { core, begin: *begin }));
+            }
+        }
+        moments.sort_by_key(|(cycle, _)| *cycle);
+        let mut done = vec![0; happened.len()];
+        let mut offer = |model: &mut LinkedPrediction, until: u64| {
+            for (core, (happened, done)) in happened.iter_mut().zip(&mut done).enumerate() {
+                while let Some(port) = happened.ports.get(*done).filter(|p| p.cycle - self.origin < until) {
+                    model.host(core, port);
+                    *done += 1;
+                }
+            }
+        };
+        for (cycle, moment) in moments {
+            offer(&mut self.model, cycle);
+            match moment {
+                Moment::Told(links) => {
+                    self.model.run_on(cycle, &dimms);
+                    self.model.set_bridge_retrain(links as u32);
+                }
+                Moment::Ended { core, begin } => {
+                    let end = self.model.end_of(core, cycle, &dimms)?;
+                    self.programs.insert((core, begin), (end + self.origin).saturating_sub(begin));
+                }
+            }
+        }
+        offer(&mut self.model, now);
+        self.model.run_on(now, &dimms);
+        Ok(())
+    }
+}
+
+/// Something that the model is told, or asked.
+enum Moment {
+    Told(u64),
+    Ended { core: usize, begin: u64 },
+}
+
+fn strike(cable: &mut Cable, fault: LaneFault) {
     for channel in &mut cable.channels {
-        match disturbance {
-            Disturbance::Cut(cycles) => channel.cut(cycles),
-            Disturbance::Burst(cycles, lanes) => channel.burst(cycles, lanes),
-            Disturbance::DeadLane(lane) => channel.set_dead(lane, true),
+        match fault {
+            LaneFault::Cut(cycles) => channel.cut(cycles),
+            LaneFault::Burst(cycles, lanes) => channel.burst(cycles, lanes),
+            LaneFault::DeadLane(lane) => channel.set_dead(lane, true),
         }
     }
 }

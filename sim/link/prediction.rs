@@ -29,20 +29,31 @@ fn clocks(core: &NdpCore) -> ClockRelation {
     ClockRelation::of_simulation(core.cycle(), core.dram_origin())
 }
 
-fn replays<'a>(logs: &'a mut [PortLog], cores: &'a [NdpCore]) -> Vec<Replay<'a>> {
-    logs.iter_mut()
-        .zip(cores.iter().map(NdpCore::dimm))
-        .map(|(log, dimm): (_, &Dimm)| Replay { log, dimm })
-        .collect()
+fn replays<'a>(logs: &'a mut [PortLog], dimms: &[&'a Dimm]) -> Vec<Replay<'a>> {
+    // Of what is no core nothing is read.
+    let dimms = dimms.iter().chain(std::iter::repeat(&dimms[0]));
+    logs.iter_mut().zip(dimms).map(|(log, dimm)| Replay { log, dimm }).collect()
+}
+
+fn dimms(cores: &[NdpCore]) -> Vec<&Dimm> {
+    cores.iter().map(NdpCore::dimm).collect()
 }
 
 impl LinkedPrediction {
     /// For cores that have just left their reset, the channels of the cables being recorded.
     pub fn new(config: &DesignConfig, cores: &[NdpCore], topology: Topology) -> Self {
-        let first = cores.first().map_or_else(ClockRelation::default, clocks);
+        let first = cores.first().map(|core| (core.cycle(), core.dram_origin()));
+        Self::of(config, first.unwrap_or_default(), topology)
+    }
+
+    /// The same for cores that all have left their reset in this cycle of their clock, and this one of the DRAM's. Links of a bridge to
+    /// which there is no core are taken for such with an idle one.
+    pub(super) fn of(config: &DesignConfig, (origin, dram_origin): (u64, u64), topology: Topology) -> Self {
+        let model =
+            LinkedModel::new(config, topology, ClockRelation::of_simulation(origin, dram_origin), LATENCY);
         Self {
-            model: LinkedModel::new(config, topology, first, LATENCY),
-            logs: cores.iter().map(|core| PortLog::new(config, core.cycle())).collect(),
+            logs: model.cores().iter().map(|_| PortLog::new(config, origin)).collect(),
+            model,
             patience: 4 * u64::from(config.link().transfer_cycles()),
         }
     }
@@ -59,6 +70,12 @@ impl LinkedPrediction {
 
     /// Runs the model up to cycle `now` of the system, before which everything is known.
     pub fn run(&mut self, now: u64, cores: &[NdpCore], cables: &mut [Cable]) {
+        self.hear(cables);
+        self.run_on(now, &dimms(cores));
+    }
+
+    /// Takes what the channels did.
+    pub(super) fn hear(&mut self, cables: &mut [Cable]) {
         for (cable, both) in cables.iter_mut().enumerate() {
             for (direction, channel) in both.channels.iter_mut().enumerate() {
                 for event in channel.take_events() {
@@ -71,7 +88,11 @@ impl LinkedPrediction {
                 }
             }
         }
-        self.model.run_until(now, &mut replays(&mut self.logs, cores));
+    }
+
+    /// Runs the model up to cycle `now`, before which it knows everything.
+    pub(super) fn run_on(&mut self, now: u64, dimms: &[&Dimm]) {
+        self.model.run_until(now, &mut replays(&mut self.logs, dimms));
     }
 
     /// The cycle of the system in which, by the model, what the host of a core has sent is answered and done; `now` is the present one. If
@@ -86,14 +107,20 @@ impl LinkedPrediction {
         cores: &[NdpCore],
         cables: &mut [Cable],
     ) -> Result<u64, SimError> {
-        self.run(now, cores, cables);
+        self.hear(cables);
+        self.end_of(core, now, &dimms(cores))
+    }
+
+    /// The same for who has told the model what the channels did.
+    pub(super) fn end_of(&mut self, core: usize, now: u64, dimms: &[&Dimm]) -> Result<u64, SimError> {
+        self.run_on(now, dimms);
         if let Some(end) = ended(&self.model, &self.logs[core], core) {
             return Ok(end);
         }
         // The model itself stays in the present.
         let (mut model, mut logs) = (self.model.clone(), self.logs.clone());
         while model.cycle() < now + self.patience {
-            model.run_until(model.cycle() + STEP, &mut replays(&mut logs, cores));
+            model.run_until(model.cycle() + STEP, &mut replays(&mut logs, dimms));
             if let Some(end) = ended(&model, &logs[core], core) {
                 return Ok(end);
             }

@@ -178,6 +178,13 @@ impl<P: Places> SystemBackend<P> {
         Ok(())
     }
 
+    /// Takes down what the cycle model says of the programs of linked cores.
+    pub(super) fn learn(&mut self) {
+        if let Some(links) = &mut self.links {
+            self.books.predicted.append(&mut links.lockstep().take_predicted());
+        }
+    }
+
     /// Where a neuron is computed.
     pub(super) fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         let there = self.links.as_ref().and_then(|links| links.residence.device(layer, kind, neuron));

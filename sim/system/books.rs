@@ -153,6 +153,8 @@ pub(super) struct Books {
     rates: Rates,
     /// From when on bus and links are free.
     free: BTreeMap<Place, u64>,
+    /// Cycles by the model of programs of linked cores, by core and first cycle.
+    pub predicted: BTreeMap<(usize, u64), u64>,
 }
 
 impl Books {
@@ -164,8 +166,8 @@ impl Books {
             link: system.dimms().link_gbps,
             sync_ns: 2e3 * system.bus().sync_us,
         };
-        let (events, free) = (Vec::new(), BTreeMap::new());
-        Self { figures, events, step: Step::default(), now: 0, rates, free }
+        let (events, free, predicted) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
+        Self { figures, events, step: Step::default(), now: 0, rates, free, predicted }
     }
 
     /// A pass of one token begins.
@@ -194,9 +196,12 @@ impl Books {
         &mut self,
         dimm: usize,
         (what, begin): (&'static str, u64),
-        program: ProgramFigures,
+        mut program: ProgramFigures,
         neurons: &[u32],
     ) -> u64 {
+        if program.model_cycles.is_none() {
+            program.model_cycles = self.predicted.remove(&(dimm, program.first_cycle));
+        }
         let end = begin + self.figures.count(dimm, &program);
         let ProgramFigures { number, first_cycle, cycles, instructions, records, .. } = program;
         let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, records });

@@ -102,6 +102,7 @@ impl<P: Places> SystemBackend<P> {
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>, SimError> {
         let (width, begin) = (op.width(), self.books.now);
         let mut came = self.send_qkv(op)?;
+        self.learn();
         let (mut jobs, mut carried, mut sent) = (Vec::new(), 0, begin);
         for core in 0..self.cores.len() {
             let heads = self.heads(op.heads(), core);
@@ -153,6 +154,7 @@ impl<P: Places> SystemBackend<P> {
             let run = core.attend_async(&part).await?;
             Ok((share, run))
         })?;
+        self.learn();
         let mut bits = vec![0; op.queries().len()];
         let (mut slowest, mut ready) = (0, begin);
         for (core, (Share { start, columns, .. }, run)) in done {

@@ -13,7 +13,7 @@ use super::residence::{Flight, Residence};
 use crate::core::{Burst, LinkStatus};
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, ProgramFigures};
-use crate::link::lockstep::{Disturbance, Lockstep};
+use crate::link::lockstep::{LaneFault, Lockstep};
 use ndp_config::DesignConfig;
 use ndp_isa::Instruction;
 use ndp_model::Model;
@@ -38,7 +38,7 @@ pub struct LinkFault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// The lanes.
-    Lanes(Disturbance),
+    Lanes(LaneFault),
     /// The DIMM does not take what comes for so many cycles, so that the queues of the link are full.
     Full(u64),
 }
@@ -53,9 +53,9 @@ impl LinkFault {
 impl std::fmt::Display for LinkFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (kind, number) = match self.kind {
-            FaultKind::Lanes(Disturbance::Cut(cycles)) => ("cut", cycles),
-            FaultKind::Lanes(Disturbance::Burst(cycles, _)) => ("burst", cycles),
-            FaultKind::Lanes(Disturbance::DeadLane(lane)) => ("dead-lane", lane.into()),
+            FaultKind::Lanes(LaneFault::Cut(cycles)) => ("cut", cycles),
+            FaultKind::Lanes(LaneFault::Burst(cycles, _)) => ("burst", cycles),
+            FaultKind::Lanes(LaneFault::DeadLane(lane)) => ("dead-lane", lane.into()),
             FaultKind::Full(cycles) => ("full", cycles),
         };
         write!(f, "{kind}@{}:{}={number}", self.cycle, self.dimm)
@@ -78,9 +78,9 @@ impl std::str::FromStr for LinkFault {
         let default = Self::KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(wrong)?.1;
         let number = number.map_or(Ok(default), str::parse).map_err(|_| wrong())?;
         let kind = match kind {
-            "cut" => FaultKind::Lanes(Disturbance::Cut(number)),
-            "burst" => FaultKind::Lanes(Disturbance::Burst(number, u32::MAX)),
-            "dead-lane" if number < 8 => FaultKind::Lanes(Disturbance::DeadLane(number as u32)),
+            "cut" => FaultKind::Lanes(LaneFault::Cut(number)),
+            "burst" => FaultKind::Lanes(LaneFault::Burst(number, u32::MAX)),
+            "dead-lane" if number < 8 => FaultKind::Lanes(LaneFault::DeadLane(number as u32)),
             "full" => FaultKind::Full(number),
             _ => return Err(wrong()),
         };
@@ -164,6 +164,9 @@ impl Links {
     ) -> Result<Self, SimError> {
         let mut lockstep = Lockstep::open(config, cores.len(), options.ber, options.seed)?;
         let mut full = Vec::new();
+        if cores[0].core().is_predicted() {
+            lockstep.predict(config, cores[0].core())?;
+        }
         for (node, core) in cores.iter_mut().enumerate() {
             core.connect(lockstep.exchange(node), node as u32)?;
         }
@@ -172,7 +175,7 @@ impl Links {
                 let (key, value, max) = ("DIMM of a fault", fault.dimm as u64, cores.len() as u64 - 1);
                 return Err(SimError::Range { key, value, min: 0, max });
             }
-            if let FaultKind::Lanes(Disturbance::DeadLane(lane)) = fault.kind
+            if let FaultKind::Lanes(LaneFault::DeadLane(lane)) = fault.kind
                 && lane >= config.link().lanes()
             {
                 let (key, value, max) =
@@ -180,7 +183,7 @@ impl Links {
                 return Err(SimError::Range { key, value, min: 0, max });
             }
             match fault.kind {
-                FaultKind::Lanes(disturbance) => lockstep.disturb(fault.cycle, fault.dimm, disturbance),
+                FaultKind::Lanes(kind) => lockstep.plan_fault(fault.cycle, fault.dimm, kind),
                 FaultKind::Full(cycles) => full.push((fault.cycle, fault.dimm, cycles)),
             }
         }
@@ -481,7 +484,7 @@ mod tests {
         for text in ["cut@30000:1=10000", "burst@5:0=64", "dead-lane@7:2=3", "full@0:7=20000"] {
             assert_eq!(text.parse::<LinkFault>().map(|fault| fault.to_string()), Ok(text.to_owned()));
         }
-        assert_eq!("cut@9:1".parse::<LinkFault>().unwrap().kind, FaultKind::Lanes(Disturbance::Cut(10_000)));
+        assert_eq!("cut@9:1".parse::<LinkFault>().unwrap().kind, FaultKind::Lanes(LaneFault::Cut(10_000)));
         for text in ["cut", "cut@x:1", "cut@1", "cut@1:2=x", "dead-lane@1:0=8", "fire@1:1"] {
             let error = text.parse::<LinkFault>().unwrap_err();
             assert!(error.contains(&format!("`{text}`")) && error.contains("cut@30000:1=10000"), "{error}");

@@ -193,6 +193,7 @@ impl<P: Places> SystemBackend<P> {
             let left = if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
             Ok((computed, left, neurons))
         })?;
+        self.learn();
 
         let mut sums = Vec::new();
         let (mut slowest, mut ready) = (0, begin);
@@ -238,6 +239,7 @@ impl<P: Places> SystemBackend<P> {
                 waiting.iter().map(|(from, part)| Message { from: *from, to, parcel: part.bursts() });
             // Messages are sent when all cores have computed.
             let delivered = links.deliver(&mut self.cores, messages.collect())?;
+            self.books.predicted.append(&mut links.lockstep().take_predicted());
             for ((_, part), delivery) in waiting.into_iter().zip(delivered) {
                 let link = (Place::LinkIn(receiver as u32), "partial sums");
                 ready = ready.max(self.books.message(link, computed_by, part.bytes(), &delivery));
@@ -265,6 +267,7 @@ impl<P: Places> SystemBackend<P> {
             let (sums, epilogue): (&Vec<Part>, &Epilogue<'_>) = job;
             core.meet_async((cols, batch), sums, own, epilogue).await
         })?;
+        self.learn();
         let Some((_, run)) = done.pop() else { return Err(SimError::waits(0)) };
         let cycles = run.figures.cycles;
         if !sums.is_empty() {

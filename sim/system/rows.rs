@@ -88,6 +88,7 @@ impl<P: Places> SystemBackend<P> {
             let run = core.product_then_async(&part, &epilogue).await?;
             Ok((Some((neurons, run.bits)), run.figures))
         })?;
+        self.learn();
         let mut slowest = 0;
         for (dimm, (computed, figures)) in done {
             let Some((neurons, values)) = computed else {

@@ -321,7 +321,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
     let traced_products = if args.traces.trace.is_some() { args.timeline_products } else { 0 };
     let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
     let unit = GemvOptions {
-        predict: !linked,
+        predict: true,
         log_instructions: args.traces.timeline.is_some(),
         traced_products,
         traced_from: args.trace_program,
