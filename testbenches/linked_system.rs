@@ -36,7 +36,7 @@ fn open<P: Places>(
     links: &LinkOptions,
     places: P,
 ) -> Result<SystemBackend<P>, SimError> {
-    let unit = GemvOptions { stall_percent: 3, ..GemvOptions::default() };
+    let unit = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
     SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places)?.with_links(links, model)
 }
 
@@ -83,6 +83,9 @@ fn run(
     let links = figures.links.clone().ok_or("no figures of links")?;
     assert_eq!((figures.mismatches, links.counters.len()), (0, dimms as usize));
     assert!(figures.outputs_checked > 5_000, "{figures:?}");
+    for dimm in &figures.dimms {
+        assert_eq!(dimm.cycles, dimm.model_cycles, "the cycle model of all cores and links");
+    }
     Ok((figures, links))
 }
 
@@ -151,6 +154,7 @@ fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
         (3, "cut@20000:2=10000"),
         // Longer than it takes until the link is called faulty: the host tells it to go on, and sends messages again.
         (2, "cut@20000:0=40000"),
+        (3, "cut@20000:1=40000"),
         (2, "burst@20000:0=300 burst@24000:1=50 burst@31000:0=2000"),
         (4, "full@8000:2=20000 burst@30000:3=600"),
     ] {

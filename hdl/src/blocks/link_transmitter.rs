@@ -166,7 +166,8 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("raddr_i", place)
         .input("re_i", &chooses | &loads)
         .input("waddr_i", cat([tail.low(slot_bits), beat.q()]))
-        .input("we_i", &takes)
+        // With a full buffer the place at the tail is that of the oldest flit.
+        .input("we_i", &takes & !&drops)
         .input("wdata_i", data);
     let upper = m.reg("upper_q", BEAT_BITS).enable(&loads);
     upper.next(buffer.output("rdata_o"));
