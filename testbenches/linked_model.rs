@@ -490,7 +490,8 @@ fn they_do_so_at_full_width() -> Outcome {
     let options = ProgramOptions { cycles: 2000, malformed_percent: 0 };
     let hermes = Series { preset: "hermes", systems: 1, rounds: 2, messages: 3, options, ..PLAIN };
     series(Series { seed: 12, ..hermes })?;
-    series(Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes })
+    series(Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes })?;
+    series(Series { seed: 22, topology: Topology::Star, rounds: 1, messages: 2, ..hermes })
 }
 
 #[test]
