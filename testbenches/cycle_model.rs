@@ -135,6 +135,19 @@ fn they_do_so_among_malformed_instructions() -> Outcome {
 }
 
 #[test]
+fn transfers_without_a_partner_do_so() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    let transfers = "send address=0x100, count=3, ranks=0x3, node=1, slot=1\ndot src=0, dst=32, cols=256, count=64, address=0\n\
+                     receive address=0x200, count=2, ranks=0x1, node=1, slot=2\nbarrier\n\
+                     send address=0x100, count=300, ranks=0x2, node=1, slot=3\nsignal 1";
+    let programs = [ndp_isa::parse(transfers)?, ndp_isa::parse(transfers)?];
+    let compared = session(&mut core, &programs, Behaviour { stall_percent: 0, every: 50 }, 7)?;
+    report("tiny, transfers without a partner", 2, &compared);
+    Ok(())
+}
+
+#[test]
 fn they_do_so_on_the_full_core() -> Outcome {
     let options = ProgramOptions { cycles: 4000, ..ProgramOptions::default() };
     sessions("hermes", 6, 3, 8, Behaviour { stall_percent: 0, every: 0 }, options)?;

@@ -237,17 +237,23 @@ fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
         (0..).zip(&programs).for_each(|(index, program)| linked.start(index, program.words()));
         let all: Vec<usize> = (0..count).collect();
         run(of, &mut linked, &all, LIMIT, &mut random)?;
-        for index in 0..count {
-            for number in [LinkStatus::REGISTER].into_iter().chain(16..32) {
-                linked.register(index, number)?;
-            }
-        }
+        read_registers(&mut linked)?;
     }
     let rtl = processor_time() - start;
     finish(linked, of.topology, memories, rtl)
 }
 
-/// Runs what was started on some cores to its end, or for `limit` cycles, beside the hosts' own requests and what happens to the lanes. Returns
+/// Reads all registers of the links, to be compared.
+fn read_registers(linked: &mut LinkedCores) -> Outcome {
+    for index in 0..linked.cores.len() {
+        for number in [LinkStatus::REGISTER].into_iter().chain(16..32) {
+            linked.register(index, number)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs what was started on some cores, if any are named, to its end, or for `limit` cycles, beside the hosts' own requests and what happens to the lanes. Returns
 /// whether it came to its end.
 fn run(
     of: &Series,
@@ -258,7 +264,7 @@ fn run(
 ) -> Result<bool, Box<dyn Error>> {
     let begin = linked.cycle();
     let first = 1 << (linked.cores[0].config().dimm_burst_bits() - 1);
-    while cores.iter().any(|index| linked.ended(*index).is_none()) {
+    while cores.is_empty() || cores.iter().any(|index| linked.ended(*index).is_none()) {
         for core in linked.cores.iter_mut().filter(|_| of.every > 0) {
             if random.next_u64().is_multiple_of(of.every) {
                 let address = first + random.next_u64() % 512;
@@ -484,13 +490,48 @@ fn they_do_so_at_full_width() -> Outcome {
     let options = ProgramOptions { cycles: 2000, malformed_percent: 0 };
     let hermes = Series { preset: "hermes", systems: 1, rounds: 2, messages: 3, options, ..PLAIN };
     series(Series { seed: 12, ..hermes })?;
-    series(Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes })
+    series(Series { seed: 13, ber: 1e-6, stall_percent: 20, every: 16, ..hermes })?;
+    series(Series { seed: 22, topology: Topology::Star, rounds: 1, messages: 2, ..hermes })
 }
 
 #[test]
 fn they_do_so_among_malformed_instructions() -> Outcome {
     let options = ProgramOptions { cycles: 3000, malformed_percent: 60 };
     series(Series { seed: 14, systems: 1, options, ..PLAIN })
+}
+
+#[test]
+fn they_do_so_when_messages_are_not_what_is_waited_for() -> Outcome {
+    // Longer and shorter than the range, unwanted, late; one that never comes, and then one that nobody takes.
+    let sends = [(1, 10), (2, 40), (3, 7), (9, 30), (4, 8), (6, 90)];
+    let receives = [(1, 5), (2, 60), (3, 7), (4, 8), (5, 3)];
+    let text = |name: &str, node: u32, of: &[(u32, u32)]| {
+        let line = |(slot, count): &(u32, u32)| {
+            format!("{name} address={SOURCES:#x}, count={count}, ranks=3, node={node}, slot={slot}\n")
+        };
+        let transfers: String = of.iter().map(line).collect();
+        format!("{transfers}barrier\ndot src=0, dst=32, cols=256, count=40, address=0\nsignal 1")
+    };
+    let mut linked = open(&PLAIN, 21, false)?;
+    let mut random = SplitMix64::new(21);
+    let [sender, receiver] = [text("send", 1, &sends), text("receive", 0, &receives)];
+    linked.start(0, ndp_isa::parse(&sender)?.words());
+    run(&PLAIN, &mut linked, &[], 3000, &mut random)?;
+    linked.start(1, ndp_isa::parse(&receiver)?.words());
+    run(&PLAIN, &mut linked, &[0, 1], LIMIT, &mut random)?;
+    read_registers(&mut linked)?;
+    let status = [linked.link_status(0)?, linked.link_status(1)?];
+    assert_eq!([status[0].sent, status[1].received], [6, 2], "{status:?}");
+    let failures = LinkStatus::LENGTH | LinkStatus::RECEIVE_TIMEOUT | LinkStatus::DROPPED;
+    assert_eq!([status[0].failures, status[1].failures], [0, failures], "{status:?}");
+    linked.start(0, ndp_isa::parse(&text("send", 1, &[(7, 200)]))?.words());
+    run(&PLAIN, &mut linked, &[0], LIMIT, &mut random)?;
+    read_registers(&mut linked)?;
+    let failures = linked.link_status(0)?.failures;
+    assert_eq!(failures, LinkStatus::SEND_TIMEOUT | LinkStatus::UNTAKEN);
+    let memories = vec![vec![(0, SparseMemory::new())]; 2];
+    compare(&mut finish(linked, Topology::Pair, memories, Duration::ZERO)?)?;
+    Ok(())
 }
 
 #[test]

@@ -276,6 +276,50 @@ mod tests {
     }
 
     #[test]
+    fn what_is_recorded_explains_all_that_arrives() {
+        let mut channel = Channel::new(4, 3, 7);
+        channel.record();
+        channel.set_ber(1e-3);
+        let sent = words(2_000, 8);
+        let mut received = Vec::new();
+        for (cycle, words) in sent.iter().enumerate() {
+            match cycle {
+                100 => channel.stall(1, 5),
+                300 => channel.set_dead(2, true),
+                400 => channel.cut(30),
+                500 => channel.burst(20, 0b1001),
+                _ => {}
+            }
+            received.push(channel.step(words));
+        }
+        let mut events = channel.take_events();
+        assert_eq!(events.remove(0), ChannelEvent::Delays(0, vec![75; 4]));
+        let of = |cycle: u64, lane: u8| {
+            let here = |event: &ChannelEvent| match event {
+                ChannelEvent::Disturbed(d) => (d.cycle, d.lane) == (cycle, lane),
+                ChannelEvent::Delays(..) => false,
+            };
+            events.iter().find(|event| here(event))
+        };
+        let mut delays = [3; 4];
+        for (cycle, words) in received.iter().enumerate() {
+            for (lane, delay) in delays.iter_mut().enumerate() {
+                let clean = cycle.checked_sub(*delay).map_or(0, |at| sent[at][lane]);
+                let expected = match of(cycle as u64, lane as u8) {
+                    Some(ChannelEvent::Disturbed(Disturbance { stalled: true, mask, .. })) => {
+                        *delay += 1;
+                        *mask
+                    }
+                    Some(ChannelEvent::Disturbed(Disturbance { mask, .. })) => clean ^ mask,
+                    _ => clean,
+                };
+                assert_eq!(words[lane], expected, "cycle {cycle}, lane {lane}");
+            }
+        }
+        assert_eq!(delays, [3, 8, 3, 3]);
+    }
+
+    #[test]
     fn a_rate_of_zero_changes_nothing_and_a_cut_everything() {
         let mut channel = Channel::new(8, 1, 5);
         let sent = words(2_000, 6);

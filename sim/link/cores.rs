@@ -39,7 +39,7 @@ struct Feed {
 /// The cores and what is between them.
 #[derive(Debug)]
 pub struct LinkedCores {
-    /// The cores, by number.
+    /// The cores, by number. With a cycle model beside them data are placed by [`LinkedCores::place`].
     pub cores: Vec<NdpCore>,
     /// One cable for two cores without a bridge, otherwise one for each, from the core to the bridge.
     pub cables: Vec<Cable>,

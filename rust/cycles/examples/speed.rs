@@ -1,9 +1,12 @@
-//! How many cycles of the paper's core the model makes in a second, for programs of different kinds.
+//! How many cycles of the paper's core the model makes in a second, for programs of different kinds, and of systems of linked cores.
 //!
 //! `cargo run --release --package ndp-cycles --example speed [part of a name [runs]]`
 
 use ndp_config::DesignConfig;
-use ndp_cycles::{ClockRelation, CycleModel, run_program};
+use ndp_cycles::{
+    Answer, ClockRelation, CycleModel, Host, LinkedModel, Request, RequestKind, Topology, run_program,
+};
+use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Instant;
 
@@ -38,6 +41,96 @@ const PROGRAMS: [(&str, &str); 12] = [
     ),
 ];
 
+/// Systems: name, the programs of the first core and of the second one; two on a cable.
+const PAIRS: [(&str, &str, &str); 4] = [
+    (
+        "two cores, links at rest",
+        "dot src=0, dst=8, cols=4096, count=4096, address=0x10000",
+        "dot src=0, dst=8, cols=4096, count=4096, address=0x10000",
+    ),
+    (
+        "2 MB from one to the other",
+        "send address=0x10000, count=8192, ranks=0xf, node=1, slot=1",
+        "receive address=0x10000, count=8192, ranks=0xf, node=0, slot=1",
+    ),
+    (
+        "the same beside products",
+        "send address=0x10000, count=8192, ranks=0xf, node=1, slot=1
+         dot src=0, dst=8, cols=4096, count=1024, address=0x40000",
+        "receive address=0x10000, count=8192, ranks=0xf, node=0, slot=1
+         dot src=0, dst=8, cols=4096, count=1024, address=0x40000",
+    ),
+    (
+        "a receive that waits",
+        "dot src=0, dst=8, cols=4096, count=4096, address=0x40000
+         barrier
+         send address=0x10000, count=4, ranks=0xf, node=1, slot=1",
+        "receive address=0x10000, count=4, ranks=0xf, node=0, slot=1
+         dot src=0, dst=8, cols=4096, count=4096, address=0x40000",
+    ),
+];
+
+/// A host that sends its instructions and nothing else.
+struct Sends(VecDeque<[u128; 4]>);
+
+impl Sends {
+    fn new(text: &str) -> Result<Self, Box<dyn Error>> {
+        let burst = |words: &[u128]| std::array::from_fn(|i| words.get(i).copied().unwrap_or(0));
+        Ok(Self(ndp_isa::parse(text)?.words().chunks(4).map(burst).collect()))
+    }
+}
+
+impl Host for Sends {
+    fn offer(&mut self, _cycle: u64) -> Option<Request> {
+        Some(Request { kind: RequestKind::Instructions(self.0.pop_front()?), tag: 0 })
+    }
+
+    fn ready(&mut self, _cycle: u64) -> bool {
+        true
+    }
+
+    fn answered(&mut self, _cycle: u64, _answer: Answer) {}
+
+    fn idle_until(&self, cycle: u64) -> u64 {
+        if self.0.is_empty() { u64::MAX } else { cycle }
+    }
+
+    fn entries(&mut self, _cycle: u64, _burst: u32) -> [u32; 16] {
+        [0; 16]
+    }
+}
+
+/// Cycles of the channels, and until the links are at rest.
+const LATENCY: u32 = 12;
+const SETTLED: u64 = 20_000;
+/// Cycles that a system is run at a time.
+const STEP: u64 = 10_000;
+
+fn pairs(config: &DesignConfig, wanted: &str, runs: u32) -> Result<(), Box<dyn Error>> {
+    for (name, first, second) in PAIRS.into_iter().filter(|(name, ..)| name.contains(wanted)) {
+        let mut best = f64::INFINITY;
+        let mut cycles = 0;
+        for _ in 0..runs {
+            let mut model = LinkedModel::new(config, Topology::Pair, ClockRelation::default(), LATENCY);
+            model.run_until(SETTLED, &mut [Sends::new("")?, Sends::new("")?]);
+            let mut hosts = [Sends::new(first)?, Sends::new(second)?];
+            let start = Instant::now();
+            loop {
+                model.run_until(model.cycle() + STEP, &mut hosts);
+                let ends: Option<Vec<u64>> = (0..2).map(|core| model.idle_since(core)).collect();
+                if let Some(end) = ends.and_then(|ends| ends.into_iter().max()) {
+                    cycles = end - SETTLED;
+                    break;
+                }
+            }
+            best = best.min(start.elapsed().as_secs_f64());
+            assert_eq!(model.link(0).failures | model.link(1).failures, 0, "{name}");
+        }
+        println!("{name:26} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let config = DesignConfig::preset("hermes")?;
     let wanted = std::env::args().nth(1).unwrap_or_default();
@@ -55,7 +148,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             assert_eq!(run.status.malformed, 0, "{name}");
             cycles = run.cycles;
         }
-        println!("{name:24} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+        println!("{name:26} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
     }
-    Ok(())
+    pairs(&config, &wanted, runs)
 }

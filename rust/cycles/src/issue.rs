@@ -207,7 +207,7 @@ impl Issue {
     fn find_against(&self) -> u32 {
         let own = part_of(&self.instruction);
         if matches!(self.instruction, Instruction::Barrier | Instruction::Signal { .. }) {
-            return (1 << PARTS.len()) - 1 | 1 << HOLDS;
+            return (1 << (HOLDS + 1)) - 1;
         }
         let shares = |part: usize| match own {
             Some(LOAD | LIST) => part == LOAD || part == LIST,

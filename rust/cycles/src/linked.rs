@@ -102,8 +102,8 @@ impl LinkedModel {
     fn line(&mut self, cable: usize, direction: usize) -> Option<&mut Line> {
         match &mut self.bridge {
             Some(bridge) if direction == 0 => bridge.ends.get_mut(cable).map(|end| &mut end.line),
-            Some(_) => Some(&mut self.cores[cable].transfers()?.end.line),
-            None => Some(&mut self.cores[1 - direction].transfers()?.end.line),
+            Some(_) => Some(&mut self.cores.get_mut(cable)?.transfers()?.end.line),
+            None => Some(&mut self.cores.get_mut(1 - direction.min(1))?.transfers()?.end.line),
         }
     }
 

@@ -161,13 +161,11 @@ impl Line {
     /// Whether the channel did something in these cycles.
     #[inline]
     pub fn is_disturbed(&self, from: u64, to: u64) -> bool {
-        from < self.steady
-            || self
-                .disturbances
-                .iter()
-                .skip_while(|event| event.cycle < from)
-                .take(1)
-                .any(|event| event.cycle <= to)
+        if from < self.steady {
+            return true;
+        }
+        let next = self.disturbances.partition_point(|event| event.cycle < from);
+        self.disturbances.get(next).is_some_and(|event| event.cycle <= to)
     }
 
     /// How many words later the lane is in cycle `cycle`.
@@ -179,8 +177,12 @@ impl Line {
     #[inline]
     fn delay_at(&self, lane: usize, cycle: u64) -> Delay {
         let delays = &self.lanes[lane];
-        let found = delays.iter().rev().find(|delay| delay.from <= cycle);
-        found.or(delays.front()).copied().unwrap_or(Delay { from: 0, words: 1, shift: 0, since: 0 })
+        if let [Some(only), None] = [delays.front(), delays.get(1)] {
+            return *only;
+        }
+        let after = delays.partition_point(|delay| delay.from <= cycle);
+        let found = delays.get(after.saturating_sub(1));
+        found.copied().unwrap_or(Delay { from: 0, words: 1, shift: 0, since: 0 })
     }
 
     /// The sender of cycle `sent`, and when its life ends.
@@ -225,7 +227,8 @@ impl Line {
     /// The parts of the word that begins at bit `shift` of what arrives on a lane in cycle `cycle`.
     fn parts(&self, lane: usize, cycle: u64, shift: u32) -> Option<[Part; 2]> {
         let event = |cycle: u64| {
-            let events = self.disturbances.iter().filter(move |event| event.cycle == cycle);
+            let first = self.disturbances.partition_point(|event| event.cycle < cycle);
+            let events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
             events
                 .filter(|event| usize::from(event.lane) == lane)
                 .fold((false, 0), |(stalled, mask), event| (stalled || event.stalled, mask ^ event.mask))
