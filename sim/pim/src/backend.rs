@@ -101,7 +101,7 @@ impl<'a> GroupBackend<'a> {
     }
 
     fn work(&mut self, asked: Asked) -> Result<Vec<f16>, PimError> {
-        match (self.ask)(Request::Work(asked))? {
+        match (self.ask)(Request::Work(Box::new(asked)))? {
             Reply::Values(values) => Ok(values),
             Reply::Share(_) => Err(PimError::Group("another answer was expected".to_owned())),
         }

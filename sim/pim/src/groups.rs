@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 
 /// What a group wants.
 pub(crate) enum Request {
-    Work(Asked),
+    Work(Box<Asked>),
     /// A decision for a step with these contexts.
     Step(Vec<u32>),
 }
@@ -143,7 +143,7 @@ impl<P: Pins> Server<'_, P> {
                         if left == 0 {
                             return Err(PimError::Group(format!("group {group} has asked for nothing")));
                         }
-                        self.waiting[group] = Some(Pending { work, left, values: Vec::new() });
+                        self.waiting[group] = Some(Pending { work: *work, left, values: Vec::new() });
                     }
                     Message::Wants(group, Request::Step(contexts)) => {
                         self.contexts[group] = contexts;
@@ -213,7 +213,8 @@ impl<P: Pins> Server<'_, P> {
             let Some(Pending { work, .. }) = &mut self.waiting[group] else { continue };
             let machine = &mut *self.machine;
             let is_move = matches!(work.both, Some(Both::Move(_)));
-            if !machine.npu_is_busy() && !(is_move && machine.pim_is_busy()) {
+            let waits = machine.npu_is_busy() || is_move && machine.pim_is_busy();
+            if !waits {
                 match work.both.take() {
                     Some(Both::Product(product)) => {
                         machine.start_shared(group, &product)?;
