@@ -9,7 +9,11 @@ use ndp_cosim::ffi::OpenOptions;
 use ndp_cosim::hbm::Lockstep;
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
+use ndp_numerics::{SplitMix64, dot, f16};
 use ndp_offloading::{Hardware, Rule};
+use ndp_pim::machine::Done;
+use ndp_pim::memory::CacheShape;
+use ndp_pim::shared::Product;
 use ndp_pim::{Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, run_arranged, run_batch};
 use std::error::Error;
 use std::path::Path;
@@ -154,6 +158,43 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
         assert_eq!(machine.channels().count(), config.channels() as usize);
     }
     assert_eq!(columns[0], columns[1]);
+    Ok(())
+}
+
+/// Any bits, NaN and infinities too, multiplied by both devices; inputs of one row of DRAM and of two.
+#[test]
+fn products_of_any_numbers_in_verilated_banks_are_exact() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
+    let mut rng = SplitMix64::new(17);
+    for (rows, cols, vectors, special) in [(9, 70, 4, false), (6, 530, 3, false), (8, 40, 4, true)] {
+        let mut any = |count: usize| -> Vec<f16> {
+            let mut number = || {
+                let bits = rng.next_u64() as u16;
+                // Few numbers are special, or none: they hide the rest.
+                let keep = if special { rng.next_u64() % 64 == 0 } else { bits & 0x7C00 != 0x7C00 };
+                f16::from_bits(if keep { bits } else { bits & 0xBFFF })
+            };
+            (0..count).map(|_| number()).collect()
+        };
+        let weights = any(rows * cols);
+        let inputs: Vec<Vec<f16>> = (0..vectors).map(|_| any(cols)).collect();
+        let open = |_| Lockstep::open(config.name(), &config, &OpenOptions::default());
+        let channels = (0..config.channels()).map(open).collect::<Result<_, _>>()?;
+        let mut machine = Machine::with_inputs(&config, &hardware, shape, cols, channels)?;
+        machine.load("matrix", (rows, cols), &weights)?;
+        let product = Product { label: "matrix".to_owned(), vectors: inputs.clone(), others: 0 };
+        machine.start_shared(0, &product)?;
+        let Some(Done::Shared(0, found)) = machine.run()? else { return Err("not done".into()) };
+        assert_eq!(found.len(), vectors * rows);
+        for (index, found) in found.into_iter().enumerate() {
+            let (vector, row) = (index / rows, index % rows);
+            let expected = dot(&weights[row * cols..][..cols], &inputs[vector]);
+            assert_eq!(found.to_bits(), expected.to_bits(), "{rows} x {cols}, {vector}, {row}");
+        }
+        assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+    }
     Ok(())
 }
 

@@ -13,7 +13,8 @@ use ndp_offloading::{Device, Hardware, Rule};
 use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
-use ndp_pim::{Arrangement, Machine, Offloading, Outcome, PimError, Pins, Prompt, run_arranged};
+use ndp_pim::{Arrangement, Machine, Offloading, Outcome, PimError, Pins, Prompt, Work, run_arranged};
+use std::path::Path;
 
 fn run(
     model: &Model,
@@ -41,10 +42,21 @@ fn expected_products(model: &Model, outcome: &Outcome) -> u64 {
     outcome.decisions.iter().map(|decided| u64::from(decided.share.ffn) * of_request as u64).sum()
 }
 
+/// Products in memory that begin and end while the other group is in attention there.
+fn interruptions(outcome: &Outcome) -> usize {
+    let in_memory =
+        |work| outcome.events.iter().filter(move |event| event.device == Device::Pim && event.work == work);
+    let within = |product: &&ndp_pim::Event| {
+        in_memory(Work::Attention).any(|a| a.start < product.start && product.end < a.end)
+    };
+    in_memory(Work::Product).filter(within).count()
+}
+
 #[test]
 fn texts_are_the_same_with_any_share_on_the_other_device() {
     let prompts = prompts(&[(5, 4), (3, 2), (9, 3), (2, 5), (4, 1), (17, 3)], 64);
     // Rows of inputs: one of both matrices; two of the second one, the last of them with one column and a half.
+    let mut interrupted = 0;
     for (ffn_width, channels) in [(96, 2), (536, 4)] {
         let model = random_model(64, 4, ffn_width);
         let config = memory(channels);
@@ -59,6 +71,7 @@ fn texts_are_the_same_with_any_share_on_the_other_device() {
             assert_eq!(outcome.checked.products > 0, ffn > 0);
             assert_eq!(outcome.copies_checked > 0, mha > 0);
             reads.push(outcome.columns_checked);
+            interrupted += interruptions(&outcome);
             // Each channel was given something for every product of both.
             let shared = |event: usize| {
                 outcome.spans.iter().filter(|span| span.event == event && span.commands.share > 0).count()
@@ -72,6 +85,7 @@ fn texts_are_the_same_with_any_share_on_the_other_device() {
         // Weights are read once, whoever multiplies by them.
         assert!(reads.iter().all(|&columns| columns == reads[0]), "{reads:?}");
     }
+    assert!(interrupted > 0, "no product came in between parts of attention");
 }
 
 #[test]
@@ -135,6 +149,11 @@ fn what_is_decided_follows_the_measured_times() {
         assert!(times.ffn_clocks(requests) >= times.ffn_clocks(requests - 1));
     }
     assert!(times.head_clocks(64) > times.head_clocks(16));
+    // The times of docs/offloading.md.
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/model");
+    let sizes = sizes_of(&Model::load(&golden).unwrap());
+    let of_golden = HostTimes::new(&sizes, &hardware, &config, 4, 16).unwrap();
+    assert_eq!([1, 2, 3, 4].map(|m| of_golden.ffn_clocks(m)), [31_005, 31_495, 31_992, 32_503]);
     // Beyond what was measured the last one counts, as the limits say.
     assert_eq!(times.head_clocks(1000), times.head_clocks(64));
 }
