@@ -158,6 +158,25 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         "--mode dex --commands x.txt --commands-from 7 --commands-to 7",
         "--commands-from is 7, must be below --commands-to, which is 7",
     )?;
+    says("--mode dex --waves x.fst", "--waves has no meaning with --channel model")?;
+    let rtl = |options: &str, message: &str| {
+        refused(&format!("{} {options}", SHORT.replace("--channel model", "--channel rtl")), message)
+    };
+    rtl("--waves x.fst", "--waves shows one mode, and these are 4")?;
+    rtl("--mode dex --waves x.fst --wave-channel 2", "--wave-channel is 2, must be 0 to 1")?;
+    rtl("--mode dex --wave-start 2", "--waves <FILE>")?;
+    rtl(
+        "--mode dex --memory newton-aim",
+        "the RTL of 'newton-aim' was not built; `--channel model` needs none",
+    )?;
+    // The build of the tests has no waves of this channel; other builds may have them.
+    let traced =
+        ndp_cosim::ffi::designs().any(|design| design.name == "librapim-small/pim_channel" && design.waves);
+    if !traced {
+        let message =
+            "`librapim-small/pim_channel` was built without waves; rebuild with NDP_WAVES=librapim-small";
+        rtl("--mode dex --waves x.fst", message)?;
+    }
     let path = file("both");
     says(&format!("--html {0} --timeline {0}", path.display()), "two files are to be written to")?;
     says("--html /no/such/folder/x.html", "cannot create `/no/such/folder/x.html`")?;

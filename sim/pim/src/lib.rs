@@ -11,7 +11,7 @@
 //! | `dex` | sliced | two: reads and computing at the same time |
 //! | `dex+dbo` | sliced | two, and parts of a group's FFN or attention move to the other device |
 //!
-//! Reading order: [`timing`] (when a command may be given), [`controller`] (which one is), [`memory`] (what lies where),
+//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`memory`] (what lies where),
 //! [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`] (channels and NPU), [`record`] (its books),
 //! [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`] (what is offloaded), [`batch`] (texts);
 //! [`measure`] (times, also for larger models).
@@ -30,6 +30,7 @@ pub mod measure;
 pub mod memory;
 pub mod pins;
 pub mod policy;
+pub mod queues;
 pub mod record;
 pub mod shared;
 pub mod times;

@@ -253,6 +253,11 @@ impl<P: Pins> Machine<P> {
         self.controllers.iter().map(Controller::pins)
     }
 
+    /// The channels, for what is left to be done with them.
+    pub fn into_channels(self) -> impl Iterator<Item = P> {
+        self.controllers.into_iter().map(Controller::into_pins)
+    }
+
     /// Records all commands of these clocks.
     pub fn record(&mut self, clocks: Range<u64>) {
         self.recording = (clocks, Vec::new());

@@ -37,7 +37,9 @@ pub fn html(
     }
     report = report.section("What was done").paragraph(
         "Each step of each group with its pieces of work. A piece has a range of clocks and, by channel, the commands that it was given. \
-         The commands of a range, one by one, are written by the command below with the range's first and last clock:",
+         The commands of a range, one by one, are written by the line below with the range's first and last clock. The signals of a \
+         channel are with --channel rtl --waves FILE.fst --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST in place of \
+         its end, in a build with NDP_WAVES=librapim-small:",
     );
     for (mode, ran) in runs {
         report = report.paragraph(&rerun(args, *mode));

@@ -16,8 +16,9 @@ use clap::{Args, ValueEnum};
 use figures::Figures;
 use indicatif::ProgressBar;
 use ndp_config::HbmConfig;
-use ndp_cosim::ffi::OpenOptions;
-use ndp_cosim::hbm::Lockstep;
+use ndp_cosim::error::SimError;
+use ndp_cosim::ffi::{OpenOptions, WaveOptions};
+use ndp_cosim::hbm::{Lockstep, LockstepError, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Hardware, Rule};
@@ -166,6 +167,18 @@ pub struct PimArgs {
     /// Clock behind the last one of --commands
     #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX)]
     commands_to: u64,
+    /// Write the signals of a channel to this file; .fst or .vcd selects the format. For one mode, in RTL that was built for it
+    #[arg(long, value_name = "FILE")]
+    waves: Option<PathBuf>,
+    /// The channel of --waves
+    #[arg(long, value_name = "CHANNEL", default_value_t = 0, requires = "waves")]
+    wave_channel: u32,
+    /// First clock of --waves
+    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves")]
+    wave_start: u64,
+    /// Clock behind the last one of --waves
+    #[arg(long, value_name = "CLOCK", requires = "waves")]
+    wave_stop: Option<u64>,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -200,7 +213,7 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
     let model = Model::load(&folder).with_context(|| format!("cannot load model {}", folder.display()))?;
     let modes = modes(args)?;
     let hardware = hardware(args, &config)?;
-    let files = Files::create(args, &modes)?;
+    let files = Files::create(args, &modes, config.channels())?;
     let prompts: Vec<Prompt> = args
         .prompt
         .iter()
@@ -237,7 +250,7 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
             prompts: &prompts,
             arrangement: &arrangement,
         };
-        let ran = job.run_on(args.channel).with_context(|| format!("mode {}", mode.name()))?;
+        let ran = job.run_on(args).with_context(|| format!("mode {}", mode.name()))?;
         figures.push(Figures::new(mode, &memory, &ran, &alone));
         runs.push((mode, ran));
         bar.inc(1);
@@ -320,8 +333,8 @@ struct Files {
 }
 
 impl Files {
-    fn create(args: &PimArgs, modes: &[PimMode]) -> anyhow::Result<Self> {
-        let paths = [&args.timeline, &args.html, &args.commands];
+    fn create(args: &PimArgs, modes: &[PimMode], channels: u32) -> anyhow::Result<Self> {
+        let paths = [&args.timeline, &args.html, &args.commands, &args.waves];
         let named: Vec<_> = paths.into_iter().flatten().collect();
         for (index, path) in named.iter().enumerate() {
             ensure!(!named[..index].contains(path), "two files are to be written to `{}`", path.display());
@@ -330,6 +343,12 @@ impl Files {
             ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
             let (from, to) = (args.commands_from, args.commands_to);
             ensure!(from < to, "--commands-from is {from}, must be below --commands-to, which is {to}");
+        }
+        if args.waves.is_some() {
+            ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
+            ensure!(args.channel == ChannelKind::Rtl, "--waves has no meaning with --channel model");
+            let (channel, most) = (args.wave_channel, channels - 1);
+            ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
         }
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
         Ok(Self {
@@ -385,34 +404,59 @@ struct Ran {
 }
 
 impl Job<'_> {
-    fn run_on(&self, kind: ChannelKind) -> anyhow::Result<Ran> {
+    fn run_on(&self, args: &PimArgs) -> anyhow::Result<Ran> {
         let memory = self.memory;
         let numbers = 0..memory.channels();
-        Ok(match kind {
+        Ok(match args.channel {
             ChannelKind::Model => {
                 let channels = numbers.map(|_| PseudoChannel::new(memory)).collect::<Result<Vec<_>, _>>()?;
-                self.run(channels)?
+                self.run(channels)?.0
             }
             ChannelKind::Rtl => {
-                let options = OpenOptions::default();
-                let open = |_| Lockstep::open(memory.name(), memory, &options);
-                let channels = numbers.map(open).collect::<Result<Vec<_>, _>>().with_context(|| {
-                    format!("the RTL of '{}' was not built; `--channel model` needs none", memory.name())
-                })?;
-                self.run(channels)?
+                let open = |channel| {
+                    let waves = waves(args).filter(|_| channel == args.wave_channel);
+                    let options = OpenOptions { waves, ..OpenOptions::default() };
+                    Lockstep::open(memory.name(), memory, &options).map_err(|error| match error {
+                        LockstepError::Sim(SimError::UnknownDesign { .. }) => {
+                            let name = memory.name();
+                            let why =
+                                format!("the RTL of '{name}' was not built; `--channel model` needs none");
+                            anyhow::Error::new(error).context(why)
+                        }
+                        error => error.into(),
+                    })
+                };
+                let channels = numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?;
+                let (ran, channels) = self.run(channels)?;
+                for mut channel in channels {
+                    channel.rtl.model.close_waves()?;
+                }
+                ran
             }
         })
     }
 
-    fn run<P: Pins>(&self, channels: Vec<P>) -> Result<Ran, PimError> {
+    /// Also returns the channels.
+    fn run<P: Pins>(&self, channels: Vec<P>) -> Result<(Ran, Vec<P>), PimError> {
         let Self { model, memory, hardware, prompts, arrangement } = *self;
         let (outcome, machine) =
             run_arranged(model, memory, hardware, arrangement.clone(), prompts, channels)?;
-        Ok(Ran {
+        let ran = Ran {
             outcome,
             violations: machine.channels().map(Pins::violations).sum(),
             channels: machine.channels().map(Pins::statistics).collect(),
             recorded: machine.recorded().to_vec(),
-        })
+        };
+        Ok((ran, machine.into_channels().collect()))
     }
+}
+
+/// What is to be dumped. The model's cycles begin in reset.
+fn waves(args: &PimArgs) -> Option<WaveOptions> {
+    let path = args.waves.as_ref()?;
+    Some(WaveOptions {
+        start_cycle: args.wave_start.saturating_add(RESET_CLOCKS),
+        stop_cycle: args.wave_stop.map(|stop| stop.saturating_add(RESET_CLOCKS)),
+        ..WaveOptions::new(path)
+    })
 }
