@@ -1,16 +1,27 @@
-//! Texts with attention in Verilated banks: are they those of the software, without and with slicing, and is an error found?
+//! Texts with attention and FFNs in Verilated banks: are they those of the software, without and with slicing and offloading, and is
+//! an error found?
 //!
-//! Two channels in RTL, every clock compared with the device model; the host of `sim/pim` in front of them. More prompts and modes
+//! Channels in RTL, every clock compared with the device model; the host of `sim/pim` in front of them. More prompts and modes
 //! run on the device model alone in `sim/pim/tests`.
 
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::OpenOptions;
 use ndp_cosim::hbm::Lockstep;
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
-use ndp_offloading::Hardware;
-use ndp_pim::{PimError, Pins, Prompt, run_batch};
+use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
+use ndp_model::Model;
+use ndp_numerics::{SplitMix64, dot, f16};
+use ndp_offloading::{Hardware, Rule};
+use ndp_pim::machine::Done;
+use ndp_pim::memory::CacheShape;
+use ndp_pim::shared::Product;
+use ndp_pim::{Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, run_arranged, run_batch};
 use std::error::Error;
 use std::path::Path;
+
+#[path = "../sim/pim/tests/common/mod.rs"]
+mod common;
+
+use common::{assert_texts, random_model};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -38,17 +49,8 @@ fn texts_from_verilated_banks_are_those_of_the_software() -> Outcome {
         let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
         let channels = channels(&config, &config)?;
         let (outcome, machine) = run_batch(&model, &config, &hardware, 2, &prompts, channels)?;
-        for (prompt, text) in prompts.iter().zip(&outcome.texts) {
-            let options = GenerateOptions {
-                tokens: prompt.generate,
-                temperature_percent: prompt.temperature_percent,
-                seed: prompt.seed,
-            };
-            let alone =
-                generate_tokens(&model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {})?;
-            assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
-        }
-        assert!(outcome.outputs_checked > 0 && outcome.columns_checked > 0);
+        assert_texts(&model, &prompts, &outcome);
+        assert!(outcome.checked.attention > 0 && outcome.columns_checked > 0);
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
     }
     Ok(())
@@ -66,4 +68,192 @@ fn a_memory_of_another_kind_than_its_model_is_found() -> Outcome {
         Err(error) => Err(format!("another error: {error}").into()),
         Ok(_) => Err("it was not found".into()),
     }
+}
+
+/// A run on the RTL of `design`, with `pins` around each channel.
+fn offloaded<P: Pins>(
+    model: &Model,
+    (design, config): (&str, &HbmConfig),
+    hardware: &Hardware,
+    offloading: Offloading,
+    prompts: &[Prompt],
+    pins: impl Fn(Lockstep) -> P,
+) -> Result<(ndp_pim::Outcome, Machine<P>), Box<dyn Error>> {
+    let open = |_| Ok(pins(Lockstep::open(design, config, &OpenOptions::default())?));
+    let channels = (0..config.channels()).map(open).collect::<Result<_, Box<dyn Error>>>()?;
+    let hardware = Hardware { channels: config.channels(), ..hardware.clone() };
+    let arrangement = Arrangement { groups: 2, offloading, record: 0..0 };
+    Ok(run_arranged(model, config, &hardware, arrangement, prompts, channels)?)
+}
+
+fn short_prompts(lengths: &[(usize, usize)]) -> Vec<Prompt> {
+    common::prompts(lengths, 64)
+}
+
+#[test]
+fn ffns_in_verilated_banks_and_attention_on_the_npu_give_the_same_texts() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    // Inputs of two rows of DRAM: exact sums of each come together.
+    let model = random_model(32, 2, 536);
+    let prompts = short_prompts(&[(3, 4), (5, 2), (2, 3)]);
+    for (ffn, mha) in [(2, 0), (1, 1), (0, 2)] {
+        let offloading = Offloading::Fixed { ffn, mha };
+        let design = (config.name(), &config);
+        let (outcome, machine) =
+            offloaded(&model, design, &Hardware::default(), offloading, &prompts, |pins| pins)?;
+        assert_texts(&model, &prompts, &outcome);
+        assert_eq!((outcome.checked.products > 0, outcome.copies_checked > 0), (ffn > 0, mha > 0));
+        assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_scheduler_moves_both_in_rtl_and_its_decisions_are_recorded() -> Outcome {
+    let config = HbmConfig::preset("librapim-small")?;
+    let slow = Hardware { arrays: 1, array_side: 4, load_rows: 4, ..Hardware::default() };
+    let prompts = short_prompts(&[(2, 5), (3, 4), (1, 5), (2, 3), (2, 4), (1, 2)]);
+    let (wide, attentive) = (random_model(64, 4, 256), random_model(64, 4, 32));
+    for (model, hardware, moves_ffn) in [(&wide, &slow, true), (&attentive, &Hardware::default(), false)] {
+        let live = Offloading::Live(Rule::Slot);
+        let design = (config.name(), &config);
+        let (outcome, _) = offloaded(model, design, hardware, live, &prompts, |pins| pins)?;
+        assert_texts(model, &prompts, &outcome);
+        let shares: Vec<_> = outcome.decisions.iter().map(|decided| decided.share).collect();
+        // A step for each token but the first, in each group.
+        assert_eq!(shares.len(), 4 + 3);
+        assert!(shares.iter().all(|share| share.on_npu.is_some() && share.in_attention.is_some()));
+        let moved = if moves_ffn { outcome.checked.products } else { outcome.copies_checked };
+        let decided = shares.iter().any(|share| if moves_ffn { share.ffn > 0 } else { share.mha > 0 });
+        assert!(decided && moved > 0, "{shares:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn four_channels_in_rtl_share_the_work() -> Outcome {
+    let two = HbmConfig::preset("librapim-small")?;
+    let four = two.clone().with_channels(4)?;
+    let model = random_model(64, 4, 96);
+    let prompts = short_prompts(&[(3, 2), (2, 3), (4, 2), (1, 2)]);
+    let mut columns = Vec::new();
+    for config in [&two, &four] {
+        let offloading = Offloading::Fixed { ffn: 1, mha: 1 };
+        let design = (config.name(), config);
+        let (outcome, machine) =
+            offloaded(&model, design, &Hardware::default(), offloading, &prompts, |pins| pins)?;
+        assert_texts(&model, &prompts, &outcome);
+        let mut channels = vec![Commands::default(); config.channels() as usize];
+        outcome.spans.iter().for_each(|span| channels[span.channel] += span.commands);
+        for (channel, (commands, statistics)) in
+            channels.iter().zip(machine.channels().map(Pins::statistics)).enumerate()
+        {
+            println!("channel {channel}: {commands:?}");
+            // Rows of all matrices, and heads, divide by the channels: each has the same.
+            assert_eq!((commands.share, commands.mac), (channels[0].share, channels[0].mac));
+            assert!(commands.share > 0 && commands.read > 0 && commands.result > 0);
+            assert_eq!(statistics.pim.mac, 2 * u64::from(commands.mac));
+        }
+        columns.push(outcome.columns_checked);
+        assert_eq!(machine.channels().count(), config.channels() as usize);
+    }
+    assert_eq!(columns[0], columns[1]);
+    Ok(())
+}
+
+/// Any bits, NaN and infinities too, multiplied by both devices; inputs of one row of DRAM and of two.
+#[test]
+fn products_of_any_numbers_in_verilated_banks_are_exact() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
+    let mut rng = SplitMix64::new(17);
+    for (rows, cols, vectors, special) in [(9, 70, 4, false), (6, 530, 3, false), (8, 40, 4, true)] {
+        let mut any = |count: usize| -> Vec<f16> {
+            let mut number = || {
+                let bits = rng.next_u64() as u16;
+                // Few numbers are special, or none: they hide the rest.
+                let keep = if special { rng.next_u64().is_multiple_of(64) } else { bits & 0x7C00 != 0x7C00 };
+                f16::from_bits(if keep { bits } else { bits & 0xBFFF })
+            };
+            (0..count).map(|_| number()).collect()
+        };
+        let weights = any(rows * cols);
+        let inputs: Vec<Vec<f16>> = (0..vectors).map(|_| any(cols)).collect();
+        let open = |_| Lockstep::open(config.name(), &config, &OpenOptions::default());
+        let channels = (0..config.channels()).map(open).collect::<Result<_, _>>()?;
+        let mut machine = Machine::with_inputs(&config, &hardware, shape, cols, channels)?;
+        machine.load("matrix", (rows, cols), &weights)?;
+        let product = Product { label: "matrix".to_owned(), vectors: inputs.clone(), others: 0 };
+        machine.start_shared(0, &product)?;
+        let Some(Done::Shared(0, found)) = machine.run()? else { return Err("not done".into()) };
+        assert_eq!(found.len(), vectors * rows);
+        for (index, found) in found.into_iter().enumerate() {
+            let (vector, row) = (index / rows, index % rows);
+            let expected = dot(&weights[row * cols..][..cols], &inputs[vector]);
+            assert_eq!(found.to_bits(), expected.to_bits(), "{rows} x {cols}, {vector}, {row}");
+        }
+        assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+    }
+    Ok(())
+}
+
+/// RTL whose answers are changed: by the word on the column bus, what its data are exclusive-ored with.
+struct Faulty {
+    lockstep: Lockstep,
+    opcode: u32,
+    latency: u64,
+    due: Option<u64>,
+    clock: u64,
+}
+
+impl Pins for Faulty {
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+        let mut out = Pins::clock(&mut self.lockstep, row, column, write)?;
+        if column & 15 == self.opcode && self.due.is_none() {
+            self.due = Some(self.clock + self.latency);
+        }
+        if let Some(words) = out.read.as_mut().filter(|_| self.due == Some(self.clock)) {
+            words[0] ^= 1 << 62;
+        }
+        self.clock += 1;
+        Ok(out)
+    }
+
+    fn violations(&self) -> u64 {
+        self.lockstep.violations()
+    }
+
+    fn statistics(&self) -> HbmStatistics {
+        self.lockstep.statistics()
+    }
+}
+
+/// An error and what led to it.
+fn reasons(error: &(dyn Error + 'static)) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {}", reasons(source)))
+}
+
+#[test]
+fn errors_in_what_is_offloaded_are_found() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    let model = random_model(32, 2, 536);
+    let prompts = short_prompts(&[(2, 2), (1, 2)]);
+    let run = |design: &str, ffn, opcode| {
+        let pins = |lockstep| Faulty { lockstep, opcode, latency: config.t_cl().into(), due: None, clock: 0 };
+        let offloading = Offloading::Fixed { ffn, mha: 1 };
+        offloaded(&model, (design, &config), &Hardware::default(), offloading, &prompts, pins)
+            .map(drop)
+            .map_err(|error| reasons(&*error))
+    };
+    run(config.name(), 1, u32::MAX)?;
+    // One bit of the first RDG, and of the first SUM.
+    let wrong = |opcode| run(config.name(), 1, opcode).err().unwrap_or_default();
+    let (shared, summed) = (wrong(3), wrong(7));
+    assert!(shared.starts_with("channel 0, bank 0, row ") && shared.contains("expected"), "{shared}");
+    assert!(summed.contains("fc2") && summed.contains("expected"), "{summed}");
+    // In the RTL: half of each column is lost on its way into the buffer.
+    let lost = run("planted-half", 1, u32::MAX).err().unwrap_or_default();
+    assert!(lost.contains("the data bus is"), "{lost}");
+    Ok(())
 }

@@ -6,7 +6,8 @@
 //! A design is known as `<configuration>/<block>`.
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
-//! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one.
+//! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one. So it is with the
+//! channel of `cosim pim`.
 //! With `NDP_MODELS=programs` there is only what `cosim` needs. Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
@@ -212,14 +213,17 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
             entries.push(elaborate(&bridge, "link_bridge", false)?);
         }
     }
+    let hosted = load_hbm(root, HBM_HOSTED)?;
+    for config in [hosted.clone(), hosted.unsliced()] {
+        let waves = waves && items(&traced).any(|name| name == config.name());
+        entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
+    }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
     if let (Some(name), Ok(_)) = (unknown, std::env::var("NDP_WAVES")) {
-        return Err(vec![format!("NDP_WAVES={traced}: `{name}` is not among NDP_DESIGNS={list}")]);
-    }
-    let hosted = load_hbm(root, HBM_HOSTED)?;
-    for config in [hosted.clone(), hosted.unsliced()] {
-        entries.push(elaborate_hbm(&config, HBM_BLOCK, false)?);
+        return Err(vec![format!(
+            "NDP_WAVES={traced}: `{name}` is not among NDP_DESIGNS={list} or {HBM_HOSTED}"
+        )]);
     }
     Ok(entries)
 }

@@ -3,6 +3,9 @@
 use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
 
+/// Clocks in reset before the first one: the model's cycles are so many ahead of the channel's clocks.
+pub const RESET_CLOCKS: u64 = 3;
+
 /// What the channel says in a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelOutputs {
@@ -31,13 +34,13 @@ pub struct PimChannel {
 }
 
 impl PimChannel {
-    /// Opens `<design>/pim_channel`, in reset for three clocks.
+    /// Opens `<design>/pim_channel`, in reset for [`RESET_CLOCKS`].
     ///
     /// # Errors
     /// [`SimError`] if it was not built, or has other ports.
     pub fn open(design: &str, options: &OpenOptions) -> Result<Self, SimError> {
         let mut model = Model::open_with(&format!("{design}/pim_channel"), options)?;
-        model.reset(3);
+        model.reset(RESET_CLOCKS);
         Ok(Self {
             row: model.input_of_width("row_i", 32)?,
             column: model.input_of_width("column_i", 32)?,

@@ -8,6 +8,6 @@ pub mod controller;
 pub mod diagram;
 pub mod lockstep;
 
-pub use channel::{ChannelOutputs, PimChannel};
+pub use channel::{ChannelOutputs, PimChannel, RESET_CLOCKS};
 pub use controller::{Controlled, ControlledError, Operation, Request};
 pub use lockstep::{Lockstep, LockstepError};

@@ -193,6 +193,16 @@ impl HbmConfig {
         self
     }
 
+    /// The same memory with another number of channels, all alike.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a number that is no power of two in 1..=1024.
+    pub fn with_channels(mut self, channels: u32) -> Result<Self, ConfigError> {
+        self.device.channels = channels;
+        check_device(&self.device)?;
+        Ok(self)
+    }
+
     /// Name of the memory.
     pub fn name(&self) -> &str {
         &self.name

@@ -3,7 +3,7 @@
 //! Numbers come from others; here they are drawn. The output is the same byte for byte whenever the numbers are. Written by hand
 //! rather than with a plotting library: what is needed are lines, bars and a legend, readable in light and dark, with a tooltip on
 //! every mark, which the SVG back ends of the libraries looked at (plotters) do not write.
-//! Reading order: [`LineChart`], [`BarChart`], [`Report`], [`OutputFile`].
+//! Reading order: [`LineChart`], [`BarChart`], [`Gantt`], [`Report`], [`OutputFile`].
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -11,12 +11,14 @@
 mod axis;
 mod bars;
 mod document;
+mod gantt;
 mod line;
 mod output;
 mod svg;
 
 pub use bars::{BarChart, Bars};
 pub use document::Report;
+pub use gantt::Gantt;
 pub use line::{LineChart, Series};
 pub use output::{OutputError, OutputFile};
 

@@ -72,9 +72,12 @@ pub enum Command {
     #[command(after_long_help = "Examples:\n  \
         cosim pim\n  \
         cosim pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
-        cosim pim --timeline pim.json   (open pim.json in ui.perfetto.dev)\n\n\
+        cosim pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
+        cosim pim --mode dex --mode dex+dbo --npu-arrays 1 --npu-side 4 --npu-load-rows 4 --tokens 4,2\n  \
+        cosim pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
         Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
-        Every output and every text is compared with software.")]
+        In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
+        and every text is compared with software.")]
     Pim(PimArgs),
     /// Draw what a channel of memory that computes does in a run of MACs beside reads, as LibraPIM's Fig. 16
     #[command(after_long_help = "Examples:\n  \

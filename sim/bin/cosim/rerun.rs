@@ -13,7 +13,7 @@ pub struct Rerun {
 impl Rerun {
     /// Starts with a job and the options that all jobs share.
     pub fn new(job: &str, unit: &UnitArgs) -> Self {
-        let mut rerun = Self { line: format!("cargo run --release --bin cosim -- {job}") };
+        let mut rerun = Self::bare(job);
         rerun.option("config", &unit.config);
         rerun.option("stalls", unit.stalls);
         rerun.option("watchdog", unit.watchdog);
@@ -21,6 +21,11 @@ impl Rerun {
             rerun.option("plant", plant);
         }
         rerun
+    }
+
+    /// Starts with a job that has none of these options.
+    pub fn bare(job: &str) -> Self {
+        Self { line: format!("cargo run --release --bin cosim -- {job}") }
     }
 
     /// Adds an option.
@@ -41,7 +46,7 @@ impl Rerun {
 
 /// Quotes for a POSIX shell where needed.
 fn quoted(value: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
         return value.to_owned();
     }

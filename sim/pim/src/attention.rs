@@ -103,7 +103,8 @@ impl Progress {
                 available: config.buffer_slots().into(),
             });
         }
-        let mut operations: Vec<Operation> = loads(query).collect();
+        let mut operations = vec![Operation::Break];
+        operations.extend(loads(query));
         let mut row = None;
         for position in (0..*visible).step_by(config.banks() as usize) {
             let place = memory.key(*head, position, 0)?;

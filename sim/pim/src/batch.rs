@@ -4,14 +4,18 @@
 //! those that each text gets by itself.
 
 use crate::PimError;
-use crate::groups::{GroupBackend, Numbering, run_groups};
-use crate::machine::{Event, Machine};
+use crate::backend::{Checked, GroupBackend, Plan};
+use crate::groups::run_groups;
+use crate::machine::Machine;
 use crate::memory::CacheShape;
 use crate::pins::Pins;
+use crate::policy::{Decided, Offloading, Policy};
+use crate::record::{ChannelSpan, Event};
+use crate::times::HostTimes;
 use ndp_config::HbmConfig;
 use ndp_model::{Decoder, Model, logits_digest};
 use ndp_numerics::{SplitMix64, f16, sample};
-use ndp_offloading::{Hardware, Mode};
+use ndp_offloading::{Hardware, Mode, Model as Sizes};
 use serde::Serialize;
 
 /// A text to be continued.
@@ -45,12 +49,29 @@ pub struct Outcome {
     pub loading_clocks: u64,
     /// Clocks of everything behind that.
     pub clocks: u64,
-    /// Outputs of attention that equal the reference's.
-    pub outputs_checked: u64,
+    /// Outputs of the banks that equal the reference's.
+    pub checked: Checked,
     /// Columns of weights that came back as they were written.
     pub columns_checked: u64,
+    /// Columns of keys and values that the NPU read and that came back as they were written.
+    pub copies_checked: u64,
     /// Who did what when; clocks count from the beginning.
     pub events: Vec<Event>,
+    /// What each channel was given for each of the events.
+    pub spans: Vec<ChannelSpan>,
+    /// What was decided for each step of each group.
+    pub decisions: Vec<Decided>,
+}
+
+/// How a batch is run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Arrangement {
+    /// Groups of requests.
+    pub groups: usize,
+    /// What moves to the other device.
+    pub offloading: Offloading,
+    /// Clocks whose commands are recorded ([`Machine::recorded`]), from the beginning.
+    pub record: std::ops::Range<u64>,
 }
 
 struct Sequence<'a> {
@@ -68,10 +89,11 @@ struct Sequence<'a> {
 pub fn groups_of(mode: Mode) -> Result<usize, PimError> {
     match mode {
         Mode::Serial => Ok(1),
-        Mode::Pipelined | Mode::Dex => Ok(2),
-        Mode::DexDbo | Mode::Shortest => {
-            Err(PimError::Group(format!("mode {} is not one of serial, pipelined and dex", mode.name())))
-        }
+        Mode::Pipelined | Mode::Dex | Mode::DexDbo => Ok(2),
+        Mode::Shortest => Err(PimError::Group(format!(
+            "mode {} is not one of serial, pipelined, dex and dex+dbo",
+            mode.name()
+        ))),
     }
 }
 
@@ -87,12 +109,35 @@ pub fn cache_shape(model: &Model, sequences: usize, positions: usize) -> CacheSh
     }
 }
 
-/// Generates all texts. `serial`, `pipelined` and `dex` differ in the memory (`config` is sliced for `dex`) and in the number of
-/// groups, not in any bit of the texts.
+/// The sizes of a model as the scheduler uses them.
+pub fn sizes_of(model: &Model) -> Sizes {
+    let config = &model.config;
+    let [layers, hidden, heads, head_width, ffn, vocabulary] = [
+        config.num_hidden_layers(),
+        config.hidden_size(),
+        config.num_attention_heads(),
+        config.head_width(),
+        config.ffn_dim(),
+        config.vocab_size(),
+    ]
+    .map(|size| size as u32);
+    Sizes {
+        name: "opt".to_owned(),
+        layers,
+        hidden,
+        heads,
+        kv_heads: heads,
+        head_width,
+        ffn,
+        ffn_matrices: 2,
+        vocabulary,
+    }
+}
+
+/// Generates all texts, without offloading.
 ///
 /// # Errors
-/// [`PimError::Range`] for no prompts or empty ones; [`PimError::Room`] for a model that does not fit; [`PimError::Mismatch`] and
-/// [`PimError::Data`] for wrong results; as [`Machine::run`].
+/// As [`run_arranged`].
 pub fn run_batch<P: Pins>(
     model: &Model,
     config: &HbmConfig,
@@ -101,12 +146,31 @@ pub fn run_batch<P: Pins>(
     prompts: &[Prompt],
     pins: Vec<P>,
 ) -> Result<(Outcome, Machine<P>), PimError> {
-    let count = prompts.len() as u64;
-    let in_range = |what, value: usize, min: usize, max: usize| {
-        let [value, min, max] = [value, min, max].map(|v| v as u64);
-        if (min..=max).contains(&value) { Ok(()) } else { Err(PimError::Range { what, value, min, max }) }
-    };
-    in_range("prompts", count as usize, groups, 1 << 16)?;
+    let arrangement = Arrangement { groups, ..Arrangement::default() };
+    run_arranged(model, config, hardware, arrangement, prompts, pins)
+}
+
+/// Generates all texts. The modes differ in the memory (`config` is sliced for `dex` and `dex+dbo`), in the number of groups and in what
+/// is offloaded, not in any bit of the texts.
+///
+/// # Errors
+/// [`PimError::Range`] for no prompts or empty ones, or for more to offload than there is; [`PimError::Room`] for a model that does not
+/// fit; [`PimError::Unsliced`] for offloading in a memory without slicing; [`PimError::Mismatch`] and [`PimError::Data`] for wrong
+/// results; as [`Machine::run`].
+pub fn run_arranged<P: Pins>(
+    model: &Model,
+    config: &HbmConfig,
+    hardware: &Hardware,
+    arrangement: Arrangement,
+    prompts: &[Prompt],
+    pins: Vec<P>,
+) -> Result<(Outcome, Machine<P>), PimError> {
+    let Arrangement { groups, offloading, record } = arrangement;
+    in_range("groups", groups, 1, 1 << 16)?;
+    in_range("prompts", prompts.len(), groups, 1 << 16)?;
+    if offloading != Offloading::None && !config.slicing() {
+        return Err(PimError::Unsliced { memory: config.name().to_owned() });
+    }
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
         in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;
@@ -116,29 +180,58 @@ pub fn run_batch<P: Pins>(
         in_range("token", largest, 0, vocabulary - 1)?;
     }
     let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
-    let mut machine = Machine::new(config, hardware, cache_shape(model, prompts.len(), positions), pins)?;
-    load(&mut machine, model)?;
-    let loading_clocks = machine.clock();
-    let numbering =
-        Numbering { layers: model.config.num_hidden_layers(), heads: model.config.num_attention_heads() };
-    let results = run_groups(&mut machine, groups, numbering, |group, backend| {
-        let own = (0..).zip(prompts).filter(|(number, _)| *number as usize % groups == group);
-        let sequences = own.map(|(number, prompt)| Sequence::new(model, number, prompt)).collect();
-        let sequences = generate(backend, sequences)?;
-        Ok((sequences, backend.checked))
+    let sizes = sizes_of(model);
+    let largest = prompts.len().div_ceil(groups) as u32;
+    let policy = Policy::new(offloading, config.banks(), largest, || {
+        HostTimes::new(&sizes, hardware, config, largest, positions as u32)
     })?;
-    let outputs_checked = results.iter().map(|(_, checked)| checked).sum();
+    let [ffn, mha] = policy.may_offload();
+    let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
+    let shape = cache_shape(model, prompts.len(), positions);
+    let mut machine = Machine::with_inputs(config, hardware, shape, widest, pins)?;
+    machine.record(record);
+    load(&mut machine, model)?;
+    if mha {
+        machine.add_copies()?;
+    }
+    let loading_clocks = machine.clock();
+    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
+    let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
+    let contexts = (0..groups).map(|group| {
+        let own = of_group(group).filter(|(_, prompt)| prompt.generate > 0);
+        own.map(|(_, prompt)| prompt.tokens.len() as u32).collect()
+    });
+    let (results, decisions) =
+        run_groups(&mut machine, contexts.collect(), &plan, &policy, |group, backend| {
+            let sequences =
+                of_group(group).map(|(number, prompt)| Sequence::new(model, number as u32, prompt));
+            let sequences = generate(backend, sequences.collect())?;
+            Ok((sequences, backend.checked()))
+        })?;
+    let mut checked = Checked::default();
+    for (_, of_group) in &results {
+        checked.attention += of_group.attention;
+        checked.products += of_group.products;
+    }
     let mut texts: Vec<(u32, Text)> = results.into_iter().flat_map(|(texts, _)| texts).collect();
     texts.sort_unstable_by_key(|(number, _)| *number);
     let outcome = Outcome {
         texts: texts.into_iter().map(|(_, text)| text).collect(),
         loading_clocks,
         clocks: machine.clock() - loading_clocks,
-        outputs_checked,
+        checked,
         columns_checked: machine.checked_columns(),
+        copies_checked: machine.moved_columns(),
         events: machine.events().to_vec(),
+        spans: machine.spans().to_vec(),
+        decisions,
     };
     Ok((outcome, machine))
+}
+
+fn in_range(what: &'static str, value: usize, min: usize, max: usize) -> Result<(), PimError> {
+    let [value, min, max] = [value, min, max].map(|v| v as u64);
+    if (min..=max).contains(&value) { Ok(()) } else { Err(PimError::Range { what, value, min, max }) }
 }
 
 fn load<P: Pins>(machine: &mut Machine<P>, model: &Model) -> Result<(), PimError> {
@@ -186,7 +279,7 @@ impl<'a> Sequence<'a> {
 
 /// All sequences of a group until the last one is done.
 fn generate(
-    backend: &mut GroupBackend,
+    backend: &mut GroupBackend<'_>,
     mut sequences: Vec<Sequence<'_>>,
 ) -> Result<Vec<(u32, Text)>, PimError> {
     for sequence in sequences.iter_mut().filter(|sequence| !sequence.is_done()) {
@@ -201,6 +294,12 @@ fn generate(
         }
         let tokens: Vec<u32> =
             running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
+        // Positions behind this step.
+        let contexts = running.iter().map(|sequence| {
+            let positions = sequence.prompt.tokens.len() + sequence.text.tokens.len();
+            (sequence.number, positions as u32)
+        });
+        backend.begin_step(&contexts.collect::<Vec<_>>())?;
         let mut decoders: Vec<&mut Decoder<'_>> =
             running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
         let all = Decoder::step_together(&mut decoders, backend, &tokens)?;

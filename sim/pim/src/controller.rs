@@ -5,104 +5,19 @@
 //! rate in a sliced memory. Without slicing rows are open for one of the two: the multipliers give the rows back at the end of one
 //! of theirs if a read waits, and get them when no read waits.
 //!
+//! Reads whose columns the multipliers share (FFN offload) go with the reads; their MACs follow in the other queue, each when its column
+//! has come, and a place of the buffer is filled anew when it has been used.
+//!
 //! Never gives a command that the memory refuses; an answer other than 0 is an error.
 
 use crate::PimError;
 use crate::pins::Pins;
+pub use crate::queues::{Access, Operation, Place};
+use crate::queues::{Accesses, Need, ROWS_AHEAD};
 use crate::timing::{Timing, User};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, HbmCommand};
 use std::collections::VecDeque;
-
-/// Rows of the reads and writes to come that are opened ahead, at most.
-const ROWS_AHEAD: usize = 8;
-
-/// A column in a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Bank of the channel.
-    pub bank: u32,
-    /// Row.
-    pub row: u32,
-    /// Column of the row.
-    pub column: u32,
-}
-
-/// A read, or with data a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Where.
-    pub place: Place,
-    /// What is written.
-    pub data: Option<Column>,
-}
-
-/// What the multipliers are to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Writes a column of the global buffer.
-    Load {
-        /// Place in the buffer.
-        slot: u8,
-        /// The column.
-        data: Column,
-    },
-    /// The following MACs are on this row of all banks.
-    Row(u32),
-    /// `sum += row[column] . buffer[slot]` in all banks; `first`: `sum =`.
-    Mac {
-        /// Column.
-        column: u8,
-        /// Place in the buffer.
-        slot: u8,
-        /// Whether the sum begins.
-        first: bool,
-    },
-    /// Reads the rounded sums.
-    Results,
-    /// Closes the rows.
-    Close,
-    /// Waits for this clock.
-    NotBefore(u64),
-}
-
-/// A row that accesses of the queue need, and how many of them.
-#[derive(Clone, Copy, Debug)]
-struct Need {
-    bank: u32,
-    row: u32,
-    count: u32,
-}
-
-/// A queue of accesses, with the rows they need in the order of first use.
-#[derive(Clone, Debug, Default)]
-struct Accesses {
-    queue: VecDeque<Access>,
-    needs: VecDeque<Need>,
-}
-
-impl Accesses {
-    fn push(&mut self, access: Access) {
-        let Place { bank, row, .. } = access.place;
-        let recent = self.needs.iter_mut().rev().take(ROWS_AHEAD);
-        match recent.into_iter().find(|need| (need.bank, need.row) == (bank, row)) {
-            Some(need) => need.count += 1,
-            None => self.needs.push_back(Need { bank, row, count: 1 }),
-        }
-        self.queue.push_back(access);
-    }
-
-    fn pop(&mut self) {
-        let Some(access) = self.queue.pop_front() else { return };
-        let Place { bank, row, .. } = access.place;
-        if let Some(at) = self.needs.iter().position(|need| (need.bank, need.row) == (bank, row)) {
-            self.needs[at].count -= 1;
-            if self.needs[at].count == 0 {
-                self.needs.remove(at);
-            }
-        }
-    }
-}
 
 /// What comes back on the data bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +26,21 @@ pub enum Returned {
     Read(Place, Column),
     /// Of [`Operation::Results`].
     Results(Column),
+    /// Of [`Operation::Results`] or [`Operation::Sum`] of a product.
+    OfProduct(Column),
+}
+
+/// What a column that arrives is of.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    Read(Place),
+    Results { product: bool },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct OnBus {
     clock: u64,
-    what: Option<Place>,
+    what: Source,
 }
 
 /// What was given in a clock, for diagrams.
@@ -128,6 +52,8 @@ pub struct Given {
     pub column: Option<HbmCommand>,
     /// Whether data were on the bus.
     pub data: bool,
+    /// By bus: whether the command was for the multipliers' part of a product of both devices.
+    pub product: [bool; 2],
 }
 
 /// The scheduler of one channel and the channel.
@@ -141,6 +67,11 @@ pub struct Controller<P> {
     urgent: Accesses,
     host: Accesses,
     operations: VecDeque<Operation>,
+    /// Operations of a product, which go first, but only in between the others' parts.
+    product: VecDeque<Operation>,
+    in_product: bool,
+    /// By place in the global buffer: whether a shared column is there, or on its way, that was not taken.
+    shared: Vec<bool>,
     /// Row that the multipliers want.
     wanted: Option<u32>,
     /// Whether rows of an unsliced memory are the multipliers'.
@@ -154,6 +85,8 @@ pub struct Controller<P> {
     returned: VecDeque<Returned>,
     next_refresh: u64,
     given: Given,
+    /// By bus: whether this clock's command is for inputs of a product.
+    input_given: [bool; 2],
 }
 
 impl<P: Pins> Controller<P> {
@@ -171,6 +104,9 @@ impl<P: Pins> Controller<P> {
             urgent: Accesses::default(),
             host: Accesses::default(),
             operations: VecDeque::new(),
+            product: VecDeque::new(),
+            in_product: false,
+            shared: vec![false; config.buffer_slots() as usize],
             wanted: None,
             turn_of_pim: false,
             reading: VecDeque::new(),
@@ -179,6 +115,7 @@ impl<P: Pins> Controller<P> {
             returned: VecDeque::new(),
             next_refresh: config.t_refi().into(),
             given: Given::default(),
+            input_given: [false; 2],
         };
         if config.slicing() {
             for bank in 0..config.banks() {
@@ -204,6 +141,11 @@ impl<P: Pins> Controller<P> {
         &self.pins
     }
 
+    /// The channel, for what is left to be done with it.
+    pub fn into_pins(self) -> P {
+        self.pins
+    }
+
     /// Adds a read, or a write in the order of the reads.
     pub fn access(&mut self, access: Access) {
         self.host.push(access);
@@ -211,12 +153,32 @@ impl<P: Pins> Controller<P> {
 
     /// Adds a write that goes before all reads.
     pub fn write_first(&mut self, place: Place, data: Column) {
-        self.urgent.push(Access { place, data: Some(data) });
+        self.urgent.push(Access::Write(place, data));
     }
 
     /// Adds work for the multipliers.
     pub fn operate(&mut self, operation: Operation) {
         self.operations.push_back(operation);
+    }
+
+    /// Closes the multipliers' rows behind what they have to do. A product that is under way closes them anyway.
+    pub fn close(&mut self) {
+        if !self.in_product || !self.operations.is_empty() {
+            self.operations.push_back(Operation::Close);
+        }
+    }
+
+    /// Adds a product of both devices: its inputs, its reads, its operations. The multipliers do it as soon as they are between two parts
+    /// of other work, which goes on behind it.
+    pub fn multiply(
+        &mut self,
+        inputs: impl IntoIterator<Item = (Place, Column)>,
+        reads: impl IntoIterator<Item = Access>,
+        operations: impl IntoIterator<Item = Operation>,
+    ) {
+        inputs.into_iter().for_each(|(place, data)| self.urgent.push(Access::Input(place, data)));
+        reads.into_iter().for_each(|access| self.host.push(access));
+        self.product.extend(operations);
     }
 
     /// The next that has come back.
@@ -239,13 +201,19 @@ impl<P: Pins> Controller<P> {
         self.written()
             && self.host.queue.is_empty()
             && self.operations.is_empty()
+            && self.product.is_empty()
             && self.reading.is_empty()
             && self.writing.is_empty()
     }
 
-    /// Whether the multipliers have nothing to do.
+    /// Whether the multipliers have nothing to do, but for a product.
     pub fn operations_done(&self) -> bool {
         self.operations.is_empty()
+    }
+
+    /// Whether the multipliers have no product to do.
+    pub fn product_done(&self) -> bool {
+        self.product.is_empty()
     }
 
     /// What was given in the last clock.
@@ -259,9 +227,9 @@ impl<P: Pins> Controller<P> {
             "{} reads, {} writes and {} operations wait, first {:?} and {:?}",
             self.host.queue.len(),
             self.urgent.queue.len(),
-            self.operations.len(),
+            self.operations.len() + self.product.len(),
             self.host.queue.front(),
-            self.operations.front()
+            self.next_operation()
         )
     }
 
@@ -271,6 +239,7 @@ impl<P: Pins> Controller<P> {
     /// As [`Pins::clock`], and [`PimError::Refused`].
     pub fn step(&mut self) -> Result<(), PimError> {
         self.forget_waits();
+        self.input_given = [false; 2];
         let (row, column) = if self.clock >= self.next_refresh {
             (self.towards_refresh(), None)
         } else {
@@ -287,10 +256,12 @@ impl<P: Pins> Controller<P> {
     /// Operations that take no command.
     fn forget_waits(&mut self) {
         loop {
-            match self.operations.front() {
-                Some(Operation::NotBefore(clock)) if *clock <= self.clock => {}
+            self.change_work();
+            match self.next_operation() {
+                Some(Operation::NotBefore(clock)) if clock <= self.clock => {}
+                Some(Operation::Break) => {}
                 Some(Operation::Row(row)) => {
-                    self.wanted = Some(*row);
+                    self.wanted = Some(row);
                     // Between two rows reads get their turn.
                     if !self.config.slicing() && !self.host_is_done() {
                         self.turn_of_pim = false;
@@ -301,7 +272,7 @@ impl<P: Pins> Controller<P> {
                 }
                 _ => break,
             }
-            self.operations.pop_front();
+            self.pop_operation();
         }
         if self.config.slicing() {
             self.turn_of_pim = true;
@@ -310,6 +281,28 @@ impl<P: Pins> Controller<P> {
         } else if self.host_is_done() {
             self.turn_of_pim = true;
         }
+    }
+
+    /// Begins or ends a product, if other work is at a place where that can be.
+    fn change_work(&mut self) {
+        if self.product.is_empty() {
+            self.in_product = false;
+        } else if !self.in_product {
+            let between = self
+                .operations
+                .front()
+                .is_none_or(|operation| matches!(operation, Operation::Break | Operation::NotBefore(_)));
+            self.in_product = between;
+        }
+    }
+
+    fn next_operation(&self) -> Option<Operation> {
+        if self.in_product { self.product.front().copied() } else { self.operations.front().copied() }
+    }
+
+    fn pop_operation(&mut self) {
+        let queue = if self.in_product { &mut self.product } else { &mut self.operations };
+        queue.pop_front();
     }
 
     fn host_is_done(&self) -> bool {
@@ -396,6 +389,7 @@ impl<P: Pins> Controller<P> {
                     if !in_use && self.timing.can_precharge(now, need.bank, partition) {
                         let (bank_group, bank) = self.names(need.bank);
                         self.timing.precharge(now, need.bank, partition);
+                        self.input_given[0] = need.product;
                         let partition = partition as u8;
                         return Some(HbmCommand::Precharge { bank_group, bank, partition });
                     }
@@ -410,6 +404,7 @@ impl<P: Pins> Controller<P> {
                         let (bank_group, bank) = self.names(need.bank);
                         let row = need.row;
                         self.timing.activate(now, need.bank, partition, row);
+                        self.input_given[0] = need.product;
                         let partition = partition as u8;
                         return Some(HbmCommand::Activate { bank_group, bank, partition, row });
                     }
@@ -422,11 +417,11 @@ impl<P: Pins> Controller<P> {
     fn column_command(&mut self) -> Option<HbmCommand> {
         let now = self.clock;
         let mut hold = false;
-        match self.operations.front().copied() {
+        match self.next_operation() {
             Some(Operation::Load { slot, data }) => {
                 if self.timing.can_load(now) {
                     self.timing.load(now, slot);
-                    self.operations.pop_front();
+                    self.pop_operation();
                     self.expect_write(&data);
                     return Some(HbmCommand::BufferWrite { slot });
                 }
@@ -437,14 +432,26 @@ impl<P: Pins> Controller<P> {
                 if self.wanted.is_some_and(|row| self.timing.can_mac(now, row, slot)) =>
             {
                 self.timing.mac(now);
-                self.operations.pop_front();
+                self.pop_operation();
+                return Some(HbmCommand::Mac { column, slot, first });
+            }
+            Some(Operation::Take { column, slot, first })
+                if self.shared[usize::from(slot)]
+                    && self.wanted.is_some_and(|row| self.timing.can_mac(now, row, slot)) =>
+            {
+                self.timing.mac(now);
+                self.pop_operation();
+                self.shared[usize::from(slot)] = false;
                 return Some(HbmCommand::Mac { column, slot, first });
             }
             Some(Operation::Results) if self.timing.can_result(now) => {
-                self.timing.result(now);
-                self.operations.pop_front();
-                self.reading.push_back(OnBus { clock: self.arrival(), what: None });
+                self.result();
                 return Some(HbmCommand::ReadResults);
+            }
+            Some(Operation::Sum(bank)) if self.timing.can_result(now) => {
+                self.result();
+                let (bank_group, bank) = self.names(bank);
+                return Some(HbmCommand::ReadSum { bank_group, bank });
             }
             _ => {}
         }
@@ -454,27 +461,52 @@ impl<P: Pins> Controller<P> {
     fn host_column(&mut self) -> Option<HbmCommand> {
         let now = self.clock;
         let queue = if self.written() { &mut self.host } else { &mut self.urgent };
-        let Access { place, data } = *queue.queue.front()?;
+        let access = *queue.queue.front()?;
+        let place = access.place();
         let Place { bank, row, column } = place;
         let partition = self.timing.partition_of(row) as u8;
-        let possible = match data {
-            None => self.timing.can_read(now, bank, row),
-            Some(_) => self.timing.can_write(now, bank, row),
+        let possible = match access {
+            Access::Read(_) => self.timing.can_read(now, bank, row),
+            // Before the product begins, other work may use the place.
+            Access::Share(_, slot) => {
+                self.in_product && !self.shared[usize::from(slot)] && self.timing.can_read(now, bank, row)
+            }
+            Access::Write(..) | Access::Input(..) => self.timing.can_write(now, bank, row),
         };
         if !possible {
             return None;
         }
         queue.pop();
-        let (bank_group, of_group) = self.names(bank);
+        self.input_given[1] = matches!(access, Access::Input(..));
+        let (bank_group, bank_of_group) = self.names(bank);
         let (column, auto_precharge) = (column as u8, false);
-        if let Some(data) = data {
-            self.timing.write(now, bank, row);
-            self.expect_write(&data);
-            return Some(HbmCommand::Write { bank_group, bank: of_group, partition, column, auto_precharge });
-        }
-        self.timing.read(now, bank, row);
-        self.reading.push_back(OnBus { clock: self.arrival(), what: Some(place) });
-        Some(HbmCommand::Read { bank_group, bank: of_group, partition, column, auto_precharge })
+        let on_bus = OnBus { clock: self.arrival(), what: Source::Read(place) };
+        Some(match access {
+            Access::Write(_, data) | Access::Input(_, data) => {
+                self.timing.write(now, bank, row);
+                self.expect_write(&data);
+                HbmCommand::Write { bank_group, bank: bank_of_group, partition, column, auto_precharge }
+            }
+            Access::Read(_) => {
+                self.timing.read(now, bank, row);
+                self.reading.push_back(on_bus);
+                HbmCommand::Read { bank_group, bank: bank_of_group, partition, column, auto_precharge }
+            }
+            Access::Share(_, slot) => {
+                self.timing.read_to_buffer(now, bank, row, slot);
+                self.shared[usize::from(slot)] = true;
+                self.reading.push_back(on_bus);
+                HbmCommand::ReadToBuffer { bank_group, bank: bank_of_group, partition, column, slot }
+            }
+        })
+    }
+
+    /// Takes note of a RES or SUM that is given.
+    fn result(&mut self) {
+        self.timing.result(self.clock);
+        self.pop_operation();
+        let what = Source::Results { product: self.in_product };
+        self.reading.push_back(OnBus { clock: self.arrival(), what });
     }
 
     fn arrival(&self) -> u64 {
@@ -502,7 +534,10 @@ impl<P: Pins> Controller<P> {
         if let Some(words) = out.read {
             self.arrive(words);
         }
-        self.given = Given { row, column, data: out.read.is_some() || write.is_some() };
+        let product = [row, column]
+            .map(|command| self.in_product && command.is_some_and(|command| is_of_multipliers(&command)));
+        let product = std::array::from_fn(|bus| product[bus] || self.input_given[bus]);
+        self.given = Given { row, column, data: out.read.is_some() || write.is_some(), product };
         self.clock += 1;
         Ok(())
     }
@@ -516,11 +551,26 @@ impl<P: Pins> Controller<P> {
                 if let Some(read) = self.reading.pop_front() {
                     debug_assert_eq!(read.clock + 1, self.clock);
                     self.returned.push_back(match read.what {
-                        Some(place) => Returned::Read(place, column),
-                        None => Returned::Results(column),
+                        Source::Read(place) => Returned::Read(place, column),
+                        Source::Results { product: false } => Returned::Results(column),
+                        Source::Results { product: true } => Returned::OfProduct(column),
                     });
                 }
             }
         }
     }
+}
+
+/// Whether a command is for the multipliers and nobody else.
+fn is_of_multipliers(command: &HbmCommand) -> bool {
+    matches!(
+        command,
+        HbmCommand::PimActivate { .. }
+            | HbmCommand::PimActivateAll { .. }
+            | HbmCommand::PimPrecharge
+            | HbmCommand::BufferWrite { .. }
+            | HbmCommand::Mac { .. }
+            | HbmCommand::ReadResults
+            | HbmCommand::ReadSum { .. }
+    )
 }

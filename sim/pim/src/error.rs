@@ -72,6 +72,12 @@ pub enum PimError {
         /// There.
         available: u64,
     },
+    /// Offloading in a memory whose banks cannot be cut.
+    #[error("offloading needs banks that are cut in two, which those of '{memory}' are not")]
+    Unsliced {
+        /// Its name.
+        memory: String,
+    },
     /// A group's part of the work ended early.
     #[error("a group stopped: {0}")]
     Group(String),

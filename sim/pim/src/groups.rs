@@ -1,225 +1,245 @@
 //! Groups of requests that share the machine: each is a thread that runs the decoder and waits for its operations.
 //!
 //! Whoever asks first is served first, and a group that has the NPU keeps it while it asks for it again, so that a group's
-//! matrices follow one another and the other group is in attention meanwhile. All groups that compute are waited for before
-//! the clock goes on, so a run is the same every time.
+//! matrices follow one another and the other group is in attention meanwhile. A product that both devices work on interrupts attention.
+//! Keys and values change their home while the memory has no attention to do, before anything else is begun. All groups that compute
+//! are waited for before the clock goes on, so a run is the same every time.
 
 use crate::PimError;
-use crate::attention::{Append, HeadQuery, NewToken};
-use crate::machine::{Attention, Done, Machine};
+use crate::backend::{GroupBackend, Plan};
+use crate::machine::{Attention, Done, Machine, Stream};
 use crate::pins::Pins;
-use ndp_config::HbmConfig;
-use ndp_model::{AttentionOp, GemvBackend, GemvOp, LinearOp, SoftwareBackend};
+use crate::policy::{Decided, Policy, Share};
+use crate::shared::Product;
 use ndp_numerics::f16;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-const LANES: usize = HbmConfig::LANES as usize;
+/// Work of the NPU.
+pub(crate) enum NpuWork {
+    Matrix { label: String, vectors: usize },
+    Stream(Stream),
+}
+
+/// Work of both devices.
+pub(crate) enum Both {
+    Product(Product),
+    /// Keys and values that change their home, while there is no attention in memory.
+    Move(Stream),
+}
+
+/// Pieces of work that may go on at the same time; the group waits for all of them.
+#[derive(Default)]
+pub(crate) struct Asked {
+    pub npu: Option<NpuWork>,
+    pub pim: Option<Attention>,
+    pub both: Option<Both>,
+}
 
 /// What a group wants.
-enum Request {
-    Npu { label: String, vectors: usize },
-    Pim(Attention),
+pub(crate) enum Request {
+    Work(Box<Asked>),
+    /// A decision for a step with these contexts.
+    Step(Vec<u32>),
+}
+
+/// What it gets.
+pub(crate) enum Reply {
+    Values(Vec<f16>),
+    Share(Share),
 }
 
 enum Message {
     Wants(usize, Request),
-    Ends,
+    Ends(usize),
 }
 
 /// Says that a group has ended when it goes, also if the group panics: nobody waits for it then.
-struct Ending(Sender<Message>);
+struct Ending(usize, Sender<Message>);
 
 impl Drop for Ending {
     fn drop(&mut self) {
         // Nobody listens any more if the machine has failed.
-        let _ = self.0.send(Message::Ends);
+        let _ = self.1.send(Message::Ends(self.0));
     }
 }
 
-/// What a group is told.
-type Reply = Vec<f16>;
-
-/// The numbering of heads, for requests that know nothing of the memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Numbering {
-    /// Layers of the model.
-    pub layers: usize,
-    /// Heads of the model.
-    pub heads: usize,
-}
-
-impl Numbering {
-    fn head(self, sequence: u32, layer: usize, head: usize) -> u64 {
-        ((sequence as usize * self.layers + layer) * self.heads + head) as u64
-    }
-}
-
-/// The decoder's operations of one group on the shared machine.
-pub struct GroupBackend {
-    group: usize,
-    numbering: Numbering,
-    software: SoftwareBackend,
-    messages: Sender<Message>,
-    replies: Receiver<Reply>,
-    /// Outputs of attention that were compared.
-    pub checked: u64,
-}
-
-impl GroupBackend {
-    fn ask(&self, request: Request) -> Result<Reply, PimError> {
-        let gone = |_| PimError::Group("the machine has stopped".to_owned());
-        self.messages.send(Message::Wants(self.group, request)).map_err(gone)?;
-        self.replies.recv().map_err(|_| PimError::Group("the machine has stopped".to_owned()))
-    }
-
-    fn npu(&self, op: &GemvOp<'_>) -> Result<(), PimError> {
-        let request = Request::Npu { label: op.label().to_owned(), vectors: op.batch() };
-        self.ask(request).map(drop)
-    }
-
-    fn attention(&self, op: &AttentionOp<'_>) -> Attention {
-        let (layer, width) = (op.layer(), op.head_width());
-        let mut appends = Vec::new();
-        for span in op.spans() {
-            let visible = span.position + span.tokens;
-            let first = span.position / LANES * LANES;
-            for head in 0..op.heads() {
-                let (keys, values) = (span.cache.keys(head, visible), span.cache.values(head, visible));
-                let row = |rows: &[f16], position: usize| rows[position * width..][..width].to_vec();
-                let new = |position| NewToken { position, key: row(keys, position) };
-                appends.push(Append {
-                    head: self.numbering.head(span.sequence, layer, head),
-                    tokens: (span.position..visible).map(new).collect(),
-                    values: (first..visible).map(|position| row(values, position)).collect(),
-                    first,
-                });
-            }
-        }
-        let mut queries = Vec::new();
-        for (token, (span, visible, query)) in op.each().enumerate() {
-            for (head, query) in query.chunks(width).enumerate() {
-                let at = token * op.width() + head * width;
-                let head = self.numbering.head(span.sequence, layer, head);
-                queries.push(HeadQuery { head, query: query.to_vec(), visible, at });
-            }
-        }
-        Attention { label: op.label().to_owned(), appends, queries, elements: op.queries().len() }
-    }
-}
-
-/// That two vectors are equal bit for bit.
-fn equal(label: &str, found: &[f16], expected: &[f16]) -> Result<(), PimError> {
-    let bits = found.iter().zip(expected).map(|(f, e)| (f.to_bits(), e.to_bits()));
-    match bits.enumerate().find(|(_, (found, expected))| found != expected) {
-        Some((index, (found, expected))) => {
-            Err(PimError::Mismatch { label: label.to_owned(), index, found, expected })
-        }
-        None => Ok(()),
-    }
-}
-
-impl GemvBackend for GroupBackend {
-    type Error = PimError;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, PimError> {
-        self.npu(op)?;
-        let Ok(result) = self.software.gemv(op);
-        Ok(result)
-    }
-
-    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, PimError> {
-        self.npu(op.product())?;
-        let Ok(result) = self.software.linear(op);
-        Ok(result)
-    }
-
-    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, PimError> {
-        let result = self.ask(Request::Pim(self.attention(op)))?;
-        let Ok(expected) = self.software.attend(op);
-        equal(op.label(), &result, &expected)?;
-        self.checked += result.len() as u64;
-        Ok(result)
-    }
-}
-
-/// Runs `groups` of them on the machine; `work` is what each does.
+/// Runs groups on the machine, one for each of `contexts`, which are those of its sequences before their first step; `work` is what each
+/// does. Also returns what was decided, in order.
 ///
 /// # Errors
 /// The machine's, or else those of the groups.
 pub fn run_groups<P: Pins, T: Send>(
     machine: &mut Machine<P>,
-    groups: usize,
-    numbering: Numbering,
-    work: impl Fn(usize, &mut GroupBackend) -> Result<T, PimError> + Sync,
-) -> Result<Vec<T>, PimError> {
+    contexts: Vec<Vec<u32>>,
+    plan: &Plan,
+    policy: &Policy,
+    work: impl Fn(usize, &mut GroupBackend<'_>) -> Result<T, PimError> + Sync,
+) -> Result<(Vec<T>, Vec<Decided>), PimError> {
     let (messages, inbox) = channel();
     std::thread::scope(|scope| {
         let (mut replies, mut handles) = (Vec::new(), Vec::new());
-        for group in 0..groups {
+        for group in 0..contexts.len() {
             let (reply, own) = channel();
             replies.push(reply);
             let messages = messages.clone();
             let work = &work;
             handles.push(scope.spawn(move || {
-                let _ending = Ending(messages.clone());
-                let software = SoftwareBackend::new();
-                let mut backend =
-                    GroupBackend { group, numbering, software, messages, replies: own, checked: 0 };
-                work(group, &mut backend)
+                let _ending = Ending(group, messages.clone());
+                let gone = || PimError::Group("the machine has stopped".to_owned());
+                let ask = move |request| {
+                    messages.send(Message::Wants(group, request)).map_err(|_| gone())?;
+                    own.recv().map_err(|_| gone())
+                };
+                work(group, &mut GroupBackend::new(plan, ask))
             }));
         }
         drop(messages);
-        let served = serve(machine, &inbox, &replies);
+        let waiting = replies.iter().map(|_| None).collect();
+        let server =
+            Server { machine, policy, replies, contexts, waiting, steps: Vec::new(), last_on_npu: 0 };
+        let served = server.serve(&inbox);
         // Groups that still wait are told that there is nothing to wait for.
-        drop((replies, inbox));
+        drop(inbox);
         let results: Vec<Result<T, PimError>> = handles
             .into_iter()
             .map(|handle| handle.join().unwrap_or_else(|_| Err(PimError::Group("it panicked".to_owned()))))
             .collect();
-        served?;
-        results.into_iter().collect()
+        let decided = served?;
+        Ok((results.into_iter().collect::<Result<_, _>>()?, decided))
     })
 }
 
-fn serve<P: Pins>(
-    machine: &mut Machine<P>,
-    inbox: &Receiver<Message>,
-    replies: &[Sender<Reply>],
-) -> Result<(), PimError> {
-    // Groups that compute; requests in the order of their groups, for each of the devices.
-    let mut computing = replies.len();
-    let mut waiting: Vec<Option<Request>> = replies.iter().map(|_| None).collect();
-    let mut last_on_npu = 0;
-    loop {
-        while computing > 0 {
-            let gone = |_| PimError::Group("all groups are gone".to_owned());
-            match inbox.recv().map_err(gone)? {
-                Message::Wants(group, request) => waiting[group] = Some(request),
-                Message::Ends => {}
-            }
-            computing -= 1;
-        }
-        let first = last_on_npu;
-        let order = (0..replies.len()).map(|k| (first + k) % replies.len());
-        for group in order {
-            match waiting[group].take() {
-                Some(Request::Npu { label, vectors }) if !machine.npu_is_busy() => {
-                    machine.start_npu(group, &label, vectors)?;
-                    last_on_npu = group;
+/// What a group waits for.
+struct Pending {
+    work: Asked,
+    /// Pieces that are not done.
+    left: usize,
+    values: Vec<f16>,
+}
+
+struct Server<'a, P> {
+    machine: &'a mut Machine<P>,
+    policy: &'a Policy,
+    replies: Vec<Sender<Reply>>,
+    /// Of each group's sequences that are not done, in its step.
+    contexts: Vec<Vec<u32>>,
+    waiting: Vec<Option<Pending>>,
+    /// Groups that wait for a decision.
+    steps: Vec<usize>,
+    last_on_npu: usize,
+}
+
+impl<P: Pins> Server<'_, P> {
+    fn serve(mut self, inbox: &Receiver<Message>) -> Result<Vec<Decided>, PimError> {
+        let mut decided: Vec<Decided> = Vec::new();
+        let mut computing = self.replies.len();
+        loop {
+            while computing > 0 {
+                let gone = |_| PimError::Group("all groups are gone".to_owned());
+                match inbox.recv().map_err(gone)? {
+                    Message::Wants(group, Request::Work(work)) => {
+                        let pieces = [work.npu.is_some(), work.pim.is_some(), work.both.is_some()];
+                        let left = pieces.into_iter().filter(|&there| there).count();
+                        if left == 0 {
+                            return Err(PimError::Group(format!("group {group} has asked for nothing")));
+                        }
+                        self.waiting[group] = Some(Pending { work: *work, left, values: Vec::new() });
+                    }
+                    Message::Wants(group, Request::Step(contexts)) => {
+                        self.contexts[group] = contexts;
+                        self.steps.push(group);
+                    }
+                    Message::Ends(group) => self.contexts[group].clear(),
                 }
-                Some(Request::Pim(job)) if !machine.pim_is_busy() => machine.start_pim(group, job)?,
-                other => waiting[group] = other,
+                computing -= 1;
+            }
+            if !self.steps.is_empty() {
+                self.steps.sort_unstable();
+                for group in std::mem::take(&mut self.steps) {
+                    let decision = self.decide(group, &decided);
+                    let share = decision.share;
+                    decided.push(decision);
+                    computing += usize::from(self.replies[group].send(Reply::Share(share)).is_ok());
+                }
+                continue;
+            }
+            self.start()?;
+            let (group, values) = match self.machine.run()? {
+                Some(Done::Npu(group)) => (group, Vec::new()),
+                Some(Done::Pim(group, values) | Done::Shared(group, values)) => (group, values),
+                None => return Ok(decided),
+            };
+            let Some(pending) = &mut self.waiting[group] else { continue };
+            pending.left -= 1;
+            if !values.is_empty() {
+                pending.values = values;
+            }
+            if pending.left == 0 {
+                let values = std::mem::take(&mut pending.values);
+                self.waiting[group] = None;
+                // If it has failed, its result says why.
+                computing = usize::from(self.replies[group].send(Reply::Values(values)).is_ok());
             }
         }
-        let (group, reply) = match machine.run()? {
-            Some(Done::Npu(group)) => (group, Vec::new()),
-            Some(Done::Pim(group, result)) => (group, result),
-            None => return Ok(()),
-        };
-        computing = 1;
-        if replies[group].send(reply).is_err() {
-            // It has failed; its result says why.
-            computing = 0;
+    }
+
+    fn decide(&mut self, group: usize, before: &[Decided]) -> Decided {
+        let step = 1 + before.iter().filter(|decided| decided.group == group).count() as u32;
+        self.machine.set_step(group, step);
+        let own = &self.contexts[group];
+        let others = self.contexts.iter().enumerate().filter(|(other, _)| *other != group);
+        let other: Vec<u32> = others.flat_map(|(_, contexts)| contexts.iter().copied()).collect();
+        let longest = |contexts: &[u32]| contexts.iter().copied().max().unwrap_or(0);
+        Decided {
+            group,
+            step,
+            clock: self.machine.clock(),
+            requests: own.len() as u32,
+            context: longest(own),
+            other_requests: other.len() as u32,
+            other_context: longest(&other),
+            share: self.policy.decide(own, &other),
         }
+    }
+
+    /// Starts what can be started.
+    fn start(&mut self) -> Result<(), PimError> {
+        let groups = self.waiting.len();
+        let mut order: Vec<usize> = (0..groups).map(|k| (self.last_on_npu + k) % groups).collect();
+        let wants_both =
+            |group: &usize| self.waiting[*group].as_ref().is_some_and(|pending| pending.work.both.is_some());
+        order.sort_by_key(|group| !wants_both(group));
+        for group in order {
+            let Some(Pending { work, .. }) = &mut self.waiting[group] else { continue };
+            let machine = &mut *self.machine;
+            let is_move = matches!(work.both, Some(Both::Move(_)));
+            let waits = machine.npu_is_busy() || is_move && machine.pim_is_busy();
+            if !waits {
+                match work.both.take() {
+                    Some(Both::Product(product)) => {
+                        machine.start_shared(group, &product)?;
+                        self.last_on_npu = group;
+                    }
+                    Some(Both::Move(stream)) => machine.start_stream(group, stream),
+                    None => {}
+                }
+            }
+            if !machine.npu_is_busy() {
+                match work.npu.take() {
+                    Some(NpuWork::Matrix { label, vectors }) => {
+                        machine.start_npu(group, &label, vectors)?;
+                        self.last_on_npu = group;
+                    }
+                    Some(NpuWork::Stream(stream)) => machine.start_stream(group, stream),
+                    None => {}
+                }
+            }
+            if !machine.pim_is_busy()
+                && let Some(attention) = work.pim.take()
+            {
+                machine.start_pim(group, attention)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -9,17 +9,18 @@
 //! | `serial` | not sliced | one: the devices take turns |
 //! | `pipelined` | not sliced | two: rows are open for reads or for computing |
 //! | `dex` | sliced | two: reads and computing at the same time |
+//! | `dex+dbo` | sliced | two, and parts of a group's FFN or attention move to the other device |
 //!
-//! Reading order: [`timing`] (when a command may be given), [`controller`] (which one is), [`memory`] (what lies where),
-//! [`attention`] (operations of a head), [`machine`] (channels and NPU), [`groups`] (who is served), [`batch`] (texts); [`measure`] (times for larger
-//! models).
-//!
-//! Left out: offloading of FFN and attention to the other device, which `ndp_offloading` plans.
+//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`memory`] (what lies where),
+//! [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`] (channels and NPU), [`record`] (its books),
+//! [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`] (what is offloaded), [`batch`] (texts);
+//! [`measure`] (times, also for larger models).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attention;
+pub mod backend;
 pub mod batch;
 pub mod controller;
 mod error;
@@ -28,9 +29,16 @@ pub mod machine;
 pub mod measure;
 pub mod memory;
 pub mod pins;
+pub mod policy;
+pub mod queues;
+pub mod record;
+pub mod shared;
+pub mod times;
 pub mod timing;
 
-pub use batch::{Outcome, Prompt, Text, groups_of, run_batch};
+pub use batch::{Arrangement, Outcome, Prompt, Text, groups_of, run_arranged, run_batch};
 pub use error::PimError;
-pub use machine::{Event, Machine};
+pub use machine::Machine;
 pub use pins::Pins;
+pub use policy::{Decided, Offloading, Share};
+pub use record::{ChannelSpan, Commands, Event, Recorded, Work};

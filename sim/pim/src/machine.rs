@@ -3,38 +3,27 @@
 //! The NPU's job is a matrix: its weights are read over the channels' buses, every column compared with what was stored, and
 //! the arrays take the time of [`NpuTimes`]. What they compute is the caller's business (exact sums in software). The
 //! memory's job is attention: keys and values are written, the banks multiply, softmax takes its time on the vector units.
+//!
+//! With offloading the NPU also reads keys and values ([`Stream`]), and a product can be both devices' job ([`Product`]).
 
 use crate::PimError;
 use crate::attention::{Append, HeadQuery, Progress};
-use crate::controller::{Access, Controller, Given, Operation, Place, Returned};
+use crate::controller::{Access, Controller, Operation, Place, Returned};
 use crate::memory::{CacheShape, Memory};
 use crate::pins::Pins;
+use crate::record::{ChannelSpan, Event, Recorded, Tally, Work, device_of};
+use crate::shared::{self, Partial, Product};
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::Column;
+use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::work::Matrix;
 use ndp_offloading::{Device, Hardware, Picos};
-use serde::Serialize;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Clocks without a column command, but for those in which the arrays compute, before the machine gives up.
 const PATIENCE: u64 = 200_000;
-
-/// A piece of work that is done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Event {
-    /// Who did it.
-    pub device: Device,
-    /// Group of the requests.
-    pub group: usize,
-    /// Where in the model.
-    pub label: String,
-    /// First clock.
-    pub start: u64,
-    /// Clock behind the last.
-    pub end: u64,
-}
 
 /// Attention of some queries.
 #[derive(Clone, Debug)]
@@ -49,13 +38,52 @@ pub struct Attention {
     pub elements: usize,
 }
 
-struct NpuJob {
+/// Columns that the NPU reads, apart from matrices: keys and values, for attention or to be moved.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    /// What it is for: [`Work::Attention`] or [`Work::Move`].
+    pub work: Work,
+    /// Where in the model.
+    pub label: String,
+    /// Queries that it is for.
+    pub vectors: usize,
+    /// Written before they are read: channel, place, column.
+    pub writes: Vec<(u32, Place, Column)>,
+    /// Read, with what they have to bring.
+    pub reads: Vec<(u32, Place, Column)>,
+    /// Time of the arrays and vector units.
+    pub compute: Picos,
+}
+
+impl Stream {
+    /// Nothing yet.
+    pub fn new(work: Work, label: String) -> Self {
+        Self { work, label, vectors: 0, writes: Vec::new(), reads: Vec::new(), compute: Picos::ZERO }
+    }
+}
+
+/// What a piece of work is.
+#[derive(Clone, Debug)]
+struct Tag {
     label: String,
     group: usize,
+    vectors: usize,
+    work: Work,
     start: u64,
+    tally: Tally,
+}
+
+struct NpuJob {
+    tag: Tag,
     computed: u64,
     /// By channel: places and columns that are still to come.
     expected: Vec<VecDeque<(Place, Column)>>,
+    /// Whether they are weights.
+    weights: bool,
+    /// Whether the memory works on the same product.
+    shared: bool,
+    /// When all was read and computed.
+    end: Option<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -64,10 +92,16 @@ enum Awaited {
     Values(usize),
 }
 
+/// The memory's part of a product.
+struct ProductJob {
+    tag: Tag,
+    partial: Partial,
+    /// By channel.
+    awaited: Vec<VecDeque<shared::Awaited>>,
+}
+
 struct PimJob {
-    label: String,
-    group: usize,
-    start: u64,
+    tag: Tag,
     /// By channel.
     queries: Vec<Vec<Progress>>,
     awaited: Vec<VecDeque<Awaited>>,
@@ -85,6 +119,8 @@ pub enum Done {
     Npu(usize),
     /// The memory's job of a group, with the results.
     Pim(usize, Vec<f16>),
+    /// The job of both of a group, with the memory's results: `[vectors x outputs]`.
+    Shared(usize, Vec<f16>),
 }
 
 /// The machine.
@@ -96,11 +132,16 @@ pub struct Machine<P> {
     clock_ps: u64,
     npu_job: Option<NpuJob>,
     pim_job: Option<PimJob>,
+    product_job: Option<ProductJob>,
     events: Vec<Event>,
+    spans: Vec<ChannelSpan>,
+    /// By group.
+    steps: Vec<u32>,
     progress: u64,
     checked_columns: u64,
-    /// What channel 0 was given, while it is recorded.
-    recording: Option<Vec<Given>>,
+    moved_columns: u64,
+    /// Clocks whose commands are recorded, and those.
+    recording: (Range<u64>, Vec<Recorded>),
 }
 
 impl<P: Pins> Machine<P> {
@@ -115,13 +156,27 @@ impl<P: Pins> Machine<P> {
         shape: CacheShape,
         pins: Vec<P>,
     ) -> Result<Self, PimError> {
+        Self::with_inputs(config, hardware, shape, 0, pins)
+    }
+
+    /// With room for inputs of products that both devices work on, of up to `widest` elements.
+    ///
+    /// # Errors
+    /// As [`Machine::new`] and [`Memory::with_inputs`].
+    pub fn with_inputs(
+        config: &HbmConfig,
+        hardware: &Hardware,
+        shape: CacheShape,
+        widest: usize,
+        pins: Vec<P>,
+    ) -> Result<Self, PimError> {
         let channels = u64::from(config.channels());
         if pins.len() as u64 != channels {
             let value = pins.len() as u64;
             return Err(PimError::Range { what: "channels", value, min: channels, max: channels });
         }
         hardware.validate()?;
-        let memory = Memory::new(config, shape)?;
+        let memory = Memory::with_inputs(config, shape, widest)?;
         let controllers = (0..).zip(pins).map(|(channel, pins)| Controller::new(config, channel, pins));
         Ok(Self {
             config: config.clone(),
@@ -131,10 +186,14 @@ impl<P: Pins> Machine<P> {
             clock_ps: hardware.dram_clock_ps,
             npu_job: None,
             pim_job: None,
+            product_job: None,
             events: Vec::new(),
+            spans: Vec::new(),
+            steps: Vec::new(),
             progress: 0,
             checked_columns: 0,
-            recording: None,
+            moved_columns: 0,
+            recording: (0..0, Vec::new()),
         })
     }
 
@@ -158,19 +217,55 @@ impl<P: Pins> Machine<P> {
         self.checked_columns
     }
 
+    /// Columns of keys and values that the NPU read and compared.
+    pub fn moved_columns(&self) -> u64 {
+        self.moved_columns
+    }
+
+    /// What the channels were given for each of [`Machine::events`].
+    pub fn spans(&self) -> &[ChannelSpan] {
+        &self.spans
+    }
+
+    /// Finds room for keys and values that the NPU works on, behind all matrices.
+    ///
+    /// # Errors
+    /// As [`Memory::add_copies`].
+    pub fn add_copies(&mut self) -> Result<(), PimError> {
+        self.memory.add_copies()
+    }
+
+    /// The time of the NPU's units.
+    pub fn npu(&self) -> &NpuTimes {
+        &self.npu
+    }
+
+    /// What a group does from now on belongs to this step.
+    pub fn set_step(&mut self, group: usize, step: u32) {
+        if self.steps.len() <= group {
+            self.steps.resize(group + 1, 0);
+        }
+        self.steps[group] = step;
+    }
+
     /// The channels.
     pub fn channels(&self) -> impl Iterator<Item = &P> {
         self.controllers.iter().map(Controller::pins)
     }
 
-    /// Begins to record what channel 0 is given.
-    pub fn record(&mut self) {
-        self.recording = Some(Vec::new());
+    /// The channels, for what is left to be done with them.
+    pub fn into_channels(self) -> impl Iterator<Item = P> {
+        self.controllers.into_iter().map(Controller::into_pins)
     }
 
-    /// What was recorded.
-    pub fn recorded(&mut self) -> Vec<Given> {
-        self.recording.take().unwrap_or_default()
+    /// Records all commands of these clocks.
+    pub fn record(&mut self, clocks: Range<u64>) {
+        self.recording = (clocks, Vec::new());
+    }
+
+    /// What was recorded, clock by clock and channel by channel, row commands first.
+    pub fn recorded(&self) -> &[Recorded] {
+        &self.recording.1
     }
 
     /// Writes a matrix, `[rows x cols]`, over the bus.
@@ -183,7 +278,7 @@ impl<P: Pins> Machine<P> {
         for (channel, controller) in (0..).zip(&mut self.controllers) {
             let places = self.memory.places(weights, channel)?;
             for (place, &column) in places.into_iter().zip(&weights.columns[channel as usize]) {
-                controller.access(Access { place, data: Some(column) });
+                controller.access(Access::Write(place, column));
             }
         }
         self.progress = self.clock();
@@ -199,7 +294,7 @@ impl<P: Pins> Machine<P> {
         self.npu_job.is_some()
     }
 
-    /// Whether the memory has a job.
+    /// Whether the memory has attention to do.
     pub fn pim_is_busy(&self) -> bool {
         self.pim_job.is_some()
     }
@@ -209,20 +304,68 @@ impl<P: Pins> Machine<P> {
     /// # Errors
     /// As [`Memory::weights`].
     pub fn start_npu(&mut self, group: usize, label: &str, vectors: usize) -> Result<(), PimError> {
-        let start = self.clock();
+        let computed = self.clock() + self.gemm_clocks(label, vectors)?;
         let weights = self.memory.weights(label)?;
-        let (outputs, inputs) = weights.shape;
-        let matrix = Matrix { inputs: inputs as u32, outputs: outputs as u32 };
-        let compute = self.clocks(self.npu.gemm(matrix, vectors as u32).compute);
         let mut expected = Vec::new();
         for (channel, controller) in (0..).zip(&mut self.controllers) {
             let places = self.memory.places(weights, channel)?;
-            places.iter().for_each(|&place| controller.access(Access { place, data: None }));
+            places.iter().for_each(|&place| controller.access(Access::Read(place)));
             expected
                 .push(places.into_iter().zip(weights.columns[channel as usize].iter().copied()).collect());
         }
-        self.npu_job =
-            Some(NpuJob { label: label.to_owned(), group, start, computed: start + compute, expected });
+        let tag = self.tag(group, label, vectors, Work::Matrix);
+        self.npu_job = Some(NpuJob { tag, computed, expected, weights: true, shared: false, end: None });
+        Ok(())
+    }
+
+    /// Clocks of the arrays for a matrix and so many vectors.
+    fn gemm_clocks(&self, label: &str, vectors: usize) -> Result<u64, PimError> {
+        let (outputs, inputs) = self.memory.weights(label)?.shape;
+        let matrix = Matrix { inputs: inputs as u32, outputs: outputs as u32 };
+        Ok(self.clocks(self.npu.gemm(matrix, vectors as u32).compute))
+    }
+
+    fn tag(&self, group: usize, label: &str, vectors: usize, work: Work) -> Tag {
+        let tally = Tally::new(self.controllers.len());
+        Tag { label: label.to_owned(), group, vectors, work, start: self.clock(), tally }
+    }
+
+    /// Gives the NPU keys and values to read.
+    pub fn start_stream(&mut self, group: usize, stream: Stream) {
+        let mut expected = vec![VecDeque::new(); self.controllers.len()];
+        for (channel, place, column) in stream.writes {
+            self.controllers[channel as usize].write_first(place, column);
+        }
+        for (channel, place, column) in stream.reads {
+            self.controllers[channel as usize].access(Access::Read(place));
+            expected[channel as usize].push_back((place, column));
+        }
+        let computed = self.clock() + self.clocks(stream.compute);
+        let tag = self.tag(group, &stream.label, stream.vectors, stream.work);
+        self.npu_job = Some(NpuJob { tag, computed, expected, weights: false, shared: false, end: None });
+    }
+
+    /// Gives both devices a product: the NPU, which may have no other job, reads the weights for its vectors, the banks multiply them with
+    /// theirs. Attention pauses meanwhile, between two of its parts.
+    ///
+    /// # Errors
+    /// As [`shared::channel_work`].
+    pub fn start_shared(&mut self, group: usize, product: &Product) -> Result<(), PimError> {
+        let computed = self.clock() + self.gemm_clocks(&product.label, product.others)?;
+        let outputs = self.memory.weights(&product.label)?.shape.0;
+        let partial = Partial::new(&self.config, product.vectors.len(), outputs)?;
+        let (mut expected, mut awaited) = (Vec::new(), Vec::new());
+        for (channel, controller) in (0..).zip(&mut self.controllers) {
+            let work = shared::channel_work(product, &self.memory, &self.config, channel)?;
+            let of_channel = work.reads.iter().map(|(access, column)| (access.place(), *column)).collect();
+            controller.multiply(work.inputs, work.reads.iter().map(|(access, _)| *access), work.operations);
+            expected.push(of_channel);
+            awaited.push(work.awaited);
+        }
+        let tag = self.tag(group, &product.label, product.others, Work::Product);
+        self.npu_job = Some(NpuJob { tag, computed, expected, weights: true, shared: true, end: None });
+        let tag = self.tag(group, &product.label, product.vectors.len(), Work::Product);
+        self.product_job = Some(ProductJob { tag, partial, awaited });
         Ok(())
     }
 
@@ -235,7 +378,6 @@ impl<P: Pins> Machine<P> {
     /// # Errors
     /// As [`Progress::score_operations`].
     pub fn start_pim(&mut self, group: usize, job: Attention) -> Result<(), PimError> {
-        let start = self.clock();
         let channels = self.controllers.len();
         let banks = self.config.banks() as usize;
         for append in &job.appends {
@@ -258,20 +400,20 @@ impl<P: Pins> Machine<P> {
             }
             queries[channel].push(progress);
         }
-        let (label, elements) = (job.label, job.elements);
-        self.pim_job =
-            Some(PimJob { label, group, start, queries, awaited, softmax_free: start, open, elements });
+        let tag = self.tag(group, &job.label, open / self.memory.shape().heads.max(1), Work::Attention);
+        let (softmax_free, elements) = (tag.start, job.elements);
+        self.pim_job = Some(PimJob { tag, queries, awaited, softmax_free, open, elements });
         Ok(())
     }
 
     /// Clocks until a job is done; nothing if there is none.
     ///
     /// # Errors
-    /// [`PimError::Data`] for weights that come back wrong, [`PimError::Stuck`], and as [`Controller::step`].
+    /// [`PimError::Data`] for weights, keys or values that come back wrong, [`PimError::Stuck`], and as [`Controller::step`].
     pub fn run(&mut self) -> Result<Option<Done>, PimError> {
         self.progress = self.clock();
-        while self.npu_job.is_some() || self.pim_job.is_some() {
-            if let Some(done) = self.finished() {
+        while self.npu_job.is_some() || self.pim_job.is_some() || self.product_job.is_some() {
+            if let Some(done) = self.finished()? {
                 return Ok(Some(done));
             }
             self.tick()?;
@@ -290,55 +432,114 @@ impl<P: Pins> Machine<P> {
         Err(PimError::Stuck { channel, clock: self.clock(), what: stuck.describe() })
     }
 
-    fn finished(&mut self) -> Option<Done> {
+    fn finished(&mut self) -> Result<Option<Done>, PimError> {
         let now = self.clock();
-        let read = |job: &NpuJob| job.expected.iter().all(VecDeque::is_empty) && now >= job.computed;
-        if let Some(job) = self.npu_job.take_if(|job| read(job)) {
-            self.note(Device::Npu, job.group, job.label, job.start);
-            return Some(Done::Npu(job.group));
+        if let Some(job) = &mut self.npu_job
+            && job.end.is_none()
+            && now >= job.computed
+            && job.expected.iter().all(VecDeque::is_empty)
+        {
+            job.end = Some(now);
+        }
+        if let Some(job) = self.npu_job.take_if(|job| job.end.is_some() && !job.shared) {
+            let group = job.tag.group;
+            self.note(Device::Npu, job.tag, now);
+            return Ok(Some(Done::Npu(group)));
+        }
+        let npu_end = self.npu_job.as_ref().and_then(|job| job.end);
+        let quiet = self.controllers.iter().all(Controller::product_done);
+        if let Some(job) = self
+            .product_job
+            .take_if(|job| npu_end.is_some() && quiet && job.awaited.iter().all(VecDeque::is_empty))
+        {
+            let group = job.tag.group;
+            self.note(Device::Pim, job.tag, now);
+            if let Some(job) = self.npu_job.take() {
+                self.note(Device::Npu, job.tag, npu_end.unwrap_or(now));
+            }
+            return Ok(Some(Done::Shared(group, job.partial.finish()?)));
         }
         let quiet = self.controllers.iter().all(Controller::operations_done);
-        let job = self.pim_job.take_if(|job| job.open == 0 && quiet)?;
+        let Some(job) = self.pim_job.take_if(|job| quiet && job.open == 0) else { return Ok(None) };
+        let group = job.tag.group;
+        self.note(Device::Pim, job.tag, now);
         let mut result = vec![f16::ZERO; job.elements];
         for progress in job.queries.iter().flatten() {
             let at = progress.query.at;
             result[at..at + progress.result().len()].copy_from_slice(progress.result());
         }
-        self.note(Device::Pim, job.group, job.label, job.start);
-        Some(Done::Pim(job.group, result))
+        Ok(Some(Done::Pim(group, result)))
     }
 
-    fn note(&mut self, device: Device, group: usize, label: String, start: u64) {
-        self.events.push(Event { device, group, label, start, end: self.clock() });
+    fn note(&mut self, device: Device, tag: Tag, end: u64) {
+        let Tag { label, group, vectors, work, start, tally } = tag;
+        let step = self.steps.get(group).copied().unwrap_or(0);
+        self.spans.extend(tally.spans(device, self.events.len()));
+        self.events.push(Event { device, group, step, work, label, vectors, start, end });
     }
 
     fn tick(&mut self) -> Result<(), PimError> {
         for channel in 0..self.controllers.len() {
             self.controllers[channel].step()?;
-            if self.controllers[channel].given().column.is_some() {
+            let given = self.controllers[channel].given();
+            if given.column.is_some() {
                 self.progress = self.clock();
+            }
+            for (command, product) in [given.row, given.column].into_iter().zip(given.product) {
+                if let Some(command) = command {
+                    self.count(channel, &command, product);
+                    let clock = self.controllers[channel].clock() - 1;
+                    if self.recording.0.contains(&clock) {
+                        self.recording.1.push(Recorded { clock, channel, command });
+                    }
+                }
             }
             while let Some(returned) = self.controllers[channel].take() {
                 match returned {
                     Returned::Read(place, column) => self.check(channel, place, column)?,
                     Returned::Results(column) => self.results(channel, &column)?,
+                    Returned::OfProduct(column) => {
+                        if let Some(job) = &mut self.product_job
+                            && let Some(awaited) = job.awaited[channel].pop_front()
+                        {
+                            job.partial.take(awaited, &column);
+                        }
+                    }
                 }
             }
-        }
-        if let Some(recording) = &mut self.recording {
-            recording.push(self.controllers[0].given());
         }
         Ok(())
     }
 
+    fn count(&mut self, channel: usize, command: &HbmCommand, product: bool) {
+        let clock = self.controllers[channel].clock() - 1;
+        let npu = self.npu_job.as_mut().map(|job| &mut job.tag);
+        let attention = self.pim_job.as_mut().map(|job| &mut job.tag);
+        let of_product = self.product_job.as_mut().map(|job| &mut job.tag);
+        let tag = match device_of(command) {
+            Some(Device::Pim) if product => of_product,
+            Some(Device::Pim) => attention.or(npu),
+            Some(Device::Npu) => npu.or(attention),
+            None => None,
+        };
+        if let Some(tag) = tag {
+            tag.tally.count(channel, clock, command);
+        }
+    }
+
     fn check(&mut self, channel: usize, place: Place, found: Column) -> Result<(), PimError> {
-        let next = self.npu_job.as_mut().and_then(|job| job.expected[channel].pop_front());
+        let job = self.npu_job.as_mut();
+        let counter = match &job {
+            Some(job) if !job.weights => &mut self.moved_columns,
+            _ => &mut self.checked_columns,
+        };
+        let next = job.and_then(|job| job.expected[channel].pop_front());
         let (asked, expected) = next.unwrap_or((place, [0; 4]));
         if asked != place || expected != found {
             let Place { bank, row, column } = place;
             return Err(PimError::Data { channel: channel as u32, bank, row, column, found, expected });
         }
-        self.checked_columns += 1;
+        *counter += 1;
         Ok(())
     }
 
@@ -363,7 +564,7 @@ impl<P: Pins> Machine<P> {
             Some(Awaited::Values(number)) => {
                 job.open -= usize::from(job.queries[channel][number].take_result(column, banks));
                 if job.awaited[channel].is_empty() {
-                    self.controllers[channel].operate(Operation::Close);
+                    self.controllers[channel].close();
                 }
             }
             None => {}

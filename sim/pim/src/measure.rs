@@ -3,16 +3,18 @@
 //! One head of one request in one channel: the query into the buffer, MACs on the keys, the scores out, the probabilities in, MACs on
 //! the values, the results out, refresh included. Heads of a channel follow one another, so attention of a batch is that time
 //! times the heads of the fullest channel, or softmax on the NPU if that is longer: as `ndp_offloading::pim` has it, whose head is a
-//! formula. Keys and values of several heads of Q are read anew for each of them.
+//! formula. So is an FFN whose weights are broadcast. Keys and values of several heads of Q are read anew for each of them.
 
 use crate::PimError;
 use crate::attention::{HeadQuery, Progress};
 use crate::controller::{Controller, Returned};
 use crate::memory::{CacheShape, Memory};
+use crate::shared::{Product, channel_work};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_numerics::f16;
 use ndp_offloading::npu::{NpuTime, NpuTimes};
+use ndp_offloading::work::Matrix;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, KvMapping, Model, Picos};
 use std::collections::BTreeMap;
 
@@ -58,6 +60,34 @@ pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Res
             });
         }
     }
+}
+
+/// Clocks of one matrix whose weights are broadcast to so many vectors in one channel of `config`, which has nothing else to do. The
+/// weights are zeros: time does not depend on them.
+///
+/// # Errors
+/// As [`Memory::add`], [`channel_work`] and [`Controller::step`]; [`PimError::Stuck`].
+pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Result<u64, PimError> {
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 1 };
+    let (rows, cols) = (matrix.outputs as usize, matrix.inputs as usize);
+    let mut memory = Memory::with_inputs(config, shape, cols)?;
+    memory.add("matrix", (rows, cols), &vec![f16::ZERO; rows * cols])?;
+    let vectors = vec![vec![f16::ONE; cols]; vectors];
+    let product = Product { label: "matrix".to_owned(), vectors, others: 0 };
+    let work = channel_work(&product, &memory, config, 0)?;
+    let mut controller = Controller::new(config, 0, PseudoChannel::new(config)?)?;
+    let start = controller.clock();
+    let reads = work.reads.into_iter().map(|(access, _)| access);
+    controller.multiply(work.inputs, reads, work.operations);
+    while !controller.is_idle() {
+        controller.step()?;
+        while controller.take().is_some() {}
+        if controller.clock() > start + PATIENCE {
+            let (clock, what) = (controller.clock(), controller.describe());
+            return Err(PimError::Stuck { channel: 0, clock, what });
+        }
+    }
+    Ok(controller.clock() - start)
 }
 
 /// Computed times, but for attention in memory, which is measured.

@@ -2,6 +2,10 @@
 //!
 //! Row `r` of a matrix is in channel `r mod channels`, as a run of columns of the interleaved region, so reads of a matrix use
 //! all channels and bank groups, and a channel has whole rows.
+//!
+//! With offloading there is more of both partitions. Of the multipliers', the first rows are for inputs of a product: vector `b` lies
+//! in bank `b` of every channel, 512 elements to a row. Of the weights', what is behind the weights is for keys and values that the NPU
+//! works on: they are interleaved as weights are, position `p` in channel `p mod channels` (LibraPIM, section 5.3).
 
 use crate::PimError;
 use crate::controller::Place;
@@ -12,6 +16,8 @@ use ndp_numerics::f16;
 use std::collections::HashMap;
 
 const LANES: usize = HbmConfig::LANES as usize;
+/// Elements of a row.
+const ROW_LANES: usize = LANES * HbmConfig::COLUMNS as usize;
 
 /// A matrix in memory.
 #[derive(Clone, Debug)]
@@ -48,6 +54,10 @@ pub struct Memory {
     shape: CacheShape,
     next: u64,
     matrices: HashMap<String, Weights>,
+    /// First row of the inputs, and their rows.
+    inputs: (u32, u32),
+    /// First column of the copies for the NPU, counted per channel.
+    copies: Option<u64>,
 }
 
 impl Memory {
@@ -56,8 +66,23 @@ impl Memory {
     /// # Errors
     /// [`PimError::Layout`] and [`PimError::Room`] for caches that do not fit.
     pub fn new(config: &HbmConfig, shape: CacheShape) -> Result<Self, PimError> {
+        Self::with_inputs(config, shape, 0)
+    }
+
+    /// With room for the inputs of products, of up to `widest` elements, in the multipliers' partition.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn with_inputs(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self, PimError> {
         let boundary = if config.slicing() { config.weight_rows() } else { config.rows() / 2 };
-        let caches = KvMap::new(config, boundary, shape.head_width as u32, shape.positions as u32)?;
+        let rows = widest.div_ceil(ROW_LANES) as u32;
+        let (needed, available) = (u64::from(rows), u64::from(config.rows() - boundary));
+        if needed >= available {
+            let what = "rows of the multipliers' partition, for inputs and caches";
+            return Err(PimError::Room { what, needed: needed + 1, available });
+        }
+        let first = boundary + rows;
+        let caches = KvMap::new(config, first, shape.head_width as u32, shape.positions as u32)?;
         let needed = (shape.sequences * shape.layers * shape.heads) as u64;
         if needed > caches.heads() {
             return Err(PimError::Room {
@@ -67,7 +92,83 @@ impl Memory {
             });
         }
         let region = Interleaved::new(config, 0, boundary)?;
-        Ok(Self { config: config.clone(), region, caches, shape, next: 0, matrices: HashMap::new() })
+        Ok(Self {
+            config: config.clone(),
+            region,
+            caches,
+            shape,
+            next: 0,
+            matrices: HashMap::new(),
+            inputs: (boundary, rows),
+            copies: None,
+        })
+    }
+
+    /// The sizes of the caches.
+    pub fn shape(&self) -> CacheShape {
+        self.shape
+    }
+
+    /// Row of all banks with so many of the elements `512 piece ..` of the inputs; 512 elements, or what is left of them.
+    ///
+    /// # Errors
+    /// [`PimError::Room`] beyond the rows that there are.
+    pub fn input_row(&self, piece: usize) -> Result<u32, PimError> {
+        let (first, rows) = self.inputs;
+        if piece >= rows as usize {
+            let (needed, available) = (piece as u64 + 1, u64::from(rows));
+            return Err(PimError::Room { what: "rows for the inputs of a product", needed, available });
+        }
+        Ok(first + piece as u32)
+    }
+
+    /// Columns of a channel that keys, or values, of a head need in the copy.
+    fn half_of_copy(&self) -> u64 {
+        (self.shape.positions.div_ceil(self.channels()) * self.shape.head_width.div_ceil(LANES)) as u64
+    }
+
+    /// Finds room in the weight partition for keys and values of all heads. No matrix can be added behind it.
+    ///
+    /// # Errors
+    /// [`PimError::Room`].
+    pub fn add_copies(&mut self) -> Result<(), PimError> {
+        let heads = (self.shape.sequences * self.shape.layers * self.shape.heads) as u64;
+        self.copies = Some(self.next);
+        self.take_room(
+            "columns of weights and of keys and values for the NPU",
+            2 * heads * self.half_of_copy(),
+        )?;
+        Ok(())
+    }
+
+    /// Channel and column of 16 elements of a key, or a value, in the copy for the NPU, from `element` on.
+    ///
+    /// # Errors
+    /// [`PimError::Group`] without copies; as [`Interleaved::place`].
+    pub fn copy(
+        &self,
+        head: u64,
+        is_value: bool,
+        position: usize,
+        element: usize,
+    ) -> Result<(u32, Place), PimError> {
+        let first =
+            self.copies.ok_or_else(|| PimError::Group("there are no copies for the NPU".to_owned()))?;
+        let (channels, parts) = (self.channels(), self.shape.head_width.div_ceil(LANES));
+        let before = (2 * head + u64::from(is_value)) * self.half_of_copy();
+        let index = first + before + (position / channels * parts + element / LANES) as u64;
+        let channel = position % channels;
+        let at = self.region.place(index * channels as u64 + channel as u64)?;
+        Ok((channel as u32, in_channel(at)))
+    }
+
+    fn take_room(&mut self, what: &'static str, columns: u64) -> Result<(), PimError> {
+        let available = self.region.columns() / self.channels() as u64;
+        self.next += columns;
+        if self.next > available {
+            return Err(PimError::Room { what, needed: self.next, available });
+        }
+        Ok(())
     }
 
     fn channels(&self) -> usize {
@@ -81,16 +182,8 @@ impl Memory {
     pub fn add(&mut self, label: &str, (rows, cols): (usize, usize), data: &[f16]) -> Result<(), PimError> {
         let channels = self.channels();
         let per_channel = rows.div_ceil(channels) * cols.div_ceil(LANES);
-        let available = self.region.columns() / channels as u64;
         let first = self.next;
-        self.next += per_channel as u64;
-        if self.next > available {
-            return Err(PimError::Room {
-                what: "columns of weights in a channel",
-                needed: self.next,
-                available,
-            });
-        }
+        self.take_room("columns of weights in a channel", per_channel as u64)?;
         let mut columns = vec![Vec::with_capacity(per_channel); channels];
         for (row, values) in data.chunks(cols).enumerate() {
             columns[row % channels]

@@ -288,6 +288,12 @@ impl Timing {
         self.read_on_bus(now);
     }
 
+    /// Takes note of a RDG: a RD whose data are also in the global buffer once they have passed.
+    pub fn read_to_buffer(&mut self, now: u64, bank: u32, row: u32, slot: u8) {
+        self.read(now, bank, row);
+        self.slots[usize::from(slot)] = Some(now + u64::from(self.config.t_cl() + HbmConfig::T_BL));
+    }
+
     /// RD and RES are alike on the bus.
     fn read_on_bus(&mut self, now: u64) {
         let c = &self.config;
@@ -360,12 +366,12 @@ impl Timing {
         self.result = self.result.max(now + u64::from(self.config.t_mac()));
     }
 
-    /// RES.
+    /// RES, and SUM.
     pub fn can_result(&self, now: u64) -> bool {
         now >= self.result && now >= self.all
     }
 
-    /// Takes note of a RES.
+    /// Takes note of a RES or a SUM.
     pub fn result(&mut self, now: u64) {
         self.read_on_bus(now);
     }

@@ -7,10 +7,13 @@ use ndp_layout::hbm::Interleaved;
 use ndp_model::Model;
 use ndp_numerics::f16;
 use ndp_offloading::Hardware;
+use ndp_pim::backend::Plan;
+use ndp_pim::batch::sizes_of;
 use ndp_pim::controller::{Access, Controller, Operation, Place};
-use ndp_pim::groups::{Numbering, run_groups};
+use ndp_pim::groups::run_groups;
 use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
+use ndp_pim::policy::Policy;
 use ndp_pim::{Machine, PimError, Pins, Prompt, run_batch};
 use std::path::Path;
 
@@ -22,7 +25,7 @@ fn clocks(config: &HbmConfig, columns: u64, rows: u32) -> [u64; 2] {
     for index in 0..columns {
         let at = region.place(index * u64::from(config.channels())).unwrap();
         let place = Place { bank: at.bank, row: at.row, column: at.column };
-        controller.access(Access { place, data: None });
+        controller.access(Access::Read(place));
     }
     for slot in 0..config.buffer_slots() as u8 {
         controller.operate(Operation::Load { slot, data: [0; 4] });
@@ -111,8 +114,12 @@ impl Pins for Faulty {
     }
 }
 
+fn model() -> Model {
+    Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/model")).unwrap()
+}
+
 fn run(channel: &HbmConfig, device: &HbmConfig, flip: fn(u64, u32) -> bool) -> Result<(), PimError> {
-    let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/model")).unwrap();
+    let model = model();
     let hardware = Hardware { channels: channel.channels(), ..Hardware::default() };
     let pins = (0..channel.channels())
         .map(|_| Faulty { channel: PseudoChannel::new(device).unwrap(), flip, clock: 0, due: Vec::new() })
@@ -166,12 +173,14 @@ fn a_group_that_panics_ends_the_run() {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
     let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
     let mut machine: Machine<PseudoChannel> = Machine::new(&config, &hardware, shape, channels).unwrap();
-    let numbering = Numbering { layers: 1, heads: 1 };
-    let result = run_groups(&mut machine, 2, numbering, |group, _| {
+    let sizes = sizes_of(&model());
+    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
+    let contexts = vec![Vec::new(); 2];
+    let result = run_groups(&mut machine, contexts, &plan, &Policy::none(), |group, _| {
         assert!(group == 0, "group 1 fails");
         Ok(())
     });
-    assert_eq!(result.unwrap_err().to_string(), "a group stopped: it panicked");
+    assert_eq!(result.map(drop).unwrap_err().to_string(), "a group stopped: it panicked");
 }
 
 #[test]

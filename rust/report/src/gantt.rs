@@ -1,0 +1,129 @@
+//! Who is busy when: a row for each of them, a bar for each piece of work.
+
+use crate::axis::{Axis, short};
+use crate::svg::{Anchor, COLOURS, LETTER, Picture};
+use crate::{ReportError, check_finite};
+
+const WIDTH: f64 = 720.0;
+const ROW: f64 = 24.0;
+
+/// A piece of work.
+#[derive(Clone, Debug, PartialEq)]
+struct Bar {
+    row: usize,
+    kind: usize,
+    from: f64,
+    to: f64,
+    tip: String,
+}
+
+/// Rows of bars over one axis.
+#[derive(Clone, Debug, Default)]
+pub struct Gantt {
+    title: String,
+    x: String,
+    rows: Vec<String>,
+    kinds: Vec<String>,
+    bars: Vec<Bar>,
+}
+
+impl Gantt {
+    /// A chart with a row for each name; `x` says what the axis shows.
+    pub fn new(title: &str, x: &str, rows: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let rows = rows.into_iter().map(Into::into).collect();
+        Self { title: title.to_owned(), x: x.to_owned(), rows, ..Self::default() }
+    }
+
+    /// A bar in row number `row`, with the colour of its `kind` and a text that appears when it is pointed at.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[must_use]
+    pub fn bar(mut self, row: usize, kind: &str, (from, to): (f64, f64), tip: &str) -> Self {
+        assert!(row < self.rows.len(), "row {row} of {}", self.rows.len());
+        let known = self.kinds.iter().position(|name| name == kind);
+        let kind = known.unwrap_or_else(|| {
+            self.kinds.push(kind.to_owned());
+            self.kinds.len() - 1
+        });
+        self.bars.push(Bar { row, kind, from, to, tip: tip.to_owned() });
+        self
+    }
+
+    /// The picture.
+    ///
+    /// # Errors
+    /// [`ReportError::NotFinite`].
+    pub fn draw(&self) -> Result<String, ReportError> {
+        let ends = || self.bars.iter().flat_map(|bar| [bar.from, bar.to]);
+        check_finite(&self.title, ends())?;
+        let colour = |kind: usize| COLOURS[kind % COLOURS.len()];
+        let names: Vec<(&str, &str)> =
+            self.kinds.iter().enumerate().map(|(kind, name)| (name.as_str(), colour(kind))).collect();
+        let longest = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);
+        let (left, right) = (16.0 + LETTER * longest as f64, WIDTH - 28.0);
+        // As many lines of names as there can be, each of its own length.
+        let room: f64 = names.iter().map(|(name, _)| 30.0 + LETTER * name.chars().count() as f64).sum();
+        let head = 18.0 * (1.0 + (room / (WIDTH - left)).ceil());
+        let height = head + ROW * self.rows.len() as f64 + 48.0;
+        let mut picture = Picture::new(WIDTH, height);
+        let top = picture.legend(&names, left, 16.0);
+        let bottom = top + ROW * self.rows.len() as f64;
+        let x = Axis::new(ends(), false, 6.0, (left, right));
+        for (value, text) in x.ticks() {
+            picture.line((x.place(value), top), (x.place(value), bottom), "grid");
+            picture.text(x.place(value), bottom + 16.0, Anchor::Middle, &text);
+        }
+        picture.text(left.midpoint(right), bottom + 34.0, Anchor::Middle, &self.x);
+        for (row, name) in self.rows.iter().enumerate() {
+            picture.text(left - 8.0, top + ROW * row as f64 + 16.0, Anchor::End, name);
+        }
+        for Bar { row, kind, from, to, tip } in &self.bars {
+            let (start, end) = (x.place(*from), x.place(*to));
+            let tip = format!("{tip}: {} to {}", short(*from), short(*to));
+            let place = (start, top + ROW * *row as f64 + 4.0);
+            picture.bar(place, ((end - start).max(0.3), ROW - 8.0), colour(*kind), &tip);
+        }
+        picture.line((left, bottom), (right, bottom), "axis");
+        Ok(picture.finish(&self.title))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_where_its_times_are() {
+        let chart = Gantt::new("t", "us", ["a", "b"])
+            .bar(0, "one", (0.0, 5.0), "first")
+            .bar(1, "two", (5.0, 10.0), "second")
+            .bar(1, "one", (0.0, 2.0), "third");
+        let svg = chart.draw().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let bar = |tip: &str| {
+            let found = document.descendants().find(|n| n.text().is_some_and(|t| t.starts_with(tip)));
+            let rect = found.unwrap().parent_element().unwrap();
+            ["x", "y", "width"].map(|key| rect.attribute(key).unwrap().parse::<f64>().unwrap())
+        };
+        let [first, second, third] = ["first", "second", "third"].map(bar);
+        assert!((first[0] + first[2] - second[0]).abs() < 0.2, "{first:?} {second:?}");
+        assert_eq!((first[0], second[1]), (third[0], third[1]));
+        assert!((second[2] - 2.5 * third[2]).abs() < 0.3);
+        assert!(second[1] > first[1]);
+    }
+
+    #[test]
+    fn charts_without_bars_are_well_formed_and_what_cannot_be_drawn_is_refused() {
+        for chart in [Gantt::new("t", "x", [""; 0]), Gantt::new("<&\">", "x", ["\u{1}"])] {
+            let svg = chart.draw().unwrap();
+            assert!(roxmltree::Document::parse(&svg).is_ok(), "{svg}");
+            assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        }
+        let endless = Gantt::new("endless", "x", ["a"]).bar(0, "k", (0.0, f64::INFINITY), "");
+        assert_eq!(
+            endless.draw().unwrap_err().to_string(),
+            "value 1 of 'endless' is inf; charts take finite numbers"
+        );
+    }
+}

@@ -1,0 +1,128 @@
+//! What the scheduler of a channel is asked for: columns over the data bus, in order, and operations of the multipliers.
+
+use ndp_dram::hbm::Column;
+use std::collections::VecDeque;
+
+/// Rows of the reads and writes to come that are opened ahead, at most.
+pub(crate) const ROWS_AHEAD: usize = 8;
+
+/// A column in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Bank of the channel.
+    pub bank: u32,
+    /// Row.
+    pub row: u32,
+    /// Column of the row.
+    pub column: u32,
+}
+
+/// What is done with a column over the data bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is read.
+    Read(Place),
+    /// It is read, and goes into this place of the global buffer too, once a [`Operation::Take`] has used what the last such read
+    /// has left there (LibraPIM, Fig. 14: FFN offload).
+    Share(Place, u8),
+    /// It is written.
+    Write(Place, Column),
+    /// The same; an input of the product that both devices work on.
+    Input(Place, Column),
+}
+
+impl Access {
+    /// Where.
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Read(place) | Self::Share(place, _) | Self::Write(place, _) | Self::Input(place, _) => {
+                *place
+            }
+        }
+    }
+}
+
+/// What the multipliers are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Writes a column of the global buffer.
+    Load {
+        /// Place in the buffer.
+        slot: u8,
+        /// The column.
+        data: Column,
+    },
+    /// The following MACs are on this row of all banks.
+    Row(u32),
+    /// `sum += row[column] . buffer[slot]` in all banks; `first`: `sum =`.
+    Mac {
+        /// Column.
+        column: u8,
+        /// Place in the buffer.
+        slot: u8,
+        /// Whether the sum begins.
+        first: bool,
+    },
+    /// A MAC with what an [`Access::Share`] brings to the place in the buffer; the place is free behind it.
+    Take {
+        /// Column.
+        column: u8,
+        /// Place in the buffer.
+        slot: u8,
+        /// Whether the sum begins.
+        first: bool,
+    },
+    /// Reads the rounded sums.
+    Results,
+    /// Reads the exact sum of a bank.
+    Sum(u32),
+    /// Closes the rows.
+    Close,
+    /// Waits for this clock. A product may come in between.
+    NotBefore(u64),
+    /// What follows needs nothing of what was before: a product may come in between.
+    Break,
+}
+
+/// A row that accesses of the queue need, and how many of them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    pub bank: u32,
+    pub row: u32,
+    pub count: u32,
+    /// Whether it is for a product's inputs.
+    pub product: bool,
+}
+
+/// A queue of accesses, with the rows they need in the order of first use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Accesses {
+    pub queue: VecDeque<Access>,
+    pub needs: VecDeque<Need>,
+}
+
+impl Accesses {
+    pub fn push(&mut self, access: Access) {
+        let Place { bank, row, .. } = access.place();
+        let recent = self.needs.iter_mut().rev().take(ROWS_AHEAD);
+        match recent.into_iter().find(|need| (need.bank, need.row) == (bank, row)) {
+            Some(need) => need.count += 1,
+            None => {
+                let product = matches!(access, Access::Input(..));
+                self.needs.push_back(Need { bank, row, count: 1, product });
+            }
+        }
+        self.queue.push_back(access);
+    }
+
+    pub fn pop(&mut self) {
+        let Some(access) = self.queue.pop_front() else { return };
+        let Place { bank, row, .. } = access.place();
+        if let Some(at) = self.needs.iter().position(|need| (need.bank, need.row) == (bank, row)) {
+            self.needs[at].count -= 1;
+            if self.needs[at].count == 0 {
+                self.needs.remove(at);
+            }
+        }
+    }
+}

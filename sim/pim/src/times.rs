@@ -1,0 +1,134 @@
+//! How long the work of a layer takes on this host: the NPU's from its formulas, the memory's measured on a channel clock by clock.
+//!
+//! What the scheduler of `ndp_offloading` is asked with while texts are generated. Measured are attention of a head, by context, and an FFN
+//! whose weights are broadcast, by number of vectors; both on one channel of the device model, which is what all channels do at the
+//! same time. With the few vectors of a small model the formulas are too far off: a result waits tMAC behind each output's last MAC.
+
+use crate::PimError;
+use crate::measure::{head_clocks, shared_clocks};
+use ndp_config::HbmConfig;
+use ndp_offloading::npu::{NpuTime, NpuTimes};
+use ndp_offloading::work::Matrix;
+use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, Model, Picos};
+
+/// Positions between two contexts that are measured: what a column of values holds.
+const STEP: u32 = HbmConfig::LANES;
+
+/// Times of one layer of a model on one machine.
+#[derive(Clone, Debug)]
+pub struct HostTimes {
+    model: Model,
+    clock_ps: u64,
+    channels: u64,
+    npu: NpuTimes,
+    computed: AnalyticTimes,
+    requests: u32,
+    /// Clocks of a head with up to `STEP (i + 1)` positions.
+    heads: Vec<u64>,
+    /// Clocks of an FFN of `i` vectors.
+    ffn: Vec<u64>,
+}
+
+impl HostTimes {
+    /// Measures heads of up to `positions` positions and FFNs of up to `requests` vectors, at most one for each bank.
+    ///
+    /// # Errors
+    /// As [`head_clocks`] and [`shared_clocks`].
+    pub fn new(
+        model: &Model,
+        hardware: &Hardware,
+        config: &HbmConfig,
+        requests: u32,
+        positions: u32,
+    ) -> Result<Self, PimError> {
+        let (mut heads, mut ffn) = (Vec::new(), vec![0]);
+        for number in 1..=positions.div_ceil(STEP) {
+            let clocks = head_clocks(config, model.head_width as usize, (number * STEP) as usize)?;
+            heads.push(heads.last().copied().unwrap_or(0).max(clocks));
+        }
+        for vectors in 1..=requests.min(config.banks()) {
+            let mut clocks = 0;
+            for matrix in model.ffn_parts() {
+                clocks += shared_clocks(config, matrix, vectors as usize)?;
+            }
+            // More vectors never take less time; the balance relies on it.
+            ffn.push(ffn.last().copied().unwrap_or(0).max(clocks));
+        }
+        Ok(Self {
+            model: model.clone(),
+            clock_ps: hardware.dram_clock_ps,
+            channels: config.channels().into(),
+            npu: NpuTimes::new(hardware, config.slicing()),
+            computed: AnalyticTimes::new(model, hardware, config.slicing()),
+            requests,
+            heads,
+            ffn,
+        })
+    }
+
+    fn time(&self, clocks: u64) -> Picos {
+        Picos(self.clock_ps) * clocks
+    }
+
+    fn at(clocks: &[u64], index: usize) -> u64 {
+        clocks.get(index).or(clocks.last()).copied().unwrap_or(0)
+    }
+
+    /// Clocks of a head with so many positions.
+    pub fn head_clocks(&self, context: u32) -> u64 {
+        Self::at(&self.heads, (context.div_ceil(STEP).max(1) - 1) as usize)
+    }
+
+    /// Clocks of an FFN of so many vectors in memory.
+    pub fn ffn_clocks(&self, vectors: u32) -> u64 {
+        Self::at(&self.ffn, vectors as usize)
+    }
+}
+
+impl DeviceTimes for HostTimes {
+    fn limits(&self) -> (u32, u32) {
+        (self.requests, STEP * self.heads.len() as u32)
+    }
+
+    /// Three matrices here, one after the other.
+    fn qkv_npu(&self, requests: u32) -> NpuTime {
+        let [hidden, width] = [self.model.hidden, self.model.heads * self.model.head_width];
+        let matrix = Matrix { inputs: hidden, outputs: width };
+        self.npu.gemms(std::iter::repeat_n(matrix, 3), requests)
+    }
+
+    fn projection_npu(&self, requests: u32) -> NpuTime {
+        self.computed.projection_npu(requests)
+    }
+
+    fn ffn_npu(&self, requests: u32) -> NpuTime {
+        self.computed.ffn_npu(requests)
+    }
+
+    fn head_npu(&self, requests: u32) -> NpuTime {
+        self.computed.head_npu(requests)
+    }
+
+    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
+        self.computed.mha_npu(requests, context)
+    }
+
+    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
+        let heads = u64::from(requests) * u64::from(self.model.heads);
+        let scores = heads * u64::from(context);
+        let in_memory = self.time(self.head_clocks(context) * heads.div_ceil(self.channels));
+        in_memory.max(self.npu.softmax(scores))
+    }
+
+    fn qkv_pim(&self, requests: u32) -> Picos {
+        self.computed.qkv_pim(requests)
+    }
+
+    fn projection_pim(&self, requests: u32) -> Picos {
+        self.computed.projection_pim(requests)
+    }
+
+    fn ffn_pim(&self, requests: u32) -> Picos {
+        self.time(self.ffn_clocks(requests))
+    }
+}

@@ -1,0 +1,185 @@
+//! `cosim pim` from outside: modes in one table, offloading by the scheduler and by number, files, and what is said to bad arguments.
+//!
+//! The channels are the device model, which is faster; on RTL the same host runs in `pim_host.rs`.
+
+use serde_json::Value;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// A slow NPU: one array of 4 x 4.
+const SLOW: &str = "--npu-arrays 1 --npu-side 4 --npu-load-rows 4";
+const SHORT: &str =
+    "pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
+
+fn cosim(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
+}
+
+fn json(line: &str) -> Result<Value, Box<dyn Error>> {
+    let output = cosim(line)?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn refused(line: &str, message: &str) -> Outcome {
+    let output = cosim(line)?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains(message), "`cosim {line}` says\n{text}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(2), "`cosim {line}`: {text}");
+    assert!(!text.contains("panicked"), "{text}");
+    Ok(())
+}
+
+fn file(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("ndp-pim-cli-{}-{name}", std::process::id()))
+}
+
+fn number(value: &Value, key: &str) -> Result<u64, Box<dyn Error>> {
+    value[key].as_u64().ok_or_else(|| format!("{key} is no number").into())
+}
+
+#[test]
+fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
+    let report = json(&format!("{SHORT} {SLOW} --mode all --json"))?;
+    let modes = report["modes"].as_array().ok_or("modes")?;
+    let names: Vec<_> = modes.iter().map(|mode| mode["mode"].as_str().unwrap_or_default()).collect();
+    assert_eq!(names, ["serial", "pipelined", "dex", "dex+dbo"]);
+    for mode in modes {
+        let [clocks, npu, idle] =
+            ["clocks", "npu_busy", "npu_idle"].map(|key| number(mode, key).unwrap_or(0));
+        assert_eq!(clocks, npu + idle);
+        assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+        // What passed over the buses is what was compared, and what the channels say.
+        let weights = number(&mode["bytes"], "weights")?;
+        assert_eq!(weights, 32 * number(mode, "columns_checked")?);
+        let channels = mode["channels"].as_array().ok_or("channels")?;
+        assert_eq!(channels.len(), 2);
+        let read: u64 = channels
+            .iter()
+            .map(|channel| {
+                let commands = &channel["commands"];
+                commands["read"].as_u64().unwrap_or(0) + commands["share"].as_u64().unwrap_or(0)
+            })
+            .sum();
+        assert_eq!(read, number(mode, "columns_checked")? + number(mode, "copies_checked")?);
+    }
+    let (dex, dbo) = (&modes[2], &modes[3]);
+    assert!(number(dbo, "ffn_requests")? > 0 && number(dbo, "mha_requests")? > 0, "{}", dbo["decisions"]);
+    assert!(number(dbo, "clocks")? < number(dex, "clocks")?);
+    assert_eq!(number(dex, "ffn_requests")? + number(dex, "mha_requests")?, 0);
+    let decisions = dbo["decisions"].as_array().ok_or("decisions")?;
+    // Three tokens behind the first in the first group, one in the second.
+    assert_eq!(decisions.len(), 3 + 1);
+    Ok(())
+}
+
+#[test]
+fn numbers_can_be_given_and_files_show_what_was_done() -> Outcome {
+    let [page, timeline, commands] = ["html", "json", "txt"].map(file);
+    let line = format!(
+        "{SHORT} --mode dex+dbo --channels 4 --offload-ffn 2 --offload-mha 1 --html {} --timeline {} \
+         --commands {} --commands-from 200000 --commands-to 201000 --json",
+        page.display(),
+        timeline.display(),
+        commands.display()
+    );
+    let report = json(&line)?;
+    let mode = &report["modes"][0];
+    assert_eq!(mode["channels"].as_array().map(Vec::len), Some(4));
+    let decisions = mode["decisions"].as_array().ok_or("decisions")?;
+    let shares = decisions.iter().map(|d| (d["ffn"].as_u64(), d["mha"].as_u64()));
+    assert!(shares.clone().all(|share| share == (Some(2), Some(1))), "{decisions:?}");
+
+    let html = std::fs::read_to_string(&page)?;
+    for text in ["Who is busy", "Decisions", "FFN of 2", "RDG", "layers.1.fc2", "--commands FILE"] {
+        assert!(html.contains(text), "no {text}");
+    }
+    let listed = std::fs::read_to_string(&commands)?;
+    let mut clocks = Vec::new();
+    for line in listed.lines().skip(1) {
+        let fields: Vec<&str> = line.splitn(3, ' ').collect();
+        assert_eq!(fields.len(), 3, "{line}");
+        assert!(fields[1].parse::<u32>()? < 4);
+        clocks.push(fields[0].parse::<u64>()?);
+    }
+    assert!(clocks.len() > 1000 && clocks.is_sorted(), "{}", clocks.len());
+    assert!(clocks.iter().all(|clock| (200_000..201_000).contains(clock)));
+
+    let trace: Value = serde_json::from_slice(&std::fs::read(&timeline)?)?;
+    let mut tracks = std::collections::BTreeMap::<_, Vec<(u64, u64)>>::new();
+    let mut shared = 0;
+    for event in trace["traceEvents"].as_array().ok_or("traceEvents")? {
+        if event["ph"] == "X" {
+            let ns = |key: &str| (event[key].as_f64().unwrap_or(0.0) * 1000.0).round() as u64;
+            tracks.entry(event["tid"].as_u64()).or_default().push((ns("ts"), ns("ts") + ns("dur")));
+            shared += event["args"]["commands"]["share"].as_u64().unwrap_or(0);
+        }
+    }
+    // Groups, NPU, attention, products; three of each channel.
+    assert_eq!(tracks.len(), 5 + 3 * 4);
+    for (track, mut spans) in tracks {
+        spans.sort_unstable();
+        assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{track:?} overlaps");
+    }
+    let of_channels: u64 = mode["channels"]
+        .as_array()
+        .ok_or("channels")?
+        .iter()
+        .map(|channel| channel["commands"]["share"].as_u64().unwrap_or(0))
+        .sum();
+    assert_eq!(shared, of_channels);
+    [page, timeline, commands].iter().try_for_each(std::fs::remove_file)?;
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
+    let says = |options: &str, message: &str| refused(&format!("{SHORT} {options}"), message);
+    says("--mode dex+dbo --offload-ffn 3", "requests of a group whose FFN is offloaded = 3 must be 0..=2")?;
+    says(
+        "--mode dex+dbo --offload-mha 9",
+        "requests of a group whose attention is offloaded = 9 must be 0..=2",
+    )?;
+    says("--mode dex --offload-mha 1", "--offload-mha has no meaning without --mode dex+dbo")?;
+    says("--mode dex+dbo --memory newton-aim", "offloading needs banks that are cut in two")?;
+    says(
+        "--mode dex+dbo --memory librapim-tiny",
+        "columns of weights in a channel: 4608 needed, 3072 there",
+    )?;
+    says("--channels 3", "device.channels = 3 must be a power of two")?;
+    says("--npu-side 0", "array_side = 0 must be in 1..=4096")?;
+    says("--mode dbo+dex", "[possible values: serial, pipelined, dex, dex+dbo, all]")?;
+    says("--commands x.txt", "--commands shows one mode, and these are 4")?;
+    says(
+        "--mode dex --commands x.txt --commands-from 7 --commands-to 7",
+        "--commands-from is 7, must be below --commands-to, which is 7",
+    )?;
+    says("--mode dex --waves x.fst", "--waves has no meaning with --channel model")?;
+    let rtl = |options: &str, message: &str| {
+        refused(&format!("{} {options}", SHORT.replace("--channel model", "--channel rtl")), message)
+    };
+    rtl("--waves x.fst", "--waves shows one mode, and these are 4")?;
+    rtl("--mode dex --waves x.fst --wave-channel 2", "--wave-channel is 2, must be 0 to 1")?;
+    rtl("--mode dex --wave-start 2", "--waves <FILE>")?;
+    rtl(
+        "--mode dex --memory newton-aim",
+        "the RTL of 'newton-aim' was not built; `--channel model` needs none",
+    )?;
+    // The build of the tests has no waves of this channel; other builds may have them.
+    let traced =
+        ndp_cosim::ffi::designs().any(|design| design.name == "librapim-small/pim_channel" && design.waves);
+    if !traced {
+        let message =
+            "`librapim-small/pim_channel` was built without waves; rebuild with NDP_WAVES=librapim-small";
+        rtl("--mode dex --waves x.fst", message)?;
+    }
+    let path = file("both");
+    says(&format!("--html {0} --timeline {0}", path.display()), "two files are to be written to")?;
+    says("--html /no/such/folder/x.html", "cannot create `/no/such/folder/x.html`")?;
+    assert!(!path.exists());
+    Ok(())
+}
