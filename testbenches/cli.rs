@@ -307,6 +307,10 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         assert_eq!(report[field], expected, "{field}");
     }
     assert_eq!(report["golden"]["logits_equal"], true);
+    assert!(
+        report["links"]["messages"].as_u64() > Some(20)
+            && report["links"]["counters"][2]["flits_sent"].as_u64() > Some(20)
+    );
     let tokens = report["per_token"].as_array().ok_or("per_token")?;
     assert_eq!(
         tokens.iter().map(|token| token["position"].as_u64()).collect::<Vec<_>>(),
@@ -374,15 +378,36 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     assert!(waves.contains(&format!("#{}", first * 1000)), "the window begins at cycle {first}");
 
     let page = std::fs::read_to_string(html)?;
-    for words in
-        ["Load per DIMM", "Bytes per path", "Share of the GPU", "Phases", "token 27", "--trace-dimm DIMM"]
-    {
+    for words in [
+        "Load per DIMM",
+        "Bytes per path",
+        "Share of the GPU",
+        "Flits of each link",
+        "token 27",
+        "--trace-dimm DIMM",
+    ] {
         assert!(page.contains(words), "{words}");
     }
     let row = "<td>DIMM 1</td>";
     let range = format!("<td>{program}</td><td>{first}..{}</td>", first + cycles);
     assert!(page.lines().any(|line| line.contains(row) && line.contains(&range)), "{range}");
     assert!(!page.contains("<script"));
+    Ok(())
+}
+
+#[test]
+fn a_dead_link_is_a_failure_that_names_it() -> Outcome {
+    let output = cosim("generate --config tiny --dimms 2 --tokens 2 --fault dead-lane@20000:1=3")?;
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for words in [
+        "the link of DIMM",
+        "does not carry a message from DIMM",
+        "lanes locked",
+        "--fault 'dead-lane@20000:1=3'",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
     Ok(())
 }
 
@@ -485,6 +510,18 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     refused(&format!("{tiny} --dimms 2 --merge fp8"), "[possible values: exact, fp16]")?;
     refused(&format!("{tiny} --dimms 2 --gpu-numerics fp8"), "[possible values: exact, fp32]")?;
     refused(&format!("{tiny} --dimms 2 --threads 0"), "0 is not in 1..=64")?;
+    refused(&format!("{tiny} --dimms 2 --ber 0.5"), "expected a number from 0 to 0.001")?;
+    refused(&format!("{tiny} --dimms 9"), "--dimms 9 needs --links bandwidth: bridges have links for 8")?;
+    refused(&format!("{tiny} --dimms 2 --links bandwidth --ber 1e-5"), "--ber 0.00001 needs --links rtl")?;
+    refused(
+        &format!("{tiny} --dimms 2 --links bandwidth --fault cut@1:0"),
+        "--fault cut@1:0=10000 needs --links rtl",
+    )?;
+    refused(&format!("{tiny} --dimms 2 --fault cut@1:2"), "--fault cut@1:2=10000 is of the link of DIMM 2")?;
+    refused(
+        &format!("{tiny} --dimms 2 --fault fire@1:1"),
+        "`fire@1:1` is no fault; expected KIND@CYCLE:DIMM",
+    )?;
     refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all has no meaning with --dimms")?;
     refused(&format!("{tiny} --dimms 2 --trace-dimm 2"), "trace-dimm = 2 must be in 0..=1")?;
     let dir = tempfile::tempdir()?;

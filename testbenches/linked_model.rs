@@ -61,12 +61,11 @@ impl Trouble {
             if again {
                 linked.control(draw(cores) as usize, 1 + draw(3));
             }
-            // What the bridge is told is not recorded; a model beside it is told. Faulty links of it are left alone: one that has dropped
-            // flits while its replay buffer was full goes on with another payload in the oldest one (docs/dimm-link.md, "Faults").
+            // What the bridge is told is not recorded; a model beside it is told.
             let links = if draw(10_000) == 0 { draw(1 << cores) } else { 0 };
             let beside = linked.prediction().is_some();
             if let Some(bridge) = linked.bridge().filter(|_| beside) {
-                bridge.set_retrain(links & !bridge.faults());
+                bridge.set_retrain(links);
             }
         }
         if !now {

@@ -36,6 +36,7 @@ mod system;
 use clap::Parser;
 use ndp_cosim::error::SimError;
 use ndp_model::ModelError;
+use ndp_traces::capture::CaptureError;
 use ndp_pim::PimError;
 use std::process::ExitCode;
 
@@ -72,8 +73,13 @@ fn main() -> ExitCode {
 /// Whether the simulation failed, rather than its arguments.
 fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
+        // What passes a capture of activity is wrapped by it.
+        let captured = match cause.downcast_ref() {
+            Some(CaptureError::Backend(error)) => Some(error),
+            _ => None,
+        };
         let sim = matches!(
-            cause.downcast_ref(),
+            cause.downcast_ref().or(captured),
             Some(
                 SimError::Hang { .. }
                     | SimError::Host { .. }
