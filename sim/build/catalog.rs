@@ -218,6 +218,11 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         let waves = waves && items(&traced).any(|name| name == config.name());
         entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
     }
+    let hosted = load_hbm(root, HBM_HOSTED)?;
+    for config in [hosted.clone(), hosted.unsliced()] {
+        let waves = waves && items(&traced).any(|name| name == config.name());
+        entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
+    }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
     if let (Some(name), Ok(_)) = (unknown, std::env::var("NDP_WAVES")) {

@@ -10,9 +10,10 @@ use ndp_dram::hbm::PseudoChannel;
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
 use ndp_offloading::{Device, Hardware, Rule};
+use ndp_pim::controller::{Access, Controller, Place, Returned};
 use ndp_pim::machine::Done;
-use ndp_pim::memory::CacheShape;
-use ndp_pim::shared::Product;
+use ndp_pim::memory::{CacheShape, Memory};
+use ndp_pim::shared::{Partial, Product, channel_work};
 use ndp_pim::{Arrangement, Machine, Offloading, Outcome, PimError, Pins, Prompt, Work, run_arranged};
 use std::path::Path;
 
@@ -235,4 +236,59 @@ fn shared_products_are_exact_for_any_numbers() {
         let absent = Product { label: "other".to_owned(), ..product };
         assert!(machine.start_shared(0, &absent).unwrap_err().to_string().contains("'other'"));
     }
+}
+
+/// Reads that are late: the multipliers' rows are open long before the first column of weights comes, and places of the buffer hold what
+/// another product has left there.
+#[test]
+fn macs_wait_for_the_columns_that_they_share() {
+    let config = memory(2);
+    let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
+    let (rows, cols) = (8, 64);
+    let mut rng = SplitMix64::new(2);
+    let mut number = || f16::from_bits(0x3000 | (rng.next_u64() & 0x8FFF) as u16);
+    let mut memory = Memory::with_inputs(&config, shape, cols).unwrap();
+    let weights: Vec<Vec<f16>> = (0..2).map(|_| (0..rows * cols).map(|_| number()).collect()).collect();
+    let inputs: Vec<Vec<f16>> = (0..2).map(|_| (0..cols).map(|_| number()).collect()).collect();
+    let mut controller = Controller::new(&config, 0, PseudoChannel::new(&config).unwrap()).unwrap();
+    for (label, weights) in ["first", "second"].into_iter().zip(&weights) {
+        memory.add(label, (rows, cols), weights).unwrap();
+        let stored = memory.weights(label).unwrap();
+        for (place, &column) in memory.places(stored, 0).unwrap().into_iter().zip(&stored.columns[0]) {
+            controller.access(Access::Write(place, column));
+        }
+    }
+    for (number, label) in ["first", "second"].into_iter().enumerate() {
+        let product = Product { label: label.to_owned(), vectors: inputs.clone(), others: 0 };
+        let work = channel_work(&product, &memory, &config, 0).unwrap();
+        let mut partial = Partial::new(&config, inputs.len(), rows).unwrap();
+        let mut awaited = work.awaited;
+        // In a row of their own, so that the product's are not open.
+        let late = Place { bank: 3, row: 200, column: 0 };
+        (0..400).for_each(|_| controller.access(Access::Read(late)));
+        let reads = work.reads.iter().map(|(access, _)| *access);
+        controller.multiply(work.inputs, reads, work.operations);
+        while !controller.is_idle() {
+            assert!(controller.clock() < 20_000, "{}", controller.describe());
+            controller.step().unwrap();
+            while let Some(returned) = controller.take() {
+                if let Returned::OfProduct(column) = returned {
+                    partial.take(awaited.pop_front().unwrap(), &column);
+                }
+            }
+        }
+        let found = partial.finish().unwrap();
+        // Channel 0 has every second row.
+        for (vector, input) in inputs.iter().enumerate() {
+            for row in (0..rows).step_by(2) {
+                let expected = dot(&weights[number][row * cols..][..cols], input);
+                assert_eq!(
+                    found[vector * rows + row].to_bits(),
+                    expected.to_bits(),
+                    "{label} {vector} {row}"
+                );
+            }
+        }
+    }
+    assert_eq!(controller.pins().violation_count(), 0);
 }
