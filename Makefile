@@ -26,14 +26,14 @@ endef
 help:
 	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
 
-## demo: generate text with four DIMMs at full width, then with memory whose banks compute, all in RTL; reports in target/demo
+## demo: generate text with four linked DIMMs at full width, then with memory whose banks compute, all in RTL; reports in target/demo
 demo: export NDP_MODELS = programs
 demo: export NDP_DESIGNS = hermes
 demo: export NDP_WAVES =
 demo:
 	@.ci/install build
 	mkdir -p target/demo
-	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 16 \
+	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 8 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin cosim -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
 		--tokens 4,3 --timeline target/demo/pim.json
