@@ -8,7 +8,7 @@
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::designs;
 use ndp_cosim::hbm::diagram::{draw, scenario};
-use ndp_cosim::hbm::{Controlled, Operation, Request};
+use ndp_cosim::hbm::{Access, Controlled, Operation, Request};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 use std::collections::HashMap;
@@ -43,6 +43,7 @@ struct Bench {
     buffer: Vec<Column>,
     sums: Vec<ExactSum>,
     expected: [Vec<Column>; 3],
+    asked: u64,
     empty: ExactSum,
 }
 
@@ -64,6 +65,7 @@ impl Bench {
             buffer: vec![[0; 4]; config.buffer_slots() as usize],
             sums: vec![sum.clone(); config.banks() as usize],
             expected: Default::default(),
+            asked: 0,
             empty: sum,
         })
     }
@@ -96,17 +98,21 @@ impl Bench {
     }
 
     fn request(&mut self, r: Request) {
-        for place in self.places(r) {
-            if r.write {
+        for (place, n) in self.places(r).into_iter().zip(0..) {
+            if r.access == Access::Write {
                 let column = self.column();
                 self.system.writes.push_back(column);
                 self.cells.insert(place, column);
             } else {
                 let column = self.cell(place);
                 self.expected[0].push(column);
+                if let Access::Copy { slot } = r.access {
+                    self.buffer[slot as usize + n] = column;
+                }
             }
         }
         self.system.requests.push_back(r);
+        self.asked += 1;
     }
 
     fn operation(&mut self, operation: Operation) {
@@ -149,7 +155,7 @@ impl Bench {
     fn fill(&mut self, row: u32) {
         let columns = self.config.bank_groups() * HbmConfig::COLUMNS;
         for bank in 0..self.config.banks_per_group() {
-            self.request(Request { write: true, bank, row, position: 0, columns });
+            self.request(Request { access: Access::Write, bank, row, position: 0, columns });
         }
     }
 
@@ -168,6 +174,12 @@ impl Bench {
         if self.system.refused() != 0 {
             return Err(format!("the controller says that {:#x} was refused", self.system.refused()).into());
         }
+        let (done, reported) = (self.system.requests_done, self.system.reported());
+        if (done, reported) != (self.asked, 0) {
+            return Err(
+                format!("{done} requests are done instead of {}, reports {reported}", self.asked).into()
+            );
+        }
         Ok(end)
     }
 
@@ -182,7 +194,7 @@ impl Bench {
         };
         let row = rows[self.below(rows.len() as u32) as usize];
         Request {
-            write: self.below(3) == 0,
+            access: if self.below(3) == 0 { Access::Write } else { Access::Read },
             bank: self.below(self.config.banks_per_group()),
             row,
             position,
@@ -289,6 +301,7 @@ fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
             }
             bench.system.reset()?;
             bench.expected = Default::default();
+            bench.asked = 0;
             let empty = bench.empty.clone();
             bench.sums.fill(empty);
         }
@@ -317,7 +330,7 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
     let host_rows = if edge == 0 { c.rows() } else { edge };
     for n in 0..stripes {
         let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group() % host_rows);
-        bench.request(Request { write: false, bank, row, position: 0, columns });
+        bench.request(Request { access: Access::Read, bank, row, position: 0, columns });
     }
     for n in 0..runs {
         let row = edge + n % (c.rows() - edge).min(16);
@@ -404,7 +417,7 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
     let mut column = bench.system.device().read_column(place);
     column[1] ^= 1 << 20;
     bench.system.device_mut().write_column(place, &column);
-    bench.request(Request { write: false, bank: 0, row: 40, position: 0, columns: 64 });
+    bench.request(Request { access: Access::Read, bank: 0, row: 40, position: 0, columns: 64 });
     let message = bench.check().expect_err("a wrong bit must be noticed").to_string();
     assert!(message.starts_with("columns["), "{message}");
     Ok(())

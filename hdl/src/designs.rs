@@ -1,5 +1,6 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
+use crate::blocks::pim_bank_state::View;
 use crate::blocks::rank_timing::BURST_BITS;
 use crate::blocks::{activation_lane, activation_sequencer, activation_sums, activation_tree};
 use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
@@ -182,11 +183,11 @@ pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> 
         "pim_requests" => pim_requests::pim_requests(config),
         "pim_operations" => pim_operations::pim_operations(config),
         "pim_bank" => pim_bank::pim_bank(config),
-        "pim_bank_state" => pim_bank_state::pim_bank_state(config),
+        "pim_bank_state" => pim_bank_state::pim_bank_state(config, View::Channel),
         "pim_column_path" => pim_column_path::pim_column_path(),
         "pim_mac" => pim_mac::pim_mac(config),
         "pim_lane" => pim_lane::pim_lane(),
-        "pim_channel_timing" => pim_channel_timing::pim_channel_timing(config),
+        "pim_channel_timing" => pim_channel_timing::pim_channel_timing(config, View::Channel),
         "pim_buffer" => pim_buffer::pim_buffer(config),
         "pim_io" => pim_io::pim_io(config),
         "pim_decoder" => pim_decoder::pim_decoder(config),

@@ -13,12 +13,26 @@ use ndp_dram::hbm::{Column, HbmCommand, PseudoChannel, decode_column, decode_row
 use ndp_numerics::{NumericsError, SplitMix64};
 use std::collections::VecDeque;
 
+/// What is done with the columns of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are written.
+    Write,
+    /// They are read, and go into the global buffer too, from this slot on.
+    Copy {
+        /// First slot.
+        slot: u32,
+    },
+}
+
 /// Consecutive columns of a stripe: one bank of each group, one row; position 0 is column 0 of group 0, position 1 that of
 /// group 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whether columns are written.
-    pub write: bool,
+    /// What is done.
+    pub access: Access,
     /// Bank of each group.
     pub bank: u32,
     /// Row.
@@ -126,6 +140,8 @@ pub struct Controlled {
     pub read: [Vec<Column>; 3],
     /// Of 256 clocks, those in which nothing is offered: requests, operations, columns to write, columns to load.
     pub stalls: [u64; 4],
+    /// Requests whose commands have all been given.
+    pub requests_done: u64,
     /// Commands in the clocks from this one on are kept.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
     random: SplitMix64,
@@ -145,7 +161,10 @@ struct Ports {
     arriving: [InputPort; 2],
     status: [InputPort; 2],
     read: [OutputPort; 3],
+    reports: [InputPort; 3],
     refused: OutputPort,
+    reported: OutputPort,
+    done: OutputPort,
     idle: OutputPort,
 }
 
@@ -212,7 +231,14 @@ impl Controlled {
                 model.output_of_width("read_o", 256)?,
                 model.output("read_kind_o")?,
             ],
+            reports: [
+                model.input("refresh_late_i")?,
+                model.input("write_missing_i")?,
+                model.input("write_unexpected_i")?,
+            ],
             refused: model.output("refused_o")?,
+            reported: model.output("reported_o")?,
+            done: model.output("request_done_o")?,
             idle: model.output("idle_o")?,
         };
         let device = if rtl {
@@ -230,6 +256,7 @@ impl Controlled {
             loads: VecDeque::new(),
             read: Default::default(),
             stalls: [0; 4],
+            requests_done: 0,
             trace: None,
             random: SplitMix64::new(seed),
             clock: 0,
@@ -266,12 +293,18 @@ impl Controlled {
         let c = &self.config;
         let group = c.bank_groups().trailing_zeros();
         let rows = c.rows().trailing_zeros();
+        let (slot, kind) = match r.access {
+            Access::Read => (0, 0),
+            Access::Write => (0, 1),
+            Access::Copy { slot } => (slot, 2),
+        };
         packed(&[
             (r.position, group + 5),
             (r.columns - 1, group + 5),
             (r.row, rows),
             (r.bank, bits_of(c.banks_per_group())),
-            (r.write.into(), 1),
+            (slot, 5),
+            (kind, 2),
         ])
     }
 
@@ -307,14 +340,14 @@ impl Controlled {
         let write =
             (self.model.get(self.ports.driven[0]) != 0).then_some([driven as u64, (driven >> 64) as u64]);
         let violations = self.device().violation_count();
-        let (status, read) = match &mut self.device {
+        let (status, read, reports) = match &mut self.device {
             Device::Model(model) => {
                 let out = model.clock(row, column, write);
-                ([out.row_status.code(), out.column_status.code()], out.read)
+                ([out.row_status.code(), out.column_status.code()], out.read, [false; 3])
             }
             Device::Both(both) => {
                 let out = both.clock(row, column, write)?;
-                (out.status, out.read)
+                (out.status, out.read, out.reports)
             }
         };
         let clock = self.clock;
@@ -340,6 +373,9 @@ impl Controlled {
         model.set_u128(self.ports.arriving[1], u128::from(high) << 64 | u128::from(low));
         for (port, status) in self.ports.status.into_iter().zip(status) {
             model.set(port, status.into());
+        }
+        for (port, report) in self.ports.reports.into_iter().zip(reports) {
+            model.set(port, report.into());
         }
         // What the host offers.
         let mut offered = [false; 4];
@@ -391,6 +427,7 @@ impl Controlled {
             self.read[kind.min(2)].push(column);
             self.last_progress = clock;
         }
+        self.requests_done += self.model.get(self.ports.done);
         self.model.tick();
         Ok(())
     }
@@ -433,7 +470,8 @@ impl Controlled {
             }
             Device::Both(both) => both.reset(2)?,
         }
-        for port in self.ports.valid.into_iter().chain([self.ports.arriving[0]]).chain(self.ports.status) {
+        let inputs = self.ports.valid.into_iter().chain([self.ports.arriving[0]]).chain(self.ports.status);
+        for port in inputs.chain(self.ports.reports) {
             self.model.set(port, 0);
         }
         self.model.reset(2);
@@ -442,11 +480,17 @@ impl Controlled {
         self.writes.clear();
         self.loads.clear();
         self.read = Default::default();
+        self.requests_done = 0;
         Ok(())
     }
 
     /// What the controller says was refused; 0 for nothing.
     pub fn refused(&self) -> u64 {
         self.model.get(self.ports.refused)
+    }
+
+    /// What the controller says was reported; 0 for nothing.
+    pub fn reported(&self) -> u64 {
+        self.model.get(self.ports.reported)
     }
 }

@@ -4,7 +4,7 @@
 //! of the host. [`draw`] makes a picture of any trace. Boxes are as wide as what they stand for takes: an activation two
 //! clocks of its bus, a column two clocks of the data bus, a row from its opening to its closing.
 
-use super::controller::{Controlled, ControlledError, Operation, Request};
+use super::controller::{Access, Controlled, ControlledError, Operation, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand;
 use std::fmt::Write;
@@ -56,7 +56,7 @@ pub fn scenario(design: &str, config: &HbmConfig, cut: bool) -> Result<Trace, Co
     // The run first: in a joined bank the host has to wait for it.
     (0..3).try_for_each(|_| system.step())?;
     let columns = READS.min(config.bank_groups() * HbmConfig::COLUMNS);
-    system.requests.push_back(Request { write: false, bank: 0, row: 0, position: 0, columns });
+    system.requests.push_back(Request { access: Access::Read, bank: 0, row: 0, position: 0, columns });
     system.drain()?;
     let mut commands = system.trace.take().unwrap_or_default();
     let start = commands.first().map_or(0, |(clock, _)| *clock);

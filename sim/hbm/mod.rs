@@ -9,5 +9,5 @@ pub mod diagram;
 pub mod lockstep;
 
 pub use channel::{ChannelOutputs, PimChannel};
-pub use controller::{Controlled, ControlledError, Operation, Request};
+pub use controller::{Access, Controlled, ControlledError, Operation, Request};
 pub use lockstep::{Lockstep, LockstepError};
