@@ -11,7 +11,7 @@ use ndp_cosim::hbm::diagram::{draw, scenario};
 use ndp_cosim::hbm::{Access, Controlled, Operation, Request};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::Write as _;
 
@@ -41,6 +41,8 @@ struct Bench {
     random: SplitMix64,
     cells: HashMap<HbmPlace, Column>,
     buffer: Vec<Column>,
+    /// By slot: what was read for a MAC that takes it.
+    shared: Vec<VecDeque<Column>>,
     sums: Vec<ExactSum>,
     expected: [Vec<Column>; 3],
     asked: u64,
@@ -63,6 +65,7 @@ impl Bench {
             random: SplitMix64::new(seed),
             cells: HashMap::new(),
             buffer: vec![[0; 4]; config.buffer_slots() as usize],
+            shared: vec![VecDeque::new(); config.buffer_slots() as usize],
             sums: vec![sum.clone(); config.banks() as usize],
             expected: Default::default(),
             asked: 0,
@@ -109,6 +112,9 @@ impl Bench {
                 if let Access::Copy { slot } = r.access {
                     self.buffer[slot as usize + n] = column;
                 }
+                if let Access::Share { slot } = r.access {
+                    self.shared[slot as usize + n].push_back(column);
+                }
             }
         }
         self.system.requests.push_back(r);
@@ -124,7 +130,13 @@ impl Bench {
                     self.buffer[s as usize] = column;
                 }
             }
-            Operation::Run { row, column, slot, columns, first, .. } => {
+            Operation::Run { row, column, slot, columns, first, take, .. } => {
+                if take {
+                    // What the reads have brought, in their order.
+                    for s in slot..slot + columns {
+                        self.buffer[s as usize] = self.shared[s as usize].pop_front().expect("shared before");
+                    }
+                }
                 for bank in 0..self.sums.len() {
                     if first {
                         self.sums[bank] = self.empty.clone();
@@ -202,8 +214,39 @@ impl Bench {
         }
     }
 
-    fn random_operation(&mut self, rows: &[u32]) -> Operation {
-        let slots = self.config.buffer_slots();
+    /// Columns that are read and taken by MACs as they come, a few slots at a time, beside other requests and operations.
+    fn sharing(&mut self, host: &[u32], weights: &[u32]) {
+        let first = self.config.buffer_slots() / 2;
+        let slots = self.config.buffer_slots() - first;
+        for _ in 0..6 {
+            let request = self.random_request(host);
+            let at = self.below(slots);
+            let columns = request.columns.min(slots - at);
+            self.request(Request { access: Access::Share { slot: first + at }, columns, ..request });
+            let (some, row) = (self.below(columns), weights[self.below(weights.len() as u32) as usize]);
+            for (skip, columns) in [(0, some), (some, columns - some)] {
+                if columns > 0 {
+                    let (column, slot) = (self.below(33 - columns), first + at + skip);
+                    let (new, last) = (self.below(4) == 0, self.below(2) == 0);
+                    self.operation(Operation::Run {
+                        row,
+                        column,
+                        slot,
+                        columns,
+                        first: new,
+                        last,
+                        take: true,
+                    });
+                }
+                let (request, operation) = (self.random_request(host), self.random_operation(weights, first));
+                self.request(request);
+                self.operation(operation);
+            }
+        }
+    }
+
+    /// With slots below `slots`.
+    fn random_operation(&mut self, rows: &[u32], slots: u32) -> Operation {
         match self.below(8) {
             0 => {
                 let slot = self.below(slots);
@@ -222,6 +265,7 @@ impl Bench {
                     columns,
                     first: self.below(4) == 0,
                     last: self.below(2) == 0,
+                    take: false,
                 }
             }
         }
@@ -258,12 +302,22 @@ fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
             bench.request(request);
         }
         for _ in 0..15 {
-            let operation = bench.random_operation(&weights);
+            let operation = bench.random_operation(&weights, c.buffer_slots());
             bench.operation(operation);
         }
-        bench
-            .check()
-            .map_err(|e| format!("{design}, boundary {boundary}, seed {seed}, round {round}: {e}"))?;
+        let check = |bench: &mut Bench| {
+            let from = |e| format!("{design}, boundary {boundary}, seed {seed}, round {round}: {e}");
+            bench.check().map_err(from)
+        };
+        check(bench)?;
+        // Into slots that nothing else uses; what multiplies by them comes when they have been read.
+        let slot = bench.below(c.buffer_slots());
+        let request = bench.random_request(&host);
+        let columns = request.columns.min(c.buffer_slots() - slot);
+        bench.request(Request { access: Access::Copy { slot }, columns, ..request });
+        check(bench)?;
+        bench.sharing(&host, &weights);
+        check(bench)?;
     }
     Ok(())
 }
@@ -287,12 +341,14 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
 #[test]
 fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
     for (design, boundary, rtl) in [(TINY, 3, false), (TINY, 3, true), (TINY, 0, false), (AIM, 0, false)] {
-        let mut bench = Bench::open(design, &config(design)?, boundary, rtl, 70)?;
+        let c = config(design)?;
+        let mut bench = Bench::open(design, &c, boundary, rtl, 70)?;
         for seed in 0..6 {
             work(&mut bench, design, boundary, seed)?;
             let rows = [1, bench.config.rows() - 1];
             for _ in 0..10 {
-                let (request, operation) = (bench.random_request(&rows), bench.random_operation(&rows[1..]));
+                let (request, operation) =
+                    (bench.random_request(&rows), bench.random_operation(&rows[1..], c.buffer_slots()));
                 bench.request(request);
                 bench.operation(operation);
             }
@@ -302,6 +358,7 @@ fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
             bench.system.reset()?;
             bench.expected = Default::default();
             bench.asked = 0;
+            bench.shared.iter_mut().for_each(VecDeque::clear);
             let empty = bench.empty.clone();
             bench.sums.fill(empty);
         }
@@ -343,6 +400,7 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
                 columns: slots,
                 first,
                 last,
+                take: false,
             });
         }
         bench.operation(Operation::Results);
@@ -372,6 +430,38 @@ fn rates(design: &str, boundary: u16) -> Result<[f64; 3], Box<dyn Error>> {
         100.0 * both as f64 / (reads + macs) as f64
     ))?;
     Ok([reads as f64, macs as f64, both as f64])
+}
+
+/// FFN offload with one transfer (Fig. 14): each column that is read is multiplied by the banks too, once.
+#[test]
+fn columns_for_both_devices_come_at_the_rate_of_reads() -> Outcome {
+    let c = config(PAPER)?;
+    let time = |shared: bool| -> Result<u64, Box<dyn Error>> {
+        let mut bench = Bench::open(PAPER, &c, 16, false, 3)?;
+        bench.check()?;
+        let (start, slots) = (bench.system.clock(), c.buffer_slots());
+        let edge = 16 * c.subarray_rows();
+        for n in 0..100 {
+            for part in 0..4 {
+                let access = if shared { Access::Share { slot: 0 } } else { Access::Read };
+                let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group());
+                bench.request(Request { access, bank, row, position: part * slots, columns: slots });
+                if shared {
+                    let (first, last, take) = (n % 4 == 0 && part == 0, false, true);
+                    let (row, column, slot) = (edge, 0, 0);
+                    bench.operation(Operation::Run { row, column, slot, columns: slots, first, last, take });
+                }
+            }
+            if shared && n % 4 == 3 {
+                bench.operation(Operation::Results);
+            }
+        }
+        Ok(bench.check()? - start)
+    };
+    let (alone, both) = (time(false)?, time(true)?);
+    report(&format!("{PAPER}: 12,800 columns alone {alone} clocks, multiplied in all banks too {both}"))?;
+    assert!(both as f64 <= alone as f64 / 0.95);
+    Ok(())
 }
 
 /// LibraPIM's dual-path execution against a bank that either computes or is read (section 5.2, Fig. 16).

@@ -25,6 +25,11 @@ pub enum Access {
         /// First slot.
         slot: u32,
     },
+    /// The same, each for one MAC of a run that takes it; a slot is filled when what was there has been taken.
+    Share {
+        /// First slot.
+        slot: u32,
+    },
 }
 
 /// Consecutive columns of a stripe: one bank of each group, one row; position 0 is column 0 of group 0, position 1 that of
@@ -67,6 +72,8 @@ pub enum Operation {
         first: bool,
         /// Whether the row is not needed afterwards.
         last: bool,
+        /// Whether each MAC waits for a column of [`Access::Share`] in its slot, and frees the slot.
+        take: bool,
     },
     /// Rounded sums.
     Results,
@@ -297,6 +304,7 @@ impl Controlled {
             Access::Read => (0, 0),
             Access::Write => (0, 1),
             Access::Copy { slot } => (slot, 2),
+            Access::Share { slot } => (slot, 3),
         };
         packed(&[
             (r.position, group + 5),
@@ -309,14 +317,16 @@ impl Controlled {
     }
 
     fn pack_operation(&self, operation: Operation) -> u64 {
-        let (bank, row, slot, column, columns, first, last, kind) = match operation {
-            Operation::Load { slot, columns } => (0, 0, slot, 0, columns, false, false, 0),
-            Operation::Run { row, column, slot, columns, first, last } => {
-                (0, row, slot, column, columns, first, last, 1)
+        let none = [false; 3];
+        let (bank, row, slot, column, columns, flags, kind) = match operation {
+            Operation::Load { slot, columns } => (0, 0, slot, 0, columns, none, 0),
+            Operation::Run { row, column, slot, columns, first, last, take } => {
+                (0, row, slot, column, columns, [first, last, take], 1)
             }
-            Operation::Results => (0, 0, 0, 0, 1, false, false, 2),
-            Operation::Sum { bank } => (bank, 0, 0, 0, 1, false, false, 3),
+            Operation::Results => (0, 0, 0, 0, 1, none, 2),
+            Operation::Sum { bank } => (bank, 0, 0, 0, 1, none, 3),
         };
+        let [first, last, take] = flags;
         let rows = self.config.rows().trailing_zeros();
         packed(&[
             (bank, bits_of(self.config.banks())),
@@ -326,6 +336,7 @@ impl Controlled {
             (columns - 1, 5),
             (first.into(), 1),
             (last.into(), 1),
+            (take.into(), 1),
             (kind, 2),
         ])
     }

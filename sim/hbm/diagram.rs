@@ -50,7 +50,15 @@ pub fn scenario(design: &str, config: &HbmConfig, cut: bool) -> Result<Trace, Co
     for column in (0..HbmConfig::COLUMNS).step_by(slots as usize) {
         let columns = slots.min(HbmConfig::COLUMNS - column);
         let (first, last) = (column == 0, column + columns == HbmConfig::COLUMNS);
-        system.operations.push_back(Operation::Run { row, column, slot: 0, columns, first, last });
+        system.operations.push_back(Operation::Run {
+            row,
+            column,
+            slot: 0,
+            columns,
+            first,
+            last,
+            take: false,
+        });
     }
     system.operations.push_back(Operation::Results);
     // The run first: in a joined bank the host has to wait for it.

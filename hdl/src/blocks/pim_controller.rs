@@ -22,6 +22,7 @@ use super::pim_mac::COLUMN_BITS;
 use super::pim_operations::{OperationLayout, pim_operations};
 use super::pim_requests::{RequestLayout, pim_requests};
 use super::pim_shadow::pim_shadow;
+use super::pim_sharing::pim_sharing;
 use super::pim_timer::{bus, suffix, timer};
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
@@ -72,13 +73,13 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let request = m.input(
         "request_i",
         request_layout.bits(),
-        "position in the stripe (column, bank group), columns less one, row, bank of the group, slot, kind (0 read, 1 write, 2 read into the buffer too); from bit 0",
+        "position in the stripe (column, bank group), columns less one, row, bank of the group, slot, kind (0 read, 1 write, 2 read into the buffer too, 3 the same for a run that takes); from bit 0",
     );
     let operation_valid = m.input("operation_valid_i", 1, "there is an operation");
     let operation = m.input(
         "operation_i",
         operation_layout.bits(),
-        "bank, row, slot, column, steps less one, first, last on its row, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
+        "bank, row, slot, column, steps less one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
     );
     let write_valid = m.input("write_valid_i", 1, "there is a column to write");
     let write_data = m.input("write_data_i", COLUMN_BITS, "the column");
@@ -192,12 +193,13 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let operation_done = operations.output("finished_o");
     request_pop.drive(requests.output("pop_o"));
     operation_pop.drive(operations.output("pop_o"));
-    // Whoever shares rows has them for one request or operation, if the other one waits.
+    // Whoever shares rows has them for one request or operation, if the other one waits; and not while it waits for the other one itself.
+    let [request_waits, operation_waits] = [requests.output("waits_o"), operations.output("waits_o")];
     let idle = operations.output("between_o");
     let give = mux(
         &turn,
-        &!(&shared & (&operation_done | (idle & !computes.q()))),
-        &(computes.q() & (!&shared | &request_done)),
+        &!(&shared & any_of(&[operation_done, operation_waits, idle & !computes.q()])),
+        &(computes.q() & any_of(&[!&shared, request_done.clone(), request_waits])),
     );
     turn.next(give);
 
@@ -317,15 +319,21 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let same = m.wire("same_queue", !(&host_column.q() ^ asked_host.q()));
     let repeated = m.wire("repeated", &same & column_go.q());
     // Data that were there may have gone.
-    let has_data = [(1, &write_valid), (3, &load_valid)];
     let load_asked = m.forward("load_asked", 1);
+    // A slot that was to be taken in the clock in which it was chosen.
+    let early = later("early_q", &host_column.q() & requests.output("early_o"));
+    let unfounded = m.wire("unfounded", early & !later("column_given_q", column_go.q()));
     for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
         let asked = later(&format!("{name}_q"), value & !&repeated);
-        if op == 3 {
-            load_asked.drive(&asked);
-        }
-        let data = has_data.iter().find(|(of, _)| *of == op).map(|(_, valid)| *valid);
-        wire.drive(data.map_or(asked.clone(), |valid| asked & valid));
+        wire.drive(match op {
+            1 => asked & &write_valid,
+            2 => asked & !&unfounded,
+            3 => {
+                load_asked.drive(&asked);
+                asked & &load_valid
+            }
+            _ => asked,
+        });
     }
     let host_group = requests.output("column_group_o");
     let host_bank = spread(&host_group, &requests.output("column_bank_o"));
@@ -336,11 +344,24 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         bus(&(0..groups).map(|g| sum_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
     column_group.drive(kept("column_group_q", mux(&host_column, &host_group, &sum_group)));
     column_partition.drive(kept("column_partition_q", requests.output("column_partition_o")));
-    let of_queue = |name: &str, port: &str| {
-        kept(name, mux(&host_column, &requests.output(port), &operations.output(port)))
+    let of_queue = |name: &str, request: &Bits, operation: &str| {
+        kept(name, mux(&host_column, request, &operations.output(operation)))
     };
-    let (column, slot) = (of_queue("column_q", "column_o"), of_queue("slot_q", "slot_o"));
+    let host_slot = requests.output("slot_o");
+    let takes = of_queue("takes_q", &requests.output("share_o"), "take_o");
+    let column = of_queue("column_q", &requests.output("column_o"), "column_o");
+    let slot = of_queue("slot_q", &host_slot, "slot_o");
     let flag = kept("flag_q", operations.output("flag_o"));
+    let passes = |op: usize| cat([takes.clone(), column_ops[op].q(), column_go.q()]).all();
+    let sharing = m
+        .instance("sharing", &pim_sharing(c)?)
+        .input("share_i", passes(2))
+        .input("take_i", passes(4))
+        .input("slot_i", &slot);
+    let soon = cat([takes.clone(), column_ops[4].q(), slot.eq(&host_slot)]).all();
+    requests.connect_input("soon_i", soon);
+    requests.connect_input("promised_i", sharing.output("promised_o"));
+    operations.connect_input("there_i", sharing.output("there_o"));
     let column_choice = Choice {
         ops: column_ops.iter().map(|wire| wire.q()).collect(),
         group: column_group.q(),

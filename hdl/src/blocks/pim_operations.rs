@@ -7,7 +7,7 @@
 //! As in [`super::pim_requests`], what the rows need is compared in one clock and said in the next, and not said when it is out of date.
 
 use super::pim_decoder::{COLUMN, SLOT};
-use super::pim_requests::lowest;
+use super::pim_requests::{at, lowest};
 use super::pim_timer::{bus, suffix, timer};
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
@@ -37,9 +37,9 @@ impl OperationLayout {
         Self { row: log2(config.rows()), bank: bits_for(config.banks() - 1) }
     }
 
-    /// Kind, first, last, count, column, slot, row, bank.
+    /// Kind, take, first, last, count, column, slot, row, bank.
     pub fn bits(self) -> u32 {
-        KIND + 2 + COLUMN + COLUMN + SLOT + self.row + self.bank
+        KIND + 3 + COLUMN + COLUMN + SLOT + self.row + self.bank
     }
 }
 
@@ -63,10 +63,11 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let head = m.input(
         "operation_i",
         layout.bits(),
-        "bank, row, slot, column, steps less one, first, last, kind; from bit 0",
+        "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
     );
     let enable = m.input("enable_i", 1, "the multipliers may use their rows");
     let data_valid = m.input("data_valid_i", 1, "there are data to load");
+    let there = m.input("there_i", c.buffer_slots(), "slots with a column for a MAC that takes it");
     let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
     let closed = m.input("closed_i", 1, "PPRE is given");
     let column_go = m.input("column_go_i", 1, "the column command is given");
@@ -101,7 +102,7 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     let bank = field(layout.bank);
     let (slot, column, count) = (field(SLOT), field(COLUMN), field(COLUMN));
-    let (first, last, kind) = (field(1), field(1), field(KIND));
+    let (first, last, take, kind) = (field(1), field(1), field(1), field(KIND));
     let is = |code: u128, name: &str| m.wire(name, &valid & kind.eq_lit(code));
     let [load, run, results, sum] =
         [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
@@ -154,9 +155,12 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // earliest.
     let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac() - 1);
     let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL - 1);
-    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q()]).all();
-    let (slot_now, column_now) = (slot.clone() + step.q().zext(SLOT), column + step.q());
-    m.output("mac_o", mac, "MAC is wanted");
+    let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step.q());
+    let filled = m.wire("filled", !&take | at(&there, &slot_now));
+    m.output("waits_o", &run & !&filled, "a MAC waits for a column");
+    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q(), filled]);
+    m.output("mac_o", mac.all(), "MAC is wanted");
+    m.output("take_o", &take, "it takes what a read has brought for it");
     m.output("gbw_o", &load & &data_valid, "GBW is wanted");
     m.output("res_o", &results & !sum_left.any(), "RES is wanted");
     m.output("sum_o", &sum & !sum_left.any(), "SUM is wanted");

@@ -24,6 +24,8 @@ const KIND: u32 = 2;
 const WRITE: u128 = 1;
 /// They are read, also into the global buffer.
 const COPY: u128 = 2;
+/// The same, each for one MAC that takes it: not before the last one of its slot was taken.
+const SHARE: u128 = 3;
 
 /// Widths of a request's parts.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +97,12 @@ pub(super) fn lowest(bits: &Bits) -> Bits {
     bits & ((!bits).plus_one())
 }
 
+/// The bit of a slot; 0 for a slot that does not exist.
+pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
+    let bits: Vec<Bits> = (0..slots.width()).map(|s| slots.bit(s) & slot.eq_lit(s.into())).collect();
+    any_of(&bits)
+}
+
 /// The requests in work. What is asked for goes on being asked for until it is given.
 ///
 /// # Errors
@@ -114,6 +122,8 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let alone = m.input("alone_i", 1, "nothing is to be computed");
     let hold = m.input("hold_i", 1, "no row is to be opened ahead: the window is for the multipliers");
     let data_valid = m.input("data_valid_i", 1, "there are data to write");
+    let soon = m.input("soon_i", 1, "a MAC that takes what is in `slot_o` is asked for");
+    let promised = m.input("promised_i", c.buffer_slots(), "slots that a MAC has yet to take");
     let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
     let row_taken = m.input("row_taken_i", 1, "what is wanted of the row bus is asked for next");
     let column_go = m.input("column_go_i", 1, "the column command is given");
@@ -240,10 +250,19 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .collect();
     let group_ready = (&ready & bus(&group_is)).any();
     let can = m.wire("can", &enabled[0] & group_ready);
-    let [write, copy] = [WRITE, COPY].map(|kind| requests[0].kind.eq_lit(kind));
-    m.output("rd_o", cat([can.clone(), !&write, !&copy]).all(), "RD is wanted");
+    let [write, copy, share] = [WRITE, COPY, SHARE].map(|kind| requests[0].kind.eq_lit(kind));
+    m.output("rd_o", &can & requests[0].kind.is_zero(), "RD is wanted");
     m.output("wr_o", cat([can.clone(), write, data_valid]).all(), "WR is wanted");
-    m.output("rdg_o", &can & copy, "RDG is wanted");
+    let early = m.wire("early", at(&promised, &requests[0].slot));
+    let free = m.wire("free", !&early | soon);
+    m.output("rdg_o", &can & (copy | (&share & &free)), "RDG is wanted");
+    m.output("early_o", &share & early, "only if the MAC that is asked for is given");
+    m.output(
+        "waits_o",
+        cat([slots[0].0.q(), share.clone(), !&free]).all(),
+        "it waits for a MAC to take a slot",
+    );
+    m.output("share_o", &share, "a MAC takes what it brings");
     m.output("column_group_o", bus(&group_is), "its bank group, one-hot");
     m.output("column_bank_o", &requests[0].bank, "its bank of the group");
     m.output("column_partition_o", &partitions[0], "its partition");
