@@ -278,6 +278,11 @@ fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64
     work(&mut bench, design, boundary, seed)
 }
 
+/// Random requests and operations for a channel that differs from what the controller was made for.
+fn random_work_on(design: &str, device: &HbmConfig, boundary: u16, seed: u64) -> Outcome {
+    random_work(design, device, boundary, false, seed)
+}
+
 /// The same for a system that is there; the rows in use are written first.
 fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
     let c = bench.config.clone();
@@ -487,12 +492,62 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
 #[test]
 fn planted_errors_in_the_rtl_are_caught() -> Outcome {
     let of = config(TINY)?;
-    for (name, sign) in [("load", "50"), ("record", "34"), ("late", "write data"), ("row-hit", "columns[")] {
+    for (name, sign) in [
+        ("load", "50"),
+        ("record", "34"),
+        ("late", "write data"),
+        ("row-hit", "columns["),
+        ("promise", "nothing has been done"),
+        ("there", "buffer"),
+    ] {
         let design = format!("planted-{name}");
         let outcome = (0..12).try_for_each(|seed| random_work(&design, &of, 3, false, seed));
         let message = outcome.expect_err(&format!("{design} must be noticed")).to_string();
         report(&format!("{design}: {message}"))?;
         assert!(message.contains(sign), "{design}: {message}");
+    }
+    Ok(())
+}
+
+/// A channel that is a clock slower in one of its times refuses a command by that rule, so the controller gives one in the first clock that is
+/// legal, and none in the clock before: the same work is refused nothing by the channel as it is. (tSLICE is over when the first row is wanted.)
+#[test]
+fn every_distance_is_kept_and_none_is_longer_than_it_must_be() -> Outcome {
+    for (design, boundary, times) in [
+        (TINY, 3, &["t_rcd", "t_rp", "t_rc", "t_ras", "t_rrd_s", "t_faw", "t_wr", "t_wtr_s", "t_rtp"][..]),
+        (TINY, 3, &["t_wtr_l", "t_rfc", "t_mac", "t_ccd_s", "t_ccd_l"]),
+        (AIM, 0, &["t_rcd", "t_rp", "t_wr", "t_rtp", "t_wtr_s", "t_mac", "t_ccd_l", "t_rfc"]),
+    ] {
+        let of = config(design)?;
+        let text = designs().find(|info| info.name == format!("{design}/pim_controller"));
+        let text = text.ok_or("not built")?.config_toml;
+        for time in times {
+            let longer = |key: &str| -> Result<(String, String), Box<dyn Error>> {
+                let line = text.lines().find(|line| line.starts_with(&format!("{key} = ")));
+                let line = line.ok_or(format!("{design} has no {key}"))?;
+                let value: u32 = line[key.len() + 3..].parse()?;
+                Ok((line.to_owned(), format!("{key} = {}", value + 1)))
+            };
+            let (line, slower) = longer(time)?;
+            let mut changed = text.replace(&line, &slower);
+            // Some times bound others.
+            let bound = match *time {
+                "t_rp" | "t_ras" => Some("t_rc"),
+                "t_ccd_s" => Some("t_ccd_l"),
+                _ => None,
+            };
+            if let Some(bound) = bound {
+                let (line, slower) = longer(bound)?;
+                changed = changed.replace(&line, &slower);
+            }
+            let device = HbmConfig::from_toml(&changed)?;
+            let rule = time.replace("t_", "t").to_uppercase().replacen('T', "t", 1);
+            let outcome = (0..12).try_for_each(|seed| random_work_on(design, &device, boundary, seed));
+            let message = outcome.err().ok_or(format!("{design}: nobody notices that {slower}"))?.to_string();
+            report(&format!("{design}, {slower}: {rule}: {message}"))?;
+            assert!(message.contains("the channel answers"), "{message}");
+        }
+        random_work(design, &of, boundary, false, 0)?;
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ const HBM_CONTROLLERS: [&str; 4] =
     ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim", "newton-aim"];
 const HBM_CONTROLLER: &str = "pim_controller";
 /// Controllers of the small memory with a planted error, in the same form. Each has to be caught by the device model.
-const PLANTED_CONTROLLERS: [(&str, &str, &str); 4] = [
+const PLANTED_CONTROLLERS: [(&str, &str, &str); 6] = [
     // MACs do not wait for what is loaded into the buffer.
     ("planted-load", "~(|slot_left_q)", "1'h1"),
     // Accesses of the first two banks do not wait for their rows.
@@ -83,6 +83,10 @@ const PLANTED_CONTROLLERS: [(&str, &str, &str); 4] = [
     ("planted-late", "assign driving = line_q[3] | line_q[4];", "assign driving = line_q[4];"),
     // Any row will do.
     ("planted-row-hit", "right0_0 = (", "right0_0 = 1'h1 | ("),
+    // A slot is filled anew before it was taken.
+    ("planted-promise", "assign free = ~early | soon_i;", "assign free = 1'h1 | (early & soon_i);"),
+    // MACs do not wait for what is read for them.
+    ("planted-there", "assign filled = ~current_q[19] |", "assign filled = 1'h1 |"),
 ];
 
 /// Channels of the small memory with a planted error, in the same form. Each has to be caught by the device model.

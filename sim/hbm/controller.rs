@@ -145,12 +145,13 @@ pub struct Controlled {
     pub loads: VecDeque<Column>,
     /// What was read: of requests, results, sums.
     pub read: [Vec<Column>; 3],
-    /// Of 256 clocks, those in which nothing is offered: requests, operations, columns to write, columns to load.
+    /// Of 256 clocks, those in which nothing new is offered: requests, operations, columns to write, columns to load.
     pub stalls: [u64; 4],
     /// Requests whose commands have all been given.
     pub requests_done: u64,
     /// Commands in the clocks from this one on are kept.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
+    offered: [bool; 4],
     random: SplitMix64,
     clock: u64,
     last_progress: u64,
@@ -265,6 +266,7 @@ impl Controlled {
             stalls: [0; 4],
             requests_done: 0,
             trace: None,
+            offered: [false; 4],
             random: SplitMix64::new(seed),
             clock: 0,
             last_progress: 0,
@@ -370,7 +372,8 @@ impl Controlled {
             let reason = self.device().violations().last().map(ToString::to_string).unwrap_or_default();
             return Err(ControlledError::Refused { clock, status, commands, reason });
         }
-        if row != 0 || column != 0 {
+        // A refresh comes in any case, and rows that are opened and closed for nothing are no progress.
+        if column != 0 {
             self.last_progress = clock;
         }
         if let Some(trace) = &mut self.trace {
@@ -392,7 +395,8 @@ impl Controlled {
         let mut offered = [false; 4];
         for (k, offer) in offered.iter_mut().enumerate() {
             let stalled = self.stalls[k] > 0 && self.random.next_u64() % 256 < self.stalls[k];
-            *offer = !stalled
+            // What was offered stays until it is taken.
+            *offer = (!stalled || self.offered[k])
                 && match k {
                     0 => !self.requests.is_empty(),
                     1 => !self.operations.is_empty(),
@@ -418,6 +422,7 @@ impl Controlled {
         self.model.eval();
         let taken: [bool; 4] =
             std::array::from_fn(|k| offered[k] && self.model.get(self.ports.ready[k]) != 0);
+        self.offered = std::array::from_fn(|k| offered[k] && !taken[k]);
         if taken[0] {
             self.requests.pop_front();
         }
@@ -492,6 +497,7 @@ impl Controlled {
         self.loads.clear();
         self.read = Default::default();
         self.requests_done = 0;
+        self.offered = [false; 4];
         Ok(())
     }
 

@@ -81,9 +81,9 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         operation_layout.bits(),
         "bank, row, slot, column, steps less one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
     );
-    let write_valid = m.input("write_valid_i", 1, "there is a column to write");
+    let write_valid = m.input("write_valid_i", 1, "there is a column to write; stays until it is taken");
     let write_data = m.input("write_data_i", COLUMN_BITS, "the column");
-    let load_valid = m.input("load_valid_i", 1, "there is a column for the buffer");
+    let load_valid = m.input("load_valid_i", 1, "there is a column for the buffer; stays until it is taken");
     let load_data = m.input("load_data_i", COLUMN_BITS, "the column");
     let boundary = if c.slicing() {
         m.input("boundary_i", boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
