@@ -67,7 +67,7 @@ const PLANTED_LINKS: [(&str, &str, &str); 4] = [
 /// Memories that compute, whose channel is built: the small preset, which is also traced, a small one without slicing, and the paper's.
 const HBM_CONFIGS: [&str; 3] = ["librapim-tiny", "testbenches/configs/aim-tiny.toml", "librapim"];
 const HBM_BLOCK: &str = "pim_channel";
-/// The memory of `cosim pim`, whose channel is built with banks that can be cut and with others that cannot.
+/// The memory of `cosim pim`, whose channel and controller are built with banks that can be cut and with others that cannot.
 const HBM_HOSTED: &str = "librapim-small";
 /// Memories whose controller is built.
 const HBM_CONTROLLERS: [&str; 4] =
@@ -218,6 +218,7 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let hosted = load_hbm(root, HBM_HOSTED)?;
     for config in [hosted.clone(), hosted.unsliced()] {
         entries.push(elaborate_hbm(&config, HBM_BLOCK, false)?);
+        entries.push(elaborate_hbm(&config, HBM_CONTROLLER, false)?);
     }
     Ok(entries)
 }

@@ -149,6 +149,8 @@ pub struct Controlled {
     pub stalls: [u64; 4],
     /// Requests whose commands have all been given.
     pub requests_done: u64,
+    /// Whether the data bus was used in the last clock.
+    pub bus_used: bool,
     /// Commands in the clocks from this one on are kept.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
     offered: [bool; 4],
@@ -265,6 +267,7 @@ impl Controlled {
             read: Default::default(),
             stalls: [0; 4],
             requests_done: 0,
+            bus_used: false,
             trace: None,
             offered: [false; 4],
             random: SplitMix64::new(seed),
@@ -363,6 +366,7 @@ impl Controlled {
                 (out.status, out.read, out.reports)
             }
         };
+        self.bus_used = read.is_some() || write.is_some();
         let clock = self.clock;
         self.clock += 1;
         if self.device().violation_count() != violations {

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::OpenOptions;
-use ndp_cosim::hbm::Lockstep;
+use ndp_cosim::hbm::{Hosted, Lockstep};
 use ndp_dram::hbm::{HbmBusCycles, HbmStatistics, PimCycles, PseudoChannel};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Device, Hardware};
@@ -63,6 +63,16 @@ pub enum ChannelKind {
     Model,
 }
 
+/// Who gives the commands of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ControllerKind {
+    /// The host's scheduler
+    Software,
+    /// The controller in RTL, which is given requests; it has to be compiled in
+    Rtl,
+}
+
 /// Arguments of the job.
 #[derive(Args, Debug)]
 pub struct PimArgs {
@@ -75,6 +85,9 @@ pub struct PimArgs {
     /// What is behind the pins of the channels; the RTL of a memory has to be compiled in
     #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
     channel: ChannelKind,
+    /// Who gives the channels their commands
+    #[arg(long, value_enum, default_value_t = ControllerKind::Software)]
+    controller: ControllerKind,
     /// Text to continue; each one is a request
     #[arg(long, default_values = ["Elizabeth was surprised at", "It was a truth", "Mr. Darcy", "She had never been"])]
     prompt: Vec<String>,
@@ -129,6 +142,7 @@ struct Figures {
 struct Report<'a> {
     command: &'static str,
     channel: ChannelKind,
+    controller: ControllerKind,
     memory: &'a HbmConfig,
     hardware: &'a Hardware,
     prompts: &'a [String],
@@ -190,6 +204,16 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         let job = Job { model: &model, memory: &memory, hardware: &hardware, prompts: &prompts, mode };
         let numbers = 0..memory.channels();
         let ran = match args.channel {
+            of if args.controller == ControllerKind::Rtl => {
+                let open = |_| Hosted::open(memory.name(), &memory, of == ChannelKind::Rtl);
+                let channels = numbers.map(open).collect::<Result<Vec<_>, _>>().with_context(|| {
+                    format!(
+                        "the controller of '{}' was not built; `--controller software` needs none",
+                        memory.name()
+                    )
+                })?;
+                job.run(channels)
+            }
             ChannelKind::Model => {
                 let channels = numbers.map(|_| PseudoChannel::new(&memory)).collect::<Result<Vec<_>, _>>()?;
                 job.run(channels)
@@ -216,6 +240,7 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         let report = Report {
             command: "pim",
             channel: args.channel,
+            controller: args.controller,
             memory: &config,
             hardware: &hardware,
             prompts: &args.prompt,

@@ -76,7 +76,7 @@ struct Need {
 
 /// A queue of accesses, with the rows they need in the order of first use.
 #[derive(Clone, Debug, Default)]
-struct Accesses {
+pub(crate) struct Accesses {
     queue: VecDeque<Access>,
     needs: VecDeque<Need>,
 }
@@ -92,8 +92,20 @@ impl Accesses {
         self.queue.push_back(access);
     }
 
+    pub(crate) fn front(&self) -> Option<&Access> {
+        self.queue.front()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Access> {
+        self.queue.iter()
+    }
+
     fn pop(&mut self) {
-        let Some(access) = self.queue.pop_front() else { return };
+        self.remove(0);
+    }
+
+    pub(crate) fn remove(&mut self, at: usize) -> Option<Access> {
+        let access = self.queue.remove(at)?;
         let Place { bank, row, .. } = access.place;
         if let Some(at) = self.needs.iter().position(|need| (need.bank, need.row) == (bank, row)) {
             self.needs[at].count -= 1;
@@ -101,6 +113,7 @@ impl Accesses {
                 self.needs.remove(at);
             }
         }
+        Some(access)
     }
 }
 
@@ -132,17 +145,23 @@ pub struct Given {
 
 /// The scheduler of one channel and the channel.
 pub struct Controller<P> {
-    config: HbmConfig,
+    pub(crate) config: HbmConfig,
     channel: u32,
-    pins: P,
-    clock: u64,
+    pub(crate) pins: P,
+    pub(crate) clock: u64,
     timing: Timing,
     /// Written before anything else is read: new keys and values.
-    urgent: Accesses,
-    host: Accesses,
-    operations: VecDeque<Operation>,
+    pub(crate) urgent: Accesses,
+    pub(crate) host: Accesses,
+    pub(crate) operations: VecDeque<Operation>,
     /// Row that the multipliers want.
-    wanted: Option<u32>,
+    pub(crate) wanted: Option<u32>,
+    /// With a scheduler in the channel: requests that it was given, those that have to be done before it computes, places of the columns that
+    /// it reads.
+    pub(crate) requested: u64,
+    pub(crate) requests_before: u64,
+    pub(crate) asked: VecDeque<Place>,
+    pub(crate) scheduler_is_idle: bool,
     /// Whether rows of an unsliced memory are the multipliers'.
     turn_of_pim: bool,
     /// Reads whose data are on their way.
@@ -151,9 +170,9 @@ pub struct Controller<P> {
     writing: VecDeque<(u64, [u64; 2])>,
     /// First half of a column that is arriving.
     half: Option<[u64; 2]>,
-    returned: VecDeque<Returned>,
+    pub(crate) returned: VecDeque<Returned>,
     next_refresh: u64,
-    given: Given,
+    pub(crate) given: Given,
 }
 
 impl<P: Pins> Controller<P> {
@@ -172,6 +191,10 @@ impl<P: Pins> Controller<P> {
             host: Accesses::default(),
             operations: VecDeque::new(),
             wanted: None,
+            requested: 0,
+            requests_before: 0,
+            asked: VecDeque::new(),
+            scheduler_is_idle: true,
             turn_of_pim: false,
             reading: VecDeque::new(),
             writing: VecDeque::new(),
@@ -180,7 +203,7 @@ impl<P: Pins> Controller<P> {
             next_refresh: config.t_refi().into(),
             given: Given::default(),
         };
-        if config.slicing() {
+        if config.slicing() && controller.pins.scheduler().is_none() {
             for bank in 0..config.banks() {
                 while !controller.timing.can_slice(controller.clock, bank) {
                     controller.exchange(None, None)?;
@@ -240,6 +263,8 @@ impl<P: Pins> Controller<P> {
             && self.host.queue.is_empty()
             && self.operations.is_empty()
             && self.reading.is_empty()
+            && self.asked.is_empty()
+            && self.scheduler_is_idle
             && self.writing.is_empty()
     }
 
@@ -270,6 +295,9 @@ impl<P: Pins> Controller<P> {
     /// # Errors
     /// As [`Pins::clock`], and [`PimError::Refused`].
     pub fn step(&mut self) -> Result<(), PimError> {
+        if self.pins.scheduler().is_some() {
+            return self.step_scheduled();
+        }
         self.forget_waits();
         let (row, column) = if self.clock >= self.next_refresh {
             (self.towards_refresh(), None)

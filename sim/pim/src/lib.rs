@@ -10,7 +10,8 @@
 //! | `pipelined` | not sliced | two: rows are open for reads or for computing |
 //! | `dex` | sliced | two: reads and computing at the same time |
 //!
-//! Reading order: [`timing`] (when a command may be given), [`controller`] (which one is), [`memory`] (what lies where),
+//! Reading order: [`timing`] (when a command may be given), [`controller`] (which one is), [`scheduled`] (or somebody else says
+//! which), [`memory`] (what lies where),
 //! [`attention`] (operations of a head), [`machine`] (channels and NPU), [`groups`] (who is served), [`batch`] (texts); [`measure`] (times for larger
 //! models).
 //!
@@ -28,9 +29,11 @@ pub mod machine;
 pub mod measure;
 pub mod memory;
 pub mod pins;
+pub mod scheduled;
 pub mod timing;
 
 pub use batch::{Outcome, Prompt, Text, groups_of, run_batch};
 pub use error::PimError;
 pub use machine::{Event, Machine};
 pub use pins::Pins;
+pub use scheduled::Scheduler;
