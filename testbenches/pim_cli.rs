@@ -1,6 +1,7 @@
 //! `cosim pim` from outside: modes in one table, offloading by the scheduler and by number, files, and what is said to bad arguments.
 //!
-//! The channels are the device model, which is faster; on RTL the same host runs in `pim_host.rs`.
+//! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL; on channels in RTL the same host
+//! runs in `pim_host.rs`.
 
 use serde_json::Value;
 use std::error::Error;
@@ -74,6 +75,67 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
     let decisions = dbo["decisions"].as_array().ok_or("decisions")?;
     // Three tokens behind the first in the first group, one in the second.
     assert_eq!(decisions.len(), 3 + 1);
+    Ok(())
+}
+
+#[test]
+fn the_controller_in_rtl_is_chosen_and_reported_in_each_mode() -> Outcome {
+    let mut clocks = Vec::new();
+    for controller in ["software", "rtl"] {
+        let line =
+            format!("{SHORT} --mode serial --mode pipelined --mode dex --controller {controller} --json");
+        let report = json(&line)?;
+        assert_eq!(report["controller"], controller);
+        let modes = report["modes"].as_array().ok_or("modes")?;
+        for mode in modes {
+            assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+        }
+        clocks.push(modes.iter().map(|mode| number(mode, "clocks")).collect::<Result<Vec<_>, _>>()?);
+    }
+    assert_eq!(clocks[0].len(), 3);
+    let differ = clocks[0].iter().zip(&clocks[1]).all(|(software, rtl)| software != rtl);
+    assert!(differ, "two schedulers that give every command in the same clock are one: {clocks:?}");
+    Ok(())
+}
+
+#[test]
+fn the_controller_in_rtl_offloads_as_the_scheduler_says() -> Outcome {
+    let mut shares = Vec::new();
+    for controller in ["software", "rtl"] {
+        let report = json(&format!(
+            "{SHORT} --mode dex+dbo --offload-ffn 1 --offload-mha 1 --controller {controller} --json"
+        ))?;
+        let mode = &report["modes"][0];
+        assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+        let channels = mode["channels"].as_array().ok_or("channels")?;
+        let each: Vec<_> = ["read", "share", "mac", "result"]
+            .iter()
+            .map(|kind| channels.iter().map(|channel| channel["commands"][kind].as_u64()).collect::<Vec<_>>())
+            .collect();
+        assert!(each.iter().flatten().all(|count| count.is_some_and(|count| count > 0)), "{each:?}");
+        shares.push((each, number(mode, "ffn_requests")?, number(mode, "mha_requests")?));
+    }
+    // The same work is done, whoever gives the commands.
+    assert_eq!(shares[0], shares[1]);
+    let live = json(&format!("{SHORT} {SLOW} --mode dex+dbo --controller rtl --json"))?;
+    let mode = &live["modes"][0];
+    assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+    assert!(number(mode, "ffn_requests")? > 0 && number(mode, "mha_requests")? > 0, "{}", mode["decisions"]);
+    Ok(())
+}
+
+#[test]
+fn a_controller_that_is_not_there_and_waves_of_it_are_refused() -> Outcome {
+    refused(
+        "pim --memory librapim-tiny --mode pipelined --controller rtl",
+        "the controller of 'librapim-tiny-unsliced' was not built; `--controller software` needs none",
+    )?;
+    let waves = file("controller.fst");
+    refused(
+        &format!("pim --mode dex --controller rtl --waves {}", waves.display()),
+        "not with --controller rtl",
+    )?;
+    assert!(!waves.exists());
     Ok(())
 }
 

@@ -8,10 +8,10 @@
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::designs;
 use ndp_cosim::hbm::diagram::{draw, scenario};
-use ndp_cosim::hbm::{Controlled, Operation, Request};
+use ndp_cosim::hbm::{Access, Controlled, Operation, Request};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::Write as _;
 
@@ -41,8 +41,11 @@ struct Bench {
     random: SplitMix64,
     cells: HashMap<HbmPlace, Column>,
     buffer: Vec<Column>,
+    /// By slot: what was read for a MAC that takes it.
+    shared: Vec<VecDeque<Column>>,
     sums: Vec<ExactSum>,
     expected: [Vec<Column>; 3],
+    asked: u64,
     empty: ExactSum,
 }
 
@@ -62,8 +65,10 @@ impl Bench {
             random: SplitMix64::new(seed),
             cells: HashMap::new(),
             buffer: vec![[0; 4]; config.buffer_slots() as usize],
+            shared: vec![VecDeque::new(); config.buffer_slots() as usize],
             sums: vec![sum.clone(); config.banks() as usize],
             expected: Default::default(),
+            asked: 0,
             empty: sum,
         })
     }
@@ -96,17 +101,24 @@ impl Bench {
     }
 
     fn request(&mut self, r: Request) {
-        for place in self.places(r) {
-            if r.write {
+        for (place, n) in self.places(r).into_iter().zip(0..) {
+            if r.access == Access::Write {
                 let column = self.column();
                 self.system.writes.push_back(column);
                 self.cells.insert(place, column);
             } else {
                 let column = self.cell(place);
                 self.expected[0].push(column);
+                if let Access::Copy { slot } = r.access {
+                    self.buffer[slot as usize + n] = column;
+                }
+                if let Access::Share { slot } = r.access {
+                    self.shared[slot as usize + n].push_back(column);
+                }
             }
         }
         self.system.requests.push_back(r);
+        self.asked += 1;
     }
 
     fn operation(&mut self, operation: Operation) {
@@ -118,7 +130,13 @@ impl Bench {
                     self.buffer[s as usize] = column;
                 }
             }
-            Operation::Run { row, column, slot, columns, first, .. } => {
+            Operation::Run { row, column, slot, columns, first, take, .. } => {
+                if take {
+                    // What the reads have brought, in their order.
+                    for s in slot..slot + columns {
+                        self.buffer[s as usize] = self.shared[s as usize].pop_front().expect("shared before");
+                    }
+                }
                 for bank in 0..self.sums.len() {
                     if first {
                         self.sums[bank] = self.empty.clone();
@@ -149,7 +167,7 @@ impl Bench {
     fn fill(&mut self, row: u32) {
         let columns = self.config.bank_groups() * HbmConfig::COLUMNS;
         for bank in 0..self.config.banks_per_group() {
-            self.request(Request { write: true, bank, row, position: 0, columns });
+            self.request(Request { access: Access::Write, bank, row, position: 0, columns });
         }
     }
 
@@ -168,6 +186,12 @@ impl Bench {
         if self.system.refused() != 0 {
             return Err(format!("the controller says that {:#x} was refused", self.system.refused()).into());
         }
+        let (done, reported) = (self.system.requests_done, self.system.reported());
+        if (done, reported) != (self.asked, 0) {
+            return Err(
+                format!("{done} requests are done instead of {}, reports {reported}", self.asked).into()
+            );
+        }
         Ok(end)
     }
 
@@ -182,7 +206,7 @@ impl Bench {
         };
         let row = rows[self.below(rows.len() as u32) as usize];
         Request {
-            write: self.below(3) == 0,
+            access: if self.below(3) == 0 { Access::Write } else { Access::Read },
             bank: self.below(self.config.banks_per_group()),
             row,
             position,
@@ -190,8 +214,39 @@ impl Bench {
         }
     }
 
-    fn random_operation(&mut self, rows: &[u32]) -> Operation {
-        let slots = self.config.buffer_slots();
+    /// Columns that are read and taken by MACs as they come, a few slots at a time, beside other requests and operations.
+    fn sharing(&mut self, host: &[u32], weights: &[u32]) {
+        let first = self.config.buffer_slots() / 2;
+        let slots = self.config.buffer_slots() - first;
+        for _ in 0..6 {
+            let request = self.random_request(host);
+            let at = self.below(slots);
+            let columns = request.columns.min(slots - at);
+            self.request(Request { access: Access::Share { slot: first + at }, columns, ..request });
+            let (some, row) = (self.below(columns), weights[self.below(weights.len() as u32) as usize]);
+            for (skip, columns) in [(0, some), (some, columns - some)] {
+                if columns > 0 {
+                    let (column, slot) = (self.below(33 - columns), first + at + skip);
+                    let (new, last) = (self.below(4) == 0, self.below(2) == 0);
+                    self.operation(Operation::Run {
+                        row,
+                        column,
+                        slot,
+                        columns,
+                        first: new,
+                        last,
+                        take: true,
+                    });
+                }
+                let (request, operation) = (self.random_request(host), self.random_operation(weights, first));
+                self.request(request);
+                self.operation(operation);
+            }
+        }
+    }
+
+    /// With slots below `slots`.
+    fn random_operation(&mut self, rows: &[u32], slots: u32) -> Operation {
         match self.below(8) {
             0 => {
                 let slot = self.below(slots);
@@ -210,6 +265,7 @@ impl Bench {
                     columns,
                     first: self.below(4) == 0,
                     last: self.below(2) == 0,
+                    take: false,
                 }
             }
         }
@@ -220,6 +276,11 @@ impl Bench {
 fn random_work(design: &str, of: &HbmConfig, boundary: u16, rtl: bool, seed: u64) -> Outcome {
     let mut bench = Bench::open(design, of, boundary, rtl, seed)?;
     work(&mut bench, design, boundary, seed)
+}
+
+/// Random requests and operations for a channel that differs from what the controller was made for.
+fn random_work_on(design: &str, device: &HbmConfig, boundary: u16, seed: u64) -> Outcome {
+    random_work(design, device, boundary, false, seed)
 }
 
 /// The same for a system that is there; the rows in use are written first.
@@ -246,12 +307,22 @@ fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
             bench.request(request);
         }
         for _ in 0..15 {
-            let operation = bench.random_operation(&weights);
+            let operation = bench.random_operation(&weights, c.buffer_slots());
             bench.operation(operation);
         }
-        bench
-            .check()
-            .map_err(|e| format!("{design}, boundary {boundary}, seed {seed}, round {round}: {e}"))?;
+        let check = |bench: &mut Bench| {
+            let from = |e| format!("{design}, boundary {boundary}, seed {seed}, round {round}: {e}");
+            bench.check().map_err(from)
+        };
+        check(bench)?;
+        // Into slots that nothing else uses; what multiplies by them comes when they have been read.
+        let slot = bench.below(c.buffer_slots());
+        let request = bench.random_request(&host);
+        let columns = request.columns.min(c.buffer_slots() - slot);
+        bench.request(Request { access: Access::Copy { slot }, columns, ..request });
+        check(bench)?;
+        bench.sharing(&host, &weights);
+        check(bench)?;
     }
     Ok(())
 }
@@ -275,12 +346,14 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
 #[test]
 fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
     for (design, boundary, rtl) in [(TINY, 3, false), (TINY, 3, true), (TINY, 0, false), (AIM, 0, false)] {
-        let mut bench = Bench::open(design, &config(design)?, boundary, rtl, 70)?;
+        let c = config(design)?;
+        let mut bench = Bench::open(design, &c, boundary, rtl, 70)?;
         for seed in 0..6 {
             work(&mut bench, design, boundary, seed)?;
             let rows = [1, bench.config.rows() - 1];
             for _ in 0..10 {
-                let (request, operation) = (bench.random_request(&rows), bench.random_operation(&rows[1..]));
+                let (request, operation) =
+                    (bench.random_request(&rows), bench.random_operation(&rows[1..], c.buffer_slots()));
                 bench.request(request);
                 bench.operation(operation);
             }
@@ -289,6 +362,8 @@ fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
             }
             bench.system.reset()?;
             bench.expected = Default::default();
+            bench.asked = 0;
+            bench.shared.iter_mut().for_each(VecDeque::clear);
             let empty = bench.empty.clone();
             bench.sums.fill(empty);
         }
@@ -317,7 +392,7 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
     let host_rows = if edge == 0 { c.rows() } else { edge };
     for n in 0..stripes {
         let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group() % host_rows);
-        bench.request(Request { write: false, bank, row, position: 0, columns });
+        bench.request(Request { access: Access::Read, bank, row, position: 0, columns });
     }
     for n in 0..runs {
         let row = edge + n % (c.rows() - edge).min(16);
@@ -330,6 +405,7 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
                 columns: slots,
                 first,
                 last,
+                take: false,
             });
         }
         bench.operation(Operation::Results);
@@ -361,6 +437,38 @@ fn rates(design: &str, boundary: u16) -> Result<[f64; 3], Box<dyn Error>> {
     Ok([reads as f64, macs as f64, both as f64])
 }
 
+/// FFN offload with one transfer (Fig. 14): each column that is read is multiplied by the banks too, once.
+#[test]
+fn columns_for_both_devices_come_at_the_rate_of_reads() -> Outcome {
+    let c = config(PAPER)?;
+    let time = |shared: bool| -> Result<u64, Box<dyn Error>> {
+        let mut bench = Bench::open(PAPER, &c, 16, false, 3)?;
+        bench.check()?;
+        let (start, slots) = (bench.system.clock(), c.buffer_slots());
+        let edge = 16 * c.subarray_rows();
+        for n in 0..100 {
+            for part in 0..4 {
+                let access = if shared { Access::Share { slot: 0 } } else { Access::Read };
+                let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group());
+                bench.request(Request { access, bank, row, position: part * slots, columns: slots });
+                if shared {
+                    let (first, last, take) = (n % 4 == 0 && part == 0, false, true);
+                    let (row, column, slot) = (edge, 0, 0);
+                    bench.operation(Operation::Run { row, column, slot, columns: slots, first, last, take });
+                }
+            }
+            if shared && n % 4 == 3 {
+                bench.operation(Operation::Results);
+            }
+        }
+        Ok(bench.check()? - start)
+    };
+    let (alone, both) = (time(false)?, time(true)?);
+    report(&format!("{PAPER}: 12,800 columns alone {alone} clocks, multiplied in all banks too {both}"))?;
+    assert!(both as f64 <= alone as f64 / 0.95);
+    Ok(())
+}
+
 /// LibraPIM's dual-path execution against a bank that either computes or is read (section 5.2, Fig. 16).
 #[test]
 fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
@@ -384,12 +492,62 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
 #[test]
 fn planted_errors_in_the_rtl_are_caught() -> Outcome {
     let of = config(TINY)?;
-    for (name, sign) in [("load", "50"), ("record", "34"), ("late", "write data"), ("row-hit", "columns[")] {
+    for (name, sign) in [
+        ("load", "50"),
+        ("record", "34"),
+        ("late", "write data"),
+        ("row-hit", "columns["),
+        ("promise", "nothing has been done"),
+        ("there", "buffer"),
+    ] {
         let design = format!("planted-{name}");
         let outcome = (0..12).try_for_each(|seed| random_work(&design, &of, 3, false, seed));
         let message = outcome.expect_err(&format!("{design} must be noticed")).to_string();
         report(&format!("{design}: {message}"))?;
         assert!(message.contains(sign), "{design}: {message}");
+    }
+    Ok(())
+}
+
+/// A channel that is a clock slower in one of its times refuses a command by that rule, so the controller gives one in the first clock that is
+/// legal, and none in the clock before: the same work is refused nothing by the channel as it is. (tSLICE is over when the first row is wanted.)
+#[test]
+fn every_distance_is_kept_and_none_is_longer_than_it_must_be() -> Outcome {
+    for (design, boundary, times) in [
+        (TINY, 3, &["t_rcd", "t_rp", "t_rc", "t_ras", "t_rrd_s", "t_faw", "t_wr", "t_wtr_s", "t_rtp"][..]),
+        (TINY, 3, &["t_wtr_l", "t_rfc", "t_mac", "t_ccd_s", "t_ccd_l"]),
+        (AIM, 0, &["t_rcd", "t_rp", "t_wr", "t_rtp", "t_wtr_s", "t_mac", "t_ccd_l", "t_rfc"]),
+    ] {
+        let of = config(design)?;
+        let text = designs().find(|info| info.name == format!("{design}/pim_controller"));
+        let text = text.ok_or("not built")?.config_toml;
+        for time in times {
+            let longer = |key: &str| -> Result<(String, String), Box<dyn Error>> {
+                let line = text.lines().find(|line| line.starts_with(&format!("{key} = ")));
+                let line = line.ok_or(format!("{design} has no {key}"))?;
+                let value: u32 = line[key.len() + 3..].parse()?;
+                Ok((line.to_owned(), format!("{key} = {}", value + 1)))
+            };
+            let (line, slower) = longer(time)?;
+            let mut changed = text.replace(&line, &slower);
+            // Some times bound others.
+            let bound = match *time {
+                "t_rp" | "t_ras" => Some("t_rc"),
+                "t_ccd_s" => Some("t_ccd_l"),
+                _ => None,
+            };
+            if let Some(bound) = bound {
+                let (line, slower) = longer(bound)?;
+                changed = changed.replace(&line, &slower);
+            }
+            let device = HbmConfig::from_toml(&changed)?;
+            let rule = time.replace("t_", "t").to_uppercase().replacen('T', "t", 1);
+            let outcome = (0..12).try_for_each(|seed| random_work_on(design, &device, boundary, seed));
+            let message = outcome.err().ok_or(format!("{design}: nobody notices that {slower}"))?.to_string();
+            report(&format!("{design}, {slower}: {rule}: {message}"))?;
+            assert!(message.contains("the channel answers"), "{message}");
+        }
+        random_work(design, &of, boundary, false, 0)?;
     }
     Ok(())
 }
@@ -404,7 +562,7 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
     let mut column = bench.system.device().read_column(place);
     column[1] ^= 1 << 20;
     bench.system.device_mut().write_column(place, &column);
-    bench.request(Request { write: false, bank: 0, row: 40, position: 0, columns: 64 });
+    bench.request(Request { access: Access::Read, bank: 0, row: 40, position: 0, columns: 64 });
     let message = bench.check().expect_err("a wrong bit must be noticed").to_string();
     assert!(message.starts_with("columns["), "{message}");
     Ok(())

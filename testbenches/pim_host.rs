@@ -2,11 +2,11 @@
 //! an error found?
 //!
 //! Channels in RTL, every clock compared with the device model; the host of `sim/pim` in front of them. More prompts and modes
-//! run on the device model alone in `sim/pim/tests`.
+//! run on the device model alone in `sim/pim/tests`. The same with the controller in RTL between host and channels.
 
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::OpenOptions;
-use ndp_cosim::hbm::Lockstep;
+use ndp_cosim::hbm::{Hosted, Lockstep};
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
@@ -40,18 +40,54 @@ fn channels(rtl: &HbmConfig, model: &HbmConfig) -> Result<Vec<Lockstep>, Box<dyn
     (0..rtl.channels()).map(open).collect()
 }
 
+/// The same behind controllers of `design` in RTL; without `rtl` the channels are device models.
+fn hosted(design: &str, config: &HbmConfig, rtl: bool) -> Result<Vec<Hosted>, Box<dyn Error>> {
+    let open = |_| Ok(Hosted::open(design, config, rtl)?);
+    (0..config.channels()).map(open).collect()
+}
+
 #[test]
 fn texts_from_verilated_banks_are_those_of_the_software() -> Outcome {
-    let model = Model::load(Path::new("golden/model"))?;
-    let prompts = prompts();
     let sliced = HbmConfig::preset("librapim-small")?;
     for config in [sliced.clone(), sliced.unsliced()] {
-        let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
-        let channels = channels(&config, &config)?;
-        let (outcome, machine) = run_batch(&model, &config, &hardware, 2, &prompts, channels)?;
-        assert_texts(&model, &prompts, &outcome);
-        assert!(outcome.checked.attention > 0 && outcome.columns_checked > 0);
-        assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+        texts_agree(&config, channels(&config, &config)?)?;
+    }
+    Ok(())
+}
+
+/// The prompts' texts on these channels and, one by one, in software.
+fn texts_agree<P: Pins>(config: &HbmConfig, channels: Vec<P>) -> Outcome {
+    let model = Model::load(Path::new("golden/model"))?;
+    let prompts = prompts();
+    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let (outcome, machine) = run_batch(&model, config, &hardware, 2, &prompts, channels)?;
+    assert_texts(&model, &prompts, &outcome);
+    assert!(outcome.checked.attention > 0 && outcome.columns_checked > 0);
+    assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+    Ok(())
+}
+
+#[test]
+fn texts_by_the_controller_in_rtl_are_those_of_the_software() -> Outcome {
+    let sliced = HbmConfig::preset("librapim-small")?;
+    for config in [sliced.clone(), sliced.unsliced()] {
+        texts_agree(&config, hosted(config.name(), &config, true)?)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_channel_that_is_slower_than_its_controller_knows_is_found() -> Outcome {
+    let config = HbmConfig::preset("librapim-small")?;
+    for (time, rule) in [("t_rcd = 15", "tRCD"), ("t_wr = 17", "tWR"), ("t_mac = 17", "tMAC")] {
+        let text = format!(
+            "name = \"slower\"\n[device]\nchannels = 2\nrow_bits = 9\nsubarray_rows = 32\nweight_subarrays = 8\n[timing]\n{time}\n"
+        );
+        let slower = HbmConfig::from_toml(&text)?;
+        match texts_agree(&config, hosted(config.name(), &slower, false)?) {
+            Err(error) if error.to_string().contains(rule) => {}
+            other => return Err(format!("{time}: {other:?}").into()),
+        }
     }
     Ok(())
 }
@@ -70,17 +106,15 @@ fn a_memory_of_another_kind_than_its_model_is_found() -> Outcome {
     }
 }
 
-/// A run on the RTL of `design`, with `pins` around each channel.
+/// A run of two groups on these channels.
 fn offloaded<P: Pins>(
     model: &Model,
-    (design, config): (&str, &HbmConfig),
+    config: &HbmConfig,
     hardware: &Hardware,
     offloading: Offloading,
     prompts: &[Prompt],
-    pins: impl Fn(Lockstep) -> P,
+    channels: Vec<P>,
 ) -> Result<(ndp_pim::Outcome, Machine<P>), Box<dyn Error>> {
-    let open = |_| Ok(pins(Lockstep::open(design, config, &OpenOptions::default())?));
-    let channels = (0..config.channels()).map(open).collect::<Result<_, Box<dyn Error>>>()?;
     let hardware = Hardware { channels: config.channels(), ..hardware.clone() };
     let arrangement = Arrangement { groups: 2, offloading, record: 0..0 };
     Ok(run_arranged(model, config, &hardware, arrangement, prompts, channels)?)
@@ -93,17 +127,39 @@ fn short_prompts(lengths: &[(usize, usize)]) -> Vec<Prompt> {
 #[test]
 fn ffns_in_verilated_banks_and_attention_on_the_npu_give_the_same_texts() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
+    fixed_shares_agree(&config, || channels(&config, &config))
+}
+
+#[test]
+fn ffns_by_the_controller_in_rtl_give_the_same_texts() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    fixed_shares_agree(&config, || hosted(config.name(), &config, true))
+}
+
+fn fixed_shares_agree<P: Pins>(
+    config: &HbmConfig,
+    channels: impl Fn() -> Result<Vec<P>, Box<dyn Error>>,
+) -> Outcome {
     // Inputs of two rows of DRAM: exact sums of each come together.
     let model = random_model(32, 2, 536);
     let prompts = short_prompts(&[(3, 4), (5, 2), (2, 3)]);
     for (ffn, mha) in [(2, 0), (1, 1), (0, 2)] {
         let offloading = Offloading::Fixed { ffn, mha };
-        let design = (config.name(), &config);
         let (outcome, machine) =
-            offloaded(&model, design, &Hardware::default(), offloading, &prompts, |pins| pins)?;
+            offloaded(&model, config, &Hardware::default(), offloading, &prompts, channels()?)?;
         assert_texts(&model, &prompts, &outcome);
         assert_eq!((outcome.checked.products > 0, outcome.copies_checked > 0), (ffn > 0, mha > 0));
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
+        // What the books say of each channel is what the channel has seen.
+        for (channel, statistics) in machine.channels().map(Pins::statistics).enumerate() {
+            let mut given = Commands::default();
+            outcome
+                .spans
+                .iter()
+                .filter(|span| span.channel == channel)
+                .for_each(|span| given += span.commands);
+            assert_eq!((given.share > 0, statistics.pim.mac), (ffn > 0, 2 * u64::from(given.mac)));
+        }
     }
     Ok(())
 }
@@ -111,13 +167,25 @@ fn ffns_in_verilated_banks_and_attention_on_the_npu_give_the_same_texts() -> Out
 #[test]
 fn the_scheduler_moves_both_in_rtl_and_its_decisions_are_recorded() -> Outcome {
     let config = HbmConfig::preset("librapim-small")?;
+    decided_shares_agree(&config, || channels(&config, &config))
+}
+
+#[test]
+fn the_scheduler_moves_both_with_the_controller_in_rtl() -> Outcome {
+    let config = HbmConfig::preset("librapim-small")?;
+    decided_shares_agree(&config, || hosted(config.name(), &config, true))
+}
+
+fn decided_shares_agree<P: Pins>(
+    config: &HbmConfig,
+    channels: impl Fn() -> Result<Vec<P>, Box<dyn Error>>,
+) -> Outcome {
     let slow = Hardware { arrays: 1, array_side: 4, load_rows: 4, ..Hardware::default() };
     let prompts = short_prompts(&[(2, 5), (3, 4), (1, 5), (2, 3), (2, 4), (1, 2)]);
     let (wide, attentive) = (random_model(64, 4, 256), random_model(64, 4, 32));
     for (model, hardware, moves_ffn) in [(&wide, &slow, true), (&attentive, &Hardware::default(), false)] {
         let live = Offloading::Live(Rule::Slot);
-        let design = (config.name(), &config);
-        let (outcome, _) = offloaded(model, design, hardware, live, &prompts, |pins| pins)?;
+        let (outcome, _) = offloaded(model, config, hardware, live, &prompts, channels()?)?;
         assert_texts(model, &prompts, &outcome);
         let shares: Vec<_> = outcome.decisions.iter().map(|decided| decided.share).collect();
         // A step for each token but the first, in each group.
@@ -139,9 +207,9 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
     let mut columns = Vec::new();
     for config in [&two, &four] {
         let offloading = Offloading::Fixed { ffn: 1, mha: 1 };
-        let design = (config.name(), config);
+        let channels = channels(config, config)?;
         let (outcome, machine) =
-            offloaded(&model, design, &Hardware::default(), offloading, &prompts, |pins| pins)?;
+            offloaded(&model, config, &Hardware::default(), offloading, &prompts, channels)?;
         assert_texts(&model, &prompts, &outcome);
         let mut channels = vec![Commands::default(); config.channels() as usize];
         outcome.spans.iter().for_each(|span| channels[span.channel] += span.commands);
@@ -165,6 +233,19 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
 #[test]
 fn products_of_any_numbers_in_verilated_banks_are_exact() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
+    products_are_exact(&config, || channels(&config, &config))
+}
+
+#[test]
+fn products_of_any_numbers_by_the_controller_in_rtl_are_exact() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    products_are_exact(&config, || hosted(config.name(), &config, true))
+}
+
+fn products_are_exact<P: Pins>(
+    config: &HbmConfig,
+    channels: impl Fn() -> Result<Vec<P>, Box<dyn Error>>,
+) -> Outcome {
     let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
     let mut rng = SplitMix64::new(17);
@@ -180,9 +261,7 @@ fn products_of_any_numbers_in_verilated_banks_are_exact() -> Outcome {
         };
         let weights = any(rows * cols);
         let inputs: Vec<Vec<f16>> = (0..vectors).map(|_| any(cols)).collect();
-        let open = |_| Lockstep::open(config.name(), &config, &OpenOptions::default());
-        let channels = (0..config.channels()).map(open).collect::<Result<_, _>>()?;
-        let mut machine = Machine::with_inputs(&config, &hardware, shape, cols, channels)?;
+        let mut machine = Machine::with_inputs(config, &hardware, shape, cols, channels()?)?;
         machine.load("matrix", (rows, cols), &weights)?;
         let product = Product { label: "matrix".to_owned(), vectors: inputs.clone(), others: 0 };
         machine.start_shared(0, &product)?;
@@ -240,9 +319,13 @@ fn errors_in_what_is_offloaded_are_found() -> Outcome {
     let model = random_model(32, 2, 536);
     let prompts = short_prompts(&[(2, 2), (1, 2)]);
     let run = |design: &str, ffn, opcode| {
-        let pins = |lockstep| Faulty { lockstep, opcode, latency: config.t_cl().into(), due: None, clock: 0 };
+        let faulty =
+            |lockstep| Faulty { lockstep, opcode, latency: config.t_cl().into(), due: None, clock: 0 };
+        let open = |_| Lockstep::open(design, &config, &OpenOptions::default()).map(faulty);
+        let channels = (0..config.channels()).map(open).collect::<Result<Vec<_>, _>>();
         let offloading = Offloading::Fixed { ffn, mha: 1 };
-        offloaded(&model, (design, &config), &Hardware::default(), offloading, &prompts, pins)
+        let channels = channels.map_err(|error| error.to_string())?;
+        offloaded(&model, &config, &Hardware::default(), offloading, &prompts, channels)
             .map(drop)
             .map_err(|error| reasons(&*error))
     };
@@ -255,5 +338,21 @@ fn errors_in_what_is_offloaded_are_found() -> Outcome {
     // In the RTL: half of each column is lost on its way into the buffer.
     let lost = run("planted-half", 1, u32::MAX).err().unwrap_or_default();
     assert!(lost.contains("the data bus is"), "{lost}");
+    Ok(())
+}
+
+#[test]
+fn a_controller_whose_macs_do_not_wait_for_shares_is_found() -> Outcome {
+    let config = HbmConfig::preset("librapim-tiny")?;
+    let model = random_model(32, 2, 536);
+    let prompts = short_prompts(&[(2, 2), (1, 2)]);
+    let run = |design: &str| -> Result<(), Box<dyn Error>> {
+        let channels = hosted(design, &config, false)?;
+        let offloading = Offloading::Fixed { ffn: 1, mha: 1 };
+        offloaded(&model, &config, &Hardware::default(), offloading, &prompts, channels).map(drop)
+    };
+    run(config.name())?;
+    let text = run("planted-there").err().map(|error| reasons(&*error)).unwrap_or_default();
+    assert!(text.contains("the channel answers") && text.contains("MAC"), "{text}");
     Ok(())
 }

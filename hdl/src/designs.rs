@@ -1,5 +1,6 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
+use crate::blocks::pim_bank_state::View;
 use crate::blocks::rank_timing::BURST_BITS;
 use crate::blocks::{activation_lane, activation_sequencer, activation_sums, activation_tree};
 use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
@@ -10,7 +11,7 @@ use crate::blocks::{
 use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
 use crate::blocks::{link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter};
 use crate::blocks::{pim_bank, pim_bank_state, pim_buffer, pim_channel, pim_channel_timing, pim_column_path};
-use crate::blocks::{pim_controller, pim_operations, pim_requests, pim_shadow};
+use crate::blocks::{pim_controller, pim_operations, pim_requests, pim_shadow, pim_sharing};
 use crate::blocks::{pim_decoder, pim_io, pim_lane, pim_mac, pim_refresh_watch};
 use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
@@ -73,6 +74,7 @@ pub const HBM_BLOCKS: &[&str] = &[
     "pim_controller",
     "pim_shadow",
     "pim_requests",
+    "pim_sharing",
     "pim_operations",
     "pim_bank",
     "pim_bank_state",
@@ -179,14 +181,15 @@ pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> 
         "pim_channel" => pim_channel::pim_channel(config),
         "pim_controller" => pim_controller::pim_controller(config),
         "pim_shadow" => pim_shadow::pim_shadow(config),
+        "pim_sharing" => pim_sharing::pim_sharing(config),
         "pim_requests" => pim_requests::pim_requests(config),
         "pim_operations" => pim_operations::pim_operations(config),
         "pim_bank" => pim_bank::pim_bank(config),
-        "pim_bank_state" => pim_bank_state::pim_bank_state(config),
+        "pim_bank_state" => pim_bank_state::pim_bank_state(config, View::Channel),
         "pim_column_path" => pim_column_path::pim_column_path(),
         "pim_mac" => pim_mac::pim_mac(config),
         "pim_lane" => pim_lane::pim_lane(),
-        "pim_channel_timing" => pim_channel_timing::pim_channel_timing(config),
+        "pim_channel_timing" => pim_channel_timing::pim_channel_timing(config, View::Channel),
         "pim_buffer" => pim_buffer::pim_buffer(config),
         "pim_io" => pim_io::pim_io(config),
         "pim_decoder" => pim_decoder::pim_decoder(config),

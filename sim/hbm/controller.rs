@@ -13,12 +13,31 @@ use ndp_dram::hbm::{Column, HbmCommand, PseudoChannel, decode_column, decode_row
 use ndp_numerics::{NumericsError, SplitMix64};
 use std::collections::VecDeque;
 
+/// What is done with the columns of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// They are read.
+    Read,
+    /// They are written.
+    Write,
+    /// They are read, and go into the global buffer too, from this slot on.
+    Copy {
+        /// First slot.
+        slot: u32,
+    },
+    /// The same, each for one MAC of a run that takes it; a slot is filled when what was there has been taken.
+    Share {
+        /// First slot.
+        slot: u32,
+    },
+}
+
 /// Consecutive columns of a stripe: one bank of each group, one row; position 0 is column 0 of group 0, position 1 that of
 /// group 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Whether columns are written.
-    pub write: bool,
+    /// What is done.
+    pub access: Access,
     /// Bank of each group.
     pub bank: u32,
     /// Row.
@@ -53,6 +72,8 @@ pub enum Operation {
         first: bool,
         /// Whether the row is not needed afterwards.
         last: bool,
+        /// Whether each MAC waits for a column of [`Access::Share`] in its slot, and frees the slot.
+        take: bool,
     },
     /// Rounded sums.
     Results,
@@ -124,10 +145,15 @@ pub struct Controlled {
     pub loads: VecDeque<Column>,
     /// What was read: of requests, results, sums.
     pub read: [Vec<Column>; 3],
-    /// Of 256 clocks, those in which nothing is offered: requests, operations, columns to write, columns to load.
+    /// Of 256 clocks, those in which nothing new is offered: requests, operations, columns to write, columns to load.
     pub stalls: [u64; 4],
+    /// Requests whose commands have all been given.
+    pub requests_done: u64,
+    /// Whether the data bus was used in the last clock.
+    pub bus_used: bool,
     /// Commands in the clocks from this one on are kept.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
+    offered: [bool; 4],
     random: SplitMix64,
     clock: u64,
     last_progress: u64,
@@ -145,7 +171,10 @@ struct Ports {
     arriving: [InputPort; 2],
     status: [InputPort; 2],
     read: [OutputPort; 3],
+    reports: [InputPort; 3],
     refused: OutputPort,
+    reported: OutputPort,
+    done: OutputPort,
     idle: OutputPort,
 }
 
@@ -212,7 +241,14 @@ impl Controlled {
                 model.output_of_width("read_o", 256)?,
                 model.output("read_kind_o")?,
             ],
+            reports: [
+                model.input("refresh_late_i")?,
+                model.input("write_missing_i")?,
+                model.input("write_unexpected_i")?,
+            ],
             refused: model.output("refused_o")?,
+            reported: model.output("reported_o")?,
+            done: model.output("request_done_o")?,
             idle: model.output("idle_o")?,
         };
         let device = if rtl {
@@ -230,7 +266,10 @@ impl Controlled {
             loads: VecDeque::new(),
             read: Default::default(),
             stalls: [0; 4],
+            requests_done: 0,
+            bus_used: false,
             trace: None,
+            offered: [false; 4],
             random: SplitMix64::new(seed),
             clock: 0,
             last_progress: 0,
@@ -266,24 +305,33 @@ impl Controlled {
         let c = &self.config;
         let group = c.bank_groups().trailing_zeros();
         let rows = c.rows().trailing_zeros();
+        let (slot, kind) = match r.access {
+            Access::Read => (0, 0),
+            Access::Write => (0, 1),
+            Access::Copy { slot } => (slot, 2),
+            Access::Share { slot } => (slot, 3),
+        };
         packed(&[
             (r.position, group + 5),
             (r.columns - 1, group + 5),
             (r.row, rows),
             (r.bank, bits_of(c.banks_per_group())),
-            (r.write.into(), 1),
+            (slot, 5),
+            (kind, 2),
         ])
     }
 
     fn pack_operation(&self, operation: Operation) -> u64 {
-        let (bank, row, slot, column, columns, first, last, kind) = match operation {
-            Operation::Load { slot, columns } => (0, 0, slot, 0, columns, false, false, 0),
-            Operation::Run { row, column, slot, columns, first, last } => {
-                (0, row, slot, column, columns, first, last, 1)
+        let none = [false; 3];
+        let (bank, row, slot, column, columns, flags, kind) = match operation {
+            Operation::Load { slot, columns } => (0, 0, slot, 0, columns, none, 0),
+            Operation::Run { row, column, slot, columns, first, last, take } => {
+                (0, row, slot, column, columns, [first, last, take], 1)
             }
-            Operation::Results => (0, 0, 0, 0, 1, false, false, 2),
-            Operation::Sum { bank } => (bank, 0, 0, 0, 1, false, false, 3),
+            Operation::Results => (0, 0, 0, 0, 1, none, 2),
+            Operation::Sum { bank } => (bank, 0, 0, 0, 1, none, 3),
         };
+        let [first, last, take] = flags;
         let rows = self.config.rows().trailing_zeros();
         packed(&[
             (bank, bits_of(self.config.banks())),
@@ -293,6 +341,7 @@ impl Controlled {
             (columns - 1, 5),
             (first.into(), 1),
             (last.into(), 1),
+            (take.into(), 1),
             (kind, 2),
         ])
     }
@@ -307,16 +356,17 @@ impl Controlled {
         let write =
             (self.model.get(self.ports.driven[0]) != 0).then_some([driven as u64, (driven >> 64) as u64]);
         let violations = self.device().violation_count();
-        let (status, read) = match &mut self.device {
+        let (status, read, reports) = match &mut self.device {
             Device::Model(model) => {
                 let out = model.clock(row, column, write);
-                ([out.row_status.code(), out.column_status.code()], out.read)
+                ([out.row_status.code(), out.column_status.code()], out.read, [false; 3])
             }
             Device::Both(both) => {
                 let out = both.clock(row, column, write)?;
-                (out.status, out.read)
+                (out.status, out.read, out.reports)
             }
         };
+        self.bus_used = read.is_some() || write.is_some();
         let clock = self.clock;
         self.clock += 1;
         if self.device().violation_count() != violations {
@@ -326,7 +376,8 @@ impl Controlled {
             let reason = self.device().violations().last().map(ToString::to_string).unwrap_or_default();
             return Err(ControlledError::Refused { clock, status, commands, reason });
         }
-        if row != 0 || column != 0 {
+        // A refresh comes in any case, and rows that are opened and closed for nothing are no progress.
+        if column != 0 {
             self.last_progress = clock;
         }
         if let Some(trace) = &mut self.trace {
@@ -341,11 +392,15 @@ impl Controlled {
         for (port, status) in self.ports.status.into_iter().zip(status) {
             model.set(port, status.into());
         }
+        for (port, report) in self.ports.reports.into_iter().zip(reports) {
+            model.set(port, report.into());
+        }
         // What the host offers.
         let mut offered = [false; 4];
         for (k, offer) in offered.iter_mut().enumerate() {
             let stalled = self.stalls[k] > 0 && self.random.next_u64() % 256 < self.stalls[k];
-            *offer = !stalled
+            // What was offered stays until it is taken.
+            *offer = (!stalled || self.offered[k])
                 && match k {
                     0 => !self.requests.is_empty(),
                     1 => !self.operations.is_empty(),
@@ -371,6 +426,7 @@ impl Controlled {
         self.model.eval();
         let taken: [bool; 4] =
             std::array::from_fn(|k| offered[k] && self.model.get(self.ports.ready[k]) != 0);
+        self.offered = std::array::from_fn(|k| offered[k] && !taken[k]);
         if taken[0] {
             self.requests.pop_front();
         }
@@ -391,6 +447,7 @@ impl Controlled {
             self.read[kind.min(2)].push(column);
             self.last_progress = clock;
         }
+        self.requests_done += self.model.get(self.ports.done);
         self.model.tick();
         Ok(())
     }
@@ -433,7 +490,8 @@ impl Controlled {
             }
             Device::Both(both) => both.reset(2)?,
         }
-        for port in self.ports.valid.into_iter().chain([self.ports.arriving[0]]).chain(self.ports.status) {
+        let inputs = self.ports.valid.into_iter().chain([self.ports.arriving[0]]).chain(self.ports.status);
+        for port in inputs.chain(self.ports.reports) {
             self.model.set(port, 0);
         }
         self.model.reset(2);
@@ -442,11 +500,18 @@ impl Controlled {
         self.writes.clear();
         self.loads.clear();
         self.read = Default::default();
+        self.requests_done = 0;
+        self.offered = [false; 4];
         Ok(())
     }
 
     /// What the controller says was refused; 0 for nothing.
     pub fn refused(&self) -> u64 {
         self.model.get(self.ports.refused)
+    }
+
+    /// What the controller says was reported; 0 for nothing.
+    pub fn reported(&self) -> u64 {
+        self.model.get(self.ports.reported)
     }
 }

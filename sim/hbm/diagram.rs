@@ -4,7 +4,7 @@
 //! of the host. [`draw`] makes a picture of any trace. Boxes are as wide as what they stand for takes: an activation two
 //! clocks of its bus, a column two clocks of the data bus, a row from its opening to its closing.
 
-use super::controller::{Controlled, ControlledError, Operation, Request};
+use super::controller::{Access, Controlled, ControlledError, Operation, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand;
 use std::fmt::Write;
@@ -50,13 +50,21 @@ pub fn scenario(design: &str, config: &HbmConfig, cut: bool) -> Result<Trace, Co
     for column in (0..HbmConfig::COLUMNS).step_by(slots as usize) {
         let columns = slots.min(HbmConfig::COLUMNS - column);
         let (first, last) = (column == 0, column + columns == HbmConfig::COLUMNS);
-        system.operations.push_back(Operation::Run { row, column, slot: 0, columns, first, last });
+        system.operations.push_back(Operation::Run {
+            row,
+            column,
+            slot: 0,
+            columns,
+            first,
+            last,
+            take: false,
+        });
     }
     system.operations.push_back(Operation::Results);
     // The run first: in a joined bank the host has to wait for it.
     (0..3).try_for_each(|_| system.step())?;
     let columns = READS.min(config.bank_groups() * HbmConfig::COLUMNS);
-    system.requests.push_back(Request { write: false, bank: 0, row: 0, position: 0, columns });
+    system.requests.push_back(Request { access: Access::Read, bank: 0, row: 0, position: 0, columns });
     system.drain()?;
     let mut commands = system.trace.take().unwrap_or_default();
     let start = commands.first().map_or(0, |(clock, _)| *clock);

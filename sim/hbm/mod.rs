@@ -1,13 +1,16 @@
 //! A channel of memory that computes, in simulation: the Verilated channel, and beside it the device model.
 //!
 //! [`channel`] is the channel at its pins; [`lockstep`] gives every clock to both and compares all that either says. What
-//! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel; [`diagram`] draws what it did. `docs/hbm-pim.md` is the contract of both sides.
+//! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel; [`host`] makes both of them a channel of `ndp_pim`; [`diagram`]
+//! draws what it did. `docs/hbm-pim.md` is the contract of both sides.
 
 pub mod channel;
 pub mod controller;
 pub mod diagram;
+pub mod host;
 pub mod lockstep;
 
 pub use channel::{ChannelOutputs, PimChannel, RESET_CLOCKS};
-pub use controller::{Controlled, ControlledError, Operation, Request};
+pub use controller::{Access, Controlled, ControlledError, Operation, Request};
+pub use host::Hosted;
 pub use lockstep::{Lockstep, LockstepError};

@@ -79,6 +79,7 @@ pub mod pim_operations;
 pub mod pim_refresh_watch;
 pub mod pim_requests;
 pub mod pim_shadow;
+pub mod pim_sharing;
 mod pim_timer;
 mod rank_banks;
 pub mod rank_controller;

@@ -5,7 +5,7 @@
 //! slicing, has one for both. Commands are decoded and admitted outside ([`super::pim_channel`]); what a bank knows of rules it
 //! says in `*_flags_o`.
 
-use super::pim_bank_state::{COLUMN_FLAGS, ROW_FLAGS, pim_bank_state};
+use super::pim_bank_state::{COLUMN_FLAGS, ROW_FLAGS, View, pim_bank_state};
 use super::pim_column_path::pim_column_path;
 use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, pim_mac};
@@ -31,7 +31,7 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         format!("pim_bank_{}", suffix(config)),
         "Bank with multipliers, cut into two partitions or not.",
     );
-    let mut state = m.instance("state", &pim_bank_state(config)?);
+    let mut state = m.instance("state", &pim_bank_state(config, View::Channel)?);
     for (port, width, doc) in [
         ("act_i", 1, "ACT for this bank"),
         ("pre_i", 1, "PRE for this bank"),

@@ -7,11 +7,14 @@
 //! Commands come decoded, and for this bank only. In a clock the row command comes first: what is said of the column
 //! command is said of the state after it. Rules between banks are [`super::pim_channel_timing`]'s; who answers is
 //! [`super::pim_channel`].
+//!
+//! A controller keeps the same of its channel ([`View::Record`]), but must know about a column command before it knows about the row
+//! command beside it: a row command that is asked for, given or not, holds up column commands to the same row buffers.
 
 use super::pim_decoder::ROW_COMMANDS;
 use super::pim_timer::{bus, counted, larger, suffix, timer};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::HbmConfig;
 use std::rc::Rc;
 
@@ -20,6 +23,25 @@ pub(super) const ROW_FLAGS: [&str; 9] =
     ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice"];
 /// What is wrong with a column command, from bit 0.
 pub(super) const COLUMN_FLAGS: [&str; 4] = ["absent", "closed", "owner", "rcd"];
+
+/// Whose state it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// The channel's: the column command is answered with the row command of its clock.
+    Channel,
+    /// A controller's: the column command is refused if the row command concerns the same. Without auto precharge.
+    Record,
+}
+
+impl View {
+    /// For names of modules.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Channel => "state",
+            Self::Record => "record",
+        }
+    }
+}
 
 /// State and times of a partition.
 struct Partition {
@@ -38,11 +60,11 @@ struct Partition {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
-pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
-    let c = config;
+pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
+    let (c, record) = (config, view == View::Record);
     let (slicing, row_bits) = (c.slicing(), log2(c.rows()));
     let m = ModuleBuilder::new(
-        format!("pim_bank_state_{}", suffix(c)),
+        format!("pim_bank_{}_{}", view.name(), suffix(c)),
         "Row buffers of a bank: what is open for whom, and which rules a command to it would break.",
     );
     m.share_code();
@@ -54,7 +76,7 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let row_go = m.input("row_go_i", 1, "the row command is carried out");
     let [rd, wr, mac] =
         [("rd_i", "RD or RDG"), ("wr_i", "WR"), ("mac_i", "MAC")].map(|(port, name)| m.input(port, 1, name));
-    let auto = m.input("auto_i", 1, "RD or WR with auto precharge");
+    let auto = if record { zeros(1) } else { m.input("auto_i", 1, "RD or WR with auto precharge") };
     let column_partition = m.input("column_partition_i", 1, "partition of the column command");
     let column_go = m.input("column_go_i", 1, "the column command is carried out");
     let count = if slicing { 2 } else { 1 };
@@ -68,7 +90,8 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         let boundary = m.reg("boundary_q", boundary_bits).reset(0).enable(&moves);
         boundary.next(&new);
         let joined = m.wire("joined", boundary.is_zero());
-        let next = m.wire("joined_next", mux(&moves, &new.is_zero(), &joined));
+        let next =
+            if record { joined.clone() } else { m.wire("joined_next", mux(&moves, &new.is_zero(), &joined)) };
         let below = row.high(boundary_bits).lt(&boundary);
         (joined, next, Some(below))
     } else {
@@ -133,13 +156,13 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     let read = of_column("read", &reads);
     let written = of_column("written", &wr);
-    let closing = m.wire("closing", &host & &auto);
-    let closed_after = of_column("closes", &closing);
+    let closed_after =
+        if record { vec![zeros(1); count] } else { of_column("closes", &m.wire("closing", &host & &auto)) };
 
     let write_gap = c.t_cwl() + HbmConfig::T_BL + c.t_wr();
     let bound_bits = bits_for(c.t_ras().max(c.t_rtp()).max(write_gap));
     let rp_bits = bits_for(c.t_ras().max(c.t_rtp()).max(write_gap) + c.t_rp());
-    let auto_left = m.forward("auto_left", rp_bits);
+    let auto_left = if record { None } else { Some(m.forward("auto_left", rp_bits)) };
     let (mut partitions, mut owned) = (Vec::new(), Vec::new());
     for u in 0..count {
         let open = m.reg(format!("open{u}_q"), 1).reset(0);
@@ -148,53 +171,65 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         let pim = m.reg(format!("pim{u}_q"), 1).enable(&opens[u]);
         pim.next(&pact);
         owned.push(open.q() & pim.q());
-        let pim_next = m.wire(format!("pim{u}_next"), mux(&opens[u], &pact, &pim));
+        let (open_then, pim_then) = if record {
+            (open.q(), pim.q())
+        } else {
+            (open_next.clone(), m.wire(format!("pim{u}_next"), mux(&opens[u], &pact, &pim)))
+        };
         let open_row = m.reg(format!("row{u}_q"), row_bits).enable(&opens[u]);
         open_row.next(&row);
         let counter = |name: &str, load: &Bits, gap: u32| timer(&m, &format!("{name}{u}"), load, gap);
-        // A precharge of an access begins as soon as a PRE would be legal.
-        let rp = m.reg(format!("rp{u}_q"), rp_bits).reset(0);
-        let after_pre = mux(&precharged[u], &lit((c.t_rp() - 1).into(), rp_bits), &counted(&rp));
-        rp.next(mux(&closed_after[u], &auto_left, &after_pre));
+        let rp = match &auto_left {
+            None => counter("rp", &precharged[u], c.t_rp()),
+            Some(auto_left) => {
+                // A precharge of an access begins as soon as a PRE would be legal.
+                let rp = m.reg(format!("rp{u}_q"), rp_bits).reset(0);
+                let after_pre = mux(&precharged[u], &lit((c.t_rp() - 1).into(), rp_bits), &counted(&rp));
+                rp.next(mux(&closed_after[u], &auto_left.q(), &after_pre));
+                rp.q()
+            }
+        };
         let was_open = open.q();
         partitions.push((
             was_open,
             Partition {
-                open: open_next,
-                pim: pim_next,
+                open: open_then,
+                pim: pim_then,
                 row: open_row.q(),
                 rc: counter("rc", &activated[u], c.t_rc()),
                 ras: counter("ras", &activated[u], c.t_ras()),
                 rcd: counter("rcd", &activated[u], c.t_rcd()),
                 rtp: counter("rtp", &read[u], c.t_rtp()),
                 wr: counter("wr", &written[u], write_gap),
-                rp: rp.q(),
+                rp,
             },
         ));
     }
     let slicing_left = if slicing { Some(timer(&m, "slice", &moves, c.t_slice())) } else { None };
 
-    // Where the precharge of RDA or WRA begins, and ends.
-    let bounds: Vec<Bits> = partitions
-        .iter()
-        .zip(0..)
-        .map(|((_, p), u)| {
-            let [ras, rtp, wr] = [&p.ras, &p.rtp, &p.wr].map(|left| left.zext(bound_bits));
-            let first = m.wire(format!("bound_ras{u}"), larger(&ras, &rtp));
-            m.wire(format!("bound{u}"), larger(&first, &wr))
-        })
-        .collect();
-    let bound = match bounds.as_slice() {
-        [zero, one] => {
-            let both = larger(zero, one);
-            mux(&joined_next, &both, &mux(&column_partition, one, zero))
-        }
-        _ => bounds[0].clone(),
-    };
-    let bound = m.wire("bound", bound);
-    let own = mux(&wr, &lit(write_gap.into(), bound_bits), &lit(c.t_rtp().into(), bound_bits));
-    let own = m.wire("own_bound", own);
-    auto_left.drive(larger(&bound, &own).zext(rp_bits) + lit((c.t_rp() - 1).into(), rp_bits));
+    if let Some(auto_left) = auto_left {
+        // Where the precharge of RDA or WRA begins, and ends.
+        let bounds: Vec<Bits> = partitions
+            .iter()
+            .zip(0..)
+            .map(|((_, p), u)| {
+                let [ras, rtp, wr] = [&p.ras, &p.rtp, &p.wr].map(|left| left.zext(bound_bits));
+                let first = m.wire(format!("bound_ras{u}"), larger(&ras, &rtp));
+                m.wire(format!("bound{u}"), larger(&first, &wr))
+            })
+            .collect();
+        let bound = match bounds.as_slice() {
+            [zero, one] => {
+                let both = larger(zero, one);
+                mux(&joined_next, &both, &mux(&column_partition, one, zero))
+            }
+            _ => bounds[0].clone(),
+        };
+        let bound = m.wire("bound", bound);
+        let own = mux(&wr, &lit(write_gap.into(), bound_bits), &lit(c.t_rtp().into(), bound_bits));
+        let own = m.wire("own_bound", own);
+        auto_left.drive(larger(&bound, &own).zext(rp_bits) + lit((c.t_rp() - 1).into(), rp_bits));
+    }
 
     // What is wrong with the row command.
     let any_open = any_of(&partitions.iter().map(|(open, _)| open.clone()).collect::<Vec<_>>());
@@ -249,8 +284,9 @@ pub fn pim_bank_state(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let closed = (&host & !any_of(&open_at)) | (&mac & !&computing.open);
     let of_other =
         (&host & any_of(&pim_at)) | cat([mac.clone(), computing.open.clone(), !&computing.pim]).all();
-    let rcd: Vec<Bits> =
-        (0..count).map(|u| (partitions[u].1.rcd.any() | &activated[u]) & &access[u]).collect();
+    // A row command beside it: the channel looks at what it does, the record at whether it is there.
+    let beside = if record { &touches } else { &activated };
+    let rcd: Vec<Bits> = (0..count).map(|u| (partitions[u].1.rcd.any() | &beside[u]) & &access[u]).collect();
     let absent = if slicing {
         cat([joined_next.clone(), host.clone(), column_partition.clone()]).all()
     } else {

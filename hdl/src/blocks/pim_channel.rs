@@ -9,7 +9,7 @@
 
 use super::pim_array::pim_array;
 use super::pim_bank::{paths, pim_bank};
-use super::pim_bank_state as bank_state;
+use super::pim_bank_state::{self as bank_state, View};
 use super::pim_buffer::pim_buffer;
 use super::pim_channel_timing::{self as timing, pim_channel_timing};
 use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS, WORD, pim_decoder};
@@ -82,7 +82,7 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let row_go = m.forward("row_go", 1);
     let column_go = m.forward("column_go", 1);
     let mut rules = m
-        .instance("timing", &pim_channel_timing(c)?)
+        .instance("timing", &pim_channel_timing(c, View::Channel)?)
         .input("row_group_i", &row_group)
         .input("row_go_i", &row_go)
         .input("column_group_i", &column_group)

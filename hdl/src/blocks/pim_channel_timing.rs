@@ -3,6 +3,7 @@
 //! One timer for each rule and place, loaded by the commands that are carried out. Banks keep the rules of their own rows
 //! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
 
+use super::pim_bank_state::View;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
@@ -43,11 +44,14 @@ impl Distances {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
-pub fn pim_channel_timing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let groups = c.bank_groups();
     let m = ModuleBuilder::new(
-        format!("pim_channel_timing_{}", suffix(c)),
+        match view {
+            View::Channel => format!("pim_channel_timing_{}", suffix(c)),
+            View::Record => format!("pim_channel_record_{}", suffix(c)),
+        },
         "Rules between the banks of a PIM channel.",
     );
     m.share_code();
@@ -168,7 +172,7 @@ pub fn pim_channel_timing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         wtr_s,
         &reads & wtr_l,
         &ins & rtw,
-        any_column & (rfc | refreshes),
+        any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
         &results & mac_left,
         collision,
     ];

@@ -3,15 +3,19 @@
 //! A run needs its row open in every bank. What is missing is derived from the rows that are open, so a run goes on by itself
 //! after a refresh. Groups are opened one by one, as tFAW allows, or all at once if the memory can. An operation that is the last on
 //! its row says so, and the rows are closed while its result is on the way.
+//!
+//! As in [`super::pim_requests`], what the rows need is compared in one clock and said in the next, and not said when it is out of date.
 
 use super::pim_decoder::{COLUMN, SLOT};
-use super::pim_requests::lowest;
+use super::pim_requests::{at, lowest};
 use super::pim_timer::{bus, suffix, timer};
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use ndp_config::HbmConfig;
 use std::rc::Rc;
 
+/// Bits of a kind.
+const KIND: u32 = 2;
 /// Kinds of operations.
 pub(super) const LOAD: u128 = 0;
 /// A run of MACs.
@@ -33,9 +37,9 @@ impl OperationLayout {
         Self { row: log2(config.rows()), bank: bits_for(config.banks() - 1) }
     }
 
-    /// Kind, first, last, count, column, slot, row, bank.
+    /// Kind, take, first, last, count, column, slot, row, bank.
     pub fn bits(self) -> u32 {
-        2 + 2 + COLUMN + COLUMN + SLOT + self.row + self.bank
+        KIND + 3 + COLUMN + COLUMN + SLOT + self.row + self.bank
     }
 }
 
@@ -46,7 +50,7 @@ fn quiet_macs(c: &HbmConfig) -> u32 {
     busy.saturating_sub(c.t_rtp() + c.t_rp()).div_ceil(c.t_ccd_l())
 }
 
-/// The operation in work. Combinational wants, done if the answer of the same clock says so.
+/// The operation in work. What is asked for goes on being asked for until it is given.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
@@ -55,15 +59,17 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let layout = OperationLayout::new(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
     let m = ModuleBuilder::new(format!("pim_operations_{}", suffix(c)), "Operations of a PIM controller.");
-    let valid = m.input("operation_valid_i", 1, "there is an operation");
-    let packed = m.input(
+    let head_valid = m.input("operation_valid_i", 1, "there is an operation");
+    let head = m.input(
         "operation_i",
         layout.bits(),
-        "bank, row, slot, column, steps less one, first, last, kind; from bit 0",
+        "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
     );
     let enable = m.input("enable_i", 1, "the multipliers may use their rows");
     let data_valid = m.input("data_valid_i", 1, "there are data to load");
-    let row_go = m.input("row_go_i", 1, "the row command is given");
+    let there = m.input("there_i", c.buffer_slots(), "slots with a column for a MAC that takes it");
+    let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
+    let closed = m.input("closed_i", 1, "PPRE is given");
     let column_go = m.input("column_go_i", 1, "the column command is given");
     let parts = super::pim_bank::paths(c);
     let last_part = parts - 1;
@@ -75,15 +81,28 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         open.push(opened);
     }
     debug_assert!(last_part < 2);
+    // The operation in work, and the next one; the row is that of the last run.
+    let finished = m.forward("finished", 1);
+    let valid = m.reg("valid_q", 1).reset(0);
+    let pop = m.wire("pop", &head_valid & (finished.q() | !valid.q()));
+    valid.next(&pop | (valid.q() & !finished.q()));
+    let current = m.reg("current_q", layout.bits() - layout.row).enable(&pop);
+    let (before, behind) = (layout.bank, layout.bank + layout.row);
+    current.next(cat([head.high(layout.bits() - behind), head.low(before)]));
+    let next_row = head.slice(before, layout.row);
+    let next_runs = m.wire("next_runs", &pop & head.high(KIND).eq_lit(RUN));
+    let row = m.reg("row_q", layout.row).enable(&next_runs);
+    row.next(&next_row);
+    let other_row = m.wire("other_row", &next_runs & next_row.ne(&row.q()));
+    let (row, valid) = (row.q(), valid.q());
     let mut low = 0;
     let mut field = |width: u32| {
         low += width;
-        packed.slice(low - width, width)
+        current.q().slice(low - width, width)
     };
     let bank = field(layout.bank);
-    let row = field(layout.row);
     let (slot, column, count) = (field(SLOT), field(COLUMN), field(COLUMN));
-    let (first, last, kind) = (field(1), field(1), field(2));
+    let (first, last, take, kind) = (field(1), field(1), field(1), field(KIND));
     let is = |code: u128, name: &str| m.wire(name, &valid & kind.eq_lit(code));
     let [load, run, results, sum] =
         [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
@@ -92,23 +111,25 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let fits: Vec<Bits> = (0..c.banks() as usize)
         .map(|b| m.wire(format!("fits{b}"), cat([open[b].clone(), pim[b].clone(), rows[b].eq(&row)]).all()))
         .collect();
-    let wrong: Vec<Bits> = fits.iter().zip(&open).map(|(fits, open)| open & !fits).collect();
-    let all_fit = m.wire("all_fit", cat(fits.clone()).all());
-    let any_wrong = m.wire("any_wrong", any_of(&wrong));
-    let missing: Vec<Bits> = (0..groups)
-        .map(|g| !any_of(&open[(g * per_group) as usize..((g + 1) * per_group) as usize]))
-        .collect();
-    let missing = m.wire("missing", bus(&missing));
-    let closing = m.reg("closing_q", 1).reset(0);
-    let starts = m.wire("starts", cat([run.clone(), enable.clone(), !closing.q(), !&all_fit]).all());
+    let wrong = any_of(&fits.iter().zip(&open).map(|(fits, open)| open & !fits).collect::<Vec<_>>());
+    let of_group = |g: u32| &open[(g * per_group) as usize..((g + 1) * per_group) as usize];
     // Groups that are half open (a bank was closed by a PRE of its own) are closed before.
-    let partial: Vec<Bits> = (0..groups)
-        .map(|g| {
-            let range = (g * per_group) as usize..((g + 1) * per_group) as usize;
-            any_of(&open[range.clone()]) & !cat(open[range].to_vec()).all()
-        })
-        .collect();
-    let close = m.wire("close", (&starts & (&any_wrong | any_of(&partial))) | closing.q());
+    let partial: Vec<Bits> =
+        (0..groups).map(|g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all()).collect();
+    let missing: Vec<Bits> = (0..groups).map(|g| !any_of(of_group(g))).collect();
+    let noted = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let all_fit = m.wire("all_fit", noted("all_fit_q", cat(fits).all() & !other_row));
+    let to_close = noted("to_close_q", wrong | any_of(&partial));
+    let missing = noted("missing_q", bus(&missing));
+    let known = m.wire("known", !noted("next_q", pop.clone()));
+    let closing = m.reg("closing_q", 1).reset(0);
+    let works = cat([run.clone(), enable.clone(), known, !&given, !closing.q(), !&all_fit]).all();
+    let starts = m.wire("starts", works);
+    let close = m.wire("close", (&starts & &to_close) | closing.q());
     let opens = m.wire("opens", &starts & !&close);
     let all_missing = missing.all();
     let (pact, pacta) = if c.all_bank_activate() {
@@ -125,20 +146,21 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // Steps of the operation.
     let step = m.reg("step_q", COLUMN).reset(0).enable(&column_go);
     let ends = m.wire("ends", !(&load | &run) | step.eq(&count));
-    let finished = m.wire("finished", &column_go & &ends);
+    finished.drive(&column_go & &ends);
     step.next(step.plus_one().gated(&!&ends));
     let mac_done = m.wire("mac_done", &column_go & &run);
     let load_done = m.wire("load_done", &column_go & &load);
-    closing.next(any_of(&[
-        cat([finished.clone(), run.clone(), last.clone()]).all(),
-        closing.q() & !(&close & &row_go),
-    ]));
-    // Not before the sum is there, or the slot: so the data bus is not kept free for nothing.
-    let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac());
-    let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL);
-    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q()]).all();
-    let (slot_now, column_now) = (slot.clone() + step.q().zext(SLOT), column + step.q());
-    m.output("mac_o", mac, "MAC is wanted");
+    closing.next(any_of(&[cat([finished.q(), run.clone(), last.clone()]).all(), closing.q() & !&closed]));
+    // Not before the sum is there, or the slot: so the data bus is not kept free for nothing. What is asked for is given a clock later at the
+    // earliest.
+    let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac() - 1);
+    let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL - 1);
+    let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step.q());
+    let filled = m.wire("filled", !&take | at(&there, &slot_now));
+    m.output("waits_o", &run & !&filled, "a MAC waits for a column");
+    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q(), filled]);
+    m.output("mac_o", mac.all(), "MAC is wanted");
+    m.output("take_o", &take, "it takes what a read has brought for it");
     m.output("gbw_o", &load & &data_valid, "GBW is wanted");
     m.output("res_o", &results & !sum_left.any(), "RES is wanted");
     m.output("sum_o", &sum & !sum_left.any(), "SUM is wanted");
@@ -147,11 +169,13 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     m.output("flag_o", &first & step.is_zero(), "the sum begins with this MAC");
     m.output("bank_o", &bank, "bank of SUM");
     m.output("finished_o", &finished, "the operation ends with this clock");
+    m.output("pop_o", &pop, "the operation is taken");
+    m.output("busy_o", &valid, "there is an operation in work");
     m.output("between_o", step.is_zero() & !closing.q(), "no operation is half done");
-    // The window belongs to the activations of a run, which are near if few MACs are left on the row.
+    // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of all banks leaves the
+    // window alone, but waits for tRRD.
     let hold = if c.all_bank_activate() {
-        m.unused(&valid, "activations of all banks leave the window alone");
-        zeros(1)
+        opens
     } else {
         let enough = match quiet_macs(c).min(31) {
             0 => lit(1, 1),

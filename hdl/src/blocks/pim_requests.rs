@@ -1,16 +1,31 @@
 //! The host's side of a PIM controller: reads and writes of consecutive columns, with the rows of the next ones opened ahead.
 //!
 //! A request is up to one stripe: consecutive columns in the order of `rust/layout`, which goes round the bank groups first, so one
-//! bank of each group and one row. Two requests are in work. The first one has the data bus; rows of the second one are closed and
-//! opened meanwhile if its banks are others, so that a stream of stripes never waits for a row. Whoever needs the multipliers' row
-//! buffers (partition 1, or a joined bank) takes turns with them.
+//! bank of each group and one row. What is read may also go into the global buffer, a slot for each column. Two requests are in work.
+//! The first one has the data bus; rows of the second one are closed and opened meanwhile if its banks are others, so that a stream of
+//! stripes never waits for a row. Whoever needs the multipliers' row buffers (partition 1, or a joined bank) takes turns with them.
+//!
+//! What the rows need is compared in one clock and said in the next, so it may be a clock old. Where that matters it is not said:
+//! after a row command, and after a request has moved up. A column of a row that has just been closed may be asked for; the record of the
+//! channel refuses it, and no other row can be open until it is no longer asked for, since tRP and tRCD are at least two clocks each.
 
-use super::pim_decoder::COLUMN;
+use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_timer::{bus, suffix};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
+use crate::layer::{
+    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+};
 use ndp_config::HbmConfig;
 use std::rc::Rc;
+
+/// Bits of what is to be done with a request's columns.
+const KIND: u32 = 2;
+/// They are written.
+const WRITE: u128 = 1;
+/// They are read, also into the global buffer.
+const COPY: u128 = 2;
+/// The same, each for one MAC that takes it: not before the last one of its slot was taken.
+const SHARE: u128 = 3;
 
 /// Widths of a request's parts.
 #[derive(Clone, Copy, Debug)]
@@ -37,13 +52,14 @@ impl RequestLayout {
     }
 
     pub fn bits(self) -> u32 {
-        1 + self.bank + self.row + 2 * self.position()
+        KIND + SLOT + self.bank + self.row + 2 * self.position()
     }
 }
 
 /// A request taken apart.
 struct Request {
-    write: Bits,
+    kind: Bits,
+    slot: Bits,
     bank: Bits,
     row: Bits,
     position: Bits,
@@ -62,12 +78,13 @@ impl Request {
             left: field(layout.position()),
             row: field(layout.row),
             bank: field(layout.bank),
-            write: field(1),
+            slot: field(SLOT),
+            kind: field(KIND),
         }
     }
 
     fn pack(&self) -> Bits {
-        let parts = [&self.write, &self.bank, &self.row, &self.left, &self.position];
+        let parts = [&self.kind, &self.slot, &self.bank, &self.row, &self.left, &self.position];
         cat(parts.map(Bits::clone))
     }
 }
@@ -80,7 +97,13 @@ pub(super) fn lowest(bits: &Bits) -> Bits {
     bits & ((!bits).plus_one())
 }
 
-/// The requests in work. Everything said is combinational; what is asked for is done if the answer of the same clock says so.
+/// The bit of a slot; 0 for a slot that does not exist.
+pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
+    let bits: Vec<Bits> = (0..slots.width()).map(|s| slots.bit(s) & slot.eq_lit(s.into())).collect();
+    any_of(&bits)
+}
+
+/// The requests in work. What is asked for goes on being asked for until it is given.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
@@ -92,14 +115,17 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         ModuleBuilder::new(format!("pim_requests_{}", suffix(c)), "Reads and writes of a PIM controller.");
     let head_valid = m.input("request_valid_i", 1, "there is a request");
     let head =
-        m.input("request_i", layout.bits(), "position, columns less one, row, bank, write; from bit 0");
+        m.input("request_i", layout.bits(), "position, columns less one, row, bank, slot, kind; from bit 0");
     let boundary_bits = bits_for(c.subarrays() - 1);
     let boundary = m.input("boundary_i", boundary_bits, "boundary of all banks, 0 if they are joined");
     let turn = m.input("turn_i", 1, "the host may use what the multipliers use");
     let alone = m.input("alone_i", 1, "nothing is to be computed");
     let hold = m.input("hold_i", 1, "no row is to be opened ahead: the window is for the multipliers");
     let data_valid = m.input("data_valid_i", 1, "there are data to write");
-    let row_go = m.input("row_go_i", 1, "the row command is given");
+    let soon = m.input("soon_i", 1, "a MAC that takes what is in `slot_o` is asked for");
+    let promised = m.input("promised_i", c.buffer_slots(), "slots that a MAC has yet to take");
+    let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
+    let row_taken = m.input("row_taken_i", 1, "what is wanted of the row bus is asked for next");
     let column_go = m.input("column_go_i", 1, "the column command is given");
     let parts = super::pim_bank::paths(c);
     let states: Vec<BankState> = (0..c.banks())
@@ -146,7 +172,7 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     ];
 
     // What each group's bank needs for each request.
-    let (mut precharges, mut activates, mut ready) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut closes, mut opens, mut ready) = (Vec::new(), Vec::new(), Vec::new());
     for (s, request) in requests.iter().enumerate() {
         let bank_is: Vec<Bits> = (0..per_group).map(|i| request.bank.eq_lit(i.into())).collect();
         for g in 0..groups {
@@ -174,28 +200,44 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             };
             let touched = request.left.ge(&ahead);
             let needed = m.wire(format!("needed{s}_{g}"), &enabled[s] & touched);
-            precharges.push(cat([needed.clone(), open.clone(), !&right]).all());
+            closes.push(cat([needed.clone(), open.clone(), !&right]).all());
             let may = if s == 1 { !&hold } else { lit(1, 1) };
-            activates.push(cat([needed, !&open, may]).all());
-            if s == 0 {
-                ready.push(&open & &right);
-            }
+            opens.push(cat([needed, !&open, may]).all());
+            ready.push(&open & &right);
         }
     }
-    // One of them is asked for in a clock, another one if it is not legal yet.
-    let wants = m.wire("wants", bus(&precharges) | bus(&activates));
+    let finished = m.wire("finished", &column_go & requests[0].left.is_zero());
+    let advance = m.wire("advance", &finished | !slots[0].0.q());
+    let pop = m.wire("pop", &head_valid & (&advance | !slots[1].0.q()));
+    let noted = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let moved = noted("moved_q", any_of(&[finished.clone(), &advance & slots[1].0.q(), pop.clone()]));
+    let urgent = noted("opens_q", bus(&opens));
+    let fresh = m.wire("fresh", !(&given | moved));
+    let closes = noted("closes_q", bus(&closes)).gated(&fresh);
+    let opens = m.wire("opens", urgent.gated(&fresh));
+    let (first, second) = ready.split_at(groups as usize);
+    let ready = noted("ready_q", mux(&advance, &bus(second), &bus(first)));
+
+    // One of them is asked for in a clock, another one if it is not legal yet. What the first request has to open goes before the second one's.
     let count = 2 * groups;
+    let urgent = m.wire("urgent", urgent.low(groups).any());
+    let now = cat([repeat(groups, &!&urgent), lit((1 << groups) - 1, groups)]);
+    let wants = m.wire("wants", (&closes | &opens) & now);
     let behind = m.reg("behind_q", count).reset(0);
     let later = m.wire("later", &wants & behind.q());
     let chosen = m.wire("chosen", lowest(&mux(&later.any(), &later, &wants)));
     // The ones above the chosen one come next.
     let above = (0..count).rev().map(|i| if i == 0 { zeros(1) } else { chosen.low(i).any() });
-    behind.next(cat(above).gated(&!&row_go));
+    behind.next(mux(&row_taken, &cat(above), &behind).gated(&!&given));
     let second_chosen = m.wire("second_chosen", chosen.high(groups).any());
     let of_chosen = |values: [&Bits; 2]| mux(&second_chosen, values[1], values[0]);
-    m.output("act_o", (&chosen & bus(&activates)).any(), "ACT is wanted");
-    m.output("urgent_o", bus(&activates[..groups as usize]).any(), "the request in work waits for an ACT");
-    m.output("pre_o", (&chosen & bus(&precharges)).any(), "PRE is wanted");
+    m.output("act_o", (&chosen & &opens).any(), "ACT is wanted");
+    m.output("urgent_o", &urgent, "the request in work waits for an ACT");
+    m.output("pre_o", (&chosen & &closes).any(), "PRE is wanted");
     m.output("row_group_o", chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
     m.output("row_bank_o", of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
     m.output("row_partition_o", of_chosen([&partitions[0], &partitions[1]]), "its partition");
@@ -206,24 +248,34 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             |g| if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) },
         )
         .collect();
-    let group_ready = one_hot_mux(&bus(&group_is), &ready);
-    let can = cat([enabled[0].clone(), group_ready, !&requests[0].write | &data_valid]).all();
-    m.output("rd_o", &can & !&requests[0].write, "RD is wanted");
-    m.output("wr_o", &can & &requests[0].write, "WR is wanted");
+    let group_ready = (&ready & bus(&group_is)).any();
+    let can = m.wire("can", &enabled[0] & group_ready);
+    let [write, copy, share] = [WRITE, COPY, SHARE].map(|kind| requests[0].kind.eq_lit(kind));
+    m.output("rd_o", &can & requests[0].kind.is_zero(), "RD is wanted");
+    m.output("wr_o", cat([can.clone(), write, data_valid]).all(), "WR is wanted");
+    let early = m.wire("early", at(&promised, &requests[0].slot));
+    let free = m.wire("free", !&early | soon);
+    m.output("rdg_o", &can & (copy | (&share & &free)), "RDG is wanted");
+    m.output("early_o", &share & early, "only if the MAC that is asked for is given");
+    m.output(
+        "waits_o",
+        cat([slots[0].0.q(), share.clone(), !&free]).all(),
+        "it waits for a MAC to take a slot",
+    );
+    m.output("share_o", &share, "a MAC takes what it brings");
     m.output("column_group_o", bus(&group_is), "its bank group, one-hot");
     m.output("column_bank_o", &requests[0].bank, "its bank of the group");
     m.output("column_partition_o", &partitions[0], "its partition");
     m.output("column_o", requests[0].position.high(COLUMN), "its column");
+    m.output("slot_o", &requests[0].slot, "slot of RDG");
     m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
 
     // The next column, the next request.
-    let finished = m.wire("finished", &column_go & requests[0].left.is_zero());
-    let advance = m.wire("advance", &finished | !slots[0].0.q());
-    let pop = m.wire("pop", &head_valid & (&advance | !slots[1].0.q()));
     let stepped = Request {
         position: requests[0].position.plus_one(),
         left: requests[0].left.minus_one(),
-        write: requests[0].write.clone(),
+        slot: requests[0].slot.plus_one(),
+        kind: requests[0].kind.clone(),
         bank: requests[0].bank.clone(),
         row: requests[0].row.clone(),
     };

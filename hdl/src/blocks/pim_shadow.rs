@@ -1,15 +1,16 @@
 //! What a controller knows of its channel: the same row buffers and the same distances, so that it asks for nothing in vain.
 //!
 //! One command per bus is looked at in a clock. If every rule allows it, it is given, and noted as carried out. The parts are those
-//! of the device ([`super::pim_bank_state`], [`super::pim_channel_timing`]); that they are right is for the device model to say.
+//! of the device ([`super::pim_bank_state`], [`super::pim_channel_timing`]) but for what a column command knows of the row command
+//! beside it; that they are right is for the device model to say.
 
 use super::pim_bank::paths;
-use super::pim_bank_state::pim_bank_state;
+use super::pim_bank_state::{View, pim_bank_state};
 use super::pim_channel_timing::pim_channel_timing;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
 use super::pim_timer::suffix;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of};
 use ndp_config::HbmConfig;
 use std::rc::Rc;
 
@@ -40,7 +41,7 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let row_go = m.forward("row_go", 1);
     let column_go = m.forward("column_go", 1);
     let mut rules = m
-        .instance("timing", &pim_channel_timing(c)?)
+        .instance("timing", &pim_channel_timing(c, View::Record)?)
         .input("row_group_i", &row_group)
         .input("row_go_i", &row_go)
         .input("column_group_i", &column_group)
@@ -49,7 +50,7 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     for (op, bits) in ops {
         rules = rules.input(format!("{op}_i"), bits);
     }
-    let state = pim_bank_state(c)?;
+    let state = pim_bank_state(c, View::Record)?;
     let (mut wrong_rows, mut wrong_columns) = (Vec::new(), Vec::new());
     for b in 0..banks {
         let group = row_group.bit(b / c.banks_per_group());
@@ -69,7 +70,6 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             .input("rd_i", (rd | rdg) & &addressed)
             .input("wr_i", wr & &addressed)
             .input("mac_i", mac)
-            .input("auto_i", zeros(1))
             .input("column_partition_i", &column_partition)
             .input("column_go_i", &column_go);
         if c.slicing() {

@@ -58,22 +58,31 @@ pub struct Given {
 
 /// The scheduler of one channel and the channel.
 pub struct Controller<P> {
-    config: HbmConfig,
+    pub(crate) config: HbmConfig,
     channel: u32,
-    pins: P,
-    clock: u64,
+    pub(crate) pins: P,
+    pub(crate) clock: u64,
     timing: Timing,
     /// Written before anything else is read: new keys and values.
-    urgent: Accesses,
-    host: Accesses,
-    operations: VecDeque<Operation>,
+    pub(crate) urgent: Accesses,
+    pub(crate) host: Accesses,
+    pub(crate) operations: VecDeque<Operation>,
     /// Operations of a product, which go first, but only in between the others' parts.
-    product: VecDeque<Operation>,
-    in_product: bool,
+    pub(crate) product: VecDeque<Operation>,
+    pub(crate) in_product: bool,
     /// By place in the global buffer: whether a shared column is there, or on its way, that was not taken.
     shared: Vec<bool>,
     /// Row that the multipliers want.
-    wanted: Option<u32>,
+    pub(crate) wanted: Option<u32>,
+    /// With a scheduler in the channel: requests that it was given, those that have to be done before it computes, places of the columns that
+    /// it reads.
+    pub(crate) requested: u64,
+    pub(crate) requests_before: u64,
+    pub(crate) asked: VecDeque<Place>,
+    /// Sums that it has been asked for and that have not come; of the columns that it writes, whether they are inputs of a product.
+    pub(crate) awaited: usize,
+    pub(crate) inputs: VecDeque<bool>,
+    pub(crate) scheduler_is_idle: bool,
     /// Whether rows of an unsliced memory are the multipliers'.
     turn_of_pim: bool,
     /// Reads whose data are on their way.
@@ -82,9 +91,9 @@ pub struct Controller<P> {
     writing: VecDeque<(u64, [u64; 2])>,
     /// First half of a column that is arriving.
     half: Option<[u64; 2]>,
-    returned: VecDeque<Returned>,
+    pub(crate) returned: VecDeque<Returned>,
     next_refresh: u64,
-    given: Given,
+    pub(crate) given: Given,
     /// By bus: whether this clock's command is for inputs of a product.
     input_given: [bool; 2],
 }
@@ -108,6 +117,12 @@ impl<P: Pins> Controller<P> {
             in_product: false,
             shared: vec![false; config.buffer_slots() as usize],
             wanted: None,
+            requested: 0,
+            requests_before: 0,
+            asked: VecDeque::new(),
+            awaited: 0,
+            inputs: VecDeque::new(),
+            scheduler_is_idle: true,
             turn_of_pim: false,
             reading: VecDeque::new(),
             writing: VecDeque::new(),
@@ -117,7 +132,7 @@ impl<P: Pins> Controller<P> {
             given: Given::default(),
             input_given: [false; 2],
         };
-        if config.slicing() {
+        if config.slicing() && controller.pins.scheduler().is_none() {
             for bank in 0..config.banks() {
                 while !controller.timing.can_slice(controller.clock, bank) {
                     controller.exchange(None, None)?;
@@ -203,6 +218,8 @@ impl<P: Pins> Controller<P> {
             && self.operations.is_empty()
             && self.product.is_empty()
             && self.reading.is_empty()
+            && self.asked.is_empty()
+            && self.scheduler_is_idle
             && self.writing.is_empty()
     }
 
@@ -238,6 +255,9 @@ impl<P: Pins> Controller<P> {
     /// # Errors
     /// As [`Pins::clock`], and [`PimError::Refused`].
     pub fn step(&mut self) -> Result<(), PimError> {
+        if self.pins.scheduler().is_some() {
+            return self.step_scheduled();
+        }
         self.forget_waits();
         self.input_given = [false; 2];
         let (row, column) = if self.clock >= self.next_refresh {
@@ -288,19 +308,21 @@ impl<P: Pins> Controller<P> {
         if self.product.is_empty() {
             self.in_product = false;
         } else if !self.in_product {
-            let between = self
-                .operations
-                .front()
-                .is_none_or(|operation| matches!(operation, Operation::Break | Operation::NotBefore(_)));
-            self.in_product = between;
+            self.in_product = self.is_between();
         }
     }
 
-    fn next_operation(&self) -> Option<Operation> {
+    /// Whether other work than a product's is at a place where a product can come in between.
+    pub(crate) fn is_between(&self) -> bool {
+        let next = self.operations.front();
+        next.is_none_or(|operation| matches!(operation, Operation::Break | Operation::NotBefore(_)))
+    }
+
+    pub(crate) fn next_operation(&self) -> Option<Operation> {
         if self.in_product { self.product.front().copied() } else { self.operations.front().copied() }
     }
 
-    fn pop_operation(&mut self) {
+    pub(crate) fn pop_operation(&mut self) {
         let queue = if self.in_product { &mut self.product } else { &mut self.operations };
         queue.pop_front();
     }
@@ -562,7 +584,7 @@ impl<P: Pins> Controller<P> {
 }
 
 /// Whether a command is for the multipliers and nobody else.
-fn is_of_multipliers(command: &HbmCommand) -> bool {
+pub(crate) fn is_of_multipliers(command: &HbmCommand) -> bool {
     matches!(
         command,
         HbmCommand::PimActivate { .. }

@@ -11,10 +11,10 @@
 //! | `dex` | sliced | two: reads and computing at the same time |
 //! | `dex+dbo` | sliced | two, and parts of a group's FFN or attention move to the other device |
 //!
-//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`memory`] (what lies where),
-//! [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`] (channels and NPU), [`record`] (its books),
-//! [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`] (what is offloaded), [`batch`] (texts);
-//! [`measure`] (times, also for larger models).
+//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduled`] (or somebody else
+//! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
+//! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
+//! (what is offloaded), [`batch`] (texts); [`measure`] (times, also for larger models).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -32,6 +32,7 @@ pub mod pins;
 pub mod policy;
 pub mod queues;
 pub mod record;
+pub mod scheduled;
 pub mod shared;
 pub mod times;
 pub mod timing;
@@ -42,3 +43,4 @@ pub use machine::Machine;
 pub use pins::Pins;
 pub use policy::{Decided, Offloading, Share};
 pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
+pub use scheduled::Scheduler;

@@ -1,6 +1,7 @@
 //! The pins of a channel, whoever is behind them.
 
 use crate::PimError;
+use crate::scheduled::Scheduler;
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
 
 /// A channel, clock by clock: the device model, or RTL.
@@ -10,6 +11,11 @@ pub trait Pins: Send {
     /// # Errors
     /// If what is behind the pins fails.
     fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError>;
+
+    /// The scheduler, if the channel has one. It is given the work then, and [`Pins::clock`] is not used.
+    fn scheduler(&mut self) -> Option<&mut dyn Scheduler> {
+        None
+    }
 
     /// Violations of the protocol so far.
     fn violations(&self) -> u64;

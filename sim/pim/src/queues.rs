@@ -116,7 +116,12 @@ impl Accesses {
     }
 
     pub fn pop(&mut self) {
-        let Some(access) = self.queue.pop_front() else { return };
+        self.remove(0);
+    }
+
+    /// Takes one out, wherever it is.
+    pub fn remove(&mut self, at: usize) -> Option<Access> {
+        let access = self.queue.remove(at)?;
         let Place { bank, row, .. } = access.place();
         if let Some(at) = self.needs.iter().position(|need| (need.bank, need.row) == (bank, row)) {
             self.needs[at].count -= 1;
@@ -124,5 +129,6 @@ impl Accesses {
                 self.needs.remove(at);
             }
         }
+        Some(access)
     }
 }

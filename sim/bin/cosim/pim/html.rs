@@ -38,7 +38,7 @@ pub fn html(
     report = report.section("What was done").paragraph(
         "Each step of each group with its pieces of work. A piece has a range of clocks and, by channel, the commands that it was given. \
          The commands of a range, one by one, are written by the line below with the range's first and last clock. The signals of a \
-         channel are with --channel rtl --waves FILE.fst --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST in place of \
+         channel are with --channel rtl --controller software --waves FILE.fst --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST in place of \
          its end, in a build with NDP_WAVES=librapim-small:",
     );
     for (mode, ran) in runs {
@@ -285,7 +285,11 @@ fn rerun(args: &PimArgs, mode: PimMode) -> String {
         }
     }
     rerun.option("mode", mode.name());
-    let names = [("rule", value_name(args.rule)), ("channel", value_name(args.channel))];
+    let names = [
+        ("rule", value_name(args.rule)),
+        ("channel", value_name(args.channel)),
+        ("controller", value_name(args.controller)),
+    ];
     names.into_iter().for_each(|(option, name)| rerun.option(option, name));
     args.prompt.iter().for_each(|prompt| rerun.option("prompt", prompt));
     let tokens: Vec<String> = args.tokens.iter().map(u32::to_string).collect();

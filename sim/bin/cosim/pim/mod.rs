@@ -18,7 +18,7 @@ use indicatif::ProgressBar;
 use ndp_config::HbmConfig;
 use ndp_cosim::error::SimError;
 use ndp_cosim::ffi::{OpenOptions, WaveOptions};
-use ndp_cosim::hbm::{Lockstep, LockstepError, RESET_CLOCKS};
+use ndp_cosim::hbm::{ControlledError, Hosted, Lockstep, LockstepError, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Hardware, Rule};
@@ -101,6 +101,16 @@ pub enum ChannelKind {
     Model,
 }
 
+/// Who gives the commands of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ControllerKind {
+    /// The host's scheduler
+    Software,
+    /// The controller in RTL, which is given requests; it has to be compiled in
+    Rtl,
+}
+
 /// Arguments of the job.
 #[derive(Args, Debug)]
 pub struct PimArgs {
@@ -116,6 +126,9 @@ pub struct PimArgs {
     /// What is behind the pins of the channels; the RTL of a memory has to be compiled in
     #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
     channel: ChannelKind,
+    /// Who gives the channels their commands
+    #[arg(long, value_enum, default_value_t = ControllerKind::Software)]
+    controller: ControllerKind,
     /// Text to continue; each one is a request
     #[arg(long, default_values = ["Elizabeth was surprised at", "It was a truth", "Mr. Darcy", "She had never been"])]
     prompt: Vec<String>,
@@ -188,6 +201,7 @@ pub struct PimArgs {
 struct Report<'a> {
     command: &'static str,
     channel: ChannelKind,
+    controller: ControllerKind,
     memory: &'a HbmConfig,
     hardware: &'a Hardware,
     prompts: &'a [String],
@@ -261,6 +275,7 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         let report = Report {
             command: "pim",
             channel: args.channel,
+            controller: args.controller,
             memory: &config,
             hardware: &hardware,
             prompts: &args.prompt,
@@ -347,6 +362,10 @@ impl Files {
         if args.waves.is_some() {
             ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
             ensure!(args.channel == ChannelKind::Rtl, "--waves has no meaning with --channel model");
+            ensure!(
+                args.controller == ControllerKind::Software,
+                "--waves shows a channel that the software gives its commands, not with --controller rtl"
+            );
             let (channel, most) = (args.wave_channel, channels - 1);
             ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
         }
@@ -408,6 +427,22 @@ impl Job<'_> {
         let memory = self.memory;
         let numbers = 0..memory.channels();
         Ok(match args.channel {
+            kind if args.controller == ControllerKind::Rtl => {
+                let open = |_| {
+                    Hosted::open(memory.name(), memory, kind == ChannelKind::Rtl).map_err(|error| match error
+                    {
+                        ControlledError::Sim(SimError::UnknownDesign { .. }) => {
+                            let name = memory.name();
+                            let why = format!(
+                                "the controller of '{name}' was not built; `--controller software` needs none"
+                            );
+                            anyhow::Error::new(error).context(why)
+                        }
+                        error => error.into(),
+                    })
+                };
+                self.run(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?)?.0
+            }
             ChannelKind::Model => {
                 let channels = numbers.map(|_| PseudoChannel::new(memory)).collect::<Result<Vec<_>, _>>()?;
                 self.run(channels)?.0

@@ -1,0 +1,120 @@
+//! The Verilated controller and its channel as a channel of [`ndp_pim`], which gives it requests in place of commands.
+
+use super::controller::{Access, Controlled, ControlledError, Operation, Request};
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::{Column, HbmCommand, HbmOutputs, HbmStatistics};
+use ndp_pim::controller::Given;
+use ndp_pim::scheduled::{Stepped, Stripe, Transfer, Work};
+use ndp_pim::{PimError, Pins, Scheduler};
+
+/// A controller in RTL with its channel.
+#[derive(Debug)]
+pub struct Hosted {
+    system: Controlled,
+    requested: u64,
+    /// Columns and results that have been asked for.
+    expected: [u64; 2],
+    seen: [u64; 2],
+}
+
+impl Hosted {
+    /// The controller of a design, and with `rtl` its Verilated channel beside the device model of `config`; all banks are cut where `config`
+    /// says.
+    ///
+    /// # Errors
+    /// As [`Controlled::open`].
+    pub fn open(design: &str, config: &HbmConfig, rtl: bool) -> Result<Self, ControlledError> {
+        // At most the subarrays of a bank.
+        let boundary = if config.slicing() { config.weight_subarrays() as u16 } else { 0 };
+        let system = Controlled::open(design, config, boundary, rtl, 1)?;
+        Ok(Self { system, requested: 0, expected: [0; 2], seen: [0; 2] })
+    }
+}
+
+fn failed(error: ControlledError) -> PimError {
+    PimError::Channel(error.to_string())
+}
+
+impl Scheduler for Hosted {
+    fn waiting(&self) -> [usize; 2] {
+        [self.system.requests.len(), self.system.operations.len()]
+    }
+
+    fn request(&mut self, stripe: Stripe, data: Vec<Column>) {
+        let Stripe { transfer, bank, row, position, columns } = stripe;
+        let access = match transfer {
+            Transfer::Read => Access::Read,
+            Transfer::Write => Access::Write,
+            Transfer::Share { slot } => Access::Share { slot },
+        };
+        self.system.requests.push_back(Request { access, bank, row, position, columns });
+        self.system.writes.extend(data);
+        self.requested += 1;
+        self.expected[0] += if transfer == Transfer::Write { 0 } else { u64::from(columns) };
+    }
+
+    fn operate(&mut self, work: Work, data: Vec<Column>) {
+        self.system.operations.push_back(match work {
+            Work::Load { slot, columns } => Operation::Load { slot, columns },
+            Work::Run { row, column, slot, columns, first, last, take } => {
+                Operation::Run { row, column, slot, columns, first, last, take }
+            }
+            Work::Results => Operation::Results,
+            Work::Sum { bank } => Operation::Sum { bank },
+        });
+        self.system.loads.extend(data);
+        self.expected[1] += u64::from(matches!(work, Work::Results | Work::Sum { .. }));
+    }
+
+    fn requests_done(&self) -> u64 {
+        self.system.requests_done
+    }
+
+    fn step(&mut self) -> Result<Stepped, PimError> {
+        self.system.trace = Some(Vec::new());
+        self.system.step().map_err(failed)?;
+        let mut given = Given { data: self.system.bus_used, ..Given::default() };
+        for (_, command) in self.system.trace.take().unwrap_or_default() {
+            *(if on_row_bus(&command) { &mut given.row } else { &mut given.column }) = Some(command);
+        }
+        let [columns, mut results, sums] = std::mem::take(&mut self.system.read);
+        // A column takes two clocks, so at most one of the two came.
+        results.extend(sums);
+        self.seen[0] += columns.len() as u64;
+        self.seen[1] += results.len() as u64;
+        let done = self.seen == self.expected && self.requested == self.system.requests_done;
+        Ok(Stepped { given, columns, results, idle: done && self.system.is_idle() })
+    }
+}
+
+fn on_row_bus(command: &HbmCommand) -> bool {
+    use HbmCommand::{BufferWrite, Mac, Read, ReadResults, ReadSum, ReadToBuffer, Write};
+    !matches!(
+        command,
+        Read { .. }
+            | Write { .. }
+            | ReadToBuffer { .. }
+            | BufferWrite { .. }
+            | Mac { .. }
+            | ReadResults
+            | ReadSum { .. }
+    )
+}
+
+impl Pins for Hosted {
+    fn clock(&mut self, _: u32, _: u32, _: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+        Err(PimError::Channel("its commands are those of its controller".into()))
+    }
+
+    fn scheduler(&mut self) -> Option<&mut dyn Scheduler> {
+        Some(self)
+    }
+
+    fn violations(&self) -> u64 {
+        self.system.device().violation_count()
+    }
+
+    fn statistics(&self) -> HbmStatistics {
+        self.system.device().statistics()
+    }
+}
