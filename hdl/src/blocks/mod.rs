@@ -13,7 +13,8 @@
 //! [`link_controller`]; [`link_switch`], [`link_bridge`]; [`transfer_walker`], [`transfer_sender`], [`transfer_receiver`],
 //! [`transfer_unit`]. A channel of memory that computes: [`pim_decoder`], [`pim_lane`],
 //! [`pim_mac`], [`pim_column_path`], [`pim_bank_state`], [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`],
-//! [`pim_channel_timing`], [`pim_refresh_watch`], [`pim_channel`]; its controller: [`pim_shadow`], [`pim_requests`], [`pim_operations`],
+//! [`pim_channel_timing`], [`pim_refresh_watch`], [`pim_channel`]; its controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`],
+//! [`pim_operations`],
 //! [`pim_controller`]. Every block is a function from
 //! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!

@@ -85,6 +85,11 @@ pub enum Command {
         cosim pim-trace --mode dex --out docs/pim-dex.svg\n\n\
         The commands are those of the controller in RTL; both modes have the same scale.")]
     PimTrace(PimTraceArgs),
+    /// Measure payload rate and latency of a link in RTL over the bit error rate of its lanes
+    #[command(after_long_help = "Examples:\n  \
+        cosim link --ber 0,1e-6,1e-5 --message 512 --bytes 262144\n  \
+        cosim link --chart docs/link-rates.svg")]
+    Link(crate::link::LinkArgs),
 }
 
 /// How the banks of a memory that computes are used.

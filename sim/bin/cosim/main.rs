@@ -3,7 +3,7 @@
 //! Jobs: `run`, a program for the core from a file; `cycles`, its cycles as the cycle model predicts them; `gemv`, one matrix-vector
 //! product with random operands; `generate`, a text by a language model whose layers run in RTL but for LayerNorm; `layer`, one of
 //! its layers in one step; `bench`, the paper's row lengths against the roofline; `pim`, texts by an NPU and an HBM2 memory whose banks
-//! compute; `pim-trace`, a timing diagram of such a memory. Exit codes: 0 if everything agreed; 1 for a
+//! compute; `pim-trace`, a timing diagram of such a memory; `link`, rates of a link over its errors. Exit codes: 0 if everything agreed; 1 for a
 //! mismatch, a protocol error or a hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
 
 /// `println!` for output whose reader may have gone away, which is no reason to fail.
@@ -23,6 +23,7 @@ mod gemv;
 mod generate;
 mod golden;
 mod layer;
+mod link;
 mod output;
 mod phases;
 mod pim;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         args::Command::Layer(args) => layer::run(&args),
         args::Command::Bench(args) => bench::run(&args),
         args::Command::Pim(args) => pim::run(&args),
+        args::Command::Link(args) => link::run(&args),
         args::Command::PimTrace(args) => pim_trace::run(&args),
     };
     match result {
