@@ -37,8 +37,8 @@ mod system;
 use clap::Parser;
 use ndp_cosim::error::SimError;
 use ndp_model::ModelError;
-use ndp_traces::capture::CaptureError;
 use ndp_pim::PimError;
+use ndp_traces::capture::CaptureError;
 use std::process::ExitCode;
 
 /// How a job ended that could be started.
