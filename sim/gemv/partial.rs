@@ -74,7 +74,7 @@ impl Part {
     }
 
     /// A part of the same form and size that these bursts are.
-    pub(crate) fn from_bursts(&self, bursts: Vec<Burst>) -> Self {
+    pub(crate) fn with_bursts(&self, bursts: Vec<Burst>) -> Self {
         match self {
             Self::Sums(_) => Self::Sums(PartialSums(bursts)),
             Self::Fp16(bits) => Self::Fp16(values_of(&bursts).take(bits.len()).collect()),

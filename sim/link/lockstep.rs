@@ -378,11 +378,16 @@ struct Shared<T> {
     /// Nothing is to be run any more. Changes only while all threads wait.
     done: AtomicBool,
     failed: AtomicBool,
-    results: Mutex<Vec<(usize, Result<Option<T>, SimError>)>>,
+    results: Mutex<Vec<(usize, Ended<T>)>>,
 }
 
+/// What came of a core's work, if it had any.
+type Ended<T> = Result<Option<T>, SimError>;
+/// A core's work, and its idling behind it.
+type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
+
 impl<T> Shared<T> {
-    fn result(&self, core: usize, result: Result<Option<T>, SimError>) {
+    fn result(&self, core: usize, result: Ended<T>) {
         if result.is_err() {
             self.failed.store(true, Ordering::Relaxed);
         }
@@ -392,7 +397,7 @@ impl<T> Shared<T> {
 
 /// The cores of one thread.
 struct Worker<'a> {
-    futures: Vec<Pin<Box<dyn Future<Output = ()> + 'a>>>,
+    futures: Vec<Work<'a>>,
 }
 
 impl<'a> Worker<'a> {
@@ -414,7 +419,7 @@ impl<'a> Worker<'a> {
                     result = Err(error);
                 }
                 shared.result(core, result);
-            }) as Pin<Box<dyn Future<Output = ()> + 'a>>
+            }) as Work<'a>
         };
         Self { futures: share.into_iter().map(future).collect() }
     }

@@ -244,7 +244,7 @@ impl<P: Places> SystemBackend<P> {
                 let link = (Place::LinkIn(receiver as u32), "partial sums");
                 ready = ready.max(self.books.message(link, computed_by, part.bytes(), &delivery));
                 slowest += delivery.cycles();
-                sums.push(part.from_bursts(delivery.parcel));
+                sums.push(part.with_bursts(delivery.parcel));
             }
         }
         let merged = if self.is_exact() {
