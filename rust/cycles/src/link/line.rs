@@ -218,8 +218,10 @@ impl Line {
         match self.frame.place(since) {
             Place::Mark => Content::Mark,
             Place::Word(word) => {
-                let full = self.header(sent - word).is_some_and(|header| header.kind == Kind::Data);
-                if self.frame.is_zero(word, lane, full) { Content::Zeros } else { Content::Own }
+                let header = self.header(sent - word).unwrap_or_default();
+                let zeros = self.frame.is_zero(word, lane, header.kind == Kind::Data)
+                    && (word != 0 || header.is_zero(lane));
+                if zeros { Content::Zeros } else { Content::Own }
             }
         }
     }
