@@ -23,9 +23,9 @@ pub struct Disturbance {
     pub cycle: u64,
     /// The lane.
     pub lane: u8,
-    /// The word is none of those that were sent: the lane stalls, and is later by one word from here on.
+    /// The lane stalls: it gives noise, and the word that was to come, and all after it, a cycle later.
     pub stalled: bool,
-    /// Bits of the word that are wrong; of a stalled lane the word.
+    /// Bits of the word that are not those that were to come. Noise has some of these by chance.
     pub mask: u32,
 }
 
@@ -55,8 +55,8 @@ enum Content {
     Own,
 }
 
-/// A part of a word that arrived: when it was sent, unless the channel made it; wrong bits.
-type Part = (Option<u64>, u32);
+/// A part of a word that arrived: when it was sent, or would have been if it is noise; wrong bits.
+type Part = (u64, u32);
 
 /// The line.
 #[derive(Clone, Debug)]
@@ -233,25 +233,21 @@ impl Line {
             let events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
             events
                 .filter(|event| usize::from(event.lane) == lane)
-                .fold((false, 0), |(stalled, mask), event| (stalled || event.stalled, mask ^ event.mask))
+                .fold(0, |mask, event| mask ^ event.mask)
         };
         let delay = self.delay_at(lane, cycle);
         if delay.shift != shift {
             return None;
         }
         let sent = |of: &Delay| cycle.checked_sub(of.words).filter(|sent| *sent >= of.since);
-        let part = |stalled: bool, of: &Delay, mask: u32| -> Part {
-            // What was lost when the delays were set is zeros.
-            (if stalled { None } else { Some(sent(of).unwrap_or(0)) }, mask)
-        };
-        let (stalled, mask) = event(cycle);
-        let first = part(stalled, &delay, mask >> shift);
+        // What was lost when the delays were set is zeros.
+        let part = |of: &Delay, mask: u32| -> Part { (sent(of).unwrap_or(0), mask) };
+        let first = part(&delay, event(cycle) >> shift);
         if shift == 0 {
             return Some([first, (first.0, 0)]);
         }
         let next = self.delay_at(lane, cycle + 1);
-        let (stalled, mask) = event(cycle + 1);
-        let second = part(stalled, &next, mask & ((1 << shift) - 1));
+        let second = part(&next, event(cycle + 1) & ((1 << shift) - 1));
         (next.shift == shift).then_some([first, second])
     }
 
@@ -262,8 +258,7 @@ impl Line {
             return false;
         }
         let Some([first, second]) = self.parts(lane, cycle, shift) else { return false };
-        let Some(sent) = first.0 else { return false };
-        first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, sent) == Content::Mark
+        first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, first.0) == Content::Mark
     }
 
     /// The same of a register that kept what came in cycle `cycle`, with nothing behind it.
@@ -273,7 +268,7 @@ impl Line {
 
     /// When the word was sent that begins at bit `shift` of what arrives.
     pub fn sent(&self, lane: usize, cycle: u64, shift: u32) -> Option<u64> {
-        self.parts(lane, cycle, shift)?[0].0
+        Some(self.parts(lane, cycle, shift)?[0].0)
     }
 
     /// Whether it is what was sent in cycle `expected`, bit by bit.
@@ -281,11 +276,7 @@ impl Line {
         let Some(parts) = self.parts(lane, cycle, shift) else { return false };
         let zeros = self.content(lane, expected) == Content::Zeros;
         parts.iter().all(|(sent, mask)| {
-            let same = match sent {
-                Some(sent) => *sent == expected || zeros && self.content(lane, *sent) == Content::Zeros,
-                None => zeros,
-            };
-            same && *mask == 0
+            *mask == 0 && (*sent == expected || zeros && self.content(lane, *sent) == Content::Zeros)
         })
     }
 }
