@@ -231,9 +231,7 @@ impl Line {
         let event = |cycle: u64| {
             let first = self.disturbances.partition_point(|event| event.cycle < cycle);
             let events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
-            events
-                .filter(|event| usize::from(event.lane) == lane)
-                .fold(0, |mask, event| mask ^ event.mask)
+            events.filter(|event| usize::from(event.lane) == lane).fold(0, |mask, event| mask ^ event.mask)
         };
         let delay = self.delay_at(lane, cycle);
         if delay.shift != shift {
@@ -278,5 +276,35 @@ impl Line {
         parts.iter().all(|(sent, mask)| {
             *mask == 0 && (*sent == expected || zeros && self.content(lane, *sent) == Content::Zeros)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_config::DesignConfig;
+    use std::error::Error;
+
+    /// A marker of which `shift` bits come in the cycle in which its lane stalls.
+    #[test]
+    fn noise_that_has_the_bits_of_a_marker_leaves_it_whole() -> Result<(), Box<dyn Error>> {
+        let config = DesignConfig::preset("tiny")?.link().clone();
+        let shift = 2;
+        let (bits, came) = (12 * LinkConfig::LANE_BITS + shift, FIRST_MARK + 12);
+        for (mask, whole) in [(0, true), (0b100, true), (0b1000, true), (0b10, false), (0b1, false)] {
+            for lane in 0..4 {
+                let mut line = Line::new(&config, 12);
+                line.sender_reset(0, 0);
+                line.set_delays(0, &[bits; 4]);
+                assert!(line.is_marker(lane.into(), came, shift));
+                line.disturb(Disturbance { cycle: came + 1, lane, stalled: true, mask });
+                assert_eq!(line.is_marker(lane.into(), came, shift), whole, "lane {lane}, {mask:#b}");
+                // The next one is a word later.
+                let next = came + line.frame.length;
+                assert!(!line.is_marker(lane.into(), next, shift));
+                assert!(line.is_marker(lane.into(), next + 1, shift));
+            }
+        }
+        Ok(())
     }
 }
