@@ -473,7 +473,13 @@ fn they_do_so_over_lanes_with_bit_errors() -> Outcome {
 #[test]
 fn they_do_so_when_lanes_fail_in_other_ways() -> Outcome {
     series(Series { seed: 8, trouble: Trouble::Bursts, ber: 1e-6, systems: 4, ..PLAIN })?;
-    series(Series { seed: 9, trouble: Trouble::Stalls, skew: 40, rounds: 4, systems: 6, ..PLAIN })?;
+    let stalls = Series { trouble: Trouble::Stalls, skew: 40, ..PLAIN };
+    series(Series { seed: 9, rounds: 4, systems: 6, ..stalls })?;
+    // A late lane 0 whose part of headers is zero, in the second system; noise that has the bits of a marker that it is in.
+    let options = ProgramOptions { cycles: 3000, malformed_percent: 30 };
+    let stalls = Series { messages: 2, every: 40, options, ..stalls };
+    series(Series { seed: 37, stall_percent: 10, ber: 1e-5, rounds: 1, systems: 2, ..stalls })?;
+    series(Series { seed: 103, stall_percent: 90, ber: 1e-7, systems: 1, ..stalls })?;
     series(Series { seed: 10, trouble: Trouble::Cuts, rounds: 3, systems: 4, ..PLAIN })?;
     series(Series { seed: 11, trouble: Trouble::DeadLanes, rounds: 3, systems: 4, ..PLAIN })
 }

@@ -181,9 +181,9 @@ impl Channel {
             if lane.shift == 0 {
                 out[l] = newer;
             }
+            right[l] = out[l];
             if lane.stalled == 0 {
                 lane.words.pop_front();
-                right[l] = out[l];
                 continue;
             }
             lane.stalled -= 1;
@@ -306,11 +306,10 @@ mod tests {
             for (lane, delay) in delays.iter_mut().enumerate() {
                 let clean = cycle.checked_sub(*delay).map_or(0, |at| sent[at][lane]);
                 let expected = match of(cycle as u64, lane as u8) {
-                    Some(ChannelEvent::Disturbed(Disturbance { stalled: true, mask, .. })) => {
-                        *delay += 1;
-                        *mask
+                    Some(ChannelEvent::Disturbed(Disturbance { stalled, mask, .. })) => {
+                        *delay += usize::from(*stalled);
+                        clean ^ mask
                     }
-                    Some(ChannelEvent::Disturbed(Disturbance { mask, .. })) => clean ^ mask,
                     _ => clean,
                 };
                 assert_eq!(words[lane], expected, "cycle {cycle}, lane {lane}");

@@ -2,9 +2,6 @@
 
 use ndp_config::{BEAT_BITS, LinkConfig};
 
-/// Bits of the header's fields; those above are zero.
-const FIELD_BITS: u32 = 65;
-
 /// What kind of flit it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -40,6 +37,35 @@ pub(crate) struct Header {
     pub tag: Tag,
 }
 
+impl Tag {
+    /// What a memory holds that nothing was written to: who knows; not zeros.
+    pub const UNKNOWN: Self = Self { dest: 15, source: 15, last_beat: 7, end: true, label: 0x1_FFFF };
+}
+
+impl Header {
+    /// Whether a lane carries zeros in the header's fields.
+    pub fn is_zero(&self, lane: usize) -> bool {
+        let fields = [
+            (self.kind as u128, 0),
+            (self.fault.into(), 2),
+            (self.nack.into(), 3),
+            (self.nack_round.into(), 4),
+            (self.round.into(), 8),
+            (self.sequence.into(), 12),
+            (self.ack.into(), 20),
+            (self.limit.into(), 28),
+            (self.tag.dest.into(), 36),
+            (self.tag.source.into(), 40),
+            (self.tag.last_beat.into(), 44),
+            (self.tag.end.into(), 47),
+            (self.tag.label.into(), 48),
+        ];
+        let bits = fields.into_iter().fold(0, |bits, (field, at): (u128, u32)| bits | field << at);
+        let lane_bits = LinkConfig::LANE_BITS as usize;
+        lane >= 5 || bits >> (lane_bits * lane) & ((1 << lane_bits) - 1) == 0
+    }
+}
+
 /// Where a word is in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
@@ -71,9 +97,7 @@ impl Frame {
                 (0..config.lanes()).fold(0, |mask, lane| {
                     let first = word * word_bits + lane * LinkConfig::LANE_BITS;
                     let end = first + LinkConfig::LANE_BITS;
-                    let used = first < FIELD_BITS
-                        || end > check
-                        || full && first < payload.end && end > payload.start;
+                    let used = end > check || full && first < payload.end && end > payload.start;
                     mask | u8::from(!used) << lane
                 })
             };
@@ -96,7 +120,7 @@ impl Frame {
         }
     }
 
-    /// Whether a lane carries zeros in a word of a flit.
+    /// Whether a lane carries zeros in a word of a flit, the header's fields apart.
     pub fn is_zero(&self, word: u64, lane: usize, full: bool) -> bool {
         self.zeros[word as usize][usize::from(!full)] >> lane & 1 == 1
     }

@@ -23,9 +23,9 @@ pub struct Disturbance {
     pub cycle: u64,
     /// The lane.
     pub lane: u8,
-    /// The word is none of those that were sent: the lane stalls, and is later by one word from here on.
+    /// The lane stalls: it gives noise, and the word that was to come, and all after it, a cycle later.
     pub stalled: bool,
-    /// Bits of the word that are wrong; of a stalled lane the word.
+    /// Bits of the word that are not those that were to come. Noise has some of these by chance.
     pub mask: u32,
 }
 
@@ -55,8 +55,8 @@ enum Content {
     Own,
 }
 
-/// A part of a word that arrived: when it was sent, unless the channel made it; wrong bits.
-type Part = (Option<u64>, u32);
+/// A part of a word that arrived: when it was sent, or would have been if it is noise; wrong bits.
+type Part = (u64, u32);
 
 /// The line.
 #[derive(Clone, Debug)]
@@ -218,8 +218,10 @@ impl Line {
         match self.frame.place(since) {
             Place::Mark => Content::Mark,
             Place::Word(word) => {
-                let full = self.header(sent - word).is_some_and(|header| header.kind == Kind::Data);
-                if self.frame.is_zero(word, lane, full) { Content::Zeros } else { Content::Own }
+                let header = self.header(sent - word).unwrap_or_default();
+                let zeros = self.frame.is_zero(word, lane, header.kind == Kind::Data)
+                    && (word != 0 || header.is_zero(lane));
+                if zeros { Content::Zeros } else { Content::Own }
             }
         }
     }
@@ -229,27 +231,21 @@ impl Line {
         let event = |cycle: u64| {
             let first = self.disturbances.partition_point(|event| event.cycle < cycle);
             let events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
-            events
-                .filter(|event| usize::from(event.lane) == lane)
-                .fold((false, 0), |(stalled, mask), event| (stalled || event.stalled, mask ^ event.mask))
+            events.filter(|event| usize::from(event.lane) == lane).fold(0, |mask, event| mask ^ event.mask)
         };
         let delay = self.delay_at(lane, cycle);
         if delay.shift != shift {
             return None;
         }
         let sent = |of: &Delay| cycle.checked_sub(of.words).filter(|sent| *sent >= of.since);
-        let part = |stalled: bool, of: &Delay, mask: u32| -> Part {
-            // What was lost when the delays were set is zeros.
-            (if stalled { None } else { Some(sent(of).unwrap_or(0)) }, mask)
-        };
-        let (stalled, mask) = event(cycle);
-        let first = part(stalled, &delay, mask >> shift);
+        // What was lost when the delays were set is zeros.
+        let part = |of: &Delay, mask: u32| -> Part { (sent(of).unwrap_or(0), mask) };
+        let first = part(&delay, event(cycle) >> shift);
         if shift == 0 {
             return Some([first, (first.0, 0)]);
         }
         let next = self.delay_at(lane, cycle + 1);
-        let (stalled, mask) = event(cycle + 1);
-        let second = part(stalled, &next, mask & ((1 << shift) - 1));
+        let second = part(&next, event(cycle + 1) & ((1 << shift) - 1));
         (next.shift == shift).then_some([first, second])
     }
 
@@ -260,8 +256,7 @@ impl Line {
             return false;
         }
         let Some([first, second]) = self.parts(lane, cycle, shift) else { return false };
-        let Some(sent) = first.0 else { return false };
-        first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, sent) == Content::Mark
+        first.1 | second.1 == 0 && second.0 == first.0 && self.content(lane, first.0) == Content::Mark
     }
 
     /// The same of a register that kept what came in cycle `cycle`, with nothing behind it.
@@ -271,7 +266,7 @@ impl Line {
 
     /// When the word was sent that begins at bit `shift` of what arrives.
     pub fn sent(&self, lane: usize, cycle: u64, shift: u32) -> Option<u64> {
-        self.parts(lane, cycle, shift)?[0].0
+        Some(self.parts(lane, cycle, shift)?[0].0)
     }
 
     /// Whether it is what was sent in cycle `expected`, bit by bit.
@@ -279,11 +274,37 @@ impl Line {
         let Some(parts) = self.parts(lane, cycle, shift) else { return false };
         let zeros = self.content(lane, expected) == Content::Zeros;
         parts.iter().all(|(sent, mask)| {
-            let same = match sent {
-                Some(sent) => *sent == expected || zeros && self.content(lane, *sent) == Content::Zeros,
-                None => zeros,
-            };
-            same && *mask == 0
+            *mask == 0 && (*sent == expected || zeros && self.content(lane, *sent) == Content::Zeros)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_config::DesignConfig;
+    use std::error::Error;
+
+    /// A marker of which `shift` bits come in the cycle in which its lane stalls.
+    #[test]
+    fn noise_that_has_the_bits_of_a_marker_leaves_it_whole() -> Result<(), Box<dyn Error>> {
+        let config = DesignConfig::preset("tiny")?.link().clone();
+        let shift = 2;
+        let (bits, came) = (12 * LinkConfig::LANE_BITS + shift, FIRST_MARK + 12);
+        for (mask, whole) in [(0, true), (0b100, true), (0b1000, true), (0b10, false), (0b1, false)] {
+            for lane in 0..4 {
+                let mut line = Line::new(&config, 12);
+                line.sender_reset(0, 0);
+                line.set_delays(0, &[bits; 4]);
+                assert!(line.is_marker(lane.into(), came, shift));
+                line.disturb(Disturbance { cycle: came + 1, lane, stalled: true, mask });
+                assert_eq!(line.is_marker(lane.into(), came, shift), whole, "lane {lane}, {mask:#b}");
+                // The next one is a word later.
+                let next = came + line.frame.length;
+                assert!(!line.is_marker(lane.into(), next, shift));
+                assert!(line.is_marker(lane.into(), next + 1, shift));
+            }
+        }
+        Ok(())
     }
 }

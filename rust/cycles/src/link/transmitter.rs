@@ -90,7 +90,7 @@ impl Transmitter {
             credit: 0,
             beat: 0,
             dropping: false,
-            tags: vec![Tag::default(); config.replay_flits() as usize],
+            tags: vec![Tag::UNKNOWN; config.replay_flits() as usize],
             resync: false,
             heard: false,
             round: 0,
