@@ -408,8 +408,8 @@ impl NdpCore {
     }
 
     /// The core cycle in which everything sent so far is done, by the cycle model.
-    pub(super) fn predicted_end(&mut self) -> Result<Option<u64>, SimError> {
-        Ok(self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm)))
+    pub(super) fn predicted_end(&mut self) -> Option<u64> {
+        self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm))
     }
 
     /// Whether an instruction waits or is in work.

@@ -124,7 +124,7 @@ impl NdpCore {
         let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
         self.spend(wall);
         self.note_end(begin);
-        let model_cycles = self.predicted_end()?.map(|end| end - begin);
+        let model_cycles = self.predicted_end().map(|end| end - begin);
         let status = self.status_async().await?;
         Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, before, status })
     }

@@ -2,7 +2,7 @@
 //!
 //! Two cores are on one cable, more around a bridge. What a core hears takes [`LATENCY`] cycles at least, so each runs
 //! [`QUANTUM`] cycles without the others; then what all have sent goes through cables and bridge. The order in which cores run within
-//! these cycles, and on which thread, changes nothing. LaneFaults of links come at cycles that are said before.
+//! these cycles, and on which thread, changes nothing. What goes wrong with lanes is told before, with its cycle.
 
 use super::bridge::Bridge;
 use super::network::{Cable, LATENCY};
@@ -164,13 +164,8 @@ impl Lockstep {
         &self.cables
     }
 
-    /// Flits that the bridge dropped for want of a route, and its links that are faulty, a bit each.
-    pub fn bridge(&self) -> Option<(u64, u64)> {
-        self.bridge.as_ref().map(|bridge| (bridge.dropped, bridge.faults()))
-    }
-
     /// The cable of a core.
-    pub fn cable_of(&self, core: usize) -> usize {
+    fn cable_of(&self, core: usize) -> usize {
         if self.cables.len() == 1 { 0 } else { core }
     }
 
