@@ -329,10 +329,11 @@ impl Links {
         self.full.iter().position(due).map_or(0, |at| self.full.swap_remove(at).2)
     }
 
-    /// Neurons begin to move beside the cores' next programs, `lead` cycles before these; returns the cores that need a program.
+    /// Neurons begin to move beside the cores' next programs, `lead` cycles before these; returns the cores that need a program. A neuron that
+    /// no parcel holds stays where it is.
     ///
     /// # Errors
-    /// [`SimError::Range`] for a neuron that no parcel holds.
+    /// [`SimError::Range`] for a core without a link.
     pub fn begin_moves(&mut self, cores: &mut [GemvUnit], lead: u64) -> Result<Vec<usize>, SimError> {
         let most = cores[0].parcel_bursts();
         let mut busy = vec![false; cores.len()];
