@@ -8,7 +8,7 @@
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::designs;
 use ndp_cosim::hbm::diagram::{draw, scenario};
-use ndp_cosim::hbm::{Access, Controlled, Operation, Request};
+use ndp_cosim::hbm::{Access, Controlled, ControlledWaves, Operation, Request};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 use std::collections::{HashMap, VecDeque};
@@ -57,7 +57,7 @@ impl Bench {
         rtl: bool,
         seed: u64,
     ) -> Result<Self, Box<dyn Error>> {
-        let system = Controlled::open(design, config, boundary, rtl, seed)?;
+        let system = Controlled::open(design, config, boundary, rtl, seed, ControlledWaves::default())?;
         let sum = SumFormat::new(config.acc_bits(), 1)?.empty();
         Ok(Self {
             config: config.clone(),

@@ -6,7 +6,7 @@
 
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::OpenOptions;
-use ndp_cosim::hbm::{Hosted, Lockstep};
+use ndp_cosim::hbm::{ControlledWaves, Hosted, Lockstep};
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
@@ -42,7 +42,7 @@ fn channels(rtl: &HbmConfig, model: &HbmConfig) -> Result<Vec<Lockstep>, Box<dyn
 
 /// The same behind controllers of `design` in RTL; without `rtl` the channels are device models.
 fn hosted(design: &str, config: &HbmConfig, rtl: bool) -> Result<Vec<Hosted>, Box<dyn Error>> {
-    let open = |_| Ok(Hosted::open(design, config, rtl)?);
+    let open = |_| Ok(Hosted::open(design, config, rtl, ControlledWaves::default())?);
     (0..config.channels()).map(open).collect()
 }
 

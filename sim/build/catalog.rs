@@ -7,7 +7,7 @@
 //!
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
 //! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one. So it is with the
-//! channel of `cosim pim`.
+//! channel of `cosim pim` and its controller.
 //! With `NDP_MODELS=programs` there is only what `cosim` needs. Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
@@ -221,12 +221,7 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     for config in [hosted.clone(), hosted.unsliced()] {
         let waves = waves && items(&traced).any(|name| name == config.name());
         entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
-        entries.push(elaborate_hbm(&config, HBM_CONTROLLER, false)?);
-    }
-    let hosted = load_hbm(root, HBM_HOSTED)?;
-    for config in [hosted.clone(), hosted.unsliced()] {
-        let waves = waves && items(&traced).any(|name| name == config.name());
-        entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
+        entries.push(elaborate_hbm(&config, HBM_CONTROLLER, waves)?);
     }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));

@@ -4,14 +4,18 @@
 //! has to know every rule. Requests and operations are offered as they come, with stalls on request; data that are read are
 //! collected by kind, in the order in which they come.
 
+use super::channel::RESET_CLOCKS;
 use super::lockstep::{Lockstep, LockstepError};
 use crate::error::SimError;
-use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, WaveOptions};
 use ndp_config::HbmConfig;
 use ndp_dram::DramError;
 use ndp_dram::hbm::{Column, HbmCommand, PseudoChannel, decode_column, decode_row};
 use ndp_numerics::{NumericsError, SplitMix64};
 use std::collections::VecDeque;
+
+/// Something to compute: what a scheduler of [`ndp_pim`] asks for too.
+pub use ndp_pim::scheduled::Work as Operation;
 
 /// What is done with the columns of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,42 +50,6 @@ pub struct Request {
     pub position: u32,
     /// Number of columns, up to the end of the stripe.
     pub columns: u32,
-}
-
-/// Something to compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
-    /// Columns into the global buffer.
-    Load {
-        /// First slot.
-        slot: u32,
-        /// Number of columns.
-        columns: u32,
-    },
-    /// MACs on a row of all banks, columns and slots one after the other.
-    Run {
-        /// Row.
-        row: u32,
-        /// First column.
-        column: u32,
-        /// First slot.
-        slot: u32,
-        /// Number of MACs.
-        columns: u32,
-        /// Whether the sums begin with this run.
-        first: bool,
-        /// Whether the row is not needed afterwards.
-        last: bool,
-        /// Whether each MAC waits for a column of [`Access::Share`] in its slot, and frees the slot.
-        take: bool,
-    },
-    /// Rounded sums.
-    Results,
-    /// Exact sum of a bank of the channel.
-    Sum {
-        /// Bank.
-        bank: u32,
-    },
 }
 
 /// Why a run ended.
@@ -120,6 +88,15 @@ pub enum ControlledError {
         /// What is left.
         left: usize,
     },
+}
+
+/// Signals that are written; their cycles begin [`super::RESET_CLOCKS`] before the first clock.
+#[derive(Clone, Debug, Default)]
+pub struct ControlledWaves {
+    /// Of the controller.
+    pub controller: Option<WaveOptions>,
+    /// Of the Verilated channel.
+    pub channel: Option<WaveOptions>,
 }
 
 /// The channel.
@@ -191,7 +168,7 @@ fn bits_of(count: u32) -> u32 {
 
 impl Controlled {
     /// A controller of `design` with a channel of `config`, all banks cut at `boundary` (0: joined). With `rtl` the channel is also that
-    /// of the design, in lockstep.
+    /// of the design, in lockstep. `seed` is that of the registers' first contents and of stalls.
     ///
     /// # Errors
     /// [`ControlledError::Sim`] if something was not built.
@@ -201,14 +178,15 @@ impl Controlled {
         boundary: u16,
         rtl: bool,
         seed: u64,
+        waves: ControlledWaves,
     ) -> Result<Self, ControlledError> {
-        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        let options = OpenOptions { random_contents: Some(seed as u32), waves: waves.controller };
         let mut model = Model::open_with(&format!("{design}/pim_controller"), &options)?;
         if config.slicing() {
             let port = model.input("boundary_i")?;
             model.set(port, boundary.into());
         }
-        model.reset(3);
+        model.reset(RESET_CLOCKS);
         let names = ["request", "operation", "write", "load"];
         let input = |suffix: &str| -> Result<Vec<InputPort>, SimError> {
             names.iter().map(|name| model.input(&format!("{name}{suffix}"))).collect()
@@ -252,7 +230,8 @@ impl Controlled {
             idle: model.output("idle_o")?,
         };
         let device = if rtl {
-            Device::Both(Box::new(Lockstep::open(design, config, &OpenOptions::default())?))
+            let options = OpenOptions { waves: waves.channel, ..OpenOptions::default() };
+            Device::Both(Box::new(Lockstep::open(design, config, &options)?))
         } else {
             Device::Model(Box::new(PseudoChannel::new(config)?))
         };
@@ -503,6 +482,18 @@ impl Controlled {
         self.requests_done = 0;
         self.offered = [false; 4];
         Ok(())
+    }
+
+    /// Completes the wave files.
+    ///
+    /// # Errors
+    /// As [`Model::close_waves`].
+    pub fn close_waves(&mut self) -> Result<(), SimError> {
+        self.model.close_waves()?;
+        match &mut self.device {
+            Device::Model(_) => Ok(()),
+            Device::Both(both) => both.rtl.model.close_waves(),
+        }
     }
 
     /// What the controller says was refused; 0 for nothing.

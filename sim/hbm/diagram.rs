@@ -4,7 +4,7 @@
 //! of the host. [`draw`] makes a picture of any trace. Boxes are as wide as what they stand for takes: an activation two
 //! clocks of its bus, a column two clocks of the data bus, a row from its opening to its closing.
 
-use super::controller::{Access, Controlled, ControlledError, Operation, Request};
+use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Operation, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand;
 use std::fmt::Write;
@@ -40,7 +40,7 @@ pub struct Trace {
 pub fn scenario(design: &str, config: &HbmConfig, cut: bool) -> Result<Trace, ControlledError> {
     // At most the subarrays of a bank.
     let boundary = if cut { config.weight_subarrays() as u16 } else { 0 };
-    let mut system = Controlled::open(design, config, boundary, false, 1)?;
+    let mut system = Controlled::open(design, config, boundary, false, 1, ControlledWaves::default())?;
     let slots = config.buffer_slots();
     system.operations.push_back(Operation::Load { slot: 0, columns: slots });
     system.loads.extend((0..slots).map(|slot| [u64::from(slot); 4]));

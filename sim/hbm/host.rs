@@ -1,6 +1,7 @@
 //! The Verilated controller and its channel as a channel of [`ndp_pim`], which gives it requests in place of commands.
 
-use super::controller::{Access, Controlled, ControlledError, Operation, Request};
+use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Request};
+use crate::error::SimError;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, HbmCommand, HbmOutputs, HbmStatistics};
 use ndp_pim::controller::Given;
@@ -23,11 +24,24 @@ impl Hosted {
     ///
     /// # Errors
     /// As [`Controlled::open`].
-    pub fn open(design: &str, config: &HbmConfig, rtl: bool) -> Result<Self, ControlledError> {
+    pub fn open(
+        design: &str,
+        config: &HbmConfig,
+        rtl: bool,
+        waves: ControlledWaves,
+    ) -> Result<Self, ControlledError> {
         // At most the subarrays of a bank.
         let boundary = if config.slicing() { config.weight_subarrays() as u16 } else { 0 };
-        let system = Controlled::open(design, config, boundary, rtl, 1)?;
+        let system = Controlled::open(design, config, boundary, rtl, 1, waves)?;
         Ok(Self { system, requested: 0, expected: [0; 2], seen: [0; 2] })
+    }
+
+    /// Completes the wave files.
+    ///
+    /// # Errors
+    /// As [`Controlled::close_waves`].
+    pub fn close_waves(&mut self) -> Result<(), SimError> {
+        self.system.close_waves()
     }
 }
 
@@ -54,14 +68,7 @@ impl Scheduler for Hosted {
     }
 
     fn operate(&mut self, work: Work, data: Vec<Column>) {
-        self.system.operations.push_back(match work {
-            Work::Load { slot, columns } => Operation::Load { slot, columns },
-            Work::Run { row, column, slot, columns, first, last, take } => {
-                Operation::Run { row, column, slot, columns, first, last, take }
-            }
-            Work::Results => Operation::Results,
-            Work::Sum { bank } => Operation::Sum { bank },
-        });
+        self.system.operations.push_back(work);
         self.system.loads.extend(data);
         self.expected[1] += u64::from(matches!(work, Work::Results | Work::Sum { .. }));
     }

@@ -2,7 +2,7 @@
 
 use super::figures::{Bytes, Figures};
 use super::timeline::decision;
-use super::{PimArgs, PimMode, Ran};
+use super::{ChannelKind, ControllerKind, PimArgs, PimMode, Ran};
 use crate::report::grouped;
 use crate::rerun::Rerun;
 use ndp_model::Generation;
@@ -25,6 +25,15 @@ pub fn html(
          the NPU read, were compared bit for bit; texts and logits are compared with those of each prompt by itself, in software. Clocks \
          are of 1 ns; figures count from where the weights have been written.",
     );
+    let channel = match args.channel {
+        ChannelKind::Rtl => "Each channel is RTL, compared with the device model in every clock",
+        ChannelKind::Model => "Each channel is the device model",
+    };
+    let controller = match args.controller {
+        ControllerKind::Software => "its commands are those of the scheduler in software",
+        ControllerKind::Rtl => "its commands are those of the controller in RTL, which is given requests",
+    };
+    report = report.paragraph(&format!("{channel}; {controller}."));
     for (prompt, generation) in args.prompt.iter().zip(alone) {
         report = report.paragraph(&format!("\u{201c}{prompt}\u{2009}|\u{2009}{}\u{201d}", generation.text));
     }
@@ -38,8 +47,8 @@ pub fn html(
     report = report.section("What was done").paragraph(
         "Each step of each group with its pieces of work. A piece has a range of clocks and, by channel, the commands that it was given. \
          The commands of a range, one by one, are written by the line below with the range's first and last clock. The signals of a \
-         channel are with --channel rtl --controller software --waves FILE.fst --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST in place of \
-         its end, in a build with NDP_WAVES=librapim-small:",
+         channel are with --channel rtl --waves FILE.fst --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST in place of \
+         its end, in a build with NDP_WAVES=librapim-small; those of a controller in RTL with --wave-block controller too:",
     );
     for (mode, ran) in runs {
         report = report.paragraph(&rerun(args, *mode));

@@ -18,7 +18,7 @@ use indicatif::ProgressBar;
 use ndp_config::HbmConfig;
 use ndp_cosim::error::SimError;
 use ndp_cosim::ffi::{OpenOptions, WaveOptions};
-use ndp_cosim::hbm::{ControlledError, Hosted, Lockstep, LockstepError, RESET_CLOCKS};
+use ndp_cosim::hbm::{ControlledError, ControlledWaves, Hosted, Lockstep, LockstepError, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Hardware, Rule};
@@ -111,6 +111,15 @@ pub enum ControllerKind {
     Rtl,
 }
 
+/// Whose signals are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaveBlock {
+    /// The channel's
+    Channel,
+    /// Those of its controller in RTL
+    Controller,
+}
+
 /// Arguments of the job.
 #[derive(Args, Debug)]
 pub struct PimArgs {
@@ -180,9 +189,12 @@ pub struct PimArgs {
     /// Clock behind the last one of --commands
     #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX)]
     commands_to: u64,
-    /// Write the signals of a channel to this file; .fst or .vcd selects the format. For one mode, in RTL that was built for it
+    /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL that was built for it
     #[arg(long, value_name = "FILE")]
     waves: Option<PathBuf>,
+    /// What --waves shows
+    #[arg(long, value_enum, value_name = "BLOCK", default_value = "channel", requires = "waves")]
+    wave_block: WaveBlock,
     /// The channel of --waves
     #[arg(long, value_name = "CHANNEL", default_value_t = 0, requires = "waves")]
     wave_channel: u32,
@@ -361,11 +373,16 @@ impl Files {
         }
         if args.waves.is_some() {
             ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
-            ensure!(args.channel == ChannelKind::Rtl, "--waves has no meaning with --channel model");
-            ensure!(
-                args.controller == ControllerKind::Software,
-                "--waves shows a channel that the software gives its commands, not with --controller rtl"
-            );
+            match args.wave_block {
+                WaveBlock::Channel => ensure!(
+                    args.channel == ChannelKind::Rtl,
+                    "--waves of a channel has no meaning with --channel model"
+                ),
+                WaveBlock::Controller => ensure!(
+                    args.controller == ControllerKind::Rtl,
+                    "--wave-block controller has no meaning with --controller software"
+                ),
+            }
             let (channel, most) = (args.wave_channel, channels - 1);
             ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
         }
@@ -428,9 +445,13 @@ impl Job<'_> {
         let numbers = 0..memory.channels();
         Ok(match args.channel {
             kind if args.controller == ControllerKind::Rtl => {
-                let open = |_| {
-                    Hosted::open(memory.name(), memory, kind == ChannelKind::Rtl).map_err(|error| match error
-                    {
+                let open = |channel| {
+                    let waves = ControlledWaves {
+                        controller: waves(args, channel, WaveBlock::Controller),
+                        channel: waves(args, channel, WaveBlock::Channel),
+                    };
+                    let hosted = Hosted::open(memory.name(), memory, kind == ChannelKind::Rtl, waves);
+                    hosted.map_err(|error| match error {
                         ControlledError::Sim(SimError::UnknownDesign { .. }) => {
                             let name = memory.name();
                             let why = format!(
@@ -441,7 +462,11 @@ impl Job<'_> {
                         error => error.into(),
                     })
                 };
-                self.run(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?)?.0
+                let (ran, channels) = self.run(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?)?;
+                for mut channel in channels {
+                    channel.close_waves()?;
+                }
+                ran
             }
             ChannelKind::Model => {
                 let channels = numbers.map(|_| PseudoChannel::new(memory)).collect::<Result<Vec<_>, _>>()?;
@@ -449,7 +474,7 @@ impl Job<'_> {
             }
             ChannelKind::Rtl => {
                 let open = |channel| {
-                    let waves = waves(args).filter(|_| channel == args.wave_channel);
+                    let waves = waves(args, channel, WaveBlock::Channel);
                     let options = OpenOptions { waves, ..OpenOptions::default() };
                     Lockstep::open(memory.name(), memory, &options).map_err(|error| match error {
                         LockstepError::Sim(SimError::UnknownDesign { .. }) => {
@@ -486,9 +511,9 @@ impl Job<'_> {
     }
 }
 
-/// What is to be dumped. The model's cycles begin in reset.
-fn waves(args: &PimArgs) -> Option<WaveOptions> {
-    let path = args.waves.as_ref()?;
+/// What is to be dumped of this block of a channel. The model's cycles begin in reset.
+fn waves(args: &PimArgs, channel: u32, block: WaveBlock) -> Option<WaveOptions> {
+    let path = args.waves.as_ref().filter(|_| (channel, block) == (args.wave_channel, args.wave_block))?;
     Some(WaveOptions {
         start_cycle: args.wave_start.saturating_add(RESET_CLOCKS),
         stop_cycle: args.wave_stop.map(|stop| stop.saturating_add(RESET_CLOCKS)),
