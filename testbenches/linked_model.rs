@@ -607,10 +607,6 @@ fn many_systems_do_so() -> Outcome {
     for seed in 20..60 {
         let at = seed as usize;
         let trouble = troubles[at % 5];
-        if trouble == Trouble::Cuts {
-            // Their noise is long enough for a marker by chance, of which the model knows nothing (docs/timing.md, "Not modelled").
-            continue;
-        }
         let of = Series {
             topology: if seed % 3 == 0 { Topology::Star } else { Topology::Pair },
             seed,

@@ -64,7 +64,7 @@ pub(crate) struct PortLog {
     last_offer: u64,
     /// Cycles in which no response was taken.
     unready: VecDeque<u64>,
-    /// For each tag whether its request is one for the core, and is not answered.
+    /// For each tag whether the model has been offered a request with it that is one for the core, and has not answered it.
     pending: Vec<bool>,
     /// The model's cycle of the last answer to one of these.
     answered: u64,
@@ -83,6 +83,7 @@ impl Host for Replay<'_> {
             return None;
         }
         self.log.requests.pop_front();
+        self.log.pending[usize::from(request.tag)] = !matches!(request.kind, RequestKind::Dram { .. });
         Some(request)
     }
 
@@ -137,7 +138,6 @@ impl PortLog {
             let writes = (words, request.link_control(queue));
             let kind = request_kind(&self.config, request.address, request.write.is_some(), writes);
             self.requests.push_back((cycle, Request { kind, tag: request.tag }));
-            self.pending[usize::from(request.tag)] = !matches!(kind, RequestKind::Dram { .. });
             self.last_offer = cycle;
         }
         self.offered = offered.is_some() && !taken;
@@ -148,7 +148,8 @@ impl PortLog {
 
     /// Whether a request for the core is not answered by the model.
     pub(crate) fn is_pending(&self) -> bool {
-        self.pending.contains(&true)
+        let for_core = |(_, request): &(u64, Request)| !matches!(request.kind, RequestKind::Dram { .. });
+        self.pending.contains(&true) || self.requests.iter().any(for_core)
     }
 
     /// The cycle since reset after that of the last offer, and after the model's last answer to a request for the core.
@@ -180,5 +181,26 @@ impl Prediction {
         }
         model.run_to_end(&mut host);
         model.cycle() + self.log.origin
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The model may run long after the host has used a tag again.
+    #[test]
+    fn a_request_for_the_core_waits_for_the_model_whatever_has_its_tag_since()
+    -> Result<(), Box<dyn std::error::Error>> {
+        let config = DesignConfig::preset("tiny")?;
+        let mut log = PortLog::new(&config, 0);
+        let registers = 1 << config.dimm_burst_bits();
+        for cycle in 0..300 {
+            let address = if cycle == 5 { registers } else { cycle % 8 };
+            let offered = Some(HostRequest { address, write: None, tag: cycle as u8 });
+            log.host(&PortCycle { cycle, offered, taken: true, ready: true });
+            assert_eq!(log.is_pending(), cycle >= 5, "cycle {cycle}");
+        }
+        Ok(())
     }
 }

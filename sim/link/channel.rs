@@ -215,13 +215,14 @@ impl Channel {
             && (out != right || stalled != 0)
         {
             for (lane, (word, right)) in (0..).zip(out.iter().zip(right)).take(self.lanes.len()) {
-                let (stalled, mask) = (stalled >> lane & 1 == 1, word ^ right);
+                let (stalled, mask, word) = (stalled >> lane & 1 == 1, word ^ right, *word);
                 if stalled || mask != 0 {
                     events.push(ChannelEvent::Disturbed(Disturbance {
                         cycle: self.cycle + self.later,
                         lane,
                         stalled,
                         mask,
+                        word,
                     }));
                 }
             }

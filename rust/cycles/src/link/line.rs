@@ -16,6 +16,9 @@ const KEPT: u64 = 4096;
 /// Cycles for which it remembers what the channel did.
 const RECENT: u64 = 128;
 
+/// Marker of lane 0; the lowest three bits are the lane's number (docs/dimm-link.md, "Frame").
+const MARKER: u32 = 0x3E_6A17 << 3;
+
 /// What a channel did to a lane in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disturbance {
@@ -27,6 +30,8 @@ pub struct Disturbance {
     pub stalled: bool,
     /// Bits of the word that are not those that were to come. Noise has some of these by chance.
     pub mask: u32,
+    /// What came.
+    pub word: u32,
 }
 
 /// From cycle `from` on words arrive `words` later, and `shift` bits. What was sent before `since` never does.
@@ -226,6 +231,23 @@ impl Line {
         }
     }
 
+    /// What came on a lane in a cycle, if it is not what was sent.
+    fn noise(&self, lane: usize, cycle: u64) -> Option<u32> {
+        let first = self.disturbances.partition_point(|event| event.cycle < cycle);
+        let mut events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
+        events.find(|event| usize::from(event.lane) == lane).map(|event| event.word)
+    }
+
+    /// The word that begins at bit `shift` of what arrives on a lane in cycle `cycle`, if none of it is what was sent.
+    fn noise_at(&self, lane: usize, cycle: u64, shift: u32) -> Option<u32> {
+        let first = self.noise(lane, cycle)? >> shift;
+        if shift == 0 {
+            return Some(first);
+        }
+        let second = self.noise(lane, cycle + 1)? & ((1 << shift) - 1);
+        Some(second << (LinkConfig::LANE_BITS - shift) | first)
+    }
+
     /// The parts of the word that begins at bit `shift` of what arrives on a lane in cycle `cycle`.
     fn parts(&self, lane: usize, cycle: u64, shift: u32) -> Option<[Part; 2]> {
         let event = |cycle: u64| {
@@ -252,6 +274,9 @@ impl Line {
     /// Whether what begins at bit `shift` of what arrives on a lane in cycle `cycle` is its marker.
     #[inline]
     pub fn is_marker(&self, lane: usize, cycle: u64, shift: u32) -> bool {
+        if let Some(word) = self.noise_at(lane, cycle, shift) {
+            return word == MARKER | lane as u32;
+        }
         if self.delay_at(lane, cycle).shift != shift {
             return false;
         }
@@ -285,6 +310,27 @@ mod tests {
     use ndp_config::DesignConfig;
     use std::error::Error;
 
+    /// Noise on a lane between two markers that were sent, and markers in it.
+    #[test]
+    fn a_marker_by_chance_is_one() -> Result<(), Box<dyn Error>> {
+        let config = DesignConfig::preset("tiny")?.link().clone();
+        let mut line = Line::new(&config, 12);
+        line.sender_reset(0, 0);
+        let marker = MARKER | 1;
+        let noise = |cycle, word| Disturbance { cycle, lane: 1, stalled: false, mask: word, word };
+        line.disturb(noise(100, marker));
+        // 7 bits later, over two words; of the word behind them nothing is known.
+        line.disturb(noise(110, marker << 7 & 0x1FF_FFFF | 3));
+        line.disturb(noise(111, 0x155_5555 << 7 & 0x1FF_FFFF | marker >> 18));
+        let found = |lane| {
+            let places = (90..115).flat_map(|cycle| (0..25).map(move |shift| (cycle, shift)));
+            places.filter(|(cycle, shift)| line.is_marker(lane, *cycle, *shift)).collect::<Vec<_>>()
+        };
+        assert_eq!(found(1), [(100, 0), (110, 7)]);
+        assert_eq!(found(2), []);
+        Ok(())
+    }
+
     /// A marker of which `shift` bits come in the cycle in which its lane stalls.
     #[test]
     fn noise_that_has_the_bits_of_a_marker_leaves_it_whole() -> Result<(), Box<dyn Error>> {
@@ -297,7 +343,7 @@ mod tests {
                 line.sender_reset(0, 0);
                 line.set_delays(0, &[bits; 4]);
                 assert!(line.is_marker(lane.into(), came, shift));
-                line.disturb(Disturbance { cycle: came + 1, lane, stalled: true, mask });
+                line.disturb(Disturbance { cycle: came + 1, lane, stalled: true, mask, word: 0 });
                 assert_eq!(line.is_marker(lane.into(), came, shift), whole, "lane {lane}, {mask:#b}");
                 // The next one is a word later.
                 let next = came + line.frame.length;

@@ -339,7 +339,7 @@ mod tests {
                 _ => {}
             }
         };
-        line.disturb(Disturbance { cycle, lane: late, stalled: true, mask: 1 });
+        line.disturb(Disturbance { cycle, lane: late, stalled: true, mask: 1, word: 1 });
         let mut verdicts = Vec::new();
         // The flit before, and the one that the noise is in, are not asked about.
         while verdicts.len() < 2 + 2 * config.frame_flits() as usize {
