@@ -199,6 +199,10 @@ impl LinkedCores {
         self.cables[cable].probes[end].forget(true);
         self.cables[cable].probes[1 - end].forget(false);
         for _ in 0..RESET_CYCLES {
+            for n in (0..self.cores.len()).filter(|n| *n != index) {
+                self.note_end(n);
+                self.predict_end(n)?;
+            }
             let heard = self.carry(Some(index))?;
             for (n, lanes) in heard.iter().enumerate().filter(|(n, _)| *n != index) {
                 self.cores[n].drive_link(lanes);
@@ -254,6 +258,15 @@ impl LinkedCores {
         Ok(())
     }
 
+    /// Whether a core that was sent all of its program has just come to its end.
+    fn note_end(&mut self, index: usize) {
+        let (core, feed) = (&self.cores[index], &mut self.feeds[index]);
+        let sent = !feed.words.is_empty() && feed.next >= feed.words.len();
+        if sent && feed.end.is_none() && core.registers_answered() && !core.is_busy() {
+            feed.end = Some(self.cycle);
+        }
+    }
+
     fn feed(&mut self, index: usize, answers: &mut impl FnMut(usize, Answer)) {
         let (core, feed, cycle) = (&mut self.cores[index], &mut self.feeds[index], self.cycle);
         let queue = 1 << core.config().dimm_burst_bits();
@@ -270,13 +283,8 @@ impl LinkedCores {
                 None => answers(index, answer),
             }
         }
-        if feed.words.is_empty() || feed.end.is_some() {
-            return;
-        }
         if feed.next >= feed.words.len() {
-            if core.registers_answered() && !core.is_busy() {
-                feed.end = Some(cycle);
-            }
+            self.note_end(index);
             return;
         }
         let sent = (feed.next / BURST_INSTRUCTIONS * BURST_INSTRUCTIONS) as u32;
