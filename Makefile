@@ -33,10 +33,10 @@ demo: export NDP_WAVES =
 demo:
 	@.ci/install build
 	mkdir -p target/demo
-	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 8 \
+	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 6 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin cosim -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
-		--tokens 4,3 --html target/demo/pim.html --timeline target/demo/pim.json
+		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
 
 ## test: all tests of the workspace, then those of the Python reference
 test:
