@@ -72,6 +72,7 @@ pub(crate) struct Line {
     flits: VecDeque<(u64, Header)>,
     idle: Header,
     lanes: Vec<VecDeque<Delay>>,
+    /// At most one for each lane and cycle.
     disturbances: VecDeque<Disturbance>,
     /// Since when the delays are what they are.
     steady: u64,
@@ -231,30 +232,26 @@ impl Line {
         }
     }
 
-    /// What came on a lane in a cycle, if it is not what was sent.
-    fn noise(&self, lane: usize, cycle: u64) -> Option<u32> {
+    /// What the channel did to a lane in a cycle.
+    fn event(&self, lane: usize, cycle: u64) -> Option<&Disturbance> {
         let first = self.disturbances.partition_point(|event| event.cycle < cycle);
         let mut events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
-        events.find(|event| usize::from(event.lane) == lane).map(|event| event.word)
+        events.find(|event| usize::from(event.lane) == lane)
     }
 
     /// The word that begins at bit `shift` of what arrives on a lane in cycle `cycle`, if none of it is what was sent.
     fn noise_at(&self, lane: usize, cycle: u64, shift: u32) -> Option<u32> {
-        let first = self.noise(lane, cycle)? >> shift;
+        let first = self.event(lane, cycle)?.word >> shift;
         if shift == 0 {
             return Some(first);
         }
-        let second = self.noise(lane, cycle + 1)? & ((1 << shift) - 1);
+        let second = self.event(lane, cycle + 1)?.word & ((1 << shift) - 1);
         Some(second << (LinkConfig::LANE_BITS - shift) | first)
     }
 
     /// The parts of the word that begins at bit `shift` of what arrives on a lane in cycle `cycle`.
     fn parts(&self, lane: usize, cycle: u64, shift: u32) -> Option<[Part; 2]> {
-        let event = |cycle: u64| {
-            let first = self.disturbances.partition_point(|event| event.cycle < cycle);
-            let events = self.disturbances.range(first..).take_while(|event| event.cycle == cycle);
-            events.filter(|event| usize::from(event.lane) == lane).fold(0, |mask, event| mask ^ event.mask)
-        };
+        let mask = |cycle: u64| self.event(lane, cycle).map_or(0, |event| event.mask);
         let delay = self.delay_at(lane, cycle);
         if delay.shift != shift {
             return None;
@@ -262,12 +259,12 @@ impl Line {
         let sent = |of: &Delay| cycle.checked_sub(of.words).filter(|sent| *sent >= of.since);
         // What was lost when the delays were set is zeros.
         let part = |of: &Delay, mask: u32| -> Part { (sent(of).unwrap_or(0), mask) };
-        let first = part(&delay, event(cycle) >> shift);
+        let first = part(&delay, mask(cycle) >> shift);
         if shift == 0 {
             return Some([first, (first.0, 0)]);
         }
         let next = self.delay_at(lane, cycle + 1);
-        let second = part(&next, event(cycle + 1) & ((1 << shift) - 1));
+        let second = part(&next, mask(cycle + 1) & ((1 << shift) - 1));
         (next.shift == shift).then_some([first, second])
     }
 
