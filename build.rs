@@ -7,7 +7,7 @@
 //! models does not follow cargo's profile.
 //!
 //! Environment: `NDP_DESIGNS` (configurations whose core is built), `NDP_WAVES` (those of them whose waves can be written),
-//! `NDP_MODELS` (`all`, or `programs`: nothing for testbenches alone), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`,
+//! `NDP_MODELS` (`all`, `programs`: nothing for testbenches alone, or `demo`: nothing but what the demo runs), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`,
 //! `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
 
 #[path = "sim/build/cache.rs"]
@@ -16,6 +16,8 @@ mod cache;
 mod catalog;
 #[path = "sim/build/compile.rs"]
 mod compile;
+#[path = "sim/build/pool.rs"]
+mod pool;
 #[path = "sim/build/selftest.rs"]
 mod selftest;
 #[path = "sim/build/shims.rs"]
@@ -50,6 +52,9 @@ const VARIABLES: [&str; 8] = [
     "CXXFLAGS",
     "LIBCLANG_PATH",
 ];
+
+/// More than the cost of anything that is compiled.
+const VERILATE_FIRST: u64 = 1 << 40;
 
 /// A message for the user, one line each; printed by cargo without a backtrace.
 type Failure = Vec<String>;
@@ -86,10 +91,16 @@ fn run() -> Result<(), Failure> {
             units.push(verilate::Unit::new(design, true, &models_dir, &tools));
         }
     }
-    let stale: Vec<&verilate::Unit> = units.iter().filter(|unit| !unit.is_fresh()).collect();
-    cache::in_parallel(jobs, &stale, |unit| unit.verilate(&tools))?;
-    compile::designs(jobs, &stale, &tools, &root)?;
-    compile::runtime(jobs, &designs, &out_dir, &tools, &root)?;
+    let mut work = compile::runtime(&designs, &out_dir, &tools, &root)?;
+    let stale = units.iter().filter(|unit| !unit.is_fresh());
+    work.extend(stale.map(|unit| {
+        // Before everything that is compiled, and the largest first, for what takes long is not known before it ran.
+        pool::Job::new(VERILATE_FIRST + unit.verilog_bytes(), || {
+            unit.verilate(&tools)?;
+            compile::design(unit, &tools, &root)
+        })
+    }));
+    pool::run(jobs, work)?;
     bind(&root, &out_dir)?;
 
     // For the reports of the binaries; the version is no reason to fail.

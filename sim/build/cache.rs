@@ -1,12 +1,10 @@
-//! Small helpers of the build: content hashes, files that keep their time stamp, where models are kept, a pool of workers.
+//! Small helpers of the build: content hashes, files that keep their time stamp, where models are kept.
 //!
 //! Used by every other part of the build script. What goes into a hash is decided by the callers.
 
 use super::Failure;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// 64-bit FNV-1a over a list of parts; the length of each part is hashed too, so that parts cannot run
 /// together.
@@ -53,33 +51,4 @@ pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<(), Failure> {
 /// The message for a failed file operation.
 pub fn file_failure(verb: &str, path: &Path, error: &std::io::Error) -> Failure {
     vec![format!("cannot {verb} {}: {error}", path.display())]
-}
-
-/// Runs `work` on every item with at most `jobs` threads; items are started in order. The failure of the
-/// first item in that order is returned.
-pub fn in_parallel<T: Sync>(
-    jobs: usize,
-    items: &[T],
-    work: impl Fn(&T) -> Result<(), Failure> + Sync,
-) -> Result<(), Failure> {
-    let next = AtomicUsize::new(0);
-    let failures = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.min(items.len()) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else { return };
-                    let Err(failure) = work(item) else { continue };
-                    // Nothing new is started after a failure.
-                    next.store(items.len(), Ordering::Relaxed);
-                    if let Ok(mut failures) = failures.lock() {
-                        failures.push((index, failure));
-                    }
-                }
-            });
-        }
-    });
-    let failures = failures.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    failures.into_iter().min_by_key(|(index, _)| *index).map_or(Ok(()), |(_, failure)| Err(failure))
 }

@@ -8,7 +8,8 @@
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
 //! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one. So it is with the
 //! channel of `cosim pim` and its controller.
-//! With `NDP_MODELS=programs` there is only what `cosim` needs. Elaboration itself is `ndp_hdl`'s.
+//! With `NDP_MODELS=programs` there is only what `cosim` needs, with `NDP_MODELS=demo` only what `make demo` does. Elaboration
+//! itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
 use ndp_config::{DesignConfig, HbmConfig};
@@ -54,6 +55,31 @@ const LINK_CONFIGS: [&str; 2] = ["hermes", "tiny"];
 const LINK_BLOCKS: [&str; 2] = ["link_controller", "link_bridge"];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];
+/// What is built, by the value of `NDP_MODELS`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Extent {
+    /// What `make demo` simulates.
+    Demo,
+    /// All of what `cosim` can simulate.
+    Programs,
+    /// What testbenches simulate, too.
+    All,
+}
+const EXTENTS: [(&str, Extent); 3] =
+    [("demo", Extent::Demo), ("programs", Extent::Programs), ("all", Extent::All)];
+
+impl Extent {
+    fn from_environment() -> Result<Self, Failure> {
+        let name = std::env::var("NDP_MODELS").unwrap_or_default();
+        if name.is_empty() {
+            return Ok(Self::All);
+        }
+        let found = EXTENTS.iter().find(|(known, _)| *known == name);
+        found
+            .map(|(_, extent)| *extent)
+            .ok_or_else(|| vec![format!("NDP_MODELS={name}: expected demo, programs or all")])
+    }
+}
 /// Link controllers of the small preset with a planted error, in the same form. Each has to be caught by the checkers of the
 /// link's harness.
 const PLANTED_LINKS: [(&str, &str, &str); 4] = [
@@ -130,6 +156,14 @@ const PLANTED_CORES: [(&str, &str, &str); 3] = [
     ("planted-room", "assign room = (|left_q);", "assign room = 1'h1;"),
 ];
 
+/// Optimisation of most designs.
+const OPT_LEVEL: u32 = 2;
+/// That of bridges, whose wide functions take three times as long to compile at level 2, and are a small part of what a system
+/// evaluates.
+const BRIDGE_OPT_LEVEL: u32 = 1;
+/// That of designs with a planted error, which run until it is found.
+const PLANTED_OPT_LEVEL: u32 = 0;
+
 /// One elaborated design, reduced to what the rest of the build needs.
 pub struct Entry {
     /// Configuration name.
@@ -146,6 +180,8 @@ pub struct Entry {
     pub ports: Vec<Port>,
     /// Whether to build the variant whose signals can be dumped.
     pub waves: bool,
+    /// How much the compiler optimises what is evaluated every cycle (`-O`).
+    pub opt_level: u32,
 }
 
 /// One port of the top module.
@@ -184,24 +220,25 @@ impl Entry {
             verilog: design.verilog(),
             ports: ports.collect(),
             waves,
+            opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
         }
     }
 }
 
-/// Elaborates the catalogue, or with `NDP_MODELS=programs` what `cosim` needs; without `waves` no design gets a variant whose
-/// signals can be dumped.
+/// Elaborates the catalogue, or the part of it that `NDP_MODELS` names; without `waves` no design gets a variant whose signals
+/// can be dumped.
 pub fn designs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
-    let mut entries = programs(root, waves)?;
-    match std::env::var("NDP_MODELS").as_deref() {
-        Err(_) | Ok("all" | "") => entries.extend(testbenches(root, waves)?),
-        Ok("programs") => {}
-        Ok(other) => return Err(vec![format!("NDP_MODELS={other}: expected all or programs")]),
+    let extent = Extent::from_environment()?;
+    let mut entries = programs(root, waves, extent)?;
+    if extent == Extent::All {
+        entries.extend(testbenches(root, waves)?);
     }
     Ok(entries)
 }
 
-/// What `cosim` simulates: cores, and the channels of its memory that computes.
-fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
+/// What `cosim` simulates: cores and bridges, and channels and controllers of its memory that computes. The demo has four
+/// cores, and leaves the commands of that memory to the model of its controller.
+fn programs(root: &Path, waves: bool, extent: Extent) -> Result<Vec<Entry>, Failure> {
     let mut entries: Vec<Entry> = Vec::new();
     let list = std::env::var("NDP_DESIGNS").unwrap_or_else(|_| DEFAULT_CONFIGS.to_owned());
     let traced = std::env::var("NDP_WAVES").unwrap_or_else(|_| DEFAULT_WAVES.to_owned());
@@ -212,7 +249,8 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         }
         let waves = waves && items(&traced).any(|name| name == config.name());
         entries.push(elaborate(&config, "ndp_core", waves)?);
-        for ports in HOSTED_BRIDGES.into_iter().filter(|_| config.core().link()) {
+        let bridges = if extent == Extent::Demo { &HOSTED_BRIDGES[..1] } else { &HOSTED_BRIDGES[..] };
+        for &ports in bridges.iter().filter(|_| config.core().link()) {
             let bridge = config.with_bridge(ports).map_err(|e| vec![format!("{}: {e}", config.name())])?;
             entries.push(elaborate(&bridge, "link_bridge", false)?);
         }
@@ -221,7 +259,9 @@ fn programs(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     for config in [hosted.clone(), hosted.unsliced()] {
         let waves = waves && items(&traced).any(|name| name == config.name());
         entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
-        entries.push(elaborate_hbm(&config, HBM_CONTROLLER, waves)?);
+        if extent > Extent::Demo {
+            entries.push(elaborate_hbm(&config, HBM_CONTROLLER, waves)?);
+        }
     }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
     let unknown = items(&traced).find(|name| entries.iter().all(|entry| entry.config != *name));
@@ -282,6 +322,7 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
             return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);
         }
         entry.config = name.to_owned();
+        entry.opt_level = PLANTED_OPT_LEVEL;
         entry.verilog = entry.verilog.replace(from, to);
         entries.push(entry);
     }

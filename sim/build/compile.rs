@@ -1,12 +1,13 @@
 //! Compiles the generated C++.
 //!
 //! Verilator splits its output into many files that all include the same headers. They are joined again into
-//! a few units, which compiles three times faster, and graded: the model itself is optimised for the machine
-//! at hand, set-up code and trace code (by far the larger part of a waves variant) hardly at all. The compiler
-//! is chosen by the `cc` crate; units of all designs share one pool of workers.
+//! a few units, which compiles three times faster. The model itself is optimised for the machine at hand, as far as the
+//! catalogue says, set-up code and trace code (by far the larger part of a waves variant) hardly at all. The compiler
+//! is chosen by the `cc` crate; units of all designs share one pool of workers with the runs of Verilator.
 
-use super::cache::{file_failure, hash, in_parallel, write_if_changed};
+use super::cache::{file_failure, hash, write_if_changed};
 use super::catalog::Entry;
+use super::pool::Job;
 use super::tools::Tools;
 use super::verilate::Unit;
 use super::{Failure, shims};
@@ -25,33 +26,21 @@ const FLAGS: [&str; 4] =
     ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
 const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD"];
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Grade {
-    /// Evaluated every cycle.
-    Fast,
-    /// Evaluated every cycle of a run with waves.
-    Traced,
-    /// Construction and the first evaluation; trace code.
-    Slow,
-}
+/// Optimisation of what is evaluated every cycle of a run with waves.
+const TRACED_OPT_LEVEL: u32 = 1;
+/// That of construction, of the first evaluation, and of trace code.
+const SLOW_OPT_LEVEL: u32 = 0;
+/// That of what exists once.
+const RUNTIME_OPT_LEVEL: u32 = 2;
 
-impl Grade {
-    fn of(file: &str, waves: bool) -> Self {
-        if file.contains("__Slow") || file.contains("__Syms") || file.contains("__Trace") {
-            Self::Slow
-        } else if waves {
-            Self::Traced
-        } else {
-            Self::Fast
-        }
-    }
-
-    fn opt_level(self) -> u32 {
-        match self {
-            Self::Fast => 2,
-            Self::Traced => 1,
-            Self::Slow => 0,
-        }
+/// Optimisation of one file of a design.
+fn opt_level(file: &str, unit: &Unit) -> u32 {
+    if file.contains("__Slow") || file.contains("__Syms") || file.contains("__Trace") {
+        SLOW_OPT_LEVEL
+    } else if unit.waves {
+        unit.opt_level.min(TRACED_OPT_LEVEL)
+    } else {
+        unit.opt_level
     }
 }
 
@@ -59,35 +48,39 @@ struct Task {
     source: PathBuf,
     object: PathBuf,
     include: Vec<PathBuf>,
-    grade: Grade,
+    opt_level: u32,
     bytes: u64,
 }
 
 /// Identifies how units are compiled.
 pub fn key() -> String {
-    let grades = [Grade::Fast, Grade::Traced, Grade::Slow].map(|grade| grade.opt_level().to_string());
-    format!("{FLAGS:?} {grades:?} {UNIT_BYTES} {}", hash(HEADERS.map(str::as_bytes)))
+    let levels = [TRACED_OPT_LEVEL, SLOW_OPT_LEVEL, RUNTIME_OPT_LEVEL];
+    format!("{FLAGS:?} {levels:?} {UNIT_BYTES} {}", hash(HEADERS.map(str::as_bytes)))
 }
 /// What every shim includes.
 const HEADERS: [&str; 2] = [include_str!("../ffi/shim.h"), include_str!("../ffi/model.hpp")];
 
-/// Compiles the verilated designs and archives each.
-pub fn designs(jobs: usize, units: &[&Unit], tools: &Tools, root: &Path) -> Result<(), Failure> {
-    let mut tasks = Vec::new();
-    let mut objects = Vec::new();
-    for unit in units {
-        let own = join(unit, tools, root)?;
-        objects.push(own.iter().map(|task| task.object.clone()).collect::<Vec<_>>());
-        tasks.extend(own);
-    }
+/// Compiles one verilated design and archives it.
+pub fn design<'a>(unit: &'a Unit, tools: &Tools, root: &Path) -> Result<Vec<Job<'a>>, Failure> {
+    let tasks = join(unit, tools, root)?;
+    Ok(archived(&unit.library, &unit.dir, tasks, || unit.set_fresh()))
+}
+
+/// Compiles `tasks`, archives them as `name` in `dir`, and does `then`.
+fn archived<'a>(
+    name: &'a str,
+    dir: &'a Path,
+    tasks: Vec<Task>,
+    then: impl Fn() -> Result<(), Failure> + Send + Sync + 'a,
+) -> Vec<Job<'a>> {
+    let objects: Vec<PathBuf> = tasks.iter().map(|task| task.object.clone()).collect();
     // Longest first; optimisation costs about three times as much as parsing.
-    tasks.sort_by_key(|task| std::cmp::Reverse(task.bytes * u64::from(task.grade.opt_level() + 1)));
-    in_parallel(jobs, &tasks, compile)?;
-    for (unit, objects) in units.iter().zip(&objects) {
-        archive(&unit.library, &unit.dir, objects)?;
-        unit.set_fresh()?;
-    }
-    Ok(())
+    let cost = |task: &Task| task.bytes * u64::from(task.opt_level + 1);
+    let items = tasks.into_iter().map(|task| (cost(&task), task)).collect();
+    Job::all(items, compile, move || {
+        archive(name, dir, &objects)?;
+        then()
+    })
 }
 
 /// Joins the files of one design into a few units.
@@ -99,19 +92,24 @@ fn join(unit: &Unit, tools: &Tools, root: &Path) -> Result<Vec<Task>, Failure> {
         let file = file.map_err(unreadable)?;
         let name = file.file_name().to_string_lossy().into_owned();
         if name.ends_with(".cpp") {
-            files.push((Grade::of(&name, unit.waves), name, file.metadata().map_err(unreadable)?.len()));
+            files.push((
+                std::cmp::Reverse(opt_level(&name, unit)),
+                name,
+                file.metadata().map_err(unreadable)?.len(),
+            ));
         }
     }
     files.sort();
     let include = includes(tools, root, &dir);
     let mut tasks: Vec<Task> = Vec::new();
     let mut texts: Vec<String> = Vec::new();
-    for (grade, name, bytes) in files {
-        let full = tasks.last().is_none_or(|task| task.grade != grade || task.bytes + bytes > UNIT_BYTES);
+    for (std::cmp::Reverse(opt_level), name, bytes) in files {
+        let full =
+            tasks.last().is_none_or(|task| task.opt_level != opt_level || task.bytes + bytes > UNIT_BYTES);
         if full {
             let stem = unit.dir.join(format!("unit{}", tasks.len()));
             let (source, object) = (stem.with_extension("cc"), stem.with_extension("o"));
-            tasks.push(Task { source, object, include: include.clone(), grade, bytes: 0 });
+            tasks.push(Task { source, object, include: include.clone(), opt_level, bytes: 0 });
             texts.push(String::new());
         }
         if let (Some(task), Some(text)) = (tasks.last_mut(), texts.last_mut()) {
@@ -126,13 +124,12 @@ fn join(unit: &Unit, tools: &Tools, root: &Path) -> Result<Vec<Task>, Failure> {
 }
 
 /// Compiles what exists once: Verilator's run-time code, the shim and the table of designs.
-pub fn runtime(
-    jobs: usize,
+pub fn runtime<'a>(
     designs: &[Entry],
-    out_dir: &Path,
+    out_dir: &'a Path,
     tools: &Tools,
     root: &Path,
-) -> Result<(), Failure> {
+) -> Result<Vec<Job<'a>>, Failure> {
     let table = out_dir.join("ndp_designs.cpp");
     let text = shims::table(designs);
     write_if_changed(&table, text.as_bytes())?;
@@ -148,24 +145,30 @@ pub fn runtime(
         (RUNTIME, runtime.to_vec(), hash(shared)),
         (SHIM, vec![shim, table], hash(shared.into_iter().chain([text.as_bytes(), &shim_text]))),
     ];
+    let include = includes(tools, root, out_dir);
+    let mut jobs = Vec::new();
     for (name, sources, key) in groups {
         let stamp = out_dir.join(format!("{name}.key"));
-        let archived = out_dir.join(format!("lib{name}.a")).is_file();
-        if archived && std::fs::read(&stamp).is_ok_and(|old| old == key.as_bytes()) {
+        let built = out_dir.join(format!("lib{name}.a")).is_file();
+        if built && std::fs::read(&stamp).is_ok_and(|old| old == key.as_bytes()) {
             continue;
         }
-        let include = includes(tools, root, out_dir);
-        let task = |source: &PathBuf| {
+        let mut tasks = Vec::new();
+        for source in sources {
             let stem = source.file_stem().unwrap_or_default().to_string_lossy();
             let object = out_dir.join(format!("{stem}.o"));
-            Task { source: source.clone(), object, include: include.clone(), grade: Grade::Fast, bytes: 0 }
-        };
-        let tasks: Vec<Task> = sources.iter().map(task).collect();
-        in_parallel(jobs, &tasks, compile)?;
-        archive(name, out_dir, &tasks.into_iter().map(|task| task.object).collect::<Vec<_>>())?;
-        write_if_changed(&stamp, key.as_bytes())?;
+            let bytes = source.metadata().map_err(|e| file_failure("read", &source, &e))?.len();
+            tasks.push(Task {
+                source,
+                object,
+                include: include.clone(),
+                opt_level: RUNTIME_OPT_LEVEL,
+                bytes,
+            });
+        }
+        jobs.extend(archived(name, out_dir, tasks, move || write_if_changed(&stamp, key.as_bytes())));
     }
-    Ok(())
+    Ok(jobs)
 }
 
 fn includes(tools: &Tools, root: &Path, own: &Path) -> Vec<PathBuf> {
@@ -181,7 +184,7 @@ fn build() -> cc::Build {
 
 fn compile(task: &Task) -> Result<(), Failure> {
     let mut build = build();
-    build.opt_level(task.grade.opt_level()).includes(&task.include).flag("-w");
+    build.opt_level(task.opt_level).includes(&task.include).flag("-w");
     for flag in FLAGS {
         build.flag_if_supported(flag);
     }

@@ -45,6 +45,8 @@ pub struct Unit {
     pub library: String,
     /// Whether signals can be dumped.
     pub waves: bool,
+    /// Optimisation of what is evaluated every cycle.
+    pub opt_level: u32,
     prefix: String,
     top: String,
     verilog: String,
@@ -59,7 +61,7 @@ impl Unit {
         let prefix = format!("V{identifier}");
         let shim = shims::model(design, waves, &prefix);
         let flags = flags(tools).join(" ");
-        let compile_key = compile::key();
+        let compile_key = format!("{} {}", compile::key(), design.opt_level);
         let parts = [
             &prefix,
             &design.verilog,
@@ -74,6 +76,7 @@ impl Unit {
             dir: models_dir.join(&identifier),
             library: format!("ndp_{identifier}"),
             waves,
+            opt_level: design.opt_level,
             key: hash(parts.map(|part| part.as_bytes())),
             prefix,
             top: design.top.clone(),
@@ -95,6 +98,11 @@ impl Unit {
 
     fn stamp(&self) -> PathBuf {
         self.dir.join("key")
+    }
+
+    /// Size of the Verilog.
+    pub fn verilog_bytes(&self) -> u64 {
+        self.verilog.len() as u64
     }
 
     /// Directory of the generated C++.

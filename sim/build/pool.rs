@@ -1,0 +1,114 @@
+//! A pool of workers for jobs that make further jobs possible: what one run of Verilator wrote is compiled while others still
+//! run.
+
+use super::Failure;
+use std::collections::BinaryHeap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Something to do, and how soon: of those that wait, the one with the highest cost is started first.
+pub struct Job<'a> {
+    cost: u64,
+    work: Work<'a>,
+}
+type Work<'a> = Box<dyn FnOnce() -> Result<Vec<Job<'a>>, Failure> + Send + 'a>;
+
+impl<'a> Job<'a> {
+    /// A job that returns those that can be started after it.
+    pub fn new(cost: u64, work: impl FnOnce() -> Result<Vec<Self>, Failure> + Send + 'a) -> Self {
+        Self { cost, work: Box::new(work) }
+    }
+
+    /// One job per item (at least one), given as its cost and itself; whichever ends last also does what comes after all of them.
+    pub fn all<T: Send + 'a>(
+        items: Vec<(u64, T)>,
+        work: impl Fn(&T) -> Result<(), Failure> + Send + Sync + 'a,
+        then: impl Fn() -> Result<(), Failure> + Send + Sync + 'a,
+    ) -> Vec<Self> {
+        let left = AtomicUsize::new(items.len());
+        let shared = Arc::new((left, work, then));
+        let job = |(cost, item): (u64, T)| {
+            let shared = Arc::clone(&shared);
+            Self::new(cost, move || {
+                let (left, work, then) = &*shared;
+                work(&item)?;
+                if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                    then()?;
+                }
+                Ok(Vec::new())
+            })
+        };
+        items.into_iter().map(job).collect()
+    }
+}
+
+impl Ord for Job<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.cost.cmp(&other.cost)
+    }
+}
+impl PartialOrd for Job<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl PartialEq for Job<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cost == other.cost
+    }
+}
+impl Eq for Job<'_> {}
+
+struct State<'a> {
+    waiting: BinaryHeap<Job<'a>>,
+    running: usize,
+    failure: Option<Failure>,
+}
+
+/// Does all jobs, and those they lead to, with `workers` threads. Nothing new is started after a failure, and the first one is
+/// returned.
+pub fn run(workers: usize, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
+    let state = Mutex::new(State { waiting: jobs.into(), running: 0, failure: None });
+    let changed = Condvar::new();
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| serve(&state, &changed));
+        }
+    });
+    let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+    state.failure.map_or(Ok(()), Err)
+}
+
+/// One worker: ends when nothing waits and nothing that could lead to more is being done.
+fn serve(state: &Mutex<State<'_>>, changed: &Condvar) {
+    loop {
+        let mut now = open(state);
+        let job = loop {
+            if let Some(job) = now.waiting.pop() {
+                break job;
+            }
+            if now.running == 0 {
+                return;
+            }
+            now = changed.wait(now).unwrap_or_else(PoisonError::into_inner);
+        };
+        now.running += 1;
+        drop(now);
+        let outcome = (job.work)();
+        let mut now = open(state);
+        now.running -= 1;
+        match outcome {
+            Ok(next) if now.failure.is_none() => now.waiting.extend(next),
+            Ok(_) => {}
+            Err(failure) => {
+                now.waiting.clear();
+                now.failure.get_or_insert(failure);
+            }
+        }
+        changed.notify_all();
+    }
+}
+
+fn open<'s, 'a>(state: &'s Mutex<State<'a>>) -> MutexGuard<'s, State<'a>> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
