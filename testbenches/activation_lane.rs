@@ -5,16 +5,11 @@
 //! this file plays sequencer, trees and divider. Each result has to come as many steps after its element as its path
 //! takes. Seeds are printed with every failure.
 
-#[path = "common/activation_driver.rs"]
-mod activation_driver;
-#[path = "common/exact.rs"]
-mod exact;
-
-use activation_driver::{
+use crate::common::activation_driver::{
     Bench, CHOICE, EXPONENTIAL, Element, LATENCY, Mode, PACES, PRODUCT, Pace, Plant, SUM, Seen, argument,
     element, key, parabolas, power, recoded, term, wide, y,
 };
-use exact::below;
+use crate::common::exact::below;
 use ndp_numerics::{SplitMix64, f16, round_scaled, softmax};
 use ndp_oracle::ieee::Operation;
 use ndp_oracle::pairs::pairs;

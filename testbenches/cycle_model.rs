@@ -3,15 +3,12 @@
 //! The core runs random programs beside a host that stalls and has traffic of its own; the model is given the same
 //! requests at the same times and has to come to the same cycles. There is no tolerance.
 
-#[path = "common/replay.rs"]
-mod replay;
-
+use crate::common::replay::{Compared, compare, processor_time};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_isa::Program;
 use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
-use replay::{Compared, compare, processor_time};
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;

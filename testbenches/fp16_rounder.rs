@@ -4,10 +4,7 @@
 //! every time. Every FP16 number, every midpoint between two and both neighbours of each, with both signs; random
 //! sums of every magnitude; every combination of flags; resets between two digits.
 
-#[path = "common/exact.rs"]
-mod exact;
-
-use exact::{below, digit, result, value};
+use crate::common::exact::{below, digit, result, value};
 use ndp_config::{DesignConfig, GemvConfig};
 use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use ndp_numerics::SplitMix64;

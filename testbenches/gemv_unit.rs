@@ -5,23 +5,12 @@
 //! ties, what lies beyond a vector's end, and cycles. Errors planted on purpose have to be found. Seeds are printed
 //! with every failure.
 
-#[path = "common/buffer_model.rs"]
-mod buffer_model;
-#[path = "common/exact.rs"]
-mod exact;
-#[path = "common/gemv_driver.rs"]
-mod gemv_driver;
-#[path = "common/operands.rs"]
-mod operands;
-#[path = "common/programs.rs"]
-mod programs;
-
-use buffer_model::{Block, Matrix, Op, block_words, sum_words};
-use gemv_driver::{GemvDriver, Plant};
+use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
+use crate::common::gemv_driver::{GemvDriver, Plant};
+use crate::common::operands::{Kind, any_kind};
+use crate::common::programs::{matrix, run_programs};
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_numerics::SplitMix64;
-use operands::{Kind, any_kind};
-use programs::{matrix, run_programs};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

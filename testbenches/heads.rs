@@ -5,23 +5,12 @@
 //! stalls, other commands in between; cycles; and errors planted on purpose. Random programs (`gemv_unit.rs`,
 //! `parameters.rs`) have heads too. Seeds are printed with every failure.
 
-#[path = "common/buffer_model.rs"]
-mod buffer_model;
-#[path = "common/exact.rs"]
-mod exact;
-#[path = "common/gemv_driver.rs"]
-mod gemv_driver;
-#[path = "common/operands.rs"]
-mod operands;
-#[path = "common/programs.rs"]
-mod programs;
-
-use buffer_model::{Block, Matrix, Op, block_words, sum_words};
-use gemv_driver::{GemvDriver, Plant};
+use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
+use crate::common::gemv_driver::{GemvDriver, Plant};
+use crate::common::operands::{Kind, any_kind};
+use crate::common::programs::matrix;
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig};
 use ndp_numerics::SplitMix64;
-use operands::{Kind, any_kind};
-use programs::matrix;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

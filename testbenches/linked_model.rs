@@ -4,12 +4,8 @@
 //! is given what the hosts did and what the channels did, and has to come to the same cycles: of instructions, answers,
 //! commands of the DRAM, and in every register of the links. There is no tolerance.
 
-#[path = "common/messages.rs"]
-mod messages;
-#[path = "common/replay.rs"]
-mod replay;
-
-use messages::{Plan, SOURCES, TARGETS, below};
+use crate::common::messages::{Plan, SOURCES, TARGETS, below};
+use crate::common::replay::{Replay, commands, instructions, processor_time, requests};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
 use ndp_cosim::link::channel::ChannelEvent;
@@ -19,7 +15,6 @@ use ndp_cycles::{ClockRelation, LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
-use replay::{Replay, commands, instructions, processor_time, requests};
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;

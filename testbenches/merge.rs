@@ -4,9 +4,7 @@
 //! results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module rounds. Expected values are
 //! sums in 128-bit integers.
 
-#[path = "common/exact.rs"]
-mod exact;
-
+use crate::common::exact;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, InstructionRecord, NdpCore};
 use ndp_isa::{Instruction, Program, accumulator_words, block_words};

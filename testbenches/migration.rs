@@ -3,10 +3,7 @@
 //! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; what messages and
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
-#[path = "common/messages.rs"]
-mod messages;
-
-use messages::{Plan, SOURCES, TARGETS, below};
+use crate::common::messages::{Plan, SOURCES, TARGETS, below};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{Answer, Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
 use ndp_cosim::link::cores::LinkedCores;

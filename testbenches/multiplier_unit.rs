@@ -5,10 +5,7 @@
 //! flag makes the sum irrelevant), and the flags; in windows whose products go to sums of their own, each of these sums, which
 //! stay outside of the unit with the carries pending in them. Seeds are printed with every failure.
 
-#[path = "common/exact.rs"]
-mod exact;
-
-use exact::{below, digit, dot};
+use crate::common::exact::{below, digit, dot};
 use ndp_config::{DesignConfig, GemvConfig};
 use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use ndp_numerics::SplitMix64;

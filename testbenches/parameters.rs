@@ -2,19 +2,8 @@
 //!
 //! Random programs as in `gemv_unit.rs`, which has the unit of four ranks.
 
-#[path = "common/buffer_model.rs"]
-mod buffer_model;
-#[path = "common/exact.rs"]
-mod exact;
-#[path = "common/gemv_driver.rs"]
-mod gemv_driver;
-#[path = "common/operands.rs"]
-mod operands;
-#[path = "common/programs.rs"]
-mod programs;
-
+use crate::common::programs::run_programs;
 use ndp_config::DesignConfig;
-use programs::run_programs;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -4,14 +4,11 @@
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
 //! one clock too early and in time, with numbers written out here. Errors planted in the Verilog have to be found.
 
-#[path = "common/pim_streams.rs"]
-mod pim_streams;
-
+use crate::common::pim_streams::Stream;
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::{OpenOptions, designs};
 use ndp_cosim::hbm::{Lockstep, LockstepError, PimChannel};
 use ndp_dram::hbm::HbmCommand::{self, *};
-use pim_streams::Stream;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write as _;

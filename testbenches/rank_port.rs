@@ -4,13 +4,10 @@
 //! rows, how long each source waits for the other, and planted errors: a device that asks for a slot more than the
 //! controller gives.
 
-#[path = "common/rank.rs"]
-mod rank;
-
+use crate::common::rank::{Bench, Request, Segment, Stalls};
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_cosim::ffi::Edge;
 use ndp_dram::{Rule, stream};
-use rank::{Bench, Request, Segment, Stalls};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -5,7 +5,7 @@
 //! `docs/numerics.md`; nothing of it comes from the generators or from `ndp_numerics`, whose random numbers are all
 //! that is used here.
 
-use crate::exact::{below, value};
+use super::exact::{below, value};
 use ndp_config::DesignConfig;
 use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use ndp_numerics::SplitMix64;

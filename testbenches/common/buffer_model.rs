@@ -3,8 +3,6 @@
 //! Works on vectors and exact sums, never on bits of words: which words a vector or its sums take follows from
 //! [`RowLayout`] alone. Products are summed by `exact`, which shares nothing with the design.
 
-#![allow(dead_code, reason = "each testbench uses its own part")]
-
 use super::exact::{dot, result};
 use ndp_config::{GemvConfig, RowLayout};
 use std::ops::Range;

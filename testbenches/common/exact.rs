@@ -3,8 +3,6 @@
 //! Written from the definition of binary16 alone; nothing of it comes from the generators or from the arithmetic of
 //! `ndp_numerics`, whose random numbers are all that is used here.
 
-#![allow(dead_code, reason = "each testbench uses its own part")]
-
 use ndp_numerics::SplitMix64;
 
 /// The exact value of a finite FP16 bit pattern as a multiple of 2^-24.

@@ -5,8 +5,6 @@
 //! nothing is offered carry noise. What comes out is compared with [`BufferModel`], and every cycle is checked for the rules of
 //! the handshakes.
 
-#![allow(dead_code, reason = "each testbench uses its own part")]
-
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
 use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError};

@@ -1,7 +1,5 @@
 //! Random FP16 operands of several kinds.
 
-#![allow(dead_code, reason = "each testbench uses its own part")]
-
 use super::buffer_model::Block;
 use super::exact::below;
 use ndp_numerics::SplitMix64;

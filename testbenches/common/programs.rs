@@ -1,7 +1,5 @@
 //! Random programs for the GEMV unit: commands of all kinds over vectors and sums of all sizes.
 
-#![allow(dead_code, reason = "each testbench uses its own part")]
-
 use super::buffer_model::{Content, Matrix, Op, Region, block_words, sum_words};
 use super::exact::below;
 use super::gemv_driver::GemvDriver;

@@ -1,7 +1,5 @@
 //! Runs the cycle model with the host that a recording has seen, and compares all that was recorded.
 
-#![allow(dead_code, reason = "each testbench uses its own part")]
-
 use ndp_cosim::core::{Burst, Counters, LinkStatus, Recording, RequestRecord, Status, request_kind};
 use ndp_cycles::{
     Answer, ClockRelation, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request,

@@ -1,0 +1,12 @@
+//! What several testbenches use: stimuli, drivers of units, and models they are compared with.
+
+pub mod activation_driver;
+pub mod buffer_model;
+pub mod exact;
+pub mod gemv_driver;
+pub mod messages;
+pub mod operands;
+pub mod pim_streams;
+pub mod programs;
+pub mod rank;
+pub mod replay;

@@ -1,0 +1,35 @@
+//! Co-simulation tests, one module per block or system. One program, so that the models are linked once and the tests of all
+//! of them share the cores of the machine; `cargo test --release --test testbenches rank_port::` runs those of one.
+
+mod common;
+
+mod activation_lane;
+mod activation_sums;
+mod attention;
+mod cli;
+mod clocks;
+mod cycle_model;
+mod dimm_link;
+mod fp16_rounder;
+mod full_width;
+mod gemv_unit;
+mod generate;
+mod golden_vectors;
+mod heads;
+mod layer;
+mod link_rates;
+mod linked_model;
+mod linked_system;
+mod merge;
+mod migration;
+mod multiplier_unit;
+mod ndp_core;
+mod parameters;
+mod pim_channel;
+mod pim_cli;
+mod pim_controller;
+mod pim_host;
+mod rank_port;
+mod run;
+mod system;
+mod waves;
