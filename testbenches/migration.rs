@@ -562,32 +562,38 @@ fn errors_in_the_hardware_are_found() -> Outcome {
     Ok(())
 }
 
-/// What the paper's core moves over its link, and what that costs those who compute.
-#[test]
-fn the_paper_s_core_fills_its_link() -> Outcome {
+/// What one of two cores of the paper sends the other: `count` bursts in each of four ranks, and their receiver's part. Both sides
+/// of a core go through the rows of different banks.
+fn moves(from: u32, count: u32) -> [String; 2] {
+    let (to, target) = (1 - from, TARGETS + 512);
+    let data = format!(".random {:#x} bursts=64 seed={from} kind=bits\n", 4 * SOURCES);
+    let send = format!("send address={SOURCES:#x}, count={count}, ranks=15, node={to}, slot=1\n");
+    [data + &send, format!("receive address={target:#x}, count={count}, ranks=15, node={from}, slot=1\n")]
+}
+
+/// Two of the paper's cores, connected.
+fn paper_pair() -> Result<LinkedCores, Box<dyn Error>> {
     let config = DesignConfig::preset("hermes")?;
-    let options = CoreOptions { seed: 16, ..CoreOptions::default() };
-    let mut linked = LinkedCores::pair(&config, &options)?;
+    let mut linked = LinkedCores::pair(&config, &CoreOptions { seed: 16, ..CoreOptions::default() })?;
     bring_up(&mut linked, 0.0)?;
-    // Both sides of a core go through the rows of different banks.
-    let target = TARGETS + 512;
-    let moves = |from: u32, count: u32| {
-        let to = 1 - from;
-        let data = format!(".random {:#x} bursts=64 seed={from} kind=bits\n", 4 * SOURCES);
-        let send = format!("send address={SOURCES:#x}, count={count}, ranks=15, node={to}, slot=1\n");
-        (data + &send, format!("receive address={target:#x}, count={count}, ranks=15, node={from}, slot=1\n"))
-    };
-    let (count, bytes) = (8192, 8192.0 * 4.0 * 64.0);
-    let (send, receive) = moves(0, count);
+    Ok(linked)
+}
+
+/// What the paper's core moves over its link: one message, with `one_way` bursts in each rank, then `each_way` both ways at once,
+/// then neurons one by one.
+fn paper_rates(one_way: u32, each_way: u32) -> Outcome {
+    let mut linked = paper_pair()?;
+    let bytes = |count: u32| f64::from(count) * 4.0 * 64.0;
+    let [send, receive] = moves(0, one_way);
     let (_, ends, _) = check(&mut linked, &[parse(&send)?, parse(&receive)?], &mut [])?;
-    let rate = bytes / ends[1] as f64;
-    report(&format!("hermes: {rate:.3} GB/s one way, {bytes} bytes in {} cycles", ends[1]))?;
+    let rate = bytes(one_way) / ends[1] as f64;
+    report(&format!("hermes: {rate:.3} GB/s one way, {} bytes in {} cycles", bytes(one_way), ends[1]))?;
     assert!(rate >= 0.95 * 25.0, "{rate}");
-    let (back, back_receive) = moves(1, count);
-    let texts = [send.clone() + &back_receive, back + &receive];
+    let ([send, receive], [back, back_receive]) = (moves(0, each_way), moves(1, each_way));
+    let texts = [send + &back_receive, back + &receive];
     let (_, ends, _) = check(&mut linked, &[parse(&texts[0])?, parse(&texts[1])?], &mut [])?;
     let slower = ends.iter().max().copied().unwrap_or(1);
-    report(&format!("hermes: {:.3} GB/s each way, both at once", bytes / slower as f64))?;
+    report(&format!("hermes: {:.3} GB/s each way, both at once", bytes(each_way) / slower as f64))?;
 
     // Neurons of OPT-13B one by one: 5120 weights are 40 bursts in each of four ranks.
     let neurons = 32_u32;
@@ -599,13 +605,29 @@ fn the_paper_s_core_fills_its_link() -> Outcome {
     };
     let texts = [one("send", SOURCES, 1), one("receive", TARGETS, 0)];
     let (_, ends, _) = check(&mut linked, &[parse(&texts[0])?, parse(&texts[1])?], &mut [])?;
-    let bytes = f64::from(neurons) * 160.0 * 64.0;
     report(&format!(
         "hermes: {neurons} neurons of 10240 bytes one by one: {:.3} GB/s",
-        bytes / ends[1] as f64
-    ))?;
+        f64::from(neurons) * 160.0 * 64.0 / ends[1] as f64
+    ))
+}
 
-    // A product of 1024 rows of 4096 at batch 1, which is the DRAM's, alone and beside transfers.
+#[test]
+fn the_paper_s_core_fills_its_link() -> Outcome {
+    paper_rates(4096, 1024)
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn it_does_so_for_megabytes() -> Outcome {
+    paper_rates(8192, 8192)
+}
+
+/// What transfers cost a product of 1024 rows of 4096 at batch 1, which is the DRAM's: both take longer, and nothing else changes.
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn products_and_transfers_share_the_dram() -> Outcome {
+    let mut linked = paper_pair()?;
+    let ([send, receive], [back, back_receive]) = (moves(0, 8192), moves(1, 8192));
     let work = ".matrix 0 rows=1024 cols=4096 seed=1 kind=normal\nzero dst=0, count=2\n\
                 dot src=0, dst=8, cols=4096, count=1024, address=0\n";
     let both = |a: &str, b: &str| [a.to_owned() + work, b.to_owned() + work];
@@ -613,20 +635,17 @@ fn the_paper_s_core_fills_its_link() -> Outcome {
     for (name, texts) in [
         ("alone", both("", "")),
         ("sending or receiving", both(&send, &receive)),
-        ("both", both(&(send.clone() + &back_receive), &(moves(1, count).0 + &receive))),
+        ("both", both(&(send.clone() + &back_receive), &(back + &receive))),
     ] {
-        let programs = [parse(&texts[0])?, parse(&texts[1])?];
-        for (core, program) in linked.cores.iter_mut().zip(&programs) {
-            core.place(program)?;
-        }
         let before = [linked.register(0, 1)?, linked.register(1, 1)?];
-        linked.run(programs.iter().map(Program::words).collect(), LIMIT, |_, _| {}, |_, _| {})?;
+        check(&mut linked, &[parse(&texts[0])?, parse(&texts[1])?], &mut [])?;
         let mut products = Vec::new();
         for (index, before) in before.iter().enumerate() {
             let product = |burst: &Burst| burst[2] as u32;
             products.push(product(&linked.register(index, 1)?) - product(before));
         }
         alone = if alone == 0 { products[0] } else { alone };
+        assert!(name == "alone" || products.iter().all(|cycles| *cycles > alone), "{name}: {products:?}");
         let cost = products
             .iter()
             .map(|p| format!("{p} (+{:.1} %)", 100.0 * (f64::from(*p) / f64::from(alone) - 1.0)));

@@ -70,6 +70,38 @@ fn random_config(state: &mut u64) -> DesignConfig {
     }
 }
 
+/// Presets whose core has the most instances: minutes for the linters, and no module that smaller ones do not have narrower.
+const WIDEST: [&str; 1] = ["hermes-512"];
+
+/// Lints the core of a preset, and so everything below it.
+fn lint_core(preset: &str) {
+    let core = build(&DesignConfig::preset(preset).unwrap(), "ndp_core").unwrap();
+    common::lint(&core.verilog(), core.top().name());
+}
+
+#[test]
+fn the_paper_s_core_passes_all_linters() {
+    lint_core("hermes");
+}
+
+#[test]
+fn the_cores_of_the_other_presets_pass_all_linters() {
+    for preset in
+        DesignConfig::PRESETS.iter().filter(|preset| **preset != "hermes" && !WIDEST.contains(preset))
+    {
+        lint_core(preset);
+    }
+}
+
+#[test]
+#[ignore = "a minute each; run by `make lint` and `make exhaustive`"]
+fn the_widest_cores_pass_all_linters() {
+    for preset in WIDEST {
+        assert!(DesignConfig::PRESETS.contains(&preset), "{preset}");
+        lint_core(preset);
+    }
+}
+
 #[test]
 fn every_block_of_every_preset_passes_all_linters() {
     let mut linted = BTreeSet::new();
@@ -78,7 +110,6 @@ fn every_block_of_every_preset_passes_all_linters() {
         // What lies below a core is linted with it; many other blocks are the same in several presets.
         let core = build(&config, BLOCKS[0]).unwrap();
         assert_eq!(BLOCKS[0], "ndp_core");
-        common::lint(&core.verilog(), core.top().name());
         let within: BTreeSet<&str> = core.modules().iter().map(|module| module.name()).collect();
         for block in &BLOCKS[1..] {
             let design = build(&config, block).unwrap();
@@ -185,8 +216,18 @@ fn memories_that_are_faster_than_their_blocks_are_refused_with_the_limit() {
 
 #[test]
 fn whatever_the_limits_allow_elaborates() {
-    let mut state = 1;
-    for _ in 0..200 {
+    elaborate_random_configurations(1, 100);
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn very_much_of_what_the_limits_allow_elaborates() {
+    elaborate_random_configurations(2, 1000);
+}
+
+fn elaborate_random_configurations(seed: u64, count: u32) {
+    let mut state = seed;
+    for _ in 0..count {
         let config = random_config(&mut state);
         for block in BLOCKS {
             let design = build(&config, block);
