@@ -33,7 +33,7 @@ demo: export NDP_WAVES =
 demo:
 	@.ci/install build
 	mkdir -p target/demo
-	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 5 \
+	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 8 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin cosim -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
 		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
