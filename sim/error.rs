@@ -28,7 +28,7 @@ pub enum SimError {
     /// The catalogue of build.rs has no such design.
     #[error(
         "no design `{name}` was built; there are {known}; rebuild with its configuration in the environment variable \
-         NDP_DESIGNS, such as NDP_DESIGNS=tiny,hermes"
+         NDP_DESIGNS, such as NDP_DESIGNS=tiny,hermes, and without NDP_MODELS if that is set"
     )]
     UnknownDesign {
         /// What was asked for.

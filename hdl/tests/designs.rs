@@ -70,7 +70,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
     }
 }
 
-/// Presets whose core has the most instances: minutes for the linters, and no module that smaller ones do not have narrower.
+/// Presets whose core keeps the linters for a minute; its modules are wider ones of those that smaller cores have.
 const WIDEST: [&str; 1] = ["hermes-512"];
 
 /// Lints the core of a preset, and so everything below it.

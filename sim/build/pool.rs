@@ -3,6 +3,7 @@
 
 use super::Failure;
 use std::collections::BinaryHeap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -94,7 +95,9 @@ fn serve(state: &Mutex<State<'_>>, changed: &Condvar) {
         };
         now.running += 1;
         drop(now);
-        let outcome = (job.work)();
+        // A panic must not leave the others waiting; its message is on stderr already.
+        let outcome = catch_unwind(AssertUnwindSafe(job.work))
+            .unwrap_or_else(|_| Err(vec!["a job of the build panicked".to_owned()]));
         let mut now = open(state);
         now.running -= 1;
         match outcome {
