@@ -7,8 +7,8 @@
 //! models does not follow cargo's profile.
 //!
 //! Environment: `NDP_DESIGNS` (configurations whose core is built), `NDP_WAVES` (those of them whose waves can be written),
-//! `NDP_MODELS` (`all`, `programs`: nothing for testbenches alone, or `demo`: nothing but what the demo runs), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`,
-//! `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
+//! `NDP_MODELS` (`all`, `programs`: nothing for testbenches alone, or `demo`: nothing but what the demo runs), `VERILATOR` or
+//! `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
 
 #[path = "sim/build/cache.rs"]
 mod cache;

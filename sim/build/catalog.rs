@@ -8,8 +8,8 @@
 //! The small blocks also get a variant whose signals can be dumped. For a core that takes longer to compile than
 //! the unit itself, so only the configurations in `NDP_WAVES` (names, comma-separated; `tiny` if unset) get one. So it is with the
 //! channel of `cosim pim` and its controller.
-//! With `NDP_MODELS=programs` there is only what `cosim` needs, with `NDP_MODELS=demo` only what `make demo` does. Elaboration
-//! itself is `ndp_hdl`'s.
+//! With `NDP_MODELS=programs` there is only what `cosim` needs but for `link` and `pim-trace`, with `NDP_MODELS=demo` only what
+//! `make demo` does. Elaboration itself is `ndp_hdl`'s.
 
 use super::{Failure, selftest};
 use ndp_config::{DesignConfig, HbmConfig};
@@ -60,7 +60,7 @@ const HOSTED_BRIDGES: [u32; 2] = [4, 8];
 enum Extent {
     /// What `make demo` simulates.
     Demo,
-    /// All of what `cosim` can simulate.
+    /// All of what `cosim` can simulate, but for `link` and `pim-trace`.
     Programs,
     /// What testbenches simulate, too.
     All,
