@@ -17,6 +17,7 @@ mod generate;
 mod golden_vectors;
 mod heads;
 mod layer;
+mod link_formats;
 mod link_rates;
 mod linked_model;
 mod linked_system;

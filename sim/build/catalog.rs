@@ -53,6 +53,13 @@ const PLANTED: [(&str, &str, &str); 5] = [
 /// Configurations whose link is also built alone: one end, and a bridge.
 const LINK_CONFIGS: [&str; 2] = ["hermes", "tiny"];
 const LINK_BLOCKS: [&str; 2] = ["link_controller", "link_bridge"];
+/// With these two, every number of lanes with every number of beats in a flit: one end only.
+const LINK_FORMATS: [&str; 4] = [
+    "testbenches/configs/link-8x2.toml",
+    "testbenches/configs/link-8x4.toml",
+    "testbenches/configs/link-4x4.toml",
+    "testbenches/configs/link-4x8.toml",
+];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];
 /// What is built, by the value of `NDP_MODELS`.
@@ -161,6 +168,8 @@ const OPT_LEVEL: u32 = 2;
 /// That of bridges, whose wide functions take three times as long to compile at level 2, and are a small part of what a system
 /// evaluates.
 const BRIDGE_OPT_LEVEL: u32 = 1;
+/// That of link ends that are built for their format.
+const FORMAT_OPT_LEVEL: u32 = 1;
 /// That of designs with a planted error, which run until it is found.
 const PLANTED_OPT_LEVEL: u32 = 0;
 
@@ -296,6 +305,11 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         for block in LINK_BLOCKS {
             entries.push(elaborate(&config, block, false)?);
         }
+    }
+    for item in LINK_FORMATS {
+        let mut entry = elaborate(&load(root, item)?, LINK_BLOCKS[0], false)?;
+        entry.opt_level = FORMAT_OPT_LEVEL;
+        entries.push(entry);
     }
     for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
         entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);

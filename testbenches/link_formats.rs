@@ -1,0 +1,111 @@
+//! DIMM-links of every format that the configuration allows: all numbers of lanes and of beats in a flit.
+//!
+//! Where flits are short, what a header says is soon overwritten by the next one; at which cycle that happens depends on how the frames of
+//! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
+
+use ndp_config::{DesignConfig, LinkConfig};
+use ndp_cosim::link::flow::Flow;
+use ndp_cosim::link::network::{LATENCY, Network, NetworkError};
+use std::error::Error;
+use std::fmt::Display;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// One design for each format, of different buffers and times.
+const FORMATS: [&str; 6] = ["link-8x2", "link-8x4", "hermes", "tiny", "link-4x4", "link-4x8"];
+/// Cycles without a delivery, among healthy links.
+const PATIENCE: u64 = 60_000;
+
+fn link(design: &str) -> Result<LinkConfig, Box<dyn Error>> {
+    let argument = match design.strip_prefix("link-") {
+        Some(_) => format!("testbenches/configs/{design}.toml"),
+        None => design.to_owned(),
+    };
+    Ok(DesignConfig::load(&argument)?.link().clone())
+}
+
+/// A flow of full flits.
+fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
+    Flow { source, dest, epoch: 0, message_beats: config.flit_beats(), marked_lanes: 0 }
+}
+
+/// Two DIMMs whose link is up, with the cycle model beside them if `predict` says so. Words take `latency` cycles.
+fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Result<Network, Box<dyn Error>> {
+    let mut network = Network::pair(design, config, latency.into())?;
+    if predict {
+        network.predict(config);
+    }
+    let delays = vec![latency * LinkConfig::LANE_BITS; config.lanes() as usize];
+    network.cables[0].channels.iter_mut().for_each(|channel| channel.set_delays(&delays));
+    let up = network.run_until(20_000, |n| n.nodes.iter().all(|node| node.status().up))?;
+    assert!(up, "no link after {} cycles", network.cycle());
+    Ok(network)
+}
+
+/// Flits of any length in both directions at a bit error rate.
+fn deliver(network: &mut Network, config: &LinkConfig, ber: f64, flits: u64) -> Result<(), NetworkError> {
+    network.cables[0].set_ber(ber);
+    for (source, dest) in [(0, 1), (1, 0)] {
+        let beats = flits / 2 * u64::from(config.flit_beats());
+        network.send(Flow { message_beats: 0, ..stream(source, dest, config) }, beats);
+    }
+    network.drain(PATIENCE)?;
+    network.cables[0].set_ber(0.0);
+    network.run(500)?;
+    network.counters(0)?;
+    network.counters(1)?;
+    Ok(())
+}
+
+/// All latencies of a format that differ in where a flit ends while another begins.
+fn sweep(design: &str, ber: f64, flits: u64, predict: bool) -> Outcome {
+    let config = link(design)?;
+    let mut flipped = 0;
+    for latency in LATENCY..=LATENCY + config.flit_words() {
+        let context = |e: &dyn Display| format!("{design}, latency {latency}, error rate {ber:e}: {e}");
+        let mut network = pair(design, &config, latency, predict).map_err(|e| context(&e))?;
+        deliver(&mut network, &config, ber, flits).map_err(|e| context(&e))?;
+        assert!(network.nodes.iter().all(|node| !node.status().fault), "{design}, latency {latency}");
+        flipped += network.cables[0].channels.iter().map(|channel| channel.flipped()).sum::<u64>();
+    }
+    assert!(flipped > 0 || ber == 0.0);
+    Ok(())
+}
+
+#[test]
+fn the_designs_have_every_format_that_the_configuration_allows() -> Outcome {
+    let mut formats = Vec::new();
+    for design in FORMATS {
+        let config = link(design)?;
+        formats.push((config.lanes(), config.flit_beats()));
+    }
+    let is_legal = |lanes: u32, beats: u32| {
+        let text = format!("name = \"a\"\n[link]\nlanes = {lanes}\nflit_beats = {beats}\n");
+        DesignConfig::from_toml(&text).is_ok()
+    };
+    let mut legal: Vec<_> = (0..64).flat_map(|lanes| (0..64).map(move |beats| (lanes, beats))).collect();
+    legal.retain(|(lanes, beats)| is_legal(*lanes, *beats));
+    formats.sort_unstable();
+    assert_eq!(formats, legal);
+    Ok(())
+}
+
+#[test]
+fn links_of_every_format_lose_nothing_at_any_latency_and_keep_to_the_cycle_model() -> Outcome {
+    FORMATS.into_iter().try_for_each(|design| sweep(design, 3e-4, 200, true))
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn links_of_every_format_do_so_at_every_error_rate() -> Outcome {
+    for ber in [0.0, 1e-5, 1e-4, 3e-4, 5e-4] {
+        FORMATS.into_iter().try_for_each(|design| sweep(design, ber, 2_000, true))?;
+    }
+    FORMATS.into_iter().try_for_each(|design| sweep(design, 3e-4, 20_000, false))
+}
+
+/// The header of a flit of six words is overwritten before it counts, at one latency in seven.
+#[test]
+fn an_acknowledgement_counts_only_if_its_flit_is_intact() -> Outcome {
+    sweep("link-8x2", 3e-4, 20_000, false)
+}
