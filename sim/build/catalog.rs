@@ -60,6 +60,11 @@ const LINK_FORMATS: [&str; 4] = [
     "testbenches/configs/link-4x4.toml",
     "testbenches/configs/link-4x8.toml",
 ];
+/// The first of these with a planted error, in the form of [`PLANTED`]: each has to be caught by the same testbench.
+const PLANTED_FORMATS: [(&str, &str, &str); 1] = [
+    // An acknowledgement is that of the header that came last, intact or not.
+    ("planted-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
+];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];
 /// What is built, by the value of `NDP_MODELS`.
@@ -319,10 +324,13 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
+    let short = load(root, LINK_FORMATS[0])?;
+    let formats = PLANTED_FORMATS.map(|planted| (&short, LINK_BLOCKS[0], planted));
     let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
     let blocks = ranks
         .into_iter()
         .chain(links)
+        .chain(formats)
         .chain(cores)
         .map(|(config, block, planted)| elaborate(config, block, false).map(|entry| (entry, planted)));
     let memory = load_hbm(root, HBM_CONFIGS[0])?;
