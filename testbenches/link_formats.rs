@@ -2,6 +2,7 @@
 //!
 //! Where flits are short, what a header says is soon overwritten by the next one; at which cycle that happens depends on how the frames of
 //! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
+//! And the payload may be what a receiver searches: markers.
 
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_cosim::link::LinkError;
@@ -134,4 +135,50 @@ fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
         println!("planted-unchecked, {errors} errors per flit: {error}");
     }
     Ok(())
+}
+
+/// Lanes that have lost their markers search them in a stream that may have them everywhere: the same flits again and again, until they
+/// are acknowledged. Noise in their place shows that the cut alone is none of the link's business.
+#[test]
+fn markers_in_the_payload_do_not_hide_the_frame() -> Outcome {
+    for design in ["link-4x8", "tiny", "link-8x2"] {
+        for (directions, marked) in [(1, false), (1, true), (2, true)] {
+            for phase in 0..4 {
+                let mut network = pair(design, &link(design)?, LATENCY, false)?;
+                let cycles = recover(&mut network, design, directions, marked, 77 * phase)?;
+                println!(
+                    "{design}, {directions} directions, markers {marked}, phase {phase}: {cycles} cycles"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Cuts directions of a link for five frames, each with a stream that may have markers at the same places of every flit. Returns the cycles until both deliver again.
+fn recover(
+    network: &mut Network,
+    design: &str,
+    directions: usize,
+    marked: bool,
+    phase: u64,
+) -> Result<u64, Box<dyn Error>> {
+    let config = link(design)?;
+    let cut = 5 * u64::from(config.frame_words());
+    for (source, dest) in [(0, 1), (1, 0)] {
+        let marked_lanes = if marked { config.lanes() } else { 0 };
+        network.send(Flow { marked_lanes, ..stream(source, dest, &config) }, u64::MAX / 16);
+    }
+    network.run(2_000 + phase)?;
+    network.cables[0].channels.iter_mut().take(directions).for_each(|channel| channel.cut(cut));
+    network.run(cut)?;
+    let (before, start) = ([0, 1].map(|n| network.inboxes[n].beats), network.cycle());
+    let back = |n: &Network| (0..2).all(|i| n.inboxes[i].beats > before[i] + 100);
+    let found = network.run_until(u64::from(config.fault_cycles()) + 1_000, back)?;
+    let status = [0, 1].map(|n| network.nodes[n].status());
+    if !found || status.iter().any(|status| status.fault) {
+        let what = format!("{design}, {directions} directions, markers {marked}, phase {phase}");
+        return Err(format!("{what}: not back after {} cycles, {status:?}", network.cycle() - start).into());
+    }
+    Ok(network.cycle() - start)
 }
