@@ -60,12 +60,12 @@ const LINK_FORMATS: [&str; 4] = [
     "testbenches/configs/link-4x4.toml",
     "testbenches/configs/link-4x8.toml",
 ];
-/// The first of these with a planted error, in the form of [`PLANTED`]: each has to be caught by the same testbench.
-const PLANTED_FORMATS: [(&str, &str, &str); 2] = [
+/// Mutants of the first of these, in the form of [`PLANTED`]: each has to be caught by the same testbench.
+const FORMAT_MUTANTS: [(&str, &str, &str); 2] = [
     // An acknowledgement is that of the header that came last, intact or not.
-    ("planted-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
+    ("mutant-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
     // Flits are repeated whenever the time has passed.
-    ("planted-repeat", "repeated_q <= expires | (repeated_q & ~clear);", "repeated_q <= 1'h0;"),
+    ("mutant-repeat", "repeated_q <= expires | (repeated_q & ~clear);", "repeated_q <= 1'h0;"),
 ];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];
@@ -327,7 +327,7 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
     let short = load(root, LINK_FORMATS[0])?;
-    let formats = PLANTED_FORMATS.map(|planted| (&short, LINK_BLOCKS[0], planted));
+    let formats = FORMAT_MUTANTS.map(|mutant| (&short, LINK_BLOCKS[0], mutant));
     let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
     let blocks = ranks
         .into_iter()

@@ -51,8 +51,8 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     header_q.next(first.q());
     let header = Header::unpack(&header_q.q());
 
-    // What it says of the other direction is looked at up to four cycles after `good`, and short flits are not that far apart from
-    // the next one's last word.
+    // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is overwritten before
+    // that.
     let said =
         cat([header.limit.clone(), header.nack_round.clone(), header.nack.clone(), header.ack.clone()]);
     let said_q = m.reg("said_q", said.width()).enable(&good);
