@@ -77,11 +77,12 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
     Ok(())
 }
 
+/// Rows stay open and timers run in the device: what the controller forgets of them must not break a rule.
 #[test]
-fn a_reset_amid_traffic_leaves_nothing_behind() -> Outcome {
+fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
     for config in CONFIGS {
         let mut bench = Bench::open(config, &dram(config)?, 11)?;
-        for round in 0..60 {
+        for round in 0..120 {
             bench.stalls = stalls(["none", "some", "slow sinks"][round % 3]);
             add_traffic(&mut bench, 40, 100);
             for _ in 0..bench.below(3000) {
@@ -93,6 +94,29 @@ fn a_reset_amid_traffic_leaves_nothing_behind() -> Outcome {
         add_traffic(&mut bench, 100, 300);
         let outcome = bench.drain().and_then(|()| bench.verdict());
         outcome.map_err(|e| format!("{config}, after the last reset: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Resets at every clock around a refresh: before it is due, while banks close, between REF and the first ACT after it.
+#[test]
+fn a_warm_reset_at_any_moment_of_a_refresh_breaks_no_rule() -> Outcome {
+    for config in CONFIGS {
+        let device = dram(config)?;
+        let mut bench = Bench::open(config, &device, 12)?;
+        let interval = u64::from(device.t_refi());
+        let length = u64::from(device.t_rfc()) + 200;
+        for round in 0..100 {
+            let until = bench.rank.cycle() + interval - 100 + round * length / 100;
+            while bench.rank.cycle() < until {
+                if bench.segments.is_empty() {
+                    add_traffic(&mut bench, 4, 8);
+                }
+                bench.step().map_err(|e| format!("{config}, round {round}: {e}"))?;
+            }
+            bench.verdict().map_err(|e| format!("{config}, round {round}: {e}"))?;
+            bench.reset();
+        }
     }
     Ok(())
 }

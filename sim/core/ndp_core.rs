@@ -74,14 +74,10 @@ pub struct NdpCore {
     pub(super) options: CoreOptions,
     wall: Duration,
     parts: PartCycles,
-    /// Broken timing rules before the last reset.
-    earlier_violations: u64,
-    /// The error of the first of them.
-    first_violation: Option<SimError>,
     recorder: Option<Recorder>,
     prediction: Option<Prediction>,
     port: PortCycle,
-    /// Clock of the DRAM in which the ranks began to count.
+    /// Clock of the DRAM at the first edge after the last reset.
     dram_origin: u64,
     /// The link to other cores that are simulated side by side with this one.
     wire: Option<Wire>,
@@ -135,8 +131,6 @@ impl NdpCore {
             options: options.clone(),
             wall: Duration::ZERO,
             parts: PartCycles::default(),
-            earlier_violations: 0,
-            first_violation: None,
             recorder: options.trace.then(|| Recorder::new(queue, 0)),
             prediction: None,
             port: PortCycle::default(),
@@ -144,21 +138,37 @@ impl NdpCore {
             wire: None,
             happened: None,
         };
-        core.reset();
+        // The devices power up when the pins are known.
+        core.model.reset(RESET_CYCLES);
+        core.leave_reset();
         Ok(core)
     }
 
-    /// Resets core and controllers in the middle of whatever they do. The DRAM keeps its contents; its banks and timers start
-    /// anew, as after an initialisation.
+    /// A warm reset: core and controllers start anew in the middle of whatever they do, the devices go on. Their rows stay open,
+    /// their timers run, and they keep their contents, but for bursts that are being written: those are undefined.
     pub fn reset(&mut self) {
         let (ranks, stalls) = (self.config.gemv().ranks(), self.options.stalls);
         self.host = Host::new(ranks, self.config.dimm_burst_bits(), stalls, self.options.seed);
         self.pins.drive_request(&mut self.model, None);
         self.pins.drive_response_ready(&mut self.model, false);
-        self.model.reset(RESET_CYCLES);
-        self.earlier_violations += self.dimm.violations();
-        self.first_violation = self.first_violation.take().or(self.dimm.verdict().err());
-        self.dimm.ranks.iter_mut().for_each(Rank::restart);
+        self.model.hold_reset(true);
+        let (end, mut driven) = (self.model.cycle() + RESET_CYCLES, true);
+        while self.model.cycle() < end {
+            if self.model.next_edge() == Edge::Dram {
+                // The pins change at the first edge with reset.
+                self.dimm.clock(&mut self.model, &self.pins);
+                if std::mem::take(&mut driven) {
+                    self.dimm.ranks.iter_mut().for_each(Rank::lose_writes);
+                }
+            }
+            self.model.step();
+        }
+        self.model.hold_reset(false);
+        self.leave_reset();
+    }
+
+    fn leave_reset(&mut self) {
+        self.dimm.leave_reset();
         self.dram_origin = self.model.dram_cycle();
         if self.options.predict {
             self.prediction = Some(Prediction::new(&self.config, self.model.cycle(), self.dram_origin));
@@ -205,7 +215,7 @@ impl NdpCore {
 
     /// Broken timing rules of all ranks.
     pub fn protocol_violations(&self) -> u64 {
-        self.earlier_violations + self.dimm.violations()
+        self.dimm.violations()
     }
 
     /// An error that names the first broken rule, if there is one; a refresh that is overdue by now counts too.
@@ -214,7 +224,7 @@ impl NdpCore {
     /// [`SimError::Dram`].
     pub fn check_protocol(&mut self) -> Result<(), SimError> {
         self.dimm.ranks.iter_mut().for_each(Rank::finish);
-        self.first_violation.take().map_or_else(|| self.dimm.verdict(), Err)
+        self.dimm.verdict()
     }
 
     /// What the core sends over its link in this cycle; zeros without a link.
@@ -397,7 +407,7 @@ impl NdpCore {
         &self.port
     }
 
-    /// Clock of the DRAM in which the ranks began to count at the last reset.
+    /// Clock of the DRAM at the first edge after the last reset.
     pub fn dram_origin(&self) -> u64 {
         self.dram_origin
     }

@@ -313,10 +313,15 @@ impl Model {
     /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the
     /// time.
     pub fn reset(&mut self, cycles: u64) {
-        let resets = [self.reset, self.dram_reset];
-        resets.into_iter().flatten().for_each(|reset| self.set(reset, 0));
+        self.hold_reset(true);
         self.ticks(cycles);
-        resets.into_iter().flatten().for_each(|reset| self.set(reset, 1));
+        self.hold_reset(false);
+    }
+
+    /// Drives `rst_ni` and `dram_rst_ni`, where the design has them: low while they are held.
+    pub fn hold_reset(&mut self, held: bool) {
+        let resets = [self.reset, self.dram_reset];
+        resets.into_iter().flatten().for_each(|reset| self.set(reset, (!held).into()));
     }
 
     /// Completes the wave file, also before its window is over. Dropping the model does the same but cannot

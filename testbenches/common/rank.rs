@@ -8,7 +8,7 @@ use ndp_cosim::ffi::{Edge, InputPort, Model, OpenOptions, OutputPort};
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 
 pub type Burst = [u64; 8];
@@ -147,7 +147,7 @@ impl Bench {
             random: SplitMix64::new(seed),
             quiet_since: 0,
         };
-        bench.reset();
+        bench.hold_reset(false);
         Ok(bench)
     }
 
@@ -160,20 +160,42 @@ impl Bench {
         std::array::from_fn(|_| self.random.next_u64())
     }
 
-    /// Resets the port; the device and its contents start anew, and everything on its way is forgotten.
+    /// A warm reset: everything on its way is forgotten, and the device goes on. What was written and answered is still there;
+    /// what was not answered may be there or not, or be undefined.
     pub fn reset(&mut self) {
+        let unanswered = self.due_responses.iter().filter(|due| due.1.is_none());
+        let unanswered: HashSet<u64> = unanswered.map(|due| due.0).collect();
+        self.hold_reset(true);
+        for address in unanswered {
+            self.memory.insert(address, self.rank.read_burst(address));
+        }
+        for (address, burst) in &self.memory {
+            assert_eq!(self.rank.read_burst(*address), *burst, "burst {address:#x} is lost by a warm reset");
+        }
+    }
+
+    fn hold_reset(&mut self, powered: bool) {
         self.ports.resets.into_iter().for_each(|reset| self.model.set(reset, 0));
         for port in [self.ports.seg[0], self.ports.req[0], self.ports.beat_ready, self.ports.rsp_ready] {
             self.model.set(port, 0);
         }
-        let cycles = 4 + self.below(5);
-        self.model.ticks(cycles);
-        for _ in 0..self.below(3) {
-            self.model.step();
+        let (end, more) = (self.model.cycle() + 4 + self.below(5), self.below(3));
+        let mut driven = powered;
+        let mut step = |bench: &mut Self| {
+            if powered && bench.model.next_edge() == Edge::Dram {
+                bench.dram_edge();
+                // The pins change at the first edge with reset.
+                if std::mem::take(&mut driven) {
+                    bench.rank.lose_writes();
+                }
+            }
+            bench.model.step();
+        };
+        while self.model.cycle() < end {
+            step(self);
         }
+        (0..more).for_each(|_| step(self));
         self.ports.resets.into_iter().for_each(|reset| self.model.set(reset, 1));
-        self.rank = self.pristine.clone();
-        self.memory.clear();
         self.segments.clear();
         self.requests.clear();
         self.due_beats.clear();

@@ -101,13 +101,14 @@ impl Rank {
         self.busy_clock(cycle, pins, write)
     }
 
-    /// Starts anew as after an initialisation: banks closed, time 0, figures and violations forgotten. The contents stay.
-    pub fn restart(&mut self) {
-        let trace = self.trace.is_some();
-        let storage = std::mem::replace(&mut self.storage, Storage::zeros());
-        *self = Self::with_storage(&self.config.clone(), storage);
-        if trace {
-            self.record_trace();
+    /// The controller was reset and drives no data any more: words of a WR that are still due become undefined (here: inverted),
+    /// which is no violation. Everything else stays: open rows, timers, contents, figures.
+    pub fn lose_writes(&mut self) {
+        for due in self.writes.iter_mut() {
+            if let Some(WriteBeat { location: Some(location), beat, .. }) = due.take() {
+                let burst = self.storage.read(location);
+                self.storage.write_beat(location, beat, [!burst[2 * beat], !burst[2 * beat + 1]]);
+            }
         }
     }
 
@@ -149,6 +150,11 @@ impl Rank {
     /// Records commands from now on (off by default); what was recorded before is dropped.
     pub fn record_trace(&mut self) {
         self.trace = Some(Vec::new());
+    }
+
+    /// Drops what was recorded so far.
+    pub fn forget_trace(&mut self) {
+        self.trace.iter_mut().for_each(Vec::clear);
     }
 
     /// Ends the recording and hands out what it has.
