@@ -72,6 +72,11 @@ impl Slots {
             refresh_interval: dram.t_refi() / SLOT,
         }
     }
+
+    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device.
+    pub fn settle(&self) -> u32 {
+        self.refresh.max(self.act_to_pre).max(self.read_to_pre).max(self.write_to_pre)
+    }
 }
 
 /// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all that
