@@ -16,6 +16,7 @@ mod gemv_unit;
 mod generate;
 mod golden_vectors;
 mod heads;
+mod host_port;
 mod layer;
 mod link_rates;
 mod linked_model;

@@ -291,6 +291,7 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     entries.push(elaborate(&load(root, RANK_CONFIG)?, "rank_port", false)?);
     let tiny = load(root, LINK_CONFIGS[1])?;
+    entries.push(elaborate(&tiny, "host_port", false)?);
     for item in LINK_CONFIGS {
         let config = load(root, item)?;
         for block in LINK_BLOCKS {
