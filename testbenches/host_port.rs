@@ -157,20 +157,15 @@ fn a_slow_host_that_streams_from_one_rank_is_answered_by_the_others() -> Outcome
     let config = DesignConfig::preset("tiny")?;
     let stalls = HostStalls { request: 0, response: 80 };
     let mut core = NdpCore::open(&config, &CoreOptions { stalls, ..CoreOptions::default() })?;
-    let program = ndp_isa::parse(
-        ".random 0x100 bursts=32 seed=3 kind=normal
-         load dst=0, cols=256, batch=2, address=0x100
-         store src=0, cols=256, batch=2, address=0x2000
-         barrier
-         dot src=0, dst=64, cols=256, batch=2, count=4000, address=0x8000
-         barrier
-         signal 5",
-    )?;
+    let work = "load dst=0, cols=256, address=0x100\nstore src=0, cols=256, address=0x2000\nbarrier\n\
+                dot src=0, dst=32, cols=256, count=256, address=0x8000\nbarrier\n";
+    let program =
+        ndp_isa::parse(&format!(".random 0x100 bursts=32 seed=3 kind=normal\n{}", work.repeat(12)))?;
     let streamed = 1 << (config.dimm_burst_bits() - 1);
     let lone = streamed + 1;
     let (mut streams, mut lone_waits, mut waits) = (0, false, Vec::new());
     core.place(&program)?;
-    core.run_words(&program.words(), |core| {
+    let run = core.run_words(&program.words(), |core| {
         while let Some(answer) = core.take_answer() {
             if answer.request.address == lone {
                 lone_waits = false;
@@ -190,6 +185,7 @@ fn a_slow_host_that_streams_from_one_rank_is_answered_by_the_others() -> Outcome
     })?;
     let longest = waits.iter().max().copied().unwrap_or_default();
     println!("{} reads of rank 1, longest {longest} cycles", waits.len());
+    assert_eq!(run.status.malformed, 0);
     assert!(waits.len() > 20 && longest <= LONGEST, "{waits:?}");
     core.check_protocol()?;
     Ok(())

@@ -16,6 +16,7 @@ mod host_port;
 mod issue;
 mod link;
 mod linked;
+mod oldest_first;
 mod program;
 mod rank;
 mod reader;
