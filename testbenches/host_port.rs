@@ -28,8 +28,8 @@ struct Bench {
 
 impl Bench {
     /// A port at which all three want: the host rank `host`, the transfer rank `transfer`, the store both in turn.
-    fn open(host: u64, transfer: u64) -> Result<Self, Box<dyn Error>> {
-        let mut model = Model::open("tiny/host_port")?;
+    fn open(design: &str, host: u64, transfer: u64) -> Result<Self, Box<dyn Error>> {
+        let mut model = Model::open(&format!("{design}/host_port"))?;
         let of = |name: &str, rank: usize| name.replace('#', &rank.to_string());
         let inputs =
             |name: &str| Ok::<_, Box<dyn Error>>([model.input(&of(name, 0))?, model.input(&of(name, 1))?]);
@@ -76,40 +76,28 @@ impl Bench {
     }
 }
 
-#[test]
-fn no_rhythm_of_the_ranks_starves_a_source() -> Outcome {
+/// The first rhythm of the ranks in which one of three sources gets less than its third.
+fn starved(design: &str) -> Result<Option<String>, Box<dyn Error>> {
     for period in 1..=8 {
         for phase in 0..period {
-            let mut bench = Bench::open(0, 1)?;
+            let mut bench = Bench::open(design, 0, 1)?;
             (0..CYCLES).for_each(|cycle| bench.cycle([cycle % period == phase; RANKS]));
             let [host, store, transfer] = bench.granted;
             let fair = CYCLES / period / 3 - 2;
-            assert!(
-                host.min(store).min(transfer) >= fair,
-                "ranks ready in cycle {phase} of {period}: host {host}, store {store}, transfer {transfer}; at least {fair} each"
-            );
+            if host.min(store).min(transfer) < fair {
+                return Ok(Some(format!(
+                    "ranks ready in cycle {phase} of {period}: host {host}, store {store}, transfer {transfer}; at least {fair} each"
+                )));
+            }
         }
     }
-    Ok(())
+    Ok(None)
 }
 
-#[test]
-fn a_full_rank_stops_only_what_goes_to_it() -> Outcome {
-    let mut bench = Bench::open(0, 1)?;
-    (0..CYCLES).for_each(|_| bench.cycle([false, true]));
-    let [host, store, transfer] = bench.granted;
-    // The store waits for rank 0 with its first beat or its second.
-    assert!(
-        host == 0 && store <= 1 && transfer >= CYCLES - 2,
-        "host {host}, store {store}, transfer {transfer}"
-    );
-    Ok(())
-}
-
-#[test]
-fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
+/// The first rhythm of the host in which answers of one of three sources get less than their third.
+fn unanswered(design: &str) -> Result<Option<String>, Box<dyn Error>> {
     for every in [1, 2, 3, 7] {
-        let mut model = Model::open("tiny/host_port")?;
+        let mut model = Model::open(&format!("{design}/host_port"))?;
         model.reset(4);
         let mut port = |name: &str, value: u64| -> Outcome {
             let port = model.input(name)?;
@@ -127,23 +115,57 @@ fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
         }
         let ready = model.input("response_ready_i")?;
         let (valid, tag) = (model.output("response_valid_o")?, model.output("response_tag_o")?);
-        let mut taken = std::collections::BTreeMap::new();
+        let mut taken = [0; 10];
         for cycle in 0..CYCLES {
             let takes = cycle % every == 0;
             model.set(ready, takes.into());
             model.eval();
             if takes && model.get(valid) == 1 {
-                *taken.entry(model.get(tag)).or_insert(0) += 1;
+                taken[model.get(tag) as usize] += 1;
             }
             model.tick();
         }
         // The core's answer takes four cycles of its own.
         let fair = (CYCLES / every / 3 - 2).min(CYCLES / 5);
-        for source in [1, 2, 9] {
-            let count = taken.get(&source).copied().unwrap_or(0);
-            assert!(count >= fair, "one answer in {every} cycles: {taken:?}, at least {fair} of each");
+        let [first, second, core] = [taken[1], taken[2], taken[9]];
+        if first.min(second).min(core) < fair {
+            return Ok(Some(format!(
+                "one answer in {every} cycles: rank 0 {first}, rank 1 {second}, core {core}; at least {fair} each"
+            )));
         }
     }
+    Ok(None)
+}
+
+#[test]
+fn no_rhythm_of_the_ranks_starves_a_source() -> Outcome {
+    assert_eq!(starved("tiny")?, None);
+    Ok(())
+}
+
+#[test]
+fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
+    assert_eq!(unanswered("tiny")?, None);
+    Ok(())
+}
+
+#[test]
+fn arbiters_that_forget_turns_are_found() -> Outcome {
+    assert!(starved("planted-turn-order")?.is_some() && unanswered("planted-turn-order")?.is_none());
+    assert!(starved("planted-answer-order")?.is_none() && unanswered("planted-answer-order")?.is_some());
+    Ok(())
+}
+
+#[test]
+fn a_full_rank_stops_only_what_goes_to_it() -> Outcome {
+    let mut bench = Bench::open("tiny", 0, 1)?;
+    (0..CYCLES).for_each(|_| bench.cycle([false, true]));
+    let [host, store, transfer] = bench.granted;
+    // The store waits for rank 0 with its first beat or its second.
+    assert!(
+        host == 0 && store <= 1 && transfer >= CYCLES - 2,
+        "host {host}, store {store}, transfer {transfer}"
+    );
     Ok(())
 }
 

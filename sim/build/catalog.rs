@@ -37,7 +37,7 @@ const RANK_CONFIG: &str = "testbenches/configs/odd-timings.toml";
 
 /// Rank ports with an error planted in their Verilog, as `<name>/rank_port`: what is replaced, wherever it occurs, and by what.
 /// Each has to be caught by the device model.
-const PLANTED: [(&str, &str, &str); 5] = [
+const PLANTED: [(&str, &str, &str); 6] = [
     // Five activates within tFAW.
     ("planted-faw", "act_count_q[2]", "1'h0"),
     // Reads and writes right after the activate.
@@ -46,6 +46,8 @@ const PLANTED: [(&str, &str, &str); 5] = [
     ("planted-refresh", "closed_q & ~(|wait_q)", "closed_q"),
     // A read after a write in bank group 1 a slot too early.
     ("planted-turn", "{(&{column, entry0_i[31], entry0_i[0]}), (", "{1'h0, ("),
+    // Banks are closed right after reset.
+    ("planted-settle", "&{drain_q, settled_q, quiet_i}", "&{drain_q, quiet_i}"),
     // The uppermost bit of a row is not compared.
     ("planted-row", "state0_0_i[20:4] == entry0_i[26:10]", "state0_0_i[19:4] == entry0_i[25:10]"),
 ];
@@ -140,6 +142,12 @@ const PLANTED_CHANNELS: [(&str, &str, &str); 10] = [
     ("planted-nan", "special_q & ~nonzero}", "1'h0}"),
     // The second half of a column is lost on its way into the buffer.
     ("planted-half", "{passes & last_half0_q,", "{1'h0,"),
+];
+
+/// The host's port of the small preset with arbiters that forget turns.
+const PLANTED_PORTS: [(&str, &str, &str); 2] = [
+    ("planted-turn-order", "turn_older0_1_q | turn1", "turn_older0_1_q | 1'h0"),
+    ("planted-answer-order", "answer_older0_1_q | answer1", "answer_older0_1_q | 1'h0"),
 ];
 
 /// Cores of the small preset with an error planted in their transfers. Each has to be caught by the harness of migrations.
@@ -306,10 +314,12 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
+    let ports = PLANTED_PORTS.map(|planted| (&tiny, "host_port", planted));
     let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
     let blocks = ranks
         .into_iter()
         .chain(links)
+        .chain(ports)
         .chain(cores)
         .map(|(config, block, planted)| elaborate(config, block, false).map(|entry| (entry, planted)));
     let memory = load_hbm(root, HBM_CONFIGS[0])?;

@@ -147,7 +147,6 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         before.zext(burst_bits)
     };
     let row_burst = m.wire("row_burst", store_addr.low(burst_bits) + before);
-    let row_rank = if rank_log2 == 0 { zeros(1) } else { row.low(rank_log2) };
 
     // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends on what it holds alone.
     let split = |address: &Bits| match rank_log2 {
