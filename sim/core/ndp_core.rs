@@ -38,6 +38,16 @@ pub struct CoreOptions {
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::link::cores::LinkedCores::predicted`].
     pub predict: bool,
+    /// How much the compiler optimises a core that is built on demand; see [`OpenOptions::opt_level`].
+    pub opt_level: Option<u32>,
+}
+
+impl CoreOptions {
+    /// How the core's model is opened.
+    pub fn open_options(&self) -> OpenOptions {
+        let (waves, random_contents) = (self.waves.clone(), self.random_contents);
+        OpenOptions { waves, random_contents, opt_level: self.opt_level }
+    }
 }
 
 impl Default for CoreOptions {
@@ -50,6 +60,7 @@ impl Default for CoreOptions {
             watchdog_cycles: 50_000,
             trace: false,
             predict: false,
+            opt_level: None,
         }
     }
 }
@@ -92,20 +103,21 @@ impl NdpCore {
     /// Block name in the catalogue.
     pub const BLOCK: &'static str = "ndp_core";
 
-    /// Opens the core of a configuration and resets it.
+    /// Opens the core of a configuration and resets it. If it was not compiled in, it is built now ([`Model::open_design`]).
     ///
     /// # Errors
-    /// [`SimError::UnknownDesign`] if the configuration was not compiled in, [`SimError::OtherConfiguration`] if
-    /// another one of the same name was; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
+    /// [`SimError::Demand`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
     /// that is missing or has another width.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        Self::open_as(config.name(), config, options)
+        let model = Model::open_design(config, Self::BLOCK, &options.open_options())?;
+        Self::with_model(model, config, options)
     }
 
-    /// The same for a core that was built under another name than its configuration's.
+    /// The same for a core of the catalogue that was built under another name than its configuration's.
     ///
     /// # Errors
-    /// As [`NdpCore::open`].
+    /// As [`NdpCore::open`]; [`SimError::UnknownDesign`] if there is none of this name, [`SimError::OtherConfiguration`] if it was
+    /// built from another configuration.
     pub fn open_as(design: &str, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let name = format!("{design}/{}", Self::BLOCK);
         if let Some(design) = designs().find(|design| design.name == name)
@@ -113,13 +125,19 @@ impl NdpCore {
         {
             return Err(SimError::OtherConfiguration { design: name });
         }
+        Self::with_model(Model::open_with(&name, &options.open_options())?, config, options)
+    }
+
+    /// The same for a model of the core that is open already, with the waves and contents that it was opened with.
+    ///
+    /// # Errors
+    /// As [`NdpCore::open`].
+    pub fn with_model(model: Model, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         for (key, value) in [("stalls", options.stalls.request), ("stalls", options.stalls.response)] {
             if value > 99 {
                 return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });
             }
         }
-        let open = OpenOptions { waves: options.waves.clone(), random_contents: options.random_contents };
-        let model = Model::open_with(&name, &open)?;
         let ranks = config.gemv().ranks();
         let queue = 1 << config.dimm_burst_bits();
         let mut core = Self {

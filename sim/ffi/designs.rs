@@ -1,8 +1,9 @@
 //! The list of designs that build.rs compiled in.
 //!
-//! Which ones these are is decided by the catalogue of the build script; here they are only looked up.
+//! Which ones these are is decided by the catalogue of the build script; here they are only looked up. Others are left to `demand`.
 #![allow(unsafe_code)]
 
+use super::interface::{Interface, LINKED};
 use super::{SimError, raw};
 use std::ffi::{CStr, c_char};
 
@@ -21,18 +22,34 @@ pub struct DesignInfo {
     pub waves: bool,
 }
 
+/// A design whose models can be opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opened {
+    /// The functions of its models.
+    pub interface: &'static Interface,
+    /// Its row in their table of designs.
+    pub row: u32,
+    /// Its number among all designs, those that were built on demand included.
+    pub number: u32,
+    /// What the row says.
+    pub info: DesignInfo,
+}
+
 /// All designs, in the order of the catalogue.
 pub fn designs() -> impl Iterator<Item = DesignInfo> {
-    (0..u32::MAX).map_while(|index| {
-        // SAFETY: any index may be passed; what comes back is null or a row of a constant table.
-        let row = unsafe { raw::ndp_design(index).as_ref() }?;
-        Some(DesignInfo {
-            name: text(row.name),
-            config: text(row.config),
-            block: text(row.block),
-            config_toml: text(row.config_toml),
-            waves: row.waves,
-        })
+    (0..u32::MAX).map_while(|index| row(&LINKED, index))
+}
+
+/// A row of a table of designs, if there is such a one.
+pub(super) fn row(interface: &'static Interface, index: u32) -> Option<DesignInfo> {
+    // SAFETY: any index may be passed; what comes back is null or a row of a constant table. Libraries stay loaded.
+    let row = unsafe { (interface.design)(index).as_ref() }?;
+    Some(DesignInfo {
+        name: text(row.name),
+        config: text(row.config),
+        block: text(row.block),
+        config_toml: text(row.config_toml),
+        waves: row.waves,
     })
 }
 
@@ -42,12 +59,14 @@ pub fn verilator_version() -> &'static str {
     text(unsafe { raw::ndp_verilator_version() })
 }
 
-/// The number of a design in the table, and its row.
-pub(super) fn find(name: &str) -> Result<(u32, DesignInfo), SimError> {
-    (0..).zip(designs()).find(|(_, design)| design.name == name).ok_or_else(|| SimError::UnknownDesign {
+/// A design of the catalogue.
+pub(super) fn find(name: &str) -> Result<Opened, SimError> {
+    let found = (0..).zip(designs()).find(|(_, design)| design.name == name);
+    let (row, info) = found.ok_or_else(|| SimError::UnknownDesign {
         name: name.to_owned(),
         known: designs().map(|design| design.name).collect::<Vec<_>>().join(", "),
-    })
+    })?;
+    Ok(Opened { interface: &LINKED, row, number: row, info })
 }
 
 /// The error for a design whose signals cannot be dumped.
@@ -59,6 +78,6 @@ pub(super) fn without_waves(info: DesignInfo) -> SimError {
 
 /// A string of a constant table. Generated names are ASCII; anything else reads as empty.
 pub(super) fn text(pointer: *const c_char) -> &'static str {
-    // SAFETY: callers pass strings of the tables that build.rs generates, which are constants.
+    // SAFETY: callers pass strings of the generated tables, which are constants of the program or of libraries that stay loaded.
     unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or_default()
 }

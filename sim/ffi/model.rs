@@ -9,12 +9,16 @@
 #![allow(unsafe_code)]
 
 use super::clocks::{Edge, Schedule};
-use super::designs::{self, DesignInfo};
+use super::demand;
+use super::designs::{self, DesignInfo, Opened};
+use super::interface::Interface;
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
 use crate::error::{Direction, SimError};
+use ndp_config::DesignConfig;
+use ndp_verilate::Entry;
 use std::ptr::NonNull;
 
 /// How a model is opened.
@@ -25,6 +29,9 @@ pub struct OpenOptions {
     /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
     /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version.
     pub random_contents: Option<u32>,
+    /// How much the compiler optimises a model that is built on demand (`-O`); `None` for as much as one of the catalogue. Less is
+    /// built faster and runs slower.
+    pub opt_level: Option<u32>,
 }
 
 /// A running model. Several can exist at once, of the same design or of different ones.
@@ -35,6 +42,7 @@ pub struct OpenOptions {
 #[derive(Debug)]
 pub struct Model {
     raw: NonNull<raw::NdpModel>,
+    interface: &'static Interface,
     design: u32,
     info: DesignInfo,
     ports: Vec<PortInfo>,
@@ -72,7 +80,39 @@ impl Model {
     /// [`SimError::UnknownDesign`]; with waves, also what is wrong with [`WaveOptions`], a file that cannot be
     /// created, or [`SimError::WavesNotBuilt`].
     pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, SimError> {
-        let (design, info) = designs::find(name)?;
+        Self::open_found(designs::find(name)?, options)
+    }
+
+    /// Opens a block of any configuration: the model of the catalogue if it was built from the same configuration, else one that is
+    /// built now, which takes seconds to minutes, and kept for next time.
+    ///
+    /// # Errors
+    /// As [`Model::open_with`]; [`SimError::Demand`] if the model cannot be built.
+    pub fn open_design(config: &DesignConfig, block: &str, options: &OpenOptions) -> Result<Self, SimError> {
+        if let Ok(found) = designs::find(&format!("{}/{block}", config.name()))
+            && DesignConfig::from_toml(found.info.config_toml)? == *config
+        {
+            return Self::open_found(found, options);
+        }
+        let entry = Entry::elaborate(config, block, false);
+        let entry = entry.map_err(|lines| SimError::Demand {
+            design: format!("{}/{block}", config.name()),
+            reason: lines.join("\n"),
+        });
+        Self::open_entry(entry?, options)
+    }
+
+    /// Opens an elaborated design, whatever its name: it is built now unless it was kept.
+    ///
+    /// # Errors
+    /// As [`Model::open_design`].
+    pub fn open_entry(mut entry: Entry, options: &OpenOptions) -> Result<Self, SimError> {
+        entry.opt_level = options.opt_level.unwrap_or(entry.opt_level);
+        Self::open_found(demand::open(&entry, options.waves.is_some())?, options)
+    }
+
+    fn open_found(design: Opened, options: &OpenOptions) -> Result<Self, SimError> {
+        let Opened { interface, row, number: design, info } = design;
         if options.waves.is_some() && !info.waves {
             return Err(designs::without_waves(info));
         }
@@ -83,16 +123,16 @@ impl Model {
             // Verilator takes a positive 31-bit seed; 0 means a random one to it.
             seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
         };
-        // SAFETY: `design` was found in the table, and the variant exists.
-        let raw = unsafe { raw::ndp_open(design, &raw_options) };
+        // SAFETY: `row` was found in the table of `interface`, and the variant exists.
+        let raw = unsafe { (interface.open)(row, &raw_options) };
         let Some(raw) = NonNull::new(raw) else {
             return Err(designs::without_waves(info));
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {
             std::slice::from_raw_parts(
-                raw::ndp_ports(raw.as_ptr()),
-                raw::ndp_port_count(raw.as_ptr()) as usize,
+                (interface.ports)(raw.as_ptr()),
+                (interface.port_count)(raw.as_ptr()) as usize,
             )
         };
         let ports = table.iter().map(|port| PortInfo {
@@ -117,6 +157,7 @@ impl Model {
             ["clk_i", "dram_clk_i"].map(|clock| ports.iter().any(|port| port.name == clock));
         let model = Self {
             raw,
+            interface,
             design,
             info,
             ports,
@@ -133,7 +174,7 @@ impl Model {
         };
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
-            unsafe { raw::ndp_trace_begin(model.raw.as_ptr(), waves.depth()) };
+            unsafe { (model.interface.trace_begin)(model.raw.as_ptr(), waves.depth()) };
         }
         Ok(model)
     }
@@ -253,8 +294,8 @@ impl Model {
     /// Lets the inputs settle without moving the clock or counting a cycle.
     #[inline]
     pub fn eval(&mut self) {
-        // SAFETY: `raw` is open until `drop`.
-        unsafe { raw::ndp_eval(self.raw.as_ptr()) }
+        // SAFETY: `raw` is of `interface`, and open until `drop`.
+        unsafe { (self.interface.eval)(self.raw.as_ptr()) }
     }
 
     /// The clock that rises next.
@@ -285,8 +326,8 @@ impl Model {
     }
 
     fn set_clock(&mut self, edge: Edge, level: bool) {
-        // SAFETY: `raw` is open until `drop`.
-        unsafe { raw::ndp_set_clock(self.raw.as_ptr(), edge == Edge::Dram, level) }
+        // SAFETY: `raw` is of `interface`, and open until `drop`.
+        unsafe { (self.interface.set_clock)(self.raw.as_ptr(), edge == Edge::Dram, level) }
     }
 
     /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle. With two clocks
@@ -305,8 +346,8 @@ impl Model {
         if self.waves.is_some() {
             return (0..cycles).for_each(|_| self.tick_with_waves());
         }
-        // SAFETY: `raw` is open until `drop`.
-        unsafe { raw::ndp_tick(self.raw.as_ptr(), cycles) };
+        // SAFETY: `raw` is of `interface`, and open until `drop`.
+        unsafe { (self.interface.tick)(self.raw.as_ptr(), cycles) };
         self.cycle += cycles;
     }
 
@@ -332,10 +373,10 @@ impl Model {
     pub fn close_waves(&mut self) -> Result<(), SimError> {
         let Some(mut waves) = self.waves.take() else { return Ok(()) };
         // SAFETY: the model was opened with waves, and they end only here.
-        unsafe { raw::ndp_trace_end(self.raw.as_ptr()) };
+        unsafe { (self.interface.trace_end)(self.raw.as_ptr()) };
         waves.take_text(self.drain());
         // SAFETY: as above; the text that was drained is not used any more.
-        unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
+        unsafe { (self.interface.trace_clear)(self.raw.as_ptr()) };
         let begun = self.falls.iter().map(|(_, time)| time.div_ceil(WaveSink::start_ps(1))).max();
         waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)))
     }
@@ -381,8 +422,8 @@ impl Model {
     }
 
     fn dump(&mut self, time_ps: u64) {
-        // SAFETY: `raw` is open until `drop`, and only called with a model that was opened with waves.
-        unsafe { raw::ndp_trace_dump(self.raw.as_ptr(), time_ps) }
+        // SAFETY: `raw` is of `interface`, and open until `drop`, and only called with a model that was opened with waves.
+        unsafe { (self.interface.trace_dump)(self.raw.as_ptr(), time_ps) }
     }
 
     /// Passes the VCD text on when enough has piled up.
@@ -394,30 +435,30 @@ impl Model {
             waves.take_text(self.drain());
             self.waves = Some(waves);
             // SAFETY: the model was opened with waves; the text that was drained is not used any more.
-            unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
+            unsafe { (self.interface.trace_clear)(self.raw.as_ptr()) };
         }
     }
 
     #[cold]
     fn tick_with_waves(&mut self) {
-        let raw = self.raw.as_ptr();
+        let (raw, interface) = (self.raw.as_ptr(), self.interface);
         let cycle = self.cycle;
         self.cycle += 1;
         // Once the window is over the waves are complete, and the rest runs without them.
         let inside = self.waves.as_ref().is_some_and(|waves| waves.contains(cycle));
         if !inside {
-            // SAFETY: `raw` is open until `drop`.
-            return unsafe { raw::ndp_tick(raw, 1) };
+            // SAFETY: `raw` is of `interface`, and open until `drop`.
+            return unsafe { (interface.tick)(raw, 1) };
         }
-        // SAFETY: `raw` is open until `drop`, and it was opened with waves. The additional evaluation shows the
+        // SAFETY: `raw` is of `interface`, and open until `drop`, and it was opened with waves. The additional evaluation shows the
         // inputs before the edge; it moves no clock, so no register changes.
         unsafe {
-            raw::ndp_eval(raw);
-            raw::ndp_trace_dump(raw, WaveSink::start_ps(cycle));
+            (interface.eval)(raw);
+            (interface.trace_dump)(raw, WaveSink::start_ps(cycle));
             if self.clocked {
-                raw::ndp_set_clock(raw, false, true);
-                raw::ndp_trace_dump(raw, WaveSink::edge_ps(cycle));
-                raw::ndp_set_clock(raw, false, false);
+                (interface.set_clock)(raw, false, true);
+                (interface.trace_dump)(raw, WaveSink::edge_ps(cycle));
+                (interface.set_clock)(raw, false, false);
             }
         }
         self.pass_text_on();
@@ -429,7 +470,7 @@ impl Model {
         // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
         // the model, all of which need `&mut self` or come after the last use of this slice.
         unsafe {
-            let data = raw::ndp_trace_data(self.raw.as_ptr(), &mut length);
+            let data = (self.interface.trace_data)(self.raw.as_ptr(), &mut length);
             std::slice::from_raw_parts(data, length)
         }
     }
@@ -439,7 +480,7 @@ impl Drop for Model {
     fn drop(&mut self) {
         // Who wants to know whether the waves are complete calls `close_waves`.
         let _ = self.close_waves();
-        // SAFETY: opened in `open_with`, closed only here.
-        unsafe { raw::ndp_close(self.raw.as_ptr()) };
+        // SAFETY: opened in `open_found`, closed only here.
+        unsafe { (self.interface.close)(self.raw.as_ptr()) };
     }
 }

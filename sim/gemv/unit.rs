@@ -77,6 +77,7 @@ impl GemvOptions {
             watchdog_cycles: self.watchdog_cycles.max(1),
             trace,
             predict: self.predict,
+            opt_level: None,
         }
     }
 }
