@@ -117,7 +117,7 @@ fn rate(
     }
     bench.verdict()?;
     let clocks = (refreshes * interval) as f64;
-    Ok((reads[1] - reads[0]) as f64 * 64.0 * ndp_config::DRAM_GHZ / clocks)
+    Ok((reads[1] - reads[0]) as f64 * 64.0 * 1e3 / (clocks * device.clock_ps() as f64))
 }
 
 /// A stream of segments through the whole rank.

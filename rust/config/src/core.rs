@@ -73,6 +73,11 @@ impl CoreConfig {
         (cycles * self.clock_ps()).div_ceil(1000)
     }
 
+    /// Whole cycles in so many ns.
+    pub fn ns_to_cycles(&self, ns: u64) -> u64 {
+        ns * 1000 / self.clock_ps()
+    }
+
     pub(crate) fn in_cycles(&self) -> Self {
         Self { clock_mhz: RawCore::default().clock_mhz, ..self.clone() }
     }
