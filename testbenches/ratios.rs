@@ -186,7 +186,8 @@ fn a_rank_s_queues_hold_at_every_ratio() -> Outcome {
             let half = bench.rank.config().bursts() / 2;
             for round in 0..400 {
                 let address = half + 4096 * bench.below(64) + 16 * bench.below(16);
-                bench.segments.push_back(Segment { address, bursts: 1 + bench.below(16), tag: round % 16 });
+                let bursts = 1 + bench.below(16);
+                bench.segments.push_back(Segment { address, bursts, tag: round % 16 });
                 for _ in 0..6 {
                     let address = 1024 * bench.below(8) + bench.below(256);
                     // Writes after each other, so that all places for their data are used.
