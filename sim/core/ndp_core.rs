@@ -8,13 +8,14 @@ use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::{PortCycle, Prediction};
-use super::recording::{InstructionRecord, Recorder, Recording};
+use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{Burst, Counters, LinkStatus, PartCycles, Status};
 use crate::error::SimError;
-use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
+use crate::ffi::{Clocks, Edge, Model, OpenOptions, WaveOptions, designs};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
+use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -40,13 +41,17 @@ pub struct CoreOptions {
     pub predict: bool,
     /// How much the compiler optimises a core that is built on demand; see [`OpenOptions::opt_level`].
     pub opt_level: Option<u32>,
+    /// When the DRAM's clock rises first, in ps, modulo its period; a tenth of it if nothing is said.
+    pub phase_ps: Option<u64>,
 }
 
 impl CoreOptions {
-    /// How the core's model is opened.
-    pub fn open_options(&self) -> OpenOptions {
+    /// How the model of a configuration's core is opened.
+    pub fn open_options(&self, config: &DesignConfig) -> OpenOptions {
+        let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
+        let clocks = self.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
         let (waves, random_contents) = (self.waves.clone(), self.random_contents);
-        OpenOptions { waves, random_contents, opt_level: self.opt_level }
+        OpenOptions { waves, random_contents, opt_level: self.opt_level, clocks }
     }
 }
 
@@ -61,6 +66,7 @@ impl Default for CoreOptions {
             trace: false,
             predict: false,
             opt_level: None,
+            phase_ps: None,
         }
     }
 }
@@ -96,7 +102,7 @@ pub struct NdpCore {
     happened: Option<Happened>,
 }
 
-/// Cycles for which the reset is held: several of each clock.
+/// Cycles for which the reset is held: four of each clock at least, as the DRAM's period is at most twice the core's.
 const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
@@ -109,7 +115,7 @@ impl NdpCore {
     /// [`SimError::Demand`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
     /// that is missing or has another width.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        let model = Model::open_design(config, Self::BLOCK, &options.open_options())?;
+        let model = Model::open_design(config, Self::BLOCK, &options.open_options(config))?;
         Self::with_model(model, config, options)
     }
 
@@ -121,11 +127,11 @@ impl NdpCore {
     pub fn open_as(design: &str, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let name = format!("{design}/{}", Self::BLOCK);
         if let Some(design) = designs().find(|design| design.name == name)
-            && DesignConfig::from_toml(design.config_toml)? != *config
+            && !DesignConfig::from_toml(design.config_toml)?.same_hardware(config)
         {
             return Err(SimError::OtherConfiguration { design: name });
         }
-        Self::with_model(Model::open_with(&name, &options.open_options())?, config, options)
+        Self::with_model(Model::open_with(&name, &options.open_options(config))?, config, options)
     }
 
     /// The same for a model of the core that is open already, with the waves and contents that it was opened with.
@@ -189,7 +195,8 @@ impl NdpCore {
         self.dimm.leave_reset();
         self.dram_origin = self.model.dram_cycle();
         if self.options.predict {
-            self.prediction = Some(Prediction::new(&self.config, self.model.cycle(), self.dram_origin));
+            let origin = self.model.cycle();
+            self.prediction = Some(Prediction::new(&self.config, origin, self.relation(origin)));
         }
         if let Some(recorder) = &mut self.recorder {
             *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
@@ -412,7 +419,8 @@ impl NdpCore {
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
         let commands = self.dimm.take_traces();
-        Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
+        let clocks = (self.model.clocks(), self.dram_origin);
+        Some(self.recorder.take()?.finish(config, end, clocks, commands))
     }
 
     /// Whether the cycle model runs beside the core.
@@ -428,6 +436,11 @@ impl NdpCore {
     /// Clock of the DRAM at the first edge after the last reset.
     pub fn dram_origin(&self) -> u64 {
         self.dram_origin
+    }
+
+    /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
+    pub fn relation(&self, origin: u64) -> ClockRelation {
+        relation(self.model.clocks(), origin, self.dram_origin)
     }
 
     /// The DRAM, for who reads lists.

@@ -5,6 +5,7 @@
 
 use super::interface::{Interface, LINKED};
 use super::{SimError, raw};
+use ndp_config::DesignConfig;
 use std::ffi::{CStr, c_char};
 
 /// One design.
@@ -69,6 +70,18 @@ pub(super) fn find(name: &str) -> Result<Opened, SimError> {
     Ok(Opened { interface: &LINKED, row, number: row, info })
 }
 
+/// The design of the catalogue that simulates a block of a configuration: clocks and names are nowhere in the Verilog, so one model
+/// serves all configurations of the same hardware. That of the same name comes first.
+pub(super) fn compiled_in(config: &DesignConfig, block: &str) -> Option<Opened> {
+    let same = |design: &DesignInfo| {
+        let built = DesignConfig::from_toml(design.config_toml).ok().filter(|_| design.block == block);
+        // What goes by another name than its configuration is a mutant.
+        built.is_some_and(|built| built.name() == design.config && built.same_hardware(config))
+    };
+    let found = designs().filter(same).max_by_key(|design| design.config == config.name())?;
+    find(found.name).ok()
+}
+
 /// The error for a design whose signals cannot be dumped.
 pub(super) fn without_waves(info: DesignInfo) -> SimError {
     let traced = designs().filter(|design| design.waves).map(|design| design.name).collect::<Vec<_>>();
@@ -80,4 +93,23 @@ pub(super) fn without_waves(info: DesignInfo) -> SimError {
 pub(super) fn text(pointer: *const c_char) -> &'static str {
     // SAFETY: callers pass strings of the generated tables, which are constants of the program or of libraries that stay loaded.
     unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_clocks_and_another_name_have_the_same_model() -> Result<(), Box<dyn std::error::Error>> {
+        let text = include_str!("../../rust/config/presets/tiny.toml").replace("\"tiny\"", "\"other\"");
+        let built = |text: &str| {
+            let config = DesignConfig::from_toml(text)?;
+            Ok::<_, ndp_config::ConfigError>(compiled_in(&config, "ndp_core").map(|found| found.info.config))
+        };
+        assert_eq!(built(&text)?, Some("tiny"));
+        assert_eq!(built(&format!("{text}\n[core]\nclock_mhz = 800"))?, Some("tiny"));
+        // Other times in clocks are other hardware.
+        assert_eq!(built(&format!("{text}\n[dram]\nspeed = 2666"))?, None);
+        Ok(())
+    }
 }

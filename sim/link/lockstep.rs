@@ -133,7 +133,7 @@ impl Lockstep {
             Some(_) => (Topology::Star, config.with_bridge(ports(self.exchanges.len()))?),
         };
         let origin = first.cycle();
-        let model = LinkedPrediction::of(&config, (origin, first.dram_origin()), topology);
+        let model = LinkedPrediction::of(&config, (origin, first.relation(origin)), topology);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
         Ok(())
     }

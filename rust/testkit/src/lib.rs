@@ -132,6 +132,7 @@ impl Draw {
         let (t_ras, t_rp) = (self.within(4, 120), self.within(4, 120));
         let (t_rc, t_rfc) = (self.short((t_ras + t_rp).max(8), 240), self.short(16, 4000));
         let keys = [
+            ("speed", self.one_of(&[2400, 2666, 2933, 3200])),
             ("row_bits", self.within(8, 17)),
             ("t_rc", t_rc),
             ("t_rcd", self.within(4, 120)),
@@ -151,11 +152,15 @@ impl Draw {
             ("t_rfc", t_rfc),
             ("t_refi", self.within((2 * t_rfc + t_rc).max(512), 65_532)),
         ];
-        written(keys)
+        let mut keys = written(keys);
+        // Any time, not those of the standard alone.
+        keys.push(("jedec", false.to_string()));
+        keys
     }
 
     fn core(&mut self) -> Vec<(&'static str, String)> {
         let keys = [
+            ("clock_mhz", self.within(200, 2000)),
             ("queue_entries", self.power(8, 1024)),
             ("list_entries", self.power(64, 4096)),
             ("read_fifo_beats", self.power(16, 256)),
