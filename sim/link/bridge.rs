@@ -21,9 +21,6 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Block name in the catalogue.
-    pub(super) const BLOCK: &'static str = "link_bridge";
-
     /// Opens `<design>/link_bridge` of the catalogue with random register contents, after reset.
     ///
     /// # Errors
