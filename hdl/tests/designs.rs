@@ -24,7 +24,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
         let text = format!(
             "name = \"random\"\n[gemv]\nmultipliers = {}\nlanes = {}\nserial_steps = {}\nacc_bits = {}\n\
              acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n\
-             [core]\nlink = {}\nread_fifo_beats = {}\n[dram]\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
+             [core]\nlink = {}\nread_fifo_beats = {}\n[dram]\nbank_groups = {}\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
              t_cl = {}\nt_cwl = {}\nt_ccd_s = {}\nt_ccd_l = {}\nt_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\n\
              t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n[link]\nlanes = {}\nflit_beats = {}\n\
              frame_flits = {}\nreplay_flits = {}\nreceive_flits = {}\ntimeout_cycles = {}\nbridge_ports = {}\n",
@@ -38,6 +38,7 @@ fn random_config(state: &mut u64) -> DesignConfig {
             one_of(&[4, 8, 64]),
             one_of(&[0, 1]) == 1,
             one_of(&[16, 64, 256]),
+            one_of(&[2, 4]),
             one_of(&[8, 11, 17]),
             one_of(&[4, 23, 120]),
             one_of(&[4, 25, 120]),
@@ -70,8 +71,9 @@ fn random_config(state: &mut u64) -> DesignConfig {
     }
 }
 
-/// Presets whose core keeps the linters for a minute; its modules are wider ones of those that smaller cores have.
-const WIDEST: [&str; 1] = ["hermes-512"];
+/// Presets whose core keeps the linters for a minute: its modules are wider ones of those that smaller cores have, or those of
+/// `hermes` with other ranks.
+const WIDEST: [&str; 3] = ["hermes-512", "hermes-x8", "hermes-x16"];
 
 /// Lints the core of a preset, and so everything below it.
 fn lint_core(preset: &str) {
@@ -90,6 +92,14 @@ fn the_cores_of_the_other_presets_pass_all_linters() {
         DesignConfig::PRESETS.iter().filter(|preset| **preset != "hermes" && !WIDEST.contains(preset))
     {
         lint_core(preset);
+    }
+}
+
+#[test]
+fn the_ranks_of_the_standard_s_devices_pass_all_linters() {
+    for preset in &WIDEST[1..] {
+        let port = build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap();
+        common::lint(&port.verilog(), port.top().name());
     }
 }
 

@@ -77,8 +77,8 @@ struct RawDesign {
 
 impl DesignConfig {
     /// Names of the embedded presets, in the order in which `--help` lists them.
-    pub const PRESETS: [&'static str; 6] =
-        ["hermes", "hermes-32", "hermes-64", "hermes-128", "hermes-512", "tiny"];
+    pub const PRESETS: [&'static str; 8] =
+        ["hermes", "hermes-32", "hermes-64", "hermes-128", "hermes-512", "hermes-x8", "hermes-x16", "tiny"];
 
     /// The preset of that name.
     ///
@@ -91,6 +91,8 @@ impl DesignConfig {
             "hermes-64" => include_str!("../presets/hermes-64.toml"),
             "hermes-128" => include_str!("../presets/hermes-128.toml"),
             "hermes-512" => include_str!("../presets/hermes-512.toml"),
+            "hermes-x8" => include_str!("../presets/hermes-x8.toml"),
+            "hermes-x16" => include_str!("../presets/hermes-x16.toml"),
             "tiny" => include_str!("../presets/tiny.toml"),
             _ => return Err(ConfigError::UnknownPreset { name: name.to_owned() }),
         };
