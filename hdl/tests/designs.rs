@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 
 /// Presets whose core keeps the linters for a minute; its modules are wider ones of those that smaller cores have.
 const WIDEST: [&str; 1] = ["hermes-512"];
-/// Presets whose core is that of `hermes` but for the times in its rank ports, which are linted alone.
-const OTHER_SPEEDS: [&str; 3] = ["hermes-2400", "hermes-2666", "hermes-2933"];
+/// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
+const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 
 /// Lints the core of a preset, and so everything below it.
 fn lint_core(preset: &str) {
@@ -29,9 +29,17 @@ fn the_paper_s_core_passes_all_linters() {
 
 #[test]
 fn the_cores_of_the_other_presets_pass_all_linters() {
-    let elsewhere = |preset: &&&str| WIDEST.contains(preset) || OTHER_SPEEDS.contains(preset);
+    let elsewhere = |preset: &&&str| WIDEST.contains(preset) || OTHER_RANKS.contains(preset);
     for preset in DesignConfig::PRESETS.iter().filter(|preset| **preset != "hermes" && !elsewhere(preset)) {
         lint_core(preset);
+    }
+}
+
+#[test]
+fn the_ranks_of_other_devices_pass_all_linters() {
+    for preset in OTHER_RANKS {
+        let port = build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap();
+        common::lint(&port.verilog(), port.top().name());
     }
 }
 

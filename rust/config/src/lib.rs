@@ -72,7 +72,7 @@ struct RawDesign {
 
 impl DesignConfig {
     /// Names of the embedded presets, in the order in which `--help` lists them.
-    pub const PRESETS: [&'static str; 9] = [
+    pub const PRESETS: [&'static str; 11] = [
         "hermes",
         "hermes-32",
         "hermes-64",
@@ -81,6 +81,8 @@ impl DesignConfig {
         "hermes-2400",
         "hermes-2666",
         "hermes-2933",
+        "hermes-x8",
+        "hermes-x16",
         "tiny",
     ];
 
@@ -98,6 +100,8 @@ impl DesignConfig {
             "hermes-2400" => include_str!("../presets/hermes-2400.toml"),
             "hermes-2666" => include_str!("../presets/hermes-2666.toml"),
             "hermes-2933" => include_str!("../presets/hermes-2933.toml"),
+            "hermes-x8" => include_str!("../presets/hermes-x8.toml"),
+            "hermes-x16" => include_str!("../presets/hermes-x16.toml"),
             "tiny" => include_str!("../presets/tiny.toml"),
             _ => return Err(ConfigError::UnknownPreset { name: name.to_owned() }),
         };

@@ -56,6 +56,25 @@ fn the_roofline_of_hermes_turns_from_memory_to_multipliers_at_batch_four() {
 }
 
 #[test]
+fn the_devices_of_the_standard_differ_from_hermes_in_the_dram_alone() {
+    // Groups, banks, row bits; tRRD_S, tRRD_L, tFAW, tRFC; the share that refresh leaves and the products per cycle.
+    for (name, geometry, times, share, roofline) in [
+        ("hermes", [2, 8, 17], [4, 6, 26, 560], 0.955_13, 48.90),
+        ("hermes-x8", [4, 16, 16], [4, 8, 34, 560], 0.955_13, 48.90),
+        ("hermes-x16", [2, 8, 17], [9, 11, 48, 880], 0.929_49, 47.59),
+    ] {
+        let design = DesignConfig::preset(name).unwrap();
+        let dram = design.dram();
+        assert_eq!([dram.bank_groups(), dram.banks(), dram.row_bits()], geometry, "{name}");
+        assert_eq!([dram.t_rrd_s(), dram.t_rrd_l(), dram.t_faw(), dram.t_rfc()], times, "{name}");
+        assert_eq!((dram.burst_bits(), dram.bursts() * 64), (27, 8 << 30), "{name}");
+        assert!((dram.refresh_share() - share).abs() < 1e-5, "{name}: {}", dram.refresh_share());
+        close(design.roofline_macs_per_cycle(1), roofline);
+        assert_eq!(design.gemv(), &gemv("hermes"), "{name}");
+    }
+}
+
+#[test]
 fn the_sweep_changes_what_depends_on_the_multipliers_and_nothing_else() {
     // multipliers, units per rank, stripe, beats per stripe, slice words, tree levels, peak.
     let expected = [
@@ -126,7 +145,7 @@ fn an_unknown_preset_is_refused_with_the_list() {
     assert_eq!(
         error.to_string(),
         "unknown preset 'hermse', expected one of hermes, hermes-32, hermes-64, hermes-128, hermes-512, \
-         hermes-2400, hermes-2666, hermes-2933, tiny or a path ending in .toml"
+         hermes-2400, hermes-2666, hermes-2933, hermes-x8, hermes-x16, tiny or a path ending in .toml"
     );
 }
 

@@ -133,6 +133,7 @@ impl Draw {
         let (t_rc, t_rfc) = (self.short((t_ras + t_rp).max(8), 240), self.short(16, 4000));
         let keys = [
             ("speed", self.one_of(&[2400, 2666, 2933, 3200])),
+            ("bank_groups", self.power(2, 4)),
             ("row_bits", self.within(8, 17)),
             ("t_rc", t_rc),
             ("t_rcd", self.within(4, 120)),

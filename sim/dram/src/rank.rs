@@ -14,6 +14,7 @@
 
 use ndp_config::DramConfig;
 
+use crate::pins::BANK_GROUP_PINS_MAX;
 use crate::statistics::Accountant;
 use crate::storage::{BURST_WORDS, RowHandle, Storage};
 use crate::{Checker, Command, CommandPins, DramError, Location, RuleSet, Statistics, Violation};
@@ -52,7 +53,7 @@ pub struct Rank {
     checker: Checker,
     storage: Storage,
     /// `bank_group * BANKS_PER_GROUP + bank`.
-    banks: [Bank; (DramConfig::BANK_GROUPS * DramConfig::BANKS_PER_GROUP) as usize],
+    banks: [Bank; (BANK_GROUP_PINS_MAX + 1) as usize * DramConfig::BANKS_PER_GROUP as usize],
     /// What the rank drives in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the
     /// latencies.
     reads: Box<[Option<[u64; 2]>]>,
@@ -174,7 +175,7 @@ impl Rank {
     pub fn address_of(&self, burst: u64) -> Location {
         let bursts = self.config.bursts();
         assert!(burst < bursts, "burst = {burst} must be below {bursts}");
-        Location::of_burst(burst)
+        Location::of_burst(&self.config, burst)
     }
 
     /// Backdoor: the contents of burst `burst`. Data on their way to the array are not seen.
@@ -240,6 +241,10 @@ impl Rank {
     }
 
     fn decode(&self, pins: &CommandPins) -> Result<Command, DramError> {
+        let (value, max) = (u32::from(pins.bank_group), self.config.bank_groups() - 1);
+        if value > max {
+            return Err(DramError::Width { pins: "bank group", value, max });
+        }
         let command = pins.decode()?;
         let rows = 1 << self.config.row_bits();
         match command {

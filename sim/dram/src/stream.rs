@@ -11,7 +11,7 @@ fn burst_per_clock_gbps(config: &DramConfig) -> f64 {
     f64::from(BEAT_BITS / 8) * 1e3 / config.clock_ps() as f64
 }
 
-/// Clocks of two reads that alternate between the bank groups, `max(2 tCCD_S, tCCD_L)`: the third is in the group of
+/// Clocks of two reads that alternate between two bank groups, `max(2 tCCD_S, tCCD_L)`: the third is in the group of
 /// the first.
 fn pair_cycles(config: &DramConfig) -> u64 {
     u64::from((2 * config.t_ccd_s()).max(config.t_ccd_l()))
@@ -36,6 +36,19 @@ pub fn one_group_peak_gbps(config: &DramConfig) -> f64 {
 /// The refresh bound of a stream within one bank group: `B f / tCCD_L * (1 - tRFC / tREFI)`. Default: 12.23.
 pub fn one_group_refresh_bound_gbps(config: &DramConfig) -> f64 {
     one_group_peak_gbps(config) * config.refresh_share()
+}
+
+/// Bound on reads in rows that are opened anew each time, `bursts` of them for every `acts` ACTs, however banks are chosen.
+///
+/// They take at least `max(bursts tCCD', acts max(tRRD_S, tFAW / 4, tRC / banks))` clocks, `tCCD' = max(2 tCCD_S, tCCD_L) / 2`; a
+/// refresh costs tRFC: `bursts B f / clocks * (1 - tRFC / tREFI)`. Default, one burst for each ACT: 10.30 GB/s.
+pub fn row_visits_bound_gbps(config: &DramConfig, bursts: u32, acts: u32) -> f64 {
+    let [bursts, acts] = [bursts, acts].map(f64::from);
+    let data = bursts * pair_cycles(config) as f64 / 2.0;
+    let [t_rrd, t_faw, t_rc, banks] =
+        [config.t_rrd_s(), config.t_faw(), config.t_rc(), config.banks()].map(f64::from);
+    let acts = acts * t_rrd.max(t_faw / 4.0).max(t_rc / banks);
+    bursts * burst_per_clock_gbps(config) / data.max(acts) * config.refresh_share()
 }
 
 /// Clocks from the last read before a refresh to the first one after it: `tRTP + tRP + tRFC + tRCD + max(0, tRRD_S -

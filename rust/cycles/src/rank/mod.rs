@@ -74,6 +74,8 @@ pub struct CommandCounts {
 pub(crate) struct Rank {
     clocks: ClockRelation,
     slots: Slots,
+    /// Bits of a bank group's number above the lowest.
+    upper_bits: u8,
     segments: ToDram<Segment>,
     requests: ToDram<Request>,
     writes: WriteData,
@@ -103,6 +105,7 @@ impl Rank {
         let slots = Slots::new(config.dram());
         Self {
             clocks,
+            upper_bits: config.dram().bank_groups().trailing_zeros() as u8 - 1,
             segments: ToDram::new(SEGMENTS),
             requests: ToDram::new(REQUESTS),
             writes: WriteData::new(WRITES),
@@ -369,13 +372,14 @@ impl Rank {
                 self.beats.reserve(bursts.into());
                 self.segments.pop(first + 1, self.clocks);
                 let left = (bursts - 1) as u8;
-                self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
+                self.staged =
+                    Some(Entry::at(self.upper_bits, address, left, false, false, for_reader.into()));
             }
             Some(Choice::Request) => {
                 let Request { address, write, tag } = request.unwrap_or_default();
                 self.responses.reserve(1);
                 self.requests.pop(first + 1, self.clocks);
-                self.staged = Some(Entry::at(address, 0, write, true, tag));
+                self.staged = Some(Entry::at(self.upper_bits, address, 0, write, true, tag));
             }
             None => {}
         }
