@@ -20,7 +20,9 @@ use super::row_generator::{list_addr_bits, row_generator};
 use super::sram::sram;
 use super::sram_fifo::sram_fifo;
 use super::transfer_unit::transfer_unit;
-use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use crate::layer::{
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, zeros,
+};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
 
@@ -111,8 +113,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .chain(["activation"])
         .map(|name| (name, front.output(&format!("start_{name}_o"))))
         .collect();
-    let start =
-        |name: &str| starts.iter().find(|(n, _)| *n == name).map_or_else(|| zeros(1), |(_, bit)| bit.clone());
+    let start = |name: &str| named(&starts, name);
     let layout = |part: &str| {
         let mut fields =
             layout_fields(gemv).map(|(name, ..)| front.output(&format!("{part}_{name}_o"))).into_iter();

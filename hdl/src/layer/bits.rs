@@ -332,6 +332,18 @@ pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
     level.swap_remove(0)
 }
 
+/// The signal of that name in a list.
+pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
+    let found = signals.iter().find(|(known, _)| *known == name);
+    found.map_or_else(|| zeros(1), |(_, bits)| bits.clone())
+}
+
+/// OR of the signals of these names, in the order of the list.
+pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
+    let chosen = signals.iter().filter(|(known, _)| names.contains(known));
+    any_of(&chosen.map(|(_, bits)| bits.clone()).collect::<Vec<_>>())
+}
+
 fn balanced_or(parts: &[Bits]) -> Bits {
     match parts {
         [] => Bits::new(1, Node::Invalid("OR of nothing".into())),
