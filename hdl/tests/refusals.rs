@@ -517,11 +517,11 @@ fn two_different_modules_of_one_name_are_refused() {
     let error = both(&family(1, "left"), &family(2, "right")).unwrap_err();
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     assert_eq!(error.to_string(), "two different modules are named child");
-    // The parents' text is the same here; only what their child's name stands for differs.
+    // The parents' texts differ in the name of their child only.
     let error = both(&family(1, "parent"), &family(2, "parent")).unwrap_err();
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     // Built twice, but the same.
     let design = both(&family(1, "parent"), &family(1, "parent")).unwrap();
-    let names: Vec<&str> = design.modules().iter().map(|m| m.name()).collect();
+    let names: Vec<&str> = design.modules().iter().map(|m| m.title()).collect();
     assert_eq!(names, ["child", "parent", "top"]);
 }

@@ -53,7 +53,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let unit_module = gemv_unit(gemv)?;
     let m = ModuleBuilder::new(
-        unit_module.name().replace("gemv_unit", "ndp_core"),
+        unit_module.title().replace("gemv_unit", "ndp_core"),
         "NDP core of a DIMM: executes instructions on data in DRAM.",
     );
     let clock = m.clock_domain("dram");
