@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -46,6 +48,67 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
         let title = module.rsplit_once("_h").unwrap().0;
         assert!(ports.contains(&format!("### `{title}`")), "{name}");
     }
+}
+
+/// The command in the second line of a generated file, without what runs the program, `DIR` replaced.
+fn regenerating(out: &Path, again: &Path) -> Vec<String> {
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    let name = list.lines().find(|line| !line.starts_with('#')).unwrap();
+    let text = fs::read_to_string(out.join(name)).unwrap();
+    let command = text.lines().nth(1).unwrap().strip_prefix("//   cargo run --bin gen-rtl -- ").unwrap();
+    let words = command.split(' ').map(str::to_owned);
+    let mut words: Vec<String> = words.map(|w| w.replace("DIR/", &format!("{}/", out.display()))).collect();
+    let at = words.iter().position(|word| word == "DIR").unwrap();
+    words[at] = again.display().to_string();
+    words
+}
+
+#[test]
+fn the_command_in_a_file_s_head_writes_the_same_files_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    fs::write(&file, "name = \"mine\"\n[gemv]\nmultipliers = 16\nranks = 2\nbuffer_kib = 16\n").unwrap();
+    for (index, config) in ["tiny", file.to_str().unwrap()].into_iter().enumerate() {
+        let [out, again] = ["out", "again"].map(|name| folder.path().join(format!("{name}{index}")));
+        let arguments = ["--config", config, "--block", "multiplier_unit", "--out", out.to_str().unwrap()];
+        assert!(gen_rtl(&arguments).status.success());
+        let command = regenerating(&out, &again);
+        // The file may have gone elsewhere since.
+        let _ = fs::remove_file(&file);
+        let output = gen_rtl(&command.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        assert_eq!(names(&out), names(&again));
+        for name in names(&out) {
+            assert_eq!(fs::read(out.join(&name)).unwrap(), fs::read(again.join(&name)).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_in_the_file_list_compile_from_any_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("some/where");
+    assert!(tiny(&out, &["--block", "multiplier_unit"]).status.success());
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    let commands: Vec<String> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   "))
+        .map(|command| command.replace("DIR", "some/where"))
+        .collect();
+    let programs: BTreeSet<&str> = commands.iter().filter_map(|command| command.split(' ').next()).collect();
+    assert_eq!(programs, BTreeSet::from(["iverilog", "verilator", "yosys"]), "{list}");
+    for command in &commands {
+        // Quotes as a shell takes them.
+        let parts: Vec<&str> = command.split('\'').collect();
+        let words = parts.iter().enumerate().flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![*part],
+        });
+        let words: Vec<&str> = words.collect();
+        common::run(words[0], words[0], &words[1..], folder.path());
+    }
+    // And from inside, as a list of names.
+    common::run("iverilog", "iverilog", &["-g2005", "-t", "null", "-f", "files.f"], &out);
 }
 
 #[test]
