@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -33,7 +35,7 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     assert!(tiny(&out, &[]).status.success());
     let list = fs::read_to_string(out.join("files.f")).unwrap();
     let listed: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(listed.last(), Some(&"ndp_core_n16_l8_s11_w104.v"));
+    assert!(listed.last().unwrap().starts_with("ndp_core_n16_l8_s11_w104_h"), "{listed:?}");
     let mut expected: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
     expected.extend(["files.f".to_owned(), "ports.md".to_owned()]);
     assert_eq!(names(&out), expected);
@@ -43,8 +45,70 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
         let text = fs::read_to_string(out.join(name)).unwrap();
         assert_eq!(text.matches("\nmodule ").count(), 1, "{name}");
         assert!(text.contains(&format!("\nmodule {module} ")), "{name}");
-        assert!(ports.contains(&format!("### `{module}`")), "{name}");
+        let title = module.rsplit_once("_h").unwrap().0;
+        assert!(ports.contains(&format!("### `{title}`")), "{name}");
     }
+}
+
+/// The command in the second line of a generated file, without what runs the program, `DIR` replaced.
+fn regenerating(out: &Path, again: &Path) -> Vec<String> {
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    let name = list.lines().find(|line| !line.starts_with('#')).unwrap();
+    let text = fs::read_to_string(out.join(name)).unwrap();
+    let command = text.lines().nth(1).unwrap().strip_prefix("//   cargo run --bin gen-rtl -- ").unwrap();
+    let words = command.split(' ').map(str::to_owned);
+    let mut words: Vec<String> = words.map(|w| w.replace("DIR/", &format!("{}/", out.display()))).collect();
+    let at = words.iter().position(|word| word == "DIR").unwrap();
+    words[at] = again.display().to_string();
+    words
+}
+
+#[test]
+fn the_command_in_a_file_s_head_writes_the_same_files_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    fs::write(&file, "name = \"mine\"\n[gemv]\nmultipliers = 16\nranks = 2\nbuffer_kib = 16\n").unwrap();
+    for (index, config) in ["tiny", file.to_str().unwrap()].into_iter().enumerate() {
+        let [out, again] = ["out", "again"].map(|name| folder.path().join(format!("{name}{index}")));
+        let arguments = ["--config", config, "--block", "multiplier_unit", "--out", out.to_str().unwrap()];
+        assert!(gen_rtl(&arguments).status.success());
+        let command = regenerating(&out, &again);
+        // The file may have gone elsewhere since.
+        let _ = fs::remove_file(&file);
+        let output = gen_rtl(&command.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        assert_eq!(names(&out), names(&again));
+        for name in names(&out) {
+            assert_eq!(fs::read(out.join(&name)).unwrap(), fs::read(again.join(&name)).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_in_the_file_list_compile_from_any_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("some/where");
+    assert!(tiny(&out, &["--block", "multiplier_unit"]).status.success());
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    let commands: Vec<String> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   "))
+        .map(|command| command.replace("DIR", "some/where"))
+        .collect();
+    let programs: BTreeSet<&str> = commands.iter().filter_map(|command| command.split(' ').next()).collect();
+    assert_eq!(programs, BTreeSet::from(["iverilog", "verilator", "yosys"]), "{list}");
+    for command in &commands {
+        // Quotes as a shell takes them.
+        let parts: Vec<&str> = command.split('\'').collect();
+        let words = parts.iter().enumerate().flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![*part],
+        });
+        let words: Vec<&str> = words.collect();
+        common::run(words[0], words[0], &words[1..], folder.path());
+    }
+    // And from inside, as a list of names.
+    common::run("iverilog", "iverilog", &["-g2005", "-t", "null", "-f", "files.f"], &out);
 }
 
 #[test]
@@ -54,12 +118,13 @@ fn check_finds_changed_missing_and_additional_files() {
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     let before = names(out);
-    let changed = out.join("phase_ring_11.v");
+    let changed = before.iter().find(|name| name.starts_with("phase_ring_11_h")).unwrap();
+    let (differs, changed) = (format!("{changed} differs"), out.join(changed));
     fs::write(&changed, fs::read_to_string(&changed).unwrap() + "\n").unwrap();
     fs::remove_file(out.join("files.f")).unwrap();
     fs::write(out.join("other.v"), "// Generated from something else\n").unwrap();
     let message = refused(&tiny(out, &["--check"]));
-    for part in ["phase_ring_11.v differs", "files.f is missing", "other.v does not belong to this design"] {
+    for part in [&differs, "files.f is missing", "other.v does not belong to this design"] {
         assert!(message.contains(part), "{message}");
     }
     // A new run puts it right, and removes what an earlier one had left.
@@ -82,8 +147,8 @@ fn the_list_names_presets_blocks_and_instances() {
     let output = gen_rtl(&["--list", "--config", "hermes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("presets: hermes, hermes-32, "), "{text}");
-    assert!(text.contains("    256 x multiplier_unit_l8_s11_w104 "), "{text}");
-    assert!(text.contains("      4 x rank_group_n64_l8_s11_w104 "), "{text}");
+    assert!(text.contains("    256 x multiplier_unit_l8_s11_w104_h"), "{text}");
+    assert!(text.contains("      4 x rank_group_n64_l8_s11_w104_h"), "{text}");
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl RankPorts {
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let controller = rank_controller(dram, ports)?;
-    let name = controller.name().replace("rank_controller", "rank_port");
+    let name = controller.title().replace("rank_controller", "rank_port");
     let m = ModuleBuilder::new(name, "A DRAM rank's controller behind FIFOs to the core's clock.");
     m.share_code();
     let (core, clock) = (m.own_domain(), m.clock_domain("dram"));

@@ -55,8 +55,14 @@ impl Entry {
             config: config.to_owned(),
             block: block.to_owned(),
             config_toml,
-            top: top.name().to_owned(),
-            verilog: design.verilog(),
+            top: top.title().to_owned(),
+            // A model holds one design. Without hashes its scopes have the same names whatever is changed.
+            verilog: design
+                .definitions(|module| module.title().to_owned())
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<Vec<_>>()
+                .join("\n"),
             ports: ports.collect(),
             waves,
             opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
