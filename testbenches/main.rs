@@ -18,6 +18,7 @@ mod golden_vectors;
 mod heads;
 mod host_port;
 mod layer;
+mod link_formats;
 mod link_rates;
 mod linked_model;
 mod linked_system;

@@ -55,6 +55,18 @@ const PLANTED: [(&str, &str, &str); 6] = [
 /// Configurations whose link is also built alone: one end, and a bridge.
 const LINK_CONFIGS: [&str; 2] = ["hermes", "tiny"];
 const LINK_BLOCKS: [&str; 2] = ["link_controller", "link_bridge"];
+/// With these two, every number of lanes with every number of beats in a flit: one end only.
+const LINK_FORMATS: [&str; 4] = [
+    "testbenches/configs/link-8x2.toml",
+    "testbenches/configs/link-8x4.toml",
+    "testbenches/configs/link-4x4.toml",
+    "testbenches/configs/link-4x8.toml",
+];
+/// The first of these with a planted error, in the form of [`PLANTED`]: each has to be caught by the same testbench.
+const PLANTED_FORMATS: [(&str, &str, &str); 1] = [
+    // An acknowledgement is that of the header that came last, intact or not.
+    ("planted-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
+];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];
 /// What is built, by the value of `NDP_MODELS`.
@@ -164,6 +176,8 @@ const PLANTED_CORES: [(&str, &str, &str); 3] = [
     ("planted-room", "assign room = (|left_q);", "assign room = 1'h1;"),
 ];
 
+/// That of link ends that are built for their format.
+const FORMAT_OPT_LEVEL: u32 = 1;
 /// Optimisation of designs with a planted error, which run until it is found.
 const PLANTED_OPT_LEVEL: u32 = 0;
 
@@ -240,6 +254,11 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
             entries.push(Entry::elaborate(&config, block, false)?);
         }
     }
+    for item in LINK_FORMATS {
+        let mut entry = Entry::elaborate(&load(root, item)?, LINK_BLOCKS[0], false)?;
+        entry.opt_level = FORMAT_OPT_LEVEL;
+        entries.push(entry);
+    }
     for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
         entries.push(Entry::elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
     }
@@ -249,11 +268,12 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
     let ports = PLANTED_PORTS.map(|planted| (&tiny, "host_port", planted));
+    let short = load(root, LINK_FORMATS[0])?;
+    let formats = PLANTED_FORMATS.map(|planted| (&short, LINK_BLOCKS[0], planted));
     let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
-    let blocks =
-        ranks.into_iter().chain(links).chain(ports).chain(cores).map(|(config, block, planted)| {
-            Entry::elaborate(config, block, false).map(|entry| (entry, planted))
-        });
+    let blocks = ranks.into_iter().chain(links).chain(formats).chain(ports).chain(cores);
+    let blocks = blocks
+        .map(|(config, block, planted)| Entry::elaborate(config, block, false).map(|entry| (entry, planted)));
     let memory = load_hbm(root, HBM_CONFIGS[0])?;
     let channels = PLANTED_CHANNELS
         .map(|planted| Entry::elaborate_hbm(&memory, HBM_BLOCK, false).map(|entry| (entry, planted)));

@@ -3,7 +3,8 @@
 //!
 //! Written from docs/timing.md, where every part's state and latencies are. Reading order: [`ClockRelation`], `fifo` (what
 //! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, `link`, `transfer`, [`CycleModel`],
-//! which connects them and makes one cycle after the other, and [`LinkedModel`], several of them with links between them. It shares nothing with the generator of the hardware; that both agree is
+//! which connects them and makes one cycle after the other, and [`LinkedModel`], several of them with links between them;
+//! [`LinkPair`] is two ends of a link without cores. It shares nothing with the generator of the hardware; that both agree is
 //! for a test to show.
 
 mod beats;
@@ -31,7 +32,7 @@ pub use core::CycleModel;
 pub use counters::COUNTERS;
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};
 pub use issue::PARTS;
-pub use link::Disturbance;
+pub use link::{Arrived, Beat, Disturbance, EndInputs, EndOutputs, LinkPair};
 pub use linked::{LinkedModel, Topology};
 pub use program::{ProgramCycles, run_program};
 pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};

@@ -137,7 +137,7 @@ fn measure(mut network: Network, ber: f64, message: u32, bytes: u64) -> Result<P
     }
     network.run_until(20_000, |n| n.nodes.iter().all(|node| node.status().up))?;
     let message_beats = message / BEAT_BYTES;
-    let flow = |source, dest| Flow { source, dest, epoch: 0, message_beats };
+    let flow = |source, dest| Flow { source, dest, epoch: 0, message_beats, marked_lanes: 0 };
     network.cables[0].set_ber(ber);
     let start = network.cycle();
     for _ in 0..ALONE {
