@@ -144,3 +144,126 @@ fn a_full_disk_leaves_no_partial_file() {
         assert!(cosim.left().is_empty(), "{:?}", cosim.left());
     }
 }
+
+/// The stored model in the folder of the test, with other bits for an element of a tensor.
+fn model_with(cosim: &Program, tensor: &str, element: usize, bits: u16) {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model");
+    std::fs::create_dir_all(cosim.path("model")).unwrap();
+    std::fs::copy(format!("{golden}/config.json"), cosim.path("model/config.json")).unwrap();
+    let mut bytes = std::fs::read(format!("{golden}/model.safetensors")).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let table: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
+    let start = table[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
+    let at = 8 + header + start + 2 * element;
+    bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
+    cosim.file("model/model.safetensors", bytes);
+}
+
+#[test]
+fn weights_that_are_not_finite_are_refused_with_their_place() {
+    let cosim = cosim();
+    let config = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model/config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
+    let hidden = config["hidden_size"].as_u64().unwrap() as usize;
+    for (tensor, element, bits, message) in [
+        ("decoder.layers.0.fc2.weight", 5, 0x7C00, "[0, 5] is inf"),
+        ("decoder.layers.1.self_attn.q_proj.weight", 2 * hidden + 3, 0xFC00, "[2, 3] is -inf"),
+        ("decoder.layers.0.fc1.bias", 7, 0x7E01, "[7] is NaN"),
+    ] {
+        let tensor = format!("model.{tensor}");
+        model_with(&cosim, &tensor, element, bits);
+        let text = cosim.refused("generate --config tiny --tokens 1 --prompt I --model model", message);
+        assert!(text.contains(&tensor), "{text}");
+    }
+}
+
+#[test]
+fn faults_are_bounded_and_the_watchdog_ends_them() {
+    let cosim = cosim();
+    let two = "generate --config tiny --dimms 2 --tokens 2 --prompt I";
+    for fault in ["full@1:0=18446744073709551615", "cut@1:0=1000000001", "burst@1000000001:0"] {
+        cosim.refused(&format!("{two} --fault {fault}"), "at most 1000000000");
+    }
+    cosim.refused("gemv --config tiny --rows 1 --cols 8 --watchdog 18446744073709551615", "is not in 1..");
+    cosim.refused(
+        "gemv --config tiny --rows 1 --cols 8 --waves w.vcd --wave-start 18446744073709551615",
+        "is not in 0..",
+    );
+    let output = cosim.run(&format!("{two} --watchdog 3000 --fault full@0:1=900000000"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("no progress for 3000 cycles"), "{text}");
+}
+
+#[test]
+fn what_never_came_into_effect_is_warned_about() {
+    let cosim = cosim();
+    let two = "generate --config tiny --dimms 2 --tokens 2 --prompt I --fault";
+    for fault in ["cut@999999999:1=5", "full@999999999:0=5"] {
+        let output = cosim.succeeds(&format!("{two} {fault}"));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&format!("warning: --fault {fault} never came into effect")), "{text}");
+    }
+    let waves = "gemv --config tiny --rows 8 --cols 100 --waves";
+    for name in ["w.vcd", "w.fst"] {
+        let output = cosim.succeeds(&format!("{waves} {name} --wave-start 999999999"));
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains(&format!("warning: `{name}` shows nothing")), "{text}");
+        let output = cosim.succeeds(&format!("{waves} {name} --wave-start 10"));
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    }
+}
+
+#[test]
+fn endless_input_is_refused() {
+    let cosim = cosim();
+    cosim.refuses_endless("run --config tiny", "program.asm");
+    cosim.refuses_endless("cycles --config tiny", "program.asm");
+    cosim.refuses_endless("gemv --rows 8 --cols 8 --config", "tiny.toml");
+    cosim.refuses_endless("pim --channel model --memory", "memory.toml");
+    // The folder is the argument here.
+    std::fs::create_dir(cosim.path("model")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", cosim.path("model/config.json")).unwrap();
+    cosim.refused("layer --config tiny --model model", "which is the limit");
+}
+
+#[test]
+fn a_program_is_checked_when_it_is_read() {
+    let cosim = cosim();
+    let text =
+        "# Words 0 to 63 are there.\nsignal 1\n\nload dst=60, cols=256, batch=1, address=0\nsignal 2\n";
+    let program = cosim.file("p.asm", text);
+    for job in ["run", "cycles"] {
+        let line = format!("{job} {program} --config tiny");
+        cosim.refused(&line, &format!("{program}:4: `load dst=60, cols=256, batch=1, address=0x0`"));
+        cosim.refused(&line, "dst 60 + 8 words exceed the buffer's 64");
+        let output = cosim.succeeds(&format!("{line} --allow-malformed"));
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("dst 60 + 8 words exceed the buffer's 64"), "{text}");
+    }
+    let word = cosim.file("w.asm", ".word 0xff\n");
+    cosim.refused(&format!("run {word} --config tiny"), "w.asm:1: `.word 0x");
+    cosim.refused(&format!("run {word} --config tiny"), "opcode 0xff is unknown");
+}
+
+#[test]
+fn long_runs_say_how_long_they_take() {
+    use std::io::{BufRead, BufReader};
+    for line in [
+        "gemv --config tiny --rows 40000 --cols 4096",
+        "layer --config tiny --hidden 2048 --heads 64 --ffn 8192 --context 64",
+        "generate --config tiny --tokens 200 --prompt It",
+        "pim --tokens 100",
+    ] {
+        let cosim = cosim();
+        let mut child = cosim.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let start = std::time::Instant::now();
+        let mut first = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
+        let taken = start.elapsed();
+        assert!(first.starts_with("about ") && first.contains(" for "), "`{line}` says {first:?}");
+        assert!(taken.as_secs() < 60, "`{line}` says so after {taken:?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -33,3 +33,8 @@ fn links_stay_and_what_is_write_protected_is_refused() {
     std::fs::set_permissions(gen_rtl.path("elsewhere"), std::fs::Permissions::from_mode(0o444)).unwrap();
     gen_rtl.refused(&rtl, "it is write-protected (mode 444)");
 }
+
+#[test]
+fn endless_input_is_refused() {
+    gen_rtl().refuses_endless("--block fp16_rounder --out rtl --config", "core.toml");
+}

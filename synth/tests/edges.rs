@@ -64,3 +64,9 @@ fn signals_end_the_tools_and_leave_nothing_behind() {
         assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{signal} leaves the temporary folder");
     }
 }
+
+#[test]
+fn endless_input_is_refused() {
+    synth().refuses_endless(&format!("{SMALL} --liberty"), "cells.lib");
+    synth().refuses_endless("--block fp16_rounder --config", "core.toml");
+}

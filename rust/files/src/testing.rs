@@ -178,7 +178,8 @@ impl Program {
         let _ = fs::remove_file(&pipe);
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let endless = fs::File::open("/dev/zero").unwrap();
-        let mut writer = Command::new("sh").args(["-c", "cat > \"$0\"", &pipe]).stdin(endless).spawn().unwrap();
+        let mut writer =
+            Command::new("sh").args(["-c", "cat > \"$0\"", &pipe]).stdin(endless).spawn().unwrap();
         for path in [&device, &pipe] {
             let line = format!("{line} {path}");
             let mut command = Command::new("sh");

@@ -30,3 +30,8 @@ fn no_output_is_an_input_or_another_output() {
     place.spares_its_input(&format!("--model llama2-7b --trace {trace} --out"), &trace);
     place.spares_its_input(&format!("--model llama2-7b --trace {trace} --lp-out"), &trace);
 }
+
+#[test]
+fn endless_input_is_refused() {
+    place().refuses_endless(&format!("{PLACE} --system"), "system.toml");
+}

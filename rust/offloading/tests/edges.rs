@@ -29,3 +29,9 @@ fn no_output_is_an_input() {
     let times = dbo.path("times.json");
     dbo.spares_its_input(&format!("{STEP} --times {times} --timeline"), &times);
 }
+
+#[test]
+fn endless_input_is_refused() {
+    dbo().refuses_endless(&format!("{STEP} --times"), "times.json");
+    dbo().refuses_endless(&format!("{STEP} --hardware"), "hardware.json");
+}

@@ -46,3 +46,10 @@ fn the_trace_and_the_configurations_are_spared() {
     let core = evaluate.file("core.toml", "name = \"core\"\n");
     evaluate.spares_its_input(&format!("{line} --config {core} --html"), &core);
 }
+
+#[test]
+fn endless_input_is_refused() {
+    let (evaluate, line) = evaluate();
+    evaluate.refuses_endless(&format!("{line} --config"), "core.toml");
+    evaluate.refuses_endless(&format!("{line} --system"), "system.toml");
+}

@@ -27,3 +27,8 @@ fn the_memory_is_spared() {
     let memory = pim_times.file("memory.toml", "name = \"memory\"\n");
     pim_times.spares_its_input(&format!("{TIMES} --memory {memory} --out"), &memory);
 }
+
+#[test]
+fn endless_input_is_refused() {
+    pim_times().refuses_endless(&format!("{TIMES} --memory"), "memory.toml");
+}
