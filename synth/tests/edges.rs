@@ -14,7 +14,7 @@ fn synth() -> Program {
     Program::new(env!("CARGO_BIN_EXE_synth"))
 }
 
-const SMALL: &str = "--config tiny --block fp16_rounder --jobs 1";
+const SMALL: &str = "--config tiny --block serial_lane --jobs 1";
 
 #[test]
 fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {

@@ -97,9 +97,9 @@ impl Program {
         let text = said(&output);
         assert_eq!(output.status.code(), Some(2), "`{line} > /dev/full`: {text}");
         assert!(text.contains("error: cannot write to standard output: No space left"), "{line}: {text}");
-        let mut child = self.command(line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        drop(child.stdout.take());
-        let output = child.wait_with_output().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = self.command(line).stdout(writer).output().unwrap();
         assert_eq!(output.status.code(), Some(CLOSED_PIPE), "`{line} | head -c 0`: {}", said(&output));
         assert!(!said(&output).contains("error"), "`{line} | head -c 0`: {}", said(&output));
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
@@ -178,8 +178,9 @@ impl Program {
         let _ = fs::remove_file(&pipe);
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let endless = fs::File::open("/dev/zero").unwrap();
-        let mut writer =
-            Command::new("sh").args(["-c", "cat > \"$0\"", &pipe]).stdin(endless).spawn().unwrap();
+        let mut writer = Command::new("sh");
+        writer.args(["-c", "exec cat > \"$0\"", &pipe]).stdin(endless).stdout(Stdio::null());
+        let _writer = Killed(writer.stderr(Stdio::null()).spawn().unwrap());
         for path in [&device, &pipe] {
             let line = format!("{line} {path}");
             let mut command = Command::new("sh");
@@ -189,8 +190,6 @@ impl Program {
             assert_eq!(output.status.code(), Some(2), "`{line}`: {:?} {text}", output.status);
             assert!(text.contains(name) && text.contains("which is the limit"), "`{line}` says {text}");
         }
-        let _ = writer.kill();
-        writer.wait().unwrap();
     }
 
     /// `line` lacks the path of an output. With `input`, which it reads, under any name, it is refused, and the input is
@@ -239,6 +238,16 @@ impl Program {
             std::thread::sleep(Duration::from_millis(5));
         }
         child
+    }
+}
+
+/// A child that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
