@@ -192,7 +192,7 @@ fn faults_are_bounded_and_the_watchdog_ends_them() {
     let output = cosim.run(&format!("{two} --watchdog 3000 --fault full@0:1=900000000"));
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("no progress for 3000 cycles"), "{text}");
+    assert!(text.contains("no handshake moved for 3000 cycles"), "{text}");
 }
 
 #[test]
@@ -230,12 +230,11 @@ fn endless_input_is_refused() {
 #[test]
 fn a_program_is_checked_when_it_is_read() {
     let cosim = cosim();
-    let text =
-        "# Words 0 to 63 are there.\nsignal 1\n\nload dst=60, cols=256, batch=1, address=0\nsignal 2\n";
+    let text = "# Words 0 to 63 are there.\nsignal 1\n\nzero dst=60, count=8\nsignal 2\n";
     let program = cosim.file("p.asm", text);
     for job in ["run", "cycles"] {
         let line = format!("{job} {program} --config tiny");
-        cosim.refused(&line, &format!("{program}:4: `load dst=60, cols=256, batch=1, address=0x0`"));
+        cosim.refused(&line, &format!("{program}:4: `zero dst=60, count=8`"));
         cosim.refused(&line, "dst 60 + 8 words exceed the buffer's 64");
         let output = cosim.succeeds(&format!("{line} --allow-malformed"));
         let text = String::from_utf8_lossy(&output.stdout);
