@@ -7,6 +7,7 @@
 
 use super::SimError;
 use super::fst::FstWriter;
+use ndp_files::{OutputError, OutputFile};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -46,6 +47,8 @@ enum Format {
 #[derive(Debug)]
 pub(super) struct WaveSink {
     options: WaveOptions,
+    /// Without its name until it is complete.
+    output: OutputFile,
     format: Format,
     /// The first thing that went wrong; nothing is written after it.
     failure: Option<String>,
@@ -73,16 +76,15 @@ impl WaveSink {
         if !matches!(extension, "fst" | "vcd") {
             return Err(SimError::WaveFormat { path });
         }
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = match file {
-            Ok(file) => BufWriter::new(file),
-            Err(source) => return Err(SimError::WaveCreate { path, source }),
+        let cannot = |error: OutputError| SimError::WaveCreate { path: path.clone(), source: error.reason() };
+        let mut output = OutputFile::create(&path).map_err(cannot)?;
+        let format = if extension == "fst" {
+            let file = output.open_seekable().map_err(cannot)?;
+            Format::Fst(Box::new(FstWriter::new(BufWriter::new(file), Self::start_ps(start))))
+        } else {
+            Format::Vcd(BufWriter::new(output.open().map_err(cannot)?))
         };
-        let format = match extension {
-            "fst" => Format::Fst(Box::new(FstWriter::new(file, Self::start_ps(start)))),
-            _ => Format::Vcd(file),
-        };
-        Ok(Self { options: options.clone(), format, failure: None })
+        Ok(Self { options: options.clone(), output, format, failure: None })
     }
 
     /// Levels in the convention of `shim.h`.
@@ -122,19 +124,26 @@ impl WaveSink {
         self.failure = result.err();
     }
 
-    /// Completes the file; `cycle` is the number of cycles that were simulated.
+    /// Completes the file and gives it its name; `cycle` is the number of cycles that were simulated.
     pub(super) fn finish(mut self, cycle: u64) -> Result<(), SimError> {
         let end = self.options.stop_cycle.map_or(cycle, |stop| stop.min(cycle));
         if end > self.options.start_cycle {
             // Without it the last value would have no duration in a viewer.
             self.take_text(format!("#{}\n", Self::start_ps(end)).as_bytes());
         }
+        if end <= self.options.start_cycle {
+            let (path, start) = (self.options.path.display(), self.options.start_cycle);
+            ndp_files::warn(format_args!(
+                "warning: `{path}` shows nothing: its window begins in cycle {start}, the run ended in cycle {cycle}"
+            ));
+        }
         let failure = match (self.failure, self.format) {
             (Some(failure), _) => Some(failure),
             (None, Format::Vcd(mut file)) => file.flush().err().map(|e| e.to_string()),
             (None, Format::Fst(writer)) => writer.finish().err(),
         };
+        let named = || self.output.commit().err().map(|error| error.reason().to_string());
         let path = self.options.path;
-        failure.map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
+        failure.or_else(named).map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
     }
 }
