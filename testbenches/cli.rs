@@ -530,10 +530,7 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     refused(&late, "trace-program = 9999 must be below the ")?;
     assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing is left");
     refused(&format!("{tiny} --dimms 2 --html /no/dir/t.html"), "cannot create `/no/dir/t.html`")?;
-    refused(
-        &format!("{tiny} --dimms 2 --html x.out --timeline x.out"),
-        "both name `x.out`",
-    )?;
+    refused(&format!("{tiny} --dimms 2 --html x.out --timeline x.out"), "both name `x.out`")?;
     refused(
         &format!("{tiny} --dimms 1,2 --html x.html"),
         "--html shows one run, and these are 2 combinations",

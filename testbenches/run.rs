@@ -84,7 +84,9 @@ fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     assert!(
-        said.contains("malformed          2, the first is instruction 1 with code 1 (opcode 0xff is unknown): .word 0x"),
+        said.contains(
+            "malformed          2, the first is instruction 1 with code 1 (opcode 0xff is unknown): .word 0x"
+        ),
         "{said}"
     );
     let report = report(&format!("{line} --json"))?;
