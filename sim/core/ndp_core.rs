@@ -344,6 +344,7 @@ impl NdpCore {
             self.dimm.clock(&mut self.model, &self.pins);
             self.model.step();
         }
+        crate::progress::count_cycle();
         let cycle = self.model.cycle();
         let offered = self.host.offer();
         self.pins.drive_request(&mut self.model, offered.as_ref());
@@ -453,6 +454,11 @@ impl NdpCore {
         self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm))
     }
 
+    /// Cycles without progress after which a run is given up.
+    pub(crate) fn watchdog_cycles(&self) -> u64 {
+        self.options.watchdog_cycles
+    }
+
     /// Whether an instruction waits or is in work.
     pub fn is_busy(&self) -> bool {
         self.pins.busy(&self.model)
@@ -520,7 +526,7 @@ impl NdpCore {
     }
 
     /// The error for a core that shows no sign of life.
-    pub(super) fn hang(&self, state: &str) -> SimError {
+    pub(crate) fn hang(&self, state: &str) -> SimError {
         SimError::Hang {
             cycle: self.cycle(),
             quiet_cycles: self.options.watchdog_cycles,

@@ -7,6 +7,7 @@
 
 use super::SimError;
 use super::fst::FstWriter;
+use ndp_files::{OutputError, OutputFile};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -48,6 +49,8 @@ pub(super) struct WaveSink {
     options: WaveOptions,
     /// Period of `clk_i`.
     period_ps: u64,
+    /// Without its name until it is complete.
+    output: OutputFile,
     format: Format,
     /// The first thing that went wrong; nothing is written after it.
     failure: Option<String>,
@@ -75,16 +78,15 @@ impl WaveSink {
         if !matches!(extension, "fst" | "vcd") {
             return Err(SimError::WaveFormat { path });
         }
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = match file {
-            Ok(file) => BufWriter::new(file),
-            Err(source) => return Err(SimError::WaveCreate { path, source }),
+        let cannot = |error: OutputError| SimError::WaveCreate { path: path.clone(), source: error.reason() };
+        let mut output = OutputFile::create(&path).map_err(cannot)?;
+        let format = if extension == "fst" {
+            let file = output.open_seekable().map_err(cannot)?;
+            Format::Fst(Box::new(FstWriter::new(BufWriter::new(file), start * period_ps)))
+        } else {
+            Format::Vcd(BufWriter::new(output.open().map_err(cannot)?))
         };
-        let format = match extension {
-            "fst" => Format::Fst(Box::new(FstWriter::new(file, start * period_ps))),
-            _ => Format::Vcd(file),
-        };
-        Ok(Self { options: options.clone(), period_ps, format, failure: None })
+        Ok(Self { options: options.clone(), period_ps, output, format, failure: None })
     }
 
     /// Levels in the convention of `shim.h`.
@@ -132,12 +134,19 @@ impl WaveSink {
             let end_ps = self.start_ps(end).max(last_ps.map_or(0, |last| last + 1));
             self.take_text(format!("#{end_ps}\n").as_bytes());
         }
+        if end <= self.options.start_cycle {
+            let (path, start) = (self.options.path.display(), self.options.start_cycle);
+            ndp_files::warn(format_args!(
+                "warning: `{path}` shows nothing: its window begins in cycle {start}, the run ended in cycle {cycle}"
+            ));
+        }
         let failure = match (self.failure, self.format) {
             (Some(failure), _) => Some(failure),
             (None, Format::Vcd(mut file)) => file.flush().err().map(|e| e.to_string()),
             (None, Format::Fst(writer)) => writer.finish().err(),
         };
+        let named = || self.output.commit().err().map(|error| error.reason().to_string());
         let path = self.options.path;
-        failure.map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
+        failure.or_else(named).map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
     }
 }

@@ -3,14 +3,14 @@
 //! Elaboration is `ndp_hdl`'s; this file decides what lies in the output directory and compares it with what is there.
 //! Files are complete before any of them gets its name, so an interrupted run leaves no half-written file behind.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 use ndp_config::{DesignConfig, HbmConfig};
+use ndp_files::OutputFile;
 use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::layer::Design;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,7 +22,9 @@ use std::process::ExitCode;
 #[command(
     name = "gen-rtl",
     version,
-    after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group"
+    after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group\n\n\
+        Exit codes: 0 written, or --check found no difference; 1 --check found one; 2 unusable argument or directory; 128 + n ended \
+        by signal n."
 )]
 struct Args {
     /// Preset, or path of a configuration ending in .toml; for blocks of a memory that computes (pim_*) that of a memory
@@ -43,18 +45,19 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(text) => {
-            // A reader that went away is no reason to fail.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ndp_files::program(
+        |args| {
+            ndp_files::print(&run(&args)?);
+            Ok(0)
+        },
+        |error| if error.is::<Drift>() { 1 } else { 2 },
+    )
 }
+
+/// What `--check` finds.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is out of date: {1}")]
+struct Drift(String, String);
 
 fn run(args: &Args) -> Result<String> {
     // Blocks of a memory that computes are built from a memory.
@@ -118,6 +121,9 @@ fn files(config: &str, block: &str, design: &Design) -> BTreeMap<String, String>
     files
 }
 
+/// Longest file that is asked whether this program wrote it.
+const MAX_BYTES: u64 = 64 << 20;
+
 /// Files of an earlier run, which a new one replaces.
 fn generated(name: &str) -> bool {
     name.ends_with(".v") || name == "files.f" || name == "ports.md"
@@ -137,10 +143,13 @@ fn present(out: &Path) -> Result<Vec<String>> {
 fn check(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     let mut drift = Vec::new();
     for (name, content) in files {
-        match fs::read_to_string(out.join(name)) {
+        match ndp_files::read_text(&out.join(name), content.len() as u64) {
             Ok(found) if found == *content => {}
             Ok(_) => drift.push(format!("{name} differs")),
-            Err(_) => drift.push(format!("{name} is missing")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                drift.push(format!("{name} is missing"))
+            }
+            Err(_) => drift.push(format!("{name} differs")),
         }
     }
     for name in present(out)? {
@@ -148,8 +157,7 @@ fn check(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
             drift.push(format!("{name} does not belong to this design"));
         }
     }
-    ensure!(drift.is_empty(), "'{}' is out of date: {}", out.display(), drift.join(", "));
-    Ok(())
+    if drift.is_empty() { Ok(()) } else { Err(Drift(out.display().to_string(), drift.join(", ")).into()) }
 }
 
 fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
@@ -159,22 +167,13 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     if let Some(name) = stray.iter().find(|name| !ours(&out.join(name))) {
         bail!("'{}' holds {name}, which this program did not write; choose another directory", out.display());
     }
-    let staged = |name: &str| out.join(format!(".{name}.part"));
+    let mut staged = Vec::new();
     for (name, content) in files {
-        let path = staged(name);
-        let result = fs::write(&path, content).with_context(|| format!("cannot write '{}'", path.display()));
-        if result.is_err() {
-            for name in files.keys() {
-                // Best effort: the first error is the one that matters.
-                let _ = fs::remove_file(staged(name));
-            }
-            return result;
-        }
+        let mut file = OutputFile::create(&out.join(name))?;
+        file.write(|to| to.write_all(content.as_bytes()))?;
+        staged.push(file);
     }
-    for name in files.keys() {
-        let path = out.join(name);
-        fs::rename(staged(name), &path).with_context(|| format!("cannot write '{}'", path.display()))?;
-    }
+    staged.into_iter().try_for_each(OutputFile::commit)?;
     for name in stray {
         let path = out.join(name);
         fs::remove_file(&path).with_context(|| format!("cannot remove outdated '{}'", path.display()))?;
@@ -184,7 +183,7 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
 
 /// Whether a file carries the header of a generated one.
 fn ours(path: &Path) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| {
+    ndp_files::read_text(path, MAX_BYTES).is_ok_and(|text| {
         text.starts_with("// Generated from")
             || text.starts_with("# Generated")
             || text.starts_with("# Ports")

@@ -70,6 +70,15 @@ struct RawDesign {
     link: link::RawLink,
 }
 
+/// Longest configuration file: more than all keys with comments, and no device that never ends.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The text of a configuration file.
+fn read(path: &str) -> Result<String, ConfigError> {
+    ndp_files::read_text(Path::new(path), MAX_FILE_BYTES)
+        .map_err(|e| ConfigError::Read { path: path.to_owned(), reason: e.to_string() })
+}
+
 impl DesignConfig {
     /// Names of the embedded presets, in the order in which `--help` lists them.
     pub const PRESETS: [&'static str; 11] = [
@@ -139,8 +148,7 @@ impl DesignConfig {
         if !preset_or_path.ends_with(".toml") {
             return Self::preset(preset_or_path);
         }
-        let text = std::fs::read_to_string(Path::new(preset_or_path))
-            .map_err(|e| ConfigError::Read { path: preset_or_path.to_owned(), reason: e.to_string() })?;
+        let text = read(preset_or_path)?;
         Self::from_toml(&text)
             .map_err(|e| ConfigError::InFile { path: preset_or_path.to_owned(), error: Box::new(e) })
     }

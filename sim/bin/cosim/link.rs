@@ -7,11 +7,11 @@ use crate::Verdict;
 use crate::report::{Tools, grouped};
 use anyhow::{Context, ensure};
 use clap::Args;
-use indicatif::ProgressBar;
 use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
 use ndp_cosim::link::flow::Flow;
 use ndp_cosim::link::network::{Network, NetworkError};
-use ndp_report::{LineChart, OutputFile, Series};
+use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_report::{LineChart, Series};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -89,9 +89,11 @@ pub fn run(args: &LinkArgs) -> anyhow::Result<Verdict> {
     for bytes in &args.message {
         ensure!(bytes.is_multiple_of(BEAT_BYTES), "--message is {bytes}, must be a multiple of {BEAT_BYTES}");
     }
+    let files = FileSet::new().configuration("the configuration", &args.config);
+    files.optional("--chart", args.chart.as_ref()).check()?;
     let config = DesignConfig::load(&args.config)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
-    let bar = ProgressBar::new((args.ber.len() * args.message.len()) as u64);
+    let progress = Progress::new((args.ber.len() * args.message.len()) as u64, "measurements");
     let mut points = Vec::new();
     for &message in &args.message {
         for &ber in &args.ber {
@@ -100,15 +102,15 @@ pub fn run(args: &LinkArgs) -> anyhow::Result<Verdict> {
             match measure(network, ber, message, args.bytes) {
                 Ok(point) => points.push(point),
                 Err(error) => {
-                    bar.finish_and_clear();
-                    eprintln!("error: bit error rate {ber:e}, messages of {message} bytes: {error}");
+                    drop(progress);
+                    note!("error: bit error rate {ber:e}, messages of {message} bytes: {error}");
                     return Ok(Verdict::Differed);
                 }
             }
-            bar.inc(1);
+            progress.add(1);
         }
     }
-    bar.finish_and_clear();
+    drop(progress);
     let lanes = f64::from(config.link().word_bits()) / 8.0;
     if let Some(file) = chart {
         let picture = draw(&points, &args.message, lanes, config.core().clock_ghz())?;
