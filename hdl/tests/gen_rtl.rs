@@ -17,9 +17,14 @@ fn tiny(out: &Path, more: &[&str]) -> Output {
     gen_rtl(&[&["--config", "tiny", "--out", out.to_str().unwrap()], more].concat())
 }
 
-/// The message of a run that has to fail.
+/// The message of a run that has to be refused.
 fn refused(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    fails(output, 2)
+}
+
+/// The message of a run that has to fail with this code.
+fn fails(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert!(output.stdout.is_empty());
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -123,7 +128,7 @@ fn check_finds_changed_missing_and_additional_files() {
     fs::write(&changed, fs::read_to_string(&changed).unwrap() + "\n").unwrap();
     fs::remove_file(out.join("files.f")).unwrap();
     fs::write(out.join("other.v"), "// Generated from something else\n").unwrap();
-    let message = refused(&tiny(out, &["--check"]));
+    let message = fails(&tiny(out, &["--check"]), 1);
     for part in [&differs, "files.f is missing", "other.v does not belong to this design"] {
         assert!(message.contains(part), "{message}");
     }
