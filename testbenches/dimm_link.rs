@@ -28,7 +28,7 @@ fn link(preset: &str) -> Result<LinkConfig, Box<dyn Error>> {
 
 /// A flow of full flits.
 fn stream(source: u32, dest: u32) -> Flow {
-    Flow { source, dest, epoch: 0, message_beats: 64 }
+    Flow { source, dest, epoch: 0, message_beats: 64, marked_lanes: 0 }
 }
 
 /// A flow of messages of any length.
@@ -447,7 +447,7 @@ fn a_bridge_drops_what_it_cannot_deliver_and_serves_the_others() -> Outcome {
         let config = link(design)?;
         let mut network = star(design, 110)?;
         // There is no DIMM 9. Its flits are counted, and those behind them arrive.
-        network.nodes[0].send(Flow { source: 0, dest: 9, epoch: 0, message_beats: config.flit_beats() }, 160);
+        network.nodes[0].send(Flow { message_beats: config.flit_beats(), ..stream(0, 9) }, 160);
         network.run(5_000)?;
         assert_eq!(network.misrouted, 160 / u64::from(config.flit_beats()));
         network.nodes[0].sources.clear();

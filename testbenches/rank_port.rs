@@ -77,11 +77,12 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
     Ok(())
 }
 
+/// Rows stay open and timers run in the device: what the controller forgets of them must not break a rule.
 #[test]
-fn a_reset_amid_traffic_leaves_nothing_behind() -> Outcome {
+fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
     for config in CONFIGS {
         let mut bench = Bench::open(config, &dram(config)?, 11)?;
-        for round in 0..60 {
+        for round in 0..120 {
             bench.stalls = stalls(["none", "some", "slow sinks"][round % 3]);
             add_traffic(&mut bench, 40, 100);
             for _ in 0..bench.below(3000) {
@@ -95,6 +96,30 @@ fn a_reset_amid_traffic_leaves_nothing_behind() -> Outcome {
         outcome.map_err(|e| format!("{config}, after the last reset: {e}"))?;
     }
     Ok(())
+}
+
+/// What resets around a refresh break: before it is due, while banks close, between REF and the first ACT after it.
+fn resets_around_refreshes(design: &str, device: &DramConfig) -> Outcome {
+    let mut bench = Bench::open(design, device, 12)?;
+    let interval = u64::from(device.t_refi());
+    let length = u64::from(device.t_rfc()) + 200;
+    for round in 0..100 {
+        let until = bench.rank.cycle() + interval - 100 + round * length / 100;
+        while bench.rank.cycle() < until {
+            if bench.segments.is_empty() {
+                add_traffic(&mut bench, 4, 8);
+            }
+            bench.step().map_err(|e| format!("{design}, round {round}: {e}"))?;
+        }
+        bench.verdict().map_err(|e| format!("{design}, round {round}: {e}"))?;
+        bench.reset();
+    }
+    Ok(())
+}
+
+#[test]
+fn a_warm_reset_at_any_moment_of_a_refresh_breaks_no_rule() -> Outcome {
+    CONFIGS.into_iter().try_for_each(|config| resets_around_refreshes(config, &dram(config)?))
 }
 
 /// GB/s of whatever `feed` keeps in the queues, over `refreshes` refresh intervals after the first one.
@@ -117,7 +142,7 @@ fn rate(
     }
     bench.verdict()?;
     let clocks = (refreshes * interval) as f64;
-    Ok((reads[1] - reads[0]) as f64 * 64.0 * ndp_config::DRAM_GHZ / clocks)
+    Ok((reads[1] - reads[0]) as f64 * 64.0 * 1e3 / (clocks * device.clock_ps() as f64))
 }
 
 /// A stream of segments through the whole rank.
@@ -342,7 +367,9 @@ fn a_source_whose_sink_stalls_does_not_stop_the_other() -> Outcome {
 
 /// A device like that of `hermes`, but with other times: the controller then breaks those rules.
 fn stricter(changes: &str) -> Result<DramConfig, Box<dyn Error>> {
-    Ok(DesignConfig::from_toml(&format!("name = \"stricter\"\n[dram]\n{changes}"))?.dram().clone())
+    Ok(DesignConfig::from_toml(&format!("name = \"stricter\"\n[dram]\njedec = false\n{changes}"))?
+        .dram()
+        .clone())
 }
 
 #[test]
@@ -412,6 +439,8 @@ fn planted_errors_in_the_rtl_are_caught() -> Outcome {
     for (design, rules) in cases {
         assert_eq!(broken_rules(design, &device, rules == [Rule::Faw])?, rules, "{design}");
     }
+    let message = resets_around_refreshes("planted-settle", &device).expect_err("PRE right after reset");
+    assert!(message.to_string().contains(": PREA, "), "{message}");
     // No rule of timing, but data from the wrong row.
     let mut bench = Bench::open("planted-row", &device, 54)?;
     let far = 1 << (device.burst_bits() - 1);

@@ -4,9 +4,14 @@
 //! receiver needs no copy: the next beat of every flow is known, and a beat that is lost, repeated, changed or out of order is
 //! not the one that was next. It also says which one it is, for the message.
 
-use super::{Beat, LinkError};
-use ndp_config::LinkConfig;
+use super::{Beat, LANE_BITS, LinkError};
+use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_numerics::SplitMix64;
+
+/// Bits of a beat that say which one it is.
+const NUMBERS: u32 = 128;
+/// The marker of lane 0; the lowest three bits are the lane's number (docs/dimm-link.md, "Frame").
+const MARKER: u32 = 0x3E_6A17 << 3;
 
 /// A flow from a DIMM to a DIMM. After a reset of its source a new one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +24,8 @@ pub struct Flow {
     pub epoch: u32,
     /// Beats of a message: all of this number, or any number up to 24 if it is 0.
     pub message_beats: u32,
+    /// Beats are such that lanes carry their markers within the payload, if every message fills a flit of so many lanes; 0: noise.
+    pub marked_lanes: u32,
 }
 
 impl Flow {
@@ -32,7 +39,24 @@ impl Flow {
         let mut random = SplitMix64::new(self.number() << 20 ^ index);
         let mut beat: Beat = std::array::from_fn(|_| random.next_u64());
         (beat[0], beat[1]) = (self.number(), index);
+        if self.marked_lanes > 0 {
+            self.mark(index, &mut beat);
+        }
         beat
+    }
+
+    /// Puts the marker of each lane wherever all that a lane carries in a word lies within the noise of a beat.
+    fn mark(&self, index: u64, beat: &mut Beat) {
+        let place = (index % u64::from(self.message_beats)) as u32;
+        let first = LinkConfig::HEADER_BITS + place * BEAT_BITS;
+        let (noise, end) = (first + NUMBERS, first + BEAT_BITS);
+        for at in (noise.next_multiple_of(LANE_BITS)..end - LANE_BITS + 1).step_by(LANE_BITS as usize) {
+            let marker = MARKER | at / LANE_BITS % self.marked_lanes;
+            for bit in 0..LANE_BITS {
+                let (word, bit_of) = ((at + bit - first) as usize / 64, (at + bit - first) % 64);
+                beat[word] = beat[word] & !(1 << bit_of) | u64::from(marker >> bit & 1) << bit_of;
+            }
+        }
     }
 
     /// Label of the message that beat `index` belongs to: noise, a function of the message's first beat.

@@ -53,6 +53,18 @@ pub enum LinkError {
         /// The rule's name and the values.
         what: String,
     },
+    /// An end is not as the cycle model says.
+    #[error("cycle {cycle}: DIMM {node} shows {found}; by the cycle model {predicted}")]
+    Prediction {
+        /// Core cycle.
+        cycle: u64,
+        /// The DIMM.
+        node: usize,
+        /// What is at its ports.
+        found: String,
+        /// What the model says.
+        predicted: String,
+    },
     /// Nothing is delivered any more, and no fault is reported.
     #[error(
         "cycle {cycle}: nothing was delivered for {quiet} cycles, no link reports a fault, and {missing} beats are missing"

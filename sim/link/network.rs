@@ -1,13 +1,14 @@
 //! Links put together: two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
 
 use super::bridge::Bridge;
-use super::channel::Channel;
+use super::channel::{Channel, ChannelEvent};
 use super::flow::{Arrival, Cursor, Flow, Inbox};
-use super::pins::{COUNTERS, Endpoint};
+use super::pins::{COUNTERS, Endpoint, Seen, Status};
 use super::probe::Probe;
 use super::{Lanes, LinkError};
 use crate::error::SimError;
 use ndp_config::LinkConfig;
+use ndp_cycles::{Arrived, Beat, EndInputs, EndOutputs, LinkPair};
 
 /// Cycles of a channel: the way through SerDes and board.
 pub const LATENCY: u32 = 12;
@@ -102,6 +103,7 @@ pub struct Network {
     /// Flits that the bridge dropped for want of a route.
     pub misrouted: u64,
     bridge: Option<Bridge>,
+    prediction: Option<LinkPair>,
     last_delivery: u64,
     cycle: u64,
     /// Beats held back by a planted error.
@@ -151,10 +153,23 @@ impl Network {
             plant: None,
             misrouted: 0,
             bridge: None,
+            prediction: None,
             last_delivery: 0,
             cycle: 0,
             held: Vec::new(),
         })
+    }
+
+    /// Compares two DIMMs on one link with the cycle model from the first cycle on: all handshakes, status outputs and counters. The model is
+    /// given what is offered and taken, and what the channels do. No end is reset from then on.
+    ///
+    /// # Panics
+    /// If there is a bridge, or a cycle was made.
+    pub fn predict(&mut self, config: &LinkConfig) {
+        assert!(self.bridge.is_none() && self.cycle == 0, "a pair that has not begun is needed");
+        self.prediction = Some(LinkPair::new(config, LATENCY));
+        self.cables[0].channels.iter_mut().for_each(Channel::record);
+        self.nodes.iter_mut().for_each(|node| node.observed = true);
     }
 
     /// Core cycles so far.
@@ -250,7 +265,7 @@ impl Network {
     /// One core cycle of everything.
     ///
     /// # Errors
-    /// [`LinkError`] as soon as a promise is broken.
+    /// [`LinkError`] as soon as a promise is broken, or the cycle model is wrong.
     pub fn step(&mut self) -> Result<(), NetworkError> {
         self.cycle += 1;
         let sent: Vec<Lanes> = self.nodes.iter().map(Endpoint::lanes).collect();
@@ -274,6 +289,36 @@ impl Network {
                 self.deliver(n, arrival)?;
             }
         }
+        self.compare()
+    }
+
+    /// Compares the cycle that was made with that of the model.
+    fn compare(&mut self) -> Result<(), NetworkError> {
+        let Some(model) = &mut self.prediction else { return Ok(()) };
+        let mut inputs = [EndInputs::default(); 2];
+        for (n, node) in self.nodes.iter().enumerate() {
+            // What this end hears comes from the other one.
+            for event in self.cables[0].channels[1 - n].take_events() {
+                match event {
+                    ChannelEvent::Delays(cycle, bits) => model.set_delays(n, cycle, &bits),
+                    ChannelEvent::Disturbed(event) => model.disturb(n, event),
+                }
+            }
+            let Some(seen) = node.seen else { continue };
+            let (found, predicted) = (shown(&seen), model.outputs(n));
+            if found != predicted {
+                let [found, predicted] = [found, predicted].map(|outputs| format!("{outputs:?}"));
+                return Err(LinkError::Prediction { cycle: self.cycle, node: n, found, predicted }.into());
+            }
+            let beat = seen.offered.map(|(flow, index)| Beat {
+                last: flow.is_last(index),
+                dest: flow.dest as u8,
+                source: flow.source as u8,
+                label: flow.label(index),
+            });
+            inputs[n] = EndInputs { beat, ready: seen.takes, retrain: seen.retrain };
+        }
+        model.step(inputs);
         Ok(())
     }
 
@@ -346,14 +391,44 @@ impl Network {
     /// All counters of a DIMM's end, read one per cycle.
     ///
     /// # Errors
-    /// As [`Network::step`].
+    /// As [`Network::step`], and [`LinkError::Prediction`] for a counter that is not that of the cycle model.
     pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()], NetworkError> {
         let mut values = [0; COUNTERS.len()];
         for (number, value) in (0..).zip(&mut values) {
             self.nodes[node].select_counter(number);
+            let model = self.prediction.as_ref().map(|model| model.counters(node));
             self.step()?;
             *value = self.nodes[node].counter();
+            let predicted = model.map_or(*value, |counters| counters[number as usize].into());
+            if *value != predicted {
+                let [found, predicted] =
+                    [*value, predicted].map(|value| format!("{value} {}", COUNTERS[number as usize]));
+                return Err(LinkError::Prediction { cycle: self.cycle, node, found, predicted }.into());
+            }
         }
         Ok(values)
+    }
+}
+
+/// What was at a controller's outputs, in the words of the model.
+fn shown(seen: &Seen) -> EndOutputs {
+    let Seen { ready, arrival, holds, status, .. } = *seen;
+    let Status { up, fault, cause, peer_fault, locked, aligned } = status;
+    EndOutputs {
+        ready,
+        offers: arrival.map(|Arrival { last, flit_last, dest, source, label, .. }| Arrived {
+            last,
+            flit_last,
+            dest: dest as u8,
+            source: source as u8,
+            label,
+        }),
+        holds,
+        up,
+        fault,
+        cause: cause as u8,
+        peer_fault,
+        locked: locked as u8,
+        aligned,
     }
 }

@@ -75,6 +75,25 @@ pub struct Status {
     pub aligned: bool,
 }
 
+/// What was at a controller's ports in a cycle.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// The flow whose beat was offered, and the beat's number.
+    pub offered: Option<(Flow, u64)>,
+    /// A beat would have been taken.
+    pub ready: bool,
+    /// The beat that was offered to the core.
+    pub arrival: Option<Arrival>,
+    /// It would have been taken.
+    pub takes: bool,
+    /// `retrain_i`.
+    pub retrain: bool,
+    /// Beats were taken and not acknowledged.
+    pub holds: bool,
+    /// The status outputs.
+    pub status: Status,
+}
+
 /// A controller with the core side's source and sink.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -84,6 +103,10 @@ pub struct Endpoint {
     pub sources: Vec<(Cursor, u64)>,
     /// In how many of 256 cycles the source offers nothing, and the sink takes nothing.
     pub stalls: [u64; 2],
+    /// What was at the ports in the last cycle, if that is kept.
+    pub seen: Option<Seen>,
+    /// Whether it is kept.
+    pub observed: bool,
     node: u32,
     turn: usize,
     /// The flow whose message is being sent.
@@ -100,6 +123,8 @@ pub struct Endpoint {
     reset: InputPort,
     counter: (InputPort, OutputPort),
     status: [OutputPort; 6],
+    holds: OutputPort,
+    retrains: bool,
 }
 
 impl Endpoint {
@@ -148,9 +173,13 @@ impl Endpoint {
                 output("locked_o", config.lanes())?,
                 output("aligned_o", 1)?,
             ],
+            holds: output("tx_holds_o", 1)?,
+            retrains: false,
             model,
             sources: Vec::new(),
             stalls: [0; 2],
+            seen: None,
+            observed: false,
             node,
             turn: 0,
             current: None,
@@ -211,6 +240,7 @@ impl Endpoint {
 
     /// Sets `retrain_i`.
     pub fn set_retrain(&mut self, active: bool) {
+        self.retrains = active;
         self.model.set(self.retrain, active.into());
     }
 
@@ -256,6 +286,17 @@ impl Endpoint {
         self.offer();
         let takes = self.stalls[1] == 0 || self.random.next_u64() % 256 >= self.stalls[1];
         self.model.set(self.rx_ready, takes.into());
+        if self.observed {
+            self.seen = Some(Seen {
+                offered: self.offered,
+                ready: self.model.get(self.tx_ready) == 1,
+                arrival: self.arrival(),
+                takes,
+                retrain: self.retrains,
+                holds: self.model.get(self.holds) == 1,
+                status: self.status(),
+            });
+        }
         if self.offered.is_some() && self.model.get(self.tx_ready) == 1 {
             let index = self.turn;
             let (cursor, left) = &mut self.sources[index];
@@ -264,8 +305,15 @@ impl Endpoint {
             *left -= 1;
             self.offered = None;
         }
+        let arrival = self.arrival().filter(|_| takes);
+        self.model.tick();
+        arrival
+    }
+
+    /// The beat that is offered to the core.
+    fn arrival(&self) -> Option<Arrival> {
         let [valid, data, last, flit_last, dest, source, label] = self.rx;
-        let arrival = (takes && self.model.get(valid) == 1).then(|| {
+        (self.model.get(valid) == 1).then(|| {
             let mut words = [0; 16];
             self.model.get_words(data, &mut words);
             Arrival {
@@ -276,9 +324,7 @@ impl Endpoint {
                 source: self.model.get(source) as u32,
                 label: self.model.get(label) as u32,
             }
-        });
-        self.model.tick();
-        arrival
+        })
     }
 }
 

@@ -51,6 +51,13 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     header_q.next(first.q());
     let header = Header::unpack(&header_q.q());
 
+    // What it says of the other direction is looked at up to four cycles after `good`, and short flits are not that far apart from
+    // the next one's last word.
+    let said =
+        cat([header.limit.clone(), header.nack_round.clone(), header.nack.clone(), header.ack.clone()]);
+    let said_q = m.reg("said_q", said.width()).enable(&good);
+    said_q.next(said);
+
     // Its number against the expected one: worked out while the check is.
     let expected = m.reg("expected_q", SEQ).reset(0);
     let gap = m.wire("gap", &header.sequence - expected.q());
@@ -153,12 +160,16 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.output("rx_label_o", label, "label of the flit");
     m.output("good_o", &good, "a flit came whose CRC is right");
     m.output("bad_o", &bad, "a flit came whose CRC is wrong");
-    m.output("kind_o", header.kind, "kind of the good flit; this and what follows stay for six cycles");
-    m.output("peer_fault_o", header.fault, "its sender has a fault");
-    m.output("peer_ack_o", header.ack, "number that its sender expects");
-    m.output("peer_nack_o", header.nack, "its sender misses a flit");
-    m.output("peer_nack_round_o", header.nack_round, "round in which it saw that");
-    m.output("peer_limit_o", header.limit, "first number for which it gives no credit");
+    m.output("kind_o", header.kind, "kind of the good flit, in the cycle of `good_o`");
+    m.output("peer_fault_o", header.fault, "its sender has a fault; in the same cycle");
+    m.output(
+        "peer_ack_o",
+        said_q.low(SEQ),
+        "number that its sender expects; this and what follows come a cycle later and stay up to the next good flit",
+    );
+    m.output("peer_nack_o", said_q.bit(SEQ), "its sender misses a flit");
+    m.output("peer_nack_round_o", said_q.slice(SEQ + 1, ROUND), "round in which it saw that");
+    m.output("peer_limit_o", said_q.high(SEQ), "first number for which it gives no credit");
     m.output("accepts_o", &accepts, "a flit is accepted");
     m.output(
         "refuses_o",

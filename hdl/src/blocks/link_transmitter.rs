@@ -39,7 +39,8 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let nack = m.input("nack_i", 1, "a flit from the other side is missing");
     let nack_round = m.input("nack_round_i", ROUND, "round in which that was seen");
     let limit = m.input("limit_i", SEQ, "first number for which there is no credit for the other side");
-    let heard = m.input("heard_i", 1, "the next five are there, and stay for six cycles");
+    let heard =
+        m.input("heard_i", 1, "the next four are there from the next cycle on, up to another good flit");
     let peer_ack = m.input("peer_ack_i", SEQ, "number that the other side expects");
     let peer_nack = m.input("peer_nack_i", 1, "it misses a flit");
     let peer_round = m.input("peer_nack_round_i", ROUND, "round in which it saw that");

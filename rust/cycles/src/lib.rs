@@ -3,7 +3,8 @@
 //!
 //! Written from docs/timing.md, where every part's state and latencies are. Reading order: [`ClockRelation`], `fifo` (what
 //! crosses between the clocks), `rank`, `reader`, `rows`, `unit`, `host_port`, `issue`, `link`, `transfer`, [`CycleModel`],
-//! which connects them and makes one cycle after the other, and [`LinkedModel`], several of them with links between them. It shares nothing with the generator of the hardware; that both agree is
+//! which connects them and makes one cycle after the other, and [`LinkedModel`], several of them with links between them;
+//! [`LinkPair`] is two ends of a link without cores. It shares nothing with the generator of the hardware; that both agree is
 //! for a test to show.
 
 mod beats;
@@ -16,6 +17,7 @@ mod host_port;
 mod issue;
 mod link;
 mod linked;
+mod oldest_first;
 mod program;
 mod rank;
 mod reader;
@@ -25,12 +27,12 @@ mod shape;
 mod transfer;
 mod unit;
 
-pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
+pub use clock::ClockRelation;
 pub use core::CycleModel;
 pub use counters::COUNTERS;
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};
 pub use issue::PARTS;
-pub use link::Disturbance;
+pub use link::{Arrived, Beat, Disturbance, EndInputs, EndOutputs, LinkPair};
 pub use linked::{LinkedModel, Topology};
 pub use program::{ProgramCycles, run_program};
 pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[command(
     version,
     after_help = "Exit codes: 0 all outputs agree; 1 mismatch, protocol error or hang; 2 unusable argument or file.\n\
-                  Cycles are cycles of the 1 GHz core clock."
+                  Cycles are cycles of the core's clock, 1 GHz if the configuration says nothing else."
 )]
 pub struct Cli {
     /// What to do.
@@ -118,7 +118,7 @@ pub struct PimTraceArgs {
 /// Which hardware, and how it is treated.
 #[derive(Args, Debug)]
 pub struct UnitArgs {
-    /// Preset (hermes, tiny, ...) or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
+    /// Preset (hermes, tiny, ...) or path of a TOML file; what was not compiled in is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
     /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
@@ -264,7 +264,7 @@ pub struct GemvArgs {
 /// Options of `cosim bench`.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Preset or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
+    /// Preset or path of a TOML file; what was not compiled in is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
     /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are

@@ -1,5 +1,5 @@
-//! DIMM-links, flit by flit: an end with its transmitter, receiver and session, the line that it hears, and a bridge
-//! (docs/timing.md, "Links").
+//! DIMM-links, flit by flit: an end with its transmitter, receiver and session, the line that it hears, a bridge, and two ends by
+//! themselves (docs/timing.md, "Links").
 //!
 //! No payload moves. What is on a lane in a cycle is known by the cycle in which it was sent; what the channel did to it comes from
 //! outside ([`Disturbance`]).
@@ -9,8 +9,12 @@ pub(crate) mod end;
 pub(crate) mod frame;
 pub(crate) mod lane;
 pub(crate) mod line;
+pub(crate) mod pair;
 pub(crate) mod receiver;
 pub(crate) mod session;
 pub(crate) mod transmitter;
 
 pub use line::Disturbance;
+pub use pair::{EndInputs, EndOutputs, LinkPair};
+pub use receiver::Arrived;
+pub use transmitter::Beat;

@@ -14,12 +14,16 @@ const ROOM: u64 = 3;
 
 /// A beat that is offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Arrived {
-    /// The last of its message, of its flit.
+pub struct Arrived {
+    /// The last of its message.
     pub last: bool,
+    /// The last of its flit.
     pub flit_last: bool,
+    /// The message's destination.
     pub dest: u8,
+    /// Its source.
     pub source: u8,
+    /// Label of the flit.
     pub label: u32,
 }
 

@@ -6,11 +6,14 @@ use ndp_config::LinkConfig;
 
 /// A beat for the link.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
+pub struct Beat {
     /// The last of its message.
     pub last: bool,
+    /// The message's destination.
     pub dest: u8,
+    /// Its source.
     pub source: u8,
+    /// Label of the flit.
     pub label: u32,
 }
 

@@ -1,0 +1,111 @@
+//! Two ends on one cable and nothing behind them: the prediction for who drives link controllers by themselves.
+
+use super::end::{COUNTERS, End};
+use super::line::{Disturbance, Line};
+use super::receiver::Arrived;
+use super::transmitter::Beat;
+use ndp_config::LinkConfig;
+
+/// What is driven at an end's ports in a cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EndInputs {
+    /// The beat that is offered to be sent.
+    pub beat: Option<Beat>,
+    /// A received beat would be taken.
+    pub ready: bool,
+    /// Forget a fault, look for the markers anew, go on.
+    pub retrain: bool,
+}
+
+/// What an end shows at its ports in a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndOutputs {
+    /// A beat would be taken.
+    pub ready: bool,
+    /// The received beat that is offered.
+    pub offers: Option<Arrived>,
+    /// Beats are taken and not acknowledged.
+    pub holds: bool,
+    /// Flits can be exchanged.
+    pub up: bool,
+    /// The link is faulty.
+    pub fault: bool,
+    /// Why: bit 0 nothing heard, bit 1 nothing acknowledged.
+    pub cause: u8,
+    /// The other side is faulty.
+    pub peer_fault: bool,
+    /// Lanes whose markers are found, one bit each.
+    pub locked: u8,
+    /// Lanes are in step.
+    pub aligned: bool,
+}
+
+/// The two ends, out of their reset in cycle 0. New flits are not dropped during a fault.
+#[derive(Clone, Debug)]
+pub struct LinkPair {
+    ends: [End; 2],
+}
+
+impl LinkPair {
+    /// Ends whose lanes take `latency` cycles in each direction.
+    pub fn new(config: &LinkConfig, latency: u32) -> Self {
+        let end = || {
+            let mut line = Line::new(config, latency);
+            line.sender_reset(0, 0);
+            End::new(config, line, 0, None, false)
+        };
+        Self { ends: [end(), end()] }
+    }
+
+    /// The cycle that comes next.
+    pub fn cycle(&self) -> u64 {
+        self.ends[0].cycle
+    }
+
+    /// From cycle `cycle` on each lane towards end `to` delays by so many bits, at least 25; what is under way then is lost.
+    pub fn set_delays(&mut self, to: usize, cycle: u64, bits: &[u32]) {
+        self.ends[to].line.set_delays(cycle, bits);
+    }
+
+    /// What the channel towards end `to` did, in the order of cycles, at the latest in the cycle that comes next.
+    pub fn disturb(&mut self, to: usize, event: Disturbance) {
+        self.ends[to].line.disturb(event);
+    }
+
+    /// What an end shows in the cycle that comes next.
+    pub fn outputs(&self, end: usize) -> EndOutputs {
+        let End { receiver, transmitter, session, .. } = &self.ends[end];
+        EndOutputs {
+            ready: self.ends[end].is_ready(),
+            offers: receiver.offers(),
+            holds: transmitter.holds(),
+            up: session.up,
+            fault: session.fault,
+            cause: session.cause,
+            peer_fault: session.peer_fault,
+            locked: receiver.locked(),
+            aligned: receiver.aligned,
+        }
+    }
+
+    /// Counters of an end (docs/dimm-link.md, "Counters"), as they are if they are asked for in the cycle that comes next.
+    pub fn counters(&self, end: usize) -> [u32; COUNTERS] {
+        self.ends[end].counters()
+    }
+
+    /// One cycle of both ends.
+    pub fn step(&mut self, inputs: [EndInputs; 2]) {
+        for (end, EndInputs { beat, ready, retrain }) in self.ends.iter_mut().zip(inputs) {
+            end.step(beat, ready, retrain);
+        }
+        let [first, second] = &mut self.ends;
+        hear(first, second);
+        hear(second, first);
+    }
+}
+
+/// What an end has sent comes to the other one's line.
+fn hear(from: &mut End, to: &mut End) {
+    from.outbox.drain(..).for_each(|(cycle, header)| to.line.push(cycle, header));
+    to.line.prune(to.cycle);
+}

@@ -1,0 +1,184 @@
+//! DIMM-links of every format that the configuration allows: all numbers of lanes and of beats in a flit.
+//!
+//! Where flits are short, what a header says is soon overwritten by the next one; at which cycle that happens depends on how the frames of
+//! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
+//! And the payload may be what a receiver searches: markers.
+
+use ndp_config::{DesignConfig, LinkConfig};
+use ndp_cosim::link::LinkError;
+use ndp_cosim::link::flow::Flow;
+use ndp_cosim::link::network::{LATENCY, Network, NetworkError};
+use std::error::Error;
+use std::fmt::Display;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// One design for each format, of different buffers and times.
+const FORMATS: [&str; 6] = ["link-8x2", "link-8x4", "hermes", "tiny", "link-4x4", "link-4x8"];
+/// Cycles without a delivery, among healthy links.
+const PATIENCE: u64 = 60_000;
+
+fn link(design: &str) -> Result<LinkConfig, Box<dyn Error>> {
+    let argument = match design.strip_prefix("link-") {
+        Some(_) => format!("testbenches/configs/{design}.toml"),
+        None => design.to_owned(),
+    };
+    Ok(DesignConfig::load(&argument)?.link().clone())
+}
+
+/// A flow of full flits.
+fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
+    Flow { source, dest, epoch: 0, message_beats: config.flit_beats(), marked_lanes: 0 }
+}
+
+/// Two DIMMs whose link is up, with the cycle model beside them if `predict` says so. Words take `latency` cycles.
+fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Result<Network, Box<dyn Error>> {
+    let mut network = Network::pair(design, config, latency.into())?;
+    if predict {
+        network.predict(config);
+    }
+    let delays = vec![latency * LinkConfig::LANE_BITS; config.lanes() as usize];
+    network.cables[0].channels.iter_mut().for_each(|channel| channel.set_delays(&delays));
+    let up = network.run_until(20_000, |n| n.nodes.iter().all(|node| node.status().up))?;
+    assert!(up, "no link after {} cycles", network.cycle());
+    Ok(network)
+}
+
+/// Flits of any length in both directions, with so many wrong bits per flit.
+fn deliver(network: &mut Network, config: &LinkConfig, errors: f64, flits: u64) -> Result<(), NetworkError> {
+    network.cables[0].set_ber(errors / f64::from(config.flit_bits()));
+    for (source, dest) in [(0, 1), (1, 0)] {
+        let beats = flits / 2 * u64::from(config.flit_beats());
+        network.send(Flow { message_beats: 0, ..stream(source, dest, config) }, beats);
+    }
+    network.drain(PATIENCE)?;
+    network.cables[0].set_ber(0.0);
+    network.run(500)?;
+    network.counters(0)?;
+    network.counters(1)?;
+    Ok(())
+}
+
+/// All latencies of a format that differ in where a flit ends while another begins.
+fn sweep(design: &str, errors: f64, flits: u64, predict: bool) -> Outcome {
+    let config = link(design)?;
+    let mut flipped = 0;
+    for latency in LATENCY..=LATENCY + config.flit_words() {
+        let context = |e: &dyn Display| format!("{design}, latency {latency}, {errors} errors per flit: {e}");
+        let mut network = pair(design, &config, latency, predict).map_err(|e| context(&e))?;
+        deliver(&mut network, &config, errors, flits).map_err(|e| context(&e))?;
+        assert!(network.nodes.iter().all(|node| !node.status().fault), "{design}, latency {latency}");
+        flipped += network.cables[0].channels.iter().map(|channel| channel.flipped()).sum::<u64>();
+    }
+    assert!(flipped > 0 || errors == 0.0);
+    Ok(())
+}
+
+#[test]
+fn the_designs_have_every_format_that_the_configuration_allows() -> Outcome {
+    let mut formats = Vec::new();
+    for design in FORMATS {
+        let config = link(design)?;
+        formats.push((config.lanes(), config.flit_beats()));
+    }
+    let is_legal = |lanes: u32, beats: u32| {
+        let text = format!("name = \"a\"\n[link]\nlanes = {lanes}\nflit_beats = {beats}\n");
+        DesignConfig::from_toml(&text).is_ok()
+    };
+    let mut legal: Vec<_> = (0..64).flat_map(|lanes| (0..64).map(move |beats| (lanes, beats))).collect();
+    legal.retain(|(lanes, beats)| is_legal(*lanes, *beats));
+    formats.sort_unstable();
+    assert_eq!(formats, legal);
+    Ok(())
+}
+
+#[test]
+fn links_of_every_format_lose_nothing_at_any_latency_and_keep_to_the_cycle_model() -> Outcome {
+    FORMATS.into_iter().try_for_each(|design| sweep(design, 0.3, 200, true))
+}
+
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn links_of_every_format_do_so_at_every_error_rate() -> Outcome {
+    for errors in [0.0, 0.01, 0.1, 0.3, 1.0] {
+        FORMATS.into_iter().try_for_each(|design| sweep(design, errors, 1_000, true))?;
+    }
+    FORMATS.into_iter().try_for_each(|design| sweep(design, 0.3, 10_000, false))
+}
+
+/// The header of a flit of six words is overwritten before it counts, at one latency in seven.
+#[test]
+fn an_acknowledgement_counts_only_if_its_flit_is_intact() -> Outcome {
+    sweep("link-8x2", 0.35, 8_000, false)
+}
+
+/// The header that came last in place of the last intact one (`sim/build/catalog.rs`).
+#[test]
+fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
+    let config = link("link-8x2")?;
+    // With errors flits are lost. Without any the acknowledgement of the next flit counts too early.
+    for (errors, flits, predict) in [(0.35, 8_000, false), (0.0, 200, true)] {
+        let mut found = None;
+        for latency in LATENCY..=LATENCY + config.flit_words() {
+            let mut network = pair("planted-unchecked", &config, latency, predict)?;
+            match deliver(&mut network, &config, errors, flits) {
+                Ok(()) => {}
+                Err(NetworkError::Link(error)) => {
+                    found = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let error = found.ok_or_else(|| format!("nothing found with {errors} errors per flit"))?;
+        assert_eq!(matches!(error, LinkError::Prediction { .. }), predict, "{error}");
+        println!("planted-unchecked, {errors} errors per flit: {error}");
+    }
+    Ok(())
+}
+
+/// Lanes that have lost their markers search them in a stream that may have them everywhere: the same flits again and again, until they
+/// are acknowledged. Noise in their place shows that the cut alone is none of the link's business.
+#[test]
+fn markers_in_the_payload_do_not_hide_the_frame() -> Outcome {
+    for design in ["link-4x8", "tiny", "link-8x2"] {
+        for (directions, marked) in [(1, false), (1, true), (2, true)] {
+            for phase in 0..4 {
+                let mut network = pair(design, &link(design)?, LATENCY, false)?;
+                let cycles = recover(&mut network, design, directions, marked, 77 * phase)?;
+                println!(
+                    "{design}, {directions} directions, markers {marked}, phase {phase}: {cycles} cycles"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Cuts directions of a link for five frames, each with a stream that may have markers at the same places of every flit. Returns the cycles until both deliver again.
+fn recover(
+    network: &mut Network,
+    design: &str,
+    directions: usize,
+    marked: bool,
+    phase: u64,
+) -> Result<u64, Box<dyn Error>> {
+    let config = link(design)?;
+    let cut = 5 * u64::from(config.frame_words());
+    for (source, dest) in [(0, 1), (1, 0)] {
+        let marked_lanes = if marked { config.lanes() } else { 0 };
+        network.send(Flow { marked_lanes, ..stream(source, dest, &config) }, u64::MAX / 16);
+    }
+    network.run(2_000 + phase)?;
+    network.cables[0].channels.iter_mut().take(directions).for_each(|channel| channel.cut(cut));
+    network.run(cut)?;
+    let (before, start) = ([0, 1].map(|n| network.inboxes[n].beats), network.cycle());
+    let back = |n: &Network| (0..2).all(|i| n.inboxes[i].beats > before[i] + 100);
+    let found = network.run_until(u64::from(config.fault_cycles()) + 1_000, back)?;
+    let status = [0, 1].map(|n| network.nodes[n].status());
+    if !found || status.iter().any(|status| status.fault) {
+        let what = format!("{design}, {directions} directions, markers {marked}, phase {phase}");
+        return Err(format!("{what}: not back after {} cycles, {status:?}", network.cycle() - start).into());
+    }
+    Ok(network.cycle() - start)
+}
