@@ -40,9 +40,10 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     assert!(tiny(&out, &[]).status.success());
     let list = fs::read_to_string(out.join("files.f")).unwrap();
     let listed: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    assert!(listed.last().unwrap().starts_with("ndp_core_n16_l8_s11_w104_h"), "{listed:?}");
+    assert!(listed[listed.len() - 2].starts_with("ndp_core_n16_l8_s11_w104_h"), "{listed:?}");
+    assert_eq!(listed.last(), Some(&"ndp_core_top.v"));
     let mut expected: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
-    expected.extend(["files.f".to_owned(), "ports.md".to_owned()]);
+    expected.extend(["files.f", "ports.md", "params.json", "params.toml", "params.vh"].map(str::to_owned));
     assert_eq!(names(&out), expected);
     let ports = fs::read_to_string(out.join("ports.md")).unwrap();
     for name in listed {
@@ -50,8 +51,11 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
         let text = fs::read_to_string(out.join(name)).unwrap();
         assert_eq!(text.matches("\nmodule ").count(), 1, "{name}");
         assert!(text.contains(&format!("\nmodule {module} ")), "{name}");
-        let title = module.rsplit_once("_h").unwrap().0;
-        assert!(ports.contains(&format!("### `{title}`")), "{name}");
+        let heading = match module.rsplit_once("_h") {
+            Some((title, _)) => format!("### `{title}`"),
+            None => format!("The wrapper `{module}` "),
+        };
+        assert!(ports.contains(&heading), "{name}");
     }
 }
 
@@ -72,14 +76,20 @@ fn regenerating(out: &Path, again: &Path) -> Vec<String> {
 fn the_command_in_a_file_s_head_writes_the_same_files_again() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("mine.toml");
-    fs::write(&file, "name = \"mine\"\n[gemv]\nmultipliers = 16\nranks = 2\nbuffer_kib = 16\n").unwrap();
+    fs::write(
+        &file,
+        "name = \"mine\"\n[gemv]\nmultipliers = 16\nranks = 2\nbuffer_kib = 16\nmax_batch = 4\n",
+    )
+    .unwrap();
     for (index, config) in ["tiny", file.to_str().unwrap()].into_iter().enumerate() {
         let [out, again] = ["out", "again"].map(|name| folder.path().join(format!("{name}{index}")));
         let arguments = ["--config", config, "--block", "multiplier_unit", "--out", out.to_str().unwrap()];
         assert!(gen_rtl(&arguments).status.success());
         let command = regenerating(&out, &again);
         // The file may have gone elsewhere since.
-        let _ = fs::remove_file(&file);
+        if config != "tiny" {
+            fs::remove_file(&file).unwrap();
+        }
         let output = gen_rtl(&command.iter().map(String::as_str).collect::<Vec<_>>());
         assert!(output.status.success(), "{command:?}: {output:?}");
         assert_eq!(names(&out), names(&again));
@@ -136,6 +146,53 @@ fn check_finds_changed_missing_and_additional_files() {
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     assert_eq!(names(out), before);
+}
+
+#[test]
+fn parameters_are_written_for_software_and_for_verilog() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    assert!(tiny(out, &[]).status.success());
+    let header = fs::read_to_string(out.join("params.vh")).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.join("params.json")).unwrap()).unwrap();
+    for (name, section, key, value) in [
+        ("GEMV_RANKS", "gemv", "ranks", 2),
+        ("LINK_LANES", "link", "lanes", 4),
+        ("DRAM_T_REFI", "dram", "t_refi", 12480),
+        ("CORE_QUEUE_ENTRIES", "core", "queue_entries", 64),
+    ] {
+        assert!(header.contains(&format!("\nlocalparam {name} = {value};\n")), "{header}");
+        assert_eq!(json["configuration"][section][key], value);
+    }
+    assert!(header.contains("\nlocalparam HOST_ADDR_BITS = 29;\n"), "{header}");
+    assert_eq!(json["derived"]["host_addr_bits"], 29);
+    let address = serde_json::json!({ "name": "host_addr_i", "direction": "in", "bits": 29 });
+    assert!(json["ports"].as_array().unwrap().contains(&address));
+    assert_eq!(json["wrapper"], "ndp_core_top");
+    let wrapper = fs::read_to_string(out.join("ndp_core_top.v")).unwrap();
+    assert!(wrapper.contains(&format!("\n{} inner (\n", json["module"].as_str().unwrap())), "{wrapper}");
+}
+
+#[test]
+fn a_prefix_is_at_the_beginning_of_every_module_s_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plain, prefixed] = ["plain", "prefixed"].map(|name| folder.path().join(name));
+    assert!(tiny(&plain, &["--block", "rank_group"]).status.success());
+    assert!(tiny(&prefixed, &["--block", "rank_group", "--prefix", "left_"]).status.success());
+    let verilog = |folder: &Path| names(folder).into_iter().filter(|name| name.ends_with(".v"));
+    let expected: BTreeSet<String> = verilog(&plain).map(|name| format!("left_{name}")).collect();
+    assert_eq!(verilog(&prefixed).collect::<BTreeSet<_>>(), expected);
+    // Both in one simulation, from two folders.
+    let bench = "module bench; rank_group_top a(); left_rank_group_top b(); endmodule\n";
+    fs::write(folder.path().join("bench.v"), bench).unwrap();
+    let arguments = ["-g2005", "-t", "null", "-y", "plain", "-y", "prefixed", "-s", "bench", "bench.v"];
+    common::run("iverilog", "iverilog", &arguments, folder.path());
+    let message = refused(&tiny(&plain, &["--prefix", "Left"]));
+    assert!(
+        message.contains("--prefix Left: expected a lower-case letter, then a-z, 0-9 and _"),
+        "{message}"
+    );
 }
 
 #[test]
