@@ -63,9 +63,11 @@ const LINK_FORMATS: [&str; 4] = [
     "testbenches/configs/link-4x8.toml",
 ];
 /// The first of these with a planted error, in the form of [`PLANTED`]: each has to be caught by the same testbench.
-const PLANTED_FORMATS: [(&str, &str, &str); 1] = [
+const PLANTED_FORMATS: [(&str, &str, &str); 2] = [
     // An acknowledgement is that of the header that came last, intact or not.
     ("planted-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
+    // Flits are repeated whenever the time has passed.
+    ("planted-repeat", "repeated_q <= expires | (repeated_q & ~clear);", "repeated_q <= 1'h0;"),
 ];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];

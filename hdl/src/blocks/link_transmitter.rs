@@ -1,7 +1,8 @@
 //! Sending side of a link: takes beats, keeps flits until they are acknowledged, frames them, repeats them.
 //!
 //! The buffer is the queue: what comes in is written to it, and every flit is sent from it, the first time and again. Three
-//! sequence numbers cut it: `acked`, `next` to send, `tail` to be filled. To repeat is to set `next` back to `acked`.
+//! sequence numbers cut it: `acked`, `next` to send, `tail` to be filled. To repeat is to set `next` back to `acked`: whenever the other side
+//! asks, and once if it says nothing.
 //! A flit slot without payload to send carries an idle flit, whose header has the same acknowledgements and credits.
 
 use super::link_crc::{link_crc, on_the_wire};
@@ -107,9 +108,13 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let timer_bits = log2(config.timeout_cycles());
     let timer = m.reg("timer_q", timer_bits).reset(0);
     let late = m.reg("late_q", 1).reset(0);
-    let expires = m.wire("expires", cat([late.q(), quiet.clone(), busy.clone(), !&listens]).all());
+    // Once only: a side that searches its markers must come to see idle flits, which have none. It answers them.
+    let repeated = m.reg("repeated_q", 1).reset(0);
+    let expires = cat([late.q(), quiet.clone(), busy.clone(), !&listens, !repeated.q()]);
+    let expires = m.wire("expires", expires.all());
     let again = m.wire("again", any_of(&[asked.clone(), expires.clone()]));
     let clear = m.wire("clear", any_of(&[advances.clone(), again.clone(), !&busy]));
+    repeated.next(any_of(&[expires.clone(), repeated.q() & !&clear]));
     timer.next(timer.plus_one().gated(&!&clear));
     late.next((timer.all() | late.q()) & !&clear);
     round.next(round.q() + again.zext(ROUND));

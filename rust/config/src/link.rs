@@ -123,7 +123,7 @@ impl LinkConfig {
         self.0.receive_flits
     }
 
-    /// Cycles without an acknowledgement after which the transmitter repeats unasked.
+    /// Cycles without an acknowledgement after which the transmitter repeats unasked, once.
     pub fn timeout_cycles(&self) -> u32 {
         self.0.timeout_cycles
     }

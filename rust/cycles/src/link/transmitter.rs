@@ -70,6 +70,8 @@ pub(crate) struct Transmitter {
     round: u8,
     timer: u32,
     late: bool,
+    /// It repeated because of time, and there was no progress since.
+    repeated: bool,
     sends_next: bool,
     timing: bool,
     timed: u8,
@@ -99,6 +101,7 @@ impl Transmitter {
             round: 0,
             timer: 0,
             late: false,
+            repeated: false,
             sends_next: false,
             timing: false,
             timed: 0,
@@ -158,7 +161,7 @@ impl Transmitter {
         sent.asked = legal && nack && nack_round == self.round && ack != self.next;
         sent.advances = legal && delta != 0;
         sent.busy = self.newest != self.acked && says.up;
-        sent.expires = self.late && quiet && sent.busy && !listens;
+        sent.expires = self.late && quiet && sent.busy && !listens && !self.repeated;
         let again = sent.asked || sent.expires;
         let clear = sent.advances || again || !sent.busy;
         let late = (self.timer == self.timeout || self.late) && !clear;
@@ -244,6 +247,7 @@ impl Transmitter {
         }
         self.round = (self.round + u8::from(again)) & 15;
         (self.timer, self.late) = (timer, late);
+        self.repeated = sent.expires || self.repeated && !clear;
         self.resync = says.resync || self.resync && !quiet;
         self.heard = says.heard || self.heard && !quiet;
         sent
