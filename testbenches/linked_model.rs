@@ -4,6 +4,7 @@
 //! is given what the hosts did and what the channels did, and has to come to the same cycles: of instructions, answers,
 //! commands of the DRAM, and in every register of the links. There is no tolerance.
 
+use crate::common::clocks::at;
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
 use crate::common::replay::{Replay, commands, instructions, processor_time, requests};
 use ndp_config::DesignConfig;
@@ -11,7 +12,7 @@ use ndp_cosim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
 use ndp_cosim::link::channel::ChannelEvent;
 use ndp_cosim::link::cores::LinkedCores;
 use ndp_cosim::link::network::LATENCY;
-use ndp_cycles::{ClockRelation, LinkedModel, Topology};
+use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
@@ -86,6 +87,8 @@ impl Trouble {
 #[derive(Clone, Copy)]
 struct Series {
     preset: &'static str,
+    /// The core's clock in MHz and the DRAM's speed.
+    clocks: (u32, u32),
     topology: Topology,
     seed: u64,
     /// Systems that are opened, and programs that each core of them runs.
@@ -138,7 +141,7 @@ impl std::ops::AddAssign for Compared {
 
 /// A system whose links are up. With `predict` it has the model beside it, else all is recorded.
 fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Error>> {
-    let config = DesignConfig::preset(of.preset)?;
+    let config = at(of.preset, of.clocks)?;
     let stalls = HostStalls { request: of.stall_percent, response: of.stall_percent };
     let options = CoreOptions {
         seed,
@@ -146,6 +149,8 @@ fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Er
         trace: !predict,
         predict,
         random_contents: Some(seed as u32),
+        // The paper's clocks as always, others at any phase.
+        phase_ps: (of.clocks != PLAIN.clocks).then_some(seed * 377),
         ..CoreOptions::default()
     };
     let mut linked = match of.topology {
@@ -211,7 +216,7 @@ fn programs(
 
 /// Opens a system, brings its links up, runs programs.
 fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
-    let config = DesignConfig::preset(of.preset)?;
+    let config = at(of.preset, of.clocks)?;
     let start = processor_time();
     let mut linked = open(of, seed, false)?;
     let count = linked.cores.len();
@@ -308,7 +313,7 @@ fn finish(
 /// The model of a session's system, which knows what the channels did.
 fn model_of(session: &Session) -> LinkedModel {
     let recording = &session.recordings[0];
-    let clocks = ClockRelation::of_simulation(recording.origin, recording.dram_origin);
+    let clocks = recording.relation();
     let mut model = LinkedModel::new(&session.config, session.topology, clocks, LATENCY);
     for (cable, directions) in session.events.iter().enumerate() {
         for (direction, events) in directions.iter().enumerate() {
@@ -384,7 +389,7 @@ fn beside(of: Series, resets: bool) -> Outcome {
     let (mut ends, mut failed) = (0, 0);
     for index in 0..of.systems {
         let seed = of.seed * 1000 + index;
-        let config = DesignConfig::preset(of.preset)?;
+        let config = at(of.preset, of.clocks)?;
         let mut linked = open(&of, seed, true)?;
         let count = linked.cores.len();
         let mut random = SplitMix64::new(seed);
@@ -435,6 +440,7 @@ fn beside(of: Series, resets: bool) -> Outcome {
 /// Two cores of the small configuration, nothing beside them.
 const PLAIN: Series = Series {
     preset: "tiny",
+    clocks: (1000, 3200),
     topology: Topology::Pair,
     seed: 1,
     systems: 6,
@@ -499,6 +505,20 @@ fn they_do_so_at_full_width() -> Outcome {
 fn they_do_so_among_malformed_instructions() -> Outcome {
     let options = ProgramOptions { cycles: 3000, malformed_percent: 60 };
     series(Series { seed: 14, systems: 1, options, ..PLAIN })
+}
+
+#[test]
+fn they_do_so_at_other_ratios_of_their_clocks() -> Outcome {
+    for (seed, clocks) in (70..).zip([(800, 3200), (1000, 2933), (200, 3200)]) {
+        let of =
+            Series { clocks, seed, systems: 1, rounds: 2, stall_percent: 10, every: 20, ber: 1e-6, ..PLAIN };
+        series(of)?;
+        beside(Series { rounds: 1, ..of }, seed % 2 == 0)?;
+    }
+    let star =
+        Series { clocks: (800, 2666), topology: Topology::Star, messages: 2, systems: 1, rounds: 1, ..PLAIN };
+    series(Series { seed: 76, ..star })?;
+    beside(Series { seed: 77, ..star }, true)
 }
 
 #[test]

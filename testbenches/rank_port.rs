@@ -117,7 +117,7 @@ fn rate(
     }
     bench.verdict()?;
     let clocks = (refreshes * interval) as f64;
-    Ok((reads[1] - reads[0]) as f64 * 64.0 * ndp_config::DRAM_GHZ / clocks)
+    Ok((reads[1] - reads[0]) as f64 * 64.0 * 1e3 / (clocks * device.clock_ps() as f64))
 }
 
 /// A stream of segments through the whole rank.
@@ -342,7 +342,9 @@ fn a_source_whose_sink_stalls_does_not_stop_the_other() -> Outcome {
 
 /// A device like that of `hermes`, but with other times: the controller then breaks those rules.
 fn stricter(changes: &str) -> Result<DramConfig, Box<dyn Error>> {
-    Ok(DesignConfig::from_toml(&format!("name = \"stricter\"\n[dram]\n{changes}"))?.dram().clone())
+    Ok(DesignConfig::from_toml(&format!("name = \"stricter\"\n[dram]\njedec = false\n{changes}"))?
+        .dram()
+        .clone())
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
 
+mod built;
 mod compare;
 pub(crate) mod dimm;
 mod host;
@@ -19,6 +20,7 @@ mod recording;
 mod status;
 mod wire;
 
+pub(crate) use built::built_as;
 pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use link_status::LinkStatus;

@@ -4,17 +4,19 @@
 //! device ranks see the command pins and drive the data bus. All outputs of the core are registers, so the order of the two
 //! does not matter.
 
+use super::built::built_as;
 use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::{PortCycle, Prediction};
-use super::recording::{InstructionRecord, Recorder, Recording};
+use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{Burst, Counters, LinkStatus, PartCycles, Status};
 use crate::error::SimError;
-use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
+use crate::ffi::{Clocks, Edge, Model, OpenOptions, WaveOptions, designs};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
+use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,6 +40,8 @@ pub struct CoreOptions {
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::link::cores::LinkedCores::predicted`].
     pub predict: bool,
+    /// When the DRAM's clock rises first, in ps, modulo its period; a tenth of it if nothing is said.
+    pub phase_ps: Option<u64>,
 }
 
 impl Default for CoreOptions {
@@ -50,6 +54,7 @@ impl Default for CoreOptions {
             watchdog_cycles: 50_000,
             trace: false,
             predict: false,
+            phase_ps: None,
         }
     }
 }
@@ -89,7 +94,7 @@ pub struct NdpCore {
     happened: Option<Happened>,
 }
 
-/// Cycles for which the reset is held: several of each clock.
+/// Cycles for which the reset is held: four of each clock at least, as the DRAM's period is at most twice the core's.
 const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
@@ -99,11 +104,11 @@ impl NdpCore {
     /// Opens the core of a configuration and resets it.
     ///
     /// # Errors
-    /// [`SimError::UnknownDesign`] if the configuration was not compiled in, [`SimError::OtherConfiguration`] if
-    /// another one of the same name was; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
+    /// [`SimError::UnknownDesign`] if neither the configuration was compiled in nor one that differs in name and clocks only, [`SimError::OtherConfiguration`] if
+    /// one of the same name was that is other hardware; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
     /// that is missing or has another width.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        Self::open_as(config.name(), config, options)
+        Self::open_as(&built_as(config, Self::BLOCK), config, options)
     }
 
     /// The same for a core that was built under another name than its configuration's.
@@ -113,7 +118,7 @@ impl NdpCore {
     pub fn open_as(design: &str, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let name = format!("{design}/{}", Self::BLOCK);
         if let Some(design) = designs().find(|design| design.name == name)
-            && DesignConfig::from_toml(design.config_toml)? != *config
+            && !DesignConfig::from_toml(design.config_toml)?.same_hardware(config)
         {
             return Err(SimError::OtherConfiguration { design: name });
         }
@@ -122,7 +127,10 @@ impl NdpCore {
                 return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });
             }
         }
-        let open = OpenOptions { waves: options.waves.clone(), random_contents: options.random_contents };
+        let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
+        let clocks = options.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
+        let open =
+            OpenOptions { waves: options.waves.clone(), random_contents: options.random_contents, clocks };
         let model = Model::open_with(&name, &open)?;
         let ranks = config.gemv().ranks();
         let queue = 1 << config.dimm_burst_bits();
@@ -161,7 +169,8 @@ impl NdpCore {
         self.dimm.ranks.iter_mut().for_each(Rank::restart);
         self.dram_origin = self.model.dram_cycle();
         if self.options.predict {
-            self.prediction = Some(Prediction::new(&self.config, self.model.cycle(), self.dram_origin));
+            let origin = self.model.cycle();
+            self.prediction = Some(Prediction::new(&self.config, origin, self.relation(origin)));
         }
         if let Some(recorder) = &mut self.recorder {
             *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
@@ -384,7 +393,8 @@ impl NdpCore {
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
         let commands = self.dimm.take_traces();
-        Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
+        let clocks = (self.model.clocks(), self.dram_origin);
+        Some(self.recorder.take()?.finish(config, end, clocks, commands))
     }
 
     /// Whether the cycle model runs beside the core.
@@ -400,6 +410,11 @@ impl NdpCore {
     /// Clock of the DRAM in which the ranks began to count at the last reset.
     pub fn dram_origin(&self) -> u64 {
         self.dram_origin
+    }
+
+    /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
+    pub fn relation(&self, origin: u64) -> ClockRelation {
+        relation(self.model.clocks(), origin, self.dram_origin)
     }
 
     /// The DRAM, for who reads lists.

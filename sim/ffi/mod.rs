@@ -28,7 +28,7 @@ mod storage;
 mod waves;
 
 pub use crate::error::{Direction, SimError};
-pub use clocks::Edge;
+pub use clocks::{Clocks, Edge};
 pub use designs::{DesignInfo, designs, verilator_version};
 pub use model::{Model, OpenOptions};
 pub use ports::{InputPort, OutputPort, PortInfo};

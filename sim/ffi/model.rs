@@ -2,13 +2,13 @@
 //!
 //! Cycle `n` is what happens in the `n`-th call of [`Model::tick`], counted from 0: the inputs the caller has
 //! set are taken over at the rising edge of `clk_i`, and the outputs afterwards are those the registers produce
-//! until the next edge. In waves it spans `n` ns to `n + 1` ns with the rising edge in the middle.
+//! until the next edge. In waves it spans `n` to `n + 1` periods of the clock with the rising edge in the middle.
 //!
 //! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes from one rising edge to the
 //! next; before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
 #![allow(unsafe_code)]
 
-use super::clocks::{Edge, Schedule};
+use super::clocks::{Clocks, Edge, Schedule};
 use super::designs::{self, DesignInfo};
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
@@ -25,6 +25,8 @@ pub struct OpenOptions {
     /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
     /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version.
     pub random_contents: Option<u32>,
+    /// Periods of the clocks, and where their edges lie.
+    pub clocks: Clocks,
 }
 
 /// A running model. Several can exist at once, of the same design or of different ones.
@@ -44,12 +46,13 @@ pub struct Model {
     clocked: bool,
     /// There is a second clock.
     two_clocks: bool,
+    clocks: Clocks,
     cycle: u64,
     dram_cycle: u64,
     /// Clocks that are up in the waves, and when they fall.
     falls: Vec<(Edge, u64)>,
-    /// Something has been dumped of a model with two clocks.
-    window_began: bool,
+    /// What was dumped last of a model with two clocks.
+    last_dump_ps: Option<u64>,
     waves: Option<WaveSink>,
 }
 
@@ -76,7 +79,11 @@ impl Model {
         if options.waves.is_some() && !info.waves {
             return Err(designs::without_waves(info));
         }
-        let waves = options.waves.as_ref().map(WaveSink::create).transpose()?;
+        let waves = options
+            .waves
+            .as_ref()
+            .map(|waves| WaveSink::create(waves, options.clocks.core_ps()))
+            .transpose()?;
         let raw_options = raw::NdpOpenOptions {
             waves: waves.is_some(),
             random: options.random_contents.is_some(),
@@ -125,10 +132,11 @@ impl Model {
             dram_reset,
             clocked,
             two_clocks,
+            clocks: options.clocks,
             cycle: 0,
             dram_cycle: 0,
             falls: Vec::new(),
-            window_began: false,
+            last_dump_ps: None,
             waves,
         };
         if let Some(waves) = &model.waves {
@@ -260,7 +268,7 @@ impl Model {
     /// The clock that rises next.
     #[inline]
     pub fn next_edge(&self) -> Edge {
-        if self.two_clocks { self.schedule().next().0 } else { Edge::Core }
+        if self.two_clocks { self.schedule().next(self.clocks).0 } else { Edge::Core }
     }
 
     /// Goes on to the next rising edge of either clock and past it. With one clock the same as [`Model::tick`].
@@ -269,7 +277,7 @@ impl Model {
             self.ticks(1);
             return Edge::Core;
         }
-        let (edge, time) = self.schedule().next();
+        let (edge, time) = self.schedule().next(self.clocks);
         if self.waves.is_some() {
             self.rise_with_waves(edge, time);
         } else {
@@ -278,6 +286,11 @@ impl Model {
         }
         Schedule { core: self.cycle, dram: self.dram_cycle } = self.schedule().after(edge);
         edge
+    }
+
+    /// The clocks.
+    pub fn clocks(&self) -> Clocks {
+        self.clocks
     }
 
     fn schedule(&self) -> Schedule {
@@ -331,11 +344,11 @@ impl Model {
         waves.take_text(self.drain());
         // SAFETY: as above; the text that was drained is not used any more.
         unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
-        let begun = self.falls.iter().map(|(_, time)| time.div_ceil(WaveSink::start_ps(1))).max();
-        waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)))
+        let begun = self.falls.iter().map(|(_, time)| time.div_ceil(self.clocks.core_ps())).max();
+        waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)), self.last_dump_ps)
     }
 
-    /// A rising edge at its true time; what fell before it is shown first.
+    /// A rising edge at its true time; what fell before it is shown first, and the inputs for it a little before, if there is time.
     #[cold]
     fn rise_with_waves(&mut self, edge: Edge, time: u64) {
         let mut falls = std::mem::take(&mut self.falls);
@@ -352,30 +365,35 @@ impl Model {
         });
         let shown = self.shows(time);
         self.eval();
-        if shown {
-            self.dump(time - WaveSink::SETTLED_PS);
+        let free = self.last_dump_ps.map_or(time, |last| last + 1);
+        let settled = time.saturating_sub(WaveSink::SETTLED_PS).max(free);
+        if shown && settled < time {
+            self.dump(settled);
         }
         self.set_clock(edge, true);
         if shown {
             self.dump(time);
         }
-        falls.push((edge, Schedule::fall_ps(edge, time)));
+        falls.push((edge, self.clocks.fall_ps(edge, time)));
         self.falls = falls;
         self.pass_text_on();
     }
 
     /// Whether a time is dumped. Before the first one the values with which the window begins are.
     fn shows(&mut self, time_ps: u64) -> bool {
-        let cycle = time_ps / WaveSink::start_ps(1);
+        let cycle = time_ps / self.clocks.core_ps();
         let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else { return false };
-        if !std::mem::replace(&mut self.window_began, true) {
-            let begin = WaveSink::start_ps(waves.start_cycle());
+        let begin = waves.start_ps(waves.start_cycle());
+        if self.last_dump_ps.is_none() && begin < time_ps {
             self.dump(begin);
         }
         true
     }
 
+    /// Dumps at a time, or right after the last dump: where edges of the two clocks coincide, they are still shown one after the other.
     fn dump(&mut self, time_ps: u64) {
+        let time_ps = self.last_dump_ps.map_or(time_ps, |last| time_ps.max(last + 1));
+        self.last_dump_ps = Some(time_ps);
         // SAFETY: `raw` is open until `drop`, and only called with a model that was opened with waves.
         unsafe { raw::ndp_trace_dump(self.raw.as_ptr(), time_ps) }
     }
@@ -399,19 +417,19 @@ impl Model {
         let cycle = self.cycle;
         self.cycle += 1;
         // Once the window is over the waves are complete, and the rest runs without them.
-        let inside = self.waves.as_ref().is_some_and(|waves| waves.contains(cycle));
-        if !inside {
+        let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else {
             // SAFETY: `raw` is open until `drop`.
             return unsafe { raw::ndp_tick(raw, 1) };
-        }
+        };
+        let [start, edge] = [waves.start_ps(cycle), waves.edge_ps(cycle)];
         // SAFETY: `raw` is open until `drop`, and it was opened with waves. The additional evaluation shows the
         // inputs before the edge; it moves no clock, so no register changes.
         unsafe {
             raw::ndp_eval(raw);
-            raw::ndp_trace_dump(raw, WaveSink::start_ps(cycle));
+            raw::ndp_trace_dump(raw, start);
             if self.clocked {
                 raw::ndp_set_clock(raw, false, true);
-                raw::ndp_trace_dump(raw, WaveSink::edge_ps(cycle));
+                raw::ndp_trace_dump(raw, edge);
                 raw::ndp_set_clock(raw, false, false);
             }
         }

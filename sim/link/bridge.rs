@@ -21,6 +21,9 @@ pub struct Bridge {
 }
 
 impl Bridge {
+    /// Block name in the catalogue.
+    pub(super) const BLOCK: &'static str = "link_bridge";
+
     /// Opens `<design>/link_bridge` with random register contents, after reset.
     ///
     /// # Errors
@@ -28,7 +31,7 @@ impl Bridge {
     pub fn open(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
         let ports = config.bridge_ports();
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let mut model = Model::open_with(&format!("{design}/link_bridge"), &options)?;
+        let mut model = Model::open_with(&format!("{design}/{}", Self::BLOCK), &options)?;
         model.reset(3);
         let routes = model.input_of_width("routes_i", 64)?;
         model.set(routes, (0..ports).fold(0, |all, n| all | u64::from(8 | n) << (4 * n)));

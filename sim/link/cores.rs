@@ -8,7 +8,7 @@ use super::bridge::Bridge;
 use super::channel::Channel;
 use super::network::Cable;
 use super::prediction::LinkedPrediction;
-use crate::core::{Answer, Burst, CoreOptions, NdpCore};
+use crate::core::{Answer, Burst, CoreOptions, NdpCore, built_as};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
@@ -57,7 +57,8 @@ impl LinkedCores {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn pair(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        Self::unequal([config.name(), config.name()], config, options)
+        let design = built_as(config, NdpCore::BLOCK);
+        Self::unequal([&design, &design], config, options)
     }
 
     /// Two cores on one cable, built under other names than the configuration's.
@@ -79,12 +80,13 @@ impl LinkedCores {
     /// As [`NdpCore::open`].
     pub fn star(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let count = config.link().bridge_ports();
-        let bridge = Bridge::open(config.name(), config.link(), options.seed)?;
+        let bridge = Bridge::open(&built_as(config, Bridge::BLOCK), config.link(), options.seed)?;
         let cable = |n: u32| {
             let names = [format!("DIMM {n}"), format!("link {n} of the bridge")];
             Cable::new(names, config.link(), options.seed * 64 + u64::from(n))
         };
-        let designs = vec![config.name(); count as usize];
+        let design = built_as(config, NdpCore::BLOCK);
+        let designs = vec![design.as_str(); count as usize];
         Self::new(&designs, (0..count).map(cable).collect(), Some(bridge), config, options)
     }
 

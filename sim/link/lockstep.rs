@@ -8,7 +8,7 @@ use super::bridge::Bridge;
 use super::network::{Cable, LATENCY};
 use super::prediction::LinkedPrediction;
 use crate::core::dimm::Dimm;
-use crate::core::{Exchange, Happened, NdpCore, QUANTUM, Span};
+use crate::core::{Exchange, Happened, NdpCore, QUANTUM, Span, built_as};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
@@ -112,7 +112,7 @@ impl Lockstep {
             2 => None,
             _ => {
                 let bridge = config.with_bridge(ports(cores))?;
-                Some(Bridge::open(bridge.name(), bridge.link(), seed)?)
+                Some(Bridge::open(&built_as(&bridge, Bridge::BLOCK), bridge.link(), seed)?)
             }
         };
         let exchanges = (0..cores).map(|_| Arc::new(Mutex::new(Exchange::default()))).collect::<Vec<_>>();
@@ -136,7 +136,7 @@ impl Lockstep {
             Some(_) => (Topology::Star, config.with_bridge(ports(self.exchanges.len()))?),
         };
         let origin = first.cycle();
-        let model = LinkedPrediction::of(&config, (origin, first.dram_origin()), topology);
+        let model = LinkedPrediction::of(&config, (origin, first.relation(origin)), topology);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
         Ok(())
     }

@@ -117,7 +117,7 @@ impl<P: Places> SystemBackend<P> {
             gpu: Gpu::new(options.gpu_numerics),
             software: SoftwareBackend::new(),
             caches: BTreeMap::new(),
-            books: Books::new(figures, &options.system),
+            books: Books::new(figures, &options.system, config.core()),
             mismatches: Vec::new(),
             spoil: false,
             live: None,

@@ -2,15 +2,18 @@
 //!
 //! Defaults: Hermes, Table II (DDR4-3200, tCK = 0.625 ns: tRC, tRCD, tCL, tRP, tBL, tCCD, tRRD, tFAW; two bank groups of
 //! four banks). What the table leaves out comes from the DDR4 standard, JEDEC JESD79-4, speed bin 3200: tRAS 32 ns, tWR 15 ns,
-//! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us.
+//! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us. Other speed grades,
+//! and which times a grade allows: `speed`.
 
-use crate::ConfigError;
+use crate::{ConfigError, speed};
 use serde::{Deserialize, Serialize};
 
 /// The `[dram]` table as written: every key optional, the paper's value the default.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawDram {
+    speed: u32,
+    jedec: bool,
     row_bits: u32,
     t_rc: u32,
     t_rcd: u32,
@@ -34,6 +37,8 @@ pub(crate) struct RawDram {
 impl Default for RawDram {
     fn default() -> Self {
         Self {
+            speed: 3200,
+            jedec: true,
             row_bits: 17,
             t_rc: 76,
             t_rcd: 24,
@@ -124,7 +129,28 @@ impl DramConfig {
             let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * raw.t_rfc + raw.t_rc);
             return mismatch("dram.t_refi", raw.t_refi, rule);
         }
-        Ok(Self(raw))
+        let dram = Self(raw);
+        if dram.0.jedec { speed::check(&dram).map(|()| dram) } else { Ok(dram) }
+    }
+
+    /// Transfers per pin in 10^6 a second: 2400, 2666, 2933 or 3200.
+    pub fn speed(&self) -> u32 {
+        self.0.speed
+    }
+
+    /// Period of the clock in ps, tCK as the standard rounds it: 833, 750, 682 or 625.
+    pub fn clock_ps(&self) -> u64 {
+        speed::clock_ps(self.0.speed)
+    }
+
+    /// Peak bandwidth of a rank in GB/s: two transfers of 64 bits in a clock, 25.6 at 3200.
+    pub fn rank_gbps(&self) -> f64 {
+        16_000.0 / self.clock_ps() as f64
+    }
+
+    /// The same rank in slots and clocks, whatever these are in ns: with the default speed and no limits of the standard.
+    pub(crate) fn in_clocks(&self) -> Self {
+        Self(RawDram { speed: RawDram::default().speed, jedec: false, ..self.0.clone() })
     }
 
     times! {

@@ -25,7 +25,7 @@ mod shape;
 mod transfer;
 mod unit;
 
-pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
+pub use clock::ClockRelation;
 pub use core::CycleModel;
 pub use counters::COUNTERS;
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};

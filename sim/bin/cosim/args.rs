@@ -18,7 +18,7 @@ use std::path::PathBuf;
 #[command(
     version,
     after_help = "Exit codes: 0 all outputs agree; 1 mismatch, protocol error or hang; 2 unusable argument or file.\n\
-                  Cycles are cycles of the 1 GHz core clock."
+                  Cycles are cycles of the core's clock, 1 GHz if the configuration says nothing else."
 )]
 pub struct Cli {
     /// What to do.

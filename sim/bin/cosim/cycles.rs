@@ -45,7 +45,7 @@ pub fn run(args: &CyclesArgs) -> anyhow::Result<Verdict> {
     let config = DesignConfig::load(config)?;
     let program = assemble(file)?;
     let mut memory = lists(&config, &program)?;
-    let mut model = CycleModel::new(&config, ClockRelation::default());
+    let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
     model.record();
     let start = Instant::now();
     let run = run_program(&mut model, &program.words(), |burst| words_of(&memory.read_burst(burst.into())));

@@ -17,7 +17,7 @@ use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use crate::system;
 use anyhow::{Context, bail};
-use ndp_config::{CORE_GHZ, DesignConfig};
+use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::GemvOptions;
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
@@ -182,7 +182,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let prompt_cycles = known_at.first().copied().unwrap_or_default();
     let token_cycles: Vec<u64> = known_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let decode_cycles = token_cycles.iter().sum::<u64>().max(1);
-    let tokens_per_second = token_cycles.len() as f64 * CORE_GHZ * 1e9 / decode_cycles as f64;
+    let ghz = config.core().clock_ghz();
+    let tokens_per_second = token_cycles.len() as f64 * ghz * 1e9 / decode_cycles as f64;
 
     if unit.json {
         let report = Report {
@@ -223,7 +224,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         }
         summary.print();
         say!(
-            "speed at {CORE_GHZ} GHz     {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
+            "speed at {} MHz  {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
+            config.core().clock_mhz(),
             grouped(prompt_cycles)
         );
         if let (Some(least), Some(most)) = (token_cycles.iter().min(), token_cycles.iter().max()) {

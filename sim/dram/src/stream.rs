@@ -1,13 +1,15 @@
 //! Bandwidth of a sequential read stream of one rank, by formula, in GB/s (10^9 bytes per second).
 //!
-//! Notation: `B = 64` bytes of a burst, `f` = 1.6 GHz, times in DRAM clocks. Row changes cost nothing in these
+//! Notation: `B = 64` bytes of a burst, `f` the frequency of the clock (1.6 GHz for DDR4-3200), times in DRAM clocks. Row changes cost nothing in these
 //! formulas: the next row is in another bank, which is opened while the stream goes on (128 bursts of a row take
 //! longer than tRC).
 
-use ndp_config::{BEAT_BITS, DRAM_GHZ, DramConfig};
+use ndp_config::{BEAT_BITS, DramConfig};
 
 /// GB/s at one burst per clock: `B * f`.
-const BURST_PER_CLOCK_GBPS: f64 = (BEAT_BITS / 8) as f64 * DRAM_GHZ;
+fn burst_per_clock_gbps(config: &DramConfig) -> f64 {
+    f64::from(BEAT_BITS / 8) * 1e3 / config.clock_ps() as f64
+}
 
 /// Clocks of two reads that alternate between the bank groups, `max(2 tCCD_S, tCCD_L)`: the third is in the group of
 /// the first.
@@ -17,7 +19,7 @@ fn pair_cycles(config: &DramConfig) -> u64 {
 
 /// Without refresh, reads alternating between the bank groups: `2 B f / max(2 tCCD_S, tCCD_L)`. Default: 25.6.
 pub fn peak_gbps(config: &DramConfig) -> f64 {
-    2.0 * BURST_PER_CLOCK_GBPS / pair_cycles(config) as f64
+    2.0 * burst_per_clock_gbps(config) / pair_cycles(config) as f64
 }
 
 /// What is left of the peak if a refresh costs tRFC only, `peak (1 - tRFC / tREFI)`. No controller reaches it.
@@ -28,7 +30,7 @@ pub fn refresh_bound_gbps(config: &DramConfig) -> f64 {
 
 /// Without refresh, all reads in one bank group: `B f / tCCD_L`. Default: 12.8.
 pub fn one_group_peak_gbps(config: &DramConfig) -> f64 {
-    BURST_PER_CLOCK_GBPS / f64::from(config.t_ccd_l())
+    burst_per_clock_gbps(config) / f64::from(config.t_ccd_l())
 }
 
 /// The refresh bound of a stream within one bank group: `B f / tCCD_L * (1 - tRFC / tREFI)`. Default: 12.23.
@@ -61,5 +63,5 @@ pub fn reads_per_refresh(config: &DramConfig) -> u64 {
 
 /// Bandwidth of that controller: `reads_per_refresh B f / tREFI`. Default: 24.34.
 pub fn refreshing_gbps(config: &DramConfig) -> f64 {
-    reads_per_refresh(config) as f64 * BURST_PER_CLOCK_GBPS / f64::from(config.t_refi())
+    reads_per_refresh(config) as f64 * burst_per_clock_gbps(config) / f64::from(config.t_refi())
 }

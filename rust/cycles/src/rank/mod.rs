@@ -8,7 +8,7 @@ mod slots;
 pub use scheduler::{ColumnCommand, RowCommand};
 
 use crate::beats::{Beats, Room};
-use crate::clock::{CORE_PS, ClockRelation, DRAM_PS};
+use crate::clock::ClockRelation;
 use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
 use ndp_config::DesignConfig;
@@ -215,7 +215,7 @@ impl Rank {
 
     /// Core cycles from the beginning of a slot before which the core sees nothing of what is read in it.
     pub fn lag(&self) -> u64 {
-        self.slots.read_latency * DRAM_PS / CORE_PS
+        self.clocks.core_cycles(self.slots.read_latency)
     }
 
     /// All slots that have begun by core cycle `cycle`. What the core did before that has to be known, but for beats it took:

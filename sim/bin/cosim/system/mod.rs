@@ -135,7 +135,7 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
         if verdict(&outcome) == Verdict::Differed {
             verdicts = Verdict::Differed;
         }
-        let row = table::Row::new(&outcome);
+        let row = table::Row::new(&outcome, host.config.core().clock_ghz());
         if !args.unit.json {
             row.print();
         }

@@ -207,7 +207,13 @@ impl Outcome {
 
     /// The timeline.
     pub fn timeline<'a>(&'a self, host: &'a Host<'_>, moves: &'a [Moves]) -> SystemTimeline<'a> {
-        SystemTimeline { name: host.config.name(), dimms: self.choice.dimms, events: &self.events, moves }
+        SystemTimeline {
+            name: host.config.name(),
+            core_ps: host.config.core().clock_ps(),
+            dimms: self.choice.dimms,
+            events: &self.events,
+            moves,
+        }
     }
 
     /// A sum over all tokens behind the prompt.

@@ -17,7 +17,7 @@ pub fn configs() -> [DramConfig; 3] {
 }
 
 pub fn config(dram: &str) -> DramConfig {
-    DesignConfig::from_toml(&format!("name = \"x\"\n[dram]\n{dram}")).unwrap().dram().clone()
+    DesignConfig::from_toml(&format!("name = \"x\"\n[dram]\njedec = false\n{dram}")).unwrap().dram().clone()
 }
 
 pub fn act(bank_group: u8, bank: u8) -> Command {
