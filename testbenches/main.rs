@@ -30,6 +30,7 @@ mod pim_cli;
 mod pim_controller;
 mod pim_host;
 mod rank_port;
+mod ratios;
 mod run;
 mod system;
 mod waves;

@@ -4,7 +4,7 @@
 //! matter. What each stream returns has to come in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
-use ndp_cosim::ffi::{Edge, InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort};
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
@@ -87,7 +87,17 @@ fn burst_words(burst: &Burst) -> [u32; 16] {
 impl Bench {
     /// The port of a configuration with a device of possibly other timings, after reset.
     pub fn open(config: &str, device: &DramConfig, seed: u64) -> Result<Self, Box<dyn Error>> {
-        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        Self::open_at(config, device, seed, Clocks::default())
+    }
+
+    /// The same with other clocks.
+    pub fn open_at(
+        config: &str,
+        device: &DramConfig,
+        seed: u64,
+        clocks: Clocks,
+    ) -> Result<Self, Box<dyn Error>> {
+        let options = OpenOptions { random_contents: Some(seed as u32), clocks, ..OpenOptions::default() };
         let model = Model::open_with(&format!("{config}/rank_port"), &options)?;
         let input = |name: &str| model.input(name);
         let output = |name: &str| model.output(name);
@@ -166,7 +176,9 @@ impl Bench {
         for port in [self.ports.seg[0], self.ports.req[0], self.ports.beat_ready, self.ports.rsp_ready] {
             self.model.set(port, 0);
         }
-        let cycles = 4 + self.below(5);
+        // Four cycles of the slower clock at least.
+        let clocks = self.model.clocks();
+        let cycles = 4 * clocks.dram_ps().div_ceil(clocks.core_ps()) + self.below(5);
         self.model.ticks(cycles);
         for _ in 0..self.below(3) {
             self.model.step();
