@@ -509,14 +509,14 @@ fn they_do_so_among_malformed_instructions() -> Outcome {
 
 #[test]
 fn they_do_so_at_other_ratios_of_their_clocks() -> Outcome {
-    for (seed, clocks) in (70..).zip([(800, 3200), (1600, 3200), (1000, 2933), (200, 3200), (2000, 2400)]) {
+    for (seed, clocks) in (70..).zip([(800, 3200), (1000, 2933), (200, 3200)]) {
         let of =
-            Series { clocks, seed, systems: 1, rounds: 3, stall_percent: 10, every: 20, ber: 1e-6, ..PLAIN };
+            Series { clocks, seed, systems: 1, rounds: 2, stall_percent: 10, every: 20, ber: 1e-6, ..PLAIN };
         series(of)?;
-        beside(Series { rounds: 2, ..of }, seed % 2 == 0)?;
+        beside(Series { rounds: 1, ..of }, seed % 2 == 0)?;
     }
     let star =
-        Series { clocks: (800, 2666), topology: Topology::Star, messages: 2, systems: 1, rounds: 2, ..PLAIN };
+        Series { clocks: (800, 2666), topology: Topology::Star, messages: 2, systems: 1, rounds: 1, ..PLAIN };
     series(Series { seed: 76, ..star })?;
     beside(Series { seed: 77, ..star }, true)
 }
