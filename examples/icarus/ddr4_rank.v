@@ -2,7 +2,7 @@
 // of every timing rule of docs/configuration.md. It is written from the documents and knows nothing of the hardware.
 //
 // It is initialised from the start, with all banks closed, and stays so: a reset of the core is nothing that it sees.
-// Only the lowest 2^STORED bursts have a place; an access to another one is an error.
+// Two bank groups of four banks. Only the lowest 2^STORED bursts have a place; an access to another one is an error.
 `timescale 1ns/100fs
 
 module ddr4_rank #(
@@ -169,6 +169,7 @@ module ddr4_rank #(
     initial begin
         now = 0;
         errors = 0;
+        if (DRAM_BANK_GROUPS != 2) wrong("this model has two bank groups");
         commands = 0;
         refreshes = 0;
         acts = 0;

@@ -55,9 +55,9 @@ fn variants(
     };
     let old = path.iter().skip(1).fold(&base[path[0]], |value, key| &value[*key]);
     let candidates: Vec<Value> = match old {
-        Value::Integer(n) => {
-            [n * 2, n / 2, n + 1, n - 1, n * 4, n / 4, n + 4, n - 4, n + 2, n - 2].map(Value::Integer).into()
-        }
+        Value::Integer(n) => [n * 2, n / 2, n + 1, n - 1, n * 4, n / 4, n + 4, n - 4, n + 2, n - 2, 2400]
+            .map(Value::Integer)
+            .into(),
         Value::Boolean(b) => vec![Value::Boolean(!b)],
         other => panic!("{path:?} = {other}: no other value is known"),
     };
@@ -88,8 +88,10 @@ fn modules_of_one_name_have_one_body_whatever_key_differs() {
         }
     };
     let mut base = Table::try_from(DesignConfig::preset("tiny").unwrap()).unwrap();
-    // More numbers of segments divide 120 than divide 104.
+    // More numbers of segments divide 120 than divide 104; two or four bank groups can have rows of 16 bits; any times.
     base["gemv"].as_table_mut().unwrap().insert("acc_bits".into(), Value::Integer(120));
+    base["dram"].as_table_mut().unwrap().insert("row_bits".into(), Value::Integer(16));
+    base["dram"].as_table_mut().unwrap().insert("jedec".into(), Value::Boolean(false));
     add("tiny", &base);
     let keys = keys(&base);
     assert!(keys.len() > 30, "{keys:?}");

@@ -25,7 +25,7 @@ module bench;
     UNIT b (.clk_i(clk), .phase_i(phase), .w_i(w), .x_i(x), .broadcast_i(quiet), .scalar_i(scalar), .separate_i(1'b0),
         .import_i(1'b0), .sum_i(110'd0), .digit_o(digit_b), .flags_o(flags_b), .sum_o());
     integer window, p, i, digits = 0, wrong_digits = 0, wrong_flags = 0, windows = 0;
-    reg lost;
+    reg lost = 0;
     task draw;
         // Knuth's linear congruential generator.
         state = state * 64'd6364136223846793005 + 64'd1442695040888963407;
