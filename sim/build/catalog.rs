@@ -32,8 +32,10 @@ const GEMV_CONFIGS: [&str; 4] = [
 const UNIT_BLOCKS: [&str; 5] =
     ["multiplier_unit", "fp16_rounder", "activation_lane", "activation_sums", "rank_port"];
 const UNIT_CONFIG: &str = "hermes";
-/// Another rank, whose times are no multiples of a slot.
-const RANK_CONFIG: &str = "testbenches/configs/odd-timings.toml";
+/// Other ranks: one whose times are no multiples of a slot, and those of the standard's devices.
+const RANK_CONFIGS: [&str; 3] = ["testbenches/configs/odd-timings.toml", "hermes-x8", "hermes-x16"];
+/// A small core with four bank groups.
+const GROUPS_CONFIG: &str = "testbenches/configs/tiny-x8.toml";
 
 /// Rank ports with an error planted in their Verilog, as `<name>/rank_port`: what is replaced, wherever it occurs, and by what.
 /// Each has to be caught by the device model.
@@ -50,6 +52,16 @@ const PLANTED: [(&str, &str, &str); 6] = [
     ("planted-settle", "&{drain_q, settled_q, quiet_i}", "&{drain_q, quiet_i}"),
     // The uppermost bit of a row is not compared.
     ("planted-row", "state0_0_i[20:4] == entry0_i[26:10]", "state0_0_i[19:4] == entry0_i[25:10]"),
+];
+
+/// The same with four bank groups, of `hermes-x8`. The last one breaks no rule: its rate gives it away.
+const PLANTED_GROUPS: [(&str, &str, &str); 3] = [
+    // An activate in bank group 2 counts as one in group 0.
+    ("planted-group-act", "act_bar2_q <= acts[2];", "act_bar2_q <= acts[0];"),
+    // So does a read or write.
+    ("planted-group-column", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", "(entry0_i[8] == 1'h0) & ~entry0_i[0]"),
+    // Bank groups 0 and 2 count as one for reads and writes: only bit 0 of their number is looked at.
+    ("planted-group-bit", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", "~entry0_i[0]"),
 ];
 
 /// Configurations whose link is also built alone: one end, and a bridge.
@@ -247,7 +259,10 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     for block in UNIT_BLOCKS {
         entries.push(Entry::elaborate(&config, block, waves)?);
     }
-    entries.push(Entry::elaborate(&load(root, RANK_CONFIG)?, "rank_port", false)?);
+    for item in RANK_CONFIGS {
+        entries.push(Entry::elaborate(&load(root, item)?, "rank_port", false)?);
+    }
+    entries.push(Entry::elaborate(&load(root, GROUPS_CONFIG)?, "ndp_core", false)?);
     let tiny = load(root, LINK_CONFIGS[1])?;
     entries.push(Entry::elaborate(&tiny, "host_port", false)?);
     for item in LINK_CONFIGS {
@@ -268,12 +283,14 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
         entries.push(Entry::elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);
     }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
+    let four_groups = load(root, RANK_CONFIGS[1])?;
+    let groups = PLANTED_GROUPS.map(|planted| (&four_groups, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
     let ports = PLANTED_PORTS.map(|planted| (&tiny, "host_port", planted));
     let short = load(root, LINK_FORMATS[0])?;
     let formats = PLANTED_FORMATS.map(|planted| (&short, LINK_BLOCKS[0], planted));
     let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
-    let blocks = ranks.into_iter().chain(links).chain(formats).chain(ports).chain(cores);
+    let blocks = ranks.into_iter().chain(groups).chain(links).chain(formats).chain(ports).chain(cores);
     let blocks = blocks
         .map(|(config, block, planted)| Entry::elaborate(config, block, false).map(|entry| (entry, planted)));
     let memory = load_hbm(root, HBM_CONFIGS[0])?;
