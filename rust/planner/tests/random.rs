@@ -35,7 +35,9 @@ fn meets(a: &Range<u32>, b: &Range<u32>) -> bool {
 fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let gemv = config.gemv();
     let mode = if draw.below(2) == 0 { Mode::Dot } else { Mode::Axpy };
-    let most = if mode == Mode::Dot { gemv.max_cols() } else { 4 * gemv.max_cols() };
+    // What the field of an instruction holds limits the vectors of a DOT too.
+    let longest = gemv.max_cols().min((1 << 18) - 1);
+    let most = if mode == Mode::Dot { longest } else { 4 * gemv.max_cols() };
     let cols = elements(config, draw, most);
     let rows = elements(config, draw, 40_000);
     let listed = draw.below(2) == 0;
