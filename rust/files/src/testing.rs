@@ -60,9 +60,11 @@ impl Program {
         names
     }
 
-    /// The command; arguments are separated by spaces.
+    /// The command; arguments are separated by spaces. Signals have their default effect, also where a shell that runs the
+    /// tests in the background has them ignored.
     pub fn command(&self, line: &str) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new("env");
+        command.arg("--default-signal=HUP,INT,TERM").arg(&self.binary);
         command.args(line.split_whitespace()).current_dir(&self.current).stdin(Stdio::null());
         command
     }
