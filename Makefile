@@ -75,6 +75,7 @@ synth:
 	for block in $(FLAT_DRAM_BLOCKS); do
 		target/release/synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
 	done
+	target/release/synth --config hermes-x8 --block rank_controller --flatten --period-ps 625 "$${libraries[@]}"
 	target/release/synth --config librapim --block pim_controller --flatten "$${libraries[@]}"
 	target/release/synth --config librapim --block pim_controller "$${libraries[@]}"
 	target/release/synth --config hermes --block link_bridge "$${libraries[@]}"

@@ -1,8 +1,9 @@
 //! Turns the generated hardware into something the harness can call.
 //!
-//! For each design of the catalogue: elaborate it with `ndp_hdl`, write its Verilog below the target directory, run
+//! For each design of the catalogue (`sim/build`): elaborate it with `ndp_hdl`, write its Verilog below the target directory, run
 //! Verilator, compile the C++ together with a shim, and link everything into the library crate. `bindgen`
-//! then binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. What was built before from the
+//! then binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. How a model is made is in `ndp_verilate`, which the harness
+//! uses too for designs that nobody built. What was built before from the
 //! same Verilog with the same flags and tools is reused, by all profiles of the target directory: the optimisation of the
 //! models does not follow cargo's profile.
 //!
@@ -10,30 +11,20 @@
 //! `NDP_MODELS` (`all`, `programs`: nothing for testbenches alone, or `demo`: nothing but what the demo runs), `VERILATOR` or
 //! `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
 
-#[path = "sim/build/cache.rs"]
-mod cache;
 #[path = "sim/build/catalog.rs"]
 mod catalog;
-#[path = "sim/build/compile.rs"]
-mod compile;
-#[path = "sim/build/pool.rs"]
-mod pool;
 #[path = "sim/build/selftest.rs"]
 mod selftest;
-#[path = "sim/build/shims.rs"]
-mod shims;
-#[path = "sim/build/tools.rs"]
-mod tools;
-#[path = "sim/build/verilate.rs"]
-mod verilate;
 
+use ndp_verilate::{Failure, Unit, cache, compile, pool, tools};
 use std::path::PathBuf;
 use std::process::exit;
 
 /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-const INPUTS: [&str; 8] = [
+const INPUTS: [&str; 9] = [
     "build.rs",
     "sim/build",
+    "sim/verilate/src",
     "sim/ffi/shim.h",
     "sim/ffi/shim.cpp",
     "sim/ffi/model.hpp",
@@ -55,9 +46,6 @@ const VARIABLES: [&str; 8] = [
 
 /// More than the cost of anything that is compiled.
 const VERILATE_FIRST: u64 = 1 << 40;
-
-/// A message for the user, one line each; printed by cargo without a backtrace.
-type Failure = Vec<String>;
 
 fn main() {
     for path in INPUTS {
@@ -81,23 +69,27 @@ fn run() -> Result<(), Failure> {
     let waves = std::env::var_os("CARGO_FEATURE_WAVES").is_some();
 
     let models_dir = cache::shared_dir(&out_dir)?;
-    let _lock = cache::lock(&models_dir)?;
-    let tools = tools::find()?;
+    // Cargo's own lock is held per profile.
+    let _lock = cache::lock(&models_dir.join("lock"))?;
+    let target = variable("TARGET")?;
+    let tools = tools::find(&target)?;
+    find_libclang()?;
+    let ffi = root.join("sim/ffi");
     let designs = catalog::designs(&root, waves)?;
     let mut units = Vec::new();
     for design in &designs {
-        units.push(verilate::Unit::new(design, false, &models_dir, &tools));
+        units.push(Unit::new(design, false, &models_dir, &tools));
         if design.waves {
-            units.push(verilate::Unit::new(design, true, &models_dir, &tools));
+            units.push(Unit::new(design, true, &models_dir, &tools));
         }
     }
-    let mut work = compile::runtime(&designs, &out_dir, &tools, &root)?;
+    let mut work = compile::runtime(&designs, &out_dir, &tools, &ffi)?;
     let stale = units.iter().filter(|unit| !unit.is_fresh());
     work.extend(stale.map(|unit| {
         // Before everything that is compiled, and the largest first, for what takes long is not known before it ran.
         pool::Job::new(VERILATE_FIRST + unit.verilog_bytes(), || {
             unit.verilate(&tools)?;
-            compile::design(unit, &tools, &root)
+            compile::archived_design(unit, &tools, &ffi)
         })
     }));
     pool::run(jobs, work)?;
@@ -109,6 +101,9 @@ fn run() -> Result<(), Failure> {
     let rustc =
         rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     println!("cargo::rustc-env=NDP_RUSTC_VERSION={rustc}");
+    // For models that are built on demand.
+    println!("cargo::rustc-env=NDP_TARGET={target}");
+    println!("cargo::rustc-env=NDP_MODELS_DIR={}", models_dir.display());
 
     println!("cargo::rustc-link-search=native={}", out_dir.display());
     for unit in &units {
@@ -124,7 +119,7 @@ fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Binds the C interface; the checks of [`tools::find`] have loaded libclang already.
+/// Binds the C interface; libclang has been loaded already.
 fn bind(root: &std::path::Path, out_dir: &std::path::Path) -> Result<(), Failure> {
     let header = root.join("sim/ffi/shim.h");
     let bindings = bindgen::Builder::default()
@@ -139,4 +134,15 @@ fn bind(root: &std::path::Path, out_dir: &std::path::Path) -> Result<(), Failure
 
 fn variable(name: &str) -> Result<String, Failure> {
     std::env::var(name).map_err(|_| vec![format!("{name} is not set; build.rs is meant to be run by cargo")])
+}
+
+/// Loads libclang here, where its absence can still be reported; `bindgen` would panic.
+fn find_libclang() -> Result<(), Failure> {
+    clang_sys::load().map_err(|reason| {
+        vec![
+            "libclang is needed to bind the C interface of the models.".to_owned(),
+            format!("  {}", reason.lines().next().unwrap_or_default()),
+            "Install version 9 or newer (Debian 12: apt-get install libclang-dev, which is 14) or set LIBCLANG_PATH.".to_owned(),
+        ]
+    })
 }

@@ -9,6 +9,7 @@ use crate::gemv::{
     Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mismatch, Mode, Product, ProgramFigures, compare,
 };
 use crate::phases::PhaseCycles;
+use crate::progress::count_work;
 use ndp_config::DesignConfig;
 use ndp_isa::Opcode;
 use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
@@ -228,6 +229,7 @@ impl GemvBackend for RtlBackend {
             roofline_cycles: (run.macs as f64 / roofline).ceil() as u64,
             ..Figures::default()
         };
+        count_work(2 * figures.roofline_cycles);
         // Scores stay in the buffer: what follows from them is compared.
         let class =
             |class: &mut BTreeMap<_, Figures>, key, figures| class.entry(key).or_default().add(&figures);
@@ -259,8 +261,14 @@ fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16])
     op.each().map(|(span, visible, _)| (span.cache, visible)).flat_map(token).collect()
 }
 
+/// Cycles of a product at the roofline, with so many of its inputs.
+pub(crate) fn roofline_cycles(config: &DesignConfig, op: &GemvOp<'_>, inputs: usize) -> u64 {
+    let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
+    (macs as f64 / config.roofline_macs_per_cycle(op.batch() as u32)).ceil() as u64
+}
+
 /// The inputs that are not zero in some vector.
-fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
+pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
     let is_active = |c: &u32| (0..op.batch()).any(|b| f64::from(op.activation(b)[*c as usize]) != 0.0);
     (0..op.cols() as u32).filter(is_active).collect()
 }
@@ -333,13 +341,14 @@ impl RtlBackend {
     ) -> Result<Vec<f16>, SimError> {
         let outputs = run.bits.len() as u64;
         let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
-        let roofline = self.unit.config().roofline_macs_per_cycle(op.batch() as u32);
+        let roofline_cycles = roofline_cycles(self.unit.config(), op, inputs);
+        count_work(roofline_cycles);
         self.classes.entry(op.class()).or_default().add(&Figures {
             calls: 1,
             outputs_checked: outputs,
             macs,
             cycles: run.figures.cycles,
-            roofline_cycles: (macs as f64 / roofline).ceil() as u64,
+            roofline_cycles,
         });
         self.phases.linear(op.class(), &run.figures.parts);
         self.count(&run.figures);

@@ -36,6 +36,14 @@ pub enum SimError {
         /// All names, separated by commas.
         known: String,
     },
+    /// A design that was not compiled in could not be built either.
+    #[error("the model of `{design}` cannot be built: {reason}")]
+    Demand {
+        /// The design.
+        design: String,
+        /// What Verilator, the compiler or the file system says, or what is missing.
+        reason: String,
+    },
     /// The design has no such port.
     #[error("`{design}` has no {direction} port `{port}`; there are {known}")]
     UnknownPort {
@@ -122,10 +130,7 @@ pub enum SimError {
     #[error(transparent)]
     Config(#[from] ndp_config::ConfigError),
     /// The configuration asked for is not the one that was compiled in under the same name.
-    #[error(
-        "`{design}` was built from another configuration of the same name; rebuild with NDP_DESIGNS naming the file, or \
-         give the configuration another name"
-    )]
+    #[error("`{design}` was built from another configuration of the same name")]
     OtherConfiguration {
         /// The design.
         design: String,

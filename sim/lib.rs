@@ -19,6 +19,7 @@ pub mod hbm;
 pub mod layer;
 pub mod link;
 pub mod phases;
+pub mod progress;
 pub mod stimulus;
 pub mod system;
 pub mod trace;

@@ -73,7 +73,7 @@ fn sessions(
     behaviour: Behaviour,
     options: ProgramOptions,
 ) -> Outcome {
-    let config = DesignConfig::preset(preset)?;
+    let config = DesignConfig::load(preset)?;
     let mut programs = RandomPrograms::with_options(&config, seed, options);
     let mut all = Compared::default();
     for index in 0..count {
@@ -117,6 +117,14 @@ fn random_programs_take_the_predicted_cycles() -> Outcome {
 #[test]
 fn they_do_so_beside_stalls_and_traffic() -> Outcome {
     sessions("tiny", 2, 50, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
+}
+
+#[test]
+fn they_do_so_with_four_bank_groups() -> Outcome {
+    let config = "testbenches/configs/tiny-x8.toml";
+    sessions(config, 8, 10, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
+    sessions(config, 9, 5, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())?;
+    sessions(config, 10, 1, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! DIMM-links of every format that the configuration allows: all numbers of lanes and of beats in a flit.
 //!
 //! Where flits are short, what a header says is soon overwritten by the next one; at which cycle that happens depends on how the frames of
-//! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. Each link is compared with the cycle model.
+//! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
 //! And the payload may be what a receiver searches: markers.
 
 use ndp_config::{DesignConfig, LinkConfig};
@@ -31,7 +31,7 @@ fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
     Flow { source, dest, epoch: 0, message_beats: config.flit_beats(), marked_lanes: 0 }
 }
 
-/// Two DIMMs whose link is up, compared with the cycle model if `predict` says so. Words take `latency` cycles.
+/// Two DIMMs whose link is up, with the cycle model beside them if `predict` says so. Words take `latency` cycles.
 fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Result<Network, Box<dyn Error>> {
     let mut network = Network::pair(design, config, latency.into())?;
     if predict {
@@ -120,7 +120,7 @@ fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
     for (errors, flits, predict) in [(0.35, 8_000, false), (0.0, 200, true)] {
         let mut found = None;
         for latency in LATENCY..=LATENCY + config.flit_words() {
-            let mut network = pair("mutant-unchecked", &config, latency, predict)?;
+            let mut network = pair("planted-unchecked", &config, latency, predict)?;
             match deliver(&mut network, &config, errors, flits) {
                 Ok(()) => {}
                 Err(NetworkError::Link(error)) => {
@@ -132,7 +132,7 @@ fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
         }
         let error = found.ok_or_else(|| format!("nothing found with {errors} errors per flit"))?;
         assert_eq!(matches!(error, LinkError::Prediction { .. }), predict, "{error}");
-        println!("mutant-unchecked, {errors} errors per flit: {error}");
+        println!("planted-unchecked, {errors} errors per flit: {error}");
     }
     Ok(())
 }
@@ -192,9 +192,9 @@ fn recover(
 fn a_link_that_repeats_without_end_is_found() -> Outcome {
     let config = link("link-8x2")?;
     for (marked, lost) in [(false, false), (true, true)] {
-        let mut network = pair("mutant-repeat", &config, LATENCY, false)?;
+        let mut network = pair("planted-repeat", &config, LATENCY, false)?;
         let found = recover(&mut network, &config, (1, 9 * u64::from(config.frame_words()) / 2), marked);
-        println!("mutant-repeat, markers {marked}: {found:?}");
+        println!("planted-repeat, markers {marked}: {found:?}");
         assert_eq!(found.is_err(), lost, "{found:?}");
     }
     Ok(())

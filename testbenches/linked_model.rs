@@ -4,6 +4,7 @@
 //! is given what the hosts did and what the channels did, and has to come to the same cycles: of instructions, answers,
 //! commands of the DRAM, and in every register of the links. There is no tolerance.
 
+use crate::common::clocks::at;
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
 use crate::common::replay::{Replay, commands, instructions, processor_time, requests};
 use ndp_config::DesignConfig;
@@ -11,7 +12,7 @@ use ndp_cosim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
 use ndp_cosim::link::channel::ChannelEvent;
 use ndp_cosim::link::cores::LinkedCores;
 use ndp_cosim::link::network::LATENCY;
-use ndp_cycles::{ClockRelation, LinkedModel, Topology};
+use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
@@ -86,6 +87,8 @@ impl Trouble {
 #[derive(Clone, Copy)]
 struct Series {
     preset: &'static str,
+    /// The core's clock in MHz and the DRAM's speed.
+    clocks: (u32, u32),
     topology: Topology,
     seed: u64,
     /// Systems that are opened, and programs that each core of them runs.
@@ -138,7 +141,7 @@ impl std::ops::AddAssign for Compared {
 
 /// A system whose links are up. With `predict` it has the model beside it, else all is recorded.
 fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Error>> {
-    let config = DesignConfig::preset(of.preset)?;
+    let config = at(of.preset, of.clocks)?;
     let stalls = HostStalls { request: of.stall_percent, response: of.stall_percent };
     let options = CoreOptions {
         seed,
@@ -146,6 +149,8 @@ fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Er
         trace: !predict,
         predict,
         random_contents: Some(seed as u32),
+        // The paper's clocks as always, others at any phase.
+        phase_ps: (of.clocks != PLAIN.clocks).then_some(seed * 377),
         ..CoreOptions::default()
     };
     let mut linked = match of.topology {
@@ -211,7 +216,7 @@ fn programs(
 
 /// Opens a system, brings its links up, runs programs.
 fn session(of: &Series, seed: u64) -> Result<Session, Box<dyn Error>> {
-    let config = DesignConfig::preset(of.preset)?;
+    let config = at(of.preset, of.clocks)?;
     let start = processor_time();
     let mut linked = open(of, seed, false)?;
     let count = linked.cores.len();
@@ -308,7 +313,7 @@ fn finish(
 /// The model of a session's system, which knows what the channels did.
 fn model_of(session: &Session) -> LinkedModel {
     let recording = &session.recordings[0];
-    let clocks = ClockRelation::of_simulation(recording.origin, recording.dram_origin);
+    let clocks = recording.relation();
     let mut model = LinkedModel::new(&session.config, session.topology, clocks, LATENCY);
     for (cable, directions) in session.events.iter().enumerate() {
         for (direction, events) in directions.iter().enumerate() {
@@ -384,7 +389,7 @@ fn beside(of: Series, resets: bool) -> Outcome {
     let (mut ends, mut failed) = (0, 0);
     for index in 0..of.systems {
         let seed = of.seed * 1000 + index;
-        let config = DesignConfig::preset(of.preset)?;
+        let config = at(of.preset, of.clocks)?;
         let mut linked = open(&of, seed, true)?;
         let count = linked.cores.len();
         let mut random = SplitMix64::new(seed);
@@ -435,6 +440,7 @@ fn beside(of: Series, resets: bool) -> Outcome {
 /// Two cores of the small configuration, nothing beside them.
 const PLAIN: Series = Series {
     preset: "tiny",
+    clocks: (1000, 3200),
     topology: Topology::Pair,
     seed: 1,
     systems: 6,
@@ -502,6 +508,20 @@ fn they_do_so_among_malformed_instructions() -> Outcome {
 }
 
 #[test]
+fn they_do_so_at_other_ratios_of_their_clocks() -> Outcome {
+    for (seed, clocks) in (70..).zip([(800, 3200), (1000, 2933), (200, 3200)]) {
+        let of =
+            Series { clocks, seed, systems: 1, rounds: 2, stall_percent: 10, every: 20, ber: 1e-6, ..PLAIN };
+        series(of)?;
+        beside(Series { rounds: 1, ..of }, seed % 2 == 0)?;
+    }
+    let star =
+        Series { clocks: (800, 2666), topology: Topology::Star, messages: 2, systems: 1, rounds: 1, ..PLAIN };
+    series(Series { seed: 76, ..star })?;
+    beside(Series { seed: 77, ..star }, true)
+}
+
+#[test]
 fn they_do_so_when_messages_are_not_what_is_waited_for() -> Outcome {
     // Longer and shorter than the range, unwanted, late; one that never comes, and then one that nobody takes.
     let sends = [(1, 10), (2, 40), (3, 7), (9, 30), (4, 8), (6, 90)];
@@ -556,40 +576,41 @@ fn a_deviation_is_found() -> Outcome {
     compare(&mut session)?;
     let events = session.events[0][0].clone();
     let offered: Vec<u64> = session.recordings[1].requests.iter().map(|request| request.offered).collect();
-    for change in 0..4 {
-        let changed = &mut session.events[0][0];
-        let last = changed.len() - 1;
-        match (change, &mut changed[last]) {
-            // A cycle more on the way.
-            (0, _) => {
-                for event in changed.iter_mut() {
-                    if let ChannelEvent::Delays(_, bits) = event {
-                        bits.iter_mut().for_each(|bits| *bits += 25);
-                    }
+    // A cycle more on the way.
+    for event in &mut session.events[0][0] {
+        if let ChannelEvent::Delays(_, bits) = event {
+            bits.iter_mut().for_each(|bits| *bits += 25);
+        }
+    }
+    assert!(compare(&mut session).is_err(), "longer delays were not found");
+    // An error less, and one earlier. What meets an idle flit may change nothing, so one of all has to be found.
+    for earlier in [None, Some(1000)] {
+        let found = (0..events.len()).any(|at| {
+            session.events[0][0].clone_from(&events);
+            let changed = &mut session.events[0][0];
+            match (earlier, &mut changed[at]) {
+                (None, ChannelEvent::Disturbed(_)) => drop(changed.remove(at)),
+                (Some(cycles), ChannelEvent::Disturbed(event)) if event.cycle > cycles => {
+                    event.cycle -= cycles
                 }
+                _ => return false,
             }
-            // An error less; one more.
-            (1, _) => drop(changed.remove(last / 2)),
-            (2, ChannelEvent::Disturbed(event)) => {
-                event.cycle -= 1000;
-                changed.sort_by_key(|event| match event {
-                    ChannelEvent::Delays(cycle, _) => *cycle,
-                    ChannelEvent::Disturbed(event) => event.cycle,
-                });
-            }
-            // A request of one host a cycle later.
-            _ => {
-                let requests = &mut session.recordings[1].requests;
-                let prompt = requests.iter_mut().rfind(|request| request.offered == request.taken);
-                prompt.ok_or("every request waited")?.offered += 1;
-            }
-        }
-        let outcome = compare(&mut session);
-        assert!(outcome.is_err(), "change {change} was not found");
-        session.events[0][0].clone_from(&events);
-        for (request, offered) in session.recordings[1].requests.iter_mut().zip(&offered) {
-            request.offered = *offered;
-        }
+            changed.sort_by_key(|event| match event {
+                ChannelEvent::Delays(cycle, _) => *cycle,
+                ChannelEvent::Disturbed(event) => event.cycle,
+            });
+            compare(&mut session).is_err()
+        });
+        assert!(found, "an error changed by {earlier:?} cycles was not found");
+    }
+    session.events[0][0].clone_from(&events);
+    // A request of one host a cycle later.
+    let requests = &mut session.recordings[1].requests;
+    let prompt = requests.iter_mut().rfind(|request| request.offered == request.taken);
+    prompt.ok_or("every request waited")?.offered += 1;
+    assert!(compare(&mut session).is_err(), "a later request was not found");
+    for (request, offered) in session.recordings[1].requests.iter_mut().zip(&offered) {
+        request.offered = *offered;
     }
     compare(&mut session)?;
     Ok(())

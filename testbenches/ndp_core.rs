@@ -74,15 +74,19 @@ impl Traffic {
     }
 }
 
+/// A core with four bank groups.
+const FOUR_GROUPS: &str = "testbenches/configs/tiny-x8.toml";
+
 /// Runs random programs on one core and compares everything they leave in DRAM.
 fn random_programs(
+    config: &str,
     seed: u64,
     count: usize,
     stall_percent: u32,
     every: u64,
     options: ProgramOptions,
 ) -> Outcome {
-    let config = DesignConfig::preset("tiny")?;
+    let config = DesignConfig::load(config)?;
     let mut programs = RandomPrograms::with_options(&config, seed, options);
     let stalls = HostStalls { request: stall_percent, response: stall_percent };
     let random_contents = Some(seed as u32);
@@ -127,17 +131,29 @@ fn random_programs(
 
 #[test]
 fn random_programs_do_what_they_say() -> Outcome {
-    random_programs(1, 100, 0, 0, ProgramOptions::default())
+    random_programs("tiny", 1, 100, 0, 0, ProgramOptions::default())
 }
 
 #[test]
 fn random_programs_do_so_beside_stalls_and_traffic() -> Outcome {
-    random_programs(2, 1000, 20, 16, ProgramOptions::default())
+    random_programs("tiny", 2, 1000, 20, 16, ProgramOptions::default())
+}
+
+#[test]
+fn random_programs_do_so_with_four_bank_groups() -> Outcome {
+    random_programs(FOUR_GROUPS, 4, 100, 20, 16, ProgramOptions::default())
 }
 
 #[test]
 fn random_programs_do_so_among_malformed_instructions() -> Outcome {
-    random_programs(3, 300, 5, 0, ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() })
+    random_programs(
+        "tiny",
+        3,
+        300,
+        5,
+        0,
+        ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() },
+    )
 }
 
 #[test]
@@ -146,7 +162,15 @@ fn many_random_programs_do_what_they_say() -> Outcome {
     for seed in 10..30 {
         let options =
             ProgramOptions { malformed_percent: (seed % 3) as u32 * 30, ..ProgramOptions::default() };
-        random_programs(seed, 500, [0, 10, 50][seed as usize % 3], [0, 40, 8][seed as usize % 3], options)?;
+        let config = ["tiny", FOUR_GROUPS][seed as usize % 2];
+        random_programs(
+            config,
+            seed,
+            500,
+            [0, 10, 50][seed as usize % 3],
+            [0, 40, 8][seed as usize % 3],
+            options,
+        )?;
     }
     Ok(())
 }

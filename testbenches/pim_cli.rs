@@ -253,7 +253,7 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         rtl("--mode dex --waves x.fst", message)?;
     }
     let path = file("both");
-    says(&format!("--html {0} --timeline {0}", path.display()), "two files are to be written to")?;
+    says(&format!("--html {0} --timeline {0}", path.display()), "both name")?;
     says("--html /no/such/folder/x.html", "cannot create `/no/such/folder/x.html`")?;
     assert!(!path.exists());
     Ok(())

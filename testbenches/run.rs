@@ -79,12 +79,14 @@ fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("malformed.asm");
     std::fs::write(&path, "signal 9\n.word 0xff\nzero dst=0, count=0\nsignal 10\n")?;
-    let line = format!("run {} --config tiny", path.display());
+    let line = format!("run {} --config tiny --allow-malformed", path.display());
     let output = cosim(&line)?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     assert!(
-        said.contains("malformed          2, the first is instruction 1 with code 1: .word 0x"),
+        said.contains(
+            "malformed          2, the first is instruction 1 with code 1 (opcode 0xff is unknown): .word 0x"
+        ),
         "{said}"
     );
     let report = report(&format!("{line} --json"))?;

@@ -1,7 +1,7 @@
 //! Hardware of the NDP core, described in Rust and emitted as Verilog.
 //!
 //! [`layer`] is the description language: typed modules, width-checked expressions, lowered to
-//! `rust-hdl-core`. [`blocks`] holds one hardware block per file, [`designs`] finds them by name. The software
+//! `rust-hdl-core`. [`blocks`] holds one hardware block per file, [`designs`] finds them by name, `package` makes files of them. The software
 //! model never imports this crate, nor this crate the model, so that one cannot hide the other's mistake.
 
 #![deny(missing_docs)]
@@ -9,3 +9,5 @@
 pub mod blocks;
 pub mod designs;
 pub mod layer;
+#[cfg(feature = "cli")]
+pub mod package;

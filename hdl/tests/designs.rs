@@ -8,70 +8,13 @@ mod common;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::layer::Design;
+use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::collections::BTreeSet;
-
-/// A number of a fixed sequence (Knuth's 64-bit linear congruential generator, upper bits).
-fn draw(state: &mut u64, from: &[u32]) -> u32 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    from[(*state >> 33) as usize % from.len()]
-}
-
-/// A configuration that passes validation.
-fn random_config(state: &mut u64) -> DesignConfig {
-    loop {
-        let mut one_of = |from: &[u32]| draw(state, from);
-        let segments = one_of(&[3, 4, 5, 6]);
-        let text = format!(
-            "name = \"random\"\n[gemv]\nmultipliers = {}\nlanes = {}\nserial_steps = {}\nacc_bits = {}\n\
-             acc_segments = {segments}\nranks = {}\nbuffer_kib = {}\nmax_batch = {}\nweight_fifo_beats = {}\n\
-             [core]\nlink = {}\nread_fifo_beats = {}\n[dram]\nrow_bits = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\n\
-             t_cl = {}\nt_cwl = {}\nt_ccd_s = {}\nt_ccd_l = {}\nt_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\n\
-             t_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\nt_refi = {}\n[link]\nlanes = {}\nflit_beats = {}\n\
-             frame_flits = {}\nreplay_flits = {}\nreceive_flits = {}\ntimeout_cycles = {}\nbridge_ports = {}\n",
-            one_of(&[4, 8, 16, 32, 64]),
-            one_of(&[8, 16]),
-            one_of(&[2, 3, 5, 8, 10, 11]),
-            segments * (97u32.div_ceil(segments) + one_of(&[0, 1, 2])),
-            one_of(&[1, 2, 4]),
-            one_of(&[1, 2, 4, 16, 64, 256, 1024]),
-            one_of(&[1, 2, 4, 8, 16]),
-            one_of(&[4, 8, 64]),
-            one_of(&[0, 1]) == 1,
-            one_of(&[16, 64, 256]),
-            one_of(&[8, 11, 17]),
-            one_of(&[4, 23, 120]),
-            one_of(&[4, 25, 120]),
-            one_of(&[4, 51, 120]),
-            one_of(&[83, 240]),
-            one_of(&[17, 24, 60]),
-            one_of(&[8, 14, 17]),
-            one_of(&[4, 5, 8]),
-            one_of(&[8, 9, 32]),
-            one_of(&[1, 4, 5]),
-            one_of(&[1, 4, 7, 32]),
-            one_of(&[4, 16, 17, 33, 120]),
-            one_of(&[4, 27, 120]),
-            one_of(&[1, 3, 12]),
-            one_of(&[12, 13, 60]),
-            one_of(&[4, 11, 60]),
-            one_of(&[16, 401, 4000]),
-            one_of(&[5003, 12480, 65532]),
-            one_of(&[4, 8]),
-            one_of(&[2, 4, 8]),
-            one_of(&[2, 8, 16]),
-            one_of(&[4, 16, 64]),
-            one_of(&[4, 16, 64]),
-            one_of(&[256, 65_536]),
-            one_of(&[2, 3, 5, 8]),
-        );
-        if let Ok(config) = DesignConfig::from_toml(&text) {
-            return config;
-        }
-    }
-}
 
 /// Presets whose core keeps the linters for a minute; its modules are wider ones of those that smaller cores have.
 const WIDEST: [&str; 1] = ["hermes-512"];
+/// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
+const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 
 /// Lints the core of a preset, and so everything below it.
 fn lint_core(preset: &str) {
@@ -86,10 +29,17 @@ fn the_paper_s_core_passes_all_linters() {
 
 #[test]
 fn the_cores_of_the_other_presets_pass_all_linters() {
-    for preset in
-        DesignConfig::PRESETS.iter().filter(|preset| **preset != "hermes" && !WIDEST.contains(preset))
-    {
+    let elsewhere = |preset: &&&str| WIDEST.contains(preset) || OTHER_RANKS.contains(preset);
+    for preset in DesignConfig::PRESETS.iter().filter(|preset| **preset != "hermes" && !elsewhere(preset)) {
         lint_core(preset);
+    }
+}
+
+#[test]
+fn the_ranks_of_other_devices_pass_all_linters() {
+    for preset in OTHER_RANKS {
+        let port = build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap();
+        common::lint(&port.verilog(), port.top().name());
     }
 }
 
@@ -135,9 +85,9 @@ fn every_block_of_every_memory_that_computes_passes_all_linters() {
 }
 
 /// A memory that computes and passes validation, with pipelines that fit.
-fn random_memory(state: &mut u64) -> HbmConfig {
+fn random_memory(draw: &mut Draw) -> HbmConfig {
     loop {
-        let mut one_of = |from: &[u32]| draw(state, from);
+        let mut one_of = |from: &[u32]| draw.one_of(from);
         let slicing = one_of(&[0, 1]) == 1;
         let all = one_of(&[0, 1]) == 1;
         let text = format!(
@@ -180,9 +130,9 @@ fn random_memory(state: &mut u64) -> HbmConfig {
 
 #[test]
 fn whatever_the_limits_allow_elaborates_as_a_memory_that_computes() {
-    let mut state = 5;
+    let mut draw = Draw::of(5);
     for _ in 0..100 {
-        let config = random_memory(&mut state);
+        let config = random_memory(&mut draw);
         for block in HBM_BLOCKS {
             let design = build_hbm(&config, block);
             assert!(design.is_ok(), "{block} of {config:?}: {}", design.err().unwrap());
@@ -192,9 +142,9 @@ fn whatever_the_limits_allow_elaborates_as_a_memory_that_computes() {
 
 #[test]
 fn random_memories_that_compute_pass_all_linters() {
-    let mut state = 6;
+    let mut draw = Draw::of(6);
     for _ in 0..4 {
-        let config = random_memory(&mut state);
+        let config = random_memory(&mut draw);
         println!("{config:?}");
         for block in ["pim_channel", "pim_controller"] {
             let design = build_hbm(&config, block).unwrap();
@@ -225,13 +175,16 @@ fn very_much_of_what_the_limits_allow_elaborates() {
     elaborate_random_configurations(2, 1000);
 }
 
-fn elaborate_random_configurations(seed: u64, count: u32) {
-    let mut state = seed;
-    for _ in 0..count {
-        let config = random_config(&mut state);
+/// Configurations drawn from all that is legal; each series of tests has seeds of its own.
+fn random_configurations(series: u64, count: u64) -> impl Iterator<Item = RandomConfig> {
+    (0..count).map(move |index| RandomConfig::of(10_000 * series + index, Extent::All))
+}
+
+fn elaborate_random_configurations(series: u64, count: u64) {
+    for RandomConfig { toml, config, .. } in random_configurations(series, count) {
         for block in BLOCKS {
             let design = build(&config, block);
-            assert!(design.is_ok(), "{block} of {config:?}: {}", design.err().unwrap());
+            assert!(design.is_ok(), "{block}: {} of\n{toml}", design.err().unwrap());
         }
     }
 }
@@ -247,11 +200,9 @@ fn many_random_configurations_pass_all_linters() {
     lint_random_configurations(8, 150);
 }
 
-fn lint_random_configurations(seed: u64, count: u32) {
-    let mut state = seed;
-    for _ in 0..count {
-        let config = random_config(&mut state);
-        println!("{config:?}");
+fn lint_random_configurations(series: u64, count: u64) {
+    for RandomConfig { toml, config, .. } in random_configurations(series, count) {
+        println!("{toml}");
         for block in ["gemv_unit", "rank_port", "link_bridge"] {
             let design = build(&config, block).unwrap();
             common::lint(&design.verilog(), design.top().name());
@@ -274,7 +225,7 @@ fn a_module_is_defined_once_however_often_it_is_used() {
     let units: u64 = design
         .instance_counts()
         .into_iter()
-        .filter(|(module, _)| module.name().starts_with("multiplier_unit"))
+        .filter(|(module, _)| module.title().starts_with("multiplier_unit"))
         .map(|(_, count)| count)
         .sum();
     assert_eq!(units, 256);

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -15,9 +17,14 @@ fn tiny(out: &Path, more: &[&str]) -> Output {
     gen_rtl(&[&["--config", "tiny", "--out", out.to_str().unwrap()], more].concat())
 }
 
-/// The message of a run that has to fail.
+/// The message of a run that has to be refused.
 fn refused(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    fails(output, 2)
+}
+
+/// The message of a run that has to fail with this code.
+fn fails(output: &Output, code: i32) -> String {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
     assert!(output.stdout.is_empty());
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -33,9 +40,10 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     assert!(tiny(&out, &[]).status.success());
     let list = fs::read_to_string(out.join("files.f")).unwrap();
     let listed: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    assert_eq!(listed.last(), Some(&"ndp_core_n16_l8_s11_w104.v"));
+    assert!(listed[listed.len() - 2].starts_with("ndp_core_n16_l8_s11_w104_h"), "{listed:?}");
+    assert_eq!(listed.last(), Some(&"ndp_core_top.v"));
     let mut expected: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
-    expected.extend(["files.f".to_owned(), "ports.md".to_owned()]);
+    expected.extend(["files.f", "ports.md", "params.json", "params.toml", "params.vh"].map(str::to_owned));
     assert_eq!(names(&out), expected);
     let ports = fs::read_to_string(out.join("ports.md")).unwrap();
     for name in listed {
@@ -43,8 +51,79 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
         let text = fs::read_to_string(out.join(name)).unwrap();
         assert_eq!(text.matches("\nmodule ").count(), 1, "{name}");
         assert!(text.contains(&format!("\nmodule {module} ")), "{name}");
-        assert!(ports.contains(&format!("### `{module}`")), "{name}");
+        let heading = match module.rsplit_once("_h") {
+            Some((title, _)) => format!("### `{title}`"),
+            None => format!("The wrapper `{module}` "),
+        };
+        assert!(ports.contains(&heading), "{name}");
     }
+}
+
+/// The command in the second line of a generated file, without what runs the program, `DIR` replaced.
+fn regenerating(out: &Path, again: &Path) -> Vec<String> {
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    let name = list.lines().find(|line| !line.starts_with('#')).unwrap();
+    let text = fs::read_to_string(out.join(name)).unwrap();
+    let command = text.lines().nth(1).unwrap().strip_prefix("//   cargo run --bin gen-rtl -- ").unwrap();
+    let words = command.split(' ').map(str::to_owned);
+    let mut words: Vec<String> = words.map(|w| w.replace("DIR/", &format!("{}/", out.display()))).collect();
+    let at = words.iter().position(|word| word == "DIR").unwrap();
+    words[at] = again.display().to_string();
+    words
+}
+
+#[test]
+fn the_command_in_a_file_s_head_writes_the_same_files_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine.toml");
+    fs::write(
+        &file,
+        "name = \"mine\"\n[gemv]\nmultipliers = 16\nranks = 2\nbuffer_kib = 16\nmax_batch = 4\n",
+    )
+    .unwrap();
+    for (index, config) in ["tiny", file.to_str().unwrap()].into_iter().enumerate() {
+        let [out, again] = ["out", "again"].map(|name| folder.path().join(format!("{name}{index}")));
+        let arguments = ["--config", config, "--block", "multiplier_unit", "--out", out.to_str().unwrap()];
+        assert!(gen_rtl(&arguments).status.success());
+        let command = regenerating(&out, &again);
+        // The file may have gone elsewhere since.
+        if config != "tiny" {
+            fs::remove_file(&file).unwrap();
+        }
+        let output = gen_rtl(&command.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(output.status.success(), "{command:?}: {output:?}");
+        assert_eq!(names(&out), names(&again));
+        for name in names(&out) {
+            assert_eq!(fs::read(out.join(&name)).unwrap(), fs::read(again.join(&name)).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_commands_in_the_file_list_compile_from_any_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("some/where");
+    assert!(tiny(&out, &["--block", "multiplier_unit"]).status.success());
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    let commands: Vec<String> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("#   "))
+        .map(|command| command.replace("DIR", "some/where"))
+        .collect();
+    let programs: BTreeSet<&str> = commands.iter().filter_map(|command| command.split(' ').next()).collect();
+    assert_eq!(programs, BTreeSet::from(["iverilog", "verilator", "yosys"]), "{list}");
+    for command in &commands {
+        // Quotes as a shell takes them.
+        let parts: Vec<&str> = command.split('\'').collect();
+        let words = parts.iter().enumerate().flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![*part],
+        });
+        let words: Vec<&str> = words.collect();
+        common::run(words[0], words[0], &words[1..], folder.path());
+    }
+    // And from inside, as a list of names.
+    common::run("iverilog", "iverilog", &["-g2005", "-t", "null", "-f", "files.f"], &out);
 }
 
 #[test]
@@ -54,18 +133,66 @@ fn check_finds_changed_missing_and_additional_files() {
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     let before = names(out);
-    let changed = out.join("phase_ring_11.v");
+    let changed = before.iter().find(|name| name.starts_with("phase_ring_11_h")).unwrap();
+    let (differs, changed) = (format!("{changed} differs"), out.join(changed));
     fs::write(&changed, fs::read_to_string(&changed).unwrap() + "\n").unwrap();
     fs::remove_file(out.join("files.f")).unwrap();
     fs::write(out.join("other.v"), "// Generated from something else\n").unwrap();
-    let message = refused(&tiny(out, &["--check"]));
-    for part in ["phase_ring_11.v differs", "files.f is missing", "other.v does not belong to this design"] {
+    let message = fails(&tiny(out, &["--check"]), 1);
+    for part in [&differs, "files.f is missing", "other.v does not belong to this design"] {
         assert!(message.contains(part), "{message}");
     }
     // A new run puts it right, and removes what an earlier one had left.
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     assert_eq!(names(out), before);
+}
+
+#[test]
+fn parameters_are_written_for_software_and_for_verilog() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path();
+    assert!(tiny(out, &[]).status.success());
+    let header = fs::read_to_string(out.join("params.vh")).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.join("params.json")).unwrap()).unwrap();
+    for (name, section, key, value) in [
+        ("GEMV_RANKS", "gemv", "ranks", 2),
+        ("LINK_LANES", "link", "lanes", 4),
+        ("DRAM_T_REFI", "dram", "t_refi", 12480),
+        ("CORE_QUEUE_ENTRIES", "core", "queue_entries", 64),
+    ] {
+        assert!(header.contains(&format!("\nlocalparam {name} = {value};\n")), "{header}");
+        assert_eq!(json["configuration"][section][key], value);
+    }
+    assert!(header.contains("\nlocalparam HOST_ADDR_BITS = 29;\n"), "{header}");
+    assert_eq!(json["derived"]["host_addr_bits"], 29);
+    let address = serde_json::json!({ "name": "host_addr_i", "direction": "in", "bits": 29 });
+    assert!(json["ports"].as_array().unwrap().contains(&address));
+    assert_eq!(json["wrapper"], "ndp_core_top");
+    let wrapper = fs::read_to_string(out.join("ndp_core_top.v")).unwrap();
+    assert!(wrapper.contains(&format!("\n{} inner (\n", json["module"].as_str().unwrap())), "{wrapper}");
+}
+
+#[test]
+fn a_prefix_is_at_the_beginning_of_every_module_s_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let [plain, prefixed] = ["plain", "prefixed"].map(|name| folder.path().join(name));
+    assert!(tiny(&plain, &["--block", "rank_group"]).status.success());
+    assert!(tiny(&prefixed, &["--block", "rank_group", "--prefix", "left_"]).status.success());
+    let verilog = |folder: &Path| names(folder).into_iter().filter(|name| name.ends_with(".v"));
+    let expected: BTreeSet<String> = verilog(&plain).map(|name| format!("left_{name}")).collect();
+    assert_eq!(verilog(&prefixed).collect::<BTreeSet<_>>(), expected);
+    // Both in one simulation, from two folders.
+    let bench = "module bench; rank_group_top a(); left_rank_group_top b(); endmodule\n";
+    fs::write(folder.path().join("bench.v"), bench).unwrap();
+    let arguments = ["-g2005", "-t", "null", "-y", "plain", "-y", "prefixed", "-s", "bench", "bench.v"];
+    common::run("iverilog", "iverilog", &arguments, folder.path());
+    let message = refused(&tiny(&plain, &["--prefix", "Left"]));
+    assert!(
+        message.contains("--prefix Left: expected a lower-case letter, then a-z, 0-9 and _"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -82,8 +209,8 @@ fn the_list_names_presets_blocks_and_instances() {
     let output = gen_rtl(&["--list", "--config", "hermes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("presets: hermes, hermes-32, "), "{text}");
-    assert!(text.contains("    256 x multiplier_unit_l8_s11_w104 "), "{text}");
-    assert!(text.contains("      4 x rank_group_n64_l8_s11_w104 "), "{text}");
+    assert!(text.contains("    256 x multiplier_unit_l8_s11_w104_h"), "{text}");
+    assert!(text.contains("      4 x rank_group_n64_l8_s11_w104_h"), "{text}");
 }
 
 #[test]

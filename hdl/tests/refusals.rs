@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used)]
 
 use ndp_hdl::layer::{
-    Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+    Bits, Design, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, named, one_hot_mux,
+    repeat, zeros,
 };
 use std::rc::Rc;
 
@@ -80,6 +81,16 @@ fn multiplexers_with_wrong_widths_are_refused() {
     assert_eq!(message, "module dut: y_o: one-hot select: 5 bits against 2 bits");
     let message = refused_expression(|a, b| one_hot_mux(&b.low(2), &[a.clone(), b.clone()]));
     assert_eq!(message, "module dut: y_o: |: 8 bits against 5 bits");
+}
+
+#[test]
+fn a_name_that_no_signal_of_a_list_has_is_refused() {
+    let expected = "module dut: y_o: no signal is named `stor`, expected one of load, store";
+    let list = |a: &Bits| [("load", a.bit(0)), ("store", a.bit(1))];
+    assert_eq!(refused_expression(|a, _| named(&list(a), "stor")), expected);
+    // Neither among others nor alone.
+    assert_eq!(refused_expression(|a, _| any_named(&list(a), &["load", "stor"])), expected);
+    assert_eq!(refused_expression(|a, _| any_named(&list(a), &["stor"])), expected);
 }
 
 #[test]
@@ -506,11 +517,11 @@ fn two_different_modules_of_one_name_are_refused() {
     let error = both(&family(1, "left"), &family(2, "right")).unwrap_err();
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     assert_eq!(error.to_string(), "two different modules are named child");
-    // The parents' text is the same here; only what their child's name stands for differs.
+    // The parents' texts differ in the name of their child only.
     let error = both(&family(1, "parent"), &family(2, "parent")).unwrap_err();
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     // Built twice, but the same.
     let design = both(&family(1, "parent"), &family(1, "parent")).unwrap();
-    let names: Vec<&str> = design.modules().iter().map(|m| m.name()).collect();
+    let names: Vec<&str> = design.modules().iter().map(|m| m.title()).collect();
     assert_eq!(names, ["child", "parent", "top"]);
 }

@@ -7,7 +7,7 @@
 
 mod common;
 
-use ndp_hdl::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, rom};
+use ndp_hdl::layer::{Bits, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, rom};
 use std::fmt::Write;
 
 /// xorshift64*: reproducible without a dependency.
@@ -306,7 +306,7 @@ fn mismatches(seed: u64, plant: bool, operations: &mut Vec<u32>) -> Vec<String> 
     let vectors: Vec<Vec<Value>> =
         (0..VECTORS).map(|_| INPUTS.iter().map(|w| random.vector(*w)).collect()).collect();
     let dut = module.finish().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-    let printed = simulate(dut.verilog(), &vectors, &outputs.iter().map(|(w, _)| *w).collect::<Vec<_>>());
+    let printed = simulate(&dut, &vectors, &outputs.iter().map(|(w, _)| *w).collect::<Vec<_>>());
     assert_eq!(printed.len(), VECTORS * OUTPUTS, "seed {seed}: one line per vector and output");
 
     let mut wrong = Vec::new();
@@ -329,7 +329,7 @@ fn mismatches(seed: u64, plant: bool, operations: &mut Vec<u32>) -> Vec<String> 
 }
 
 /// The outputs in binary: all of the first vector, then all of the second, ...
-fn simulate(verilog: &str, vectors: &[Vec<Value>], widths: &[u32]) -> Vec<String> {
+fn simulate(dut: &Module, vectors: &[Vec<Value>], widths: &[u32]) -> Vec<String> {
     let mut bench = String::from("module bench;\n");
     let mut ports = Vec::new();
     for width in INPUTS {
@@ -340,7 +340,7 @@ fn simulate(verilog: &str, vectors: &[Vec<Value>], widths: &[u32]) -> Vec<String
         let _ = writeln!(bench, "wire [{}:0] y{index};", width - 1);
         ports.push(format!(".y{index}_o(y{index})"));
     }
-    let _ = writeln!(bench, "dut dut ({});\ninitial begin", ports.join(", "));
+    let _ = writeln!(bench, "{} dut ({});\ninitial begin", dut.name(), ports.join(", "));
     for vector in vectors {
         for (width, value) in INPUTS.iter().zip(vector) {
             let _ = writeln!(bench, "a{width} = {width}'b{};", binary_text(value));
@@ -352,7 +352,7 @@ fn simulate(verilog: &str, vectors: &[Vec<Value>], widths: &[u32]) -> Vec<String
     }
     bench += "end\nendmodule\n";
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("bench.v"), format!("{verilog}\n{bench}")).unwrap();
+    std::fs::write(folder.path().join("bench.v"), format!("{}\n{bench}", dut.verilog())).unwrap();
     common::run(
         "iverilog",
         "iverilog",

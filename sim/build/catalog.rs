@@ -11,9 +11,9 @@
 //! With `NDP_MODELS=programs` there is only what `cosim` needs but for `link` and `pim-trace`, with `NDP_MODELS=demo` only what
 //! `make demo` does. Elaboration itself is `ndp_hdl`'s.
 
-use super::{Failure, selftest};
+use super::selftest;
 use ndp_config::{DesignConfig, HbmConfig};
-use ndp_hdl::layer::{Design, Direction};
+use ndp_verilate::{Entry, Failure};
 use std::path::Path;
 
 /// Configurations whose core is built when `NDP_DESIGNS` is not set.
@@ -32,12 +32,14 @@ const GEMV_CONFIGS: [&str; 4] = [
 const UNIT_BLOCKS: [&str; 5] =
     ["multiplier_unit", "fp16_rounder", "activation_lane", "activation_sums", "rank_port"];
 const UNIT_CONFIG: &str = "hermes";
-/// Another rank, whose times are no multiples of a slot.
-const RANK_CONFIG: &str = "testbenches/configs/odd-timings.toml";
+/// Other ranks: one whose times are no multiples of a slot, and those of the standard's devices.
+const RANK_CONFIGS: [&str; 3] = ["testbenches/configs/odd-timings.toml", "hermes-x8", "hermes-x16"];
+/// A small core with four bank groups.
+const GROUPS_CONFIG: &str = "testbenches/configs/tiny-x8.toml";
 
 /// Rank ports with an error planted in their Verilog, as `<name>/rank_port`: what is replaced, wherever it occurs, and by what.
 /// Each has to be caught by the device model.
-const PLANTED: [(&str, &str, &str); 5] = [
+const PLANTED: [(&str, &str, &str); 6] = [
     // Five activates within tFAW.
     ("planted-faw", "act_count_q[2]", "1'h0"),
     // Reads and writes right after the activate.
@@ -46,8 +48,20 @@ const PLANTED: [(&str, &str, &str); 5] = [
     ("planted-refresh", "closed_q & ~(|wait_q)", "closed_q"),
     // A read after a write in bank group 1 a slot too early.
     ("planted-turn", "{(&{column, entry0_i[31], entry0_i[0]}), (", "{1'h0, ("),
+    // Banks are closed right after reset.
+    ("planted-settle", "&{drain_q, settled_q, quiet_i}", "&{drain_q, quiet_i}"),
     // The uppermost bit of a row is not compared.
     ("planted-row", "state0_0_i[20:4] == entry0_i[26:10]", "state0_0_i[19:4] == entry0_i[25:10]"),
+];
+
+/// The same with four bank groups, of `hermes-x8`. The last one breaks no rule: its rate gives it away.
+const PLANTED_GROUPS: [(&str, &str, &str); 3] = [
+    // An activate in bank group 2 counts as one in group 0.
+    ("planted-group-act", "act_bar2_q <= acts[2];", "act_bar2_q <= acts[0];"),
+    // So does a read or write.
+    ("planted-group-column", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", "(entry0_i[8] == 1'h0) & ~entry0_i[0]"),
+    // Bank groups 0 and 2 count as one for reads and writes: only bit 0 of their number is looked at.
+    ("planted-group-bit", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", "~entry0_i[0]"),
 ];
 
 /// Configurations whose link is also built alone: one end, and a bridge.
@@ -60,12 +74,12 @@ const LINK_FORMATS: [&str; 4] = [
     "testbenches/configs/link-4x4.toml",
     "testbenches/configs/link-4x8.toml",
 ];
-/// Mutants of the first of these, in the form of [`PLANTED`]: each has to be caught by the same testbench.
-const FORMAT_MUTANTS: [(&str, &str, &str); 2] = [
+/// The first of these with a planted error, in the form of [`PLANTED`]: each has to be caught by the same testbench.
+const PLANTED_FORMATS: [(&str, &str, &str); 2] = [
     // An acknowledgement is that of the header that came last, intact or not.
-    ("mutant-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
+    ("planted-unchecked", "assign peer_ack_o = said_q[7:0];", "assign peer_ack_o = header_q[27:20];"),
     // Flits are repeated whenever the time has passed.
-    ("mutant-repeat", "repeated_q <= expires | (repeated_q & ~clear);", "repeated_q <= 1'h0;"),
+    ("planted-repeat", "repeated_q <= expires | (repeated_q & ~clear);", "repeated_q <= 1'h0;"),
 ];
 /// Links of the bridges between several cores in `cosim`: for up to four of them, and for more.
 const HOSTED_BRIDGES: [u32; 2] = [4, 8];
@@ -156,6 +170,12 @@ const PLANTED_CHANNELS: [(&str, &str, &str); 10] = [
     ("planted-half", "{passes & last_half0_q,", "{1'h0,"),
 ];
 
+/// The host's port of the small preset with arbiters that forget turns.
+const PLANTED_PORTS: [(&str, &str, &str); 2] = [
+    ("planted-turn-order", "turn_older0_1_q | turn1", "turn_older0_1_q | 1'h0"),
+    ("planted-answer-order", "answer_older0_1_q | answer1", "answer_older0_1_q | 1'h0"),
+];
+
 /// Cores of the small preset with an error planted in their transfers. Each has to be caught by the harness of migrations.
 const PLANTED_CORES: [(&str, &str, &str); 3] = [
     // The halves of what one rank sends change places.
@@ -170,76 +190,10 @@ const PLANTED_CORES: [(&str, &str, &str); 3] = [
     ("planted-room", "assign room = (|left_q);", "assign room = 1'h1;"),
 ];
 
-/// Optimisation of most designs.
-const OPT_LEVEL: u32 = 2;
-/// That of bridges, whose wide functions take three times as long to compile at level 2, and are a small part of what a system
-/// evaluates.
-const BRIDGE_OPT_LEVEL: u32 = 1;
 /// That of link ends that are built for their format.
 const FORMAT_OPT_LEVEL: u32 = 1;
-/// That of designs with a planted error, which run until it is found.
+/// Optimisation of designs with a planted error, which run until it is found.
 const PLANTED_OPT_LEVEL: u32 = 0;
-
-/// One elaborated design, reduced to what the rest of the build needs.
-pub struct Entry {
-    /// Configuration name.
-    pub config: String,
-    /// Block name.
-    pub block: String,
-    /// The configuration as TOML; empty for the self-test.
-    pub config_toml: String,
-    /// Name of the top module.
-    pub top: String,
-    /// All modules.
-    pub verilog: String,
-    /// Ports of the top module.
-    pub ports: Vec<Port>,
-    /// Whether to build the variant whose signals can be dumped.
-    pub waves: bool,
-    /// How much the compiler optimises what is evaluated every cycle (`-O`).
-    pub opt_level: u32,
-}
-
-/// One port of the top module.
-pub struct Port {
-    /// Name.
-    pub name: String,
-    /// Width in bits.
-    pub width: u32,
-    /// Driven by the model.
-    pub output: bool,
-}
-
-impl Entry {
-    /// The name under which the harness opens the design.
-    pub fn name(&self) -> String {
-        format!("{}/{}", self.config, self.block)
-    }
-
-    /// The name as part of an identifier.
-    pub fn identifier(&self) -> String {
-        self.name().replace(['/', '-'], "_")
-    }
-
-    fn new(config: &str, block: &str, config_toml: String, design: &Design, waves: bool) -> Self {
-        let top = design.top();
-        let ports = top.ports().iter().map(|port| Port {
-            name: port.name.clone(),
-            width: port.width,
-            output: port.direction == Direction::Output,
-        });
-        Self {
-            config: config.to_owned(),
-            block: block.to_owned(),
-            config_toml,
-            top: top.name().to_owned(),
-            verilog: design.verilog(),
-            ports: ports.collect(),
-            waves,
-            opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
-        }
-    }
-}
 
 /// Elaborates the catalogue, or the part of it that `NDP_MODELS` names; without `waves` no design gets a variant whose signals
 /// can be dumped.
@@ -264,19 +218,19 @@ fn programs(root: &Path, waves: bool, extent: Extent) -> Result<Vec<Entry>, Fail
             return Err(vec![format!("NDP_DESIGNS={list}: the name `{}` occurs twice", config.name())]);
         }
         let waves = waves && items(&traced).any(|name| name == config.name());
-        entries.push(elaborate(&config, "ndp_core", waves)?);
+        entries.push(Entry::elaborate(&config, "ndp_core", waves)?);
         let bridges = if extent == Extent::Demo { &HOSTED_BRIDGES[..1] } else { &HOSTED_BRIDGES[..] };
         for &ports in bridges.iter().filter(|_| config.core().link()) {
             let bridge = config.with_bridge(ports).map_err(|e| vec![format!("{}: {e}", config.name())])?;
-            entries.push(elaborate(&bridge, "link_bridge", false)?);
+            entries.push(Entry::elaborate(&bridge, "link_bridge", false)?);
         }
     }
     let hosted = load_hbm(root, HBM_HOSTED)?;
     for config in [hosted.clone(), hosted.unsliced()] {
         let waves = waves && items(&traced).any(|name| name == config.name());
-        entries.push(elaborate_hbm(&config, HBM_BLOCK, waves)?);
+        entries.push(Entry::elaborate_hbm(&config, HBM_BLOCK, waves)?);
         if extent > Extent::Demo {
-            entries.push(elaborate_hbm(&config, HBM_CONTROLLER, waves)?);
+            entries.push(Entry::elaborate_hbm(&config, HBM_CONTROLLER, waves)?);
         }
     }
     // A misspelt name would otherwise only be noticed when the waves are wanted.
@@ -299,55 +253,55 @@ fn testbenches(root: &Path, waves: bool) -> Result<Vec<Entry>, Failure> {
     }
     for item in GEMV_CONFIGS {
         let config = load(root, item)?;
-        entries.push(elaborate(&config, "gemv_unit", false)?);
+        entries.push(Entry::elaborate(&config, "gemv_unit", false)?);
     }
     let config = load(root, UNIT_CONFIG)?;
     for block in UNIT_BLOCKS {
-        entries.push(elaborate(&config, block, waves)?);
+        entries.push(Entry::elaborate(&config, block, waves)?);
     }
-    entries.push(elaborate(&load(root, RANK_CONFIG)?, "rank_port", false)?);
+    for item in RANK_CONFIGS {
+        entries.push(Entry::elaborate(&load(root, item)?, "rank_port", false)?);
+    }
+    entries.push(Entry::elaborate(&load(root, GROUPS_CONFIG)?, "ndp_core", false)?);
     let tiny = load(root, LINK_CONFIGS[1])?;
+    entries.push(Entry::elaborate(&tiny, "host_port", false)?);
     for item in LINK_CONFIGS {
         let config = load(root, item)?;
         for block in LINK_BLOCKS {
-            entries.push(elaborate(&config, block, false)?);
+            entries.push(Entry::elaborate(&config, block, false)?);
         }
     }
     for item in LINK_FORMATS {
-        let mut entry = elaborate(&load(root, item)?, LINK_BLOCKS[0], false)?;
+        let mut entry = Entry::elaborate(&load(root, item)?, LINK_BLOCKS[0], false)?;
         entry.opt_level = FORMAT_OPT_LEVEL;
         entries.push(entry);
     }
     for (item, waves) in HBM_CONFIGS.into_iter().zip([waves, false, false]) {
-        entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
+        entries.push(Entry::elaborate_hbm(&load_hbm(root, item)?, HBM_BLOCK, waves)?);
     }
     for item in HBM_CONTROLLERS {
-        entries.push(elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);
+        entries.push(Entry::elaborate_hbm(&load_hbm(root, item)?, HBM_CONTROLLER, false)?);
     }
     let ranks = PLANTED.map(|planted| (&config, "rank_port", planted));
+    let four_groups = load(root, RANK_CONFIGS[1])?;
+    let groups = PLANTED_GROUPS.map(|planted| (&four_groups, "rank_port", planted));
     let links = PLANTED_LINKS.map(|planted| (&tiny, "link_controller", planted));
+    let ports = PLANTED_PORTS.map(|planted| (&tiny, "host_port", planted));
     let short = load(root, LINK_FORMATS[0])?;
-    let formats = FORMAT_MUTANTS.map(|mutant| (&short, LINK_BLOCKS[0], mutant));
+    let formats = PLANTED_FORMATS.map(|planted| (&short, LINK_BLOCKS[0], planted));
     let cores = PLANTED_CORES.map(|planted| (&tiny, "ndp_core", planted));
-    let blocks = ranks
-        .into_iter()
-        .chain(links)
-        .chain(formats)
-        .chain(cores)
-        .map(|(config, block, planted)| elaborate(config, block, false).map(|entry| (entry, planted)));
+    let blocks = ranks.into_iter().chain(groups).chain(links).chain(formats).chain(ports).chain(cores);
+    let blocks = blocks
+        .map(|(config, block, planted)| Entry::elaborate(config, block, false).map(|entry| (entry, planted)));
     let memory = load_hbm(root, HBM_CONFIGS[0])?;
     let channels = PLANTED_CHANNELS
-        .map(|planted| elaborate_hbm(&memory, HBM_BLOCK, false).map(|entry| (entry, planted)));
+        .map(|planted| Entry::elaborate_hbm(&memory, HBM_BLOCK, false).map(|entry| (entry, planted)));
     let controllers = PLANTED_CONTROLLERS
-        .map(|planted| elaborate_hbm(&memory, HBM_CONTROLLER, false).map(|entry| (entry, planted)));
+        .map(|planted| Entry::elaborate_hbm(&memory, HBM_CONTROLLER, false).map(|entry| (entry, planted)));
     for planted in blocks.chain(channels).chain(controllers) {
-        let (mut entry, (name, from, to)) = planted?;
-        if !entry.verilog.contains(from) {
-            return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", entry.top)]);
-        }
-        entry.config = name.to_owned();
+        let (entry, mutation) = planted?;
+        let mut entry = entry.mutated(mutation)?;
         entry.opt_level = PLANTED_OPT_LEVEL;
-        entry.verilog = entry.verilog.replace(from, to);
         entries.push(entry);
     }
     Ok(entries)
@@ -375,27 +329,4 @@ fn argument(root: &Path, preset_or_path: &str) -> String {
     let path = root.join(preset_or_path);
     println!("cargo::rerun-if-changed={}", path.display());
     path.display().to_string()
-}
-
-fn elaborate_hbm(config: &HbmConfig, block: &str, waves: bool) -> Result<Entry, Failure> {
-    let failure = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", config.name())];
-    let design = ndp_hdl::designs::build_hbm(config, block).map_err(|e| failure(&e))?;
-    let text = toml::to_string(config).map_err(|e| failure(&e))?;
-    let again = HbmConfig::from_toml(&text).map_err(|e| failure(&e))?;
-    if again != *config {
-        return Err(failure(&"the memory does not survive being written as TOML"));
-    }
-    Ok(Entry::new(config.name(), block, text, &design, waves))
-}
-
-fn elaborate(config: &DesignConfig, block: &str, waves: bool) -> Result<Entry, Failure> {
-    let failure = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", config.name())];
-    let design = ndp_hdl::designs::build(config, block).map_err(|e| failure(&e))?;
-    let text = toml::to_string(config).map_err(|e| failure(&e))?;
-    // A harness that reads another configuration than the one that was built would test nothing.
-    let again = DesignConfig::from_toml(&text).map_err(|e| failure(&e))?;
-    if again != *config {
-        return Err(failure(&"the configuration does not survive being written as TOML"));
-    }
-    Ok(Entry::new(config.name(), block, text, &design, waves))
 }

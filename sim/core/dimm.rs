@@ -11,6 +11,8 @@ use ndp_dram::{Command, Rank, Violation};
 #[derive(Debug)]
 pub(crate) struct Dimm {
     pub ranks: Vec<Rank>,
+    /// Clock of the ranks at the first edge after the last reset.
+    origin: u64,
 }
 
 impl Dimm {
@@ -22,12 +24,21 @@ impl Dimm {
             }
             rank
         };
-        Self { ranks: (0..config.gemv().ranks()).map(rank).collect() }
+        Self { ranks: (0..config.gemv().ranks()).map(rank).collect(), origin: 0 }
     }
 
-    /// Ends the recording of commands and hands it out.
+    /// Ends the recording of commands and hands it out, in clocks since the last reset.
     pub(super) fn take_traces(&mut self) -> Vec<Vec<(u64, Command)>> {
-        self.ranks.iter_mut().map(Rank::take_trace).collect()
+        let since_reset = |trace: Vec<(u64, Command)>| {
+            trace.into_iter().map(|(clock, command)| (clock - self.origin, command)).collect()
+        };
+        self.ranks.iter_mut().map(Rank::take_trace).map(since_reset).collect()
+    }
+
+    /// The core's reset ends: clocks of recorded commands count from here.
+    pub(super) fn leave_reset(&mut self) {
+        self.origin = self.ranks.first().map_or(0, Rank::cycle);
+        self.ranks.iter_mut().for_each(Rank::forget_trace);
     }
 
     /// One clock of the DRAM: before its rising edge.

@@ -110,7 +110,7 @@ impl Host {
     }
 
     fn stalled(&mut self, percent: u32) -> bool {
-        percent != 0 && self.random.next_u64() % 100 < percent.into()
+        percent != 0 && self.random.next_u64() % 100 < u64::from(percent)
     }
 
     /// The request to offer in this cycle.

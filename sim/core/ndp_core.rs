@@ -8,13 +8,14 @@ use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::{PortCycle, Prediction};
-use super::recording::{InstructionRecord, Recorder, Recording};
+use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{Burst, Counters, LinkStatus, PartCycles, Status};
 use crate::error::SimError;
-use crate::ffi::{Edge, Model, OpenOptions, WaveOptions, designs};
+use crate::ffi::{Clocks, Edge, Model, OpenOptions, WaveOptions, designs};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
+use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -38,6 +39,20 @@ pub struct CoreOptions {
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::link::cores::LinkedCores::predicted`].
     pub predict: bool,
+    /// How much the compiler optimises a core that is built on demand; see [`OpenOptions::opt_level`].
+    pub opt_level: Option<u32>,
+    /// When the DRAM's clock rises first, in ps, modulo its period; a tenth of it if nothing is said.
+    pub phase_ps: Option<u64>,
+}
+
+impl CoreOptions {
+    /// How the model of a configuration's core is opened.
+    pub fn open_options(&self, config: &DesignConfig) -> OpenOptions {
+        let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
+        let clocks = self.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
+        let (waves, random_contents) = (self.waves.clone(), self.random_contents);
+        OpenOptions { waves, random_contents, opt_level: self.opt_level, clocks }
+    }
 }
 
 impl Default for CoreOptions {
@@ -50,6 +65,8 @@ impl Default for CoreOptions {
             watchdog_cycles: 50_000,
             trace: false,
             predict: false,
+            opt_level: None,
+            phase_ps: None,
         }
     }
 }
@@ -74,14 +91,10 @@ pub struct NdpCore {
     pub(super) options: CoreOptions,
     wall: Duration,
     parts: PartCycles,
-    /// Broken timing rules before the last reset.
-    earlier_violations: u64,
-    /// The error of the first of them.
-    first_violation: Option<SimError>,
     recorder: Option<Recorder>,
     prediction: Option<Prediction>,
     port: PortCycle,
-    /// Clock of the DRAM in which the ranks began to count.
+    /// Clock of the DRAM at the first edge after the last reset.
     dram_origin: u64,
     /// The link to other cores that are simulated side by side with this one.
     wire: Option<Wire>,
@@ -89,41 +102,48 @@ pub struct NdpCore {
     happened: Option<Happened>,
 }
 
-/// Cycles for which the reset is held: several of each clock.
+/// Cycles for which the reset is held: four of each clock at least, as the DRAM's period is at most twice the core's.
 const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
     /// Block name in the catalogue.
     pub const BLOCK: &'static str = "ndp_core";
 
-    /// Opens the core of a configuration and resets it.
+    /// Opens the core of a configuration and resets it. If it was not compiled in, it is built now ([`Model::open_design`]).
     ///
     /// # Errors
-    /// [`SimError::UnknownDesign`] if the configuration was not compiled in, [`SimError::OtherConfiguration`] if
-    /// another one of the same name was; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
+    /// [`SimError::Demand`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
     /// that is missing or has another width.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        Self::open_as(config.name(), config, options)
+        let model = Model::open_design(config, Self::BLOCK, &options.open_options(config))?;
+        Self::with_model(model, config, options)
     }
 
-    /// The same for a core that was built under another name than its configuration's.
+    /// The same for a core of the catalogue that was built under another name than its configuration's.
     ///
     /// # Errors
-    /// As [`NdpCore::open`].
+    /// As [`NdpCore::open`]; [`SimError::UnknownDesign`] if there is none of this name, [`SimError::OtherConfiguration`] if it was
+    /// built from another configuration.
     pub fn open_as(design: &str, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let name = format!("{design}/{}", Self::BLOCK);
         if let Some(design) = designs().find(|design| design.name == name)
-            && DesignConfig::from_toml(design.config_toml)? != *config
+            && !DesignConfig::from_toml(design.config_toml)?.same_hardware(config)
         {
             return Err(SimError::OtherConfiguration { design: name });
         }
+        Self::with_model(Model::open_with(&name, &options.open_options(config))?, config, options)
+    }
+
+    /// The same for a model of the core that is open already, with the waves and contents that it was opened with.
+    ///
+    /// # Errors
+    /// As [`NdpCore::open`].
+    pub fn with_model(model: Model, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         for (key, value) in [("stalls", options.stalls.request), ("stalls", options.stalls.response)] {
             if value > 99 {
                 return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });
             }
         }
-        let open = OpenOptions { waves: options.waves.clone(), random_contents: options.random_contents };
-        let model = Model::open_with(&name, &open)?;
         let ranks = config.gemv().ranks();
         let queue = 1 << config.dimm_burst_bits();
         let mut core = Self {
@@ -135,8 +155,6 @@ impl NdpCore {
             options: options.clone(),
             wall: Duration::ZERO,
             parts: PartCycles::default(),
-            earlier_violations: 0,
-            first_violation: None,
             recorder: options.trace.then(|| Recorder::new(queue, 0)),
             prediction: None,
             port: PortCycle::default(),
@@ -144,24 +162,41 @@ impl NdpCore {
             wire: None,
             happened: None,
         };
-        core.reset();
+        // The devices power up when the pins are known.
+        core.model.reset(RESET_CYCLES);
+        core.leave_reset();
         Ok(core)
     }
 
-    /// Resets core and controllers in the middle of whatever they do. The DRAM keeps its contents; its banks and timers start
-    /// anew, as after an initialisation.
+    /// A warm reset: core and controllers start anew in the middle of whatever they do, the devices go on. Their rows stay open,
+    /// their timers run, and they keep their contents, but for bursts that are being written: those are undefined.
     pub fn reset(&mut self) {
         let (ranks, stalls) = (self.config.gemv().ranks(), self.options.stalls);
         self.host = Host::new(ranks, self.config.dimm_burst_bits(), stalls, self.options.seed);
         self.pins.drive_request(&mut self.model, None);
         self.pins.drive_response_ready(&mut self.model, false);
-        self.model.reset(RESET_CYCLES);
-        self.earlier_violations += self.dimm.violations();
-        self.first_violation = self.first_violation.take().or(self.dimm.verdict().err());
-        self.dimm.ranks.iter_mut().for_each(Rank::restart);
+        self.model.hold_reset(true);
+        let (end, mut driven) = (self.model.cycle() + RESET_CYCLES, true);
+        while self.model.cycle() < end {
+            if self.model.next_edge() == Edge::Dram {
+                // The pins change at the first edge with reset.
+                self.dimm.clock(&mut self.model, &self.pins);
+                if std::mem::take(&mut driven) {
+                    self.dimm.ranks.iter_mut().for_each(Rank::lose_writes);
+                }
+            }
+            self.model.step();
+        }
+        self.model.hold_reset(false);
+        self.leave_reset();
+    }
+
+    fn leave_reset(&mut self) {
+        self.dimm.leave_reset();
         self.dram_origin = self.model.dram_cycle();
         if self.options.predict {
-            self.prediction = Some(Prediction::new(&self.config, self.model.cycle(), self.dram_origin));
+            let origin = self.model.cycle();
+            self.prediction = Some(Prediction::new(&self.config, origin, self.relation(origin)));
         }
         if let Some(recorder) = &mut self.recorder {
             *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
@@ -205,7 +240,7 @@ impl NdpCore {
 
     /// Broken timing rules of all ranks.
     pub fn protocol_violations(&self) -> u64 {
-        self.earlier_violations + self.dimm.violations()
+        self.dimm.violations()
     }
 
     /// An error that names the first broken rule, if there is one; a refresh that is overdue by now counts too.
@@ -214,7 +249,7 @@ impl NdpCore {
     /// [`SimError::Dram`].
     pub fn check_protocol(&mut self) -> Result<(), SimError> {
         self.dimm.ranks.iter_mut().for_each(Rank::finish);
-        self.first_violation.take().map_or_else(|| self.dimm.verdict(), Err)
+        self.dimm.verdict()
     }
 
     /// What the core sends over its link in this cycle; zeros without a link.
@@ -309,6 +344,7 @@ impl NdpCore {
             self.dimm.clock(&mut self.model, &self.pins);
             self.model.step();
         }
+        crate::progress::count_cycle();
         let cycle = self.model.cycle();
         let offered = self.host.offer();
         self.pins.drive_request(&mut self.model, offered.as_ref());
@@ -384,7 +420,8 @@ impl NdpCore {
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
         let commands = self.dimm.take_traces();
-        Some(self.recorder.take()?.finish(config, end, self.dram_origin, commands))
+        let clocks = (self.model.clocks(), self.dram_origin);
+        Some(self.recorder.take()?.finish(config, end, clocks, commands))
     }
 
     /// Whether the cycle model runs beside the core.
@@ -397,9 +434,14 @@ impl NdpCore {
         &self.port
     }
 
-    /// Clock of the DRAM in which the ranks began to count at the last reset.
+    /// Clock of the DRAM at the first edge after the last reset.
     pub fn dram_origin(&self) -> u64 {
         self.dram_origin
+    }
+
+    /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
+    pub fn relation(&self, origin: u64) -> ClockRelation {
+        relation(self.model.clocks(), origin, self.dram_origin)
     }
 
     /// The DRAM, for who reads lists.
@@ -410,6 +452,11 @@ impl NdpCore {
     /// The core cycle in which everything sent so far is done, by the cycle model.
     pub(super) fn predicted_end(&mut self) -> Option<u64> {
         self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm))
+    }
+
+    /// Cycles without progress after which a run is given up.
+    pub(crate) fn watchdog_cycles(&self) -> u64 {
+        self.options.watchdog_cycles
     }
 
     /// Whether an instruction waits or is in work.
@@ -479,7 +526,7 @@ impl NdpCore {
     }
 
     /// The error for a core that shows no sign of life.
-    pub(super) fn hang(&self, state: &str) -> SimError {
+    pub(crate) fn hang(&self, state: &str) -> SimError {
         SimError::Hang {
             cycle: self.cycle(),
             quiet_cycles: self.options.watchdog_cycles,

@@ -57,7 +57,7 @@ impl CorePins {
                 command: [
                     pin("cs_n_o", 1)?,
                     pin("act_n_o", 1)?,
-                    pin("bg_o", 1)?,
+                    pin("bg_o", config.dram().bank_groups().trailing_zeros())?,
                     pin("ba_o", 2)?,
                     pin("a_o", 18)?,
                 ],

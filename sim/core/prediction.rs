@@ -159,9 +159,8 @@ impl PortLog {
 }
 
 impl Prediction {
-    /// For a core that leaves its reset in core cycle `origin`, its ranks in cycle `dram_origin` of their clock.
-    pub(super) fn new(config: &DesignConfig, origin: u64, dram_origin: u64) -> Self {
-        let clocks = ClockRelation::of_simulation(origin, dram_origin);
+    /// For a core that leaves its reset in core cycle `origin`.
+    pub(super) fn new(config: &DesignConfig, origin: u64, clocks: ClockRelation) -> Self {
         Self { model: CycleModel::new(config, clocks), log: PortLog::new(config, origin) }
     }
 

@@ -5,7 +5,9 @@
 
 use super::Burst;
 use super::host::{Answer, HostRequest};
+use crate::ffi::Clocks;
 use ndp_config::DesignConfig;
+use ndp_cycles::ClockRelation;
 use ndp_dram::Command;
 use ndp_isa::{Opcode, fields};
 use std::collections::VecDeque;
@@ -84,6 +86,8 @@ pub struct Recording {
     pub end: u64,
     /// Clock of the DRAM from which the ranks count.
     pub dram_origin: u64,
+    /// Periods and edges of the clocks.
+    pub clocks: Clocks,
     /// In the order in which they were taken, `nop`s that fill a burst included.
     pub instructions: Vec<InstructionRecord>,
     /// In the order in which they were taken.
@@ -92,6 +96,18 @@ pub struct Recording {
     pub unready: Vec<u64>,
     /// Of each rank: commands with their clocks since `dram_origin`.
     pub commands: Vec<Vec<(u64, Command)>>,
+}
+
+impl Recording {
+    /// Where the edges of the clocks lie, if the recording began with the core's first cycle without reset.
+    pub fn relation(&self) -> ClockRelation {
+        relation(self.clocks, self.origin, self.dram_origin)
+    }
+}
+
+/// Clocks whose first edges without reset are these.
+pub(super) fn relation(clocks: Clocks, origin: u64, dram_origin: u64) -> ClockRelation {
+    ClockRelation::new(clocks.core_ps(), clocks.dram_ps(), clocks.lead_ps(origin, dram_origin))
 }
 
 /// The core's trace outputs in one cycle.
@@ -222,11 +238,11 @@ impl Recorder {
         self,
         config: DesignConfig,
         end: u64,
-        dram_origin: u64,
+        (clocks, dram_origin): (Clocks, u64),
         commands: Vec<Vec<(u64, Command)>>,
     ) -> Recording {
         let Self { origin, instructions, requests, unready, .. } = self;
-        Recording { config, origin, end, dram_origin, instructions, requests, unready, commands }
+        Recording { config, origin, end, dram_origin, clocks, instructions, requests, unready, commands }
     }
 }
 

@@ -1,9 +1,10 @@
 //! When the clocks rise in a model that has two of them.
 //!
-//! Rising edge `n` of the core's clock `clk_i` (1 GHz) is at `1000 n + 500` ps, that of the DRAM's clock `dram_clk_i`
-//! (1.6 GHz) at `625 n + 62` ps: five cycles of the one are eight of the other. The offset keeps any two edges at least
-//! 62 ps apart, so that there is an order between them that does not depend on the simulator; over the eight edges each
-//! clock meets the other one at eight different distances, which is what synchronisers are tried with.
+//! Rising edge `n` of the core's clock `clk_i` is at `n + 1/2` of its periods, that of the DRAM's clock `dram_clk_i` at `n` of its
+//! periods and a phase, which is a tenth of it if nothing else is asked for. Both are rounded down to ps. Of two edges in the same
+//! picosecond the DRAM's comes first, so there is an order that does not depend on the simulator. Without a common divisor of
+//! their periods the clocks meet at every distance, with one at as many as it leaves; with 1000 and 625 ps at eight, 62 ps apart
+//! at least.
 
 /// A rising edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,13 +15,63 @@ pub enum Edge {
     Dram,
 }
 
-impl Edge {
-    /// When rising edge `n` of the clock is, in ps.
-    pub fn rise_ps(self, n: u64) -> u64 {
-        match self {
-            Self::Core => n * 1000 + 500,
-            Self::Dram => n * 625 + 62,
+/// Periods of the two clocks, and where their edges lie. A model with one clock has that of the core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    core_ps: u64,
+    dram_ps: u64,
+    phase_ps: u64,
+}
+
+impl Clocks {
+    /// Clocks of these periods, 4 ps at least.
+    pub fn new(core_ps: u64, dram_ps: u64) -> Self {
+        let (core_ps, dram_ps) = (core_ps.max(4), dram_ps.max(4));
+        Self { core_ps, dram_ps, phase_ps: dram_ps / 10 }
+    }
+
+    /// The same with the DRAM's first edge at this time, modulo its period.
+    pub fn with_phase(self, ps: u64) -> Self {
+        Self { phase_ps: ps % self.dram_ps, ..self }
+    }
+
+    /// Period of the core's clock in ps.
+    pub fn core_ps(self) -> u64 {
+        self.core_ps
+    }
+
+    /// Period of the DRAM's clock in ps.
+    pub fn dram_ps(self) -> u64 {
+        self.dram_ps
+    }
+
+    /// When rising edge `n` of a clock is, in ps.
+    pub fn rise_ps(self, edge: Edge, n: u64) -> u64 {
+        match edge {
+            Edge::Core => n * self.core_ps + self.core_ps / 2,
+            Edge::Dram => n * self.dram_ps + self.phase_ps,
         }
+    }
+
+    /// By how much an edge of the core comes after one of the DRAM, in ps.
+    pub fn lead_ps(self, core: u64, dram: u64) -> i64 {
+        self.rise_ps(Edge::Core, core) as i64 - self.rise_ps(Edge::Dram, dram) as i64
+    }
+
+    /// When a clock falls that rises at `rise_ps`: half a period later, or a little less, so that with 1000 and 625 ps no clock
+    /// falls within 10 ps before the other rises.
+    pub(super) fn fall_ps(self, edge: Edge, rise_ps: u64) -> u64 {
+        match edge {
+            Edge::Core => rise_ps + self.core_ps / 2,
+            Edge::Dram => rise_ps + self.dram_ps * 12 / 25,
+        }
+    }
+}
+
+impl Default for Clocks {
+    /// 1000 and 625 ps: the paper's core, and DDR4-3200.
+    fn default() -> Self {
+        Self::new(1000, 625)
     }
 }
 
@@ -34,13 +85,9 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// How long each clock is up: half a period, or a little less, so that no clock falls within 10 ps before the other
-    /// rises.
-    const HIGH_PS: [u64; 2] = [500, 300];
-
     /// The next rising edge and its time in ps.
-    pub(super) fn next(self) -> (Edge, u64) {
-        let (core, dram) = (Edge::Core.rise_ps(self.core), Edge::Dram.rise_ps(self.dram));
+    pub(super) fn next(self, clocks: Clocks) -> (Edge, u64) {
+        let (core, dram) = (clocks.rise_ps(Edge::Core, self.core), clocks.rise_ps(Edge::Dram, self.dram));
         if core < dram { (Edge::Core, core) } else { (Edge::Dram, dram) }
     }
 
@@ -51,29 +98,43 @@ impl Schedule {
             Edge::Dram => Self { dram: self.dram + 1, ..self },
         }
     }
-
-    /// When a clock falls that rises at `rise_ps`.
-    pub(super) fn fall_ps(edge: Edge, rise_ps: u64) -> u64 {
-        rise_ps + Self::HIGH_PS[edge as usize]
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn five_core_cycles_are_eight_of_the_dram_and_no_edges_coincide() {
+    /// Edges of both clocks and the least time between two.
+    fn run(clocks: Clocks, edges: u64) -> (u64, u64, u64) {
         let (mut schedule, mut last, mut nearest) = (Schedule::default(), None, u64::MAX);
-        for _ in 0..13 * 100 {
-            let (edge, time) = schedule.next();
+        for _ in 0..edges {
+            let (edge, time) = schedule.next(clocks);
             if let Some(last) = last {
                 nearest = nearest.min(time - last);
             }
             last = Some(time);
             schedule = schedule.after(edge);
         }
-        assert_eq!((schedule.core, schedule.dram), (500, 800));
-        assert_eq!(nearest, 62);
+        (schedule.core, schedule.dram, nearest)
+    }
+
+    #[test]
+    fn five_core_cycles_are_eight_of_the_dram_and_no_edges_coincide() {
+        assert_eq!(run(Clocks::default(), 13 * 100), (500, 800, 62));
+    }
+
+    #[test]
+    fn other_periods_have_their_ratio_at_every_phase() {
+        for phase in [0, 1, 62, 311, 624] {
+            let (core, dram, nearest) = run(Clocks::new(1250, 625).with_phase(phase), 3000);
+            assert_eq!((core, dram), (1000, 2000), "phase {phase}");
+            assert_eq!(nearest, phase.min(625 - phase), "phase {phase}");
+        }
+        // Without a common divisor edges come as near as can be, and keep their order.
+        let clocks = Clocks::new(1000, 833);
+        assert_eq!(run(clocks, 1833 * 3), (833 * 3, 1000 * 3, 0));
+        let clocks = Clocks::new(1000, 625).with_phase(625 + 500);
+        assert_eq!(Schedule::default().next(clocks), (Edge::Dram, 500));
+        assert_eq!(clocks.lead_ps(0, 0), 0);
     }
 }

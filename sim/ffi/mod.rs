@@ -1,8 +1,8 @@
 //! The Verilated models behind a safe interface.
 //!
 //! build.rs compiles one model per design of its catalogue and binds the C header `shim.h`; this module is the
-//! only place that calls it, and the only one with `unsafe` code. A [`Model`] is opened by name, its ports are
-//! looked up once ([`InputPort`], [`OutputPort`]) and then read and written in place, without a call. Waves are
+//! only place that calls it, and the only one with `unsafe` code. A [`Model`] is opened by name, or as a design that is built
+//! when it is asked for ([`Model::open_design`]); its ports are looked up once ([`InputPort`], [`OutputPort`]) and then read and written in place, without a call. Waves are
 //! asked for when a model is opened ([`OpenOptions`], [`WaveOptions`]). What the ports mean, and what should
 //! come out of them, is left to the callers.
 //!
@@ -20,15 +20,17 @@
 //! ```
 
 mod clocks;
+mod demand;
 mod designs;
 mod fst;
+mod interface;
 mod model;
 mod ports;
 mod storage;
 mod waves;
 
 pub use crate::error::{Direction, SimError};
-pub use clocks::Edge;
+pub use clocks::{Clocks, Edge};
 pub use designs::{DesignInfo, designs, verilator_version};
 pub use model::{Model, OpenOptions};
 pub use ports::{InputPort, OutputPort, PortInfo};

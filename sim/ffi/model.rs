@@ -2,19 +2,23 @@
 //!
 //! Cycle `n` is what happens in the `n`-th call of [`Model::tick`], counted from 0: the inputs the caller has
 //! set are taken over at the rising edge of `clk_i`, and the outputs afterwards are those the registers produce
-//! until the next edge. In waves it spans `n` ns to `n + 1` ns with the rising edge in the middle.
+//! until the next edge. In waves it spans `n` to `n + 1` periods of the clock with the rising edge in the middle.
 //!
 //! A design with a port `dram_clk_i` has two clocks ([`super::Edge`]). [`Model::step`] goes from one rising edge to the
 //! next; before it, the outputs are what the edge will see, and [`Model::next_edge`] says whose inputs to set.
 #![allow(unsafe_code)]
 
-use super::clocks::{Edge, Schedule};
-use super::designs::{self, DesignInfo};
+use super::clocks::{Clocks, Edge, Schedule};
+use super::demand;
+use super::designs::{self, DesignInfo, Opened};
+use super::interface::Interface;
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
 use crate::error::{Direction, SimError};
+use ndp_config::DesignConfig;
+use ndp_verilate::Entry;
 use std::ptr::NonNull;
 
 /// How a model is opened.
@@ -25,6 +29,11 @@ pub struct OpenOptions {
     /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
     /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version.
     pub random_contents: Option<u32>,
+    /// How much the compiler optimises a model that is built on demand (`-O`); `None` for as much as one of the catalogue. Less is
+    /// built faster and runs slower.
+    pub opt_level: Option<u32>,
+    /// Periods of the clocks, and where their edges lie.
+    pub clocks: Clocks,
 }
 
 /// A running model. Several can exist at once, of the same design or of different ones.
@@ -35,6 +44,7 @@ pub struct OpenOptions {
 #[derive(Debug)]
 pub struct Model {
     raw: NonNull<raw::NdpModel>,
+    interface: &'static Interface,
     design: u32,
     info: DesignInfo,
     ports: Vec<PortInfo>,
@@ -44,12 +54,13 @@ pub struct Model {
     clocked: bool,
     /// There is a second clock.
     two_clocks: bool,
+    clocks: Clocks,
     cycle: u64,
     dram_cycle: u64,
     /// Clocks that are up in the waves, and when they fall.
     falls: Vec<(Edge, u64)>,
-    /// Something has been dumped of a model with two clocks.
-    window_began: bool,
+    /// What was dumped last of a model with two clocks.
+    last_dump_ps: Option<u64>,
     waves: Option<WaveSink>,
 }
 
@@ -72,27 +83,61 @@ impl Model {
     /// [`SimError::UnknownDesign`]; with waves, also what is wrong with [`WaveOptions`], a file that cannot be
     /// created, or [`SimError::WavesNotBuilt`].
     pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, SimError> {
-        let (design, info) = designs::find(name)?;
+        Self::open_found(designs::find(name)?, options)
+    }
+
+    /// Opens a block of any configuration: the model of the catalogue if it is the same hardware, else one that is
+    /// built now, which takes seconds to minutes, and kept for next time.
+    ///
+    /// # Errors
+    /// As [`Model::open_with`]; [`SimError::Demand`] if the model cannot be built.
+    pub fn open_design(config: &DesignConfig, block: &str, options: &OpenOptions) -> Result<Self, SimError> {
+        if let Some(found) = designs::compiled_in(config, block) {
+            return Self::open_found(found, options);
+        }
+        let entry = Entry::elaborate(config, block, false);
+        let entry = entry.map_err(|lines| SimError::Demand {
+            design: format!("{}/{block}", config.name()),
+            reason: lines.join("\n"),
+        });
+        Self::open_entry(entry?, options)
+    }
+
+    /// Opens an elaborated design, whatever its name: it is built now unless it was kept.
+    ///
+    /// # Errors
+    /// As [`Model::open_design`].
+    pub fn open_entry(mut entry: Entry, options: &OpenOptions) -> Result<Self, SimError> {
+        entry.opt_level = options.opt_level.unwrap_or(entry.opt_level);
+        Self::open_found(demand::open(&entry, options.waves.is_some())?, options)
+    }
+
+    fn open_found(design: Opened, options: &OpenOptions) -> Result<Self, SimError> {
+        let Opened { interface, row, number: design, info } = design;
         if options.waves.is_some() && !info.waves {
             return Err(designs::without_waves(info));
         }
-        let waves = options.waves.as_ref().map(WaveSink::create).transpose()?;
+        let waves = options
+            .waves
+            .as_ref()
+            .map(|waves| WaveSink::create(waves, options.clocks.core_ps()))
+            .transpose()?;
         let raw_options = raw::NdpOpenOptions {
             waves: waves.is_some(),
             random: options.random_contents.is_some(),
             // Verilator takes a positive 31-bit seed; 0 means a random one to it.
             seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
         };
-        // SAFETY: `design` was found in the table, and the variant exists.
-        let raw = unsafe { raw::ndp_open(design, &raw_options) };
+        // SAFETY: `row` was found in the table of `interface`, and the variant exists.
+        let raw = unsafe { (interface.open)(row, &raw_options) };
         let Some(raw) = NonNull::new(raw) else {
             return Err(designs::without_waves(info));
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {
             std::slice::from_raw_parts(
-                raw::ndp_ports(raw.as_ptr()),
-                raw::ndp_port_count(raw.as_ptr()) as usize,
+                (interface.ports)(raw.as_ptr()),
+                (interface.port_count)(raw.as_ptr()) as usize,
             )
         };
         let ports = table.iter().map(|port| PortInfo {
@@ -117,6 +162,7 @@ impl Model {
             ["clk_i", "dram_clk_i"].map(|clock| ports.iter().any(|port| port.name == clock));
         let model = Self {
             raw,
+            interface,
             design,
             info,
             ports,
@@ -125,15 +171,16 @@ impl Model {
             dram_reset,
             clocked,
             two_clocks,
+            clocks: options.clocks,
             cycle: 0,
             dram_cycle: 0,
             falls: Vec::new(),
-            window_began: false,
+            last_dump_ps: None,
             waves,
         };
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
-            unsafe { raw::ndp_trace_begin(model.raw.as_ptr(), waves.depth()) };
+            unsafe { (model.interface.trace_begin)(model.raw.as_ptr(), waves.depth()) };
         }
         Ok(model)
     }
@@ -253,14 +300,14 @@ impl Model {
     /// Lets the inputs settle without moving the clock or counting a cycle.
     #[inline]
     pub fn eval(&mut self) {
-        // SAFETY: `raw` is open until `drop`.
-        unsafe { raw::ndp_eval(self.raw.as_ptr()) }
+        // SAFETY: `raw` is of `interface`, and open until `drop`.
+        unsafe { (self.interface.eval)(self.raw.as_ptr()) }
     }
 
     /// The clock that rises next.
     #[inline]
     pub fn next_edge(&self) -> Edge {
-        if self.two_clocks { self.schedule().next().0 } else { Edge::Core }
+        if self.two_clocks { self.schedule().next(self.clocks).0 } else { Edge::Core }
     }
 
     /// Goes on to the next rising edge of either clock and past it. With one clock the same as [`Model::tick`].
@@ -269,7 +316,7 @@ impl Model {
             self.ticks(1);
             return Edge::Core;
         }
-        let (edge, time) = self.schedule().next();
+        let (edge, time) = self.schedule().next(self.clocks);
         if self.waves.is_some() {
             self.rise_with_waves(edge, time);
         } else {
@@ -280,13 +327,18 @@ impl Model {
         edge
     }
 
+    /// The clocks.
+    pub fn clocks(&self) -> Clocks {
+        self.clocks
+    }
+
     fn schedule(&self) -> Schedule {
         Schedule { core: self.cycle, dram: self.dram_cycle }
     }
 
     fn set_clock(&mut self, edge: Edge, level: bool) {
-        // SAFETY: `raw` is open until `drop`.
-        unsafe { raw::ndp_set_clock(self.raw.as_ptr(), edge == Edge::Dram, level) }
+        // SAFETY: `raw` is of `interface`, and open until `drop`.
+        unsafe { (self.interface.set_clock)(self.raw.as_ptr(), edge == Edge::Dram, level) }
     }
 
     /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle. With two clocks
@@ -305,18 +357,23 @@ impl Model {
         if self.waves.is_some() {
             return (0..cycles).for_each(|_| self.tick_with_waves());
         }
-        // SAFETY: `raw` is open until `drop`.
-        unsafe { raw::ndp_tick(self.raw.as_ptr(), cycles) };
+        // SAFETY: `raw` is of `interface`, and open until `drop`.
+        unsafe { (self.interface.tick)(self.raw.as_ptr(), cycles) };
         self.cycle += cycles;
     }
 
     /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the
     /// time.
     pub fn reset(&mut self, cycles: u64) {
-        let resets = [self.reset, self.dram_reset];
-        resets.into_iter().flatten().for_each(|reset| self.set(reset, 0));
+        self.hold_reset(true);
         self.ticks(cycles);
-        resets.into_iter().flatten().for_each(|reset| self.set(reset, 1));
+        self.hold_reset(false);
+    }
+
+    /// Drives `rst_ni` and `dram_rst_ni`, where the design has them: low while they are held.
+    pub fn hold_reset(&mut self, held: bool) {
+        let resets = [self.reset, self.dram_reset];
+        resets.into_iter().flatten().for_each(|reset| self.set(reset, (!held).into()));
     }
 
     /// Completes the wave file, also before its window is over. Dropping the model does the same but cannot
@@ -327,15 +384,15 @@ impl Model {
     pub fn close_waves(&mut self) -> Result<(), SimError> {
         let Some(mut waves) = self.waves.take() else { return Ok(()) };
         // SAFETY: the model was opened with waves, and they end only here.
-        unsafe { raw::ndp_trace_end(self.raw.as_ptr()) };
+        unsafe { (self.interface.trace_end)(self.raw.as_ptr()) };
         waves.take_text(self.drain());
         // SAFETY: as above; the text that was drained is not used any more.
-        unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
-        let begun = self.falls.iter().map(|(_, time)| time.div_ceil(WaveSink::start_ps(1))).max();
-        waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)))
+        unsafe { (self.interface.trace_clear)(self.raw.as_ptr()) };
+        let begun = self.falls.iter().map(|(_, time)| time.div_ceil(self.clocks.core_ps())).max();
+        waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)), self.last_dump_ps)
     }
 
-    /// A rising edge at its true time; what fell before it is shown first.
+    /// A rising edge at its true time; what fell before it is shown first, and the inputs for it a little before, if there is time.
     #[cold]
     fn rise_with_waves(&mut self, edge: Edge, time: u64) {
         let mut falls = std::mem::take(&mut self.falls);
@@ -352,32 +409,37 @@ impl Model {
         });
         let shown = self.shows(time);
         self.eval();
-        if shown {
-            self.dump(time - WaveSink::SETTLED_PS);
+        let free = self.last_dump_ps.map_or(time, |last| last + 1);
+        let settled = time.saturating_sub(WaveSink::SETTLED_PS).max(free);
+        if shown && settled < time {
+            self.dump(settled);
         }
         self.set_clock(edge, true);
         if shown {
             self.dump(time);
         }
-        falls.push((edge, Schedule::fall_ps(edge, time)));
+        falls.push((edge, self.clocks.fall_ps(edge, time)));
         self.falls = falls;
         self.pass_text_on();
     }
 
     /// Whether a time is dumped. Before the first one the values with which the window begins are.
     fn shows(&mut self, time_ps: u64) -> bool {
-        let cycle = time_ps / WaveSink::start_ps(1);
+        let cycle = time_ps / self.clocks.core_ps();
         let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else { return false };
-        if !std::mem::replace(&mut self.window_began, true) {
-            let begin = WaveSink::start_ps(waves.start_cycle());
+        let begin = waves.start_ps(waves.start_cycle());
+        if self.last_dump_ps.is_none() && begin < time_ps {
             self.dump(begin);
         }
         true
     }
 
+    /// Dumps at a time, or right after the last dump: where edges of the two clocks coincide, they are still shown one after the other.
     fn dump(&mut self, time_ps: u64) {
-        // SAFETY: `raw` is open until `drop`, and only called with a model that was opened with waves.
-        unsafe { raw::ndp_trace_dump(self.raw.as_ptr(), time_ps) }
+        let time_ps = self.last_dump_ps.map_or(time_ps, |last| time_ps.max(last + 1));
+        self.last_dump_ps = Some(time_ps);
+        // SAFETY: `raw` is of `interface`, and open until `drop`, and only called with a model that was opened with waves.
+        unsafe { (self.interface.trace_dump)(self.raw.as_ptr(), time_ps) }
     }
 
     /// Passes the VCD text on when enough has piled up.
@@ -389,30 +451,30 @@ impl Model {
             waves.take_text(self.drain());
             self.waves = Some(waves);
             // SAFETY: the model was opened with waves; the text that was drained is not used any more.
-            unsafe { raw::ndp_trace_clear(self.raw.as_ptr()) };
+            unsafe { (self.interface.trace_clear)(self.raw.as_ptr()) };
         }
     }
 
     #[cold]
     fn tick_with_waves(&mut self) {
-        let raw = self.raw.as_ptr();
+        let (raw, interface) = (self.raw.as_ptr(), self.interface);
         let cycle = self.cycle;
         self.cycle += 1;
         // Once the window is over the waves are complete, and the rest runs without them.
-        let inside = self.waves.as_ref().is_some_and(|waves| waves.contains(cycle));
-        if !inside {
-            // SAFETY: `raw` is open until `drop`.
-            return unsafe { raw::ndp_tick(raw, 1) };
-        }
-        // SAFETY: `raw` is open until `drop`, and it was opened with waves. The additional evaluation shows the
+        let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else {
+            // SAFETY: `raw` is of `interface`, and open until `drop`.
+            return unsafe { (interface.tick)(raw, 1) };
+        };
+        let [start, edge] = [waves.start_ps(cycle), waves.edge_ps(cycle)];
+        // SAFETY: `raw` is of `interface`, and open until `drop`, and it was opened with waves. The additional evaluation shows the
         // inputs before the edge; it moves no clock, so no register changes.
         unsafe {
-            raw::ndp_eval(raw);
-            raw::ndp_trace_dump(raw, WaveSink::start_ps(cycle));
+            (interface.eval)(raw);
+            (interface.trace_dump)(raw, start);
             if self.clocked {
-                raw::ndp_set_clock(raw, false, true);
-                raw::ndp_trace_dump(raw, WaveSink::edge_ps(cycle));
-                raw::ndp_set_clock(raw, false, false);
+                (interface.set_clock)(raw, false, true);
+                (interface.trace_dump)(raw, edge);
+                (interface.set_clock)(raw, false, false);
             }
         }
         self.pass_text_on();
@@ -424,7 +486,7 @@ impl Model {
         // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
         // the model, all of which need `&mut self` or come after the last use of this slice.
         unsafe {
-            let data = raw::ndp_trace_data(self.raw.as_ptr(), &mut length);
+            let data = (self.interface.trace_data)(self.raw.as_ptr(), &mut length);
             std::slice::from_raw_parts(data, length)
         }
     }
@@ -434,7 +496,7 @@ impl Drop for Model {
     fn drop(&mut self) {
         // Who wants to know whether the waves are complete calls `close_waves`.
         let _ = self.close_waves();
-        // SAFETY: opened in `open_with`, closed only here.
-        unsafe { raw::ndp_close(self.raw.as_ptr()) };
+        // SAFETY: opened in `open_found`, closed only here.
+        unsafe { (self.interface.close)(self.raw.as_ptr()) };
     }
 }

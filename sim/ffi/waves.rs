@@ -2,11 +2,12 @@
 //!
 //! Verilator writes the value changes of the waves variant as VCD text into memory, whatever the format: that needs no
 //! compression library, and is the same in all its versions. Here the text either goes to a file as it is, or through
-//! [`super::fst`] into the far smaller FST. Time is in ps, one cycle of `clk_i` per ns. A failure to write is kept
+//! [`super::fst`] into the far smaller FST. Time is in ps. A failure to write is kept
 //! until the end, so that waves cannot change how a simulation runs.
 
 use super::SimError;
 use super::fst::FstWriter;
+use ndp_files::{OutputError, OutputFile};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -46,6 +47,10 @@ enum Format {
 #[derive(Debug)]
 pub(super) struct WaveSink {
     options: WaveOptions,
+    /// Period of `clk_i`.
+    period_ps: u64,
+    /// Without its name until it is complete.
+    output: OutputFile,
     format: Format,
     /// The first thing that went wrong; nothing is written after it.
     failure: Option<String>,
@@ -55,11 +60,11 @@ impl WaveSink {
     /// Text is passed on in pieces of at least this size.
     pub(super) const CHUNK: usize = 1 << 18;
 
-    /// With two clocks, how long before an edge the inputs for it are shown.
+    /// With two clocks, how long before an edge the inputs for it are shown, if the other clock's last edge is not nearer.
     pub(super) const SETTLED_PS: u64 = 10;
 
-    /// Checks the options and creates the file.
-    pub(super) fn create(options: &WaveOptions) -> Result<Self, SimError> {
+    /// Checks the options and creates the file, for a `clk_i` of this period.
+    pub(super) fn create(options: &WaveOptions, period_ps: u64) -> Result<Self, SimError> {
         let (path, start) = (options.path.clone(), options.start_cycle);
         if let Some(stop) = options.stop_cycle
             && stop <= start
@@ -73,16 +78,15 @@ impl WaveSink {
         if !matches!(extension, "fst" | "vcd") {
             return Err(SimError::WaveFormat { path });
         }
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
-        let file = match file {
-            Ok(file) => BufWriter::new(file),
-            Err(source) => return Err(SimError::WaveCreate { path, source }),
+        let cannot = |error: OutputError| SimError::WaveCreate { path: path.clone(), source: error.reason() };
+        let mut output = OutputFile::create(&path).map_err(cannot)?;
+        let format = if extension == "fst" {
+            let file = output.open_seekable().map_err(cannot)?;
+            Format::Fst(Box::new(FstWriter::new(BufWriter::new(file), start * period_ps)))
+        } else {
+            Format::Vcd(BufWriter::new(output.open().map_err(cannot)?))
         };
-        let format = match extension {
-            "fst" => Format::Fst(Box::new(FstWriter::new(file, Self::start_ps(start)))),
-            _ => Format::Vcd(file),
-        };
-        Ok(Self { options: options.clone(), format, failure: None })
+        Ok(Self { options: options.clone(), period_ps, output, format, failure: None })
     }
 
     /// Levels in the convention of `shim.h`.
@@ -101,13 +105,13 @@ impl WaveSink {
     }
 
     /// When a cycle begins: the falling edge, with the inputs for the rising one.
-    pub(super) fn start_ps(cycle: u64) -> u64 {
-        cycle * 1000
+    pub(super) fn start_ps(&self, cycle: u64) -> u64 {
+        cycle * self.period_ps
     }
 
     /// When the rising edge of a cycle is.
-    pub(super) fn edge_ps(cycle: u64) -> u64 {
-        cycle * 1000 + 500
+    pub(super) fn edge_ps(&self, cycle: u64) -> u64 {
+        cycle * self.period_ps + self.period_ps / 2
     }
 
     /// Passes VCD text on.
@@ -122,19 +126,27 @@ impl WaveSink {
         self.failure = result.err();
     }
 
-    /// Completes the file; `cycle` is the number of cycles that were simulated.
-    pub(super) fn finish(mut self, cycle: u64) -> Result<(), SimError> {
+    /// Completes the file; `cycle` is the number of cycles that were simulated, `last_ps` the last time of a dump, if it is known.
+    pub(super) fn finish(mut self, cycle: u64, last_ps: Option<u64>) -> Result<(), SimError> {
         let end = self.options.stop_cycle.map_or(cycle, |stop| stop.min(cycle));
         if end > self.options.start_cycle {
             // Without it the last value would have no duration in a viewer.
-            self.take_text(format!("#{}\n", Self::start_ps(end)).as_bytes());
+            let end_ps = self.start_ps(end).max(last_ps.map_or(0, |last| last + 1));
+            self.take_text(format!("#{end_ps}\n").as_bytes());
+        }
+        if end <= self.options.start_cycle {
+            let (path, start) = (self.options.path.display(), self.options.start_cycle);
+            ndp_files::warn(format_args!(
+                "warning: `{path}` shows nothing: its window begins in cycle {start}, the run ended in cycle {cycle}"
+            ));
         }
         let failure = match (self.failure, self.format) {
             (Some(failure), _) => Some(failure),
             (None, Format::Vcd(mut file)) => file.flush().err().map(|e| e.to_string()),
             (None, Format::Fst(writer)) => writer.finish().err(),
         };
+        let named = || self.output.commit().err().map(|error| error.reason().to_string());
         let path = self.options.path;
-        failure.map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
+        failure.or_else(named).map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
     }
 }

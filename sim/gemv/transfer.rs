@@ -198,15 +198,16 @@ impl GemvUnit {
         })
     }
 
-    /// Lets cycles pass.
+    /// Lets cycles pass in which the host does nothing.
     ///
     /// # Errors
-    /// As [`NdpCore::step`].
+    /// As [`NdpCore::step`]; [`SimError::Hang`] if they are more than the watchdog allows.
     pub(crate) async fn pass_async(&mut self, cycles: u64) -> Result<(), SimError> {
-        for _ in 0..cycles {
+        let allowed = self.core.watchdog_cycles();
+        for _ in 0..cycles.min(allowed) {
             self.core.tick().await?;
         }
-        Ok(())
+        if cycles > allowed { Err(self.core.hang("the host takes nothing from its link")) } else { Ok(()) }
     }
 
     /// Tells the link to go on after a fault, and to forget failures.

@@ -45,6 +45,8 @@ pub struct GemvOptions {
     pub log_instructions: bool,
     /// Ask the cycle model for the cycles of each program.
     pub predict: bool,
+    /// When the DRAM's clock rises first: [`CoreOptions::phase_ps`].
+    pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
     pub plant: Option<Plant>,
 }
@@ -61,6 +63,7 @@ impl Default for GemvOptions {
             traced_from: 0,
             log_instructions: false,
             predict: false,
+            phase_ps: None,
             plant: None,
         }
     }
@@ -77,6 +80,8 @@ impl GemvOptions {
             watchdog_cycles: self.watchdog_cycles.max(1),
             trace,
             predict: self.predict,
+            opt_level: None,
+            phase_ps: self.phase_ps,
         }
     }
 }

@@ -180,7 +180,8 @@ impl Controlled {
         seed: u64,
         waves: ControlledWaves,
     ) -> Result<Self, ControlledError> {
-        let options = OpenOptions { random_contents: Some(seed as u32), waves: waves.controller };
+        let random_contents = Some(seed as u32);
+        let options = OpenOptions { random_contents, waves: waves.controller, ..OpenOptions::default() };
         let mut model = Model::open_with(&format!("{design}/pim_controller"), &options)?;
         if config.slicing() {
             let port = model.input("boundary_i")?;

@@ -57,10 +57,11 @@ impl LinkedCores {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn pair(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        Self::unequal([config.name(), config.name()], config, options)
+        let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
+        Self::new(&[None, None], vec![cable], None, config, options)
     }
 
-    /// Two cores on one cable, built under other names than the configuration's.
+    /// Two cores of the catalogue on one cable, built under other names than the configuration's.
     ///
     /// # Errors
     /// As [`NdpCore::open`].
@@ -70,7 +71,7 @@ impl LinkedCores {
         options: &CoreOptions,
     ) -> Result<Self, SimError> {
         let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
-        Self::new(&designs, vec![cable], None, config, options)
+        Self::new(&designs.map(Some), vec![cable], None, config, options)
     }
 
     /// A core at each link of a bridge.
@@ -79,17 +80,17 @@ impl LinkedCores {
     /// As [`NdpCore::open`].
     pub fn star(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let count = config.link().bridge_ports();
-        let bridge = Bridge::open(config.name(), config.link(), options.seed)?;
+        let bridge = Bridge::of(config, options.seed)?;
         let cable = |n: u32| {
             let names = [format!("DIMM {n}"), format!("link {n} of the bridge")];
             Cable::new(names, config.link(), options.seed * 64 + u64::from(n))
         };
-        let designs = vec![config.name(); count as usize];
-        Self::new(&designs, (0..count).map(cable).collect(), Some(bridge), config, options)
+        Self::new(&vec![None; count as usize], (0..count).map(cable).collect(), Some(bridge), config, options)
     }
 
+    /// Cores, those of the catalogue with a name, others of the configuration.
     fn new(
-        designs: &[&str],
+        designs: &[Option<&str>],
         mut cables: Vec<Cable>,
         bridge: Option<Bridge>,
         config: &DesignConfig,
@@ -100,7 +101,10 @@ impl LinkedCores {
             let seed = options.seed + u64::from(node);
             // The model is one of the whole system.
             let options = CoreOptions { seed, predict: false, ..options.clone() };
-            let mut core = NdpCore::open_as(design, config, &options)?;
+            let mut core = match design {
+                Some(design) => NdpCore::open_as(design, config, &options)?,
+                None => NdpCore::open(config, &options)?,
+            };
             core.set_node(node);
             cores.push(core);
         }

@@ -85,7 +85,7 @@ impl Lockstep {
     /// Links for so many cores of a configuration, with lanes of random skew and this bit error rate.
     ///
     /// # Errors
-    /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::UnknownDesign`] if the bridge was not built.
+    /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::Demand`] if the bridge cannot be built.
     pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self, SimError> {
         if !(2..=MOST).contains(&cores) {
             return Err(SimError::Range {
@@ -110,10 +110,7 @@ impl Lockstep {
         }
         let bridge = match cores {
             2 => None,
-            _ => {
-                let bridge = config.with_bridge(ports(cores))?;
-                Some(Bridge::open(bridge.name(), bridge.link(), seed)?)
-            }
+            _ => Some(Bridge::of(&config.with_bridge(ports(cores))?, seed)?),
         };
         let exchanges = (0..cores).map(|_| Arc::new(Mutex::new(Exchange::default()))).collect::<Vec<_>>();
         for exchange in &exchanges {
@@ -136,7 +133,7 @@ impl Lockstep {
             Some(_) => (Topology::Star, config.with_bridge(ports(self.exchanges.len()))?),
         };
         let origin = first.cycle();
-        let model = LinkedPrediction::of(&config, (origin, first.dram_origin()), topology);
+        let model = LinkedPrediction::of(&config, (origin, first.relation(origin)), topology);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
         Ok(())
     }

@@ -26,7 +26,7 @@ pub struct LinkedPrediction {
 
 /// The clocks of a core since its last reset.
 fn clocks(core: &NdpCore) -> ClockRelation {
-    ClockRelation::of_simulation(core.cycle(), core.dram_origin())
+    core.relation(core.cycle())
 }
 
 fn replays<'a>(logs: &'a mut [PortLog], dimms: &[&'a Dimm]) -> Vec<Replay<'a>> {
@@ -42,15 +42,18 @@ fn dimms(cores: &[NdpCore]) -> Vec<&Dimm> {
 impl LinkedPrediction {
     /// For cores that have just left their reset, the channels of the cables being recorded.
     pub fn new(config: &DesignConfig, cores: &[NdpCore], topology: Topology) -> Self {
-        let first = cores.first().map(|core| (core.cycle(), core.dram_origin()));
-        Self::of(config, first.unwrap_or_default(), topology)
+        let first = cores.first().map(|core| (core.cycle(), clocks(core)));
+        Self::of(config, first.unwrap_or((0, ClockRelation::after_reset(config))), topology)
     }
 
-    /// The same for cores that all have left their reset in this cycle of their clock, and this one of the DRAM's. Links of a bridge to
-    /// which there is no core are taken for such with an idle one.
-    pub(super) fn of(config: &DesignConfig, (origin, dram_origin): (u64, u64), topology: Topology) -> Self {
-        let model =
-            LinkedModel::new(config, topology, ClockRelation::of_simulation(origin, dram_origin), LATENCY);
+    /// The same for cores that all have left their reset in this cycle, their clocks being these. Links of a bridge to which there is no
+    /// core are taken for such with an idle one.
+    pub(super) fn of(
+        config: &DesignConfig,
+        (origin, clocks): (u64, ClockRelation),
+        topology: Topology,
+    ) -> Self {
+        let model = LinkedModel::new(config, topology, clocks, LATENCY);
         Self {
             logs: model.cores().iter().map(|_| PortLog::new(config, origin)).collect(),
             model,

@@ -117,7 +117,7 @@ impl<P: Places> SystemBackend<P> {
             gpu: Gpu::new(options.gpu_numerics),
             software: SoftwareBackend::new(),
             caches: BTreeMap::new(),
-            books: Books::new(figures, &options.system),
+            books: Books::new(figures, &options.system, config.core()),
             mismatches: Vec::new(),
             spoil: false,
             live: None,
@@ -159,7 +159,7 @@ impl<P: Places> SystemBackend<P> {
     ///
     /// # Errors
     /// [`SimError::Range`] for one DIMM or more than there are bridges for, for a fault of a DIMM that there is not, and for cores without links;
-    /// [`SimError::UnknownDesign`] for a bridge that was not built; [`SimError::LinkFault`] if a link does not come up.
+    /// [`SimError::Demand`] for a bridge that cannot be built; [`SimError::LinkFault`] if a link does not come up.
     pub fn with_links(mut self, links: &LinkOptions, model: &Model) -> Result<Self, SimError> {
         let with = (model, self.options.threads);
         self.links = Some(Links::open(&self.config, &mut self.cores, links, with)?);

@@ -1,6 +1,6 @@
 //! Who did what when: the clock of the whole system, and a record of each thing that was done.
 //!
-//! Cycles of cores are those of the simulation, a nanosecond each, and so are those of links in RTL. The GPU, the bus, and links that are
+//! Cycles of cores are those of the simulation at the core's clock, and so are those of links in RTL. The GPU, the bus, and links that are
 //! not simulated take bytes over bandwidths of the [`SystemConfig`], rounded up to nanoseconds. A core or the GPU begins when its inputs are there, the
 //! meeting of sums when the last of them is; nothing overlaps from one product to the next.
 
@@ -8,7 +8,7 @@ use super::figures::{SystemFigures, TokenFigures};
 use super::links::Delivery;
 use crate::core::InstructionRecord;
 use crate::gemv::ProgramFigures;
-use ndp_config::SystemConfig;
+use ndp_config::{CoreConfig, SystemConfig};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -151,6 +151,7 @@ pub(super) struct Books {
     /// What everything so far has taken.
     pub now: u64,
     rates: Rates,
+    core: CoreConfig,
     /// From when on bus and links are free.
     free: BTreeMap<Place, u64>,
     /// Cycles by the model of programs of linked cores, by core and first cycle.
@@ -158,7 +159,7 @@ pub(super) struct Books {
 }
 
 impl Books {
-    pub fn new(figures: SystemFigures, system: &SystemConfig) -> Self {
+    pub fn new(figures: SystemFigures, system: &SystemConfig, core: &CoreConfig) -> Self {
         let rates = Rates {
             gpu: system.gpu().bandwidth_gbps,
             flops: system.gpu().tflops * 1e3,
@@ -167,7 +168,7 @@ impl Books {
             sync_ns: 2e3 * system.bus().sync_us,
         };
         let (events, free, predicted) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Self { figures, events, step: Step::default(), now: 0, rates, free, predicted }
+        Self { figures, events, step: Step::default(), now: 0, rates, core: core.clone(), free, predicted }
     }
 
     /// A pass of one token begins.
@@ -202,7 +203,7 @@ impl Books {
         if program.model_cycles.is_none() {
             program.model_cycles = self.predicted.remove(&(dimm, program.first_cycle));
         }
-        let end = begin + self.figures.count(dimm, &program);
+        let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
         let ProgramFigures { number, first_cycle, cycles, instructions, records, .. } = program;
         let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, records });
         self.push(Place::Dimm(dimm as u32), what, (begin, end), (0, neurons), program);
@@ -256,13 +257,14 @@ impl Books {
         bytes: u64,
         delivery: &Delivery,
     ) -> u64 {
-        let end = self.carry_in(place, (what, begin), bytes, delivery.cycles());
-        let mut begin = end - delivery.cycles();
+        let ns = delivery.tries.iter().map(|one| self.core.cycles_to_ns(one.cycles())).sum();
+        let end = self.carry_in(place, (what, begin), bytes, ns);
+        let mut begin = end - ns;
         for one in &delivery.tries {
             for ((dimm, figures), what) in one.programs.iter().zip(["send", "receive"]) {
                 self.program(*dimm, (what, begin), figures.clone(), &[]);
             }
-            begin += one.cycles();
+            begin += self.core.cycles_to_ns(one.cycles());
         }
         end
     }
@@ -306,7 +308,15 @@ mod tests {
     fn times_follow_from_bytes_and_bandwidths() {
         let system = SystemConfig::preset("hermes").unwrap();
         let figures = SystemFigures { dimms: vec![DimmFigures::default(); 2], ..SystemFigures::default() };
-        let mut books = Books::new(figures, &system);
+        let core = |keys: &str| {
+            let design =
+                ndp_config::DesignConfig::from_toml(&format!("name = \"x\"\n[core]\n{keys}")).unwrap();
+            design.core().clone()
+        };
+        let mut slow = Books::new(figures.clone(), &system, &core("clock_mhz = 800"));
+        let program = ProgramFigures { cycles: 30, ..ProgramFigures::default() };
+        assert_eq!(slow.program(1, ("x", 300), program, &[]), 338);
+        let mut books = Books::new(figures, &system, &core(""));
         // 936 GB/s and two synchronisations of 10 us; 330 TFLOP/s from a batch of 353 on.
         assert_eq!(books.gpu(("x", 5), 936_000, 1, &[]), 5 + 1_000 + 20_000);
         assert_eq!(books.gpu(("x", 0), 936_000, 706, &[]), 20_000 + 2_003);

@@ -166,6 +166,8 @@ pub struct LinkFigures {
     pub wrong_bits: u64,
     /// Cycles that all cores have run together.
     pub all_cycles: u64,
+    /// Faults that were asked for and have not come into effect, as they were asked for.
+    pub pending_faults: Vec<String>,
 }
 
 /// What all devices did.

@@ -44,6 +44,9 @@ pub enum FaultKind {
 }
 
 impl LinkFault {
+    /// Latest cycle and longest time: days of simulation.
+    pub const MOST_CYCLES: u64 = 1_000_000_000;
+
     /// Kinds with what their number means and what it is if it is not given.
     const KINDS: [(&'static str, u64); 4] =
         [("cut", 10_000), ("burst", 64), ("dead-lane", 0), ("full", 20_000)];
@@ -77,6 +80,11 @@ impl std::str::FromStr for LinkFault {
         let (dimm, number) = rest.split_once('=').map_or((rest, None), |(dimm, number)| (dimm, Some(number)));
         let default = Self::KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(wrong)?.1;
         let number = number.map_or(Ok(default), str::parse).map_err(|_| wrong())?;
+        let cycle: u64 = cycle.parse().map_err(|_| wrong())?;
+        let most = Self::MOST_CYCLES;
+        if cycle > most || number > most {
+            return Err(format!("CYCLE and NUMBER of `{text}` must be at most {most}"));
+        }
         let kind = match kind {
             "cut" => FaultKind::Lanes(LaneFault::Cut(number)),
             "burst" => FaultKind::Lanes(LaneFault::Burst(number, u32::MAX)),
@@ -84,7 +92,6 @@ impl std::str::FromStr for LinkFault {
             "full" => FaultKind::Full(number),
             _ => return Err(wrong()),
         };
-        let cycle = cycle.parse().map_err(|_| wrong())?;
         Ok(Self { cycle, dimm: dimm.parse().map_err(|_| wrong())?, kind })
     }
 }
@@ -150,6 +157,8 @@ pub(super) struct Links {
     slot: u32,
     /// Cycle and DIMM: what comes is taken late, by so many cycles.
     full: Vec<(u64, usize, u64)>,
+    /// What happens to the lanes.
+    planned: Vec<LinkFault>,
     pub figures: LinkFigures,
     threads: usize,
 }
@@ -163,7 +172,7 @@ impl Links {
         (model, threads): (&Model, usize),
     ) -> Result<Self, SimError> {
         let mut lockstep = Lockstep::open(config, cores.len(), options.ber, options.seed)?;
-        let mut full = Vec::new();
+        let (mut full, mut planned) = (Vec::new(), Vec::new());
         if cores[0].core().is_predicted() {
             lockstep.predict(config, cores[0].core())?;
         }
@@ -183,7 +192,10 @@ impl Links {
                 return Err(SimError::Range { key, value, min: 0, max });
             }
             match fault.kind {
-                FaultKind::Lanes(kind) => lockstep.plan_fault(fault.cycle, fault.dimm, kind),
+                FaultKind::Lanes(kind) => {
+                    lockstep.plan_fault(fault.cycle, fault.dimm, kind);
+                    planned.push(*fault);
+                }
                 FaultKind::Full(cycles) => full.push((fault.cycle, fault.dimm, cycles)),
             }
         }
@@ -192,6 +204,7 @@ impl Links {
             residence: Residence::new(model, cores.len()),
             slot: 0,
             full,
+            planned,
             figures: LinkFigures::default(),
             threads,
         };
@@ -421,6 +434,17 @@ impl Links {
         Ok(ways)
     }
 
+    /// The faults that have not come into effect.
+    pub fn pending_faults(&self) -> Vec<LinkFault> {
+        let full = |&(cycle, dimm, cycles): &(u64, usize, u64)| LinkFault {
+            cycle,
+            dimm,
+            kind: FaultKind::Full(cycles),
+        };
+        let late = self.planned.iter().filter(|fault| fault.cycle >= self.lockstep.cycle()).copied();
+        self.full.iter().map(full).chain(late).collect()
+    }
+
     /// What the controllers of all links have counted.
     ///
     /// # Errors
@@ -434,6 +458,7 @@ impl Links {
         self.figures.wrong_bits =
             self.lockstep.cables().iter().flat_map(|c| &c.channels).map(|c| c.flipped()).sum();
         self.figures.all_cycles = self.lockstep.cycle();
+        self.figures.pending_faults = self.pending_faults().iter().map(LinkFault::to_string).collect();
         Ok(())
     }
 }

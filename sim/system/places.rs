@@ -51,7 +51,7 @@ impl Places for StaticPlaces {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
         let place = u64::from(layer) << 33 | (kind as u64) << 32 | u64::from(neuron);
         let random = SplitMix64::new(self.seed ^ place.wrapping_mul(0x9E37_79B9_7F4A_7C15)).next_u64();
-        if random % 100 < self.gpu_percent.into() {
+        if random % 100 < u64::from(self.gpu_percent) {
             Device::Gpu
         } else {
             Device::Dimm((random >> 32) as u32 % self.dimms)

@@ -70,7 +70,7 @@ impl<P: Places> SystemBackend<P> {
         let (cols, vectors) = (product.cols() as u32, product.activations());
         // Neurons that change places have begun to do so in the projection.
         if let Some(links) = &mut self.links {
-            for core in links.begin_moves(&mut self.cores, self.gap)? {
+            for core in links.begin_moves(&mut self.cores, self.config.core().ns_to_cycles(self.gap))? {
                 if jobs.iter().all(|(dimm, _)| *dimm != core) {
                     jobs.push((core, None));
                 }

@@ -5,9 +5,6 @@ use ndp_dram::Command;
 
 /// Bursts of eight columns.
 const BURST_COLUMNS: u32 = 8;
-/// Banks of a rank.
-pub(super) const BANKS: usize = (DramConfig::BANK_GROUPS * DramConfig::BANKS_PER_GROUP) as usize;
-
 /// Index of a bank: bank group by bank group.
 pub(super) fn bank_index(bank_group: u8, bank: u8) -> usize {
     usize::from(bank_group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
@@ -24,14 +21,18 @@ pub(super) struct OpenRow {
 }
 
 /// Follows the rows of a rank.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rows {
-    open: [Option<OpenRow>; BANKS],
+    open: Vec<Option<OpenRow>>,
     /// Rows that have been closed.
     pub closed: Vec<OpenRow>,
 }
 
 impl Rows {
+    pub(super) fn new(dram: &DramConfig) -> Self {
+        Self { open: vec![None; dram.banks() as usize], closed: Vec::new() }
+    }
+
     fn close(&mut self, bank: usize, until: u64) {
         if let Some(row) = self.open[bank].take() {
             self.closed.push(OpenRow { until: until.max(row.from), ..row });
@@ -74,7 +75,7 @@ impl Rows {
                 format!("PRE  bg {bank_group} ba {number}")
             }
             Command::PrechargeAll => {
-                (0..BANKS).for_each(|bank| self.close(bank, clock));
+                (0..self.open.len()).for_each(|bank| self.close(bank, clock));
                 "PREA".to_owned()
             }
             Command::Refresh => "REF".to_owned(),
@@ -84,7 +85,7 @@ impl Rows {
 
     /// The end of the recording: what is still open is closed.
     pub(super) fn finish(mut self, clock: u64) -> Vec<OpenRow> {
-        (0..BANKS).for_each(|bank| self.close(bank, clock));
+        (0..self.open.len()).for_each(|bank| self.close(bank, clock));
         self.closed
     }
 }

@@ -18,12 +18,12 @@ use crate::ffi::Edge;
 impl Recording {
     /// When a core cycle's rising edge is, in ps.
     fn core_ps(&self, cycle: u64) -> u64 {
-        Edge::Core.rise_ps(cycle)
+        self.clocks.rise_ps(Edge::Core, cycle)
     }
 
     /// When a clock of the ranks is, in ps.
     fn dram_ps(&self, clock: u64) -> u64 {
-        Edge::Dram.rise_ps(self.dram_origin + clock)
+        self.clocks.rise_ps(Edge::Dram, self.dram_origin + clock)
     }
 
     /// What an address of the host is: a register of the core, or a burst of the DRAM.

@@ -46,6 +46,8 @@ pub struct Moves {
 pub struct SystemTimeline<'a> {
     /// Configuration of the cores.
     pub name: &'a str,
+    /// Period of the cores' clock in ps.
+    pub core_ps: u64,
     /// DIMMs.
     pub dimms: u32,
     /// What was done.
@@ -80,7 +82,7 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
         }
     }
     for event in system.events {
-        add(event, &mut timeline);
+        add(event, system.core_ps, &mut timeline);
     }
     for moves in system.moves {
         let projection =
@@ -111,7 +113,7 @@ fn track_of(place: Place) -> (u32, u32) {
     }
 }
 
-fn add(event: &Event, timeline: &mut Timeline) {
+fn add(event: &Event, core_ps: u64, timeline: &mut Timeline) {
     let Event { position, layer, operation, what, place, begin_ns, end_ns, bytes, neurons, program } = event;
     let mut args = json!({ "token": position, "operation": operation.name() });
     if let Some(layer) = layer {
@@ -135,19 +137,19 @@ fn add(event: &Event, timeline: &mut Timeline) {
     };
     timeline.event(track_of(*place), name, (begin_ns * 1000, end_ns * 1000), args.clone());
     if let (Place::Dimm(dimm), Some(program)) = (place, program) {
-        add_instructions(FIRST_DIMM + dimm, *begin_ns, program, &args, timeline);
+        add_instructions(FIRST_DIMM + dimm, (*begin_ns, core_ps), program, &args, timeline);
     }
 }
 
 /// The instructions of a program that begins at `begin_ns`.
 fn add_instructions(
     process: u32,
-    begin_ns: u64,
+    (begin_ns, core_ps): (u64, u64),
     program: &ProgramEvent,
     of: &Value,
     timeline: &mut Timeline,
 ) {
-    let ps = |cycle: u64| (begin_ns + cycle.saturating_sub(program.first_cycle)) * 1000;
+    let ps = |cycle: u64| begin_ns * 1000 + cycle.saturating_sub(program.first_cycle) * core_ps;
     // Words that fill the last burst are no instructions.
     for (sequence, record) in program.records.iter().take(program.instructions as usize).enumerate() {
         let text = Code::disassemble(record.word).to_string();
@@ -200,7 +202,7 @@ mod tests {
         let program = ProgramEvent { number: 9, first_cycle: 1000, cycles: 60, instructions: 1, records };
         let events = [event(Place::Dimm(1), Some(program)), event(Place::Gpu, None)];
         let moves = [Moves { position: 7, uploads: 3, upload_ns: 5, ..Moves::default() }];
-        let system = SystemTimeline { name: "tiny", dimms: 2, events: &events, moves: &moves };
+        let system = SystemTimeline { name: "tiny", core_ps: 1000, dimms: 2, events: &events, moves: &moves };
         let mut text = Vec::new();
         write_system_timeline(&system, &mut text).unwrap();
         let json: Value = serde_json::from_slice(&text).unwrap();

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 pub fn write_text(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
     let mut events: Vec<(u64, String)> = Vec::new();
     for (rank, commands) in recording.commands.iter().enumerate() {
-        let mut rows = Rows::default();
+        let mut rows = Rows::new(recording.config.dram());
         for (clock, command) in commands {
             let text = rows.command(recording.config.dram(), *clock, command);
             events.push((recording.dram_ps(*clock), format!("rank{rank}  {text}")));

@@ -9,7 +9,7 @@
 //! nanoseconds here, each once, and the exact begin is among the arguments of the event. It also takes thread 0, and the one with the
 //! number of its process, for the same main thread; so the numbers of tracks begin above those of processes.
 
-use super::commands::{BANKS, Rows};
+use super::commands::Rows;
 use crate::core::{InstructionRecord, PARTS, Recording, part_of};
 use ndp_config::DramConfig;
 use ndp_dram::Command;
@@ -150,11 +150,11 @@ fn add_rank(recording: &Recording, rank: usize, timeline: &mut Timeline) {
     timeline.processes.push((process, format!("rank {rank}")));
     timeline.tracks.push(((process, 0), "data bus".into()));
     timeline.tracks.push(((process, 1), "refresh".into()));
-    for bank in 0..BANKS as u32 {
+    for bank in 0..dram.banks() {
         let (group, number) = (bank / DramConfig::BANKS_PER_GROUP, bank % DramConfig::BANKS_PER_GROUP);
         timeline.tracks.push(((process, 2 + bank), format!("bank group {group} bank {number}")));
     }
-    let mut rows = Rows::default();
+    let mut rows = Rows::new(dram);
     let mut data: Vec<(u64, bool)> = Vec::new();
     let mut last = 0;
     for (clock, command) in &recording.commands[rank] {

@@ -65,13 +65,17 @@ impl Family {
     }
 }
 
+/// Longest cell library: those of foundries have some hundred megabytes.
+const MAX_BYTES: u64 = 1 << 30;
+
 impl Liberty {
     /// Reads and scans a file.
     ///
     /// # Errors
     /// [`SynthError::Read`] or [`SynthError::Liberty`], both with the path.
     pub fn load(path: &Path) -> Result<Self, SynthError> {
-        let bytes = std::fs::read(path).map_err(|reason| SynthError::Read { path: path.into(), reason })?;
+        let bytes = ndp_files::read_bytes(path, MAX_BYTES)
+            .map_err(|reason| SynthError::Read { path: path.into(), reason })?;
         let refuse = |reason: String| SynthError::Liberty { path: path.into(), reason };
         let text = String::from_utf8(bytes).map_err(|_| refuse("not a text file (compressed?)".into()))?;
         Self::scan(text).map_err(refuse)

@@ -89,11 +89,10 @@ impl Report {
     }
 
     /// The default file name: `<config>-<block>[-flat][-<library>].md`.
-    pub fn file_name(&self) -> String {
-        let flat = if self.flattened { "-flat" } else { "" };
-        let library =
-            self.library.as_ref().map_or(String::new(), |library| format!("-{}", plain(&library.name)));
-        format!("{}-{}{flat}{library}.md", self.config, self.block)
+    pub fn file_name(config: &str, block: &str, flattened: bool, library: Option<&str>) -> String {
+        let flat = if flattened { "-flat" } else { "" };
+        let library = library.map_or(String::new(), |library| format!("-{}", plain(library)));
+        format!("{config}-{block}{flat}{library}.md")
     }
 
     /// The table for the terminal.

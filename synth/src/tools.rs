@@ -3,6 +3,7 @@
 //! `YOSYS` and `STA` in the environment override the search; the caller reads the environment.
 
 use crate::{SynthError, process};
+use ndp_files::TemporaryFolder;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -68,7 +69,7 @@ fn probe(
     limit: Duration,
 ) -> Result<String, SynthError> {
     let fail = |reason| missing(program, hint, reason);
-    let folder = tempfile::tempdir().map_err(fail)?;
+    let folder = TemporaryFolder::create("synth-").map_err(fail)?;
     let log = folder.path().join("version");
     let status = process::run(command(program, folder.path()).arg(flag), &log, limit).map_err(fail)?;
     let text = process::tail(&log, 20);

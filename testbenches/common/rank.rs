@@ -4,11 +4,11 @@
 //! matter. What each stream returns has to come in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
-use ndp_cosim::ffi::{Edge, InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort};
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 
 pub type Burst = [u64; 8];
@@ -87,7 +87,17 @@ fn burst_words(burst: &Burst) -> [u32; 16] {
 impl Bench {
     /// The port of a configuration with a device of possibly other timings, after reset.
     pub fn open(config: &str, device: &DramConfig, seed: u64) -> Result<Self, Box<dyn Error>> {
-        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
+        Self::open_at(config, device, seed, Clocks::default())
+    }
+
+    /// The same with other clocks.
+    pub fn open_at(
+        config: &str,
+        device: &DramConfig,
+        seed: u64,
+        clocks: Clocks,
+    ) -> Result<Self, Box<dyn Error>> {
+        let options = OpenOptions { random_contents: Some(seed as u32), clocks, ..OpenOptions::default() };
         let model = Model::open_with(&format!("{config}/rank_port"), &options)?;
         let input = |name: &str| model.input(name);
         let output = |name: &str| model.output(name);
@@ -147,7 +157,7 @@ impl Bench {
             random: SplitMix64::new(seed),
             quiet_since: 0,
         };
-        bench.reset();
+        bench.hold_reset(false);
         Ok(bench)
     }
 
@@ -160,20 +170,45 @@ impl Bench {
         std::array::from_fn(|_| self.random.next_u64())
     }
 
-    /// Resets the port; the device and its contents start anew, and everything on its way is forgotten.
+    /// A warm reset: everything on its way is forgotten, and the device goes on. What was written and answered is still there;
+    /// what was not answered may be there or not, or be undefined.
     pub fn reset(&mut self) {
+        let unanswered = self.due_responses.iter().filter(|due| due.1.is_none());
+        let unanswered: HashSet<u64> = unanswered.map(|due| due.0).collect();
+        self.hold_reset(true);
+        for address in unanswered {
+            self.memory.insert(address, self.rank.read_burst(address));
+        }
+        for (address, burst) in &self.memory {
+            assert_eq!(self.rank.read_burst(*address), *burst, "burst {address:#x} is lost by a warm reset");
+        }
+    }
+
+    fn hold_reset(&mut self, powered: bool) {
         self.ports.resets.into_iter().for_each(|reset| self.model.set(reset, 0));
         for port in [self.ports.seg[0], self.ports.req[0], self.ports.beat_ready, self.ports.rsp_ready] {
             self.model.set(port, 0);
         }
-        let cycles = 4 + self.below(5);
-        self.model.ticks(cycles);
-        for _ in 0..self.below(3) {
-            self.model.step();
+        // Four cycles of the slower clock at least.
+        let clocks = self.model.clocks();
+        let cycles = 4 * clocks.dram_ps().div_ceil(clocks.core_ps()) + self.below(5);
+        let (end, more) = (self.model.cycle() + cycles, self.below(3));
+        let mut driven = powered;
+        let mut step = |bench: &mut Self| {
+            if powered && bench.model.next_edge() == Edge::Dram {
+                bench.dram_edge();
+                // The pins change at the first edge with reset.
+                if std::mem::take(&mut driven) {
+                    bench.rank.lose_writes();
+                }
+            }
+            bench.model.step();
+        };
+        while self.model.cycle() < end {
+            step(self);
         }
+        (0..more).for_each(|_| step(self));
         self.ports.resets.into_iter().for_each(|reset| self.model.set(reset, 1));
-        self.rank = self.pristine.clone();
-        self.memory.clear();
         self.segments.clear();
         self.requests.clear();
         self.due_beats.clear();

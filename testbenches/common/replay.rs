@@ -1,9 +1,10 @@
 //! Runs the cycle model with the host that a recording has seen, and compares all that was recorded.
 
 use ndp_cosim::core::{Burst, Counters, LinkStatus, Recording, RequestRecord, Status, request_kind};
+use ndp_cosim::ffi::Edge;
 use ndp_cycles::{
-    Answer, ClockRelation, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request,
-    RequestKind, RowCommand,
+    Answer, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request, RequestKind,
+    RowCommand,
 };
 use ndp_dram::Command;
 use ndp_layout::words_of;
@@ -122,7 +123,7 @@ pub fn compare(
     recording: &Recording,
     memories: &mut [(u64, SparseMemory)],
 ) -> Result<Compared, Box<dyn Error>> {
-    let clocks = ClockRelation::of_simulation(recording.origin, recording.dram_origin);
+    let clocks = recording.relation();
     let cycles = recording.end - recording.origin;
     // Several times for the time, as the system counts it in milliseconds, and once with a record: what is recorded must not
     // change anything.
@@ -188,11 +189,12 @@ pub fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dy
 /// Compares the commands of all ranks.
 pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
     // The model knows some commands before they are on the pins.
-    let end = (recording.end - 1) * 1000 + 500 - (recording.dram_origin * 625 + 62);
-    let clocks = end / 625 + 1;
+    let (clocks, origin) = (recording.clocks, recording.dram_origin);
+    let end = clocks.rise_ps(Edge::Core, recording.end - 1) - clocks.rise_ps(Edge::Dram, origin);
+    let seen = end / clocks.dram_ps() + 1;
     let mut firsts = Vec::new();
     for (rank, (rtl, model)) in recording.commands.iter().zip(&record.commands).enumerate() {
-        let model = model.iter().filter(|(at, _)| *at < clocks);
+        let model = model.iter().filter(|(at, _)| *at < seen);
         let model: Vec<_> = model.map(|(at, command)| (*at, command_of(command))).collect();
         let different = (0..rtl.len().max(model.len())).find(|&i| model.get(i) != rtl.get(i));
         if let Some(index) = different {
@@ -204,7 +206,7 @@ pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Er
     firsts.sort_by_key(|first| first.0);
     match firsts.first() {
         Some((at, rank, index, rtl, model)) => {
-            let core = (at.unwrap_or(0) * 625 + (recording.dram_origin * 625 + 62)) / 1000;
+            let core = clocks.rise_ps(Edge::Dram, origin + at.unwrap_or(0)) / clocks.core_ps();
             differ(format!("command {index} of rank {rank}, about core cycle {core}"), rtl, model)
         }
         None => Ok(()),

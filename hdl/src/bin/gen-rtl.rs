@@ -1,28 +1,32 @@
-//! Emits a block as Verilog: one file per module, a file list and the port tables.
+//! Emits a block as Verilog: one file per module, a wrapper, a file list, the parameters and the port tables.
 //!
-//! Elaboration is `ndp_hdl`'s; this file decides what lies in the output directory and compares it with what is there.
+//! Elaboration and texts are `ndp_hdl`'s; this file puts them into the output directory or compares them with what is there.
 //! Files are complete before any of them gets its name, so an interrupted run leaves no half-written file behind.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use ndp_config::{DesignConfig, HbmConfig};
+use ndp_files::OutputFile;
 use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::layer::Design;
+use ndp_hdl::package::{Source, files, has_generated_name, is_generated};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Emits the hardware of a configuration as Verilog-2005.
 ///
-/// Writes <module>.v for every distinct module, files.f (children first, for -f of simulators and synthesis) and
+/// Writes <module>.v for every distinct module, <block>_top.v (a wrapper whose name does not depend on the configuration), files.f
+/// (children first; its head says how tools read it from any folder), params.toml, params.json and params.vh (all parameters) and
 /// ports.md (the port table of every module). Needs no other tool.
 #[derive(Debug, Parser)]
 #[command(
     name = "gen-rtl",
     version,
-    after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group"
+    after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group\n\n\
+        Exit codes: 0 written, or --check found no difference; 1 --check found one; 2 unusable argument or directory; 128 + n ended \
+        by signal n."
 )]
 struct Args {
     /// Preset, or path of a configuration ending in .toml; for blocks of a memory that computes (pim_*) that of a memory
@@ -34,6 +38,9 @@ struct Args {
     /// Block to emit, with everything below it
     #[arg(long, default_value = "ndp_core")]
     block: String,
+    /// What the name of every module begins with
+    #[arg(long, default_value = "")]
+    prefix: String,
     /// Lists presets, blocks, and the modules of the chosen block with their instance counts
     #[arg(long)]
     list: bool,
@@ -43,34 +50,41 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(text) => {
-            // A reader that went away is no reason to fail.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ndp_files::program(
+        |args| {
+            ndp_files::print(&run(&args)?);
+            Ok(0)
+        },
+        |error| if error.is::<Drift>() { 1 } else { 2 },
+    )
 }
 
+/// What `--check` finds.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is out of date: {1}")]
+struct Drift(String, String);
+
 fn run(args: &Args) -> Result<String> {
+    let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let prefix = &args.prefix;
+    ensure!(
+        prefix.chars().all(legal) && !prefix.starts_with(|c: char| !c.is_ascii_lowercase()),
+        "--prefix {prefix}: expected a lower-case letter, then a-z, 0-9 and _"
+    );
     // Blocks of a memory that computes are built from a memory.
-    let (name, design) = if HBM_BLOCKS.contains(&args.block.as_str()) {
+    let (source, design) = if HBM_BLOCKS.contains(&args.block.as_str()) {
         let config = HbmConfig::load(&args.config)?;
         let design = build_hbm(&config, &args.block)?;
-        (config.name().to_owned(), design)
+        (Source::memory(&config, &args.config, &args.block, prefix)?, design)
     } else {
         let config = DesignConfig::load(&args.config)?;
         let design = build(&config, &args.block)?;
-        (config.name().to_owned(), design)
+        (Source::core(&config, &args.config, &args.block, prefix)?, design)
     };
     let Some(out) = args.out.as_deref().filter(|_| !args.list) else {
-        return Ok(list(&name, &design));
+        return Ok(list(&source.config, &design));
     };
-    let files = files(&name, &args.block, &design);
+    let files = files(&source, &design)?;
     if args.check {
         check(out, &files)?;
         return Ok(format!("{}: {} files are up to date\n", out.display(), files.len()));
@@ -97,29 +111,8 @@ fn list(config: &str, design: &Design) -> String {
     text
 }
 
-/// Everything that belongs into the directory, by file name.
-fn files(config: &str, block: &str, design: &Design) -> BTreeMap<String, String> {
-    let source = format!("configuration {config}, block {block}");
-    let command = format!("cargo run --bin gen-rtl -- --config {config} --block {block} --out DIR");
-    let mut files = BTreeMap::new();
-    let mut names = format!("# Generated: {source}; children first.\n");
-    let mut ports = format!("# Ports: {source}\n\nGenerated by `{command}`.\n");
-    for module in design.modules() {
-        let name = format!("{}.v", module.name());
-        let header = format!("// Generated from {source}. Do not edit; regenerate with\n//   {command}\n");
-        files.insert(name.clone(), header + module.verilog());
-        names += &format!("{name}\n");
-        ports += &format!("\n{}", module.port_table());
-    }
-    files.insert("files.f".into(), names);
-    files.insert("ports.md".into(), ports);
-    files
-}
-
-/// Files of an earlier run, which a new one replaces.
-fn generated(name: &str) -> bool {
-    name.ends_with(".v") || name == "files.f" || name == "ports.md"
-}
+/// Longest file that is asked whether this program wrote it.
+const MAX_BYTES: u64 = 64 << 20;
 
 fn present(out: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(out).with_context(|| format!("cannot read directory '{}'", out.display()))?;
@@ -135,44 +128,39 @@ fn present(out: &Path) -> Result<Vec<String>> {
 fn check(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     let mut drift = Vec::new();
     for (name, content) in files {
-        match fs::read_to_string(out.join(name)) {
+        match ndp_files::read_text(&out.join(name), content.len() as u64) {
             Ok(found) if found == *content => {}
             Ok(_) => drift.push(format!("{name} differs")),
-            Err(_) => drift.push(format!("{name} is missing")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                drift.push(format!("{name} is missing"))
+            }
+            Err(_) => drift.push(format!("{name} differs")),
         }
     }
     for name in present(out)? {
-        if generated(&name) && !files.contains_key(&name) {
+        if has_generated_name(&name) && !files.contains_key(&name) {
             drift.push(format!("{name} does not belong to this design"));
         }
     }
-    ensure!(drift.is_empty(), "'{}' is out of date: {}", out.display(), drift.join(", "));
-    Ok(())
+    if drift.is_empty() { Ok(()) } else { Err(Drift(out.display().to_string(), drift.join(", ")).into()) }
 }
 
 fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("cannot create directory '{}'", out.display()))?;
-    let stray: Vec<String> =
-        present(out)?.into_iter().filter(|name| generated(name) && !files.contains_key(name)).collect();
+    let stray: Vec<String> = present(out)?
+        .into_iter()
+        .filter(|name| has_generated_name(name) && !files.contains_key(name))
+        .collect();
     if let Some(name) = stray.iter().find(|name| !ours(&out.join(name))) {
         bail!("'{}' holds {name}, which this program did not write; choose another directory", out.display());
     }
-    let staged = |name: &str| out.join(format!(".{name}.part"));
+    let mut staged = Vec::new();
     for (name, content) in files {
-        let path = staged(name);
-        let result = fs::write(&path, content).with_context(|| format!("cannot write '{}'", path.display()));
-        if result.is_err() {
-            for name in files.keys() {
-                // Best effort: the first error is the one that matters.
-                let _ = fs::remove_file(staged(name));
-            }
-            return result;
-        }
+        let mut file = OutputFile::create(&out.join(name))?;
+        file.write(|to| to.write_all(content.as_bytes()))?;
+        staged.push(file);
     }
-    for name in files.keys() {
-        let path = out.join(name);
-        fs::rename(staged(name), &path).with_context(|| format!("cannot write '{}'", path.display()))?;
-    }
+    staged.into_iter().try_for_each(OutputFile::commit)?;
     for name in stray {
         let path = out.join(name);
         fs::remove_file(&path).with_context(|| format!("cannot remove outdated '{}'", path.display()))?;
@@ -180,11 +168,8 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file carries the header of a generated one.
+/// Whether a file carries the head of a generated one.
 fn ours(path: &Path) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| {
-        text.starts_with("// Generated from")
-            || text.starts_with("# Generated")
-            || text.starts_with("# Ports")
-    })
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    ndp_files::read_text(path, MAX_BYTES).is_ok_and(|text| is_generated(&name, &text))
 }

@@ -9,7 +9,7 @@ use super::activation_walker::vector_bits;
 use super::command_decoder::{Layout, layout_fields};
 use super::exponential::ARGUMENT_BITS;
 use super::{FP16_BITS, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder};
 use ndp_config::GemvConfig;
 use std::rc::Rc;
 
@@ -45,9 +45,9 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(&value);
         reg.q()
     };
-    let mut layout = layout_fields(config).map(|(name, bits, doc)| command(name, bits, doc)).into_iter();
-    let mut take = || layout.next().unwrap_or_else(|| zeros(1));
-    let layout = Layout { waves: take(), tail: take(), last_beat: take(), last_elem: take() };
+    let [waves, tail, last_beat, last_elem] =
+        layout_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
+    let layout = Layout { waves, tail, last_beat, last_elem };
     let source = command("source", addr_bits, "first word of the first operand");
     let target = command("target", addr_bits, "first word of the results");
     let [path, softmax, two, subtract, max, scalar, vectors, other] =

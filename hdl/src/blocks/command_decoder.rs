@@ -43,17 +43,11 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    fn from_vec(fields: Vec<Bits>) -> Self {
-        let mut fields = fields.into_iter();
-        let mut take = || fields.next().unwrap_or_else(|| zeros(1));
-        Self { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
-    }
-
     /// Input ports `<field>_i`.
     pub fn inputs(m: &ModuleBuilder, config: &GemvConfig) -> Self {
-        Self::from_vec(
-            layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc)).into(),
-        )
+        let [waves, tail, last_beat, last_elem] =
+            layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
+        Self { waves, tail, last_beat, last_elem }
     }
 
     /// Connects the fields to the input ports of an instance.

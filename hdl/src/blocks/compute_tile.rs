@@ -27,7 +27,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(
         format!(
             "compute_tile_{}_a{}",
-            unit.name().trim_start_matches("multiplier_unit_"),
+            unit.title().trim_start_matches("multiplier_unit_"),
             config.slice_words()
         ),
         "Multiplier unit with double-buffered weights and its slice of the buffer.",

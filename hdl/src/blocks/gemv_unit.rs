@@ -111,11 +111,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         start_of("import", "add row k of the matrix, one wave of exported sums, to word `target_i` + k");
     let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
     let layout = |prefix: &str| {
-        let mut fields = layout_fields(config)
-            .map(|(name, bits, doc)| m.input(format!("{prefix}_{name}_i"), bits, format!("{prefix}: {doc}")))
-            .into_iter();
-        let mut take = || fields.next().unwrap_or_else(|| zeros(1));
-        Layout { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
+        let [waves, tail, last_beat, last_elem] = layout_fields(config)
+            .map(|(name, bits, doc)| m.input(format!("{prefix}_{name}_i"), bits, format!("{prefix}: {doc}")));
+        Layout { waves, tail, last_beat, last_elem }
     };
     let command = CommandFields {
         cols: layout("cols"),

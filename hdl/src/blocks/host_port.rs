@@ -1,12 +1,13 @@
 //! The host's way into the DIMM: ordinary reads and writes pass through to the ranks, those of the upper half of the address space
 //! are for the core itself (docs/isa.md, "Addresses that the host sees").
 //!
-//! Shares the ranks' request ports with the core's stores, taking turns. Responses carry the request's tag; they come in
-//! order from one rank, not among ranks.
+//! Shares the ranks' request ports with the core's stores and with transfers: of those whose rank has room, the one whose last turn
+//! is the longest ago. Responses carry the request's tag; they come in order from one rank, and take turns among ranks.
 
 use super::instruction_decoder::{INSTRUCTION_BITS, link_suffix};
+use super::oldest_first::oldest_first;
 use super::transfer_unit::CONTROL_BITS;
-use super::{bits_for, log2};
+use super::{bits_for, log2, one_hot};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
@@ -146,57 +147,36 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         before.zext(burst_bits)
     };
     let row_burst = m.wire("row_burst", store_addr.low(burst_bits) + before);
-    let row_rank = if rank_log2 == 0 { zeros(1) } else { row.low(rank_log2) };
 
-    // One request per cycle goes to the ranks; who comes first changes every cycle. Transfers go when nobody else wants, and in every
-    // fourth cycle, one of the store's.
-    let turn = m.reg("turn_q", 1).reset(0);
-    turn.next(!turn.q());
-    let transfer_goes = match &transfer {
-        None => zeros(1),
-        Some([valid, ..]) => {
-            let share = m.reg("share_q", 2).reset(0);
-            share.next(share.plus_one());
-            let free = m.wire("free", !(&for_rank | &store_valid));
-            m.wire("transfer_goes", valid & (free | share.eq_lit(2)))
-        }
-    };
-    let host_goes = &for_rank & (turn.q() | !&store_valid);
-    let host_goes =
-        m.wire("host_goes", if transfer.is_some() { host_goes & !&transfer_goes } else { host_goes });
-    let store_goes = if transfer.is_some() { !(&host_goes | &transfer_goes) } else { !&host_goes };
-    let store_goes = m.wire("store_goes", store_goes);
+    // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends on what it holds alone.
     let split = |address: &Bits| match rank_log2 {
-        0 => (zeros(1), address.low(burst_bits)),
-        bits => (address.low(bits), address.slice(bits, burst_bits)),
+        0 => (lit(1, 1), address.low(burst_bits)),
+        bits => (one_hot(&address.low(bits), ranks), address.slice(bits, burst_bits)),
     };
-    let ((host_rank, host_burst), (store_rank, store_burst)) = (split(&addr), split(&store_addr));
+    let ((host_at, host_burst), (store_at, store_burst)) = (split(&addr), split(&store_addr));
     let in_rows = m.wire("in_rows", &appends | &exports);
-    let store_rank = mux(&in_rows, &row_rank, &store_rank);
+    let row_at = if rank_log2 == 0 { lit(1, 1) } else { one_hot(&row.low(rank_log2), ranks) };
+    let store_at = mux(&in_rows, &row_at, &store_at);
     let store_burst = mux(&in_rows, &row_burst, &store_burst);
-    let rank = m.wire("rank", mux(&host_goes, &host_rank, &store_rank));
-    let wants = any_of(&[host_goes.clone(), store_valid.clone(), transfer_goes.clone()]);
-    let wants = m.wire("wants", wants);
-    let at: Vec<Bits> =
-        (0..ranks).map(|g| if ranks == 1 { lit(1, 1) } else { rank.eq_lit(g.into()) }).collect();
-    if ranks == 1 {
-        m.unused(&rank, "a single rank");
-    }
-    let at: Vec<Bits> = match &transfer {
-        None => at,
-        Some([_, _, to, ..]) => {
-            let chosen =
-                |(g, at): (u32, Bits)| m.wire(format!("at{g}"), mux(&transfer_goes, &to.bit(g), &at));
-            (0..ranks).zip(at).map(chosen).collect()
-        }
-    };
     let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0].clone()));
-    let goes = m.wire("goes", &wants & (readies & cat(at.iter().rev().cloned())).any());
-    store_passed.drive(&goes & &store_goes);
+    let mut sources = vec![("host", for_rank.clone(), host_at), ("store", store_valid, store_at)];
+    if let Some([valid, _, to, ..]) = &transfer {
+        sources.push(("transfer", valid.clone(), to.clone()));
+    }
+    let can: Vec<Bits> = sources
+        .iter()
+        .map(|(name, valid, at)| m.wire(format!("{name}_can"), valid & (&readies & at).any()))
+        .collect();
+    let turns = oldest_first(&m, "turn", &can);
+    let (host_goes, store_goes) = (turns[0].clone(), turns[1].clone());
+    let transfer_goes = turns.get(2).cloned().unwrap_or_else(|| zeros(1));
+    let to: Vec<Bits> = sources.iter().zip(&turns).map(|((_, _, at), goes)| at.gated(goes)).collect();
+    let to = m.wire("to", any_of(&to));
+    store_passed.drive(&store_goes);
     let own = [
         mux(&host_goes, &write, &lit(1, 1)),
         mux(&host_goes, &host_burst, &store_burst),
-        cat([store_goes, tag.clone()]),
+        cat([store_goes.clone(), tag.clone()]),
         mux(&host_goes, &data, &store_data),
     ];
     let chosen = match &transfer {
@@ -245,40 +225,34 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let blank = m.reg("blank_q", 1);
     blank.next(mux(&reads_register, &outside, &blank));
     let answer_data = register_data.gated(&!(blank.q() | &write));
-    passed.drive(any_of(&[(&goes & &host_goes), answered.q()]));
+    passed.drive(any_of(&[host_goes, answered.q()]));
 
     // Responses: acknowledged stores are counted, the rest goes to the host.
     let response = m.reg("response_valid_q", 1).reset(0);
     let room = m.wire("room", !response.q() | &response_ready);
-    let mut taken_before = zeros(1);
-    let (mut chosen, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut offers, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());
     for (g, [_, valid, write, tag, data]) in rank_inputs.iter().enumerate() {
-        let stored = m.wire(format!("stored{g}"), valid & tag.bit(HOST_TAG_BITS));
+        acknowledged.push(m.wire(format!("stored{g}"), valid & tag.bit(HOST_TAG_BITS)));
         let others = tag.high(tag.width() - HOST_TAG_BITS);
-        let offered = m.wire(format!("offered{g}"), valid & others.is_zero());
-        let always = match &transfer {
-            None => stored.clone(),
-            Some(_) => {
-                let moved = m.wire(format!("moved{g}"), valid & tag.msb());
-                m.output(
-                    format!("transfer{g}_valid_o"),
-                    &moved,
-                    format!("rank {g}: a response to a transfer's request"),
-                );
-                &stored | moved
-            }
-        };
-        let taken = m.wire(format!("taken{g}"), cat([offered.clone(), room.clone(), !&taken_before]).all());
-        taken_before = m.wire(format!("before{g}"), &taken_before | &offered);
-        m.output(format!("rsp{g}_ready_o"), always | &taken, format!("rank {g}: the response is taken"));
-        chosen.push(taken);
-        acknowledged.push(stored);
+        offers
+            .push(m.wire(format!("offered{g}"), cat([valid.clone(), others.is_zero(), room.clone()]).all()));
         words.push(cat([write.clone(), tag.low(HOST_TAG_BITS), data.clone()]));
     }
-    answered.drive(cat([answer.q(), room.clone(), !&taken_before]).all());
-    chosen.push(answered.q());
+    offers.push(answer.q() & &room);
     words.push(cat([write.clone(), tag.clone(), answer_data]));
-    let comes = m.wire("comes", any_of(&chosen));
+    let chosen = oldest_first(&m, "answer", &offers);
+    for (g, [_, valid, _, tag, _]) in rank_inputs.iter().enumerate() {
+        let mut taken = vec![acknowledged[g].clone(), chosen[g].clone()];
+        if transfer.is_some() {
+            let moved = m.wire(format!("moved{g}"), valid & tag.msb());
+            let doc = format!("rank {g}: a response to a transfer's request");
+            m.output(format!("transfer{g}_valid_o"), &moved, doc);
+            taken.push(moved);
+        }
+        m.output(format!("rsp{g}_ready_o"), any_of(&taken), format!("rank {g}: the response is taken"));
+    }
+    answered.drive(&chosen[offers.len() - 1]);
+    let comes = m.wire("comes", any_of(&offers));
     response.next(any_of(&[comes.clone(), response.q() & !&response_ready]));
     let word = m.reg("response_q", 1 + HOST_TAG_BITS + BEAT_BITS).enable(&comes);
     word.next(one_hot_mux(&cat(chosen.into_iter().rev()), &words));
@@ -287,8 +261,8 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let back = acknowledged.iter().fold(zeros(PENDING_BITS), |sum, one| sum + one.zext(PENDING_BITS));
     stores.next(stores.q() + store_passed.zext(PENDING_BITS) - back);
 
-    for (g, at) in at.iter().enumerate() {
-        m.output(format!("req{g}_valid_o"), &wants & at, format!("rank {g}: a request is offered"));
+    for (g, at) in (0..ranks).map(|g| (g, to.bit(g))) {
+        m.output(format!("req{g}_valid_o"), at, format!("rank {g}: a request is offered"));
     }
     m.output("req_write_o", request_write, "it is a write");
     m.output("req_addr_o", request_addr, "its burst of the rank");
@@ -306,7 +280,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("overflow_o", overflow, "instructions were lost");
     m.output("unpacking_o", !settled, "instructions are on their way to the queue");
     if transfer.is_some() {
-        m.output("transfer_ready_o", &goes & &transfer_goes, "transfer: the request is taken");
+        m.output("transfer_ready_o", &transfer_goes, "transfer: the request is taken");
         let control = cat([ignored, register.eq_lit(LINK_REGISTER), !&outside]).all();
         let control = data.low(CONTROL_BITS).gated(&m.wire("control", control));
         m.output("control_o", control, "for the link: retrain, forget failures");

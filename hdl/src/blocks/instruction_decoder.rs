@@ -3,7 +3,7 @@
 use super::command_decoder::{Layout, command_decoder, layout_fields, wave_bits};
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, repeat, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, lit, mux, repeat, zeros};
 use ndp_config::{DesignConfig, LinkConfig};
 use std::rc::Rc;
 
@@ -106,25 +106,23 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let word = m.input("word_i", INSTRUCTION_BITS, "instruction");
     let field = |(low, bits): Field| word.slice(low, bits);
     let opcode = field(OPCODE);
-    let is: Vec<Bits> = INSTRUCTIONS
+    let kinds: Vec<(&str, Bits)> = INSTRUCTIONS
         .iter()
-        .map(|(name, code, _)| m.wire(format!("is_{name}"), opcode.eq_lit(*code)))
+        .map(|(name, code, _)| (*name, m.wire(format!("is_{name}"), opcode.eq_lit(*code))))
         .collect();
-    let one_of = |names: &[&str]| {
-        let chosen = INSTRUCTIONS.iter().zip(&is).filter(|((name, ..), _)| names.contains(name));
-        any_of(&chosen.map(|(_, bit)| bit.clone()).collect::<Vec<_>>())
-    };
+    let is: Vec<Bits> = kinds.iter().map(|(_, bit)| bit.clone()).collect();
+    let one_of = |names: &[&str]| any_named(&kinds, names);
     let unknown = m.wire("unknown", !any_of(&is));
 
     // Bits that no field of the instruction covers have to be 0.
-    let used = |name: &str| {
-        let fields = INSTRUCTIONS.iter().find(|(n, ..)| *n == name).map_or(&[][..], |(_, _, fields)| fields);
+    let used = |fields: &[Field]| {
         let mask = |(low, bits): Field| ((1u128 << bits) - 1) << low;
         [&[OPCODE], fields].concat().into_iter().map(mask).fold(0, |all, bits| all | bits)
     };
-    let reserved: Vec<Bits> = strobes()
+    let reserved: Vec<Bits> = INSTRUCTIONS
+        .iter()
         .zip(&is)
-        .map(|(name, is)| (&word & lit(!used(name), INSTRUCTION_BITS)).any() & is)
+        .map(|((_, _, fields), is)| (&word & lit(!used(fields), INSTRUCTION_BITS)).any() & is)
         .collect();
     // Rows of several heads are counted: `listed` has to be 0 then.
     let products = m.wire("products", one_of(&["dot", "axpy"]));
@@ -272,8 +270,7 @@ pub(crate) fn layout_of(
     gemv: &ndp_config::GemvConfig,
     part: &str,
 ) -> Layout {
-    let mut fields =
-        layout_fields(gemv).map(|(name, ..)| decoder.output(&format!("{part}_{name}_o"))).into_iter();
-    let mut take = || fields.next().unwrap_or_else(|| zeros(1));
-    Layout { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
+    let [waves, tail, last_beat, last_elem] =
+        layout_fields(gemv).map(|(name, ..)| decoder.output(&format!("{part}_{name}_o")));
+    Layout { waves, tail, last_beat, last_elem }
 }

@@ -13,7 +13,7 @@ use super::instruction_decoder::{
 };
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, zeros};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use std::rc::Rc;
 
@@ -128,10 +128,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // Known as early as the others: much depends on it.
     let activations: Vec<Bits> =
         strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| bit.clone()).collect();
-    let one_of = |names: &[&str]| {
-        let chosen = kinds.iter().filter(|(name, _)| names.contains(name));
-        any_of(&chosen.map(|(_, bit)| bit.clone()).collect::<Vec<_>>())
-    };
+    let one_of = |names: &[&str]| any_named(&kinds, names);
     let decoded = |name: &str| keep(name, &decoder.output(&format!("{name}_o")));
     let (word_error, listed, batch, cols, count) =
         (decoded("error"), decoded("listed"), decoded("batch"), decoded("cols"), decoded("count"));

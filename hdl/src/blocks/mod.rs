@@ -62,6 +62,7 @@ pub mod link_transmitter;
 pub mod monitor;
 pub mod multiplier_unit;
 pub mod ndp_core;
+mod oldest_first;
 pub mod operand_recoder;
 pub mod phase_ring;
 pub mod pim_array;
@@ -136,6 +137,11 @@ pub(crate) const fn bits_for(max: u32) -> u32 {
 /// `log2` of a power of two.
 pub(crate) const fn log2(value: u32) -> u32 {
     value.trailing_zeros()
+}
+
+/// One bit for each value below `count`.
+pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
+    cat((0..count).rev().map(|value| index.eq_lit(value.into())))
 }
 
 /// Position of a beat in a stripe of `count` beats, one-hot; with `rest` also all positions after it.

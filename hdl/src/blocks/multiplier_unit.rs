@@ -100,7 +100,11 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let phase = m.input("phase_i", window, "phase of the window, one-hot");
     let w = m.input("w_i", lanes * FP16_BITS, "recoded weights, element i used in phase i");
     let x = m.input("x_i", lanes * FP16_BITS, "recoded activations, element i used in phase i");
-    let broadcast = m.input("broadcast_i", 1, "all lanes use `scalar_i` instead of `x_i`");
+    let broadcast = m.input(
+        "broadcast_i",
+        1,
+        "all lanes use `scalar_i` instead of `x_i`; of no account in phases without an operand",
+    );
     let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
     let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
     let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
@@ -113,7 +117,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let turn = phase.low(lanes);
     let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
     let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(&turn, &elements(&w))));
-    let x_now = m.wire("x_now", mux(&broadcast, &scalar, &one_hot_mux(&turn, &elements(&x))));
+    // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose carries nobody
+    // waits for.
+    let shared = &broadcast & !phase.high(window - lanes).any();
+    let x_now = m.wire("x_now", mux(&shared, &scalar, &one_hot_mux(&turn, &elements(&x))));
     let x_now = decode(&m, "x", &x_now);
     let special = m.wire("special", &w_now.special | &x_now.special);
     let exp_sum = w_now.exp.zext(EXPONENT_SUM_BITS) + x_now.exp.zext(EXPONENT_SUM_BITS);

@@ -20,7 +20,9 @@ use super::row_generator::{list_addr_bits, row_generator};
 use super::sram::sram;
 use super::sram_fifo::sram_fifo;
 use super::transfer_unit::transfer_unit;
-use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use crate::layer::{
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, zeros,
+};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
 
@@ -51,7 +53,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let unit_module = gemv_unit(gemv)?;
     let m = ModuleBuilder::new(
-        unit_module.name().replace("gemv_unit", "ndp_core"),
+        unit_module.title().replace("gemv_unit", "ndp_core"),
         "NDP core of a DIMM: executes instructions on data in DRAM.",
     );
     let clock = m.clock_domain("dram");
@@ -111,13 +113,11 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .chain(["activation"])
         .map(|name| (name, front.output(&format!("start_{name}_o"))))
         .collect();
-    let start =
-        |name: &str| starts.iter().find(|(n, _)| *n == name).map_or_else(|| zeros(1), |(_, bit)| bit.clone());
+    let start = |name: &str| named(&starts, name);
     let layout = |part: &str| {
-        let mut fields =
-            layout_fields(gemv).map(|(name, ..)| front.output(&format!("{part}_{name}_o"))).into_iter();
-        let mut take = || fields.next().unwrap_or_else(|| zeros(1));
-        Layout { waves: take(), tail: take(), last_beat: take(), last_elem: take() }
+        let [waves, tail, last_beat, last_elem] =
+            layout_fields(gemv).map(|(name, ..)| front.output(&format!("{part}_{name}_o")));
+        Layout { waves, tail, last_beat, last_elem }
     };
     let (cols, rows_layout) = (layout("cols"), layout("rows"));
     let (rows, batch, address) = (front.output("rows_o"), front.output("batch_o"), front.output("address_o"));
@@ -355,6 +355,10 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // Busy: from the start of an instruction until nothing of it is left.
     let product_parts = [product_start, gemv_busy.clone(), !generator_idle, !cat(feeders_idle).all()];
     let reading = m.wire("reading", &reader_start | !&reader_idle);
+    let transfers_busy: Vec<(&str, Bits)> = transfers
+        .iter()
+        .flat_map(|unit| TRANSFERS.map(|part| (part, unit.output(&format!("{part}_busy_o")))))
+        .collect();
     let of_part = |part: &str| match part {
         "load" => any_of(&[load_busy.clone(), &reading & !reads_list.q()]),
         "list" => &reading & reads_list.q(),
@@ -363,11 +367,14 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         "gemv" => any_of(&product_parts),
         "round" => round_busy.clone(),
         "activation" => activation_busy.clone(),
-        part => transfers.as_ref().map_or_else(|| zeros(1), |unit| unit.output(&format!("{part}_busy_o"))),
+        part => named(&transfers_busy, part),
     };
     busy.iter().for_each(|(part, busy)| busy.drive(of_part(part)));
-    let part_busy =
-        |part: &str| busy.iter().find(|(n, _)| *n == part).map_or_else(|| zeros(1), |(_, b)| b.q());
+    // A core without a link has all parts but those of transfers.
+    let absent = TRANSFERS.iter().filter(|_| transfers.is_none()).map(|part| (*part, zeros(1)));
+    let all_busy: Vec<(&str, Bits)> =
+        busy.iter().map(|(part, busy)| (*part, busy.q())).chain(absent).collect();
+    let part_busy = |part: &str| named(&all_busy, part);
 
     // Status and counters.
     let axpy = m.reg("axpy_q", 1).reset(0).enable(&product);

@@ -18,7 +18,7 @@ use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
 use super::pim_refresh_watch::pim_refresh_watch;
 use super::pim_timer::{bus, first_code, suffix};
 use super::{FLAG_BITS, FP16_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, zeros};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
 use ndp_config::HbmConfig;
 use std::rc::Rc;
 
@@ -206,11 +206,11 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let column_wrong = m.wire("column_wrong", any_of(&column_flags));
     let between_rows = rules.output("row_flags_o");
     let between_columns = rules.output("column_flags_o");
-    let found =
-        |flags: &Bits, names: &[&str], name: &str| match names.iter().zip(0..).find(|(n, _)| **n == name) {
-            Some((_, bit)) => flags.bit(bit),
-            None => zeros(1),
-        };
+    let found = |flags: &Bits, names: &[&'static str], name: &str| {
+        let flags: Vec<(&str, Bits)> =
+            names.iter().zip(0..).map(|(name, bit)| (*name, flags.bit(bit))).collect();
+        named(&flags, name)
+    };
     let by_bank = |name: &str| found(&row_wrong, &bank_state::ROW_FLAGS, name);
     let between = |name: &str| found(&between_rows, &timing::ROW_FLAGS, name);
     let open = by_bank("open");

@@ -192,14 +192,14 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             });
             let right = m.wire(format!("right{s}_{g}"), row.eq(&request.row) & !computes);
             // Groups that no column is left for need nothing.
-            let ahead = if groups == 1 {
-                zeros(layout.position())
+            let needed = if groups == 1 {
+                enabled[s].clone()
             } else {
                 let group = lit(g.into(), layout.group);
-                (group - request.position.low(layout.group)).zext(layout.position())
+                let ahead = (group - request.position.low(layout.group)).zext(layout.position());
+                &enabled[s] & request.left.ge(&ahead)
             };
-            let touched = request.left.ge(&ahead);
-            let needed = m.wire(format!("needed{s}_{g}"), &enabled[s] & touched);
+            let needed = m.wire(format!("needed{s}_{g}"), needed);
             closes.push(cat([needed.clone(), open.clone(), !&right]).all());
             let may = if s == 1 { !&hold } else { lit(1, 1) };
             opens.push(cat([needed, !&open, may]).all());

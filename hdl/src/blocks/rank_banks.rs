@@ -4,7 +4,7 @@
 //! entries ask for is looked up into registers.
 
 use super::phase_ring::phase_ring;
-use super::rank_timing::{BANKS, ENTRIES, EntryLayout, GROUP_BANKS, SLOT, Slots, countdown, decoded, piped};
+use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs, piped};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use ndp_config::DramConfig;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub(super) const FLAGS: u32 = 4;
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
-    let (slots, banks) = (Slots::new(dram), BANKS as u32);
+    let (slots, banks) = (Slots::new(dram), dram.banks());
     let m = ModuleBuilder::new(
         format!("rank_banks_{name}"),
         "Open rows of a rank and when its banks may be used.",
@@ -54,9 +54,10 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
         bars.push(precharge);
     }
     for i in 0..ENTRIES {
-        let select = decoded(&m.input(format!("bank{i}_i"), EntryLayout::BANK, format!("bank of entry {i}")));
-        for group in 0..DramConfig::BANK_GROUPS {
-            let own = states.iter().skip((group * GROUP_BANKS) as usize).zip(&select);
+        let bits = EntryLayout::new(dram, 0).bank;
+        let select = decoded(&m.input(format!("bank{i}_i"), bits, format!("bank of entry {i}")));
+        for group in 0..HALVES {
+            let own = states.iter().skip(group * pairs(dram)).zip(&select);
             let state: Vec<Bits> = own.map(|(state, select)| state.gated(select)).collect();
             let state = piped(&m, format!("state{i}_{group}_q"), &any_of(&state));
             let doc = format!("open, column, PRE, ACT allowed, row of entry {i}'s bank in group {group}");

@@ -17,7 +17,7 @@ use super::rank_intake::{RankPorts, rank_intake};
 use super::rank_queue::rank_queue;
 use super::rank_refresh::rank_refresh;
 use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
-use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, EntryLayout, LENGTH_BITS, SLOT};
+use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, EntryLayout, HALVES, LENGTH_BITS, SLOT};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
 use std::rc::Rc;
@@ -87,7 +87,7 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
 
     // The scheduler's choice changes the banks, whose state it sees in the next slot.
     let commands: Vec<_> = ["act", "pre", "rd", "wr"]
-        .map(|kind| (kind, m.forward(format!("{kind}_banks"), super::rank_timing::BANKS as u32)))
+        .map(|kind| (kind, m.forward(format!("{kind}_banks"), dram.banks())))
         .into();
     let row = m.forward("row", dram.row_bits());
     let mut banks = m.instance("banks", &rank_banks(dram, &name)?).input("row_i", &row);
@@ -107,7 +107,7 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
     for i in 0..ENTRIES {
         scheduler =
             scheduler.input(format!("valid{i}_i"), &valid[i]).input(format!("entry{i}_i"), &packed[i]);
-        for group in 0..DramConfig::BANK_GROUPS {
+        for group in 0..HALVES {
             let state = banks.output(&format!("state{i}_{group}_o"));
             debug_assert_eq!(state.width(), FLAGS + dram.row_bits());
             scheduler = scheduler.input(format!("state{i}_{group}_i"), state);
@@ -141,8 +141,8 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
         reg.next(mux(&for_column, &of_column, &of_row));
         reg.q()
     };
-    let group = either("bg_q", head.group(), scheduler.output("group_o"));
-    let bank = either("bank_q", head.bank.clone(), scheduler.output("bank_o"));
+    let group = either("bg_q", head.group(head.half()), scheduler.output("group_o"));
+    let bank = either("bank_q", head.bank_of_group(), scheduler.output("bank_o"));
     let column_pins = (0..ADDRESS_PINS).map(|pin| match pin {
         RAS_N | BURST_OF_EIGHT => lit(1, 1),
         WE_N => !&head.write,
@@ -184,10 +184,15 @@ const DATA_OUTPUTS: [(&str, &str); 9] = [
 fn timing_name(dram: &DramConfig) -> String {
     let timings = format!("{:?}", super::rank_timing::Slots::new(dram));
     let latencies = format!("{} {}", dram.t_cl(), dram.t_cwl());
+    let groups = match dram.bank_groups() {
+        2 => String::new(),
+        more => format!(" {more}"),
+    };
     // FNV-1a, 32 bits: eighteen numbers would be no name.
     let hash = timings
         .bytes()
         .chain(latencies.bytes())
+        .chain(groups.bytes())
         .fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("t{hash:08x}")
 }

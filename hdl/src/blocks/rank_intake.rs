@@ -7,7 +7,7 @@
 
 use super::bits_for;
 use super::phase_ring::phase_ring;
-use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT, piped};
+use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT, piped};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
 use std::rc::Rc;
@@ -39,7 +39,11 @@ impl RankPorts {
     /// Part of a module name.
     pub(super) fn name(&self, dram: &DramConfig) -> String {
         let Self { segment_tag_bits, request_tag_bits, beats, responses } = self;
-        format!("r{}_s{segment_tag_bits}_q{request_tag_bits}_b{beats}_a{responses}", dram.row_bits())
+        let groups = match dram.bank_groups() {
+            2 => String::new(),
+            more => format!("g{more}"),
+        };
+        format!("r{}{groups}_s{segment_tag_bits}_q{request_tag_bits}_b{beats}_a{responses}", dram.row_bits())
     }
 }
 
@@ -110,8 +114,9 @@ pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Mod
 
     let entry = m.reg("entry_q", layout.bits()).enable(&chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
-    let from_segment = Entry::at(&segment_address, length.clone(), zeros(1), zeros(1), tags(&segment_tag));
-    let from_request = Entry::at(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
+    let from_segment = layout.entry(&segment_address, length.clone(), zeros(1), zeros(1), tags(&segment_tag));
+    let from_request =
+        layout.entry(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
     entry.next(mux(&segment_first, &from_segment.pack(), &from_request.pack()));
     let arrives = any_of(&[segment.q(), request.q()]);
     staged.next(any_of(&[arrives, staged.q() & !&take]));

@@ -2,7 +2,7 @@
 //! the other.
 //!
 //! The module's own clock is the core's, the domain `dram` the DRAM's. Segments are reads of up to 16 consecutive
-//! bursts within a row pair (256 bursts, an open row in each bank group): their beats come back in order. Requests are
+//! bursts within a row pair (256 bursts, an open row in each of two bank groups): their beats come back in order. Requests are
 //! single bursts to be read or written: their responses come back in order too. Nothing that goes in waits for anything
 //! that does not come out of the same stream: a stream of beats that nobody takes stops segments only, responses that
 //! nobody takes stop requests only.
@@ -42,7 +42,7 @@ impl RankPorts {
 /// [`HdlError`] if the description breaks a rule of the layer.
 pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let controller = rank_controller(dram, ports)?;
-    let name = controller.name().replace("rank_controller", "rank_port");
+    let name = controller.title().replace("rank_controller", "rank_port");
     let m = ModuleBuilder::new(name, "A DRAM rank's controller behind FIFOs to the core's clock.");
     m.share_code();
     let (core, clock) = (m.own_domain(), m.clock_domain("dram"));

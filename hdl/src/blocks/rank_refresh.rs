@@ -2,11 +2,14 @@
 //!
 //! The interval is counted from reset, not from the last REF, so that delays do not add up. Entries open their rows
 //! again themselves.
+//!
+//! After reset the device may be in any state: rows open, a refresh in work. So the first thing is a refresh that waits until
+//! whatever the device was last told is over ([`Slots::settle`]), as if its banks had to be closed.
 
 use super::bits_for;
 use super::phase_ring::phase_ring;
 use super::rank_timing::{SLOT, Slots, delayed, piped, reload};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
+use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
 use ndp_config::DramConfig;
 use std::rc::Rc;
 
@@ -30,12 +33,14 @@ pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, 
     interval.next(reload(&elapsed, slots.refresh_interval - 1, &interval_less));
 
     let state = |name: &str, reset: u128| m.reg(format!("{name}_q"), 1).reset(reset).enable(&step);
-    let (idle, drain) = (state("idle", 1), state("drain", 0));
+    let (idle, drain) = (state("idle", 0), state("drain", 1));
     let (closed, refreshing) = (state("closed", 0), state("refreshing", 0));
-    let wait_bits = bits_for(slots.refresh.max(slots.pre_to_act));
-    let wait = m.reg("wait_q", wait_bits).enable(&step);
+    let wait_bits = bits_for(slots.settle().max(slots.pre_to_act));
+    let wait = m.reg("wait_q", wait_bits).reset((slots.settle() - 1).into()).enable(&step);
     let wait_less = piped(&m, "wait_less_q", &wait.minus_one());
-    let close = delayed(&m, "close_q", &(&drain.q() & &quiet));
+    let settled = state("settled", 0);
+    settled.next(settled.q() | wait.is_zero());
+    let close = delayed(&m, "close_q", &cat([drain.q(), settled.q(), quiet.clone()]).all());
     let refresh = delayed(&m, "refresh_q", &(&closed.q() & wait.is_zero()));
     // One slot early: the state counts from the next slot.
     let done = delayed(&m, "done_q", &(&refreshing.q() & wait.eq_lit(1)));

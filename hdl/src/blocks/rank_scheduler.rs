@@ -9,14 +9,13 @@ use super::phase_ring::phase_ring;
 use super::rank_banks::FLAGS;
 use super::rank_intake::RankPorts;
 use super::rank_timing::{
-    BANKS, ENTRIES, Entry, EntryLayout, SLOT, Slots, countdown, decoded, delayed, piped,
+    ENTRIES, Entry, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, delayed, pairs, piped,
 };
 use super::{bits_for, log2};
 use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
 use std::rc::Rc;
 
-const GROUPS: usize = DramConfig::BANK_GROUPS as usize;
 /// Address pins of the command bus.
 pub const ADDRESS_PINS: u32 = 18;
 /// A15 high, A16 and A14 low: PRE. A14 high, the others low: REF.
@@ -35,6 +34,7 @@ pub(super) fn rank_scheduler(
     name: &str,
 ) -> Result<Rc<Module>, HdlError> {
     let (slots, layout) = (Slots::new(dram), EntryLayout::new(dram, ports.tag_bits()));
+    let (groups, pairs) = (dram.bank_groups() as usize, pairs(dram));
     let m = ModuleBuilder::new(
         format!("rank_scheduler_{name}_{}", ports.name(dram)),
         "Chooses the column and the row command of each slot.",
@@ -62,11 +62,18 @@ pub(super) fn rank_scheduler(
     // Bars that hold for all banks or for a bank group. `column` and `acts` are driven at the end.
     let head = &entries[0];
     let column = m.forward("column", 1);
-    let acts = m.forward("acts", GROUPS as u32);
-    let in_group = |group: usize| if group == 0 { !head.group() } else { head.group() };
+    let acts = m.forward("acts", groups as u32);
+    let in_half = |half: usize| if half == 0 { !head.half() } else { head.half() };
+    // Bit 0 of a bank group is the half; what is above it, the pair decides.
+    let in_upper =
+        |entry: &Entry, group: usize| entry.upper_group().map(|upper| upper.eq_lit((group / HALVES) as u128));
+    let in_group = |group: usize| match in_upper(head, group) {
+        Some(upper) => upper & in_half(group % HALVES),
+        None => in_half(group),
+    };
     let mut column_bar = Vec::new();
     let mut act_bar = Vec::new();
-    for group in 0..GROUPS {
+    for group in 0..groups {
         let issued = |write: bool, same: bool| {
             let direction = if write { head.write.clone() } else { !&head.write };
             let group = if same { in_group(group) } else { !in_group(group) };
@@ -84,13 +91,23 @@ pub(super) fn rank_scheduler(
         column_bar.push(mux(&head.write, &bars[1], &bars[0]));
         let loads = [
             (acts.bit(group as u32), slots.act_to_other[1]),
-            (acts.bit(1 - group as u32), slots.act_to_other[0]),
+            (
+                any_of(&(0..groups).filter(|g| *g != group).map(|g| acts.bit(g as u32)).collect::<Vec<_>>()),
+                slots.act_to_other[0],
+            ),
         ];
         act_bar.push(countdown(&m, &format!("act_bar{group}"), &step, &loads));
     }
     if slots.act_to_other == [1, 1] && slots.four_acts <= 4 {
         m.unused(&acts, "one row command per slot keeps ACTs far enough apart");
     }
+    // That of the bank group in which an entry has a half.
+    let of_half = |bars: &[Bits], entry: &Entry, half: usize| {
+        let of_uppers = bars.iter().enumerate().filter(|(group, _)| group % HALVES == half);
+        let gated =
+            of_uppers.map(|(group, bar)| in_upper(entry, group).map_or(bar.clone(), |upper| upper & bar));
+        any_of(&gated.collect::<Vec<_>>())
+    };
     let four_acts = four_acts(&m, &acts.any(), slots.four_acts, &step);
 
     // What is possible.
@@ -100,25 +117,26 @@ pub(super) fn rank_scheduler(
     for (i, entry) in entries.iter().enumerate() {
         let older: Vec<Bits> = (0..i).map(|j| &valid[j] & entries[j].bank.eq(&entry.bank)).collect();
         let alone = if older.is_empty() { lit(1, 1) } else { !any_of(&older) };
-        for group in 0..GROUPS {
+        for group in 0..HALVES {
             let state = m.input(
                 format!("state{i}_{group}_i"),
                 FLAGS + dram.row_bits(),
                 format!("open, column, PRE, ACT allowed, row of entry {i}'s bank in group {group}"),
             );
             let [open, column_free, pre_free, act_free] = [0, 1, 2, 3].map(|bit| state.bit(bit));
-            let here = if group == 0 { !entry.group() } else { entry.group() };
+            let here = if group == 0 { !entry.half() } else { entry.half() };
             let needs = cat([valid[i].clone(), alone.clone(), here | entry.left.any()]).all();
             let needs = piped(&m, format!("needs{i}_{group}_q"), &needs);
             let same_row = m.wire(format!("same_row{i}_{group}"), state.high(dram.row_bits()).eq(&entry.row));
             let free = m.wire(format!("free{i}_{group}"), &needs & !&block);
             let pre = cat([free.clone(), open.clone(), !&same_row, pre_free]).all();
-            let may_open = !any_of(&[act_bar[group].clone(), four_acts.clone()]);
+            let may_open = !any_of(&[of_half(&act_bar, entry, group), four_acts.clone()]);
             let act = cat([free, !&open, act_free, may_open]).all();
             pres.push(piped(&m, format!("pre{i}_{group}_q"), &pre));
             acts_possible.push(piped(&m, format!("act{i}_{group}_q"), &act));
             if i == 0 {
-                let ready = cat([in_group(group), open, same_row, column_free, !&column_bar[group]]);
+                let ready = !of_half(&column_bar, head, group);
+                let ready = cat([in_half(group), open, same_row, column_free, ready]);
                 head_open.push(ready.all());
             } else {
                 m.unused(column_free, "only the head is read or written");
@@ -143,23 +161,24 @@ pub(super) fn rank_scheduler(
     let banks: Vec<Vec<Bits>> = entries.iter().map(|entry| decoded(&entry.bank)).collect();
     let of_banks = |chosen: &[Bits]| {
         let bank = |bank: usize| {
-            let (group, index) = (bank / (BANKS / GROUPS), bank % (BANKS / GROUPS));
-            any_of(&(0..ENTRIES).map(|i| &chosen[i * GROUPS + group] & &banks[i][index]).collect::<Vec<_>>())
+            let (group, index) = (bank / pairs, bank % pairs);
+            any_of(&(0..ENTRIES).map(|i| &chosen[i * HALVES + group] & &banks[i][index]).collect::<Vec<_>>())
         };
-        cat((0..BANKS).rev().map(bank))
+        cat((0..2 * pairs).rev().map(bank))
     };
-    let everywhere = |bit: &Bits| crate::layer::repeat(BANKS as u32, bit);
+    let everywhere = |bit: &Bits| crate::layer::repeat(dram.banks(), bit);
     let act_banks = m.wire("act_banks", of_banks(&chosen_act).gated(&step));
     let pre_banks = m.wire("pre_banks", (of_banks(&chosen_pre) | everywhere(&close)).gated(&step));
-    let of_groups = |chosen: &[Bits]| -> Vec<Bits> {
-        let group = |group: usize| {
-            any_of(&(0..ENTRIES).map(|i| chosen[i * GROUPS + group].clone()).collect::<Vec<_>>())
+    let of_group = |chosen: &[Bits], group: usize| {
+        let of_entry = |i: usize| {
+            let chosen = &chosen[i * HALVES + group % HALVES];
+            in_upper(&entries[i], group).map_or(chosen.clone(), |upper| upper & chosen)
         };
-        (0..GROUPS).map(group).collect()
+        any_of(&(0..ENTRIES).map(of_entry).collect::<Vec<_>>())
     };
-    acts.drive(cat(of_groups(&chosen_act).into_iter().rev()));
+    acts.drive(cat((0..groups).rev().map(|group| of_group(&chosen_act, group))));
     let of_entry = |i: usize| {
-        any_of(&[&chosen_act[i * GROUPS..][..GROUPS], &chosen_pre[i * GROUPS..][..GROUPS]].concat())
+        any_of(&[&chosen_act[i * HALVES..][..HALVES], &chosen_pre[i * HALVES..][..HALVES]].concat())
     };
     let picked: Vec<Bits> = (0..ENTRIES).map(of_entry).collect();
     let pick = |field: &dyn Fn(&Entry) -> Bits| {
@@ -190,12 +209,20 @@ pub(super) fn rank_scheduler(
         any_of(&operation.chain([row_bit]).collect::<Vec<_>>())
     });
     let pins = cat(pins.collect::<Vec<_>>().into_iter().rev());
-    let [group_act, group_pre] = [&chosen_act, &chosen_pre].map(|chosen| of_groups(chosen)[1].clone());
+    let upper_half =
+        |chosen: &[Bits]| any_of(&chosen.iter().skip(1).step_by(HALVES).cloned().collect::<Vec<_>>());
+    let [half_act, half_pre] = [&chosen_act, &chosen_pre].map(|chosen| upper_half(chosen));
+
+    let half = half_act | half_pre;
+    let picked_group = match head.upper_group() {
+        Some(_) => cat([pick(&|entry| entry.upper_group().unwrap_or(zeros(1))), half]),
+        None => half,
+    };
 
     m.output("column_o", &goes, "the head's next burst is issued; for the last two phases");
-    let head_banks = (0..BANKS).map(|bank| {
-        let (group, index) = (bank / (BANKS / GROUPS), bank % (BANKS / GROUPS));
-        cat([in_group(group), banks[0][index].clone()]).all()
+    let head_banks = (0..2 * pairs).map(|bank| {
+        let (group, index) = (bank / pairs, bank % pairs);
+        cat([in_half(group), banks[0][index].clone()]).all()
     });
     let head_banks = piped(&m, "head_banks_q", &cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
     for (name, write) in [("rd", !&head.write), ("wr", head.write.clone())] {
@@ -207,8 +234,8 @@ pub(super) fn rank_scheduler(
     m.output("row_o", &row, "row that is opened");
     m.output("command_o", &valid_row, "there is a row command");
     m.output("act_n_o", held("act_n_q", !&act), "it is none for ACT");
-    m.output("group_o", held("group_q", group_act | group_pre), "its bank group");
-    m.output("bank_o", held("bank_q", pick(&|entry| entry.bank.clone())), "its bank");
+    m.output("group_o", held("group_q", picked_group), "its bank group");
+    m.output("bank_o", held("bank_q", pick(&|entry| entry.bank_of_group())), "its bank");
     m.output("address_o", held("address_q", pins), "its address pins");
     m.finish()
 }

@@ -16,10 +16,10 @@ pub(super) const SLOT: u32 = DramConfig::T_BL;
 const ROW_OFFSET: u32 = 2;
 /// Entries that are looked at together.
 pub(super) const ENTRIES: usize = 4;
-/// Banks of a rank, bank group major.
-pub(super) const BANKS: usize = (DramConfig::BANK_GROUPS * DramConfig::BANKS_PER_GROUP) as usize;
-/// Banks of a bank group.
-pub(super) const GROUP_BANKS: u32 = DramConfig::BANKS_PER_GROUP;
+/// Banks between which consecutive bursts alternate, in two bank groups whose numbers differ in bit 0: a row pair's.
+pub(super) const HALVES: usize = 2;
+/// Bits of a bank of a bank group.
+const BANK_PINS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 /// Most bursts of an entry.
 pub const SEGMENT_BURSTS: u32 = 16;
 /// Bits of a number of bursts less one.
@@ -72,6 +72,11 @@ impl Slots {
             refresh_interval: dram.t_refi() / SLOT,
         }
     }
+
+    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device.
+    pub fn settle(&self) -> u32 {
+        self.refresh.max(self.act_to_pre).max(self.read_to_pre).max(self.write_to_pre)
+    }
 }
 
 /// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all that
@@ -115,9 +120,17 @@ pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
     mux(load, &lit(reload.into(), less.width()), less)
 }
 
+/// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups, which are the
+/// lower ones, and by their bank of the group.
+pub(super) fn pairs(dram: &DramConfig) -> usize {
+    dram.banks() as usize / HALVES
+}
+
 /// Widths of what is read or written by one entry: up to 16 bursts of a segment, or a single request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryLayout {
+    /// Bits of a row pair's number.
+    pub bank: u32,
     pub row_bits: u32,
     pub tag_bits: u32,
 }
@@ -125,8 +138,9 @@ pub(super) struct EntryLayout {
 /// An entry taken apart.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// Next burst: bank group and, above it, column burst.
+    /// Next burst: bit 0 of the bank group and, above it, column burst.
     pub burst: Bits,
+    /// Row pair.
     pub bank: Bits,
     pub row: Bits,
     /// Bursts less one.
@@ -138,17 +152,15 @@ pub(super) struct Entry {
 }
 
 impl EntryLayout {
-    /// Bank group and column burst.
-    pub const BURST: u32 =
-        DramConfig::BANK_GROUPS.trailing_zeros() + DramConfig::BURSTS_PER_ROW.trailing_zeros();
-    pub const BANK: u32 = GROUP_BANKS.trailing_zeros();
+    /// Bursts of a row pair.
+    pub const BURST: u32 = HALVES.trailing_zeros() + DramConfig::BURSTS_PER_ROW.trailing_zeros();
 
     pub fn new(dram: &DramConfig, tag_bits: u32) -> Self {
-        Self { row_bits: dram.row_bits(), tag_bits }
+        Self { bank: pairs(dram).trailing_zeros(), row_bits: dram.row_bits(), tag_bits }
     }
 
     pub fn bits(self) -> u32 {
-        Self::BURST + Self::BANK + self.row_bits + LENGTH_BITS + 2 + self.tag_bits
+        Self::BURST + self.bank + self.row_bits + LENGTH_BITS + 2 + self.tag_bits
     }
 
     pub fn unpack(self, packed: &Bits) -> Entry {
@@ -159,7 +171,7 @@ impl EntryLayout {
         };
         Entry {
             burst: field(Self::BURST),
-            bank: field(Self::BANK),
+            bank: field(self.bank),
             row: field(self.row_bits),
             left: field(LENGTH_BITS),
             write: field(1),
@@ -169,11 +181,11 @@ impl EntryLayout {
     }
 }
 
-impl Entry {
+impl EntryLayout {
     /// From a burst address of the rank.
-    pub fn at(address: &Bits, left: Bits, write: Bits, request: Bits, tag: Bits) -> Self {
-        let (burst, bank) = (EntryLayout::BURST, EntryLayout::BANK);
-        Self {
+    pub fn entry(self, address: &Bits, left: Bits, write: Bits, request: Bits, tag: Bits) -> Entry {
+        let (burst, bank) = (Self::BURST, self.bank);
+        Entry {
             burst: address.low(burst),
             bank: address.slice(burst, bank),
             row: address.high(address.width() - burst - bank),
@@ -183,19 +195,37 @@ impl Entry {
             tag,
         }
     }
+}
 
+impl Entry {
     pub fn pack(&self) -> Bits {
         let parts = [&self.tag, &self.request, &self.write, &self.left, &self.row, &self.bank, &self.burst];
         cat(parts.map(Bits::clone))
     }
 
-    /// Bank group of the next burst.
-    pub fn group(&self) -> Bits {
+    /// Half of the next burst: bit 0 of its bank group.
+    pub fn half(&self) -> Bits {
         self.burst.bit(0)
+    }
+
+    /// Bits of the bank group above bit 0, if there are any.
+    pub fn upper_group(&self) -> Option<Bits> {
+        let bits = self.bank.width() - BANK_PINS;
+        (bits > 0).then(|| self.bank.low(bits))
+    }
+
+    /// Bank group of a burst in `half`.
+    pub fn group(&self, half: Bits) -> Bits {
+        self.upper_group().map_or(half.clone(), |upper| cat([upper, half]))
+    }
+
+    /// Bank of the bank group.
+    pub fn bank_of_group(&self) -> Bits {
+        self.bank.high(BANK_PINS)
     }
 }
 
-/// One bit per bank of a group.
+/// One bit per row pair.
 pub(super) fn decoded(bank: &Bits) -> Vec<Bits> {
-    (0..GROUP_BANKS).map(|index| bank.eq_lit(index.into())).collect()
+    (0..1u32 << bank.width()).map(|index| bank.eq_lit(index.into())).collect()
 }

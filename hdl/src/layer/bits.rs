@@ -332,6 +332,24 @@ pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
     level.swap_remove(0)
 }
 
+/// The signal of that name in a list. What [`super::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
+pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
+    let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| bits.clone());
+    found.unwrap_or_else(|| {
+        let known: Vec<&str> = signals.iter().map(|(known, _)| *known).collect();
+        let what = format!("no signal is named `{name}`, expected one of {}", known.join(", "));
+        Bits::new(1, Node::Invalid(what))
+    })
+}
+
+/// OR of the signals of these names, in the order of the list; refused as by [`named`] if one of them is not in it.
+pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
+    let is_known = |name: &str| signals.iter().any(|(known, _)| *known == name);
+    let chosen = signals.iter().filter(|(known, _)| names.contains(known)).map(|(_, bits)| bits.clone());
+    let missing = names.iter().filter(|name| !is_known(name)).map(|name| named(signals, name));
+    any_of(&chosen.chain(missing).collect::<Vec<_>>())
+}
+
 fn balanced_or(parts: &[Bits]) -> Bits {
     match parts {
         [] => Bits::new(1, Node::Invalid("OR of nothing".into())),

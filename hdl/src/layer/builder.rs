@@ -4,7 +4,7 @@
 //! block descriptions free of `?` on every line.
 
 use super::bits::{Node, Owner, Signal};
-use super::module::{Direction, MemoryInfo, Module, Port};
+use super::module::{Direction, MemoryInfo, Module, Port, hashed_name};
 use super::{Bits, Domain, HdlError, check, domains, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -95,7 +95,8 @@ pub struct ModuleBuilder {
 }
 
 impl ModuleBuilder {
-    /// Starts a module. `name` carries the parameters, `doc` says in a sentence what it does.
+    /// Starts a module. `name` is its title, with parameters so that no other module of a design has it; `doc` says in a sentence
+    /// what it does.
     pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
         // Only compared, never printed: the numbers differ from run to run when threads build modules.
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -211,7 +212,11 @@ impl ModuleBuilder {
     pub fn finish(self) -> Result<Rc<Module>, HdlError> {
         let inner = self.inner.borrow();
         let report = check::check(&inner)?;
-        let verilog = lower::lower(&inner, &report);
+        let title = inner.name().to_owned();
+        let text = lower::lower(&inner, &report);
+        let name = hashed_name(&title, &text);
+        // Above that line there are comments only.
+        let verilog = text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
         let mut ports = Vec::new();
         if report.clocked {
             ports.push(implicit_port("clk_i", "clock, rising edge"));
@@ -240,7 +245,8 @@ impl ModuleBuilder {
             });
         }
         Ok(Rc::new(Module {
-            name: inner.name().to_owned(),
+            title,
+            name,
             doc: inner.doc.clone(),
             ports,
             verilog,

@@ -14,7 +14,7 @@ impl Design {
     /// Collects the hierarchy below `top`.
     ///
     /// # Errors
-    /// [`HdlError::ModuleClash`] when one name stands for two different definitions.
+    /// [`HdlError::ModuleClash`] when one title stands for two different definitions.
     pub fn new(top: &Rc<Module>) -> Result<Self, HdlError> {
         let mut seen = BTreeMap::new();
         let mut modules = Vec::new();
@@ -32,14 +32,22 @@ impl Design {
         &self.modules[self.modules.len() - 1]
     }
 
-    /// The module of that name.
-    pub fn module(&self, name: &str) -> Option<&Rc<Module>> {
-        self.modules.iter().find(|m| m.name() == name)
+    /// The module of that title.
+    pub fn module(&self, title: &str) -> Option<&Rc<Module>> {
+        self.modules.iter().find(|m| m.title() == title)
     }
 
     /// All definitions in one text, children first.
     pub fn verilog(&self) -> String {
         self.modules.iter().map(|m| m.verilog()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Name and definition of each module, in the order of [`Design::modules`], with the names that `name_of` gives.
+    ///
+    /// Titles are enough where the design is the only one there is: [`Design::new`] has made sure that they differ.
+    pub fn definitions(&self, name_of: impl Fn(&Module) -> String) -> Vec<(String, String)> {
+        let names: BTreeMap<&str, String> = self.modules.iter().map(|m| (m.name(), name_of(m))).collect();
+        self.modules.iter().map(|m| (names[m.name()].clone(), renamed(m.verilog(), &names))).collect()
     }
 
     /// How often each module occurs below the top (the top itself once), in the order of [`Design::modules`].
@@ -56,25 +64,41 @@ impl Design {
     }
 }
 
+/// The text with other words where `names` has one.
+fn renamed(text: &str, names: &BTreeMap<&str, String>) -> String {
+    let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.find(|c| !of_word(c)).unwrap_or(rest.len()));
+        let (gap, next) = behind.split_at(behind.find(of_word).unwrap_or(behind.len()));
+        out += names.get(word).map_or(word, String::as_str);
+        out += gap;
+        rest = next;
+    }
+    out
+}
+
 fn collect(
     module: &Rc<Module>,
     seen: &mut BTreeMap<String, Rc<Module>>,
     out: &mut Vec<Rc<Module>>,
 ) -> Result<(), HdlError> {
-    if let Some(known) = seen.get(module.name()) {
+    if let Some(known) = seen.get(module.title()) {
         if Rc::ptr_eq(known, module) {
             return Ok(());
         }
         if known.verilog == module.verilog {
-            // The text names its children only: they can still be different ones.
-            return module.instances().iter().try_for_each(|(_, child)| collect(child, seen, out));
+            // The children have the same names, and so the same texts.
+            return Ok(());
         }
-        return Err(HdlError::ModuleClash { module: module.name().to_owned() });
+        // What differs may be a child, which says more.
+        module.instances().iter().try_for_each(|(_, child)| collect(child, seen, out))?;
+        return Err(HdlError::ModuleClash { module: module.title().to_owned() });
     }
     for (_, child) in module.instances() {
         collect(child, seen, out)?;
     }
-    seen.insert(module.name().to_owned(), module.clone());
+    seen.insert(module.title().to_owned(), module.clone());
     out.push(module.clone());
     Ok(())
 }

@@ -20,7 +20,7 @@ mod keywords;
 mod lower;
 mod module;
 
-pub use bits::{Bits, any_of, cat, lit, mux, one_hot_mux, repeat, rom, zeros};
+pub use bits::{Bits, any_named, any_of, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros};
 pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
 pub use design::Design;
 pub use domains::Domain;

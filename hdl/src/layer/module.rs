@@ -38,6 +38,7 @@ pub struct MemoryInfo {
 /// A checked module, ready to be instantiated or emitted.
 #[derive(Debug)]
 pub struct Module {
+    pub(super) title: String,
     pub(super) name: String,
     pub(super) doc: String,
     pub(super) ports: Vec<Port>,
@@ -50,8 +51,22 @@ pub struct Module {
     pub(super) port_domains: PortDomains,
 }
 
+/// The name of a module: its title and 32 bits of the FNV-1a hash of its text.
+pub(super) fn hashed_name(title: &str, text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{title}_h{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+}
+
 impl Module {
-    /// Module name, parameters included.
+    /// Name that the author gave, with the parameters that tell the module from others of its design.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Name in Verilog: the title, `_h` and a hash of the text, names of children included. So it depends on the body and on
+    /// nothing else, and modules of different designs have one name only if they have one body.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -104,7 +119,7 @@ impl Module {
     pub fn port_table(&self) -> String {
         let mut text = format!(
             "### `{}`\n\n{}\n\n| port | direction | bits | meaning |\n| --- | --- | ---: | --- |\n",
-            self.name, self.doc
+            self.title, self.doc
         );
         for port in &self.ports {
             let direction = match port.direction {

@@ -1,16 +1,20 @@
 //! DDR4 device parameters: geometry of a rank and the timing rules between its commands.
 //!
 //! Defaults: Hermes, Table II (DDR4-3200, tCK = 0.625 ns: tRC, tRCD, tCL, tRP, tBL, tCCD, tRRD, tFAW; two bank groups of
-//! four banks). What the table leaves out comes from the DDR4 standard, JEDEC JESD79-4, speed bin 3200: tRAS 32 ns, tWR 15 ns,
-//! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us.
+//! four banks, which JESD79-4 gives x16 devices; x4 and x8 devices have four bank groups). What the table leaves out comes from the DDR4 standard, JEDEC JESD79-4, speed bin 3200: tRAS 32 ns, tWR 15 ns,
+//! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us. Other speed grades,
+//! and which times a grade allows: `speed`.
 
-use crate::ConfigError;
+use crate::{ConfigError, gemv::power_of_two, speed};
 use serde::{Deserialize, Serialize};
 
 /// The `[dram]` table as written: every key optional, the paper's value the default.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawDram {
+    speed: u32,
+    jedec: bool,
+    bank_groups: u32,
     row_bits: u32,
     t_rc: u32,
     t_rcd: u32,
@@ -34,6 +38,9 @@ pub(crate) struct RawDram {
 impl Default for RawDram {
     fn default() -> Self {
         Self {
+            speed: 3200,
+            jedec: true,
+            bank_groups: 2,
             row_bits: 17,
             t_rc: 76,
             t_rcd: 24,
@@ -68,9 +75,7 @@ macro_rules! times {
 }
 
 impl DramConfig {
-    /// Bank groups of a rank.
-    pub const BANK_GROUPS: u32 = 2;
-    /// Banks of a bank group.
+    /// Banks of a bank group, in every DDR4 device.
     pub const BANKS_PER_GROUP: u32 = 4;
     /// Bursts of 64 bytes in one row of one bank (1024 columns of 64 bits).
     pub const BURSTS_PER_ROW: u32 = 128;
@@ -78,8 +83,11 @@ impl DramConfig {
     pub const T_BL: u32 = 4;
 
     pub(crate) fn validate(raw: RawDram) -> Result<Self, ConfigError> {
+        power_of_two("dram.bank_groups", raw.bank_groups, 2, 4)?;
+        // 8 GiB at most: of four ranks the burst address has the 29 bits of the instruction.
+        let row_bits = if raw.bank_groups == 4 { 16 } else { 17 };
         let limits = [
-            ("dram.row_bits", raw.row_bits, 8, 17),
+            ("dram.row_bits", raw.row_bits, 8, row_bits),
             ("dram.t_rc", raw.t_rc, 8, 240),
             ("dram.t_rcd", raw.t_rcd, 4, 120),
             ("dram.t_cl", raw.t_cl, 8, 60),
@@ -124,10 +132,33 @@ impl DramConfig {
             let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * raw.t_rfc + raw.t_rc);
             return mismatch("dram.t_refi", raw.t_refi, rule);
         }
-        Ok(Self(raw))
+        let dram = Self(raw);
+        if dram.0.jedec { speed::check(&dram).map(|()| dram) } else { Ok(dram) }
+    }
+
+    /// Transfers per pin in 10^6 a second: 2400, 2666, 2933 or 3200.
+    pub fn speed(&self) -> u32 {
+        self.0.speed
+    }
+
+    /// Period of the clock in ps, tCK as the standard rounds it: 833, 750, 682 or 625.
+    pub fn clock_ps(&self) -> u64 {
+        speed::clock_ps(self.0.speed)
+    }
+
+    /// Peak bandwidth of a rank in GB/s: two transfers of 64 bits in a clock, 25.6 at 3200.
+    pub fn rank_gbps(&self) -> f64 {
+        16_000.0 / self.clock_ps() as f64
+    }
+
+    /// The same rank in slots and clocks, whatever these are in ns: with the default speed and no limits of the standard.
+    pub(crate) fn in_clocks(&self) -> Self {
+        Self(RawDram { speed: RawDram::default().speed, jedec: false, ..self.0.clone() })
     }
 
     times! {
+        /// Bank groups of a rank.
+        bank_groups,
         /// Bits of a row address.
         row_bits,
         /// ACT to ACT of the same bank.
@@ -172,12 +203,14 @@ impl DramConfig {
         self.0.t_cl + Self::T_BL + 2 - self.0.t_cwl
     }
 
+    /// Banks of a rank.
+    pub fn banks(&self) -> u32 {
+        self.0.bank_groups * Self::BANKS_PER_GROUP
+    }
+
     /// Bits of a rank's burst address: bank group, column, bank and row.
     pub fn burst_bits(&self) -> u32 {
-        Self::BANK_GROUPS.trailing_zeros()
-            + Self::BURSTS_PER_ROW.trailing_zeros()
-            + Self::BANKS_PER_GROUP.trailing_zeros()
-            + self.0.row_bits
+        self.banks().trailing_zeros() + Self::BURSTS_PER_ROW.trailing_zeros() + self.0.row_bits
     }
 
     /// Bursts of 64 bytes in one rank.

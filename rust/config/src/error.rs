@@ -79,6 +79,20 @@ pub enum ConfigError {
         /// Largest legal value.
         max: f64,
     },
+    /// A time of the DRAM that its speed grade does not have.
+    #[error("{key} = {clocks} clocks ({ns:.3} ns at DDR4-{speed}) must be {rule}; jedec = false takes any")]
+    SpeedGrade {
+        /// Key as written in the file.
+        key: &'static str,
+        /// Value found, in clocks.
+        clocks: u32,
+        /// The same in ns.
+        ns: f64,
+        /// The grade, in 10^6 transfers a second.
+        speed: u32,
+        /// The limit, in clocks and as the standard has it.
+        rule: String,
+    },
     /// A value has to be a power of two.
     #[error("{key} = {value} must be a power of two")]
     PowerOfTwo {

@@ -3,7 +3,7 @@
 //! Source of the defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree,
 //! 256 KB buffer) and Table II's four DDR4-3200 ranks.
 
-use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError, RANK_GBPS};
+use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError};
 use serde::{Deserialize, Serialize};
 
 /// The `[gemv]` table as written: every key optional, the paper's value the default.
@@ -288,15 +288,5 @@ impl GemvConfig {
     /// Multiply-accumulates per cycle of all units: `multipliers * lanes / window_cycles`.
     pub fn peak_macs_per_cycle(&self) -> f64 {
         f64::from(self.multipliers * self.lanes) / f64::from(self.window_cycles())
-    }
-
-    /// FP16 weights that all ranks deliver per core cycle: `ranks * 25.6 / 2` (51.2 for four).
-    pub fn dram_weights_per_cycle(&self) -> f64 {
-        f64::from(self.ranks) * RANK_GBPS / 2.0
-    }
-
-    /// Roofline in multiply-accumulates per cycle at a batch size: `min(dram * batch, peak)`.
-    pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {
-        (self.dram_weights_per_cycle() * f64::from(batch)).min(self.peak_macs_per_cycle())
     }
 }

@@ -178,8 +178,7 @@ impl HbmConfig {
             return Self::preset(preset_or_path);
         }
         let path = preset_or_path.to_owned();
-        let text = std::fs::read_to_string(preset_or_path)
-            .map_err(|e| ConfigError::Read { path: path.clone(), reason: e.to_string() })?;
+        let text = crate::read(preset_or_path)?;
         Self::from_toml(&text).map_err(|e| ConfigError::InFile { path, error: Box::new(e) })
     }
 

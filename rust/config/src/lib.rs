@@ -18,6 +18,7 @@ mod hbm;
 mod link;
 mod llm;
 mod shape;
+mod speed;
 mod system;
 
 pub use core::CoreConfig;
@@ -37,12 +38,6 @@ use std::path::Path;
 pub const BEAT_BITS: u32 = 512;
 /// FP16 elements of one beat.
 pub const BEAT_ELEMS: u32 = BEAT_BITS / 16;
-/// Core clock in GHz (Hermes, section V-A2).
-pub const CORE_GHZ: f64 = 1.0;
-/// Clock of the DRAM in GHz (DDR4-3200: two transfers per clock).
-pub const DRAM_GHZ: f64 = 1.6;
-/// Peak bandwidth of one DDR4-3200 rank in GB/s, equal to bytes per core cycle at 1 GHz.
-pub const RANK_GBPS: f64 = 25.6;
 
 /// A complete, validated design.
 ///
@@ -75,10 +70,30 @@ struct RawDesign {
     link: link::RawLink,
 }
 
+/// Longest configuration file: more than all keys with comments, and no device that never ends.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The text of a configuration file.
+fn read(path: &str) -> Result<String, ConfigError> {
+    ndp_files::read_text(Path::new(path), MAX_FILE_BYTES)
+        .map_err(|e| ConfigError::Read { path: path.to_owned(), reason: e.to_string() })
+}
+
 impl DesignConfig {
     /// Names of the embedded presets, in the order in which `--help` lists them.
-    pub const PRESETS: [&'static str; 6] =
-        ["hermes", "hermes-32", "hermes-64", "hermes-128", "hermes-512", "tiny"];
+    pub const PRESETS: [&'static str; 11] = [
+        "hermes",
+        "hermes-32",
+        "hermes-64",
+        "hermes-128",
+        "hermes-512",
+        "hermes-2400",
+        "hermes-2666",
+        "hermes-2933",
+        "hermes-x8",
+        "hermes-x16",
+        "tiny",
+    ];
 
     /// The preset of that name.
     ///
@@ -91,6 +106,11 @@ impl DesignConfig {
             "hermes-64" => include_str!("../presets/hermes-64.toml"),
             "hermes-128" => include_str!("../presets/hermes-128.toml"),
             "hermes-512" => include_str!("../presets/hermes-512.toml"),
+            "hermes-2400" => include_str!("../presets/hermes-2400.toml"),
+            "hermes-2666" => include_str!("../presets/hermes-2666.toml"),
+            "hermes-2933" => include_str!("../presets/hermes-2933.toml"),
+            "hermes-x8" => include_str!("../presets/hermes-x8.toml"),
+            "hermes-x16" => include_str!("../presets/hermes-x16.toml"),
             "tiny" => include_str!("../presets/tiny.toml"),
             _ => return Err(ConfigError::UnknownPreset { name: name.to_owned() }),
         };
@@ -113,7 +133,7 @@ impl DesignConfig {
         Ok(Self {
             name: raw.name,
             gemv: GemvConfig::validate(raw.gemv)?,
-            dram: DramConfig::validate(raw.dram)?,
+            dram: DramConfig::validate(speed::complete(raw.dram, text)?)?,
             core: CoreConfig::validate(raw.core)?,
             link: LinkConfig::validate(raw.link)?,
         })
@@ -128,8 +148,7 @@ impl DesignConfig {
         if !preset_or_path.ends_with(".toml") {
             return Self::preset(preset_or_path);
         }
-        let text = std::fs::read_to_string(Path::new(preset_or_path))
-            .map_err(|e| ConfigError::Read { path: preset_or_path.to_owned(), reason: e.to_string() })?;
+        let text = read(preset_or_path)?;
         Self::from_toml(&text)
             .map_err(|e| ConfigError::InFile { path: preset_or_path.to_owned(), error: Box::new(e) })
     }
@@ -168,10 +187,26 @@ impl DesignConfig {
         Ok(Self { name, link: self.link.with_bridge_ports(ports)?, ..self.clone() })
     }
 
+    /// Whether both describe the same hardware: they differ in name, clocks and limits of the standard at most, which are nowhere in
+    /// the Verilog. A model that was compiled for one simulates the other.
+    pub fn same_hardware(&self, other: &Self) -> bool {
+        let hardware = |config: &Self| {
+            let Self { name: _, gemv, dram, core, link } = config;
+            (gemv.clone(), dram.in_clocks(), core.in_cycles(), link.clone())
+        };
+        hardware(self) == hardware(other)
+    }
+
+    /// FP16 weights that all ranks deliver per core cycle, at most: `ranks * GB/s of a rank / 2 * ns of a cycle` (51.2 for
+    /// four ranks of DDR4-3200 at 1 GHz).
+    pub fn dram_weights_per_cycle(&self) -> f64 {
+        f64::from(self.gemv.ranks()) * self.dram.rank_gbps() / 2.0 / self.core.clock_ghz()
+    }
+
     /// Roofline in multiply-accumulates per core cycle at a batch size, refresh counted:
     /// `min(dram * (1 - tRFC / tREFI) * batch, peak)`.
     pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {
-        let dram = self.gemv.dram_weights_per_cycle() * self.dram.refresh_share();
+        let dram = self.dram_weights_per_cycle() * self.dram.refresh_share();
         (dram * f64::from(batch)).min(self.gemv.peak_macs_per_cycle())
     }
 

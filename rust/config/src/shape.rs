@@ -4,7 +4,7 @@
 //! rank `j mod ranks`. What is left over (fewer than `ranks` stripes) is the tail: tails of consecutive rows are
 //! laid side by side, so that row `r`'s tail starts at rank `r * tail_stripes mod ranks` and no rank idles.
 
-use crate::{ConfigError, GemvConfig};
+use crate::{ConfigError, DesignConfig, GemvConfig};
 use serde::Serialize;
 
 /// Size of one matrix-vector product: `y[batch x rows] = w[rows x cols] * x[batch x cols]`.
@@ -113,8 +113,9 @@ impl GemvShape {
         u64::from(self.rows) * u64::from(self.cols) * u64::from(self.batch)
     }
 
-    /// Least cycles in which any machine with these memories and multipliers can do it, rounded up.
-    pub fn roofline_cycles(&self, config: &GemvConfig) -> u64 {
-        (self.macs() as f64 / config.roofline_macs_per_cycle(self.batch)).ceil() as u64
+    /// Least cycles in which any machine with these memories and multipliers can do it, rounded up; refresh is not counted.
+    pub fn roofline_cycles(&self, config: &DesignConfig) -> u64 {
+        let dram = config.dram_weights_per_cycle() * f64::from(self.batch);
+        (self.macs() as f64 / dram.min(config.gemv().peak_macs_per_cycle())).ceil() as u64
     }
 }

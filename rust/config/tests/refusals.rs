@@ -63,6 +63,23 @@ fn values_at_their_limits_are_accepted() {
 }
 
 #[test]
+fn bank_groups_are_two_or_four_and_leave_the_burst_address_its_bits() {
+    let refused = |dram: &str| {
+        let text = format!("name = \"x\"\n[dram]\n{dram}\n");
+        DesignConfig::from_toml(&text).expect_err(dram).to_string()
+    };
+    for value in [0, 1, 5, 8] {
+        let expected = format!("dram.bank_groups = {value} must be in 2..=4");
+        assert_eq!(refused(&format!("bank_groups = {value}")), expected);
+    }
+    assert_eq!(refused("bank_groups = 3"), "dram.bank_groups = 3 must be a power of two");
+    assert_eq!(refused("bank_groups = 4"), "dram.row_bits = 17 must be in 8..=16");
+    assert_eq!(refused("row_bits = 18"), "dram.row_bits = 18 must be in 8..=17");
+    let text = "name = \"x\"\n[dram]\nbank_groups = 4\nrow_bits = 16\n";
+    assert_eq!(DesignConfig::from_toml(text).unwrap().dimm_burst_bits(), 29);
+}
+
+#[test]
 fn values_that_are_no_power_of_two_are_refused() {
     for (key, value) in [
         ("multipliers", 96),

@@ -111,7 +111,8 @@ fn pairs(config: &DesignConfig, wanted: &str, runs: u32) -> Result<(), Box<dyn E
         let mut best = f64::INFINITY;
         let mut cycles = 0;
         for _ in 0..runs {
-            let mut model = LinkedModel::new(config, Topology::Pair, ClockRelation::default(), LATENCY);
+            let mut model =
+                LinkedModel::new(config, Topology::Pair, ClockRelation::after_reset(config), LATENCY);
             model.run_until(SETTLED, &mut [Sends::new("")?, Sends::new("")?]);
             let mut hosts = [Sends::new(first)?, Sends::new(second)?];
             let start = Instant::now();
@@ -141,7 +142,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut best = f64::INFINITY;
         let mut cycles = 0;
         for _ in 0..runs {
-            let mut model = CycleModel::new(&config, ClockRelation::default());
+            let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
             let start = Instant::now();
             let run = run_program(&mut model, &words, |_| [0; 16]);
             best = best.min(start.elapsed().as_secs_f64());

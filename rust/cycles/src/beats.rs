@@ -6,9 +6,6 @@
 use crate::clock::ClockRelation;
 use crate::fifo::{Ring, SYNCHRONISED};
 
-/// Reads that are remembered: more than there can be between what the rank looks at and what the core has done.
-const READS: usize = 64;
-
 /// Beats that are pushed at equal distances.
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
@@ -62,7 +59,8 @@ pub(crate) struct Beats {
     reader_from: u64,
     /// Beats taken so far, and the edges at which the last ones were read, by number.
     count: u64,
-    reads: [u64; READS],
+    /// As many as there are places: what the rank does not know of yet still has its place.
+    reads: Box<[u64]>,
     /// Reads that the rank knows of.
     known: u64,
 }
@@ -79,9 +77,14 @@ impl Beats {
             weight_from: u64::MAX,
             reader_from: u64::MAX,
             count: 0,
-            reads: [0; READS],
+            reads: vec![0; depth as usize].into(),
             known: 0,
         }
+    }
+
+    #[inline]
+    fn place(&self, beat: u64) -> usize {
+        beat as usize & (self.reads.len() - 1)
     }
 
     /// Places that are missing for `more` beats by what is known; 0 if they fit.
@@ -109,7 +112,7 @@ impl Beats {
             }
         }
         let mut taken = self.count;
-        while taken > self.known && self.reads[(taken - 1) as usize % READS] >= end {
+        while taken > self.known && self.reads[self.place(taken - 1)] >= end {
             taken -= 1;
         }
         self.known = self.known.max(if taken < self.count { taken } else { known });
@@ -210,7 +213,7 @@ impl Beats {
     pub fn pop(&mut self, edge: u64) {
         let Some(run) = self.runs.front() else { return };
         let (read, _) = self.flow.next(self.readable);
-        self.reads[self.count as usize % READS] = read;
+        self.reads[self.place(self.count)] = read;
         self.count += 1;
         self.flow = Flow { read, taken: [edge, self.flow.taken[0]] };
         self.drop_front(run, 1);
@@ -229,12 +232,14 @@ impl Beats {
     /// The edge at which the head is read, if it is not for the reader and neither its read nor its offer waits for beats before
     /// it; nor does that of those after it in its run if each is taken when it is offered.
     ///
-    /// That is, read at edge `r` as soon as it has come across, it is offered from `r + 2` on. The next one comes across at `r + 2`
-    /// or later, as four clocks of the DRAM are two and a half of the core: after the read before and the offer of the one before
-    /// that, and is offered from `r + 4` on, after the beat before has left.
+    /// That is, read at edge `r` as soon as it has come across, it is offered from `r + 2` on. The next one comes across at `r + 1` or
+    /// later if the core has an edge in the clocks between two beats: after the read before, and it is offered from `r + 3` on, after
+    /// the beat before has left. The one after that comes across at `r + 2` or later, when the first has left.
     #[inline]
     pub fn unhindered(&self) -> Option<u64> {
-        self.runs.front().filter(|run| !run.for_reader && (run.step >= 4 || run.count == 1))?;
+        self.runs
+            .front()
+            .filter(|run| !run.for_reader && (run.count == 1 || self.clocks.keeps_up(run.step)))?;
         let (Flow { read, taken }, readable) = (self.flow, self.readable);
         (read < readable && taken[1] <= readable && taken[0] <= readable + 1).then_some(readable)
     }
@@ -255,7 +260,7 @@ impl Beats {
         let (mut edge, mut reads) = (run.edge, [0, self.flow.taken[0].wrapping_sub(2)]);
         for number in self.count..self.count + count {
             let read = self.clocks.core_after(edge) + SYNCHRONISED;
-            self.reads[number as usize % READS] = read;
+            self.reads[self.place(number)] = read;
             took(read + 2);
             reads = [read, if number == self.count { reads[1] } else { reads[0] }];
             edge += run.step;
@@ -281,7 +286,7 @@ impl Beats {
                 (self.readable, self.weight_from) = (readable, from);
                 break;
             };
-            self.reads[count as usize % READS] = read;
+            self.reads[self.place(count)] = read;
             flow = Flow { read, taken: [at, flow.taken[0]] };
             edge += run.step;
             readable = self.clocks.core_after(edge) + SYNCHRONISED;

@@ -1,32 +1,70 @@
 //! The two clocks and the relation between their edges (docs/timing.md, "Clocks").
 //!
 //! Edges are counted from the first one at which the clock's reset is released. Cycle `n` is the time before edge `n`:
-//! what a register holds in cycle `n` was decided at edge `n - 1` or earlier.
+//! what a register holds in cycle `n` was decided at edge `n - 1` or earlier. Of two edges in the same picosecond the DRAM's
+//! comes first.
 
-/// Period of the core's clock in ps.
-pub const CORE_PS: u64 = 1000;
-/// Period of the DRAM's clock in ps.
-pub const DRAM_PS: u64 = 625;
+use ndp_config::DesignConfig;
 
-/// Where the edges of the two clocks lie towards each other.
+/// Cycles of the core in its first reset in the co-simulation.
+const RESET_CYCLES: u64 = 8;
+
+/// A period, and what divides by it: there are divisions for every beat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Period {
+    ps: u64,
+    /// `2^64 / ps`, rounded up.
+    inverse: u64,
+}
+
+impl Period {
+    fn new(ps: u64) -> Self {
+        let ps = ps.max(2);
+        Self { ps, inverse: u64::MAX / ps + 1 }
+    }
+
+    /// Whole periods in a time: exact up to `2^64 / ps` ps, which is half an hour for 10 ns.
+    #[inline]
+    fn count(self, ps: u64) -> u64 {
+        ((u128::from(ps) * u128::from(self.inverse)) >> 64) as u64
+    }
+}
+
+/// The periods of the two clocks, and where their edges lie towards each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockRelation {
-    /// Core's edge 0 less the DRAM's edge 0, in ps. No two edges may coincide: no multiple of 125.
+    core: Period,
+    dram: Period,
+    /// Core's edge 0 less the DRAM's edge 0, in ps.
     lead_ps: i64,
 }
 
 impl ClockRelation {
-    /// The relation with the core's edge 0 `lead_ps` after the DRAM's; `None` if edges would coincide.
-    pub fn new(lead_ps: i64) -> Option<Self> {
-        (lead_ps.rem_euclid(125) != 0).then_some(Self { lead_ps })
+    /// Clocks of these periods, 2 ps at least, with the core's edge 0 `lead_ps` after the DRAM's.
+    pub fn new(core_ps: u64, dram_ps: u64, lead_ps: i64) -> Self {
+        Self { core: Period::new(core_ps), dram: Period::new(dram_ps), lead_ps }
     }
 
-    /// That of the co-simulation: rising edge `n` of the core's clock is at `1000 n + 500` ps, of the DRAM's at
-    /// `625 n + 62` ps, and `core_edge` and `dram_edge` are the first ones without reset.
-    pub fn of_simulation(core_edge: u64, dram_edge: u64) -> Self {
-        let core = core_edge * CORE_PS + 500;
-        let dram = dram_edge * DRAM_PS + 62;
-        Self { lead_ps: core as i64 - dram as i64 }
+    /// Those of a configuration in the co-simulation, after its first reset of eight cycles: rising edge `n` of the core's
+    /// clock is at `n + 1/2` periods, of the DRAM's at `n + 1/10`, both rounded down to ps.
+    pub fn after_reset(config: &DesignConfig) -> Self {
+        let (core, dram) = (config.core().clock_ps(), config.dram().clock_ps());
+        let released = |edge: u64| edge * core + core / 2;
+        // The first edge without reset is the first one after the core's last one in reset.
+        let from_first = Self::new(core, dram, core as i64 / 2 - dram as i64 / 10);
+        let dram_edge = from_first.dram_after(RESET_CYCLES - 1);
+        let lead = released(RESET_CYCLES) as i64 - (dram_edge * dram + dram / 10) as i64;
+        Self::new(core, dram, lead)
+    }
+
+    /// Period of the core's clock in ps.
+    pub fn core_ps(self) -> u64 {
+        self.core.ps
+    }
+
+    /// Period of the DRAM's clock in ps.
+    pub fn dram_ps(self) -> u64 {
+        self.dram.ps
     }
 
     /// Core's edge 0 less the DRAM's edge 0, in ps.
@@ -37,22 +75,27 @@ impl ClockRelation {
     /// The first edge of the DRAM's clock after edge `edge` of the core's.
     #[inline]
     pub fn dram_after(self, edge: u64) -> u64 {
-        let ps = self.lead_ps + (edge * CORE_PS) as i64;
-        if ps < 0 { 0 } else { ps as u64 / DRAM_PS + 1 }
+        let ps = self.lead_ps + (edge * self.core.ps) as i64;
+        if ps < 0 { 0 } else { self.dram.count(ps as u64) + 1 }
     }
 
     /// The first edge of the core's clock after edge `edge` of the DRAM's.
     #[inline]
     pub fn core_after(self, edge: u64) -> u64 {
-        let ps = (edge * DRAM_PS) as i64 - self.lead_ps;
-        if ps < 0 { 0 } else { ps as u64 / CORE_PS + 1 }
+        let ps = (edge * self.dram.ps) as i64 - self.lead_ps;
+        if ps <= 0 { 0 } else { self.core.count(ps as u64 - 1) + 1 }
     }
-}
 
-impl Default for ClockRelation {
-    /// That of the co-simulation after its first reset of eight cycles.
-    fn default() -> Self {
-        Self::of_simulation(8, 12)
+    /// Core cycles that so many clocks of the DRAM take at least: rounded down.
+    #[inline]
+    pub(crate) fn core_cycles(self, clocks: u64) -> u64 {
+        self.core.count(clocks * self.dram.ps)
+    }
+
+    /// Whether the core has an edge in any so many clocks of the DRAM.
+    #[inline]
+    pub(crate) fn keeps_up(self, clocks: u64) -> bool {
+        clocks * self.dram.ps >= self.core.ps
     }
 }
 
@@ -60,18 +103,56 @@ impl Default for ClockRelation {
 mod tests {
     use super::*;
 
+    /// Edges by looking at one after the other.
     #[test]
     fn the_next_edge_is_the_first_one_after() {
-        for (core, dram) in [(8, 12), (9, 14), (10, 15), (11, 17), (12, 18), (0, 0)] {
-            let clocks = ClockRelation::of_simulation(core, dram);
-            for edge in 0..100 {
-                let after = clocks.dram_after(edge);
-                let (at, of) = (|n: u64| (core + n) * 1000 + 500, |n: u64| (dram + n) * 625 + 62);
-                assert!(of(after) > at(edge) && (after == 0 || of(after - 1) < at(edge)));
-                let after = clocks.core_after(edge);
-                assert!(at(after) > of(edge) && (after == 0 || at(after - 1) < of(edge)));
+        let periods =
+            [(1000, 625), (625, 625), (1250, 625), (5000, 625), (500, 833), (1000, 682), (1333, 750)];
+        for (core_ps, dram_ps) in periods {
+            for lead in (-4000..4000).step_by(61).chain([0, core_ps, -core_ps, dram_ps, -dram_ps]) {
+                let clocks = ClockRelation::new(core_ps as u64, dram_ps as u64, lead);
+                // Twice the time, so that the core's edges lie half a ps behind.
+                let at_core = |n: u64| 2 * (n as i64 * core_ps + lead) + 1;
+                let at_dram = |n: u64| 2 * n as i64 * dram_ps;
+                let (mut core, mut dram) = (0, 0);
+                for edge in 0..300 {
+                    while at_dram(dram) < at_core(edge) {
+                        dram += 1;
+                    }
+                    assert_eq!(
+                        clocks.dram_after(edge),
+                        dram,
+                        "{core_ps}:{dram_ps}, lead {lead}, edge {edge}"
+                    );
+                    while at_core(core) < at_dram(edge) {
+                        core += 1;
+                    }
+                    assert_eq!(
+                        clocks.core_after(edge),
+                        core,
+                        "{core_ps}:{dram_ps}, lead {lead}, edge {edge}"
+                    );
+                }
             }
         }
-        assert_eq!(ClockRelation::new(250), None);
+    }
+
+    #[test]
+    fn divisions_are_exact_for_a_simulated_hour() {
+        for ps in [500, 625, 682, 750, 833, 1000, 1333, 5000] {
+            let period = Period::new(ps);
+            for count in [0, 1, 2, 1 << 20, (1 << 38) + 7, (1 << 50) / ps] {
+                for (time, expected) in [(count * ps, count), (count * ps + ps - 1, count)] {
+                    assert_eq!(period.count(time), expected, "{time} ps over {ps}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_edges_of_the_paper_s_design_are_8_and_12() {
+        let config = DesignConfig::preset("hermes").unwrap_or_else(|e| panic!("{e}"));
+        let clocks = ClockRelation::after_reset(&config);
+        assert_eq!(clocks, ClockRelation::new(1000, 625, 8500 - (12 * 625 + 62)));
     }
 }

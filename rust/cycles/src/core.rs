@@ -22,6 +22,8 @@ use ndp_isa::{Instruction, Product, block_words, vector_words};
 
 /// Rows that the unit can find waiting.
 const TOKENS: usize = 16;
+/// Most ranks of a DIMM.
+const MAX_RANKS: usize = 4;
 
 /// The core with its DIMM.
 #[derive(Clone, Debug)]
@@ -95,7 +97,7 @@ impl CycleModel {
             rows: None,
             product_starts: false,
             tokens: Ring::new(TOKENS),
-            port: HostPort::new(config.core().queue_entries()),
+            port: HostPort::new(config.core().queue_entries(), config.gemv().ranks()),
             queue: SramFifo::default(),
             words: Ring::new(config.core().queue_entries() as usize + 2),
             issue: Issue::new(config),
@@ -424,28 +426,37 @@ impl CycleModel {
         let passed = self.request_to_rank(cycle, wanted);
         let store_taken = passed == Passed::Store;
 
-        // Responses: of the ranks in their order, then of the core.
-        let (mut next, mut acknowledged) = (None, 0);
+        // Responses: those to stores and transfers at once, of the others one.
+        let (mut tags, mut acknowledged) = ([None; MAX_RANKS], 0);
         let mut given = Given { passed: passed == Passed::Transfer, ..Given::default() };
         for (g, rank) in self.ranks.iter_mut().enumerate() {
             match rank.responses.offered(cycle) {
                 Some((tag, _)) if tag & STORE_TAG != 0 => acknowledged += 1,
                 Some((tag, true)) if tag & TRANSFER_TAG != 0 => given.written |= 1 << g,
                 Some((tag, false)) if tag & TRANSFER_TAG != 0 => given.read |= 1 << g,
-                Some((tag, _)) if room && next.is_none() => {
-                    next = Some(Answer { tag: tag as u8, register: None });
+                offered => {
+                    tags[g] = offered.map(|(tag, _)| tag as u8);
+                    continue;
                 }
-                _ => continue,
             }
             rank.responses.pop(cycle);
         }
-        if let Some(Answer { register: None, .. }) = next {
-            self.port.outstanding -= 1;
-        }
-        if let Some(answer) = core_answer.filter(|_| room && next.is_none()) {
-            next = Some(self.answer_of_link(answer));
-            self.port.answered();
-        }
+        let core = self.ranks.len();
+        let offers =
+            |source: usize| if source == core { core_answer.is_some() } else { tags[source].is_some() };
+        let turn = if room { self.port.answer_turns.choose(offers) } else { None };
+        let next = match turn {
+            Some(source) if source == core => {
+                self.port.answered();
+                core_answer.map(|answer| self.answer_of_link(answer))
+            }
+            Some(rank) => {
+                self.ranks[rank].responses.pop(cycle);
+                self.port.outstanding -= 1;
+                tags[rank].map(|tag| Answer { tag, register: None })
+            }
+            None => None,
+        };
         if let (true, Some(answer)) = (response_taken, response) {
             host.answered(cycle, answer);
         }
@@ -475,27 +486,28 @@ impl CycleModel {
         HostCycle { store_taken, pushed, overflow: access == CoreAccess::Overflow }
     }
 
-    /// One request goes to the ranks; host and store take turns, and a transfer goes in their gaps and in every fourth cycle.
-    /// Returns whose it was.
+    /// One request goes to the ranks: of those whose rank has room, the one whose last turn is the longest ago. Returns whose it was.
     #[inline]
     fn request_to_rank(&mut self, cycle: u64, transfer: Option<Wanted>) -> Passed {
-        let store = self.unit.offers_store();
-        let hosts_turn = cycle % 2 == 1 || !store;
-        let wants = self.port.wants();
-        let gap = wants == Wants::Nothing && !store || cycle % 4 == 2;
-        let (address, write, tag) = match (transfer.filter(|_| gap), wants) {
-            (Some(Wanted { rank, burst, write }), _) => {
-                (burst << self.rank_log2 | rank as u32, write, TRANSFER_TAG)
-            }
-            (None, Wants::Rank(address, write)) if hosts_turn => (address, write, self.port.tag().into()),
-            _ if store => (self.port.store_to.burst(&self.shape) & self.dimm_mask, true, STORE_TAG),
-            _ => return Passed::Nobody,
+        let host = match self.port.wants() {
+            Wants::Rank(address, write) => Some((address, write, self.port.tag().into())),
+            Wants::Nothing => None,
         };
-        let rank = &mut self.ranks[(address & (self.shape.ranks - 1)) as usize];
-        if !rank.request_ready(cycle) {
+        let store = self.unit.offers_store();
+        let store = store.then(|| (self.port.store_to.burst(&self.shape) & self.dimm_mask, true, STORE_TAG));
+        let transfer = transfer.map(|Wanted { rank, burst, write }| {
+            (burst << self.rank_log2 | rank as u32, write, TRANSFER_TAG)
+        });
+        let rank_of = |address: u32| (address & (self.shape.ranks - 1)) as usize;
+        let requests = [host, store, transfer].map(|request| {
+            request.filter(|(address, ..)| self.ranks[rank_of(*address)].request_ready(cycle))
+        });
+        let turn = self.port.request_turns.choose(|source| requests[source].is_some());
+        let Some((address, write, tag)) = turn.and_then(|source| requests[source]) else {
             return Passed::Nobody;
-        }
-        rank.push_request(cycle, RankRequest { address: address >> self.rank_log2, write, tag });
+        };
+        let request = RankRequest { address: address >> self.rank_log2, write, tag };
+        self.ranks[rank_of(address)].push_request(cycle, request);
         match tag {
             STORE_TAG => {
                 self.port.store_to.pass();

@@ -3,6 +3,7 @@
 
 use crate::fifo::Ring;
 use crate::host::{Answer, Register, Request, RequestKind};
+use crate::oldest_first::OldestFirst;
 use crate::shape::Shape;
 
 /// The register of the link's state.
@@ -99,11 +100,15 @@ pub(crate) struct HostPort {
     pub outstanding: u32,
     /// Where the next beat of the store in work goes.
     pub store_to: StoreTo,
+    /// Whose request goes to the ranks: the host's, a store's, a transfer's.
+    pub request_turns: OldestFirst,
+    /// Whose answer goes to the host: those of the ranks, the core's.
+    pub answer_turns: OldestFirst,
     queue_limit: u32,
 }
 
 impl HostPort {
-    pub fn new(queue_entries: u32) -> Self {
+    pub fn new(queue_entries: u32, ranks: u32) -> Self {
         Self {
             pending: None,
             answer: None,
@@ -112,6 +117,8 @@ impl HostPort {
             stores: 0,
             outstanding: 0,
             store_to: StoreTo::Bursts(0),
+            request_turns: OldestFirst::new(3),
+            answer_turns: OldestFirst::new(ranks as usize + 1),
             queue_limit: queue_entries - 4,
         }
     }

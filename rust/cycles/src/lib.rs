@@ -17,6 +17,7 @@ mod host_port;
 mod issue;
 mod link;
 mod linked;
+mod oldest_first;
 mod program;
 mod rank;
 mod reader;
@@ -26,7 +27,7 @@ mod shape;
 mod transfer;
 mod unit;
 
-pub use clock::{CORE_PS, ClockRelation, DRAM_PS};
+pub use clock::ClockRelation;
 pub use core::CycleModel;
 pub use counters::COUNTERS;
 pub use host::{Answer, Host, Register, Request, RequestKind, Status};

@@ -10,6 +10,9 @@ use ndp_machine::{ProgramOptions, RandomPrograms};
 use std::collections::VecDeque;
 use std::error::Error;
 
+/// Periods of core and DRAM in ps: from a core that is much faster than the DRAM to one that does not keep up with its data.
+const PERIODS: [(u64, u64); 7] =
+    [(1000, 625), (1250, 625), (1000, 682), (500, 833), (5000, 625), (2600, 625), (625, 625)];
 /// Instructions of a burst.
 const BURST: usize = 4;
 
@@ -91,7 +94,8 @@ fn run(config: &DesignConfig, words: &[u128], seed: u64, every: u64, skips: bool
         outstanding: 0,
         answers: Vec::new(),
     };
-    let clocks = ClockRelation::of_simulation(8 + seed % 5, 12 + seed * 8 / 5 % 9);
+    let (core_ps, dram_ps) = PERIODS[seed as usize % PERIODS.len()];
+    let clocks = ClockRelation::new(core_ps, dram_ps, (seed * 377 % 4000) as i64 - 2000);
     let mut model = CycleModel::new(config, clocks);
     model.record();
     while !host.bursts.is_empty() || host.outstanding > 0 || model.is_busy() {

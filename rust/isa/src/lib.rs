@@ -29,5 +29,5 @@ pub use footprint::{Words, accumulator_words, block_words, vector_words};
 pub use instruction::{Activation, Field, Instruction, Opcode, Product, Transfer, fields};
 pub use literal::f16_from_decimal;
 pub use malformed::{ErrorCode, Malformed, SOFTMAX_ELEMS, decode, decode_fields};
-pub use parse::parse;
+pub use parse::{parse, parse_with_lines};
 pub use program::{Code, Data, Dump, Program, RandomKind};

@@ -134,7 +134,7 @@ pub enum Malformed {
         list: u32,
     },
     /// Words beyond the buffer.
-    #[error("{field}: words {}..{} must be inside the buffer of {limit}", words.start, words.end)]
+    #[error("{field} {} + {} words exceed the buffer's {limit}", words.start, words.end - words.start)]
     Words {
         /// The field with the first word.
         field: &'static str,

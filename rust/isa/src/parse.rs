@@ -27,7 +27,15 @@ const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
 /// assert_eq!(error.to_string(), "line 2: found \"coutn=8\", expected one of dst, count");
 /// ```
 pub fn parse(text: &str) -> Result<Program, IsaError> {
-    let mut program = Program::default();
+    parse_with_lines(text).map(|(program, _)| program)
+}
+
+/// Reads a program, and says in which line of the text, from 1, each of its instructions is.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_lines(text: &str) -> Result<(Program, Vec<usize>), IsaError> {
+    let (mut program, mut lines) = (Program::default(), Vec::new());
     for (index, line) in text.lines().enumerate() {
         let at = Line { number: index + 1 };
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -46,8 +54,9 @@ pub fn parse(text: &str) -> Result<Program, IsaError> {
             _ if head.starts_with('.') => program.data.push(at.data(head, rest)?),
             _ => program.code.push(Code::Instruction(at.instruction(head, rest)?)),
         }
+        lines.resize(program.code.len(), at.number);
     }
-    Ok(program)
+    Ok((program, lines))
 }
 
 /// A number, decimal or hexadecimal with `0x`.

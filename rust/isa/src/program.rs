@@ -6,8 +6,9 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, RANKS, SCALAR, TAG};
-use crate::malformed::decode_fields;
-use crate::{Instruction, IsaError};
+use crate::malformed::{decode, decode_fields};
+use crate::{Instruction, IsaError, Malformed};
+use ndp_config::DesignConfig;
 
 /// One place in the instruction stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,6 +40,14 @@ impl Code {
             Self::Instruction(instruction) => instruction.encode(),
             Self::Word(word) => *word,
         }
+    }
+
+    /// Whether the design can execute it.
+    ///
+    /// # Errors
+    /// What the core finds, and by the same precedence.
+    pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        decode(self.word(), config).map(drop)
     }
 
     /// The disassembler: an instruction if the word is exactly one's encoding, else the raw word.

@@ -348,7 +348,7 @@ fn messages_name_value_and_limit() {
     let message = |instruction: Instruction| instruction.check(&config).unwrap_err().to_string();
     assert_eq!(message(Instruction::Zero { dst: 0, count: 65 }), "count = 65 must be 1..=64");
     let words = message(Instruction::Zero { dst: 60, count: 5 });
-    assert_eq!(words, "dst: words 60..65 must be inside the buffer of 64");
+    assert_eq!(words, "dst 60 + 5 words exceed the buffer's 64");
     let address = message(Instruction::Load { dst: 0, cols: 1, batch: 1, address: 1 << 28 });
     assert_eq!(address, "address = 0x10000000 must be below 0x10000000 bursts");
     assert_eq!(ErrorCode::PRECEDENCE.map(ErrorCode::number), [1, 2, 9, 3, 6, 5, 4, 7]);

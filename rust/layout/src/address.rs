@@ -1,7 +1,7 @@
 //! Burst addresses: of the DIMM, of a rank, and what they select inside the DRAM.
 //!
-//! `burst of the DIMM = rank + ranks * (burst of the rank)`; a rank's burst address is, from bit 0, bank group (1),
-//! column burst (7), bank (2), row.
+//! `burst of the DIMM = rank + ranks * (burst of the rank)`; a rank's burst address is, from bit 0, bit 0 of the
+//! bank group, column burst (7), bit 1 of the bank group if there are four, bank (2), row.
 
 use ndp_config::{DesignConfig, DramConfig};
 
@@ -72,29 +72,41 @@ pub struct DramPlace {
     pub column: u32,
 }
 
-const GROUP_BITS: u32 = DramConfig::BANK_GROUPS.trailing_zeros();
 const COLUMN_BITS: u32 = DramConfig::BURSTS_PER_ROW.trailing_zeros();
 const BANK_BITS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 
-/// Bursts that share an open row in each bank group: a row's bursts in both of them.
-pub const BLOCK_BURSTS: u32 = 1 << (GROUP_BITS + COLUMN_BITS);
+/// Bursts that share an open row in each of two bank groups, between which they alternate.
+pub const BLOCK_BURSTS: u32 = 2 << COLUMN_BITS;
+
+/// Blocks that can be open at the same time: two banks each.
+pub(crate) fn open_blocks(dram: &DramConfig) -> u32 {
+    dram.banks() / 2
+}
+
+/// Bits of a bank group's number above the lowest.
+fn upper_group_bits(dram: &DramConfig) -> u32 {
+    dram.bank_groups().trailing_zeros() - 1
+}
 
 impl DramPlace {
     /// From a burst address of a rank.
-    pub fn from_burst(burst: u32) -> Self {
+    pub fn from_burst(dram: &DramConfig, burst: u32) -> Self {
         let take = |low: u32, bits: u32| burst >> low & ((1 << bits) - 1);
+        let upper_bits = upper_group_bits(dram);
+        let upper = 1 + COLUMN_BITS;
+        let bank = upper + upper_bits;
         Self {
-            bank_group: take(0, GROUP_BITS),
-            column: take(GROUP_BITS, COLUMN_BITS),
-            bank: take(GROUP_BITS + COLUMN_BITS, BANK_BITS),
-            row: burst >> (GROUP_BITS + COLUMN_BITS + BANK_BITS),
+            bank_group: take(0, 1) | take(upper, upper_bits) << 1,
+            column: take(1, COLUMN_BITS),
+            bank: take(bank, BANK_BITS),
+            row: burst >> (bank + BANK_BITS),
         }
     }
 
     /// The burst address of the rank.
-    pub fn to_burst(self) -> u32 {
+    pub fn to_burst(self, dram: &DramConfig) -> u32 {
         let bank = (self.row << BANK_BITS) | self.bank;
-        let column = (bank << COLUMN_BITS) | self.column;
-        (column << GROUP_BITS) | self.bank_group
+        let block = (bank << upper_group_bits(dram)) | (self.bank_group >> 1);
+        (((block << COLUMN_BITS) | self.column) << 1) | (self.bank_group & 1)
     }
 }

@@ -10,6 +10,7 @@
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 
 use crate::LayoutError;
+use crate::address::open_blocks;
 use crate::error::in_range;
 
 /// A place in the DRAM of the ranks.
@@ -41,6 +42,7 @@ pub struct MatrixLayout {
     cut: RowLayout,
     beats_per_stripe: u32,
     rank_bursts: u64,
+    open_blocks: u32,
 }
 
 impl MatrixLayout {
@@ -73,7 +75,13 @@ impl MatrixLayout {
             cut: RowLayout::new(config.gemv(), cols),
             beats_per_stripe: config.gemv().beats_per_stripe(),
             rank_bursts: config.dram().bursts(),
+            open_blocks: open_blocks(config.dram()),
         }
+    }
+
+    /// Blocks of bursts of a rank that can have their rows open at the same time.
+    pub(crate) fn open_blocks(&self) -> u32 {
+        self.open_blocks
     }
 
     /// First burst in every rank.

@@ -14,12 +14,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ndp_config::DramConfig;
-
 use crate::MatrixLayout;
 use crate::address::BLOCK_BURSTS;
-
-const BANKS: u32 = DramConfig::BANKS_PER_GROUP;
 
 /// What an order costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,17 +29,18 @@ pub struct OrderQuality {
     pub rank_imbalance: usize,
 }
 
-/// The row's blocks on a rank: bursts that share a bank and an open row in each bank group.
+/// The row's blocks on a rank: bursts that share an open row in two banks. Blocks `banks` further on are in the same banks.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
     first: u64,
     last: u64,
+    banks: u64,
 }
 
 impl Blocks {
     /// Whether a bank has to close the row that `self` left open before `next` can begin there.
     fn conflicts(self, next: Self) -> bool {
-        let banks = u64::from(BANKS);
+        let banks = self.banks;
         // Of several blocks in one bank the first of `next` meets the last of `self`.
         (next.first..=next.last.min(next.first + banks - 1)).any(|block| {
             let back = self.last.wrapping_sub(block) % banks;
@@ -54,8 +51,8 @@ impl Blocks {
 
     /// The set of banks.
     fn banks(self) -> u32 {
-        (self.first..=self.last.min(self.first + u64::from(BANKS) - 1))
-            .fold(0, |banks, block| banks | 1 << (block % u64::from(BANKS)))
+        (self.first..=self.last.min(self.first + self.banks - 1))
+            .fold(0, |banks, block| banks | 1 << (block % self.banks))
     }
 }
 
@@ -65,7 +62,8 @@ fn blocks_of(layout: &MatrixLayout, row: u32) -> impl Iterator<Item = Option<Blo
         let first = u64::from(layout.base()) + layout.offset(row, rank);
         let end = first + u64::from(layout.row_bursts(row, rank));
         let block = u64::from(BLOCK_BURSTS);
-        (end > first).then(|| Blocks { first: first / block, last: (end - 1) / block })
+        let banks = layout.open_blocks().into();
+        (end > first).then(|| Blocks { first: first / block, last: (end - 1) / block, banks })
     })
 }
 
@@ -102,14 +100,15 @@ fn pass(before: &mut Vec<Option<Blocks>>, next: &[Option<Blocks>]) {
     before.iter_mut().zip(next).filter(|(_, next)| next.is_some()).for_each(|(before, next)| *before = *next);
 }
 
-/// Orders `rows` for the matrices at `layouts`, which are all read with the same list (one, or the column tiles of an `axpy`); the
+/// Orders `rows` for the matrices at `layouts`, which are on one DIMM and all read with the same list (one, or the column tiles of an `axpy`); the
 /// same rows in another order.
 ///
-/// Takes time proportional to the number of rows, and for each a step for every bucket: up to some 64 for one matrix, a few hundred
-/// for tiles of two widths. Matrices that lie alike, as tiles of one width do, count once.
+/// Takes time proportional to the number of rows, and for each a step for every bucket: up to some 64 for one matrix with two bank groups,
+/// twice as many with four, a few hundred for tiles of two widths. Matrices that lie alike, as tiles of one width do, count once.
 pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
     // Where in a round through the banks a matrix begins, and how its rows are cut, is all that matters.
-    let round = BLOCK_BURSTS * BANKS;
+    let banks = layouts.first().map_or(1, |layout| layout.open_blocks());
+    let round = BLOCK_BURSTS * banks;
     let mut different: Vec<&MatrixLayout> = Vec::new();
     for layout in layouts {
         let alike = |other: &&MatrixLayout| {
@@ -125,10 +124,10 @@ pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
     let kind_count = kinds.count as usize;
     let places_of =
         |row: u32| -> Vec<Place> { layouts.iter().map(|layout| blocks_of(layout, row).collect()).collect() };
-    let banks_of = |set: u32| (0..BANKS as usize).filter(move |bank| set >> bank & 1 == 1);
+    let banks_of = |set: u32| (0..banks as usize).filter(move |bank| set >> bank & 1 == 1);
 
     let mut buckets: BTreeMap<Bucket, VecDeque<(u32, Vec<Place>)>> = BTreeMap::new();
-    let mut left_in_bank = vec![[0usize; BANKS as usize]; layouts.len()];
+    let mut left_in_bank = vec![vec![0usize; banks as usize]; layouts.len()];
     let mut left_of_kind = vec![0usize; kind_count];
     for &row in rows.iter() {
         let places = places_of(row);

@@ -123,7 +123,7 @@ fn cut(config: &DesignConfig, cols: u32, words: u32) -> Vec<ColumnTile> {
 fn cycles_per_row(config: &DesignConfig, tiles: &[ColumnTile], passes: &[u32]) -> f64 {
     let gemv = config.gemv();
     let stripes: u32 = tiles.iter().map(|tile| tile.cols.div_ceil(gemv.stripe_elems())).sum();
-    let beats_per_cycle = gemv.dram_weights_per_cycle() / f64::from(gemv.ranks() * BEAT_ELEMS);
+    let beats_per_cycle = config.dram_weights_per_cycle() / f64::from(gemv.ranks() * BEAT_ELEMS);
     let beats = f64::from(gemv.beats_per_stripe()) / beats_per_cycle;
     let pass = |vectors: &u32| beats.max(f64::from(gemv.window_cycles() * vectors));
     f64::from(stripes) / f64::from(gemv.ranks()) * passes.iter().map(pass).sum::<f64>()

@@ -12,12 +12,17 @@ fn random_list(random: &mut SplitMix64, rows: u32, percent: u64) -> Vec<u32> {
 
 #[test]
 fn random_lists_lose_their_conflicts_and_stay_even() {
-    let config = DesignConfig::preset("hermes").unwrap();
+    for preset in ["hermes", "hermes-x8"] {
+        random_lists_lose_their_conflicts(&DesignConfig::preset(preset).unwrap());
+    }
+}
+
+fn random_lists_lose_their_conflicts(config: &DesignConfig) {
     let mut random = SplitMix64::new(11);
     let mut before_total = 0;
     for cols in [4096, 5120, 7168, 8192, 9216, 12_288, 13_824, 4608, 5000] {
         for percent in [10, 3, 40] {
-            let layout = MatrixLayout::new(&config, 0x300, 16_384, cols).unwrap();
+            let layout = MatrixLayout::new(config, 0x300, 16_384, cols).unwrap();
             let given = random_list(&mut random, 8192, percent);
             let before = measure_order(&layout, &given);
             let mut rows = given.clone();
@@ -66,6 +71,17 @@ fn conflicts_are_counted_where_a_bank_changes_its_row() {
     assert_eq!(conflicts(&[0, 1, 2]), 0);
     assert_eq!(conflicts(&[1, 8]), 1, "bank 1 of row 1 and bank 0 with bank 1 of the next DRAM row");
     assert_eq!(conflicts(&[0, 4]), 0, "banks 2 and 0");
+}
+
+#[test]
+fn with_four_bank_groups_twice_as_many_rows_are_open() {
+    // 32 bursts per row and rank: bank 0 of groups 0 and 1 comes again after 64 rows.
+    let config = DesignConfig::preset("hermes-x8").unwrap();
+    let layout = MatrixLayout::new(&config, 0, 4096, 4096).unwrap();
+    let conflicts = |rows: &[u32]| measure_order(&layout, rows).conflicts;
+    assert_eq!(conflicts(&[0, 32, 8, 40, 56]), 0);
+    assert_eq!(conflicts(&[0, 64]), 1);
+    assert_eq!(conflicts(&[0, 7, 64 + 3, 32, 64 + 32]), 2);
 }
 
 #[test]

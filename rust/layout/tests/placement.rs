@@ -190,19 +190,29 @@ fn every_rank_finds_in_its_slices_what_its_stripes_need() {
 #[test]
 fn burst_addresses_come_apart_and_together() {
     let place = |bank_group, column, bank, row| DramPlace { bank_group, bank, row, column };
-    assert_eq!(DramPlace::from_burst(0), place(0, 0, 0, 0));
-    assert_eq!(DramPlace::from_burst(1), place(1, 0, 0, 0));
-    assert_eq!(DramPlace::from_burst(255), place(1, 127, 0, 0));
-    assert_eq!(DramPlace::from_burst(256), place(0, 0, 1, 0));
-    assert_eq!(DramPlace::from_burst(1024 + 2), place(0, 1, 0, 1));
     let config = DesignConfig::preset("hermes").unwrap();
+    let two = |burst| DramPlace::from_burst(config.dram(), burst);
+    assert_eq!(two(0), place(0, 0, 0, 0));
+    assert_eq!(two(1), place(1, 0, 0, 0));
+    assert_eq!(two(255), place(1, 127, 0, 0));
+    assert_eq!(two(256), place(0, 0, 1, 0));
+    assert_eq!(two(1024 + 2), place(0, 1, 0, 1));
+    let x8 = DesignConfig::preset("hermes-x8").unwrap();
+    let four = |burst| DramPlace::from_burst(x8.dram(), burst);
+    assert_eq!(four(1), place(1, 0, 0, 0));
+    assert_eq!(four(255), place(1, 127, 0, 0));
+    assert_eq!(four(256), place(2, 0, 0, 0));
+    assert_eq!(four(256 + 512 + 1), place(3, 0, 1, 0));
+    assert_eq!(four(2048 + 2), place(0, 1, 0, 1));
     let mut random = SplitMix64::new(1);
     for _ in 0..1000 {
         let address = random.next_u64() & ((1 << 29) - 1);
         let dimm = DimmAddress::from_burst(&config, address);
         assert_eq!((u64::from(dimm.rank), u64::from(dimm.burst)), (address % 4, address / 4));
         assert_eq!(dimm.to_burst(&config), address);
-        assert_eq!(DramPlace::from_burst(dimm.burst).to_burst(), dimm.burst);
+        for dram in [config.dram(), x8.dram()] {
+            assert_eq!(DramPlace::from_burst(dram, dimm.burst).to_burst(dram), dimm.burst);
+        }
         let burst: [u64; 8] = std::array::from_fn(|_| random.next_u64());
         assert_eq!(pack_elements(elements_of(&burst)), burst);
         assert_eq!(pack_words(words_of(&burst)), burst);

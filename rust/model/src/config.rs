@@ -3,7 +3,6 @@
 //! First step of loading. Fields that say how to train, tokenise or generate are ignored; fields that change the
 //! arithmetic are either implemented or refused by name.
 
-use std::fs;
 use std::path::Path;
 
 use ndp_numerics::layer_norm::MAX_LEN;
@@ -60,11 +59,15 @@ fn require(field: &'static str, found: Option<bool>, expected: bool) -> Result<(
     }
 }
 
+/// Longest `config.json`.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
 impl OptConfig {
     /// Reads and checks `config.json` in `dir`.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         let path = dir.join("config.json");
-        let text = fs::read(&path).map_err(|source| ModelError::Io { path: path.clone(), source })?;
+        let text = ndp_files::read_bytes(&path, MAX_CONFIG_BYTES)
+            .map_err(|source| ModelError::Io { path: path.clone(), source })?;
         Self::from_json(&path, &text)
     }
 

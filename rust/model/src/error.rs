@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::path::PathBuf;
 
-use ndp_numerics::NumericsError;
+use ndp_numerics::{NumericsError, f16};
 use safetensors::{Dtype, SafeTensorError};
 
 /// What can go wrong while loading or running a model.
@@ -91,6 +91,18 @@ pub enum ModelError {
         found: Vec<usize>,
         /// The shape that the configuration implies.
         expected: Vec<usize>,
+    },
+    /// A weight that is infinite or no number.
+    #[error("{path}: tensor {tensor}: {index:?} is {value}, weights must be finite", path = path.display())]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Index of the first such element, row and column of a matrix.
+        index: Vec<usize>,
+        /// Its value.
+        value: f16,
     },
     /// A flat vector that is not as long as its shape says.
     #[error("{what} has {found} elements, expected {expected}")]

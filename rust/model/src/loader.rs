@@ -5,7 +5,6 @@
 //! head, say) are ignored.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use ndp_numerics::f16;
@@ -16,6 +15,9 @@ use crate::{Model, ModelError, OptConfig};
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// Longest header of a file of weights, the format's own limit, and longest index of shards.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// The prefix that `OPTForCausalLM` checkpoints have and `OPTModel` checkpoints have not.
 const OPTIONAL_PREFIX: &str = "model.";
@@ -28,16 +30,18 @@ struct ShardIndex {
 
 impl Model {
     /// Loads `config.json` and the weights in `dir`: `model.safetensors` if it is there, else the shards that
-    /// `model.safetensors.index.json` lists. All tensors must be F16.
+    /// `model.safetensors.index.json` lists. All tensors must be F16, and finite: the list of active neurons leaves out
+    /// products with zero, which are not zero for an infinite weight (docs/numerics.md).
     ///
     /// Files are read whole, each once; memory peaks at the file bytes plus the model.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         let config = OptConfig::load(dir)?;
+        let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
         let (single, index) = (dir.join(SINGLE_FILE), dir.join(INDEX_FILE));
         let source = if single.exists() {
-            WeightFiles::Single(read(single)?)
+            WeightFiles::Single(read(single, limit)?)
         } else if index.exists() {
-            WeightFiles::sharded(dir, index)?
+            WeightFiles::sharded(dir, index, limit)?
         } else {
             return Err(ModelError::NoWeights { dir: dir.to_owned() });
         };
@@ -46,14 +50,25 @@ impl Model {
     }
 }
 
+/// Bytes of the parameters of a model. A file may hold as many again: tensors that are not needed, such as a copy of the head.
+fn weight_bytes(config: &OptConfig) -> u64 {
+    let size = |n: usize| n as u64;
+    let (d, f) = (size(config.hidden_size()), size(config.ffn_dim()));
+    let layer = (4 * d + 2 * f).saturating_mul(d).saturating_add(9 * d + f);
+    let embeddings =
+        (size(config.vocab_size()) + size(config.max_position_embeddings()) + 2).saturating_mul(d);
+    size(config.num_hidden_layers()).saturating_mul(layer).saturating_add(embeddings).saturating_mul(2)
+}
+
 /// A file and its bytes.
 struct WeightFile {
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
-fn read(path: PathBuf) -> Result<WeightFile, ModelError> {
-    match fs::read(&path) {
+/// Reads a file whole.
+fn read(path: PathBuf, limit: u64) -> Result<WeightFile, ModelError> {
+    match ndp_files::read_bytes(&path, limit) {
         Ok(bytes) => Ok(WeightFile { path, bytes }),
         Err(source) => Err(ModelError::Io { path, source }),
     }
@@ -66,8 +81,8 @@ enum WeightFiles {
 }
 
 impl WeightFiles {
-    fn sharded(dir: &Path, index: PathBuf) -> Result<Self, ModelError> {
-        let json = read(index.clone())?;
+    fn sharded(dir: &Path, index: PathBuf, limit: u64) -> Result<Self, ModelError> {
+        let json = read(index.clone(), MAX_HEADER_BYTES)?;
         let parsed: ShardIndex = serde_json::from_slice(&json.bytes)
             .map_err(|source| ModelError::Json { path: index.clone(), source })?;
         let mut shards = BTreeMap::new();
@@ -84,7 +99,7 @@ impl WeightFiles {
                     shard: shard.clone(),
                 });
             }
-            shards.insert(shard.clone(), read(dir.join(shard))?);
+            shards.insert(shard.clone(), read(dir.join(shard), limit)?);
         }
         Ok(Self::Sharded { index, map: parsed.weight_map, shards })
     }
@@ -127,8 +142,30 @@ impl<'a> ParsedFile<'a> {
         }
         // Little-endian on disk and of no particular alignment in memory, so the elements are assembled from bytes.
         let (pairs, _) = view.data().as_chunks::<2>();
-        Ok(Some(pairs.iter().map(|&pair| f16::from_bits(u16::from_le_bytes(pair))).collect()))
+        let data: Vec<f16> = pairs.iter().map(|&pair| f16::from_bits(u16::from_le_bytes(pair))).collect();
+        match data.iter().position(|value| !value.is_finite()) {
+            None => Ok(Some(data)),
+            Some(at) => {
+                let index = place(at, shape);
+                Err(ModelError::NotFinite { path, tensor, index, value: data[at] })
+            }
+        }
     }
+}
+
+/// The indices of the `at`-th element, row-major.
+fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|size| {
+            let own = at % size;
+            at /= size;
+            own
+        })
+        .collect();
+    index.reverse();
+    index
 }
 
 /// All headers.

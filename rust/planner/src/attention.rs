@@ -5,6 +5,7 @@
 //! under way at a time if the buffer has room for both: the scores of one are computed beside the softmax of the other.
 
 use crate::PlanError;
+use crate::product::buffer_words;
 use ndp_config::{ConfigError, DesignConfig};
 use ndp_isa::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
 use ndp_layout::{MatrixLayout, VectorBlock};
@@ -99,11 +100,11 @@ pub fn slot_words(
     let vectors = cut.segments * queries;
     let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
     let needed = queries + scores + accumulator_words(config, cut.width, queries);
-    if needed > gemv.slice_words() {
+    if needed > buffer_words(config) {
         return Err(ConfigError::Mismatch {
             what: format!("slice words for a context of {visible} tokens and {vectors} heads"),
             value: needed.into(),
-            rule: format!("be at most {} (a {} KiB buffer)", gemv.slice_words(), gemv.buffer_kib()),
+            rule: format!("be at most {} (a {} KiB buffer)", buffer_words(config), gemv.buffer_kib()),
         }
         .into());
     }
@@ -119,7 +120,7 @@ pub fn attention_program(
 ) -> Vec<Instruction> {
     let queries = units.iter().map(|unit| unit.input.batch()).max().unwrap_or(1);
     let sums = accumulator_words(config, cut.width, queries);
-    let places = (config.gemv().slice_words() / words).min(2);
+    let places = (buffer_words(config) / words).min(2);
     let slot = |index: usize| {
         let query = index as u32 % places * words;
         Slot { query, sums: query + queries, scores: query + queries + sums }

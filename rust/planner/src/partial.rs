@@ -5,7 +5,7 @@
 //! which order they meet.
 
 use crate::PlanError;
-use crate::product::{Epilogue, Piece, Plan};
+use crate::product::{Epilogue, Piece, Plan, buffer_words};
 use ndp_config::{ConfigError, DesignConfig};
 use ndp_isa::{Instruction, accumulator_words, block_words};
 use ndp_layout::{DimmMap, ExportedSums, MatrixLayout};
@@ -82,11 +82,11 @@ pub fn meeting_program(
     let mut plan = Plan { passes: 1, ..Plan::default() };
     let (words, results) = (accumulator_words(config, cols, batch), block_words(config, cols, batch));
     let needed = words.max(2 * results);
-    if needed > config.gemv().slice_words() {
+    if needed > buffer_words(config) {
         return Err(ConfigError::Mismatch {
             what: format!("slice words for sums of cols = {cols}, batch = {batch}"),
             value: needed.into(),
-            rule: format!("be at most {}", config.gemv().slice_words()),
+            rule: format!("be at most {}", buffer_words(config)),
         }
         .into());
     }

@@ -8,7 +8,9 @@
 
 use crate::PlanError;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{Activation, Instruction, Product as Operands, accumulator_words, block_words};
+use ndp_isa::{
+    Activation, Instruction, Product as Operands, accumulator_words, block_words, fields, vector_words,
+};
 use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, VectorBlock, column_tiles};
 use ndp_numerics::f16;
 use serde::Serialize;
@@ -113,11 +115,32 @@ fn list_piece(config: &DesignConfig) -> u32 {
     config.core().list_entries() / 2
 }
 
+/// Words of the buffer that plans use: those that an instruction can name as the first one of a block.
+pub(crate) fn buffer_words(config: &DesignConfig) -> u32 {
+    config.gemv().slice_words().min(1 << fields::DST.bits)
+}
+
+/// Elements of the longest vector of an instruction: as many as the buffer and the field hold.
+fn longest(config: &DesignConfig) -> u32 {
+    config.gemv().max_cols().min((1 << fields::COLS.bits) - 1)
+}
+
 /// Elements of a vector that `words` words per vector hold.
 fn elements_in(config: &DesignConfig, words: u32) -> u32 {
     let gemv = config.gemv();
     // A full wave per word; tails would not do better.
-    (words * gemv.ranks() * gemv.stripe_elems()).min(gemv.max_cols())
+    words.saturating_mul(gemv.ranks() * gemv.stripe_elems()).min(longest(config))
+}
+
+/// The most elements, up to `count`, of a vector that takes at most `words` words, one at least. A tail may take more words than as
+/// many full stripes (three over four ranks do), so that what is left of a longer vector may not fit where the rest did.
+fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
+    if vector_words(config, count) <= words {
+        return count;
+    }
+    let stripe = config.gemv().stripe_elems();
+    let mut whole = (1..count.div_ceil(stripe)).rev().map(|stripes| stripes * stripe);
+    whole.find(|count| vector_words(config, *count) <= words).unwrap_or(stripe)
 }
 
 impl Plan {
@@ -189,17 +212,22 @@ impl Plan {
         epilogue: &Epilogue<'_>,
     ) -> Result<Self, PlanError> {
         let gemv = config.gemv();
+        let words = buffer_words(config);
+        if sizes.cols > longest(config) {
+            let (value, max) = (sizes.cols.into(), longest(config).into());
+            return Err(ndp_config::ConfigError::Range { key: "cols", value, min: 1, max }.into());
+        }
         let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
         let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
         // Beside a vector its results need two words at least, and what is added to them two more.
         let blocks = if epilogue.has_operand() { 2 } else { 1 };
         let needed = row_words + 2 * blocks;
-        let largest = (gemv.slice_words() / needed).min(gemv.max_batch());
+        let largest = (words / needed).min(gemv.max_batch());
         if largest == 0 {
             return Err(ndp_config::ConfigError::Mismatch {
                 what: format!("slice words for cols = {}", sizes.cols),
                 value: needed.into(),
-                rule: format!("be at most {} (a {} KiB buffer)", gemv.slice_words(), gemv.buffer_kib()),
+                rule: format!("be at most {words} (a {} KiB buffer)", gemv.buffer_kib()),
             }
             .into());
         }
@@ -216,14 +244,14 @@ impl Plan {
                 address: input.address(),
             });
             let used = block_words(config, sizes.cols, batch);
-            let result_words = (gemv.slice_words() - used) / (2 * blocks);
+            let result_words = (words - used) / (2 * blocks);
             let mut chunk = elements_in(config, result_words / batch);
             if sizes.listed {
                 chunk = chunk.min(list_piece(config));
             }
             let mut first = 0;
             while first < sizes.count {
-                let count = chunk.min(sizes.count - first);
+                let count = fitting(config, chunk.min(sizes.count - first), result_words / batch);
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
@@ -254,8 +282,9 @@ impl Plan {
     /// [`PlanError::Layout`] if not even one word of sums fits the buffer.
     pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling, PlanError> {
         let count = if sizes.listed { sizes.count.min(config.core().list_entries()) } else { sizes.count };
-        let count = count.min(elements_in(config, (config.gemv().slice_words() / 8).max(1)));
-        Ok(column_tiles(config, sizes.cols, sizes.batch, count, config.gemv().slice_words())?)
+        let words = buffer_words(config);
+        let count = count.min(elements_in(config, (words / 8).max(1)));
+        Ok(column_tiles(config, sizes.cols, sizes.batch, count, words)?)
     }
 
     /// The plan of an AXPY of the tiles at `layouts`.
@@ -282,7 +311,7 @@ impl Plan {
             .into());
         }
         plan.passes = (tiling.passes.len() * tiling.tiles.len()) as u32;
-        let words = config.gemv().slice_words();
+        let words = buffer_words(config);
         // A piece of the list has its scalars in the buffer and, if it is listed, its indices in the list memory.
         let factor_words =
             |piece: u32| RowLayout::new(config.gemv(), piece).words_per_vector() * tiling.passes[0];
@@ -290,10 +319,17 @@ impl Plan {
         if sizes.listed && piece > config.core().list_entries() {
             piece = list_piece(config);
         }
-        while factor_words(piece) + tiling.accumulator_words > words {
+        while piece > longest(config) || factor_words(piece) + tiling.accumulator_words > words {
             piece = (piece / 2).next_multiple_of(16);
         }
-        let pieces = sizes.count.div_ceil(piece);
+        let mut pieces: Vec<(u32, u32)> = Vec::new();
+        let mut first = 0;
+        while first < sizes.count {
+            let count =
+                fitting(config, piece.min(sizes.count - first), factor_words(piece) / tiling.passes[0]);
+            pieces.push((first, count));
+            first += count;
+        }
         // Where there is room, results leave from a place of their own, and scalars come to two in turn: then neither waits for
         // the sums.
         let (sums, factor) = (tiling.accumulator_words, factor_words(piece));
@@ -308,17 +344,16 @@ impl Plan {
         let mut vector = 0;
         for &batch in &tiling.passes {
             for tile in 0..layouts.len() {
-                for index in 0..pieces {
-                    let first = index * piece;
-                    let count = piece.min(sizes.count - first);
+                for (index, &(first, count)) in pieces.iter().enumerate() {
                     // One piece stays for all tiles of a pass.
-                    let loads = pieces > 1 || tile == 0;
-                    steps.push(Step { vector, batch, tile, first, count, loads, ends: index + 1 == pieces });
+                    let loads = pieces.len() > 1 || tile == 0;
+                    let ends = index + 1 == pieces.len();
+                    steps.push(Step { vector, batch, tile, index, first, count, loads, ends });
                 }
             }
             vector += batch;
         }
-        let cut = Cut { piece, pieces, factor, places };
+        let cut = Cut { pieces: pieces.len(), factor, places };
         let mut operands = Operand { place: places - 1, list: None, inputs: Vec::new() };
         plan.push_operands(config, map, sizes, &cut, &steps[0], &mut operands)?;
         for (index, step) in steps.iter().enumerate() {
@@ -365,11 +400,11 @@ impl Plan {
                     block
                 }
             };
-            let dst = cut.place_of(config.gemv().slice_words(), now.place);
+            let dst = cut.place_of(buffer_words(config), now.place);
             self.instructions.push(Instruction::Load { dst, cols: count, batch, address: block.address() });
         }
         if now.list.is_none() || cut.pieces > 1 {
-            let half = if cut.pieces > 1 { first / cut.piece % 2 * list_piece(config) } else { 0 };
+            let half = if step.index % 2 == 1 { list_piece(config) } else { 0 };
             now.list = self.list(map, sizes, first, count, half)?;
         }
         Ok(())
@@ -410,6 +445,8 @@ struct Step {
     vector: u32,
     batch: u32,
     tile: usize,
+    /// Number of the piece, its first row and its rows.
+    index: usize,
     first: u32,
     count: u32,
     /// Its scalars have to be loaded.
@@ -421,9 +458,8 @@ struct Step {
 /// How the list of an AXPY is cut, and where its scalars go.
 #[derive(Debug)]
 struct Cut {
-    /// Rows of a piece, and pieces.
-    piece: u32,
-    pieces: u32,
+    /// Pieces.
+    pieces: usize,
     /// Words of a piece's scalars, and places for them.
     factor: u32,
     places: u32,

@@ -7,16 +7,18 @@ use crate::error::PredictorError;
 use crate::predictor::describe;
 use crate::table::LayerTable;
 use ndp_config::BlockKind;
+use ndp_files::{OutputFile, read_bytes};
 use ndp_traces::NeuronShape;
-use std::ffi::OsString;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"NDPTABL1";
 const HEADER_BYTES: usize = MAGIC.len() + 3 * 4;
 const HASH_BYTES: usize = 8;
 /// Most layers, and neurons of a block: more than any model has, few enough that sizes cannot overflow.
 const LIMIT: u32 = 1 << 20;
+
+/// Longest file: parents of 2^27 neurons.
+const MAX_BYTES: u64 = 1 << 30;
 
 /// 64-bit FNV-1a: every single changed byte changes it.
 fn hash(bytes: &[u8]) -> u64 {
@@ -49,15 +51,8 @@ impl LayerTable {
             bytes.extend(self.raw(block).as_flattened().iter().flat_map(|parent| parent.to_le_bytes()));
         }
         bytes.extend(hash(&bytes).to_le_bytes());
-        let mut name = OsString::from(path);
-        name.push(format!(".{}.partial", std::process::id()));
-        let partial = PathBuf::from(name);
-        let written = fs::write(&partial, &bytes).and_then(|()| fs::rename(&partial, path));
-        written.map_err(|source| {
-            // What remains of the attempt is of no use; that it cannot be removed would hide why.
-            let _ = fs::remove_file(&partial);
-            PredictorError::Io { path: path.to_owned(), source }
-        })
+        let written = OutputFile::create(path).and_then(|file| file.finish(|out| out.write_all(&bytes)));
+        written.map_err(|error| PredictorError::Io { path: path.to_owned(), source: error.reason() })
     }
 
     /// Reads a table.
@@ -65,7 +60,8 @@ impl LayerTable {
     /// # Errors
     /// [`PredictorError::Io`], [`PredictorError::File`] for what is no table or was damaged, [`PredictorError::Parents`].
     pub fn load(path: &Path) -> Result<Self, PredictorError> {
-        let bytes = fs::read(path).map_err(|source| PredictorError::Io { path: path.to_owned(), source })?;
+        let bytes = read_bytes(path, MAX_BYTES)
+            .map_err(|source| PredictorError::Io { path: path.to_owned(), source })?;
         let wrong = |reason: String| PredictorError::File { path: path.to_owned(), reason };
         if bytes.len() < HEADER_BYTES + HASH_BYTES || !bytes.starts_with(MAGIC) {
             return Err(wrong(format!(

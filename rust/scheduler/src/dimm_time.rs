@@ -25,7 +25,7 @@ const GRID_POINTS: u32 = 48;
 /// Distance of the contexts for which attention is run.
 const CONTEXT_STEP: u32 = 64;
 
-/// Cycles of the NDP core at 1 GHz, so also nanoseconds.
+/// Cycles of the NDP core.
 pub type Cycles = u64;
 
 /// The times of one model's layers on one DIMM.
@@ -304,7 +304,7 @@ impl DimmTimes {
         entries: impl FnMut(u32) -> [u32; 16],
     ) -> Result<Cycles, SchedulerError> {
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
-        let mut core = CycleModel::new(&self.design, ClockRelation::default());
+        let mut core = CycleModel::new(&self.design, ClockRelation::after_reset(&self.design));
         let run = run_program(&mut core, &words, entries);
         if run.status.malformed > 0 {
             let at = run.status.error_sequence as usize;

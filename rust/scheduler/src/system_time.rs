@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | Q, K, V and MLP | the longer one of GPU and slowest DIMM (eq. 1, 2) |
 //! | GPU | bytes of its active neurons over its bandwidth, or their FLOPs over its rate, and twice `T_sync` (eq. 3, 4); nothing if it has none |
-//! | DIMM | cycles of its programs at 1 GHz ([`crate::DimmTimes`]), in place of eq. 5 |
+//! | DIMM | cycles of its programs ([`crate::DimmTimes`]) at the core's clock, in place of eq. 5 |
 //! | attention | the DIMM with most heads |
 //! | projection | on the GPU: dense, with twice `T_sync` |
 //! | merge | on the DIMMs, each its share of the columns: partials of the other DIMMs over links, that of the GPU is there already |
@@ -12,13 +12,11 @@
 //! The bus carries the GPU's inputs and outputs within `T_sync`. Times are in microseconds.
 
 use crate::SchedulerError;
-use crate::dimm_time::{Cycles, DimmTimes};
+use crate::dimm_time::DimmTimes;
 use crate::residency::Load;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use serde::Serialize;
 
-/// Microseconds of a core cycle at 1 GHz.
-const CYCLE_US: f64 = 1e-3;
 /// Bytes that a GB/s carries in a microsecond.
 const BYTES_PER_US: f64 = 1e3;
 
@@ -43,13 +41,16 @@ pub struct SystemTimes {
     system: SystemConfig,
     model: LlmShape,
     dimm: DimmTimes,
+    /// Microseconds of a core cycle.
+    cycle_us: f64,
 }
 
 impl SystemTimes {
     /// The times of `model` on `system`, whose DIMMs have the core `design`. `seed` deals the rows of lists.
     pub fn new(design: &DesignConfig, model: &LlmShape, system: &SystemConfig, seed: u64) -> Self {
         let dimm = DimmTimes::new(design, model, system.dimms().count, seed);
-        Self { system: system.clone(), model: model.clone(), dimm }
+        let cycle_us = design.core().clock_ps() as f64 / 1e6;
+        Self { system: system.clone(), model: model.clone(), dimm, cycle_us }
     }
 
     /// The times of a DIMM.
@@ -73,7 +74,7 @@ impl SystemTimes {
         let bytes = u64::from(load.gpu) * self.model.neuron_bytes(kind);
         let gpu_us = if load.gpu == 0 { 0.0 } else { self.gpu_us(bytes) };
         let cycles = self.dimm.neurons(kind, load.most())?;
-        Ok(BlockTime { gpu_us, dimm_us: us(cycles) })
+        Ok(BlockTime { gpu_us, dimm_us: cycles as f64 * self.cycle_us })
     }
 
     /// How many of the cold neurons of a block of which `load` is active the GPU ought to take over: as many as leave it no slower
@@ -88,7 +89,11 @@ impl SystemTimes {
             let taken = fits.midpoint(exceeds);
             let gpu_us = self.gpu_us(u64::from(load.gpu + taken) * self.model.neuron_bytes(kind));
             let left = (most * u64::from(cold - taken)).div_ceil(cold.into()) as u32;
-            if gpu_us <= us(self.dimm.neurons(kind, left)?) { fits = taken } else { exceeds = taken }
+            if gpu_us <= self.dimm.neurons(kind, left)? as f64 * self.cycle_us {
+                fits = taken
+            } else {
+                exceeds = taken
+            }
         }
         Ok(fits)
     }
@@ -109,7 +114,7 @@ impl SystemTimes {
     /// As [`SystemTimes::block`].
     pub fn attention_us(&mut self, context: u32) -> Result<f64, SchedulerError> {
         let heads = self.model.kv_heads().div_ceil(self.system.dimms().count);
-        Ok(us(self.dimm.attention(heads, context)?))
+        Ok(self.dimm.attention(heads, context)? as f64 * self.cycle_us)
     }
 
     /// Merging `cols` results: each DIMM gets its share of the columns from all others and from the GPU, as FP16 partials.
@@ -121,7 +126,7 @@ impl SystemTimes {
         let share = cols.div_ceil(dimms);
         let bytes = u64::from(dimms - 1) * u64::from(share) * 2;
         let link = bytes as f64 / (self.system.dimms().link_gbps * BYTES_PER_US);
-        Ok(link + us(self.dimm.merge(share, dimms + 1)?))
+        Ok(link + self.dimm.merge(share, dimms + 1)? as f64 * self.cycle_us)
     }
 
     /// Bytes that a DIMM-link carries in that time, in each direction.
@@ -133,10 +138,6 @@ impl SystemTimes {
     pub fn bus_bytes(&self, us: f64) -> u64 {
         (us * self.system.bus().bandwidth_gbps * BYTES_PER_US) as u64
     }
-}
-
-fn us(cycles: Cycles) -> f64 {
-    cycles as f64 * CYCLE_US
 }
 
 #[cfg(test)]

@@ -4,10 +4,10 @@
 
 use crate::format::{Census, END, TokenInfo, encode_record};
 use crate::{Activity, NeuronShape, TraceError, TraceHeader};
+use ndp_files::{OutputError, OutputFile};
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use std::path::Path;
 
 /// Writes a trace to anything.
 ///
@@ -110,37 +110,24 @@ fn put(out: &mut impl Write, parts: &[&[u8]]) -> Result<(), TraceError> {
     parts.iter().try_for_each(|part| out.write_all(part)).map_err(|e| TraceError::io("write the trace", e))
 }
 
-/// Writes a trace to a file, which has another name until it is complete.
+/// Writes a trace to a file, which has another name until it is complete. A pipe gets the tokens as they come.
 #[derive(Debug)]
 pub struct TraceFileWriter {
     writer: TraceWriter<BufWriter<File>>,
-    temporary: NamedTempFile,
-    path: PathBuf,
+    output: OutputFile,
 }
 
 impl TraceFileWriter {
     /// Begins the file.
     ///
     /// # Errors
-    /// As [`TraceWriter::new`]; [`TraceError::Io`] if no file can be made in the directory.
+    /// As [`TraceWriter::new`]; [`TraceError::Io`] if no file can be made in the directory, or what is there must not be written.
     pub fn create(path: &Path, header: TraceHeader) -> Result<Self, TraceError> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let failed = |e| TraceError::io(format!("create {}", path.display()), e);
-        if path.file_name().is_none() || path.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
-        }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".trace-").suffix(".partial");
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            builder.permissions(std::fs::Permissions::from_mode(0o666)); // less the process's mask
-        }
-        let temporary = builder.tempfile_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
-        let file = temporary.as_file().try_clone().map_err(failed)?;
-        let writer =
-            TraceWriter::new(BufWriter::with_capacity(1 << 20, file), header).map_err(|e| e.in_file(path))?;
-        Ok(Self { writer, temporary, path: path.to_owned() })
+        let failed = |e: OutputError| TraceError::io(format!("create {}", path.display()), e.reason());
+        let mut output = OutputFile::create(path).map_err(failed)?;
+        let out = BufWriter::with_capacity(1 << 20, output.open().map_err(failed)?);
+        let writer = TraceWriter::new(out, header).map_err(|e| e.in_file(path))?;
+        Ok(Self { writer, output })
     }
 
     /// The blocks of every token.
@@ -153,7 +140,7 @@ impl TraceFileWriter {
     /// # Errors
     /// As [`TraceWriter::write`], with the path.
     pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<(), TraceError> {
-        self.writer.write(info, activity).map_err(|e| e.in_file(&self.path))
+        self.writer.write(info, activity).map_err(|e| e.in_file(self.output.path()))
     }
 
     /// Completes the file and gives it its name, replacing a file that has it.
@@ -161,9 +148,9 @@ impl TraceFileWriter {
     /// # Errors
     /// As [`TraceWriter::finish`], with the path; then there is no file.
     pub fn finish(self) -> Result<(), TraceError> {
-        self.writer.finish().map_err(|e| e.in_file(&self.path))?;
-        let name =
-            |e: tempfile::PersistError| TraceError::io(format!("create {}", self.path.display()), e.error);
-        self.temporary.persist(&self.path).map(drop).map_err(name)
+        let path = self.output.path().to_owned();
+        self.writer.finish().map_err(|e| e.in_file(&path))?;
+        let failed = |e: OutputError| TraceError::io(format!("create {}", path.display()), e.reason());
+        self.output.commit().map_err(failed)
     }
 }

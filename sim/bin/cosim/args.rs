@@ -9,16 +9,21 @@ use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mode, Plant};
 use ndp_cosim::stimulus::DataKind;
 use ndp_cosim::system::{GpuNumerics, LinkFault};
+use ndp_files::FileSet;
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use ndp_scheduler::Policy;
 use std::path::PathBuf;
+
+/// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.
+pub const MOST_CYCLES: u64 = 1 << 50;
 
 /// Co-simulates the generated near-memory core with its DRAM and its host software, bit for bit.
 #[derive(Parser, Debug)]
 #[command(
     version,
-    after_help = "Exit codes: 0 all outputs agree; 1 mismatch, protocol error or hang; 2 unusable argument or file.\n\
-                  Cycles are cycles of the 1 GHz core clock."
+    after_help = "Exit codes: 0 all outputs agree; 1 mismatch, protocol error or hang; 2 unusable argument, file or environment; 128 + n ended \
+                  by signal n (141: the reader of standard output went away).\n\
+                  Cycles are cycles of the core's clock, 1 GHz if the configuration says nothing else."
 )]
 pub struct Cli {
     /// What to do.
@@ -34,7 +39,8 @@ pub enum Command {
         cosim run testbenches/programs/ffn.asm --config tiny --dump\n  \
         cosim run program.asm --stalls 30 --seed 2 --json\n  \
         cosim run program.asm --trace run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
-        A malformed instruction is no failure as long as the functional model refuses it too.")]
+        The program is checked against the configuration when it is read. With --allow-malformed, a malformed instruction is no \
+        failure as long as the functional model refuses it too.")]
     Run(RunArgs),
     /// Predict the cycles of a program with the cycle model, without data and without the hardware
     #[command(after_long_help = "Examples:\n  \
@@ -118,23 +124,23 @@ pub struct PimTraceArgs {
 /// Which hardware, and how it is treated.
 #[derive(Args, Debug)]
 pub struct UnitArgs {
-    /// Preset (hermes, tiny, ...) or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
+    /// Preset (hermes, tiny, ...) or path of a TOML file; what was not compiled in is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
     /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub stalls: u32,
     /// Core cycles without progress after which the run is given up
-    #[arg(long, value_name = "CYCLES", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "CYCLES", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=MOST_CYCLES))]
     pub watchdog: u64,
     /// Write signal waves to this file; .fst or .vcd selects the format
     #[arg(long, value_name = "FILE")]
     pub waves: Option<PathBuf>,
     /// First cycle to write
-    #[arg(long, value_name = "CYCLE", default_value_t = 0, requires = "waves")]
+    #[arg(long, value_name = "CYCLE", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_start: u64,
     /// First cycle that is not written any more [default: the end]
-    #[arg(long, value_name = "CYCLE", requires = "waves")]
+    #[arg(long, value_name = "CYCLE", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_stop: Option<u64>,
     /// Print one JSON object on standard output instead of text
     #[arg(long)]
@@ -157,6 +163,12 @@ impl UnitArgs {
             json: false,
             plant,
         }
+    }
+
+    /// The files that are read and written.
+    pub fn files(&self) -> FileSet {
+        let files = FileSet::new().configuration("the configuration", &self.config);
+        files.optional("--waves", self.waves.as_ref())
     }
 
     /// How the unit is opened.
@@ -189,6 +201,11 @@ pub struct TraceArgs {
 }
 
 impl TraceArgs {
+    /// With the files that are written.
+    pub fn files(&self, files: FileSet) -> FileSet {
+        files.optional("--trace", self.trace.as_ref()).optional("--timeline", self.timeline.as_ref())
+    }
+
     /// Whether there is anything to record.
     pub fn is_asked(&self) -> bool {
         self.trace.is_some() || self.timeline.is_some()
@@ -207,6 +224,9 @@ pub struct RunArgs {
     /// Seed of the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Run malformed instructions too: the hardware and the functional model have to refuse the same ones
+    #[arg(long)]
+    pub allow_malformed: bool,
     /// Print what the program's .dump directives name, as FP16 values and their bits
     #[arg(long)]
     pub dump: bool,
@@ -224,6 +244,9 @@ pub struct CyclesArgs {
     /// Preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
+    /// Take malformed instructions too; the core refuses them
+    #[arg(long)]
+    pub allow_malformed: bool,
     /// Print one JSON object on standard output instead of text
     #[arg(long)]
     pub json: bool,
@@ -264,7 +287,7 @@ pub struct GemvArgs {
 /// Options of `cosim bench`.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Preset or path of a TOML file; it has to be compiled in, see NDP_DESIGNS of the build
+    /// Preset or path of a TOML file; what was not compiled in is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
     /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are

@@ -9,10 +9,10 @@ use crate::breakdown::StallBreakdown;
 use crate::gemv::{Product, name, simulate};
 use crate::report::{Summary, Tools, grouped};
 use anyhow::ensure;
-use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, GemvShape};
 use ndp_cosim::gemv::Mode;
 use ndp_cosim::stimulus::DataKind;
+use ndp_files::Progress;
 use serde::Serialize;
 
 /// So that the longest matrix stays within what `cosim gemv` takes.
@@ -99,17 +99,16 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<Verdict> {
         }
     }
 
-    let progress = ProgressBar::new(cases.iter().map(Case::macs).sum());
-    progress.set_style(ProgressStyle::with_template("{bar:30} {percent:>3} %  {msg}  {eta} left")?);
+    let cycles = |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle(case.shape.batch);
+    let total: f64 = cases.iter().map(cycles).sum();
+    let progress = Progress::watch(total as u64, "cycles", ndp_cosim::progress::cycles);
     let mut products = Vec::new();
     for case in cases {
         let GemvShape { rows, cols, batch } = case.shape;
-        progress.set_message(format!("{} {rows} x {cols}, batch {batch}", name(case.mode)));
-        progress.tick();
+        progress.show_text(&format!("{} {rows} x {cols}, batch {batch}", name(case.mode)));
         products.push(product(args, &case)?);
-        progress.inc(case.macs());
     }
-    progress.finish_and_clear();
+    drop(progress);
 
     let sum = |figure: fn(&Summary) -> u64| products.iter().map(|row| figure(&row.summary)).sum::<u64>();
     let (cycles, roofline_cycles) = (sum(|s| s.cycles), sum(|s| s.roofline_cycles));

@@ -35,24 +35,26 @@ struct Report<'a> {
 #[derive(Debug, Serialize)]
 struct Row {
     text: String,
+    /// Why the core refuses it.
+    malformed: Option<String>,
     #[serde(flatten)]
     times: InstructionTimes,
 }
 
 /// Runs the job.
 pub fn run(args: &CyclesArgs) -> anyhow::Result<Verdict> {
-    let CyclesArgs { file, config, json } = args;
+    let CyclesArgs { file, config, allow_malformed, json } = args;
     let config = DesignConfig::load(config)?;
-    let program = assemble(file)?;
+    let program = assemble(file, &config, *allow_malformed)?;
     let mut memory = lists(&config, &program)?;
-    let mut model = CycleModel::new(&config, ClockRelation::default());
+    let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
     model.record();
     let start = Instant::now();
     let run = run_program(&mut model, &program.words(), |burst| words_of(&memory.read_burst(burst.into())));
     let speed = model.cycle() as f64 / start.elapsed().as_secs_f64();
     let counters = Counters::from_words(&run.counters);
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
-    let rows = rows(&program, &run);
+    let rows = rows(&program, &config, &run);
     if *json {
         let report = Report {
             command: "cycles",
@@ -75,6 +77,13 @@ pub fn run(args: &CyclesArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Agreed)
 }
 
+/// The cycles of a program, to be told how long the hardware will take for it.
+pub fn predict(config: &DesignConfig, program: &Program) -> anyhow::Result<ProgramCycles> {
+    let mut memory = lists(config, program)?;
+    let mut model = CycleModel::new(config, ClockRelation::after_reset(config));
+    Ok(run_program(&mut model, &program.words(), |burst| words_of(&memory.read_burst(burst.into()))))
+}
+
 /// What the program's lists may be read from. Other data have no effect on the cycles.
 fn lists(config: &DesignConfig, program: &Program) -> anyhow::Result<SparseMemory> {
     let mut memory = SparseMemory::new();
@@ -87,10 +96,11 @@ fn lists(config: &DesignConfig, program: &Program) -> anyhow::Result<SparseMemor
 }
 
 /// The program's instructions with their times, the `nop`s that fill the last burst left out.
-fn rows(program: &Program, run: &ProgramCycles) -> Vec<Row> {
+fn rows(program: &Program, config: &DesignConfig, run: &ProgramCycles) -> Vec<Row> {
     let since = |cycle: u64| cycle - run.begin;
     let row = |(code, times): (&Code, &InstructionTimes)| Row {
         text: code.to_string(),
+        malformed: code.check(config).err().map(|malformed| malformed.to_string()),
         times: InstructionTimes {
             taken: since(times.taken),
             started: times.started.map(since),
@@ -103,9 +113,9 @@ fn rows(program: &Program, run: &ProgramCycles) -> Vec<Row> {
 
 fn print(rows: &[Row], run: &ProgramCycles, stalls: &StallBreakdown, speed: f64) {
     say!("{:>10} {:>10} {:>10}", "taken", "started", "ended");
-    for Row { text, times } in rows {
+    for Row { text, malformed, times } in rows {
         let cycle = |cycle: Option<u64>| cycle.map_or_else(|| "-".to_owned(), grouped);
-        let refused = if times.refused.is_some() { "   malformed" } else { "" };
+        let refused = malformed.as_ref().map_or_else(String::new, |reason| format!("   malformed: {reason}"));
         let (started, ended) = (cycle(times.started), cycle(times.ended));
         say!("{:>10} {started:>10} {ended:>10}   {text}{refused}", grouped(times.taken));
     }

@@ -15,6 +15,7 @@ use ndp_config::{DesignConfig, GemvShape, RowLayout};
 use ndp_cosim::backend::RtlBackend;
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands};
+use ndp_files::Progress;
 use ndp_model::{GemvClass, GemvOp};
 use ndp_numerics::{SplitMix64, f16};
 use serde::Serialize;
@@ -64,6 +65,7 @@ pub struct Product {
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &GemvArgs) -> anyhow::Result<Product> {
     let GemvArgs { unit, rows, cols, batch, mode, density, seed, data, traces } = args;
+    traces.files(unit.files()).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
     check(&shape, *mode, &config)?;
@@ -103,7 +105,12 @@ pub fn simulate(args: &GemvArgs) -> anyhow::Result<Product> {
     rerun.option("density", density);
     rerun.option("seed", seed);
     rerun.option("data", name(*data));
+    // Larger products are within a few per cent of the roofline.
+    let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
+    let cycles = macs / config.roofline_macs_per_cycle(op.batch() as u32);
+    let progress = Progress::watch(cycles as u64, "cycles", ndp_cosim::progress::cycles);
     let run = backend.product(&product, &op);
+    drop(progress);
     let written = traces.write(backend.unit_mut().take_recording().as_ref());
     let run = match run {
         Ok(run) => Some(run),

@@ -17,12 +17,13 @@ use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use crate::system;
 use anyhow::{Context, bail};
-use ndp_config::{CORE_GHZ, DesignConfig};
+use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::GemvOptions;
+use ndp_cosim::progress::{self, Expected};
+use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
 use ndp_numerics::SerialSteps;
-use ndp_report::OutputFile;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -103,6 +104,11 @@ impl Job {
 /// Runs the job.
 pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let unit = &args.unit;
+    let files = args.traces.files(unit.files()).optional("--chart", args.chart.as_ref());
+    let own = workspace_path("golden/model");
+    let files = files.optional("--html", args.html.as_ref());
+    let files = files.input_folder("part of the model", args.model.as_ref().unwrap_or(&own));
+    files.input_folder("a stored text", workspace_path("golden/generate")).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let job = Job::new(args)?;
     let Job { prompt, options, .. } = &job;
@@ -131,7 +137,10 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let meter = backend.meter();
     // Cycles when each token was known. The first one comes out of the prompt's pass.
     let mut known_at = Vec::new();
-    let mut stream = TextStream::new(prompt, args.tokens, unit.json);
+    let mut expected = Expected::new(&config, args.neurons);
+    generate(&model, &mut expected, prompt.as_bytes(), options, |_| {})?;
+    let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
+    let mut stream = TextStream::new(prompt, progress, unit.json);
     let generation = generate(&model, &mut backend, prompt.as_bytes(), options, |token| {
         known_at.push(meter.cycles());
         stream.push(token.token as u8);
@@ -170,7 +179,7 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let agrees = checked && comparison.as_ref().is_none_or(Comparison::agrees);
     let rerun = rerun.line();
     if checked && !agrees {
-        eprintln!("MISMATCH {}; seed {seed}\nrerun: {rerun}", verdict_text(comparison.as_ref()));
+        note!("MISMATCH {}; seed {seed}\nrerun: {rerun}", verdict_text(comparison.as_ref()));
     }
     let classes = classes(&backend);
     let instructions = instructions(&backend);
@@ -182,7 +191,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
     let prompt_cycles = known_at.first().copied().unwrap_or_default();
     let token_cycles: Vec<u64> = known_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
     let decode_cycles = token_cycles.iter().sum::<u64>().max(1);
-    let tokens_per_second = token_cycles.len() as f64 * CORE_GHZ * 1e9 / decode_cycles as f64;
+    let ghz = config.core().clock_ghz();
+    let tokens_per_second = token_cycles.len() as f64 * ghz * 1e9 / decode_cycles as f64;
 
     if unit.json {
         let report = Report {
@@ -223,7 +233,8 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<Verdict> {
         }
         summary.print();
         say!(
-            "speed at {CORE_GHZ} GHz     {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
+            "speed at {} MHz  {tokens_per_second:.0} tokens/s after the prompt ({} cycles)",
+            config.core().clock_mhz(),
             grouped(prompt_cycles)
         );
         if let (Some(least), Some(most)) = (token_cycles.iter().min(), token_cycles.iter().max()) {

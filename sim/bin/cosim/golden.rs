@@ -8,6 +8,9 @@ use ndp_model::Generation;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
+/// Longest file of a stored text.
+const MAX_BYTES: u64 = 16 << 20;
+
 /// One stored text; fields that are not needed here are left out.
 #[derive(Debug, Deserialize)]
 pub struct Golden {
@@ -56,7 +59,8 @@ pub fn workspace_path(relative: &str) -> PathBuf {
 
 /// Reads one stored text.
 pub fn read(path: &Path) -> anyhow::Result<Golden> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read {}", path.display()))?;
     serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
 }
 

@@ -17,10 +17,12 @@ use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::{GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
+use ndp_cosim::progress::{self, Expected};
+use ndp_files::{OutputFile, Progress};
 use ndp_model::{LayerSparsity, Model};
 use ndp_numerics::layer_norm;
-use ndp_report::OutputFile;
 use serde::Serialize;
+use std::path::PathBuf;
 
 /// Weights of the largest matrix: 512 MiB.
 const MAX_WEIGHTS: u64 = 1 << 28;
@@ -67,6 +69,10 @@ impl From<LayerSparsity> for Zeros {
     }
 }
 
+fn model_folder(args: &LayerArgs) -> PathBuf {
+    args.model.clone().unwrap_or_else(|| workspace_path("golden/model"))
+}
+
 /// The step that the arguments ask for.
 fn step(args: &LayerArgs, config: &DesignConfig) -> anyhow::Result<LayerStep> {
     let (context, batch, seed) = (args.context as usize, args.batch as usize, args.seed);
@@ -77,7 +83,7 @@ fn step(args: &LayerArgs, config: &DesignConfig) -> anyhow::Result<LayerStep> {
     let most = ndp_model::decoder::MAX_BATCH;
     ensure!((1..=most).contains(&batch), "batch = {batch} must be in 1..={most}");
     let (Some(hidden), Some(heads), Some(ffn)) = (args.hidden, args.heads, args.ffn) else {
-        let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
+        let path = model_folder(args);
         let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;
         let (layer, layers) = (args.layer.unwrap_or(0) as usize, model.layers.len());
         ensure!(layer < layers, "layer = {layer} must be in 0..={}", layers - 1);
@@ -102,6 +108,8 @@ fn step(args: &LayerArgs, config: &DesignConfig) -> anyhow::Result<LayerStep> {
 /// Runs the job.
 pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
     let LayerArgs { unit, context, batch, neurons, seed, traces, .. } = args;
+    let files = traces.files(unit.files()).optional("--chart", args.chart.as_ref());
+    files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let step = step(args, &config)?;
     let traced_products = if traces.is_asked() { u32::MAX } else { 0 };
@@ -112,7 +120,11 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
     let rerun = rerun(args);
 
+    let mut expected = Expected::new(&config, *neurons);
+    step.run(&mut expected)?;
+    let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
     let result = step.run(&mut backend);
+    drop(progress);
     let written = traces.write(backend.unit_mut().take_recording().as_ref());
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
@@ -132,7 +144,7 @@ pub fn run(args: &LayerArgs) -> anyhow::Result<Verdict> {
     // A run that a mismatch has cut short has no end that could be compared.
     let on_time = cycles == model_cycles || !agrees;
     if !on_time {
-        eprintln!("the layer took {cycles} cycles in RTL and {model_cycles} in the cycle model");
+        note!("the layer took {cycles} cycles in RTL and {model_cycles} in the cycle model");
     }
     let stalls = StallBreakdown::new(backend.counters(), config.gemv().ranks())?;
     let (classes, instructions) = (classes(&backend), instructions(&backend));

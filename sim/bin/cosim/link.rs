@@ -7,11 +7,11 @@ use crate::Verdict;
 use crate::report::{Tools, grouped};
 use anyhow::{Context, ensure};
 use clap::Args;
-use indicatif::ProgressBar;
-use ndp_config::{DesignConfig, LinkConfig};
+use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
 use ndp_cosim::link::flow::Flow;
 use ndp_cosim::link::network::{Network, NetworkError};
-use ndp_report::{LineChart, OutputFile, Series};
+use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_report::{LineChart, Series};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -57,7 +57,7 @@ pub struct LinkArgs {
 struct Point {
     bit_error_rate: f64,
     message_bytes: u32,
-    /// Payload of a direction; GB/s at 1 GHz.
+    /// Payload of a direction in a cycle of the core.
     bytes_per_cycle: f64,
     /// Of a message that is alone on the link: from its first beat on the way in to its last one out, on average.
     latency_cycles: f64,
@@ -89,9 +89,11 @@ pub fn run(args: &LinkArgs) -> anyhow::Result<Verdict> {
     for bytes in &args.message {
         ensure!(bytes.is_multiple_of(BEAT_BYTES), "--message is {bytes}, must be a multiple of {BEAT_BYTES}");
     }
+    let files = FileSet::new().configuration("the configuration", &args.config);
+    files.optional("--chart", args.chart.as_ref()).check()?;
     let config = DesignConfig::load(&args.config)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
-    let bar = ProgressBar::new((args.ber.len() * args.message.len()) as u64);
+    let progress = Progress::new((args.ber.len() * args.message.len()) as u64, "measurements");
     let mut points = Vec::new();
     for &message in &args.message {
         for &ber in &args.ber {
@@ -100,18 +102,18 @@ pub fn run(args: &LinkArgs) -> anyhow::Result<Verdict> {
             match measure(network, ber, message, args.bytes) {
                 Ok(point) => points.push(point),
                 Err(error) => {
-                    bar.finish_and_clear();
-                    eprintln!("error: bit error rate {ber:e}, messages of {message} bytes: {error}");
+                    drop(progress);
+                    note!("error: bit error rate {ber:e}, messages of {message} bytes: {error}");
                     return Ok(Verdict::Differed);
                 }
             }
-            bar.inc(1);
+            progress.add(1);
         }
     }
-    bar.finish_and_clear();
+    drop(progress);
     let lanes = f64::from(config.link().word_bits()) / 8.0;
     if let Some(file) = chart {
-        let picture = draw(&points, &args.message, lanes)?;
+        let picture = draw(&points, &args.message, lanes, config.core().clock_ghz())?;
         file.finish(|out| out.write_all(picture.as_bytes()))?;
     }
     if args.json {
@@ -126,7 +128,7 @@ pub fn run(args: &LinkArgs) -> anyhow::Result<Verdict> {
         };
         say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        print(&points);
+        print(&points, config.core());
     }
     Ok(Verdict::Agreed)
 }
@@ -166,7 +168,7 @@ fn measure(mut network: Network, ber: f64, message: u32, bytes: u64) -> Result<P
 }
 
 /// Rates over the exponent of the error rate; a rate of 0 has none and is left out.
-fn draw(points: &[Point], messages: &[u32], lanes: f64) -> anyhow::Result<String> {
+fn draw(points: &[Point], messages: &[u32], lanes: f64, ghz: f64) -> anyhow::Result<String> {
     let chart = LineChart::new(
         "Payload of a link over its bit error rate",
         "bit error rate, as a power of ten",
@@ -174,13 +176,13 @@ fn draw(points: &[Point], messages: &[u32], lanes: f64) -> anyhow::Result<String
     );
     let chart = messages.iter().fold(chart.from_zero(), |chart, &message| {
         let of = points.iter().filter(|p| p.message_bytes == message && p.bit_error_rate > 0.0);
-        let places = of.map(|p| (p.bit_error_rate.log10(), p.bytes_per_cycle)).collect();
+        let places = of.map(|p| (p.bit_error_rate.log10(), p.bytes_per_cycle * ghz)).collect();
         chart.series(Series { name: format!("messages of {message} bytes"), points: places })
     });
-    Ok(chart.reference("all lanes", lanes).draw()?)
+    Ok(chart.reference("all lanes", lanes * ghz).draw()?)
 }
 
-fn print(points: &[Point]) {
+fn print(points: &[Point], core: &CoreConfig) {
     say!(
         "{:>8} {:>9} {:>8} {:>9} {:>11} {:>11} {:>10} {:>10} {:>8}",
         "ber",
@@ -198,7 +200,7 @@ fn print(points: &[Point]) {
             "{:>8.0e} {:>9} {:>8.3} {:>9.1} {:>11} {:>11} {:>10} {:>10} {:>8}",
             p.bit_error_rate,
             grouped(p.message_bytes.into()),
-            p.bytes_per_cycle,
+            p.bytes_per_cycle * core.clock_ghz(),
             p.latency_cycles,
             grouped(p.cycles),
             grouped(p.wrong_bits),
@@ -209,6 +211,7 @@ fn print(points: &[Point]) {
     }
     say!("");
     say!(
-        "Bytes and cycles of one direction, both at work; latency of messages alone; cycles of 1 ns. Every beat and flit was checked."
+        "Bytes and cycles of one direction, both at work; latency of messages alone; cycles of {} ns. Every beat and flit was checked.",
+        core.clock_ps() as f64 / 1e3
     );
 }

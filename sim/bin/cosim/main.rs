@@ -4,15 +4,11 @@
 //! product with random operands; `generate`, a text by a language model whose layers run in RTL but for LayerNorm; `layer`, one of
 //! its layers in one step; `bench`, the paper's row lengths against the roofline; `pim`, texts by an NPU and an HBM2 memory whose banks
 //! compute; `pim-trace`, a timing diagram of such a memory; `link`, rates of a link over its errors. Exit codes: 0 if everything agreed; 1 for a
-//! mismatch, a protocol error or a hang; 2 for an argument or a file that cannot be used. The simulation itself is the library's.
+//! mismatch, a protocol error or a hang; 2 for an argument, a file or an environment that cannot be used; 128 + n if signal n ended it.
+//! The simulation itself is the library's.
 
-/// `println!` for output whose reader may have gone away, which is no reason to fail.
-macro_rules! say {
-    ($($argument:tt)*) => {{
-        use std::io::Write;
-        let _ = writeln!(std::io::stdout(), $($argument)*);
-    }};
-}
+#[macro_use(note, say)]
+extern crate ndp_files;
 
 mod args;
 mod bench;
@@ -34,7 +30,6 @@ mod run;
 mod stream;
 mod system;
 
-use clap::Parser;
 use ndp_cosim::error::SimError;
 use ndp_model::ModelError;
 use ndp_pim::PimError;
@@ -51,7 +46,11 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
-    let result = match args::Cli::parse().command {
+    ndp_files::program(run, |error| if is_failure_of_the_run(error) { 1 } else { 2 })
+}
+
+fn run(cli: args::Cli) -> anyhow::Result<u8> {
+    let verdict = match cli.command {
         args::Command::Run(args) => run::run(&args),
         args::Command::Cycles(args) => cycles::run(&args),
         args::Command::Gemv(args) => gemv::run(&args),
@@ -62,14 +61,10 @@ fn main() -> ExitCode {
         args::Command::Link(args) => link::run(&args),
         args::Command::PimTrace(args) => pim_trace::run(&args),
     };
-    match result {
-        Ok(Verdict::Agreed) => ExitCode::SUCCESS,
-        Ok(Verdict::Differed) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(if is_failure_of_the_run(&error) { 1 } else { 2 })
-        }
-    }
+    Ok(match verdict? {
+        Verdict::Agreed => 0,
+        Verdict::Differed => 1,
+    })
 }
 
 /// Whether the simulation failed, rather than its arguments.
@@ -89,7 +84,6 @@ fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
                     | SimError::Mismatch { .. }
                     | SimError::LinkFault { .. }
                     | SimError::Link(_)
-                    | SimError::WaveWrite { .. }
             )
         );
         let pim = matches!(

@@ -1,10 +1,9 @@
 //! The files that show a recording.
 
 use crate::args::TraceArgs;
-use anyhow::ensure;
 use ndp_cosim::core::Recording;
 use ndp_cosim::trace::{write_text, write_timeline};
-use ndp_report::OutputFile;
+use ndp_files::OutputFile;
 use std::path::PathBuf;
 
 /// The files that show a recording.
@@ -15,12 +14,9 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// Creates those that are asked for.
+    /// Creates those that are asked for, which have been checked with the other files of the run.
     pub fn create(args: &TraceArgs) -> anyhow::Result<Self> {
         let TraceArgs { trace, timeline } = args;
-        if let (Some(trace), Some(timeline)) = (trace, timeline) {
-            ensure!(trace != timeline, "--trace and --timeline both name `{}`", trace.display());
-        }
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
         Ok(Self { text: create(trace)?, timeline: create(timeline)? })
     }

@@ -2,7 +2,7 @@
 
 use crate::report::grouped;
 use ndp_cosim::phases::{Phase, PhaseCycles};
-use ndp_report::OutputFile;
+use ndp_files::OutputFile;
 use serde::Serialize;
 use std::io::{self, Write};
 

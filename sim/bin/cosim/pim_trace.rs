@@ -6,10 +6,11 @@ use anyhow::Context;
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::designs;
 use ndp_cosim::hbm::diagram::{draw, scenario};
-use ndp_report::OutputFile;
+use ndp_files::{FileSet, OutputFile};
 
 /// Runs the job.
 pub fn run(args: &PimTraceArgs) -> anyhow::Result<Verdict> {
+    FileSet::new().output("--out", &args.out).check()?;
     let built =
         || designs().filter(|info| info.block == "pim_controller" && !info.config.starts_with("planted"));
     let info = built().find(|info| info.config == args.memory).with_context(|| {

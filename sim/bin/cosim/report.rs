@@ -103,13 +103,13 @@ impl Summary {
     /// The mismatches and how to see them again, on standard error.
     pub fn print_mismatches(&self, seed: u64, rerun: &str) {
         for mismatch in &self.first_mismatches {
-            eprintln!("MISMATCH {mismatch}; seed {seed}");
+            note!("MISMATCH {mismatch}; seed {seed}");
         }
         if self.mismatches > self.first_mismatches.len() as u64 {
-            eprintln!("and {} more", self.mismatches - self.first_mismatches.len() as u64);
+            note!("and {} more", self.mismatches - self.first_mismatches.len() as u64);
         }
         if self.mismatches > 0 {
-            eprintln!("rerun: {rerun}");
+            note!("rerun: {rerun}");
         }
     }
 }

@@ -33,6 +33,11 @@ impl Rerun {
         self.line += &format!(" --{name} {}", quoted(&value.to_string()));
     }
 
+    /// Adds an option without a value.
+    pub fn flag(&mut self, name: &str) {
+        self.line += &format!(" --{name}");
+    }
+
     /// Adds an argument without a name.
     pub fn argument(&mut self, value: impl std::fmt::Display) {
         self.line += &format!(" {}", quoted(&value.to_string()));

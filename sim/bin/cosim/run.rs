@@ -5,6 +5,7 @@
 use crate::Verdict;
 use crate::args::RunArgs;
 use crate::breakdown::StallBreakdown;
+use crate::cycles::predict;
 use crate::output::Traces;
 use crate::report::{Tools, grouped};
 use crate::rerun::Rerun;
@@ -13,6 +14,7 @@ use ndp_config::DesignConfig;
 use ndp_cosim::core::{Counters, Difference, NdpCore, ProgramCheck, ProgramRun, Status};
 use ndp_cosim::gemv::Plant;
 use ndp_dram::Statistics;
+use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, IsaError, Program};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
@@ -22,6 +24,8 @@ use std::path::Path;
 
 /// Bursts that data or dumps may have: 512 MiB.
 const MAX_BURSTS: u64 = 1 << 23;
+/// Longest text of a program.
+const MAX_TEXT: u64 = 256 << 20;
 /// Mismatches that are listed; the rest is only counted.
 const LISTED: usize = 16;
 /// Values in a line of a dump.
@@ -73,18 +77,25 @@ struct DumpedBurst {
 
 /// Runs the job.
 pub fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
-    let RunArgs { file, unit, seed, dump, traces } = args;
+    let RunArgs { file, unit, seed, allow_malformed, dump, traces } = args;
+    traces.files(unit.files()).input("the program", file).check()?;
     let config = DesignConfig::load(&unit.config)?;
-    let program = assemble(file)?;
+    let program = assemble(file, &config, *allow_malformed)?;
     let options = unit.options(*seed);
     let mut core = NdpCore::open(&config, &options.core(traces.is_asked()))?;
     let traces = Traces::create(traces)?;
     let mut rerun = Rerun::new("run", unit);
     rerun.argument(file.display());
     rerun.option("seed", seed);
+    if *allow_malformed {
+        rerun.flag("allow-malformed");
+    }
     let rerun = rerun.line();
 
+    let predicted = predict(&config, &program)?;
+    let progress = Progress::watch(predicted.cycles, "cycles", ndp_cosim::progress::cycles);
     let result = simulate(&mut core, &program, unit.plant);
+    drop(progress);
     let written = traces.write(core.take_recording().as_ref());
     let closed = core.close_waves();
     let (check, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
@@ -132,22 +143,29 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Verdict> {
             unit.stalls
         );
         print_dumps(&dumps);
-        print(&check, &program, core.protocol_violations(), &stalls);
+        print(&check, (&program, &config), core.protocol_violations(), &stalls);
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
 }
 
-/// Reads and assembles a program.
-pub fn assemble(file: &Path) -> anyhow::Result<Program> {
+/// Reads and assembles a program, and checks that the configuration can execute it unless malformed instructions are allowed.
+pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> anyhow::Result<Program> {
     let path = file.display();
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read program `{path}`"))?;
-    let program = ndp_isa::parse(&text).map_err(|error| match error {
+    let text =
+        ndp_files::read_text(file, MAX_TEXT).with_context(|| format!("cannot read program `{path}`"))?;
+    let (program, lines) = ndp_isa::parse_with_lines(&text).map_err(|error| match error {
         IsaError::Syntax { line, token, expected } => {
             anyhow!("{path}:{line}: found {token:?}, expected {expected}")
         }
         other => anyhow!("{path}: {other}"),
     })?;
     ensure!(!program.code.is_empty(), "{path}: there are no instructions");
+    for (code, line) in program.code.iter().zip(lines).filter(|_| !allow_malformed) {
+        code.check(config).map_err(|malformed| {
+            let hint = "--allow-malformed runs it all the same";
+            anyhow!("{path}:{line}: `{code}` is malformed for {}: {malformed} ({hint})", config.name())
+        })?;
+    }
     let data: u64 = program.data.iter().map(size_in_bursts).sum();
     let dumps: u64 = program.dumps.iter().map(|dump| u64::from(dump.bursts)).sum();
     for (what, bursts) in [("data", data), ("dumps", dumps)] {
@@ -245,7 +263,7 @@ fn listed(check: &ProgramCheck) -> impl Iterator<Item = Mismatch> {
 fn print_failures(check: &ProgramCheck, violation: Option<&str>, seed: u64, rerun: &str) {
     let value = |bits: u16| f16::from_bits(bits).to_f32();
     for Mismatch { burst, element, expected, actual } in listed(check) {
-        eprintln!(
+        note!(
             "MISMATCH burst {burst:#x} element {element}: expected {expected:#06x} ({}), actual {actual:#06x} ({}); \
              seed {seed}",
             value(expected),
@@ -253,27 +271,37 @@ fn print_failures(check: &ProgramCheck, violation: Option<&str>, seed: u64, reru
         );
     }
     if check.mismatches.len() > LISTED {
-        eprintln!("and {} more", check.mismatches.len() - LISTED);
+        note!("and {} more", check.mismatches.len() - LISTED);
     }
     for Difference { what, expected, actual } in &check.differences {
-        eprintln!(
+        note!(
             "MISMATCH {what}: expected {expected} ({expected:#x}), actual {actual} ({actual:#x}); seed {seed}"
         );
     }
     if let Some(violation) = violation {
-        eprintln!("VIOLATION {violation}; seed {seed}");
+        note!("VIOLATION {violation}; seed {seed}");
     }
     if !check.agrees() || violation.is_some() {
-        eprintln!("rerun: {rerun}");
+        note!("rerun: {rerun}");
     }
 }
 
-fn print(check: &ProgramCheck, program: &Program, violations: u64, stalls: &StallBreakdown) {
+fn print(
+    check: &ProgramCheck,
+    (program, config): (&Program, &DesignConfig),
+    violations: u64,
+    stalls: &StallBreakdown,
+) {
     let ProgramCheck { run, bursts, elements, mismatches, activations, differences, .. } = check;
     let status = &run.status;
     if status.malformed > 0 {
         let first = program.code.get(status.error_sequence as usize);
-        let text = first.map_or_else(String::new, |code| format!(": {code}"));
+        let text = first.map_or_else(String::new, |code| {
+            // The one error that is not the instruction's own.
+            let full = "it was written while the queue was full".to_owned();
+            let reason = code.check(config).err().map_or(full, |malformed| malformed.to_string());
+            format!(" ({reason}): {code}")
+        });
         say!(
             "malformed          {}, the first is instruction {} with code {}{text}",
             status.malformed,

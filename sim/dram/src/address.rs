@@ -1,12 +1,12 @@
 //! Burst addresses of a rank: which bank, row and column a burst is in.
 //!
-//! From bit 0: bank group (1 bit), burst of the row (7), bank (2), row. Consecutive bursts alternate between the bank
-//! groups, so a sequential stream runs at tCCD_S, and 256 of them share an open row in each group.
+//! From bit 0: bit 0 of the bank group, burst of the row (7), bit 1 of the bank group if there are four, bank (2), row.
+//! Consecutive bursts alternate between two bank groups, so a sequential stream runs at tCCD_S, and 256 of them share an open
+//! row in each of the two.
 
 use ndp_config::DramConfig;
 use serde::Serialize;
 
-const GROUP_BITS: u32 = DramConfig::BANK_GROUPS.trailing_zeros();
 const COLUMN_BITS: u32 = DramConfig::BURSTS_PER_ROW.trailing_zeros();
 const BANK_BITS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
 
@@ -24,8 +24,8 @@ pub struct Location {
 }
 
 impl Location {
-    /// Where burst number `burst` is; bits beyond a 32-bit row are dropped.
-    pub fn of_burst(burst: u64) -> Self {
+    /// Where burst number `burst` of a rank like `config` is; bits beyond a 32-bit row are dropped.
+    pub fn of_burst(config: &DramConfig, burst: u64) -> Self {
         let mut rest = burst;
         let mut take = |bits: u32| {
             let field = rest & ((1 << bits) - 1);
@@ -33,39 +33,56 @@ impl Location {
             field
         };
         // At most seven bits each.
-        let (bank_group, column_burst, bank) =
-            (take(GROUP_BITS) as u8, take(COLUMN_BITS) as u8, take(BANK_BITS) as u8);
+        let (low, column_burst) = (take(1) as u8, take(COLUMN_BITS) as u8);
+        let high = if config.bank_groups() == 4 { take(1) as u8 } else { 0 };
+        let (bank_group, bank) = (high << 1 | low, take(BANK_BITS) as u8);
         Self { bank_group, bank, row: take(u32::BITS) as u32, column_burst }
     }
 
-    /// The burst's number.
-    pub fn burst(&self) -> u64 {
-        let row_and_bank = u64::from(self.row) << BANK_BITS | u64::from(self.bank);
-        let burst_of_group = row_and_bank << COLUMN_BITS | u64::from(self.column_burst);
-        burst_of_group << GROUP_BITS | u64::from(self.bank_group)
+    /// The burst's number in a rank like `config`.
+    pub fn burst(&self, config: &DramConfig) -> u64 {
+        let bank = u64::from(self.row) << BANK_BITS | u64::from(self.bank);
+        let bank = if config.bank_groups() == 4 { bank << 1 | u64::from(self.bank_group >> 1) } else { bank };
+        (bank << COLUMN_BITS | u64::from(self.column_burst)) << 1 | u64::from(self.bank_group & 1)
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    fn preset(name: &str) -> DramConfig {
+        ndp_config::DesignConfig::preset(name).unwrap().dram().clone()
+    }
 
     #[test]
     fn the_fields_are_in_the_order_of_the_instruction_set() {
         let at = |bank_group, bank, row, column_burst| Location { bank_group, bank, row, column_burst };
-        assert_eq!(Location::of_burst(0), at(0, 0, 0, 0));
-        assert_eq!(Location::of_burst(1), at(1, 0, 0, 0));
-        assert_eq!(Location::of_burst(2), at(0, 0, 0, 1));
-        assert_eq!(Location::of_burst(255), at(1, 0, 0, 127));
-        assert_eq!(Location::of_burst(256), at(0, 1, 0, 0));
-        assert_eq!(Location::of_burst(1024), at(0, 0, 1, 0));
-        assert_eq!(Location::of_burst((1 << 27) - 1), at(1, 3, (1 << 17) - 1, 127));
+        let two = preset("hermes");
+        assert_eq!(Location::of_burst(&two, 0), at(0, 0, 0, 0));
+        assert_eq!(Location::of_burst(&two, 1), at(1, 0, 0, 0));
+        assert_eq!(Location::of_burst(&two, 2), at(0, 0, 0, 1));
+        assert_eq!(Location::of_burst(&two, 255), at(1, 0, 0, 127));
+        assert_eq!(Location::of_burst(&two, 256), at(0, 1, 0, 0));
+        assert_eq!(Location::of_burst(&two, 1024), at(0, 0, 1, 0));
+        assert_eq!(Location::of_burst(&two, (1 << 27) - 1), at(1, 3, (1 << 17) - 1, 127));
+        let four = preset("hermes-x8");
+        assert_eq!(Location::of_burst(&four, 1), at(1, 0, 0, 0));
+        assert_eq!(Location::of_burst(&four, 255), at(1, 0, 0, 127));
+        assert_eq!(Location::of_burst(&four, 256), at(2, 0, 0, 0));
+        assert_eq!(Location::of_burst(&four, 257 + 512), at(3, 1, 0, 0));
+        assert_eq!(Location::of_burst(&four, 1024), at(0, 2, 0, 0));
+        assert_eq!(Location::of_burst(&four, 2048), at(0, 0, 1, 0));
+        assert_eq!(Location::of_burst(&four, (1 << 27) - 1), at(3, 3, (1 << 16) - 1, 127));
     }
 
     #[test]
     fn burst_is_the_inverse() {
-        for burst in (0..1 << 27).step_by(4099).chain([0, 1, (1 << 27) - 1]) {
-            assert_eq!(Location::of_burst(burst).burst(), burst);
+        for config in ["hermes", "hermes-x8", "hermes-x16"].map(preset) {
+            for burst in (0..1 << 27).step_by(4099).chain([0, 1, (1 << 27) - 1]) {
+                assert_eq!(Location::of_burst(&config, burst).burst(&config), burst);
+            }
         }
     }
 }

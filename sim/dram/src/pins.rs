@@ -13,6 +13,9 @@ pub const ADDRESS_BITS: u32 = 18;
 /// Row address pins, A16..A0.
 pub const ROW_PINS: u32 = 17;
 
+/// The last bank group of the largest rank; [`crate::Rank`] knows how many there are.
+pub(crate) const BANK_GROUP_PINS_MAX: u32 = 3;
+
 const RAS_N: u32 = 1 << 16;
 const CAS_N: u32 = 1 << 15;
 const WE_N: u32 = 1 << 14;
@@ -55,7 +58,7 @@ impl CommandPins {
             return Ok(Command::Deselect);
         }
         let widths = [
-            ("bank group", u32::from(self.bank_group), DramConfig::BANK_GROUPS - 1),
+            ("bank group", u32::from(self.bank_group), BANK_GROUP_PINS_MAX),
             ("bank", u32::from(self.bank), DramConfig::BANKS_PER_GROUP - 1),
             ("address", self.address, (1 << ADDRESS_BITS) - 1),
         ];
@@ -253,7 +256,7 @@ mod tests {
 
     fn every_command() -> Vec<Command> {
         let mut all = vec![Command::Deselect, Command::PrechargeAll, Command::Refresh];
-        for (bank_group, bank) in (0..8).map(|b| (b & 1, b >> 1)) {
+        for (bank_group, bank) in (0..16).map(|b| (b & 3, b >> 2)) {
             all.push(Command::Precharge { bank_group, bank });
             all.extend((0..17).map(|bit| 1 << bit).chain([0, 0x1FFFF]).map(|row| Command::Activate {
                 bank_group,
@@ -315,8 +318,8 @@ mod tests {
         assert_eq!(pins(RAS_N | 13).decode(), Err(DramError::UnalignedColumn { column: 13 }));
         let wide = DramError::Width { pins: "address", value: 1 << 18, max: (1 << 18) - 1 };
         assert_eq!(pins(1 << 18).decode(), Err(wide));
-        let group = CommandPins { bank_group: 2, ..pins(WE_N) };
-        assert_eq!(group.decode(), Err(DramError::Width { pins: "bank group", value: 2, max: 1 }));
+        let group = CommandPins { bank_group: 4, ..pins(WE_N) };
+        assert_eq!(group.decode(), Err(DramError::Width { pins: "bank group", value: 4, max: 3 }));
         let bank = CommandPins { bank: 4, ..pins(WE_N) };
         assert_eq!(bank.decode(), Err(DramError::Width { pins: "bank", value: 4, max: 3 }));
         let row = CommandPins { act_n: false, ..pins(1 << 17) };

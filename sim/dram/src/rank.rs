@@ -14,6 +14,7 @@
 
 use ndp_config::DramConfig;
 
+use crate::pins::BANK_GROUP_PINS_MAX;
 use crate::statistics::Accountant;
 use crate::storage::{BURST_WORDS, RowHandle, Storage};
 use crate::{Checker, Command, CommandPins, DramError, Location, RuleSet, Statistics, Violation};
@@ -52,7 +53,7 @@ pub struct Rank {
     checker: Checker,
     storage: Storage,
     /// `bank_group * BANKS_PER_GROUP + bank`.
-    banks: [Bank; (DramConfig::BANK_GROUPS * DramConfig::BANKS_PER_GROUP) as usize],
+    banks: [Bank; (BANK_GROUP_PINS_MAX + 1) as usize * DramConfig::BANKS_PER_GROUP as usize],
     /// What the rank drives in the clocks to come: clock `c` at index `c % len`, `len` a power of two beyond the
     /// latencies.
     reads: Box<[Option<[u64; 2]>]>,
@@ -101,13 +102,14 @@ impl Rank {
         self.busy_clock(cycle, pins, write)
     }
 
-    /// Starts anew as after an initialisation: banks closed, time 0, figures and violations forgotten. The contents stay.
-    pub fn restart(&mut self) {
-        let trace = self.trace.is_some();
-        let storage = std::mem::replace(&mut self.storage, Storage::zeros());
-        *self = Self::with_storage(&self.config.clone(), storage);
-        if trace {
-            self.record_trace();
+    /// The controller was reset and drives no data any more: words of a WR that are still due become undefined (here: inverted),
+    /// which is no violation. Everything else stays: open rows, timers, contents, figures.
+    pub fn lose_writes(&mut self) {
+        for due in self.writes.iter_mut() {
+            if let Some(WriteBeat { location: Some(location), beat, .. }) = due.take() {
+                let burst = self.storage.read(location);
+                self.storage.write_beat(location, beat, [!burst[2 * beat], !burst[2 * beat + 1]]);
+            }
         }
     }
 
@@ -151,6 +153,11 @@ impl Rank {
         self.trace = Some(Vec::new());
     }
 
+    /// Drops what was recorded so far.
+    pub fn forget_trace(&mut self) {
+        self.trace.iter_mut().for_each(Vec::clear);
+    }
+
     /// Ends the recording and hands out what it has.
     pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
         self.trace.take().unwrap_or_default()
@@ -168,7 +175,7 @@ impl Rank {
     pub fn address_of(&self, burst: u64) -> Location {
         let bursts = self.config.bursts();
         assert!(burst < bursts, "burst = {burst} must be below {bursts}");
-        Location::of_burst(burst)
+        Location::of_burst(&self.config, burst)
     }
 
     /// Backdoor: the contents of burst `burst`. Data on their way to the array are not seen.
@@ -234,6 +241,10 @@ impl Rank {
     }
 
     fn decode(&self, pins: &CommandPins) -> Result<Command, DramError> {
+        let (value, max) = (u32::from(pins.bank_group), self.config.bank_groups() - 1);
+        if value > max {
+            return Err(DramError::Width { pins: "bank group", value, max });
+        }
         let command = pins.decode()?;
         let rows = 1 << self.config.row_bits();
         match command {

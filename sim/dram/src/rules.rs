@@ -287,7 +287,7 @@ impl RuleSet {
             })
             .collect();
         Self {
-            bank_groups: DramConfig::BANK_GROUPS as usize,
+            bank_groups: config.bank_groups() as usize,
             banks_per_group: DramConfig::BANKS_PER_GROUP as usize,
             partitions: 1,
             timing,

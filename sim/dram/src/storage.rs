@@ -88,9 +88,11 @@ impl Storage {
     /// What word `word` of a row holds before it is written.
     fn initial(&self, location: Location, word: usize) -> u64 {
         let Some(seed) = self.seed else { return 0 };
-        let first_of_row = Location { column_burst: 0, ..location };
         // SplitMix64's output function of a counter that is different for every word of the rank.
-        let counter = (first_of_row.burst() * ROW_WORDS as u64 + word as u64).wrapping_add(1);
+        let Location { bank_group, bank, row, .. } = location;
+        let bank = u64::from(row) << 2 | u64::from(bank) | u64::from(bank_group >> 1) << 32;
+        let row = bank << 8 | u64::from(bank_group & 1);
+        let counter = (row * ROW_WORDS as u64 + word as u64).wrapping_add(1);
         let mut z = seed.wrapping_add(counter.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -103,8 +105,15 @@ fn first_word(location: Location) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    /// With four bank groups.
+    fn location(burst: u64) -> Location {
+        let config = ndp_config::DesignConfig::preset("hermes-x8").unwrap();
+        Location::of_burst(config.dram(), burst)
+    }
 
     fn mix(state: &mut u64) -> u64 {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -121,7 +130,7 @@ mod tests {
             for _ in 0..20_000 {
                 // 2048 bursts spread over all fields of the address.
                 let burst = mix(&mut state) & 0x0700_1F07;
-                let at = Location::of_burst(burst);
+                let at = location(burst);
                 match mix(&mut state) % 4 {
                     0 => {
                         let words = std::array::from_fn(|_| mix(&mut state));
@@ -150,11 +159,11 @@ mod tests {
     fn only_written_rows_take_memory() {
         let mut storage = Storage::zeros();
         for burst in 0..1024 {
-            assert_eq!(storage.read(Location::of_burst(burst)), [0; 8]);
+            assert_eq!(storage.read(location(burst)), [0; 8]);
         }
         assert_eq!(storage.allocated_rows(), 0);
         for burst in 0..256 {
-            storage.write(Location::of_burst(burst), &[burst; 8]);
+            storage.write(location(burst), &[burst; 8]);
         }
         assert_eq!(storage.allocated_rows(), 2);
     }
@@ -162,12 +171,11 @@ mod tests {
     #[test]
     fn the_pattern_differs_between_places_and_seeds() {
         let bursts = (0..4096).map(|i| i * 257);
-        let mut words: Vec<u64> =
-            bursts.flat_map(|b| Storage::pattern(7).read(Location::of_burst(b))).collect();
+        let mut words: Vec<u64> = bursts.flat_map(|b| Storage::pattern(7).read(location(b))).collect();
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 8 * 4096);
-        let first = Location::of_burst(0);
+        let first = location(0);
         assert_ne!(Storage::pattern(7).read(first), Storage::pattern(8).read(first));
     }
 }

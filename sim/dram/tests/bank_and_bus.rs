@@ -133,7 +133,7 @@ fn write_commands(c: &DramConfig) -> ([(u64, Command); 2], u64) {
 fn write_data_are_due_exactly_after_t_cwl() {
     for c in configs() {
         let (commands, start) = write_commands(&c);
-        let burst = act_location().burst();
+        let burst = act_location().burst(&c);
         for shift in -5..=5i64 {
             let from = (start as i64 + shift) as u64;
             let mut rank = Rank::new(&c);
@@ -189,9 +189,25 @@ fn undefined_pins_are_reported_and_ignored() {
 }
 
 #[test]
+fn a_bank_group_that_the_rank_does_not_have_is_reported() {
+    let commands = [2, 3].map(|group| act(group, 0).encode());
+    let mut two = Rank::new(&config(""));
+    let mut four = Rank::new(&config("bank_groups = 4\nrow_bits = 16"));
+    for (cycle, pins) in (0..100).map(|cycle| (cycle, commands.get(cycle / 50).filter(|_| cycle % 50 == 0))) {
+        let pins = pins.copied().unwrap_or(CommandPins::DESELECT);
+        two.clock(&pins, None);
+        four.clock(&pins, None);
+        assert!(two.violation_count() as usize <= cycle / 50 + 1);
+    }
+    let width = |value| Rule::Undefined(DramError::Width { pins: "bank group", value, max: 1 });
+    assert_eq!(rules(&two), [(0, width(2)), (50, width(3))]);
+    assert_eq!(rules(&four), []);
+}
+
+#[test]
 fn illegal_accesses_have_defined_results() {
     let c = config("");
-    let burst = act_location().burst();
+    let burst = act_location().burst(&c);
     // A RD of a closed bank reads ones, a WR of one writes nothing.
     let mut rank = Rank::new(&c);
     rank.write_burst(burst, &[7; 8]);
@@ -217,7 +233,7 @@ fn illegal_accesses_have_defined_results() {
 fn a_corrupted_bit_is_read() {
     let c = config("");
     let mut rank = Rank::new(&c);
-    let burst = act_location().burst();
+    let burst = act_location().burst(&c);
     rank.write_burst(burst, &[0x55; 8]);
     rank.corrupt_burst(burst, 3 * 64 + 1);
     let out = run(&mut rank, 60, &[(0, act(0, 0)), (24, rd(0, 0))], |_| None);

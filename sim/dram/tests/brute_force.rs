@@ -133,7 +133,7 @@ fn brute_force(c: &DramConfig, history: &[(u64, Command)]) -> BTreeSet<(u64, Rul
             Read { .. } | Write { .. } if !is_open(before, command.bank().unwrap()) => {
                 broken.insert((t, Rule::AccessClosedBank));
             }
-            Refresh if (0..8).any(|bank| is_open(before, (bank % 2, bank / 2))) => {
+            Refresh if (0..16).any(|bank| is_open(before, (bank / 4, bank % 4))) => {
                 broken.insert((t, Rule::RefreshOpenBank));
             }
             _ => {}
@@ -182,12 +182,13 @@ fn random_history(c: &DramConfig, random: &mut Random, length: usize) -> Vec<(u6
         c.t_cl() - c.t_cwl() + 4,
     ]
     .map(u64::from);
-    let banks = 1 + random.below(8) as u8;
+    let groups = c.bank_groups() as u8;
+    let banks = 1 + random.below(4 * u64::from(groups)) as u8;
     let mut t = random.below(10);
     (0..length)
         .map(|_| {
             let bank = random.below(banks.into()) as u8;
-            let (bank_group, bank) = (bank % 2, bank / 2);
+            let (bank_group, bank) = (bank % groups, bank / groups);
             let column_burst = random.below(128) as u8;
             let auto_precharge = random.one_in(5);
             let command = match random.below(16) {

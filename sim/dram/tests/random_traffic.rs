@@ -66,7 +66,7 @@ fn run(config: &DramConfig, seed: u64, storage: Storage) -> Rank {
     assert_eq!(rank.cycle(), CYCLES);
     // What is still on its way to the array is not there yet.
     let pending = to_write.len().div_ceil(4);
-    let wrong = model.iter().filter(|(at, words)| rank.read_burst(at.burst()) != **words).count();
+    let wrong = model.iter().filter(|(at, words)| rank.read_burst(at.burst(config)) != **words).count();
     assert!(wrong <= pending, "{wrong} bursts differ, {pending} are pending");
     rank
 }

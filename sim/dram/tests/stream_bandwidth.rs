@@ -3,7 +3,7 @@
 
 mod support;
 
-use ndp_config::DramConfig;
+use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{CommandPins, Rank, stream};
 use support::*;
 
@@ -24,6 +24,57 @@ fn the_default_has_the_known_bandwidths() {
 fn long_distances_within_a_group_limit_the_alternation() {
     let c = config("t_ccd_s = 5\nt_ccd_l = 14");
     assert_eq!(stream::peak_gbps(&c), 2.0 * 102.4 / 14.0);
+}
+
+#[test]
+fn the_devices_of_the_standard_have_the_documented_rooflines() {
+    let rounded = |gbps: f64| (gbps * 100.0).round() / 100.0;
+    for (preset, share, peak, sequential, row_of_one, row_of_sixteen) in [
+        ("hermes", 95.51, 24.45, 24.34, 10.30, 24.45),
+        ("hermes-x8", 95.51, 24.45, 24.34, 11.51, 24.45),
+        ("hermes-x16", 92.95, 23.79, 23.66, 7.93, 23.79),
+    ] {
+        let design = DesignConfig::preset(preset).unwrap();
+        let c = design.dram();
+        assert_eq!(rounded(100.0 * c.refresh_share()), share, "{preset}");
+        assert_eq!(rounded(stream::refresh_bound_gbps(c)), peak, "{preset}");
+        assert_eq!(rounded(stream::refreshing_gbps(c)), sequential, "{preset}");
+        assert_eq!(rounded(stream::row_visits_bound_gbps(c, 1, 1)), row_of_one, "{preset}");
+        assert_eq!(rounded(stream::row_visits_bound_gbps(c, 16, 2)), row_of_sixteen, "{preset}");
+    }
+}
+
+/// One read with auto precharge for each ACT, banks in turn, an ACT as early as tRRD_S, tFAW and tRC allow: as fast as the bound
+/// says, and a clock faster is too fast.
+#[test]
+fn visits_of_one_burst_reach_their_bound() {
+    for preset in ["hermes", "hermes-x8", "hermes-x16"] {
+        let design = DesignConfig::preset(preset).unwrap();
+        let c = design.dram();
+        let [faw, s, t_rcd, t_rc] = [c.t_faw(), c.t_rrd_s(), c.t_rcd(), c.t_rc()].map(u64::from);
+        let [groups, banks] = [c.bank_groups(), c.banks()].map(u64::from);
+        let run = |early: u64| {
+            let four = faw.max(4 * s) - early;
+            let round = (banks / 4 * four).max(t_rc - early);
+            let at = |i: u64| i / banks * round + i % banks / 4 * four + i % 4 * s;
+            let acts: Vec<u64> = (0..64).map(at).collect();
+            // One command in a clock.
+            let column = (t_rcd..).find(|d| acts.iter().all(|t| !acts.contains(&(t + d)))).unwrap();
+            let mut commands: Vec<_> = (0..64)
+                .map(|i| ((i % groups) as u8, (i / groups % 4) as u8, at(i)))
+                .flat_map(|(group, bank, t)| [(t, act(group, bank)), (t + column, rda(group, bank))])
+                .collect();
+            commands.sort_unstable_by_key(|(t, _)| *t);
+            let mut checker = ndp_dram::Checker::new(ndp_dram::RuleSet::ddr4(c));
+            commands.into_iter().for_each(|(t, command)| checker.command(t, command));
+            (checker.violation_count(), at(64))
+        };
+        let (violations, clocks) = run(0);
+        assert_eq!(violations, 0, "{preset}");
+        assert!(run(1).0 > 0, "{preset}");
+        let gbps = 64.0 * 64.0 * 1.6 / clocks as f64 * c.refresh_share();
+        assert!((gbps - stream::row_visits_bound_gbps(c, 1, 1)).abs() < 1e-9, "{preset}: {gbps}");
+    }
 }
 
 #[test]

@@ -123,6 +123,27 @@ fn t_rrd_separates_activations_of_different_banks() {
 }
 
 #[test]
+fn bank_groups_are_told_apart_by_all_bits_of_their_number() {
+    let c = config("bank_groups = 4\nrow_bits = 16\nt_rrd_s = 5\nt_rrd_l = 8\nt_ccd_s = 5\nt_ccd_l = 8");
+    let end = u64::from(c.t_cwl()) + 4;
+    for (g, h) in (0..16).map(|pair| (pair / 4, pair % 4)) {
+        let class = |s: (Rule, u32), l: (Rule, u32)| if g == h { l } else { s };
+        let (rule, distance) = class((Rule::RrdS, c.t_rrd_s()), (Rule::RrdL, c.t_rrd_l()));
+        expect_from(&c, &[(7, act(g, 0))], act(h, 1), 7 + u64::from(distance), &[rule]);
+        let mut open = vec![(0, act(g, 0)), (50, act(h, 1))];
+        let (rule, distance) = class((Rule::CcdS, c.t_ccd_s()), (Rule::CcdL, c.t_ccd_l()));
+        for (first, second) in [(rd(g, 0), rd(h, 1)), (wr(g, 0), wr(h, 1))] {
+            open.push((LATER, first));
+            expect_from(&c, &open, second, LATER + u64::from(distance), &[rule]);
+            open.pop();
+        }
+        let (rule, distance) = class((Rule::WtrS, c.t_wtr_s()), (Rule::WtrL, c.t_wtr_l()));
+        open.push((LATER, wr(g, 0)));
+        expect_from(&c, &open, rd(h, 1), LATER + end + u64::from(distance), &[rule]);
+    }
+}
+
+#[test]
 fn t_faw_allows_four_activations() {
     for c in configs() {
         let [s, l] = [c.t_rrd_s(), c.t_rrd_l()].map(u64::from);

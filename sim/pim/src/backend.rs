@@ -10,6 +10,7 @@ use crate::groups::{Asked, Both, NpuWork, Reply, Request};
 use crate::machine::{Attention, Stream};
 use crate::memory::Memory;
 use crate::policy::Share;
+use crate::progress::count_weights;
 use crate::record::Work;
 use crate::shared::Product;
 use ndp_config::HbmConfig;
@@ -265,6 +266,7 @@ impl GemvBackend for GroupBackend<'_> {
 
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, PimError> {
         self.npu(op)?;
+        count_weights(op.weights().len());
         let Ok(result) = self.software.gemv(op);
         Ok(result)
     }
@@ -277,10 +279,12 @@ impl GemvBackend for GroupBackend<'_> {
         };
         if vectors == 0 {
             self.npu(product)?;
+            count_weights(product.weights().len());
             let Ok(result) = self.software.linear(op);
             return Ok(result);
         }
         let mut result = self.shared(product, vectors)?;
+        count_weights(product.weights().len());
         op.complete(&mut result);
         Ok(result)
     }

@@ -30,6 +30,7 @@ pub mod measure;
 pub mod memory;
 pub mod pins;
 pub mod policy;
+pub mod progress;
 pub mod queues;
 pub mod record;
 pub mod scheduled;

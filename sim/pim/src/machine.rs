@@ -274,6 +274,7 @@ impl<P: Pins> Machine<P> {
     /// As [`Memory::add`] and [`Controller::step`].
     pub fn load(&mut self, label: &str, shape: (usize, usize), data: &[f16]) -> Result<(), PimError> {
         self.memory.add(label, shape, data)?;
+        crate::progress::count_weights(data.len());
         let weights = self.memory.weights(label)?;
         for (channel, controller) in (0..).zip(&mut self.controllers) {
             let places = self.memory.places(weights, channel)?;

@@ -5,13 +5,13 @@
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use ndp_files::{FileSet, OutputFile, TemporaryFolder, print, say};
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
 use ndp_synth::report::{LibraryInfo, Report, SramAssumption};
 use ndp_synth::script::Recipe;
-use ndp_synth::{process, source, tools};
-use std::io::Write;
+use ndp_synth::{source, tools};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +24,11 @@ const SRAM_SOURCE: &str = "7 nm high-density 6T cell, S.-Y. Wu et al., IEDM 2016
 
 /// Area and delay of a generated block: Yosys per module, rolled up the hierarchy.
 #[derive(Debug, Parser)]
-#[command(name = "synth", version)]
+#[command(
+    name = "synth",
+    version,
+    after_help = "Exit codes: 0 reported; 2 unusable argument, file or tool; 128 + n ended by signal n."
+)]
 struct Args {
     /// Preset, or path of a configuration ending in .toml
     #[arg(long, default_value = "hermes")]
@@ -110,33 +114,28 @@ impl RecipeArg {
 }
 
 fn main() -> ExitCode {
-    match start(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    ndp_files::program(|args| start(&args).map(|()| 0), |_| 2)
 }
 
 fn start(args: &Args) -> Result<()> {
     if args.list {
         let (presets, blocks) = (ndp_config::DesignConfig::PRESETS.join(", "), source::blocks().join(", "));
         let memories = ndp_config::HbmConfig::PRESETS.join(", ");
-        say(&format!("presets: {presets}\nmemories, for pim_* blocks: {memories}\nblocks: {blocks}\n"));
+        say!("presets: {presets}\nmemories, for pim_* blocks: {memories}\nblocks: {blocks}");
         return Ok(());
     }
-    let (report, path) = run(args)?;
-    process::write_whole(&path, &report.markdown())?;
+    let (report, file) = run(args)?;
+    let path = file.path().to_owned();
+    file.finish(|out| out.write_all(report.markdown().as_bytes()))?;
     if args.json {
-        say(&report.json()?);
+        print(&report.json()?);
     } else {
-        say(&format!("{}\nReport: {}\n", report.table(), path.display()));
+        say!("{}\nReport: {}", report.table(), path.display());
     }
     Ok(())
 }
 
-fn run(args: &Args) -> Result<(Report, PathBuf)> {
+fn run(args: &Args) -> Result<(Report, OutputFile)> {
     ensure!(
         args.period_ps.is_finite() && args.period_ps >= 1.0,
         "--period-ps = {} must be at least 1",
@@ -158,8 +157,8 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
     }
     let flow = flow(args)?;
     // Rather now than after minutes of synthesis.
-    process::check_writable(args.report.as_deref().unwrap_or(Path::new(REPORTS).join("x.md").as_path()))?;
-    let temporary = tempfile::Builder::new().prefix("synth-").tempdir().context("no temporary directory")?;
+    let file = report_file(args, &config, flow.library.as_ref())?;
+    let temporary = TemporaryFolder::create("synth-").context("no temporary directory")?;
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
 
@@ -188,8 +187,22 @@ fn run(args: &Args) -> Result<(Report, PathBuf)> {
         sram,
         rollup,
     };
-    let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(report.file_name()));
-    Ok((report, path))
+    Ok((report, file))
+}
+
+/// The file for the report, in a folder that is created; it is none of those that are read.
+fn report_file(args: &Args, config: &str, library: Option<&Library>) -> Result<OutputFile> {
+    let library = library.map(|library| library.comb.name.as_str());
+    let name = Report::file_name(config, &args.block, args.flatten, library);
+    let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(name));
+    let mut files = FileSet::new().configuration("the configuration", &args.config);
+    for library in args.liberty.iter().chain(&args.liberty_seq) {
+        files = files.input("a cell library", library);
+    }
+    files.output("--report", &path).check()?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot write '{}'", path.display()))?;
+    OutputFile::create(&path).with_context(|| format!("cannot write '{}'", path.display()))
 }
 
 fn flow(args: &Args) -> Result<Flow> {
@@ -277,9 +290,4 @@ fn progress(modules: usize) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(500));
     bar
-}
-
-/// Prints; a reader that went away is no reason to fail.
-fn say(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -8,7 +8,7 @@ mod slots;
 pub use scheduler::{ColumnCommand, RowCommand};
 
 use crate::beats::{Beats, Room};
-use crate::clock::{CORE_PS, ClockRelation, DRAM_PS};
+use crate::clock::ClockRelation;
 use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
 use intake::{Choice, Turns};
 use ndp_config::DesignConfig;
@@ -74,6 +74,8 @@ pub struct CommandCounts {
 pub(crate) struct Rank {
     clocks: ClockRelation,
     slots: Slots,
+    /// Bits of a bank group's number above the lowest.
+    upper_bits: u8,
     segments: ToDram<Segment>,
     requests: ToDram<Request>,
     writes: WriteData,
@@ -103,6 +105,7 @@ impl Rank {
         let slots = Slots::new(config.dram());
         Self {
             clocks,
+            upper_bits: config.dram().bank_groups().trailing_zeros() as u8 - 1,
             segments: ToDram::new(SEGMENTS),
             requests: ToDram::new(REQUESTS),
             writes: WriteData::new(WRITES),
@@ -215,7 +218,7 @@ impl Rank {
 
     /// Core cycles from the beginning of a slot before which the core sees nothing of what is read in it.
     pub fn lag(&self) -> u64 {
-        self.slots.read_latency * DRAM_PS / CORE_PS
+        self.clocks.core_cycles(self.slots.read_latency)
     }
 
     /// All slots that have begun by core cycle `cycle`. What the core did before that has to be known, but for beats it took:
@@ -369,13 +372,14 @@ impl Rank {
                 self.beats.reserve(bursts.into());
                 self.segments.pop(first + 1, self.clocks);
                 let left = (bursts - 1) as u8;
-                self.staged = Some(Entry::at(address, left, false, false, for_reader.into()));
+                self.staged =
+                    Some(Entry::at(self.upper_bits, address, left, false, false, for_reader.into()));
             }
             Some(Choice::Request) => {
                 let Request { address, write, tag } = request.unwrap_or_default();
                 self.responses.reserve(1);
                 self.requests.pop(first + 1, self.clocks);
-                self.staged = Some(Entry::at(address, 0, write, true, tag));
+                self.staged = Some(Entry::at(self.upper_bits, address, 0, write, true, tag));
             }
             None => {}
         }

@@ -34,11 +34,14 @@ pub(super) struct Refresh {
     state: State,
     /// First slot in which the next one is due.
     due: u64,
+    /// First slot in which the banks may be closed after reset.
+    settled: u64,
 }
 
 impl Refresh {
+    /// After reset a refresh is due, and the banks are taken for busy.
     pub fn new(slots: &Slots) -> Self {
-        Self { state: State::Idle, due: slots.refresh_interval }
+        Self { state: State::Drain, due: 0, settled: slots.settled }
     }
 
     /// One slot. `quiet`: every bank may be closed.
@@ -56,7 +59,7 @@ impl Refresh {
                 }
                 Step::Idle
             }
-            State::Drain if quiet() => {
+            State::Drain if slot >= self.settled && quiet() => {
                 self.state = State::Closed(slot + slots.pre_to_act);
                 Step::Close
             }
@@ -74,7 +77,7 @@ impl Refresh {
     pub fn next(&self, quiet: impl FnOnce() -> u64) -> u64 {
         match self.state {
             State::Idle => self.due,
-            State::Drain => quiet(),
+            State::Drain => quiet().max(self.settled),
             State::Closed(at) => at,
             State::Refreshing(end) => end,
         }

@@ -6,17 +6,28 @@ use std::cmp::max;
 
 /// Entries that are looked at together.
 pub(super) const ENTRIES: usize = 4;
-const GROUPS: usize = DramConfig::BANK_GROUPS as usize;
-const GROUP_BANKS: usize = DramConfig::BANKS_PER_GROUP as usize;
-const BANKS: usize = GROUPS * GROUP_BANKS;
+/// Bank groups, of which two may be all.
+const GROUPS: usize = 4;
+/// The two bank groups of a row pair, which differ in bit 0.
+const HALVES: usize = 2;
+/// Row pairs, if there are four bank groups.
+const PAIRS: usize = GROUPS / HALVES * DramConfig::BANKS_PER_GROUP as usize;
+const BANKS: usize = HALVES * PAIRS;
+
+/// Index of a half's bank of a row pair.
+fn index(half: usize, pair: u8) -> usize {
+    half * PAIRS + usize::from(pair)
+}
 
 /// What is read or written: a segment, or a request of one burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Entry {
-    /// Next burst of the row pair; bit 0 is the bank group.
+    /// Next burst of the row pair; bit 0 is that of the bank group.
     pub burst: u8,
-    /// Bank of either group.
+    /// Row pair: the other bit of the bank group, if there is one, and above it the bank.
     pub bank: u8,
+    /// Bits of the bank group in it, 0 or 1.
+    pub upper_bits: u8,
     pub row: u32,
     /// Bursts after the next one.
     pub left: u8,
@@ -28,23 +39,31 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub fn at(address: u32, left: u8, write: bool, request: bool, tag: u16) -> Self {
-        let (burst, bank, row) = (address as u8, (address >> 8 & 3) as u8, address >> 10);
-        Self { burst, bank, row, left, write, request, tag }
+    pub fn at(upper_bits: u8, address: u32, left: u8, write: bool, request: bool, tag: u16) -> Self {
+        let bank = (address >> 8) as u8 & ((4 << upper_bits) - 1);
+        let row = address >> (10 + upper_bits);
+        Self { burst: address as u8, bank, upper_bits, row, left, write, request, tag }
     }
 
-    fn group(&self) -> usize {
+    /// Half of the next burst.
+    fn half(&self) -> usize {
         usize::from(self.burst & 1)
+    }
+
+    /// Bank group of a half, and the bank in it.
+    fn bank_of(&self, half: usize) -> (u8, u8) {
+        ((self.bank & self.upper_bits) << 1 | half as u8, self.bank >> self.upper_bits)
+    }
+
+    /// Bank group of a half.
+    fn group(&self, half: usize) -> usize {
+        self.bank_of(half).0.into()
     }
 
     /// RD or WR of its next burst.
     pub fn command(&self) -> ColumnCommand {
-        ColumnCommand {
-            write: self.write,
-            bank_group: self.burst & 1,
-            bank: self.bank,
-            column_burst: self.burst >> 1,
-        }
+        let (bank_group, bank) = self.bank_of(self.half());
+        ColumnCommand { write: self.write, bank_group, bank, column_burst: self.burst >> 1 }
     }
 }
 
@@ -154,9 +173,8 @@ impl Scheduler {
         self.count += 1;
         // An entry that is passed over, or has its rows open, asks for nothing. A row of its bank is closed only if it asks for that
         // itself, or by a refresh.
-        let bank = |group: usize| &self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
-        let open = |group: usize| bank(group).row == Some(entry.row);
-        if !passed_over && !(open(entry.group()) && (entry.left == 0 || open(1 - entry.group()))) {
+        let open = |half: usize| self.banks[index(half, entry.bank)].row == Some(entry.row);
+        if !passed_over && !(open(entry.half()) && (entry.left == 0 || open(1 - entry.half()))) {
             self.row_wake = 0;
         }
     }
@@ -200,8 +218,8 @@ impl Scheduler {
             return None;
         }
         let head = &self.entries[0];
-        let group = head.group();
-        let bank = &self.banks[group * GROUP_BANKS + usize::from(head.bank)];
+        let (half, group) = (head.half(), head.group(head.half()));
+        let bank = &self.banks[index(half, head.bank)];
         let free = if head.write { self.write[group] } else { self.read[group] };
         let open = bank.row == Some(head.row) && bank.column <= slot && free <= slot;
         open.then(|| head.command())
@@ -214,8 +232,8 @@ impl Scheduler {
             return u64::MAX;
         }
         let head = &self.entries[0];
-        let group = head.group();
-        let bank = &self.banks[group * GROUP_BANKS + usize::from(head.bank)];
+        let (half, group) = (head.half(), head.group(head.half()));
+        let bank = &self.banks[index(half, head.bank)];
         let free = if head.write { self.write[group] } else { self.read[group] };
         let column = if bank.row == Some(head.row) { max(bank.column, free) } else { u64::MAX };
         column.min(self.row_wake)
@@ -228,18 +246,18 @@ impl Scheduler {
             if self.entries[..i].iter().any(|older| older.bank == entry.bank) {
                 continue;
             }
-            for group in 0..GROUPS {
-                if group != entry.group() && entry.left == 0 {
+            for half in 0..HALVES {
+                if half != entry.half() && entry.left == 0 {
                     continue;
                 }
-                let at = group * GROUP_BANKS + usize::from(entry.bank);
+                let (at, (group, number)) = (index(half, entry.bank), entry.bank_of(half));
                 let bank = &self.banks[at];
                 let (from, command) = match bank.row {
                     Some(row) if row == entry.row => continue,
-                    Some(_) => (bank.pre, RowCommand::Precharge(group as u8, entry.bank)),
+                    Some(_) => (bank.pre, RowCommand::Precharge(group, number)),
                     None => {
-                        let from = max(max(bank.act, self.act[group]), self.recent_acts[0]);
-                        (from, RowCommand::Activate(group as u8, entry.bank, entry.row))
+                        let from = max(max(bank.act, self.act[usize::from(group)]), self.recent_acts[0]);
+                        (from, RowCommand::Activate(group, number, entry.row))
                     }
                 };
                 if from <= slot {
@@ -253,8 +271,9 @@ impl Scheduler {
     }
 
     fn issue_column(&mut self, slot: u64, slots: &Slots, entry: Entry) {
-        let group = entry.group();
-        for (of, distance) in [(group, 0), (1 - group, 1)] {
+        let group = entry.group(entry.half());
+        for of in 0..GROUPS {
+            let distance = usize::from(of != group);
             let (read, write) = if entry.write {
                 (slots.write_to_read[distance], slots.column[distance])
             } else {
@@ -264,7 +283,7 @@ impl Scheduler {
             self.write[of] = max(self.write[of], slot + write);
         }
         let to_pre = if entry.write { slots.write_to_pre } else { slots.read_to_pre };
-        let bank = &mut self.banks[group * GROUP_BANKS + usize::from(entry.bank)];
+        let bank = &mut self.banks[index(entry.half(), entry.bank)];
         if bank.pre < slot + to_pre {
             bank.pre = slot + to_pre;
         }
@@ -279,7 +298,7 @@ impl Scheduler {
             let head = &mut self.entries[0];
             head.burst = head.burst.wrapping_add(1);
             head.left -= 1;
-            // A bank of the other group may not be needed any more; one that could be closed later is never needed earlier.
+            // A bank of the other half may not be needed any more; one that could be closed later is never needed earlier.
         }
     }
 
@@ -290,27 +309,30 @@ impl Scheduler {
         if self.count == 0 || entry.write || entry.left == 0 {
             return None;
         }
-        let group = entry.group();
-        let [at, other] = [group, 1 - group].map(|group| group * GROUP_BANKS + usize::from(entry.bank));
+        let half = entry.half();
+        let [at, other] = [half, 1 - half].map(|half| index(half, entry.bank));
+        let [group, other_group] = [half, 1 - half].map(|half| entry.group(half));
         if self.banks[at].row != Some(entry.row) || self.banks[other].row != Some(entry.row) {
             return None;
         }
         let step = slots.column[1];
         let slot = max(max(self.banks[at].column, self.read[group]), from);
-        let second = max(max(self.banks[other].column, self.read[1 - group]), slot + step);
+        let second = max(max(self.banks[other].column, self.read[other_group]), slot + step);
         if slot >= end || second != slot + step || 2 * step < slots.column[0] {
             return None;
         }
         let count = u64::from(entry.left).min((end - slot).div_ceil(step));
         let last = slot + (count - 1) * step;
-        let last_group = group ^ (count as usize - 1) & 1;
-        // The last burst in each group.
-        for (of, slot) in [(last_group, last), (1 - last_group, last.wrapping_sub(step))] {
-            if of == last_group || count > 1 {
-                let bank = &mut self.banks[of * GROUP_BANKS + usize::from(entry.bank)];
+        let last_half = half ^ (count as usize - 1) & 1;
+        // The last burst in each half.
+        for (of, slot) in [(last_half, last), (1 - last_half, last.wrapping_sub(step))] {
+            if of == last_half || count > 1 {
+                let bank = &mut self.banks[index(of, entry.bank)];
                 bank.pre = max(bank.pre, slot + slots.read_to_pre);
-                self.read[of] = max(self.read[of], slot + slots.column[0]);
-                self.read[1 - of] = max(self.read[1 - of], slot + slots.column[1]);
+                let of = entry.group(of);
+                for (group, from) in self.read.iter_mut().enumerate() {
+                    *from = max(*from, slot + slots.column[usize::from(group != of)]);
+                }
             }
         }
         let turn = last + slots.read_to_write;
@@ -327,8 +349,9 @@ impl Scheduler {
         bank.column = max(bank.column, slot + slots.act_to_column);
         bank.pre = max(bank.pre, slot + slots.act_to_pre);
         bank.act = max(bank.act, slot + slots.act_to_act);
-        self.act[group] = max(self.act[group], slot + slots.act[0]);
-        self.act[1 - group] = max(self.act[1 - group], slot + slots.act[1]);
+        for (of, from) in self.act.iter_mut().enumerate() {
+            *from = max(*from, slot + slots.act[usize::from(of != group)]);
+        }
         self.recent_acts.rotate_left(1);
         self.recent_acts[3] = slot + slots.four_acts;
     }

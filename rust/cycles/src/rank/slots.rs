@@ -30,6 +30,8 @@ pub(crate) struct Slots {
     pub four_acts: u64,
     pub refresh: u64,
     pub refresh_interval: u64,
+    /// From reset to PRE of all banks: no earlier command is nearer than that.
+    pub settled: u64,
     /// Clocks from the decision's slot to the end of the burst at the controller.
     pub read_latency: u64,
     /// The same to the pop of the burst that was written.
@@ -44,19 +46,23 @@ impl Slots {
         let column_to_row = |clocks: u64| up(clocks.saturating_sub(ROW_CLOCK)).max(1);
         let row_to_column = |clocks: u64| up(clocks + ROW_CLOCK);
         let written = clocks(dram.t_cwl()) + SLOT;
+        let write_to_pre = column_to_row(written + clocks(dram.t_wr()));
+        let read_to_pre = column_to_row(clocks(dram.t_rtp()));
+        let [refresh, act_to_pre] = [dram.t_rfc(), dram.t_ras()].map(|time| up(clocks(time)));
         Self {
             act_to_column: row_to_column(clocks(dram.t_rcd())),
-            act_to_pre: up(clocks(dram.t_ras())),
+            act_to_pre,
             act_to_act: up(clocks(dram.t_rc())),
             pre_to_act: up(clocks(dram.t_rp())),
-            read_to_pre: column_to_row(clocks(dram.t_rtp())),
-            write_to_pre: column_to_row(written + clocks(dram.t_wr())),
+            read_to_pre,
+            write_to_pre,
             column: [dram.t_ccd_l(), dram.t_ccd_s()].map(|time| up(clocks(time))),
             write_to_read: [dram.t_wtr_l(), dram.t_wtr_s()].map(|time| up(written + clocks(time))),
             read_to_write: up(clocks(dram.t_rtw())),
             act: [dram.t_rrd_l(), dram.t_rrd_s()].map(|time| up(clocks(time))),
             four_acts: up(clocks(dram.t_faw())),
-            refresh: up(clocks(dram.t_rfc())),
+            refresh,
+            settled: refresh.max(act_to_pre).max(read_to_pre).max(write_to_pre),
             refresh_interval: clocks(dram.t_refi()) / SLOT,
             read_latency: SLOT + clocks(dram.t_cl()) + SLOT,
             write_latency: SLOT + clocks(dram.t_cwl()) + 2,

@@ -14,16 +14,15 @@ use crate::report::Tools;
 use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use figures::Figures;
-use indicatif::ProgressBar;
 use ndp_config::HbmConfig;
 use ndp_cosim::error::SimError;
 use ndp_cosim::ffi::{OpenOptions, WaveOptions};
 use ndp_cosim::hbm::{ControlledError, ControlledWaves, Hosted, Lockstep, LockstepError, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Hardware, Rule};
 use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged};
-use ndp_report::OutputFile;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -199,10 +198,10 @@ pub struct PimArgs {
     #[arg(long, value_name = "CHANNEL", default_value_t = 0, requires = "waves")]
     wave_channel: u32,
     /// First clock of --waves
-    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves")]
+    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_start: u64,
     /// Clock behind the last one of --waves
-    #[arg(long, value_name = "CLOCK", requires = "waves")]
+    #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_stop: Option<u64>,
     /// Print JSON instead of tables
     #[arg(long)]
@@ -225,6 +224,11 @@ struct Report<'a> {
 
 /// Runs the job.
 pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
+    let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
+    let files =
+        FileSet::new().configuration("the memory", &args.memory).input_folder("part of the model", &folder);
+    let files = files.optional("--timeline", args.timeline.as_ref()).optional("--html", args.html.as_ref());
+    files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
     let mut config = HbmConfig::load(&args.memory)?;
     if let Some(channels) = args.channels {
         config = config.with_channels(channels).context("--channels")?;
@@ -235,7 +239,6 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         args.temperature
     );
     let temperature_percent = (args.temperature * 100.0).round() as u32;
-    let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let model = Model::load(&folder).with_context(|| format!("cannot load model {}", folder.display()))?;
     let modes = modes(args)?;
     let hardware = hardware(args, &config)?;
@@ -264,7 +267,7 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         alone.push(generation);
     }
 
-    let bar = ProgressBar::new(modes.len() as u64);
+    let progress = Progress::watch(weights(&model, &prompts, &modes), "weights", ndp_pim::progress::weights);
     let (mut figures, mut runs) = (Vec::new(), Vec::new());
     for &mode in &modes {
         let memory = mode.memory(&config);
@@ -279,9 +282,8 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         let ran = job.run_on(args).with_context(|| format!("mode {}", mode.name()))?;
         figures.push(Figures::new(mode, &memory, &ran, &alone));
         runs.push((mode, ran));
-        bar.inc(1);
     }
-    bar.finish_and_clear();
+    drop(progress);
     files.write(args, &figures, &runs, &alone)?;
     if args.json {
         let report = Report {
@@ -301,6 +303,21 @@ pub fn run(args: &PimArgs) -> anyhow::Result<Verdict> {
         text::print(args, &figures, &alone);
     }
     Ok(if figures.iter().all(Figures::agrees) { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
+fn weights(model: &Model, prompts: &[Prompt], modes: &[PimMode]) -> u64 {
+    let layers = model.layers.iter().flat_map(|layer| {
+        [&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.out_proj, &layer.fc1, &layer.fc2]
+    });
+    let head = model.embed_tokens.data().len();
+    let all = head + layers.map(|linear| linear.weight.data().len()).sum::<usize>();
+    let passes = |groups: usize| -> usize {
+        let of = |group| prompts.iter().skip(group).step_by(groups).map(|prompt| prompt.generate);
+        let of_group = |group| of(group).count() + of(group).max().unwrap_or(0).saturating_sub(1);
+        1 + (0..groups).map(of_group).sum::<usize>()
+    };
+    (all * modes.iter().map(|mode| passes(mode.groups())).sum::<usize>()) as u64
 }
 
 /// The modes that are asked for, each once.
@@ -361,11 +378,6 @@ struct Files {
 
 impl Files {
     fn create(args: &PimArgs, modes: &[PimMode], channels: u32) -> anyhow::Result<Self> {
-        let paths = [&args.timeline, &args.html, &args.commands, &args.waves];
-        let named: Vec<_> = paths.into_iter().flatten().collect();
-        for (index, path) in named.iter().enumerate() {
-            ensure!(!named[..index].contains(path), "two files are to be written to `{}`", path.display());
-        }
         if args.commands.is_some() {
             ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
             let (from, to) = (args.commands_from, args.commands_to);

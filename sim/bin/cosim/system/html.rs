@@ -16,13 +16,14 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
     let figures = &outcome.figures;
     let title = format!("{} DIMM(s) of {}, policy {policy}", dimms, host.config.name());
     let (cycles, ns) = outcome.per_token();
+    let core = host.config.core();
     let number = |value: u64| grouped(value);
     let row = |what: &str, value: String| vec![what.to_owned(), value];
     let mut report = Report::new(&title)
         .paragraph(&format!("\u{201c}{}\u{2009}|\u{2009}{}\u{201d}", host.job.prompt, outcome.generation.text))
         .paragraph(
             "The text behind the bar was generated with the DIMMs' cores simulated in RTL; each of their results was compared with \
-             software, bit for bit. Cycles are those of the simulation at 1 GHz. Times of the GPU, the bus, and links that are not in RTL are bytes over \
+             software, bit for bit. Cycles are those of the cores' clock. Times of the GPU, the bus, and links that are not in RTL are bytes over \
              bandwidths.",
         )
         .section("Summary")
@@ -34,7 +35,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
                 row("outputs checked, mismatches", format!("{}, {}", number(figures.outputs_checked), figures.mismatches)),
                 row("violations of DRAM timing", number(outcome.violations)),
                 row("cycles of the slowest DIMMs per token", number(cycles as u64)),
-                row("tokens/s of the DIMMs at 1 GHz", format!("{:.0}", per_second(cycles))),
+                row(&format!("tokens/s of the DIMMs at {} MHz", core.clock_mhz()), format!("{:.0}", per_second(cycles / core.clock_ghz()))),
                 row("tokens/s of the whole system", format!("{:.0}, with {}", per_second(ns), timed_by_bandwidth(outcome))),
                 row("load of the fullest DIMM over the mean", format!("{:.3}", figures.imbalance())),
                 row("neurons moved to the GPU, between DIMMs", format!("{}, {}", outcome.sum(|r| r.uploads), outcome.sum(|r| r.migrations))),

@@ -18,8 +18,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::system::Setup;
 use ndp_cosim::trace::write_system_timeline;
+use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
-use ndp_report::OutputFile;
 use run::{Choice, Host, Outcome, simulate};
 
 /// Tokens that are generated in software to be profiled.
@@ -66,19 +66,16 @@ pub fn run(
 fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
     let args = host.args;
     let create = |path: Option<&std::path::Path>| path.map(OutputFile::create).transpose();
-    let paths = [&args.traces.timeline, &args.html, &args.traces.trace, &args.unit.waves];
-    let named: Vec<_> = paths.into_iter().flatten().collect();
-    for (index, path) in named.iter().enumerate() {
-        ensure!(!named[..index].contains(path), "two files are to be written to `{}`", path.display());
-    }
     let timeline = create(args.traces.timeline.as_deref())?;
     let page = create(args.html.as_deref())?;
     // The timeline of a system is not that of a core.
     let traces = Traces::create(&crate::args::TraceArgs { timeline: None, ..args.traces.clone() })?;
-    let mut stream = TextStream::new(&host.job.prompt, args.tokens, args.unit.json);
+    let mut stream =
+        TextStream::new(&host.job.prompt, Progress::new(args.tokens.into(), "tokens"), args.unit.json);
     let outcome = simulate(host, choice, |token| stream.push(token));
     stream.finish();
     let mut outcome = outcome?;
+    warn_of_faults(&outcome);
     outcome.quality = run::quality(host)?;
     if args.traces.trace.is_some() && outcome.recording.is_none() && outcome.failure.is_none() {
         let ran = outcome.figures.dimms[args.trace_dimm as usize].programs;
@@ -128,19 +125,22 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
     if !args.unit.json {
         table::print_head(host, choices.len());
     }
+    let progress = Progress::new(u64::from(args.tokens) * choices.len() as u64, "tokens");
     for &choice in choices {
-        let outcome = simulate(host, choice, |_| {})?;
+        let outcome = simulate(host, choice, |_| progress.add(1))?;
         check_plant(&outcome)?;
+        warn_of_faults(&outcome);
         outcome.print_failures(host);
         if verdict(&outcome) == Verdict::Differed {
             verdicts = Verdict::Differed;
         }
-        let row = table::Row::new(&outcome);
+        let row = table::Row::new(&outcome, host.config.core().clock_ghz());
         if !args.unit.json {
-            row.print();
+            progress.suspend(|| row.print());
         }
         rows.push(row);
     }
+    drop(progress);
     let quality = run::quality(host)?;
     if args.unit.json {
         say!("{}", serde_json::to_string_pretty(&table::Report::new(host, &rows, quality.as_ref()))?);
@@ -148,6 +148,18 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
         quality.print();
     }
     Ok(verdicts)
+}
+
+/// A fault that came too late has tested nothing.
+fn warn_of_faults(outcome: &Outcome) {
+    if let Some(links) = &outcome.figures.links {
+        for fault in &links.pending_faults {
+            note!(
+                "warning: --fault {fault} never came into effect; the links ran for {} cycles",
+                links.all_cycles
+            );
+        }
+    }
 }
 
 /// A deliberate error that found no place would prove nothing.

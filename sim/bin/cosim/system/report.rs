@@ -107,7 +107,7 @@ pub struct Report<'a> {
     /// Of the slowest cores behind the prompt.
     critical_cycles: u64,
     cycles_per_token: f64,
-    /// At 1 GHz, the slowest cores of each step alone.
+    /// At the core's clock, the slowest cores of each step alone.
     tokens_per_second: f64,
     /// With the GPU, the bus and links that are not in RTL by their bandwidths.
     system_ns_per_token: f64,
@@ -165,7 +165,7 @@ impl<'a> Report<'a> {
             differences: figures.differences,
             critical_cycles: figures.critical_cycles,
             cycles_per_token,
-            tokens_per_second: per_second(cycles_per_token),
+            tokens_per_second: per_second(cycles_per_token / host.config.core().clock_ghz()),
             system_ns_per_token,
             system_tokens_per_second: per_second(system_ns_per_token),
             prompt_ns: figures.prompt_ns,
@@ -283,9 +283,10 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
     }
     let (cycles, ns) = outcome.per_token();
     say!(
-        "DIMMs side by side {} cycles per token, {:.0} tokens/s at 1 GHz",
+        "DIMMs side by side {} cycles per token, {:.0} tokens/s at {} MHz",
         grouped(cycles as u64),
-        per_second(cycles)
+        per_second(cycles / host.config.core().clock_ghz()),
+        host.config.core().clock_mhz()
     );
     say!(
         "whole system       {} ns per token, {:.0} tokens/s with {}; prompt {} ns",

@@ -207,7 +207,13 @@ impl Outcome {
 
     /// The timeline.
     pub fn timeline<'a>(&'a self, host: &'a Host<'_>, moves: &'a [Moves]) -> SystemTimeline<'a> {
-        SystemTimeline { name: host.config.name(), dimms: self.choice.dimms, events: &self.events, moves }
+        SystemTimeline {
+            name: host.config.name(),
+            core_ps: host.config.core().clock_ps(),
+            dimms: self.choice.dimms,
+            events: &self.events,
+            moves,
+        }
     }
 
     /// A sum over all tokens behind the prompt.
@@ -228,33 +234,31 @@ impl Outcome {
             return;
         }
         let seed = host.job.options.seed;
-        self.mismatches
-            .iter()
-            .take(LISTED)
-            .for_each(|mismatch| eprintln!("MISMATCH {mismatch}; seed {seed}"));
+        self.mismatches.iter().take(LISTED).for_each(|mismatch| note!("MISMATCH {mismatch}; seed {seed}"));
         if self.mismatches.len() > LISTED {
-            eprintln!("and {} more", self.mismatches.len() - LISTED);
+            note!("and {} more", self.mismatches.len() - LISTED);
         }
         if self.violations > 0 {
-            eprintln!("VIOLATION {} rules of DRAM timing were broken; seed {seed}", self.violations);
+            note!("VIOLATION {} rules of DRAM timing were broken; seed {seed}", self.violations);
         }
         for (index, dimm) in self.figures.dimms.iter().enumerate() {
             if self.predicted && dimm.cycles != dimm.model_cycles {
-                eprintln!(
+                note!(
                     "MISMATCH cycles of DIMM {index}: expected {} by the cycle model, actual {}; seed {seed}",
-                    dimm.model_cycles, dimm.cycles
+                    dimm.model_cycles,
+                    dimm.cycles
                 );
             }
         }
         if let (Some(at), true, true) = (self.difference, self.must_be_exact(), self.failure.is_none()) {
-            eprintln!(
+            note!(
                 "MISMATCH text or logits: expected those of exact sums, different from token {at} on; seed {seed}"
             );
         }
         if let Some(golden) = self.golden.as_ref().filter(|golden| self.must_be_exact() && !golden.agrees()) {
-            eprintln!("MISMATCH {}; seed {seed}", verdict_text(Some(golden)));
+            note!("MISMATCH {}; seed {seed}", verdict_text(Some(golden)));
         }
-        eprintln!("rerun: {}", rerun(host, self.choice));
+        note!("rerun: {}", rerun(host, self.choice));
     }
 }
 

@@ -44,8 +44,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of a run.
-    pub fn new(outcome: &Outcome) -> Self {
+    /// Of a run with cores of this clock.
+    pub fn new(outcome: &Outcome, core_ghz: f64) -> Self {
         let figures = &outcome.figures;
         let (cycles_per_token, system_ns_per_token) = outcome.per_token();
         let (mut uploaded, mut migrated) =
@@ -68,7 +68,7 @@ impl Row {
             protocol_violations: outcome.violations,
             cycles_equal_model: outcome.is_on_time(),
             cycles_per_token,
-            tokens_per_second: per_second(cycles_per_token),
+            tokens_per_second: per_second(cycles_per_token / core_ghz),
             system_ns_per_token,
             system_tokens_per_second: per_second(system_ns_per_token),
             imbalance: figures.imbalance(),

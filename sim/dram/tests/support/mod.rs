@@ -8,16 +8,18 @@ pub mod traffic;
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{Checker, Command, Rule, RuleSet, Violation};
 
-/// The default, one with all numbers odd or different, and one in which reads and writes have the same latency.
-pub fn configs() -> [DramConfig; 3] {
+/// The default, one with all numbers odd or different, one in which reads and writes have the same latency, and one with four bank
+/// groups.
+pub fn configs() -> [DramConfig; 4] {
     let odd = "t_rc = 80\nt_rcd = 19\nt_cl = 22\nt_cwl = 14\nt_rp = 21\nt_ccd_s = 5\nt_ccd_l = 9\nt_rrd_s = 5\nt_rrd_l = 7\n\
                t_faw = 37\nt_ras = 50\nt_wr = 17\nt_wtr_s = 3\nt_wtr_l = 11\nt_rtp = 9\nt_rfc = 301\nt_refi = 2003\nrow_bits = 9";
     let even_latency = "t_cl = 13\nt_cwl = 13\nt_rfc = 33\nt_refi = 600\nt_faw = 41\nt_rp = 7\nt_ras = 31\nt_rc = 47\nt_wtr_s = 1";
-    ["", odd, even_latency].map(config)
+    let four_groups = "bank_groups = 4\nrow_bits = 16\nt_rrd_l = 8\nt_faw = 34";
+    ["", odd, even_latency, four_groups].map(config)
 }
 
 pub fn config(dram: &str) -> DramConfig {
-    DesignConfig::from_toml(&format!("name = \"x\"\n[dram]\n{dram}")).unwrap().dram().clone()
+    DesignConfig::from_toml(&format!("name = \"x\"\n[dram]\njedec = false\n{dram}")).unwrap().dram().clone()
 }
 
 pub fn act(bank_group: u8, bank: u8) -> Command {

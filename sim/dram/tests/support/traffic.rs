@@ -6,9 +6,10 @@ use ndp_dram::Command;
 
 use super::Random;
 
-const BANKS: usize = 8;
+/// Banks of four bank groups; with two, the last eight are not used.
+const BANKS: usize = 16;
 
-/// First legal clocks. Bank `b` is bank `b / 2` of bank group `b % 2`.
+/// First legal clocks. Bank `b` is bank `b / groups` of bank group `b % groups`.
 pub struct Traffic {
     config: DramConfig,
     pub random: Random,
@@ -82,13 +83,13 @@ impl Traffic {
             let all = self.next_pre.iter().copied().max().unwrap();
             return (self.now.max(all), Command::PrechargeAll);
         }
-        let (bank_group, bank_of_group) = split(bank);
+        let (bank_group, bank_of_group) = self.split(bank);
         (self.now.max(self.next_pre[bank]), Command::Precharge { bank_group, bank: bank_of_group })
     }
 
     fn candidate(&mut self) -> (u64, Command) {
-        let index = self.random.below(BANKS as u64) as usize;
-        let (bank_group, bank) = split(index);
+        let index = self.random.below(self.config.banks().into()) as usize;
+        let (bank_group, bank) = self.split(index);
         if !self.open[index] {
             let row = self.random.below(5) as u32 * 63;
             return (self.now.max(self.next_act[index]), Command::Activate { bank_group, bank, row });
@@ -111,7 +112,8 @@ impl Traffic {
         let c = self.config.clone();
         let end_of_write = t + u64::from(c.t_cwl()) + 4;
         let at = |cycles: u32| t + u64::from(cycles);
-        let join = |bank_group: u8, bank: u8| usize::from(bank) * 2 + usize::from(bank_group);
+        let groups = c.bank_groups() as usize;
+        let join = |bank_group: u8, bank: u8| usize::from(bank) * groups + usize::from(bank_group);
         match command {
             Command::Deselect => {}
             Command::Activate { bank_group, bank, .. } => {
@@ -119,7 +121,7 @@ impl Traffic {
                 self.open[index] = true;
                 self.acts.push(t);
                 for b in 0..BANKS {
-                    let distance = if b % 2 == index % 2 { c.t_rrd_l() } else { c.t_rrd_s() };
+                    let distance = if b % groups == index % groups { c.t_rrd_l() } else { c.t_rrd_s() };
                     raise(&mut self.next_act[b], at(distance));
                     if self.acts.len() >= 4 {
                         let fourth = self.acts[self.acts.len() - 4];
@@ -134,7 +136,7 @@ impl Traffic {
             Command::Read { bank_group, bank, auto_precharge, .. } => {
                 let index = join(bank_group, bank);
                 for b in 0..BANKS {
-                    let distance = if b % 2 == index % 2 { c.t_ccd_l() } else { c.t_ccd_s() };
+                    let distance = if b % groups == index % groups { c.t_ccd_l() } else { c.t_ccd_s() };
                     raise(&mut self.next_read[b], at(distance));
                     raise(&mut self.next_write[b], at(c.t_cl() + 4 + 2 - c.t_cwl()));
                 }
@@ -146,7 +148,7 @@ impl Traffic {
             Command::Write { bank_group, bank, auto_precharge, .. } => {
                 let index = join(bank_group, bank);
                 for b in 0..BANKS {
-                    let same = b % 2 == index % 2;
+                    let same = b % groups == index % groups;
                     raise(&mut self.next_write[b], at(if same { c.t_ccd_l() } else { c.t_ccd_s() }));
                     let turn = u64::from(if same { c.t_wtr_l() } else { c.t_wtr_s() });
                     raise(&mut self.next_read[b], end_of_write + turn);
@@ -169,16 +171,17 @@ impl Traffic {
         }
     }
 
+    fn split(&self, index: usize) -> (u8, u8) {
+        let groups = self.config.bank_groups() as usize;
+        ((index % groups) as u8, (index / groups) as u8)
+    }
+
     fn close(&mut self, index: usize, precharge: u64) {
         let ready = precharge + u64::from(self.config.t_rp());
         self.open[index] = false;
         raise(&mut self.next_act[index], ready);
         raise(&mut self.next_refresh, ready);
     }
-}
-
-fn split(index: usize) -> (u8, u8) {
-    (index as u8 % 2, index as u8 / 2)
 }
 
 fn raise(next: &mut u64, to: u64) {

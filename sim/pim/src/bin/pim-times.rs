@@ -2,13 +2,11 @@
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use indicatif::ProgressBar;
 use ndp_config::{HbmConfig, LlmShape};
+use ndp_files::{FileSet, OutputFile, Progress, say};
 use ndp_offloading::pim::PimTimes;
 use ndp_offloading::{Hardware, MeasuredTimes, Model, TableFile};
 use ndp_pim::measure::MeasuredAttention;
-use ndp_report::OutputFile;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -19,7 +17,8 @@ use std::process::ExitCode;
     after_help = "Examples:\n  \
     pim-times --model gpt3-175b --out times.json\n  \
     dbo --model gpt3-175b --times times.json\n\n\
-    Prints clocks of a head, measured and by the formula of docs/offloading.md. Exit code 2 for bad input."
+    Prints clocks of a head, measured and by the formula of docs/offloading.md. Exit codes: 0 measured; 2 unusable argument or file; \
+    128 + n ended by signal n."
 )]
 struct Args {
     /// Model: gpt3-175b, llama3-70b or another preset
@@ -40,16 +39,12 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    ndp_files::program(|args| run(&args).map(|()| 0), |_| 2)
 }
 
 fn run(args: &Args) -> Result<()> {
+    let files = FileSet::new().configuration("the memory", &args.memory);
+    files.optional("--out", args.out.as_ref()).check()?;
     let model = Model::of(&LlmShape::preset(&args.model)?);
     let config = HbmConfig::load(&args.memory)?;
     let hardware = Hardware {
@@ -59,17 +54,16 @@ fn run(args: &Args) -> Result<()> {
         ..Hardware::default()
     };
     let file = args.out.as_deref().map(OutputFile::create).transpose()?;
-    let bar = ProgressBar::new(args.sequences.len() as u64);
+    let progress = Progress::new(args.sequences.len() as u64, "sequences");
     let times = MeasuredAttention::new(&model, &hardware, &config, &args.sequences, |done| {
-        bar.set_position(done as u64);
+        progress.set(done as u64);
     })?;
-    bar.finish_and_clear();
+    drop(progress);
     let formula = PimTimes::new(&hardware, config.slicing());
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{:>8} {:>12} {:>12} {:>8}", "tokens", "measured us", "formula us", "ratio")?;
+    say!("{:>8} {:>12} {:>12} {:>8}", "tokens", "measured us", "formula us", "ratio");
     for &context in &args.sequences {
         let (measured, computed) = (times.head(context).us(), formula.head(&model, context).us());
-        writeln!(out, "{context:>8} {measured:>12.3} {computed:>12.3} {:>8.3}", measured / computed)?;
+        say!("{context:>8} {measured:>12.3} {computed:>12.3} {:>8.3}", measured / computed);
     }
     let requests: Vec<u32> = (1..=args.batch).collect();
     let table = TableFile::sample(&times, &requests, &args.sequences);

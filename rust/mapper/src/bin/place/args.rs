@@ -18,7 +18,7 @@ use std::path::PathBuf;
         place --model llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
         place --model llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
         place --table --synthetic-seed 1\n\n\
-        Exit code: 0 placed, 2 bad input (nothing is written then), 1 anything else."
+        Exit code: 0 placed, 2 bad input (nothing is written then), 1 no solution, 128 + n ended by signal n."
 )]
 pub struct Args {
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b, falcon-40b, llama3-70b or gpt3-175b

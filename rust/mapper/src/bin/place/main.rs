@@ -7,47 +7,41 @@ mod report;
 
 use anyhow::{Context, Result, bail, ensure};
 use args::{Args, Method};
-use clap::Parser;
 use indicatif::ProgressBar;
 use ndp_config::{LlmShape, SystemConfig};
+use ndp_files::{FileSet, OutputFile};
 use ndp_mapper::{
     Certificate, Instance, MapperError, MilpOptions, MilpReport, Options, Placement, PlacementFile,
     PowerInferReport, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
     place_structured, synthetic_frequencies, write_lp,
 };
-use ndp_report::OutputFile;
+
 use ndp_traces::{NeuronShape, Profile, TraceReader};
 use report::{Origin, Report};
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(text) => {
-            // A reader that went away is no reason to fail.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            // A solver that found nothing is not the input's fault.
-            let unsolved = matches!(error.downcast_ref(), Some(MapperError::Solver { .. }));
-            ExitCode::from(if unsolved { 1 } else { 2 })
-        }
-    }
+    ndp_files::program(
+        |args| {
+            ndp_files::print(&run(&args)?);
+            Ok(0)
+        },
+        // A solver that found nothing is not the input's fault.
+        |error| if matches!(error.downcast_ref(), Some(MapperError::Solver { .. })) { 1 } else { 2 },
+    )
 }
 
 fn run(args: &Args) -> Result<String> {
+    let files = FileSet::new().configuration("the system", &args.system);
+    let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
+    files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
     let Some(name) = args.model.as_deref() else { return table(args) };
     let model = LlmShape::preset(name)?;
     let system = system(args, args.dimms)?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
-    if let (Some(a), Some(b)) = (&args.out, &args.lp_out) {
-        ensure!(a != b, "--out and --lp-out both name '{}'", a.display());
-    }
     let (frequencies, origin) = frequencies(args, &model)?;
     let begin = Instant::now();
     let instance = Instance::new(&model, &system, &frequencies, &options(args))?;

@@ -2,12 +2,12 @@
 //!
 //! Exit codes: 0 if the grid was evaluated, 2 for anything that was asked for wrongly or could not be read or written.
 
-mod output;
 mod table;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use ndp_config::LlmShape;
+use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, Cell, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
@@ -137,21 +137,31 @@ struct Report<'a> {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    ndp_files::program(|args| run(&args).map(|()| 0), |_| 2)
 }
 
+/// Writes a file that is complete or absent.
+fn write_json(file: OutputFile, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    Ok(file.finish(|out| out.write_all(text.as_bytes()))?)
+}
+
+/// Longest file of hardware or times.
+const MAX_BYTES: u64 = 256 << 20;
+
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = std::fs::read(path).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let text = ndp_files::read_bytes(path, MAX_BYTES)
+        .with_context(|| format!("cannot read '{}'", path.display()))?;
     serde_json::from_slice(&text).with_context(|| format!("cannot understand '{}'", path.display()))
 }
 
 fn run(args: &Args) -> Result<()> {
+    let mut files = FileSet::new();
+    for (what, path) in [("the hardware", &args.hardware), ("the table of times", &args.times)] {
+        files = path.iter().fold(files, |files, path| files.input(what, path));
+    }
+    let files = files.optional("--timeline", args.timeline.as_ref());
+    files.optional("--sample-times", args.sample_times.as_ref()).check()?;
     let mut model = Model::of(&LlmShape::preset(&args.model)?);
     if args.no_gqa {
         model = model.with_all_kv_heads();
@@ -171,7 +181,7 @@ fn run(args: &Args) -> Result<()> {
         };
         let planner = Planner::new(&model, &plain, sliced, hardware.channels).with_rule(rule);
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode())?;
-        output::write_json(path, &step)?;
+        write_json(OutputFile::create(path)?, &step)?;
     }
     let mut cells = Vec::new();
     for &batch in &args.batches {
@@ -183,10 +193,11 @@ fn run(args: &Args) -> Result<()> {
     if args.json {
         let measured_times = measured.is_some();
         let report = Report { model: &model, hardware: &hardware, rule, measured_times, cells: &cells };
-        output::print(&(serde_json::to_string_pretty(&report)? + "\n"))
+        ndp_files::say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        output::print(&table::text(&model, &cells))
+        ndp_files::print(&table::text(&model, &cells));
     }
+    Ok(())
 }
 
 fn measured(path: &Path) -> Result<MeasuredTimes> {
@@ -205,5 +216,5 @@ fn sample(args: &Args, path: &Path, times: &AnalyticTimes) -> Result<()> {
         // The range is that of batches.
         Batch::uniform(1, context)?;
     }
-    output::write_json(path, &TableFile::sample(times, &requests, &contexts))
+    write_json(OutputFile::create(path)?, &TableFile::sample(times, &requests, &contexts))
 }

@@ -1,15 +1,18 @@
 //! `evaluate`: what Hermes' scheduling does with an activation trace, in a table, as JSON and as an HTML report.
 //!
-//! Exit codes: 0 if the trace was evaluated, 2 for anything that was asked for wrongly or could not be read or written.
+//! Exit codes: 0 if the trace was evaluated, 2 for anything that was asked for wrongly or could not be read or written, 128 + n if signal
+//! n ended it.
+
+#[macro_use(say)]
+extern crate ndp_files;
 
 mod html;
 mod table;
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
-use ndp_report::OutputFile;
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
 use ndp_traces::{TraceHeader, TraceReader};
 use std::path::PathBuf;
@@ -29,7 +32,8 @@ const BYTES: u32 = 256;
     after_help = "Examples:\n  \
     trace synth --model llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
     evaluate --model llama2-13b --trace t.trace --html report.html\n  \
-    evaluate --model llama2-13b --trace t.trace --dimms 4 --policies partition,hermes --json > result.json"
+    evaluate --model llama2-13b --trace t.trace --dimms 4 --policies partition,hermes --json > result.json\n\n\
+    Exit codes: 0 evaluated; 2 unusable argument or file; 128 + n ended by signal n."
 )]
 struct Args {
     /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b or gpt3-175b.
@@ -69,13 +73,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    ndp_files::program(|args| run(&args).map(|()| 0), |_| 2)
 }
 
 /// The model that a trace names; one that is no preset is taken for a small OPT with heads of 64 elements.
@@ -91,12 +89,16 @@ fn model_of(header: &TraceHeader) -> Result<LlmShape> {
 }
 
 fn run(args: &Args) -> Result<()> {
+    let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
+    let files = files.configuration("the configuration", &args.config);
+    files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
     let mut system = SystemConfig::load(&args.system)?;
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }
     let path = args.trace.display();
+    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let mut reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
     let model = match &args.model {
@@ -112,18 +114,16 @@ fn run(args: &Args) -> Result<()> {
     if !args.policies.is_empty() {
         options.policies.clone_from(&args.policies);
     }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tokens, {eta} left")?;
-    let bar = ProgressBar::new(header.tokens).with_style(style);
-    let result =
-        evaluate(&mut reader, &design, &model, &system, &options, |token, _| bar.set_position(token))
-            .with_context(|| format!("cannot evaluate '{path}'"))?;
-    bar.finish_and_clear();
-    if let Some(file) = &args.html {
+    let progress = Progress::new(header.tokens, "tokens");
+    let result = evaluate(&mut reader, &design, &model, &system, &options, |token, _| progress.set(token))
+        .with_context(|| format!("cannot evaluate '{path}'"))?;
+    drop(progress);
+    if let Some(file) = html {
         let text = html::html(&result)?;
-        OutputFile::create(file)?.finish(|out| out.write_all(text.as_bytes()))?;
+        file.finish(|out| out.write_all(text.as_bytes()))?;
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&result)?);
+        say!("{}", serde_json::to_string_pretty(&result)?);
     } else {
         table::print(&result);
     }

@@ -5,13 +5,11 @@ use ndp_scheduler::Evaluation;
 /// Prints tables.
 pub fn print(result: &Evaluation) {
     let Evaluation { model, system, dimms, profiled_tokens, prompt_tokens, generated_tokens, .. } = result;
-    println!("{model} on {system} with {dimms} DIMMs; trace: {}", result.trace);
-    println!(
-        "{profiled_tokens} tokens profiled, {prompt_tokens} of the prompt, {generated_tokens} generated"
-    );
+    say!("{model} on {system} with {dimms} DIMMs; trace: {}", result.trace);
+    say!("{profiled_tokens} tokens profiled, {prompt_tokens} of the prompt, {generated_tokens} generated");
     let percent = |share: f64| 100.0 * share;
     let at = |distance: usize| result.similarity.get(distance - 1).map_or(f64::NAN, |share| percent(*share));
-    println!(
+    say!(
         "active {:.1} %; similarity of tokens {:.1} % at distance 1, {:.1} % at 10, {:.1} % at 25",
         percent(result.density),
         at(1),
@@ -19,16 +17,16 @@ pub fn print(result: &Evaluation) {
         at(25)
     );
     let placement = result.placement;
-    println!(
+    say!(
         "placement {:.1} us, bound {:.1} us, gap {:.4} %, {:.2} GB of neurons on the GPU\n",
         placement.objective_us,
         placement.bound_us,
         percent(placement.gap),
         placement.gpu_bytes as f64 / 1e9
     );
-    println!("predictor          accuracy  precision  recall");
+    say!("predictor          accuracy  precision  recall");
     for p in &result.predictors {
-        println!(
+        say!(
             "{:18} {:7.2} % {:8.2} % {:6.2} %",
             p.name,
             percent(p.accuracy),
@@ -36,11 +34,11 @@ pub fn print(result: &Evaluation) {
             percent(p.recall)
         );
     }
-    println!(
+    say!(
         "\npolicy             tokens/s   token us    MLP us  GPU share  max/mean  window  planned  up MB  moved MB  link"
     );
     for p in &result.policies {
-        println!(
+        say!(
             "{:18} {:8.2} {:10.0} {:9.0} {:8.1} % {:9.3} {:7.3} {:8.3} {:6.1} {:9.2} {:4.1} %",
             p.policy.name(),
             p.tokens_per_second,
@@ -55,8 +53,8 @@ pub fn print(result: &Evaluation) {
             percent(p.link_share)
         );
     }
-    println!("\nMLP time of one policy over that of another    here  paper");
+    say!("\nMLP time of one policy over that of another    here  paper");
     for a in &result.ablation {
-        println!("{:44} {:6.2} {:6.2}", format!("{} -> {}", a.from, a.to), a.ratio, a.paper);
+        say!("{:44} {:6.2} {:6.2}", format!("{} -> {}", a.from, a.to), a.ratio, a.paper);
     }
 }

@@ -1,6 +1,7 @@
 //! `trace capture`: the repository's model on real text.
 
 use anyhow::{Context, ensure};
+use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
@@ -47,6 +48,8 @@ fn own_model() -> PathBuf {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let path = args.model.clone().unwrap_or_else(own_model);
+    let files = FileSet::new().input_folder("part of the model", &path);
+    files.output("--out", &args.out).check()?;
     let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;
     let shape = shape_of(&model.config);
     let positions = model.config.max_position_embeddings() as u64;
@@ -78,7 +81,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             args.temperature_percent, args.tokens
         ),
     };
-    let bar = super::progress(header.tokens);
+    let bar = ndp_files::Progress::new(header.tokens, "tokens");
+    let tokens = header.tokens;
     let mut writer = TraceFileWriter::create(&args.out, header)?;
     let options = GenerateOptions {
         tokens: args.tokens as usize,
@@ -88,19 +92,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for prompt in &args.prompt {
         let position = Cell::new(0);
         let mut backend = Capture::new(SoftwareBackend::new(), shape.clone(), |activity| {
-            bar.inc(1);
+            bar.add(1);
             writer.write(TokenInfo::at(position.replace(position.get() + 1), prompt.len() as u64), activity)
         });
         let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
-        bar.suspend(|| super::say(&format!("{prompt}{}\n", generation.text)));
+        bar.suspend(|| ndp_files::print(&format!("{prompt}{}\n", generation.text)));
     }
-    bar.finish_and_clear();
+    drop(bar);
     writer.finish()?;
-    super::say(&format!(
-        "{}: {} tokens of {} neurons\n",
-        args.out.display(),
-        bar.position(),
-        shape.neurons()
-    ));
+    ndp_files::print(&format!("{}: {} tokens of {} neurons\n", args.out.display(), tokens, shape.neurons()));
     Ok(())
 }

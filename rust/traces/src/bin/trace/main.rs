@@ -2,6 +2,9 @@
 //!
 //! Arguments and exit codes are here, one file for each command beside it. What is done is the library's.
 
+#[macro_use(note)]
+extern crate ndp_files;
+
 mod capture;
 mod show;
 mod stats;
@@ -9,12 +12,11 @@ mod synth;
 mod table;
 
 use clap::{Parser, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use std::process::ExitCode;
 
 /// Activation traces: which neurons of a language model were active for which token.
 ///
-/// Exit code 0, or 2 if the arguments or a file are not as they should be.
+/// Exit code 0; 2 if the arguments or a file are not as they should be; 128 + n if signal n ended it.
 #[derive(Debug, Parser)]
 #[command(
     name = "trace",
@@ -43,29 +45,15 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let done = match Args::parse().command {
+    ndp_files::program(run, |_| 2)
+}
+
+fn run(args: Args) -> anyhow::Result<u8> {
+    match args.command {
         Command::Capture(args) => capture::run(&args),
         Command::Synth(args) => synth::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Show(args) => show::run(&args),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-/// A bar over `tokens` tokens on the error stream; invisible if that is no terminal.
-fn progress(tokens: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} tokens, {per_sec}, {eta} left");
-    ProgressBar::new(tokens).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-/// Prints to the standard output. A reader that went away is no reason to fail.
-fn say(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    }?;
+    Ok(0)
 }

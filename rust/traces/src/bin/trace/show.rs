@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ensure!(layer < layers, "--layer {layer}: the trace has layers 0 to {}", layers - 1);
     }
     let tokens = reader.header().tokens;
-    super::say(&header(reader.header()));
+    ndp_files::print(&header(reader.header()));
     let shape = reader.shape().clone();
     let mut activity = Activity::new(&shape);
     if let Some(token) = args.token {
@@ -56,7 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         for _ in 0..=token {
             info = reader.read_into(&mut activity).with_context(file)?;
         }
-        super::say(&one(&shape, token, info, &activity, args.layer));
+        ndp_files::print(&one(&shape, token, info, &activity, args.layer));
         return Ok(());
     }
     let mut table = Table::new(["token", "phase", "attention", "MLP", "as the one before"]);
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         table.row([token.to_string(), phase(info), attention, mlp, percent(similarity)]);
         before = Some(activity.clone());
     }
-    super::say(&table.text());
+    ndp_files::print(&table.text());
     Ok(())
 }
 

@@ -29,18 +29,18 @@ struct Json<'a> {
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut reader = TraceReader::open(&args.file)?;
-    let bar = super::progress(reader.header().tokens);
+    let bar = ndp_files::Progress::new(reader.header().tokens, "tokens");
     let file = |e| anyhow::Error::new(e).context(args.file.display().to_string());
-    let statistics = Statistics::from_reader(&mut reader, || bar.inc(1)).map_err(file)?;
-    bar.finish_and_clear();
+    let statistics = Statistics::from_reader(&mut reader, || bar.add(1)).map_err(file)?;
+    drop(bar);
     let report = statistics.report();
     if args.json {
         let json = Json { header: reader.header(), statistics: &report };
-        super::say(&format!("{}\n", serde_json::to_string_pretty(&json)?));
+        ndp_files::print(&format!("{}\n", serde_json::to_string_pretty(&json)?));
         return Ok(());
     }
-    super::say(&crate::show::header(reader.header()));
-    super::say(&text(&report));
+    ndp_files::print(&crate::show::header(reader.header()));
+    ndp_files::print(&text(&report));
     Ok(())
 }
 

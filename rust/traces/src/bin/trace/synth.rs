@@ -3,6 +3,7 @@
 use crate::table::{Table, percent};
 use anyhow::{Context, ensure};
 use ndp_config::LlmShape;
+use ndp_files::FileSet;
 use ndp_traces::stats::{Report, Statistics};
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
@@ -52,6 +53,7 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    FileSet::new().output("--out", &args.out).check()?;
     let model = model(&args.model)?;
     let prompt = args.prompt.unwrap_or_else(|| (args.tokens / 2).min(128));
     ensure!(prompt <= args.tokens, "--prompt {prompt} is more than the {} tokens of a sequence", args.tokens);
@@ -81,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     );
     let mut statistics = Statistics::new(synthesizer.shape());
     let mut activity = Activity::new(synthesizer.shape());
-    let bar = super::progress(tokens);
+    let bar = ndp_files::Progress::new(tokens, "tokens");
     let (mut generating, start) = (0.0, Instant::now());
     for _ in 0..tokens {
         let before = Instant::now();
@@ -89,18 +91,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         generating += before.elapsed().as_secs_f64();
         writer.write(info, &activity)?;
         statistics.add(info, &activity);
-        bar.inc(1);
+        bar.add(1);
     }
-    bar.finish_and_clear();
+    drop(bar);
     writer.finish()?;
     let per_token = |seconds: f64| 1e3 * seconds / tokens as f64;
-    eprintln!(
+    note!(
         "{:.1} ms per token, {:.1} ms of them generating, the rest writing and measuring",
         per_token(start.elapsed().as_secs_f64()),
         per_token(generating)
     );
-    super::say(&table(&synthesizer, &statistics.report()));
-    super::say(&format!(
+    ndp_files::print(&table(&synthesizer, &statistics.report()));
+    ndp_files::print(&format!(
         "{}: {tokens} tokens of {} neurons\n",
         args.out.display(),
         synthesizer.shape().neurons()

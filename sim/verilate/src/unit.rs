@@ -4,10 +4,8 @@
 //! can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve
 //! both. Which of them runs is decided when a model is opened; compiling is left to `compile`.
 
-use super::cache::{file_failure, hash, write_if_changed};
-use super::catalog::Entry;
-use super::tools::Tools;
-use super::{Failure, compile, shims};
+use crate::cache::{file_failure, hash, write_if_changed};
+use crate::{Entry, Failure, Tools, compile, shims};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -36,6 +34,7 @@ fn flags(tools: &Tools) -> Vec<&'static str> {
 }
 
 /// One variant of one design.
+#[derive(Debug)]
 pub struct Unit {
     /// Name of the design, for messages.
     pub name: String,
@@ -85,19 +84,37 @@ impl Unit {
         }
     }
 
-    /// Whether the library on disk was made from the same inputs.
+    /// The same variant for a library of its own in `dir`, with a table of this design alone.
+    pub fn alone(design: &Entry, waves: bool, dir: &Path, tools: &Tools) -> Self {
+        let mut unit = Self::new(design, waves, dir, tools);
+        unit.shim += &shims::table_of_one(design, waves);
+        let parts = [&unit.key, &unit.shim, compile::FFI_SOURCES[2].1, &compile::LINK_FLAGS.join(" ")];
+        let key = hash(parts.map(str::as_bytes));
+        unit.dir = dir.join(format!("{}-{key}", unit.dir.file_name().unwrap_or_default().display()));
+        Self { key, ..unit }
+    }
+
+    /// Whether the archive on disk was made from the same inputs.
     pub fn is_fresh(&self) -> bool {
         let library = self.dir.join(format!("lib{}.a", self.library));
         library.is_file() && std::fs::read(self.stamp()).is_ok_and(|stamp| stamp == self.key.as_bytes())
     }
 
-    /// Records that the library is complete.
+    /// Records that the archive is complete.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
     pub fn set_fresh(&self) -> Result<(), Failure> {
         write_if_changed(&self.stamp(), self.key.as_bytes())
     }
 
     fn stamp(&self) -> PathBuf {
         self.dir.join("key")
+    }
+
+    /// Identifies everything that the compiled model follows from.
+    pub fn key(&self) -> &str {
+        &self.key
     }
 
     /// Size of the Verilog.
@@ -111,6 +128,9 @@ impl Unit {
     }
 
     /// Writes the Verilog and the shim, and runs Verilator.
+    ///
+    /// # Errors
+    /// What Verilator says; a file that cannot be written.
     pub fn verilate(&self, tools: &Tools) -> Result<(), Failure> {
         match std::fs::remove_dir_all(&self.dir) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
 //! A pool of workers for jobs that make further jobs possible: what one run of Verilator wrote is compiled while others still
 //! run.
 
-use super::Failure;
+use crate::Failure;
 use std::collections::BinaryHeap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,6 +68,9 @@ struct State<'a> {
 
 /// Does all jobs, and those they lead to, with `workers` threads. Nothing new is started after a failure, and the first one is
 /// returned.
+///
+/// # Errors
+/// That of the first job that fails.
 pub fn run(workers: usize, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
     let state = Mutex::new(State { waiting: jobs.into(), running: 0, failure: None });
     let changed = Condvar::new();

@@ -1,17 +1,18 @@
-//! Finds Verilator, the C++ compiler and libclang, and says which package to install when one is missing.
+//! Finds Verilator and the C++ compiler, and says which package to install when one is missing.
 //!
-//! First part of the build. Verilator is taken from `VERILATOR`, else from `VERILATOR_ROOT`, else from `PATH`,
-//! else from an installed `verilator` Python package. How the tools are called is left to `verilate` and
+//! First part of a build. Verilator is taken from `VERILATOR`, else from `VERILATOR_ROOT`, else from `PATH`,
+//! else from an installed `verilator` Python package. How the tools are called is left to `unit` and
 //! `compile`.
 
-use super::Failure;
+use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Oldest Verilator whose output is known to work: the one of Debian 12.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// What the build runs.
+/// What a build runs.
+#[derive(Debug)]
 pub struct Tools {
     /// The executable.
     pub verilator: PathBuf,
@@ -23,20 +24,28 @@ pub struct Tools {
     pub verilator_version: String,
     /// The same as numbers.
     pub verilator_number: (u32, u32),
+    /// For which machine it compiles, as a target triple.
+    pub target: String,
+    /// Those of the flags for models that the compiler knows.
+    pub flags: Vec<&'static str>,
     /// Everything about the C++ compiler that changes its output, the processor of `-march=native` included.
     pub compiler_identity: String,
 }
 
-/// Finds all tools.
-pub fn find() -> Result<Tools, Failure> {
+/// Finds all tools; `target` is the machine that models are for, as cargo calls it.
+///
+/// # Errors
+/// What is missing or too old, where it was looked for, and what to install.
+pub fn find(target: &str) -> Result<Tools, Failure> {
     let (verilator, verilator_root, export_root) = find_verilator()?;
     let (verilator_version, verilator_number) = check_version(&verilator, &verilator_root)?;
-    let compiler_identity = find_compiler()?;
-    find_libclang()?;
+    let (compiler_identity, flags) = find_compiler(target)?;
     Ok(Tools {
         verilator,
         verilator_root,
         export_root,
+        target: target.to_owned(),
+        flags,
         verilator_version,
         verilator_number,
         compiler_identity,
@@ -136,7 +145,8 @@ fn dotted((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor:03}")
 }
 
-fn find_compiler() -> Result<String, Failure> {
+/// What identifies the compiler, and the flags that it knows.
+fn find_compiler(target: &str) -> Result<(String, Vec<&'static str>), Failure> {
     let missing = |reason: String| {
         vec![
             "A C++17 compiler is needed to compile the Verilated models.".to_owned(),
@@ -145,7 +155,7 @@ fn find_compiler() -> Result<String, Failure> {
                 .to_owned(),
         ]
     };
-    let compiler = cc::Build::new().cpp(true).cargo_metadata(false).try_get_compiler();
+    let compiler = crate::compile::compiler(target).opt_level(0).try_get_compiler();
     let compiler = compiler.map_err(|e| missing(e.to_string()))?;
     let version = Command::new(compiler.path()).arg("--version").output();
     let version = version.map_err(|e| missing(format!("{}: {e}", compiler.path().display())))?;
@@ -158,16 +168,11 @@ fn find_compiler() -> Result<String, Failure> {
     let native = native.map(|output| output.stderr).unwrap_or_default();
     let text = String::from_utf8_lossy(&native);
     let target = text.lines().find(|line| line.contains("cc1plus")).unwrap_or_default();
-    Ok(format!("{}\n{target}", String::from_utf8_lossy(&version.stdout)))
-}
-
-/// Loads libclang here, where its absence can still be reported; `bindgen` would panic.
-fn find_libclang() -> Result<(), Failure> {
-    clang_sys::load().map_err(|reason| {
-        vec![
-            "libclang is needed to bind the C interface of the models.".to_owned(),
-            format!("  {}", reason.lines().next().unwrap_or_default()),
-            "Install version 9 or newer (Debian 12: apt-get install libclang-dev, which is 14) or set LIBCLANG_PATH.".to_owned(),
-        ]
-    })
+    let mut flags = crate::compile::FLAGS.to_vec();
+    flags.retain(|flag| {
+        let tried =
+            Command::new(compiler.path()).args([flag, "-fsyntax-only", "-x", "c++", "/dev/null"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    });
+    Ok((format!("{}\n{target}", String::from_utf8_lossy(&version.stdout)), flags))
 }

@@ -1,8 +1,8 @@
 //! Small helpers of the build: content hashes, files that keep their time stamp, where models are kept.
 //!
-//! Used by every other part of the build script. What goes into a hash is decided by the callers.
+//! Used by every other part. What goes into a hash is decided by the callers.
 
-use super::Failure;
+use crate::Failure;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,9 @@ pub fn hash<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 
 /// Where the models are kept: `ndp-models` in the target directory. Cargo gives each profile, and builds with and
 /// without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
+///
+/// # Errors
+/// A directory that cannot be created.
 pub fn shared_dir(out_dir: &Path) -> Result<PathBuf, Failure> {
     let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
     let target = out_dir.ancestors().nth(4).filter(|_| known);
@@ -32,15 +35,20 @@ pub fn shared_dir(out_dir: &Path) -> Result<PathBuf, Failure> {
     Ok(dir)
 }
 
-/// Waits until no other build uses the directory; cargo's own lock is held per profile.
-pub fn lock(dir: &Path) -> Result<File, Failure> {
-    let path = dir.join("lock");
-    let file = File::create(&path).map_err(|e| file_failure("create", &path, &e))?;
-    file.lock().map_err(|e| file_failure("lock", &path, &e))?;
+/// Waits until nobody else has the lock that is this file, and holds it as long as the result lives. The file stays.
+///
+/// # Errors
+/// A file that cannot be created or locked.
+pub fn lock(path: &Path) -> Result<File, Failure> {
+    let file = File::create(path).map_err(|e| file_failure("create", path, &e))?;
+    file.lock().map_err(|e| file_failure("lock", path, &e))?;
     Ok(file)
 }
 
 /// Writes a file unless it has this content already.
+///
+/// # Errors
+/// A file that cannot be written.
 pub fn write_if_changed(path: &Path, content: &[u8]) -> Result<(), Failure> {
     if std::fs::read(path).is_ok_and(|old| old == content) {
         return Ok(());

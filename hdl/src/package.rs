@@ -1,0 +1,240 @@
+//! What a folder of generated Verilog holds: a file for each module, a wrapper with a stable name, the list of files, the
+//! parameters in three forms and the port tables.
+//!
+//! Texts only; `gen-rtl` puts them into a folder. No text depends on where that folder is.
+
+use crate::layer::{Design, Direction, Module};
+use ndp_config::{DesignConfig, HbmConfig};
+use serde_json::json;
+use std::collections::BTreeMap;
+use toml::{Table, Value};
+
+/// File with the resolved configuration, every key of it; a configuration for `--config` itself.
+const RESOLVED: &str = "params.toml";
+
+/// Where a design comes from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Name of the configuration.
+    pub config: String,
+    /// What `--config` was, if that was a preset; otherwise the folder's own `params.toml` is named for regeneration.
+    pub preset: Option<String>,
+    /// Block that was elaborated.
+    pub block: String,
+    /// What each module's name begins with.
+    pub prefix: String,
+    /// The configuration, every key of it.
+    pub keys: Table,
+    /// Numbers that follow from it, by name.
+    pub derived: Vec<(&'static str, u64)>,
+}
+
+impl Source {
+    /// The source of a block of a core. `argument` is what `--config` was.
+    ///
+    /// # Errors
+    /// If the configuration cannot be written as TOML.
+    pub fn core(
+        config: &DesignConfig,
+        argument: &str,
+        block: &str,
+        prefix: &str,
+    ) -> Result<Self, toml::ser::Error> {
+        let gemv = config.gemv();
+        let derived = [
+            ("dimm_burst_bits", config.dimm_burst_bits()),
+            ("rank_burst_bits", config.dram().burst_bits()),
+            ("host_addr_bits", config.dimm_burst_bits() + 1),
+            ("link_word_bits", if config.core().link() { config.link().word_bits() } else { 0 }),
+            ("dram_t_rtw", config.dram().t_rtw()),
+            ("units_per_rank", gemv.units_per_rank()),
+            ("stripe_elems", gemv.stripe_elems()),
+            ("beats_per_stripe", gemv.beats_per_stripe()),
+            ("slice_words", gemv.slice_words()),
+            ("window_cycles", gemv.window_cycles()),
+            ("digit_bits", gemv.digit_bits()),
+            ("max_cols", gemv.max_cols()),
+            ("max_rows", gemv.max_rows()),
+            ("max_heads", gemv.max_heads()),
+        ];
+        let derived = derived.map(|(name, value)| (name, u64::from(value))).into();
+        Ok(Self::new(config.name(), Table::try_from(config)?, argument, block, prefix, derived))
+    }
+
+    /// The source of a block of a memory that computes.
+    ///
+    /// # Errors
+    /// If the configuration cannot be written as TOML.
+    pub fn memory(
+        config: &HbmConfig,
+        argument: &str,
+        block: &str,
+        prefix: &str,
+    ) -> Result<Self, toml::ser::Error> {
+        Ok(Self::new(config.name(), Table::try_from(config)?, argument, block, prefix, Vec::new()))
+    }
+
+    fn new(
+        name: &str,
+        keys: Table,
+        argument: &str,
+        block: &str,
+        prefix: &str,
+        derived: Vec<(&'static str, u64)>,
+    ) -> Self {
+        let preset = (!argument.ends_with(".toml")).then(|| argument.to_owned());
+        Self {
+            config: name.to_owned(),
+            preset,
+            block: block.to_owned(),
+            prefix: prefix.to_owned(),
+            keys,
+            derived,
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("configuration {}, block {}", self.config, self.block)
+    }
+
+    /// The command that writes the folder anew, `DIR` being the folder.
+    fn command(&self) -> String {
+        let config = self.preset.clone().unwrap_or_else(|| format!("DIR/{RESOLVED}"));
+        let prefix =
+            if self.prefix.is_empty() { String::new() } else { format!(" --prefix {}", self.prefix) };
+        format!("cargo run --bin gen-rtl -- --config {config} --block {}{prefix} --out DIR", self.block)
+    }
+
+    fn head(&self, comment: &str) -> String {
+        let (words, command) = (self.words(), self.command());
+        format!("{comment} Generated from {words}. Do not edit; regenerate with\n{comment}   {command}\n")
+    }
+
+    /// Name of the wrapper, the same for every configuration.
+    fn wrapper_name(&self) -> String {
+        format!("{}{}_top", self.prefix, self.block)
+    }
+
+    /// Every key as `SECTION_KEY`, then what follows from them. Truth values are 0 and 1; names are left out.
+    fn numbers(&self) -> Vec<(String, u64)> {
+        let number = |value: &Value| match value {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            Value::Boolean(is) => Some(u64::from(*is)),
+            _ => None,
+        };
+        let mut numbers = Vec::new();
+        for (section, value) in &self.keys {
+            for (key, value) in value.as_table().into_iter().flatten() {
+                numbers.extend(number(value).map(|n| (format!("{section}_{key}").to_uppercase(), n)));
+            }
+        }
+        numbers.extend(self.derived.iter().map(|(name, value)| (name.to_uppercase(), *value)));
+        numbers
+    }
+}
+
+/// Everything that belongs into the folder, by file name.
+///
+/// # Errors
+/// If the parameters cannot be written as TOML.
+pub fn files(source: &Source, design: &Design) -> Result<BTreeMap<String, String>, toml::ser::Error> {
+    let name_of = |module: &Module| format!("{}{}", source.prefix, module.name());
+    let mut files = BTreeMap::new();
+    let mut list = file_list_head(source);
+    for (name, text) in design.definitions(name_of) {
+        let name = format!("{name}.v");
+        list += &format!("{name}\n");
+        files.insert(name, source.head("//") + &text);
+    }
+    let wrapper = format!("{}.v", source.wrapper_name());
+    list += &format!("{wrapper}\n");
+    files.insert(wrapper, source.head("//") + &wrapper_text(source, &name_of(design.top()), design.top()));
+    files.insert("files.f".into(), list);
+    files.insert("ports.md".into(), port_tables(source, design));
+    files.insert("params.vh".into(), header_text(source));
+    files.insert("params.json".into(), json_text(source, &name_of(design.top()), design.top()));
+    files.insert(RESOLVED.into(), source.head("#") + "\n" + &toml::to_string(&source.keys)?);
+    Ok(files)
+}
+
+/// Whether a file of that name and text is one of those that [`files`] writes.
+pub fn is_generated(name: &str, text: &str) -> bool {
+    let heads = ["// Generated from", "# Generated", "# Ports", "{\n  \"generated\""];
+    has_generated_name(name) && heads.iter().any(|head| text.starts_with(head))
+}
+
+/// Whether [`files`] may write a file of that name.
+pub fn has_generated_name(name: &str) -> bool {
+    name.ends_with(".v") || ["files.f", "ports.md", "params.vh", "params.json", RESOLVED].contains(&name)
+}
+
+fn file_list_head(source: &Source) -> String {
+    let (words, top) = (source.words(), source.wrapper_name());
+    format!(
+        "# Generated: {words}; children first.\n\
+         #\n\
+         # -f takes these names from the folder in which a tool is called. From any other one, DIR being this folder:\n\
+         #   iverilog -g2005 -y DIR -s {top} -o {top}.vvp DIR/{top}.v\n\
+         #   verilator --lint-only -y DIR --top-module {top} DIR/{top}.v\n\
+         #   verilator --lint-only --top-module {top} -F DIR/files.f\n\
+         #   yosys -q -p 'read_verilog DIR/*.v; hierarchy -check -top {top}'\n"
+    )
+}
+
+fn port_tables(source: &Source, design: &Design) -> String {
+    let (words, command) = (source.words(), source.command());
+    let mut text = format!(
+        "# Ports: {words}\n\nGenerated by `{command}`. In Verilog each name is followed by `_h` and eight digits, a hash of \
+         the text.\nThe wrapper `{}` has the ports of the last one.\n",
+        source.wrapper_name()
+    );
+    for module in design.modules() {
+        text += &format!("\n{}", module.port_table());
+    }
+    text
+}
+
+/// A module whose name depends on the block alone, with the ports of the block.
+fn wrapper_text(source: &Source, top: &str, module: &Module) -> String {
+    let ports = module.ports();
+    let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let mut text = format!(
+        "// {} by a name that does not depend on the configuration.\nmodule {} (\n    {}\n);\n",
+        source.block,
+        source.wrapper_name(),
+        names.join(",\n    ")
+    );
+    for port in ports {
+        let direction = if port.direction == Direction::Input { "input" } else { "output" };
+        let range = if port.width == 1 { String::new() } else { format!("[{}:0] ", port.width - 1) };
+        text += &format!("    {direction} wire {range}{};\n", port.name);
+    }
+    let connections: Vec<String> = names.iter().map(|name| format!("    .{name}({name})")).collect();
+    text + &format!("{top} inner (\n{}\n);\nendmodule\n", connections.join(",\n"))
+}
+
+/// The numbers for Verilog, to be included inside a module.
+fn header_text(source: &Source) -> String {
+    let lines = source.numbers().into_iter().map(|(name, value)| format!("localparam {name} = {value};\n"));
+    source.head("//") + &lines.collect::<String>()
+}
+
+fn json_text(source: &Source, top: &str, module: &Module) -> String {
+    let ports = module.ports().iter().map(|port| {
+        let direction = if port.direction == Direction::Input { "in" } else { "out" };
+        json!({ "name": port.name, "direction": direction, "bits": port.width })
+    });
+    let derived: BTreeMap<&str, u64> = source.derived.iter().copied().collect();
+    let value = json!({
+        "block": source.block,
+        "module": top,
+        "wrapper": source.wrapper_name(),
+        "configuration": source.keys,
+        "derived": derived,
+        "ports": ports.collect::<Vec<_>>(),
+    });
+    // What marks the file as generated comes first, as in the others.
+    let rest = serde_json::to_string_pretty(&value).unwrap_or_default();
+    let head = json!(source.command());
+    format!("{{\n  \"generated\": {head},\n{}\n", rest.trim_start_matches("{\n"))
+}

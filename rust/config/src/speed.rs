@@ -1,0 +1,144 @@
+//! Speed grades of DDR4 (JEDEC JESD79-4): periods, the times of each grade in clocks, and what a grade does not allow.
+//!
+//! A grade has bins, which differ in CL-tRCD-tRP: 2400T 17-17-17, 2666V 19-19-19, 2933Y 21-21-21 and 3200AC 24-24-24 are the defaults,
+//! the last one from Table II of Hermes. Limits are those of the fastest bins (12.5 ns). Devices have eight data pins and rows of 1 KB.
+//! A time in clocks is that in ns over tCK, rounded as the standard does it: up, unless it is less than 0.026 clocks above a number.
+//!
+//! Two times of Table II are shorter than the standard's: tRRD_L, 3.75 ns instead of 4.9, and tFAW, 16.25 ns instead of 21. At 3200 they are taken
+//! as they are.
+
+use crate::dram::RawDram;
+use crate::{ConfigError, DramConfig};
+use toml::{Table, Value};
+
+struct Grade {
+    /// Transfers per pin in 10^6 a second.
+    speed: u32,
+    /// tCK.
+    clock_ps: u64,
+    /// Clocks of CL, tRCD and tRP in the default bin.
+    bin: u32,
+    /// CWL for a write preamble of one clock.
+    cwl: u32,
+}
+
+/// The grade of Table II comes last.
+const GRADES: [Grade; 4] = [
+    Grade { speed: 2400, clock_ps: 833, bin: 17, cwl: 12 },
+    Grade { speed: 2666, clock_ps: 750, bin: 19, cwl: 14 },
+    Grade { speed: 2933, clock_ps: 682, bin: 21, cwl: 16 },
+    Grade { speed: 3200, clock_ps: 625, bin: 24, cwl: 16 },
+];
+
+/// A time that a grade has at least: its key, how to find it, in ps and in clocks, whichever is longer.
+type Least = (&'static str, fn(&DramConfig) -> u32, u64, u32);
+
+/// Times of the default bin and of the fastest one.
+const OF_A_BIN: [Least; 3] = [
+    ("dram.t_rcd", DramConfig::t_rcd, 12_500, 0),
+    ("dram.t_cl", DramConfig::t_cl, 12_500, 0),
+    ("dram.t_rp", DramConfig::t_rp, 12_500, 0),
+];
+/// Times of all bins.
+const OF_ALL_BINS: [Least; 9] = [
+    ("dram.t_ras", DramConfig::t_ras, 32_000, 0),
+    ("dram.t_ccd_l", DramConfig::t_ccd_l, 5_000, 5),
+    ("dram.t_rrd_s", DramConfig::t_rrd_s, 0, 4),
+    ("dram.t_rrd_l", DramConfig::t_rrd_l, 4_900, 4),
+    ("dram.t_faw", DramConfig::t_faw, 21_000, 20),
+    ("dram.t_wr", DramConfig::t_wr, 15_000, 0),
+    ("dram.t_wtr_s", DramConfig::t_wtr_s, 2_500, 2),
+    ("dram.t_wtr_l", DramConfig::t_wtr_l, 7_500, 4),
+    ("dram.t_rtp", DramConfig::t_rtp, 7_500, 4),
+];
+/// Times of Table II that no grade of the standard has.
+const TABLE_II: [(&str, u32); 2] = [("dram.t_rrd_l", 6), ("dram.t_faw", 26)];
+/// tRFC in ps, by the Gb that a device has at most.
+const T_RFC: [(u64, u64); 4] = [(2, 160_000), (4, 260_000), (8, 350_000), (u64::MAX, 550_000)];
+/// tREFI in ps.
+const T_REFI_PS: u64 = 7_800_000;
+
+impl Grade {
+    fn of(speed: u32) -> Option<&'static Self> {
+        GRADES.iter().find(|grade| grade.speed == speed)
+    }
+
+    /// Clocks of a time.
+    fn clocks(&self, ps: u64) -> u32 {
+        ((ps * 1000 / self.clock_ps + 974) / 1000) as u32
+    }
+
+    fn least(&self, (_, _, ps, clocks): Least) -> u32 {
+        self.clocks(ps).max(clocks)
+    }
+
+    /// The times of the default bin, for devices of 8 Gb.
+    fn times(&self) -> Table {
+        let of_bin = OF_A_BIN.map(|(key, ..)| (key, self.bin));
+        let of_all = OF_ALL_BINS.map(|least| (least.0, self.least(least)));
+        let others = [
+            ("dram.t_rc", self.clocks(32_000) + self.bin),
+            ("dram.t_cwl", self.cwl),
+            ("dram.t_rfc", self.clocks(T_RFC[2].1)),
+            ("dram.t_refi", (T_REFI_PS / self.clock_ps) as u32),
+        ];
+        let times = of_bin.into_iter().chain(of_all).chain(others);
+        times.map(|(key, clocks)| (key["dram.".len()..].to_owned(), Value::from(clocks))).collect()
+    }
+}
+
+/// tCK in ps; that of 3200 for a speed which is no grade's.
+pub(crate) fn clock_ps(speed: u32) -> u64 {
+    Grade::of(speed).unwrap_or(&GRADES[3]).clock_ps
+}
+
+/// Times that a file leaves open are those of the speed grade that it names. `raw` is what was read, `text` the file.
+pub(crate) fn complete(raw: RawDram, text: &str) -> Result<RawDram, ConfigError> {
+    let syntax = |e: toml::de::Error| ConfigError::Syntax(e.to_string());
+    let mut file: Table = toml::from_str(text).map_err(syntax)?;
+    let Some(Value::Table(given)) = file.remove("dram") else { return Ok(raw) };
+    let Some(speed) = given.get("speed").and_then(Value::as_integer) else { return Ok(raw) };
+    let Some(grade) = Grade::of(speed as u32) else {
+        let (what, rule) = ("dram.speed".into(), "be 2400, 2666, 2933 or 3200".into());
+        return Err(ConfigError::Mismatch { what, value: speed as u64, rule });
+    };
+    if grade.speed == GRADES[3].speed {
+        return Ok(raw);
+    }
+    let mut times = grade.times();
+    times.extend(given);
+    times.try_into().map_err(syntax)
+}
+
+/// Refuses times that devices of the grade do not have.
+pub(crate) fn check(dram: &DramConfig) -> Result<(), ConfigError> {
+    let Some(grade) = Grade::of(dram.speed()) else { return Ok(()) };
+    let refuse = |key, clocks: u32, rule: String| {
+        let ns = u64::from(clocks) as f64 * grade.clock_ps as f64 / 1e3;
+        Err(ConfigError::SpeedGrade { key, clocks, ns, speed: grade.speed, rule })
+    };
+    let at_least = |key, clocks: u32, least: u32, ps: u64| {
+        if clocks >= least {
+            return Ok(());
+        }
+        let limit = if ps > 0 { format!("{} ns", ps as f64 / 1e3) } else { "the standard's".to_owned() };
+        refuse(key, clocks, format!("at least {least} clocks ({limit})"))
+    };
+    for least in OF_A_BIN.into_iter().chain(OF_ALL_BINS) {
+        let (key, find, ps, _) = least;
+        let clocks = find(dram);
+        if grade.speed != GRADES[3].speed || !TABLE_II.contains(&(key, clocks)) {
+            at_least(key, clocks, grade.least(least), ps)?;
+        }
+    }
+    at_least("dram.t_cwl", dram.t_cwl(), grade.cwl, 0)?;
+    // Eight devices: of a burst each has 64 bits.
+    let gigabits = (dram.bursts() * 64) >> 30;
+    let (_, ps) = T_RFC.into_iter().find(|(most, _)| gigabits <= *most).unwrap_or(T_RFC[3]);
+    at_least("dram.t_rfc", dram.t_rfc(), grade.clocks(ps), ps)?;
+    let most = (T_REFI_PS / grade.clock_ps) as u32;
+    if dram.t_refi() > most {
+        return refuse("dram.t_refi", dram.t_refi(), format!("at most {most} clocks (7800 ns)"));
+    }
+    Ok(())
+}

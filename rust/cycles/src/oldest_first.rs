@@ -1,0 +1,38 @@
+//! Who gets a turn among several that want one (docs/timing.md, "Host port").
+
+/// Of those that want, the one whose last turn is the longest ago.
+#[derive(Clone, Debug)]
+pub(crate) struct OldestFirst {
+    /// The oldest one first.
+    order: Vec<usize>,
+}
+
+impl OldestFirst {
+    /// `count` of them; the first one is the oldest.
+    pub fn new(count: usize) -> Self {
+        Self { order: (0..count).collect() }
+    }
+
+    /// Gives the turn.
+    #[inline]
+    pub fn choose(&mut self, wants: impl Fn(usize) -> bool) -> Option<usize> {
+        let at = self.order.iter().position(|&source| wants(source))?;
+        self.order[at..].rotate_left(1);
+        self.order.last().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_makes_its_source_the_youngest() {
+        let mut turns = OldestFirst::new(3);
+        assert_eq!(turns.choose(|source| source == 1), Some(1));
+        assert_eq!(turns.choose(|_| true), Some(0));
+        assert_eq!(turns.choose(|source| source < 2), Some(1));
+        assert_eq!(turns.choose(|_| true), Some(2));
+        assert_eq!(turns.choose(|_| false), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Which paths are one file, whatever their names: no output may be an input or another output.
+
+use crate::output::absent;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Two arguments that are one file.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ConflictError {
+    /// An output is something that is read.
+    #[error("{output} would overwrite `{}`, which is {input}", path.display())]
+    Input {
+        /// The option.
+        output: String,
+        /// What is read.
+        input: String,
+        /// The path of the output as given.
+        path: PathBuf,
+    },
+    /// Two outputs.
+    #[error("{first} and {second} both name `{}`", path.display())]
+    Outputs {
+        /// One option.
+        first: String,
+        /// The other one.
+        second: String,
+        /// The path as given to the second one.
+        path: PathBuf,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Identity {
+    /// By device and inode.
+    There(u64, u64),
+    /// By the path of what will be made.
+    Absent(PathBuf),
+    /// A character device, which any number of outputs may share.
+    Shared,
+}
+
+fn of_metadata(metadata: &Metadata) -> Identity {
+    if metadata.file_type().is_char_device() {
+        return Identity::Shared;
+    }
+    Identity::There(metadata.dev(), metadata.ino())
+}
+
+fn identity(path: &Path) -> Identity {
+    if let Ok(metadata) = std::fs::metadata(path) {
+        return of_metadata(&metadata);
+    }
+    let path = absent(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => Identity::Absent(folder.join(name)),
+        // Nothing can be made there; that is said when it is tried.
+        _ => Identity::Absent(path),
+    }
+}
+
+/// The files of a run, to be checked before any work begins.
+///
+/// ```
+/// use ndp_files::FileSet;
+/// let both = FileSet::new().input("the program", "a.asm").output("--trace", "./a.asm").check();
+/// assert_eq!(both.unwrap_err().to_string(), "--trace would overwrite `./a.asm`, which is the program");
+/// ```
+#[derive(Debug, Default)]
+pub struct FileSet {
+    inputs: Vec<(String, Identity)>,
+    outputs: Vec<(String, PathBuf, Identity)>,
+}
+
+impl FileSet {
+    /// None yet but standard output and error, which may have been redirected to a file.
+    pub fn new() -> Self {
+        let mut set = Self::default();
+        for (name, metadata) in [
+            ("standard output", rustix::fs::fstat(std::io::stdout())),
+            ("standard error", rustix::fs::fstat(std::io::stderr())),
+        ] {
+            // Only a regular file is damaged by two that write to it; both streams may go to one.
+            if let Ok(stat) = metadata
+                && rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file()
+            {
+                set.outputs.push((
+                    name.to_owned(),
+                    PathBuf::new(),
+                    Identity::There(stat.st_dev, stat.st_ino),
+                ));
+            }
+        }
+        set
+    }
+
+    /// Adds a file that is read; `what` names it in messages ("the program").
+    #[must_use]
+    pub fn input(mut self, what: &str, path: impl AsRef<Path>) -> Self {
+        self.inputs.push((what.to_owned(), identity(path.as_ref())));
+        self
+    }
+
+    /// Adds a preset or a file, as configurations are named: whatever ends in `.toml` is a path.
+    #[must_use]
+    pub fn configuration(self, what: &str, preset_or_path: &str) -> Self {
+        if preset_or_path.ends_with(".toml") { self.input(what, preset_or_path) } else { self }
+    }
+
+    /// Adds all files in a directory that is read.
+    #[must_use]
+    pub fn input_folder(mut self, what: &str, path: impl AsRef<Path>) -> Self {
+        // A directory that cannot be read is an error for whoever needs it.
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            self = self.input(what, entry.path());
+        }
+        self
+    }
+
+    /// Adds a file that is written, under the name of its option.
+    #[must_use]
+    pub fn output(mut self, option: &str, path: impl AsRef<Path>) -> Self {
+        let path = path.as_ref();
+        self.outputs.push((option.to_owned(), path.to_owned(), identity(path)));
+        self
+    }
+
+    /// Adds an output that may not be asked for.
+    #[must_use]
+    pub fn optional(self, option: &str, path: Option<impl AsRef<Path>>) -> Self {
+        match path {
+            Some(path) => self.output(option, path),
+            None => self,
+        }
+    }
+
+    /// Checks that no output is an input or another output.
+    ///
+    /// # Errors
+    /// [`ConflictError`] for the first that is.
+    pub fn check(&self) -> Result<(), ConflictError> {
+        for (index, (second, path, id)) in self.outputs.iter().enumerate() {
+            if *id == Identity::Shared || path.as_os_str().is_empty() {
+                continue;
+            }
+            if let Some((input, _)) = self.inputs.iter().find(|(_, input)| input == id) {
+                return Err(ConflictError::Input {
+                    output: second.clone(),
+                    input: input.clone(),
+                    path: path.clone(),
+                });
+            }
+            if let Some((first, ..)) = self.outputs[..index].iter().find(|(_, _, other)| other == id) {
+                return Err(ConflictError::Outputs {
+                    first: first.clone(),
+                    second: second.clone(),
+                    path: path.clone(),
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! The edge of the programs: what they read, what they write, and how they end.
+//!
+//! All binaries of the workspace share it, so that each of these has one answer:
+//!
+//! - [`read_text`], [`read_bytes`]: input with a limit, so that no endless file fills the memory.
+//! - [`OutputFile`]: an output that is complete or absent. Devices, pipes and the targets of symbolic links are written
+//!   through, modes are kept, and what is write-protected is refused.
+//! - [`FileSet`]: no output is an input, or another output, under whatever name.
+//! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
+//! - [`Child`], [`TemporaryFolder`]: other programs and their files, which end when this one does.
+//! - [`Progress`]: how long a run will take, before it does.
+//!
+//! It knows nothing of hardware or numbers. `ndp-config`, which is below both the design and the oracle, uses the reading
+//! alone (no feature); libraries that write files use the feature `output`, binaries `program`, tests `testing`.
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod input;
+pub use input::{read_bytes, read_text};
+
+#[cfg(feature = "output")]
+mod child;
+#[cfg(feature = "output")]
+mod identity;
+#[cfg(feature = "output")]
+mod output;
+#[cfg(feature = "output")]
+mod pending;
+#[cfg(feature = "output")]
+pub use {
+    child::Child,
+    identity::{ConflictError, FileSet},
+    output::{OutputError, OutputFile},
+    pending::TemporaryFolder,
+};
+
+#[cfg(feature = "program")]
+mod program;
+#[cfg(feature = "program")]
+mod progress;
+#[cfg(feature = "program")]
+pub use {
+    program::{EXIT_CODES, print, program, warn},
+    progress::{Progress, duration},
+};
+
+#[cfg(feature = "testing")]
+pub mod testing;

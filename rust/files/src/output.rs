@@ -1,0 +1,307 @@
+//! Output files that are complete or absent: written under another name and renamed at the end.
+//!
+//! What is no regular file is not replaced: a symbolic link leads to the file that is, and a pipe or a device is written to when
+//! the content is there. Pipes are opened no earlier, because that waits for a reader.
+
+use crate::pending::pending;
+use rustix::fs::{Access, access};
+use std::fs::{File, Metadata, Permissions};
+use std::io::{self, BufWriter, ErrorKind, Seek, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+use thiserror::Error;
+
+/// Symbolic links that lead to one another, at most.
+const LINKS: usize = 40;
+/// Characters of a file's name that its temporary name begins with.
+const NAMED: usize = 40;
+
+/// Why there is no file.
+#[derive(Debug, Error)]
+pub enum OutputError {
+    /// The path names no file, none can be made there, or what is there must not be written.
+    #[error("cannot create `{}`", path.display())]
+    Create {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// It was made, but could not be written or get its name.
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        /// The path.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+}
+
+impl OutputError {
+    /// The reason alone, for errors that name the path themselves.
+    pub fn reason(self) -> io::Error {
+        match self {
+            Self::Create { source, .. } | Self::Write { source, .. } => source,
+        }
+    }
+}
+
+/// A file on its way.
+#[derive(Debug)]
+pub struct OutputFile {
+    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// A regular file, or none yet.
+    Regular(Partial),
+    /// A pipe or a device.
+    Through { opened: Option<File>, spool: Option<File> },
+}
+
+/// A file without its final name; gone when dropped.
+#[derive(Debug)]
+struct Partial {
+    file: Option<NamedTempFile>,
+    target: PathBuf,
+}
+
+impl Partial {
+    /// Beside `target`, with the mode of what it will replace.
+    fn create(target: PathBuf, replaced: Option<&Metadata>) -> io::Result<Self> {
+        let name = target.file_name().ok_or_else(|| io::Error::other("it names no file"))?;
+        let short: String = name.to_string_lossy().chars().take(NAMED).collect();
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut builder = tempfile::Builder::new();
+        let (prefix, permissions) = (format!(".{short}."), Permissions::from_mode(0o666)); // less the process's mask
+        builder.prefix(&prefix).suffix(".part").permissions(permissions);
+        let mut list = pending();
+        let file = builder.tempfile_in(folder.unwrap_or(Path::new(".")))?;
+        list.add_file(file.path());
+        drop(list);
+        let partial = Self { file: Some(file), target };
+        if let (Some(old), Some(file)) = (replaced, &partial.file) {
+            // Who may not give files away keeps the new one.
+            let _ = std::os::unix::fs::fchown(file.as_file(), Some(old.uid()), Some(old.gid()));
+            file.as_file().set_permissions(Permissions::from_mode(old.mode() & 0o7777))?;
+        }
+        Ok(partial)
+    }
+
+    fn handle(&self) -> io::Result<File> {
+        let gone = || io::Error::other("it has been completed");
+        self.file.as_ref().ok_or_else(gone)?.as_file().try_clone()
+    }
+
+    fn rename(mut self) -> io::Result<()> {
+        let Some(file) = self.file.take() else { return Ok(()) };
+        let mut list = pending();
+        list.remove_file(file.path());
+        file.persist(&self.target).map(drop).map_err(|failed| failed.error)
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            pending().remove_file(file.path());
+        }
+    }
+}
+
+/// Where writing to `path` ends up if nothing is there: what a symbolic link to nowhere names.
+pub(crate) fn absent(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let Ok(link) = std::fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(link);
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+/// Whether what is there may be written. Root may write everything, but what has no write permission at all is meant to stay.
+fn check_permission(path: &Path, metadata: &Metadata) -> io::Result<()> {
+    if metadata.mode() & 0o222 == 0 {
+        let mode = metadata.mode() & 0o777;
+        let reason = format!("it is write-protected (mode {mode:03o}); chmod u+w allows to replace it");
+        return Err(io::Error::new(ErrorKind::PermissionDenied, reason));
+    }
+    Ok(access(path, Access::WRITE_OK)?)
+}
+
+fn place(path: &Path) -> io::Result<Place> {
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Place::Regular(Partial::create(absent(path)?, None)?));
+        }
+        Err(error) => return Err(error),
+    };
+    let kind = metadata.file_type();
+    for (found, what) in [
+        (kind.is_dir(), "it is a directory"),
+        (kind.is_block_device(), "it is a block device"),
+        (kind.is_socket(), "it is a socket"),
+    ] {
+        if found {
+            return Err(io::Error::other(what));
+        }
+    }
+    check_permission(path, &metadata)?;
+    if kind.is_file() {
+        // Links of /proc/self/fd may name what is no longer there under this name.
+        let target = path.canonicalize()?;
+        let same =
+            std::fs::metadata(&target).is_ok_and(|m| (m.dev(), m.ino()) == (metadata.dev(), metadata.ino()));
+        if same {
+            return Ok(Place::Regular(Partial::create(target, Some(&metadata))?));
+        }
+    }
+    Ok(Place::Through { opened: None, spool: None })
+}
+
+impl OutputFile {
+    /// Creates the file under its temporary name, so that a path that cannot be written is found before any work.
+    ///
+    /// # Errors
+    /// [`OutputError::Create`] if there is no such directory, the path is one, what is there may not be written (also as
+    /// root, if nobody has the permission), or the file cannot be made.
+    pub fn create(path: &Path) -> Result<Self, OutputError> {
+        let cannot = |source| OutputError::Create { path: path.to_owned(), source };
+        if path.file_name().is_none() {
+            return Err(cannot(io::Error::other("it names no file")));
+        }
+        Ok(Self { path: path.to_owned(), place: place(path).map_err(cannot)? })
+    }
+
+    /// Its name once it is complete.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self) -> impl FnOnce(io::Error) -> OutputError + use<> {
+        let path = self.path.clone();
+        move |source| OutputError::Write { path, source }
+    }
+
+    /// A handle to write to, piece by piece; then [`OutputFile::commit`]. A pipe is opened, which waits for its reader.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`].
+    pub fn open(&mut self) -> Result<File, OutputError> {
+        let failed = self.failed();
+        let open = match &mut self.place {
+            Place::Regular(partial) => partial.handle(),
+            Place::Through { opened, .. } => {
+                let open = || File::options().write(true).open(&self.path);
+                let file = opened.take().map_or_else(open, Ok);
+                file.and_then(|file| {
+                    *opened = Some(file.try_clone()?);
+                    Ok(file)
+                })
+            }
+        };
+        open.map_err(failed)
+    }
+
+    /// A handle to read, write and seek. What is no regular file gets the content when the file is committed.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`].
+    pub fn open_seekable(&mut self) -> Result<File, OutputError> {
+        let failed = self.failed();
+        let open = match &mut self.place {
+            Place::Regular(partial) => partial.handle(),
+            Place::Through { spool, .. } => tempfile::tempfile().and_then(|file| {
+                *spool = Some(file.try_clone()?);
+                Ok(file)
+            }),
+        };
+        open.map_err(failed)
+    }
+
+    /// Writes the content; the file gets its name later.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`].
+    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OutputError> {
+        let mut out = BufWriter::new(self.open()?);
+        write(&mut out).and_then(|()| out.flush()).map_err(self.failed())
+    }
+
+    /// Gives the file its name, in place of what has it.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`]; nothing is left then.
+    pub fn commit(self) -> Result<(), OutputError> {
+        let failed = self.failed();
+        let done = match self.place {
+            Place::Regular(partial) => partial.rename(),
+            Place::Through { spool: Some(mut spool), .. } => spool.rewind().and_then(|()| {
+                let mut out = File::options().write(true).open(&self.path)?;
+                io::copy(&mut spool, &mut out).map(drop)
+            }),
+            Place::Through { spool: None, .. } => Ok(()),
+        };
+        done.map_err(failed)
+    }
+
+    /// Writes the file and gives it its name.
+    ///
+    /// # Errors
+    /// [`OutputError::Write`]; nothing is left then.
+    pub fn finish(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OutputError> {
+        self.write(write)?;
+        self.commit()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn a_file_is_complete_or_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let entries = || std::fs::read_dir(&dir).unwrap().count();
+        let path = dir.path().join("trace.txt");
+        drop(OutputFile::create(&path).unwrap());
+        let fails = |_: &mut dyn Write| Err(io::Error::other("disk on fire"));
+        let error = OutputFile::create(&path).unwrap().finish(fails).unwrap_err();
+        assert!(error.to_string().ends_with("trace.txt`"), "{error}");
+        assert_eq!(error.source().unwrap().to_string(), "disk on fire");
+        assert_eq!(entries(), 0);
+        OutputFile::create(&path).unwrap().finish(|out| out.write_all(b"all")).unwrap();
+        assert_eq!((std::fs::read(&path).unwrap(), entries()), (b"all".to_vec(), 1));
+        let taken = OutputFile::create(dir.path()).unwrap_err();
+        assert_eq!(taken.source().unwrap().to_string(), "it is a directory");
+    }
+
+    #[test]
+    fn a_link_to_nowhere_leads_to_the_new_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink("new", &link).unwrap();
+        OutputFile::create(&link).unwrap().finish(|out| out.write_all(b"all")).unwrap();
+        assert_eq!(std::fs::read(dir.path().join("new")).unwrap(), b"all");
+        let circle = dir.path().join("circle");
+        std::os::unix::fs::symlink("circle", &circle).unwrap();
+        let error = OutputFile::create(&circle).unwrap_err();
+        assert!(error.source().unwrap().to_string().contains("symbolic links"), "{:?}", error.source());
+    }
+
+    #[test]
+    fn a_seekable_device_gets_everything_in_the_end() {
+        let mut file = OutputFile::create(Path::new("/dev/full")).unwrap();
+        let mut handle = file.open_seekable().unwrap();
+        handle.write_all(b"12345").unwrap();
+        handle.rewind().unwrap();
+        handle.write_all(b"6").unwrap();
+        let error = file.commit().unwrap_err();
+        assert_eq!(error.reason().kind(), ErrorKind::StorageFull);
+    }
+}

@@ -1,0 +1,98 @@
+//! What has to be undone if the process ends early: files without their final name, folders, child processes.
+//!
+//! One list for the whole process. It is locked while a file gets its name or a child is started, and stays locked once
+//! [`undo`] has begun, so that nothing is made behind its back.
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+#[derive(Debug)]
+pub(crate) struct Pending {
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    groups: Vec<Pid>,
+}
+
+static PENDING: Mutex<Pending> =
+    Mutex::new(Pending { files: Vec::new(), folders: Vec::new(), groups: Vec::new() });
+
+/// The list. Whoever panicked with it left it as it was between two changes.
+pub(crate) fn pending() -> MutexGuard<'static, Pending> {
+    PENDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Pending {
+    pub(crate) fn add_file(&mut self, path: &Path) {
+        self.files.push(path.to_owned());
+    }
+
+    pub(crate) fn remove_file(&mut self, path: &Path) {
+        self.files.retain(|file| file != path);
+    }
+
+    pub(crate) fn add_group(&mut self, group: Pid) {
+        self.groups.push(group);
+    }
+
+    pub(crate) fn remove_group(&mut self, group: Pid) {
+        self.groups.retain(|other| *other != group);
+    }
+}
+
+/// Ends all children and removes all partial files. The process has to end now: nothing can be made any more.
+#[cfg(feature = "program")]
+pub(crate) fn undo() {
+    let list = pending();
+    // Nobody is left who could be told that something cannot be removed.
+    for group in &list.groups {
+        let _ = kill_process_group(*group, Signal::KILL);
+    }
+    for file in &list.files {
+        let _ = std::fs::remove_file(file);
+    }
+    for folder in &list.folders {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    std::mem::forget(list);
+}
+
+/// Kills a group of processes that may have ended.
+pub(crate) fn kill(group: Pid) {
+    let _ = kill_process_group(group, Signal::KILL);
+}
+
+/// A folder for files of this process alone; it goes with the value, and with the process.
+#[derive(Debug)]
+pub struct TemporaryFolder {
+    folder: Option<tempfile::TempDir>,
+    path: PathBuf,
+}
+
+impl TemporaryFolder {
+    /// Makes one where temporary files belong.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn create(prefix: &str) -> io::Result<Self> {
+        let mut list = pending();
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;
+        let path = folder.path().to_owned();
+        list.folders.push(path.clone());
+        Ok(Self { folder: Some(folder), path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        let mut list = pending();
+        drop(self.folder.take());
+        list.folders.retain(|folder| *folder != self.path);
+    }
+}

@@ -1,0 +1,109 @@
+//! What all binaries do alike: arguments, standard output and error, signals, exit codes.
+
+use crate::pending::undo;
+use anyhow::Error;
+use clap::Parser;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::fmt::Arguments;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// What the exit codes mean, for `--help`.
+pub const EXIT_CODES: &str = "Exit codes: 0 all right; 1 the hardware is wrong; 2 unusable argument, file or environment; 128 + n ended \
+    by signal n, 141 if the reader of standard output went away. Partial files are removed.";
+
+/// Prints a line on standard output; see [`print`](fn@crate::print).
+#[macro_export]
+macro_rules! say {
+    () => { $crate::print("\n") };
+    ($($argument:tt)*) => { $crate::print(&(format!($($argument)*) + "\n")) };
+}
+
+/// Prints a line on standard error, which may be lost.
+#[macro_export]
+macro_rules! note {
+    ($($argument:tt)*) => { $crate::warn(format_args!($($argument)*)) };
+}
+
+/// Prints on standard output, at once. If that fails, the program ends here, without partial files: quietly as `cat` does
+/// if the reader has gone away, with a message and exit code 2 if the text is lost.
+pub fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        lost(&error);
+    }
+}
+
+/// Prints a line on standard error. There is nobody to tell that it is lost.
+pub fn warn(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn lost(error: &io::Error) -> ! {
+    if error.kind() == ErrorKind::BrokenPipe {
+        end(128 + SIGPIPE);
+    }
+    warn(format_args!("error: cannot write to standard output: {error}"));
+    end(2)
+}
+
+/// Ends the process without its partial files and its children. Other threads may be in the middle of something, so nothing is
+/// run at exit.
+fn end(code: i32) -> ! {
+    undo();
+    signal_hook::low_level::exit(code)
+}
+
+/// Whether the process was started with a signal ignored (`nohup`, a job in the background): it stays so.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// Ends the process properly when it is asked to.
+fn watch_signals() {
+    let asked = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
+    let watched = asked.into_iter().filter(|(signal, _)| !is_ignored(*signal));
+    let Ok(mut signals) = Signals::new(watched.map(|(signal, _)| signal)) else { return };
+    std::thread::spawn(move || {
+        let Some(signal) = signals.forever().next() else { return };
+        let name =
+            asked.into_iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
+        undo();
+        warn(format_args!("stopped by {name}; files that were not complete are gone"));
+        signal_hook::low_level::exit(128 + signal)
+    });
+}
+
+/// A program: reads its arguments, does its job, and says with which code it ends.
+///
+/// Arguments that cannot be used, and errors of the job, are said on standard error. The job returns its exit code; `code` gives
+/// that of an error.
+pub fn program<A: Parser>(
+    job: impl FnOnce(A) -> Result<u8, Error>,
+    code: impl FnOnce(&Error) -> u8,
+) -> ExitCode {
+    watch_signals();
+    let arguments = match A::try_parse() {
+        Ok(arguments) => arguments,
+        Err(text) => {
+            let printed = text.print().and_then(|()| io::stdout().flush());
+            if let Err(error) = printed
+                && !text.use_stderr()
+            {
+                lost(&error);
+            }
+            return ExitCode::from(if text.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match job(arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            warn(format_args!("error: {error:#}"));
+            ExitCode::from(code(&error))
+        }
+    }
+}

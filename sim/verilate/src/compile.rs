@@ -1,0 +1,282 @@
+//! Compiles the generated C++.
+//!
+//! Verilator splits its output into many files that all include the same headers. They are joined again into
+//! a few units, which compiles three times faster. The model itself is optimised for the machine at hand, as far as the
+//! design's entry says, set-up code and trace code (by far the larger part of a waves variant) hardly at all. The compiler
+//! is chosen by the `cc` crate; units of all designs of a build share one pool of workers with the runs of Verilator.
+
+use crate::cache::{file_failure, hash, write_if_changed};
+use crate::pool::Job;
+use crate::{Entry, Failure, Tools, Unit, shims};
+use std::path::{Path, PathBuf};
+
+/// Library of `shim.cpp` and the table of designs.
+pub const SHIM: &str = "ndp_shim";
+/// Library of Verilator's run-time code.
+pub const RUNTIME: &str = "ndp_verilated";
+
+/// Source bytes that are joined into one unit: enough to forget the headers, and within 1 GB of compiler memory.
+const UNIT_BYTES: u64 = 3_000_000;
+
+/// Flags that all units share, if the compiler knows them. Position-independent code would otherwise keep functions from being inlined.
+pub(crate) const FLAGS: [&str; 4] =
+    ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
+const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD"];
+
+/// Optimisation of what is evaluated every cycle of a run with waves.
+const TRACED_OPT_LEVEL: u32 = 1;
+/// That of construction, of the first evaluation, and of trace code.
+const SLOW_OPT_LEVEL: u32 = 0;
+/// That of what exists once.
+const RUNTIME_OPT_LEVEL: u32 = 2;
+
+/// Optimisation of one file of a design.
+fn opt_level(file: &str, unit: &Unit) -> u32 {
+    if file.contains("__Slow") || file.contains("__Syms") || file.contains("__Trace") {
+        SLOW_OPT_LEVEL
+    } else if unit.waves {
+        unit.opt_level.min(TRACED_OPT_LEVEL)
+    } else {
+        unit.opt_level
+    }
+}
+
+struct Task {
+    source: PathBuf,
+    object: PathBuf,
+    include: Vec<PathBuf>,
+    opt_level: u32,
+    bytes: u64,
+}
+
+/// Identifies how units are compiled.
+pub fn key() -> String {
+    let levels = [TRACED_OPT_LEVEL, SLOW_OPT_LEVEL, RUNTIME_OPT_LEVEL];
+    format!("{FLAGS:?} {levels:?} {UNIT_BYTES} {}", hash(HEADERS.map(str::as_bytes)))
+}
+/// What every shim includes.
+const HEADERS: [&str; 2] = [include_str!("../../ffi/shim.h"), include_str!("../../ffi/model.hpp")];
+
+/// The hand-written sources, for who has no project directory.
+pub const FFI_SOURCES: [(&str, &str); 3] =
+    [("shim.h", HEADERS[0]), ("model.hpp", HEADERS[1]), ("shim.cpp", include_str!("../../ffi/shim.cpp"))];
+
+/// Compiles one verilated design, and does `then` with its objects. `ffi` has [`FFI_SOURCES`].
+///
+/// # Errors
+/// A file that cannot be read or written; the jobs fail with what the compiler says.
+pub fn design<'a>(
+    unit: &'a Unit,
+    tools: &'a Tools,
+    ffi: &Path,
+    then: impl Fn(&[PathBuf]) -> Result<(), Failure> + Send + Sync + 'a,
+) -> Result<Vec<Job<'a>>, Failure> {
+    Ok(jobs(join(unit, tools, ffi)?, tools, then))
+}
+
+/// Compiles one verilated design for the catalogue, and archives it.
+///
+/// # Errors
+/// As [`design`].
+pub fn archived_design<'a>(unit: &'a Unit, tools: &'a Tools, ffi: &Path) -> Result<Vec<Job<'a>>, Failure> {
+    design(unit, tools, ffi, |objects| {
+        archive(&unit.library, &unit.dir, objects, tools)?;
+        unit.set_fresh()
+    })
+}
+
+/// Compiles `tasks` and does `then` with the objects.
+fn jobs<'a>(
+    tasks: Vec<Task>,
+    tools: &'a Tools,
+    then: impl Fn(&[PathBuf]) -> Result<(), Failure> + Send + Sync + 'a,
+) -> Vec<Job<'a>> {
+    let objects: Vec<PathBuf> = tasks.iter().map(|task| task.object.clone()).collect();
+    // Longest first; optimisation costs about three times as much as parsing.
+    let cost = |task: &Task| task.bytes * u64::from(task.opt_level + 1);
+    let items = tasks.into_iter().map(|task| (cost(&task), task)).collect();
+    Job::all(items, |task| compile(task, tools), move || then(&objects))
+}
+
+/// Joins the files of one design into a few units.
+fn join(unit: &Unit, tools: &Tools, ffi: &Path) -> Result<Vec<Task>, Failure> {
+    let dir = unit.sources();
+    let unreadable = |e: std::io::Error| file_failure("read", &dir, &e);
+    let mut files = Vec::new();
+    for file in std::fs::read_dir(&dir).map_err(unreadable)? {
+        let file = file.map_err(unreadable)?;
+        let name = file.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".cpp") {
+            files.push((
+                std::cmp::Reverse(opt_level(&name, unit)),
+                name,
+                file.metadata().map_err(unreadable)?.len(),
+            ));
+        }
+    }
+    files.sort();
+    let include = includes(tools, ffi, &dir);
+    let mut tasks: Vec<Task> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
+    for (std::cmp::Reverse(opt_level), name, bytes) in files {
+        let full =
+            tasks.last().is_none_or(|task| task.opt_level != opt_level || task.bytes + bytes > UNIT_BYTES);
+        if full {
+            let stem = unit.dir.join(format!("unit{}", tasks.len()));
+            let (source, object) = (stem.with_extension("cc"), stem.with_extension("o"));
+            tasks.push(Task { source, object, include: include.clone(), opt_level, bytes: 0 });
+            texts.push(String::new());
+        }
+        if let (Some(task), Some(text)) = (tasks.last_mut(), texts.last_mut()) {
+            task.bytes += bytes;
+            *text += &format!("#include \"{name}\"\n");
+        }
+    }
+    for (task, text) in tasks.iter().zip(&texts) {
+        write_if_changed(&task.source, text.as_bytes())?;
+    }
+    Ok(tasks)
+}
+
+/// Sources of Verilator's run-time code.
+fn run_time_sources(tools: &Tools) -> [PathBuf; 3] {
+    let library = tools.verilator_root.join("include");
+    ["verilated", "verilated_threads", "verilated_vcd_c"].map(|f| library.join(f).with_extension("cpp"))
+}
+
+/// One task for each source, with objects in `dir`.
+fn once(sources: &[PathBuf], dir: &Path, ffi: &Path, tools: &Tools) -> Result<Vec<Task>, Failure> {
+    let task = |source: &PathBuf| {
+        let stem = source.file_stem().unwrap_or_default().to_string_lossy();
+        let object = dir.join(format!("{stem}.o"));
+        let bytes = source.metadata().map_err(|e| file_failure("read", source, &e))?.len();
+        let (source, include) = (source.clone(), includes(tools, ffi, dir));
+        Ok(Task { source, object, include, opt_level: RUNTIME_OPT_LEVEL, bytes })
+    };
+    sources.iter().map(task).collect()
+}
+
+/// Compiles what exists once: Verilator's run-time code, the shim and the table of designs.
+///
+/// # Errors
+/// As [`design`].
+pub fn runtime<'a>(
+    designs: &[Entry],
+    out_dir: &'a Path,
+    tools: &'a Tools,
+    ffi: &Path,
+) -> Result<Vec<Job<'a>>, Failure> {
+    let table = out_dir.join("ndp_designs.cpp");
+    let text = shims::table(designs);
+    write_if_changed(&table, text.as_bytes())?;
+    let shim = ffi.join("shim.cpp");
+    let shim_text = std::fs::read(&shim).map_err(|e| file_failure("read", &shim, &e))?;
+
+    let shared = [key(), tools.verilator_version.clone(), tools.compiler_identity.clone()];
+    let shared = shared.each_ref().map(|part| part.as_bytes());
+    let groups = [
+        (RUNTIME, run_time_sources(tools).to_vec(), hash(shared)),
+        (SHIM, vec![shim, table], hash(shared.into_iter().chain([text.as_bytes(), &shim_text]))),
+    ];
+    let mut all = Vec::new();
+    for (name, sources, key) in groups {
+        let stamp = out_dir.join(format!("{name}.key"));
+        let built = out_dir.join(format!("lib{name}.a")).is_file();
+        if built && std::fs::read(&stamp).is_ok_and(|old| old == key.as_bytes()) {
+            continue;
+        }
+        all.extend(jobs(once(&sources, out_dir, ffi, tools)?, tools, move |objects| {
+            archive(name, out_dir, objects, tools)?;
+            write_if_changed(&stamp, key.as_bytes())
+        }));
+    }
+    Ok(all)
+}
+
+/// Compiles what every library of a model has besides it: Verilator's run-time code and the shim, to objects in `dir`, where
+/// [`FFI_SOURCES`] are. `then` is given the objects.
+///
+/// # Errors
+/// As [`design`].
+pub fn run_time_objects<'a>(
+    dir: &Path,
+    tools: &'a Tools,
+    then: impl Fn(&[PathBuf]) -> Result<(), Failure> + Send + Sync + 'a,
+) -> Result<Vec<Job<'a>>, Failure> {
+    let mut sources = run_time_sources(tools).to_vec();
+    sources.push(dir.join("shim.cpp"));
+    Ok(jobs(once(&sources, dir, dir, tools)?, tools, then))
+}
+
+fn includes(tools: &Tools, ffi: &Path, own: &Path) -> Vec<PathBuf> {
+    let library = tools.verilator_root.join("include");
+    vec![own.to_path_buf(), ffi.to_path_buf(), library.join("vltstd"), library]
+}
+
+/// The C++ compiler for a machine; cargo's environment is not needed.
+pub(crate) fn compiler(target: &str) -> cc::Build {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++17").cargo_metadata(false).cargo_warnings(false).debug(false).warnings(false);
+    build.target(target).host(target);
+    build
+}
+
+fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
+    let mut build = compiler(&tools.target);
+    build.opt_level(task.opt_level).includes(&task.include).flag("-w").flags(&tools.flags);
+    for define in DEFINES {
+        build.define(define, if matches!(define, "VM_TRACE" | "VM_TRACE_VCD") { "1" } else { "0" });
+    }
+    let compiler = build.try_get_compiler().map_err(|e| vec![e.to_string()])?;
+    let mut command = compiler.to_command();
+    command.arg("-c").arg(&task.source).arg("-o").arg(&task.object);
+    run(command, &task.source)
+}
+
+/// Links `objects` to a library that can be loaded and shows nothing but the C interface, in one step of which nothing is seen but
+/// its end.
+///
+/// # Errors
+/// What the linker says.
+pub fn link(objects: &[PathBuf], library: &Path, tools: &Tools) -> Result<(), Failure> {
+    let compiler =
+        compiler(&tools.target).opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
+    let dir = library.parent().unwrap_or(Path::new("."));
+    let mut command = compiler.to_command();
+    command.args(LINK_FLAGS).args(objects);
+    if cfg!(target_os = "linux") {
+        // Code of Verilator that is also in the program, perhaps of another version, must not take this one's place.
+        let script = dir.join("exports");
+        write_if_changed(&script, b"{ global: ndp_*; local: *; };\n")?;
+        command.arg("-Wl,-Bsymbolic").arg(format!("-Wl,--version-script={}", script.display()));
+    }
+    let partial = library.with_extension("part");
+    run(
+        {
+            command.arg("-o").arg(&partial);
+            command
+        },
+        library,
+    )?;
+    std::fs::rename(&partial, library).map_err(|e| file_failure("rename", &partial, &e))
+}
+/// How libraries are linked.
+pub(crate) const LINK_FLAGS: [&str; 2] = ["-shared", "-pthread"];
+
+/// Runs a compiler or linker; the message names what it worked on.
+fn run(mut command: std::process::Command, on: &Path) -> Result<(), Failure> {
+    let program = PathBuf::from(command.get_program());
+    let output = command.output().map_err(|e| file_failure("run", &program, &e))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let mut lines = vec![format!("{} failed on {}:", program.display(), on.display())];
+    lines.extend(String::from_utf8_lossy(&output.stderr).lines().take(20).map(|line| format!("  {line}")));
+    Err(lines)
+}
+
+fn archive(name: &str, dir: &Path, objects: &[PathBuf], tools: &Tools) -> Result<(), Failure> {
+    let mut build = compiler(&tools.target);
+    build.opt_level(0).out_dir(dir).objects(objects);
+    build.try_compile(name).map_err(|e| vec![format!("archive of {name}: {e}")])
+}

@@ -1,0 +1,214 @@
+//! Do all that share the host's port get their turn, whatever rhythm the ranks and the host have?
+//!
+//! The port alone, of the small preset: host, store and transfer all want a rank in every cycle, and ranks are ready in a rhythm of
+//! their own, as they are when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait for a
+//! host that takes one now and then. Last, the same starvation as a program meets it.
+
+use ndp_config::DesignConfig;
+use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_cosim::ffi::{InputPort, Model, OutputPort};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const RANKS: usize = 2;
+/// Bits of a request's tag above the host's: a store's, a transfer's.
+const STORE: u64 = 1 << 8;
+const TRANSFER: u64 = 1 << 9;
+const CYCLES: u64 = 1200;
+
+struct Bench {
+    model: Model,
+    ready: [InputPort; RANKS],
+    valid: [OutputPort; RANKS],
+    tag: OutputPort,
+    /// Requests that went, of host, store and transfer.
+    granted: [u64; 3],
+}
+
+impl Bench {
+    /// A port at which all three want: the host rank `host`, the transfer rank `transfer`, the store both in turn.
+    fn open(design: &str, host: u64, transfer: u64) -> Result<Self, Box<dyn Error>> {
+        let mut model = Model::open(&format!("{design}/host_port"))?;
+        let of = |name: &str, rank: usize| name.replace('#', &rank.to_string());
+        let inputs =
+            |name: &str| Ok::<_, Box<dyn Error>>([model.input(&of(name, 0))?, model.input(&of(name, 1))?]);
+        let ready = inputs("req#_ready_i")?;
+        let valid = [model.output(&of("req#_valid_o", 0))?, model.output(&of("req#_valid_o", 1))?];
+        let tag = model.output("req_tag_o")?;
+        let mut set = |name: &str, value: u64| model.input(name).map(|port| model.set(port, value));
+        set("store_start_i", 0)?;
+        model.reset(4);
+        let mut set = |name: &str, value: u64| model.input(name).map(|port| model.set(port, value));
+        for (name, value) in [
+            ("store_start_i", 1),
+            ("response_ready_i", 1),
+            ("host_valid_i", 1),
+            ("host_write_i", 1),
+            ("host_addr_i", host),
+            ("transfer_valid_i", 1),
+            ("transfer_write_i", 1),
+            ("transfer_rank_i", 1 << transfer),
+        ] {
+            set(name, value)?;
+        }
+        model.tick();
+        for (name, value) in [("store_start_i", 0), ("store_valid_i", 1)] {
+            let port = model.input(name)?;
+            model.set(port, value);
+        }
+        Ok(Self { model, ready, valid, tag, granted: [0; 3] })
+    }
+
+    /// A cycle with these ranks ready.
+    fn cycle(&mut self, ready: [bool; RANKS]) {
+        for (port, ready) in self.ready.into_iter().zip(ready) {
+            self.model.set(port, ready.into());
+        }
+        self.model.eval();
+        let goes =
+            self.valid.into_iter().zip(ready).any(|(valid, ready)| ready && self.model.get(valid) == 1);
+        if goes {
+            let tag = self.model.get(self.tag);
+            self.granted[usize::from(tag & STORE != 0) + 2 * usize::from(tag & TRANSFER != 0)] += 1;
+        }
+        self.model.tick();
+    }
+}
+
+/// The first rhythm of the ranks in which one of three sources gets less than its third.
+fn starved(design: &str) -> Result<Option<String>, Box<dyn Error>> {
+    for period in 1..=8 {
+        for phase in 0..period {
+            let mut bench = Bench::open(design, 0, 1)?;
+            (0..CYCLES).for_each(|cycle| bench.cycle([cycle % period == phase; RANKS]));
+            let [host, store, transfer] = bench.granted;
+            let fair = CYCLES / period / 3 - 2;
+            if host.min(store).min(transfer) < fair {
+                return Ok(Some(format!(
+                    "ranks ready in cycle {phase} of {period}: host {host}, store {store}, transfer {transfer}; at least {fair} each"
+                )));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The first rhythm of the host in which answers of one of three sources get less than their third.
+fn unanswered(design: &str) -> Result<Option<String>, Box<dyn Error>> {
+    for every in [1, 2, 3, 7] {
+        let mut model = Model::open(&format!("{design}/host_port"))?;
+        model.reset(4);
+        let mut port = |name: &str, value: u64| -> Outcome {
+            let port = model.input(name)?;
+            model.set(port, value);
+            Ok(())
+        };
+        // The host reads a register again and again; its tag is 9. Ranks answer with 1 and 2.
+        let register = 1 << DesignConfig::preset("tiny")?.dimm_burst_bits();
+        for (name, value) in [("host_valid_i", 1), ("host_addr_i", register), ("host_tag_i", 9)] {
+            port(name, value)?;
+        }
+        for rank in 0..RANKS as u64 {
+            port(&format!("rsp{rank}_valid_i"), 1)?;
+            port(&format!("rsp{rank}_tag_i"), rank + 1)?;
+        }
+        let ready = model.input("response_ready_i")?;
+        let (valid, tag) = (model.output("response_valid_o")?, model.output("response_tag_o")?);
+        let mut taken = [0; 10];
+        for cycle in 0..CYCLES {
+            let takes = cycle % every == 0;
+            model.set(ready, takes.into());
+            model.eval();
+            if takes && model.get(valid) == 1 {
+                taken[model.get(tag) as usize] += 1;
+            }
+            model.tick();
+        }
+        // The core's answer takes four cycles of its own.
+        let fair = (CYCLES / every / 3 - 2).min(CYCLES / 5);
+        let [first, second, core] = [taken[1], taken[2], taken[9]];
+        if first.min(second).min(core) < fair {
+            return Ok(Some(format!(
+                "one answer in {every} cycles: rank 0 {first}, rank 1 {second}, core {core}; at least {fair} each"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+#[test]
+fn no_rhythm_of_the_ranks_starves_a_source() -> Outcome {
+    assert_eq!(starved("tiny")?, None);
+    Ok(())
+}
+
+#[test]
+fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
+    assert_eq!(unanswered("tiny")?, None);
+    Ok(())
+}
+
+#[test]
+fn arbiters_that_forget_turns_are_found() -> Outcome {
+    assert!(starved("planted-turn-order")?.is_some() && unanswered("planted-turn-order")?.is_none());
+    assert!(starved("planted-answer-order")?.is_none() && unanswered("planted-answer-order")?.is_some());
+    Ok(())
+}
+
+#[test]
+fn a_full_rank_stops_only_what_goes_to_it() -> Outcome {
+    let mut bench = Bench::open("tiny", 0, 1)?;
+    (0..CYCLES).for_each(|_| bench.cycle([false, true]));
+    let [host, store, transfer] = bench.granted;
+    // The store waits for rank 0 with its first beat or its second.
+    assert!(
+        host == 0 && store <= 1 && transfer >= CYCLES - 2,
+        "host {host}, store {store}, transfer {transfer}"
+    );
+    Ok(())
+}
+
+/// Most cycles of a lone read of rank 1: a refresh, a row cycle and the ways there and back, and its turn among three at a host that
+/// takes one answer in five cycles.
+const LONGEST: u64 = 700;
+
+/// Answers to stores wait behind such a read, and barriers wait for them.
+#[test]
+fn a_slow_host_that_streams_from_one_rank_is_answered_by_the_others() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let stalls = HostStalls { request: 0, response: 80 };
+    let mut core = NdpCore::open(&config, &CoreOptions { stalls, ..CoreOptions::default() })?;
+    let work = "load dst=0, cols=256, address=0x100\nstore src=0, cols=256, address=0x2000\nbarrier\n\
+                dot src=0, dst=32, cols=256, count=256, address=0x8000\nbarrier\n";
+    let program =
+        ndp_isa::parse(&format!(".random 0x100 bursts=32 seed=3 kind=normal\n{}", work.repeat(12)))?;
+    let streamed = 1 << (config.dimm_burst_bits() - 1);
+    let lone = streamed + 1;
+    let (mut streams, mut lone_waits, mut waits) = (0, false, Vec::new());
+    core.place(&program)?;
+    let run = core.run_words(&program.words(), |core| {
+        while let Some(answer) = core.take_answer() {
+            if answer.request.address == lone {
+                lone_waits = false;
+                waits.push(answer.answered - answer.taken);
+            } else if answer.request.address == streamed {
+                streams -= 1;
+            }
+        }
+        for _ in streams..40 {
+            streams += 1;
+            core.submit(streamed, None);
+        }
+        if !lone_waits && streams == 40 {
+            lone_waits = true;
+            core.submit(lone, None);
+        }
+    })?;
+    let longest = waits.iter().max().copied().unwrap_or_default();
+    println!("{} reads of rank 1, longest {longest} cycles", waits.len());
+    assert_eq!(run.status.malformed, 0);
+    assert!(waits.len() > 20 && longest <= LONGEST, "{waits:?}");
+    core.check_protocol()?;
+    Ok(())
+}
