@@ -31,6 +31,7 @@ mod pim_channel;
 mod pim_cli;
 mod pim_controller;
 mod pim_host;
+mod random_configs;
 mod rank_port;
 mod ratios;
 mod run;

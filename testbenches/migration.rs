@@ -4,13 +4,13 @@
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
+use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{Answer, Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
+use ndp_cosim::core::{Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
 use ndp_cosim::link::cores::LinkedCores;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, ProgramOptions, RandomPrograms, SparseMemory, run_together};
 use ndp_numerics::SplitMix64;
-use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
 
@@ -52,51 +52,8 @@ fn pair(seed: u64) -> Result<LinkedCores, Box<dyn Error>> {
     Ok(linked)
 }
 
-/// A host's own reads and writes of a part of the DRAM that nobody else touches, compared with what it wrote.
-struct Traffic {
-    random: SplitMix64,
-    /// A request is made in one of so many cycles; never if 0.
-    every: u64,
-    first: u64,
-    memory: HashMap<u64, Burst>,
-    due: HashMap<u64, Burst>,
-    reads: u64,
-}
-
-impl Traffic {
-    fn new(config: &DesignConfig, seed: u64, every: u64) -> Self {
-        let first = 1 << (config.dimm_burst_bits() - 1);
-        let (memory, due) = (HashMap::new(), HashMap::new());
-        Self { random: SplitMix64::new(seed), every, first, memory, due, reads: 0 }
-    }
-
-    fn request(&mut self, core: &mut NdpCore) {
-        if self.every == 0 || !self.random.next_u64().is_multiple_of(self.every) {
-            return;
-        }
-        let address = self.first + self.random.next_u64() % 512;
-        if self.due.contains_key(&address) {
-            return;
-        }
-        if self.random.next_u64().is_multiple_of(2) {
-            let burst: Burst = std::array::from_fn(|_| self.random.next_u64());
-            self.memory.insert(address, burst);
-            core.submit(address, Some(burst));
-        } else {
-            self.due.insert(address, self.memory.get(&address).copied().unwrap_or_default());
-            core.submit(address, None);
-        }
-    }
-
-    fn answered(&mut self, answer: &Answer) {
-        let Some(read) = answer.response.read else { return };
-        assert_eq!(self.due.remove(&answer.request.address), Some(read), "{:#x}", answer.request.address);
-        self.reads += 1;
-    }
-}
-
 /// Compares the DRAM of each core with what the model says it should hold; returns the bursts that were compared.
-fn compare(
+pub fn compare(
     linked: &LinkedCores,
     machines: &[Machine<SparseMemory>],
     programs: &[Program],

@@ -2,76 +2,18 @@
 //!
 //! Programs are random; what they have to do to DRAM is the functional model's business, which knows nothing of the hardware.
 
+use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_isa::ErrorCode;
 use ndp_machine::{ProgramOptions, RandomPrograms, malformed_word};
 use ndp_numerics::SplitMix64;
-use std::collections::HashMap;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
 fn tiny() -> Result<NdpCore, Box<dyn Error>> {
     Ok(NdpCore::open(&DesignConfig::preset("tiny")?, &CoreOptions::default())?)
-}
-
-/// The host's own traffic: reads and writes of a part of the DRAM that no program touches, compared with what it wrote.
-struct Traffic {
-    random: SplitMix64,
-    /// A request is made in one of so many cycles; never if 0.
-    every: u64,
-    first: u64,
-    memory: HashMap<u64, Burst>,
-    due: HashMap<u64, Burst>,
-    reads: u64,
-    longest_wait: u64,
-}
-
-impl Traffic {
-    fn new(config: &DesignConfig, seed: u64, every: u64) -> Self {
-        Self {
-            random: SplitMix64::new(seed),
-            every,
-            // Programs begin at 0, and random addresses at the end are theirs too.
-            first: 1 << (config.dimm_burst_bits() - 1),
-            memory: HashMap::new(),
-            due: HashMap::new(),
-            reads: 0,
-            longest_wait: 0,
-        }
-    }
-
-    fn cycle(&mut self, core: &mut NdpCore) {
-        while let Some(answer) = core.take_answer() {
-            self.longest_wait = self.longest_wait.max(answer.answered - answer.taken);
-            if let Some(read) = answer.response.read {
-                // One read of an address is on its way at a time.
-                assert_eq!(
-                    self.due.remove(&answer.request.address),
-                    Some(read),
-                    "{:#x}",
-                    answer.request.address
-                );
-                self.reads += 1;
-            }
-        }
-        if self.every == 0 || !self.random.next_u64().is_multiple_of(self.every) {
-            return;
-        }
-        let address = self.first + self.random.next_u64() % 512;
-        if self.due.contains_key(&address) {
-            return;
-        }
-        if self.random.next_u64().is_multiple_of(2) {
-            let burst: Burst = std::array::from_fn(|_| self.random.next_u64());
-            self.memory.insert(address, burst);
-            core.submit(address, Some(burst));
-        } else {
-            self.due.insert(address, self.memory.get(&address).copied().unwrap_or_default());
-            core.submit(address, None);
-        }
-    }
 }
 
 /// A core with four bank groups.

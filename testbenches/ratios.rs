@@ -6,54 +6,16 @@
 use crate::common::clocks::{RATIOS, at};
 use crate::common::rank::{Bench, Request, Segment, Stalls};
 use crate::common::replay::compare;
+use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{Burst, CoreOptions, HostStalls, NdpCore, Recording};
+use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore, Recording};
 use ndp_cosim::ffi::{Clocks, Edge};
 use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
-use std::collections::HashMap;
 use std::error::Error;
 use std::io::Write;
 
 type Outcome = Result<(), Box<dyn Error>>;
-
-/// A host of its own beside the programs: what it reads has to be what it wrote.
-struct Traffic {
-    random: SplitMix64,
-    /// A request in one of so many cycles; none if 0.
-    every: u64,
-    first: u64,
-    memory: HashMap<u64, Burst>,
-    due: HashMap<u64, Burst>,
-    reads: u64,
-}
-
-impl Traffic {
-    fn cycle(&mut self, core: &mut NdpCore) {
-        while let Some(answer) = core.take_answer() {
-            if let Some(read) = answer.response.read {
-                let address = answer.request.address;
-                assert_eq!(self.due.remove(&address), Some(read), "burst {address:#x}");
-                self.reads += 1;
-            }
-        }
-        if self.every == 0 || !self.random.next_u64().is_multiple_of(self.every) {
-            return;
-        }
-        let address = self.first + self.random.next_u64() % 512;
-        if self.due.contains_key(&address) {
-            return;
-        }
-        if self.random.next_u64().is_multiple_of(2) {
-            let burst: Burst = std::array::from_fn(|_| self.random.next_u64());
-            self.memory.insert(address, burst);
-            core.submit(address, Some(burst));
-        } else {
-            self.due.insert(address, self.memory.get(&address).copied().unwrap_or_default());
-            core.submit(address, None);
-        }
-    }
-}
 
 /// What the programs left was right, and the model said when each of them would end. What was recorded, and the DRAM's contents
 /// before each program.
@@ -82,14 +44,7 @@ fn session(
         core.step()?;
     }
     core.reset();
-    let mut traffic = Traffic {
-        random: SplitMix64::new(seed),
-        every,
-        first: 1 << (config.dimm_burst_bits() - 1),
-        memory: HashMap::new(),
-        due: HashMap::new(),
-        reads: 0,
-    };
+    let mut traffic = Traffic::new(config, seed, every);
     let (mut memory, mut memories) = (SparseMemory::new(), Vec::new());
     let options = ProgramOptions { malformed_percent: 10, ..ProgramOptions::default() };
     for program in RandomPrograms::with_options(config, seed, options).take(programs) {

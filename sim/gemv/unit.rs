@@ -49,6 +49,8 @@ pub struct GemvOptions {
     pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
     pub plant: Option<Plant>,
+    /// How much the compiler optimises a core that is built on demand.
+    pub opt_level: Option<u32>,
 }
 
 impl Default for GemvOptions {
@@ -65,6 +67,7 @@ impl Default for GemvOptions {
             predict: false,
             phase_ps: None,
             plant: None,
+            opt_level: None,
         }
     }
 }
@@ -80,7 +83,7 @@ impl GemvOptions {
             watchdog_cycles: self.watchdog_cycles.max(1),
             trace,
             predict: self.predict,
-            opt_level: None,
+            opt_level: self.opt_level,
             phase_ps: self.phase_ps,
         }
     }

@@ -11,3 +11,4 @@ pub mod pim_streams;
 pub mod programs;
 pub mod rank;
 pub mod replay;
+pub mod traffic;
