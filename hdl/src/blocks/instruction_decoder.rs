@@ -231,6 +231,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
             let value = match (part, name) {
                 ("cols", "waves") => mux(&moves, &waves, &value),
                 ("cols", "tail") => value.gated(&!&moves),
+                // A whole wave ends with the last place of its last beat; a stripe of one beat has no other.
+                ("cols", "last_beat") if gemv.beats_per_stripe() == 1 => value,
                 ("cols", _) => value | repeat(bits, &moves),
                 _ => value,
             };
