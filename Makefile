@@ -27,9 +27,6 @@ help:
 	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
 
 ## demo: generate text with four linked DIMMs at full width, then with memory whose banks compute, all in RTL; reports in target/demo
-demo: export NDP_MODELS = demo
-demo: export NDP_DESIGNS = hermes
-demo: export NDP_WAVES =
 demo:
 	@.ci/install build
 	mkdir -p target/demo

@@ -1,29 +1,19 @@
-//! Turns the generated hardware into something the harness can call.
+//! Binds the C interface of the Verilated models, and builds those of the main job.
 //!
-//! For each design of the catalogue (`sim/build`): elaborate it with `ndp_hdl`, write its Verilog below the target directory, run
-//! Verilator, compile the C++ together with a shim, and link everything into the library crate. `bindgen`
-//! then binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. How a model is made is in `ndp_verilate`, which the harness
-//! uses too for designs that nobody built. What was built before from the
-//! same Verilog with the same flags and tools is reused, by all profiles of the target directory: the optimisation of the
-//! models does not follow cargo's profile.
+//! `bindgen` binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. How a model is made and kept is in `ndp_verilate`:
+//! the models of `make demo` are asked for here, so that they are there when the program starts, and all others when they are first
+//! opened. All profiles of the target directory share them: the optimisation of the models does not follow cargo's profile.
 //!
-//! Environment: `NDP_DESIGNS` (configurations whose core is built), `NDP_WAVES` (those of them whose waves can be written),
-//! `NDP_MODELS` (`all`, `programs`: nothing for testbenches alone, or `demo`: nothing but what the demo runs), `VERILATOR` or
-//! `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`. Which designs exist is left to `ndp_hdl`, and what is tested to `testbenches`.
+//! Environment: `NDP_CACHE` (where models are kept), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`.
 
-#[path = "sim/build/catalog.rs"]
-mod catalog;
-#[path = "sim/build/selftest.rs"]
-mod selftest;
-
-use ndp_verilate::{Failure, Unit, cache, compile, pool, tools};
-use std::path::PathBuf;
+use ndp_config::{DesignConfig, HbmConfig};
+use ndp_verilate::{Cache, Failure, Rtl, tools, write_if_changed};
+use std::path::{Path, PathBuf};
 use std::process::exit;
 
 /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-const INPUTS: [&str; 9] = [
+const INPUTS: [&str; 8] = [
     "build.rs",
-    "sim/build",
     "sim/verilate/src",
     "sim/ffi/shim.h",
     "sim/ffi/shim.cpp",
@@ -32,20 +22,12 @@ const INPUTS: [&str; 9] = [
     "rust/config/src",
     "rust/config/presets",
 ];
-/// Environment variables that select what is built, or with which tools.
-const VARIABLES: [&str; 8] = [
-    "NDP_DESIGNS",
-    "NDP_MODELS",
-    "NDP_WAVES",
-    "VERILATOR",
-    "VERILATOR_ROOT",
-    "CXX",
-    "CXXFLAGS",
-    "LIBCLANG_PATH",
-];
-
-/// More than the cost of anything that is compiled.
-const VERILATE_FIRST: u64 = 1 << 40;
+/// Environment variables that select where models are kept, or with which tools they are built.
+const VARIABLES: [&str; 6] = ["NDP_CACHE", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
+/// The configuration of `make demo`, and the links of the bridge between its four cores.
+const DEMO: (&str, u32) = ("hermes", 4);
+/// Its HBM-PIM.
+const DEMO_HBM: &str = "librapim-small";
 
 fn main() {
     for path in INPUTS {
@@ -66,34 +48,16 @@ fn run() -> Result<(), Failure> {
     let out_dir = PathBuf::from(variable("OUT_DIR")?);
     let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let jobs = variable("NUM_JOBS")?.parse().unwrap_or(1).max(1);
-    let waves = std::env::var_os("CARGO_FEATURE_WAVES").is_some();
-
-    let models_dir = cache::shared_dir(&out_dir)?;
-    // Cargo's own lock is held per profile.
-    let _lock = cache::lock(&models_dir.join("lock"))?;
     let target = variable("TARGET")?;
-    let tools = tools::find(&target)?;
     find_libclang()?;
-    let ffi = root.join("sim/ffi");
-    let designs = catalog::designs(&root, waves)?;
-    let mut units = Vec::new();
-    for design in &designs {
-        units.push(Unit::new(design, false, &models_dir, &tools));
-        if design.waves {
-            units.push(Unit::new(design, true, &models_dir, &tools));
-        }
-    }
-    let mut work = compile::runtime(&designs, &out_dir, &tools, &ffi)?;
-    let stale = units.iter().filter(|unit| !unit.is_fresh());
-    work.extend(stale.map(|unit| {
-        // Before everything that is compiled, and the largest first, for what takes long is not known before it ran.
-        pool::Job::new(VERILATE_FIRST + unit.verilog_bytes(), || {
-            unit.verilate(&tools)?;
-            compile::archived_design(unit, &tools, &ffi)
-        })
-    }));
-    pool::run(jobs, work)?;
     bind(&root, &out_dir)?;
+
+    let models_dir = models_dir(&out_dir);
+    let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let cache = Cache::new(chosen.unwrap_or_else(|| models_dir.clone()));
+    let tools = tools::find(&target)?;
+    let units: Vec<_> = demo()?.iter().map(|rtl| cache.unit(rtl, false, &tools)).collect();
+    cache.libraries(&units, &tools, jobs)?;
 
     // For the reports of the binaries; the version is no reason to fail.
     let rustc =
@@ -101,35 +65,46 @@ fn run() -> Result<(), Failure> {
     let rustc =
         rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     println!("cargo::rustc-env=NDP_RUSTC_VERSION={rustc}");
-    // For models that are built on demand.
+    // For models that are built later.
     println!("cargo::rustc-env=NDP_TARGET={target}");
     println!("cargo::rustc-env=NDP_MODELS_DIR={}", models_dir.display());
-
-    println!("cargo::rustc-link-search=native={}", out_dir.display());
-    for unit in &units {
-        println!("cargo::rustc-link-search=native={}", unit.dir.display());
-    }
-    // The linker resolves left to right: the table of designs first, what it refers to after it.
-    println!("cargo::rustc-link-lib=static={}", compile::SHIM);
-    for unit in &units {
-        println!("cargo::rustc-link-lib=static={}", unit.library);
-    }
-    println!("cargo::rustc-link-lib=static={}", compile::RUNTIME);
-    println!("cargo::rustc-link-lib={}", if cfg!(target_os = "macos") { "c++" } else { "stdc++" });
     Ok(())
 }
 
-/// Binds the C interface; libclang has been loaded already.
-fn bind(root: &std::path::Path, out_dir: &std::path::Path) -> Result<(), Failure> {
+/// What `make demo` simulates.
+fn demo() -> Result<Vec<Rtl>, Failure> {
+    let failed = |e: ndp_config::ConfigError| vec![e.to_string()];
+    let (preset, links) = DEMO;
+    let config = DesignConfig::preset(preset).map_err(failed)?;
+    let memory = HbmConfig::preset(DEMO_HBM).map_err(failed)?;
+    Ok(vec![
+        Rtl::of(&config, "ndp_core")?,
+        Rtl::of(&config.with_bridge(links).map_err(failed)?, "link_bridge")?,
+        Rtl::of(&memory, "pim_channel")?,
+        Rtl::of(&memory.unsliced(), "pim_channel")?,
+    ])
+}
+
+/// Where models are kept unless `NDP_CACHE` says otherwise: `ndp-models` in the target directory. Cargo gives each profile, and
+/// builds with and without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
+fn models_dir(out_dir: &Path) -> PathBuf {
+    let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
+    out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).join("ndp-models")
+}
+
+/// Binds the C interface as functions of a library that is loaded; libclang has been loaded already.
+fn bind(root: &Path, out_dir: &Path) -> Result<(), Failure> {
     let header = root.join("sim/ffi/shim.h");
     let bindings = bindgen::Builder::default()
         .header(header.display().to_string())
         .allowlist_item("[Nn]dp_?.*")
+        .dynamic_library_name("Shim")
+        .dynamic_link_require_all(true)
         .layout_tests(false)
         .rust_edition(bindgen::RustEdition::Edition2024)
         .generate()
         .map_err(|e| vec![format!("{}: bindgen: {e}", header.display())])?;
-    cache::write_if_changed(&out_dir.join("bindings.rs"), bindings.to_string().as_bytes())
+    write_if_changed(&out_dir.join("bindings.rs"), bindings.to_string().as_bytes())
 }
 
 fn variable(name: &str) -> Result<String, Failure> {

@@ -25,23 +25,12 @@ impl std::fmt::Display for Direction {
 /// Errors of the Verilated models and of what drives them.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// The catalogue of build.rs has no such design.
-    #[error(
-        "no design `{name}` was built; there are {known}; rebuild with its configuration in the environment variable \
-         NDP_DESIGNS, such as NDP_DESIGNS=tiny,hermes, and without NDP_MODELS if that is set"
-    )]
-    UnknownDesign {
-        /// What was asked for.
-        name: String,
-        /// All names, separated by commas.
-        known: String,
-    },
-    /// A design that was not compiled in could not be built either.
+    /// A model that cannot be built.
     #[error("the model of `{design}` cannot be built: {reason}")]
-    Demand {
+    Build {
         /// The design.
         design: String,
-        /// What Verilator, the compiler or the file system says, or what is missing.
+        /// What the generator, Verilator, the compiler or the file system says, or what is missing.
         reason: String,
     },
     /// The design has no such port.
@@ -80,19 +69,6 @@ pub enum SimError {
         /// The width that was asked for.
         wanted: u32,
     },
-    /// The harness was built without the variants that can dump signals.
-    #[error(
-        "`{design}` was built without waves; rebuild with NDP_WAVES={config} in the environment and the cargo feature \
-         `waves` on, or choose one of {known}"
-    )]
-    WavesNotBuilt {
-        /// The design.
-        design: String,
-        /// Its configuration.
-        config: String,
-        /// All designs that have waves, separated by commas.
-        known: String,
-    },
     /// The file name does not say which format is meant.
     #[error("wave file `{}` must end in .fst or .vcd", path.display())]
     WaveFormat {
@@ -129,12 +105,6 @@ pub enum SimError {
     /// A shape or a configuration outside of what the design can take.
     #[error(transparent)]
     Config(#[from] ndp_config::ConfigError),
-    /// The configuration asked for is not the one that was compiled in under the same name.
-    #[error("`{design}` was built from another configuration of the same name")]
-    OtherConfiguration {
-        /// The design.
-        design: String,
-    },
     /// A setting of the driver is out of its range.
     #[error("{key} = {value} must be in {min}..={max}")]
     Range {
@@ -230,6 +200,11 @@ pub enum SimError {
 }
 
 impl SimError {
+    /// A model that cannot be built, and why, line by line.
+    pub(crate) fn build(design: &str, lines: Vec<String>) -> Self {
+        Self::Build { design: design.to_owned(), reason: lines.join("\n") }
+    }
+
     /// A core would have to wait for others that do not run.
     pub(crate) fn waits(cycle: u64) -> Self {
         Self::Host { cycle, what: "a core on a link was run without the others".into() }

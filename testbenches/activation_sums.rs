@@ -4,7 +4,7 @@
 //! there are 65,536 divisors; each is tried with its leading one at several places and any bits below.
 
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
 
@@ -39,7 +39,7 @@ impl Bench {
     fn open(seed: u64) -> Result<Self, Box<dyn Error>> {
         let config = DesignConfig::preset("hermes")?.gemv().clone();
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let mut model = Model::open_with("hermes/activation_sums", &options)?;
+        let mut model = Model::open(&rtl(&DesignConfig::preset("hermes")?, "activation_sums")?, &options)?;
         model.reset(3);
         let sums =
             (0..config.ranks()).map(|g| model.input(&format!("sum{g}_i"))).collect::<Result<_, _>>()?;

@@ -2,7 +2,8 @@
 //!
 //! Runs on a self-test block with a counter on each clock and a register that samples the one with the other.
 
-use ndp_cosim::ffi::{Clocks, Edge, Model, OpenOptions, WaveOptions};
+use crate::common::selftest::{open, open_with};
+use ndp_cosim::ffi::{Clocks, Edge, OpenOptions, WaveOptions};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -10,11 +11,11 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// An edge and the outputs before it: core count, DRAM count, sampled DRAM count.
 type Sample = (Edge, [u64; 3]);
 
-const CLOCKS: &str = "selftest/clocks";
+const CLOCKS: &str = "clocks";
 
 /// The first `edges` edges after a reset.
 fn run(options: &OpenOptions, edges: usize) -> Result<Vec<Sample>, Box<dyn Error>> {
-    let mut model = Model::open_with(CLOCKS, options)?;
+    let mut model = open_with(CLOCKS, options)?;
     let [core, dram, sampled] = ["core_o", "dram_o", "sampled_o"].map(|name| model.output(name));
     let (core, dram, sampled) = (core?, dram?, sampled?);
     model.reset(3);
@@ -46,7 +47,7 @@ fn each_clock_sees_the_other_as_it_was_before_the_edge() -> Outcome {
 
 #[test]
 fn a_tick_ends_with_the_cores_edge_and_a_reset_holds_both_clocks() -> Outcome {
-    let mut model = Model::open(CLOCKS)?;
+    let mut model = open(CLOCKS)?;
     let (core, dram) = (model.output("core_o")?, model.output("dram_o")?);
     model.reset(3);
     assert_eq!((model.get(core), model.get(dram)), (0, 0));

@@ -4,10 +4,12 @@
 //! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors planted
 //! behind the link and in its Verilog have to be found.
 
+use crate::common::rtl::{self, Mutant};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_cosim::ffi::Mutation;
 use ndp_cosim::link::LinkError;
 use ndp_cosim::link::flow::Flow;
-use ndp_cosim::link::network::{Network, NetworkError, Plant};
+use ndp_cosim::link::network::{END, Network, NetworkError, Plant};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
 use std::io::Write;
@@ -38,7 +40,7 @@ fn messages(source: u32, dest: u32) -> Flow {
 
 /// Two DIMMs whose link is up, over lanes of any skew.
 fn pair(design: &str, seed: u64) -> Result<Network, Box<dyn Error>> {
-    let mut network = Network::pair(design, &link(design)?, seed)?;
+    let mut network = Network::pair(&DesignConfig::preset(design)?, seed)?;
     for channel in &mut network.cables[0].channels {
         channel.skew(12, SKEW_BITS);
     }
@@ -47,7 +49,7 @@ fn pair(design: &str, seed: u64) -> Result<Network, Box<dyn Error>> {
 }
 
 fn star(design: &str, seed: u64) -> Result<Network, Box<dyn Error>> {
-    let mut network = Network::star(design, &link(design)?, seed)?;
+    let mut network = Network::star(&DesignConfig::preset(design)?, seed)?;
     for channel in network.cables.iter_mut().flat_map(|cable| &mut cable.channels) {
         channel.skew(12, SKEW_BITS);
     }
@@ -224,7 +226,7 @@ fn every_boundary_of_words_and_every_skew_is_found() -> Outcome {
         let config = link(design)?;
         // Each lane in turn is late by each number of bits; the others are not, or all are.
         for (seed, late) in (0..=SKEW_BITS).step_by(7).enumerate() {
-            let mut network = Network::pair(design, &config, seed as u64)?;
+            let mut network = Network::pair(&DesignConfig::preset(design)?, seed as u64)?;
             let lane = seed as u32 % config.lanes();
             let delays: Vec<u32> = (0..config.lanes())
                 .map(|l| 300 + seed as u32 % 25 + if l == lane { late } else { 0 })
@@ -236,7 +238,7 @@ fn every_boundary_of_words_and_every_skew_is_found() -> Outcome {
             network.drain(PATIENCE)?;
         }
         // What is further apart than the receiver holds is a fault, and said to be one.
-        let mut network = Network::pair(design, &config, 99)?;
+        let mut network = Network::pair(&DesignConfig::preset(design)?, 99)?;
         let delays: Vec<u32> =
             (0..config.lanes()).map(|l| 300 + if l == 1 { SKEW_BITS + 26 } else { 0 }).collect();
         network.cables[0].channels[0].set_delays(&delays);
@@ -251,7 +253,7 @@ fn every_boundary_of_words_and_every_skew_is_found() -> Outcome {
 #[test]
 fn lanes_that_stall_are_found_again() -> Outcome {
     for (seed, design) in (40..).zip(DESIGNS) {
-        let mut network = Network::pair(design, &link(design)?, seed)?;
+        let mut network = Network::pair(&DesignConfig::preset(design)?, seed)?;
         bring_up(&mut network)?;
         let mut random = SplitMix64::new(seed);
         network.send(messages(0, 1), 20_000);
@@ -493,7 +495,7 @@ fn a_reset_of_the_bridge_ends_in_working_links() -> Outcome {
 fn latency_and_time_to_a_link_are_as_stated() -> Outcome {
     for design in DESIGNS {
         let config = link(design)?;
-        let mut network = Network::pair(design, &config, 130)?;
+        let mut network = Network::pair(&DesignConfig::preset(design)?, 130)?;
         let mut worst: u64 = 0;
         let delays: Vec<u32> = (0..config.lanes()).map(|l| 300 + 24 - l).collect();
         network.cables[0].channels.iter_mut().for_each(|channel| channel.set_delays(&delays));
@@ -556,18 +558,34 @@ fn the_check_finds_a_changed_lost_repeated_or_moved_flit() -> Outcome {
     Ok(())
 }
 
-/// Each controller has an error planted in its Verilog (`sim/build/catalog.rs`), and is found out where it ought to be.
+/// Mutants of a controller.
+const MUTANTS: [Mutant; 4] = [
+    // Every flit counts as intact.
+    ("tiny", Mutation::new("mutant-crc", "assign zero = ~(|crc_crc);", "assign zero = 1'h1;")),
+    // A flit is accepted whatever its number.
+    ("tiny", Mutation::new("mutant-order", "in_turn_q <= ~(|gap);", "in_turn_q <= 1'h1;")),
+    // Flits are sent without credit.
+    ("tiny", Mutation::new("mutant-credit", "(|ahead) & ~ahead[7];", "1'h1;")),
+    // The place of an acknowledged flit is one too early free.
+    (
+        "tiny",
+        Mutation::new(
+            "mutant-replay",
+            "assign held = tail_q - acked_q;",
+            "assign held = tail_q - acked_q - 8'h1;",
+        ),
+    ),
+];
+
+/// Each is found out where it ought to be.
 #[test]
 fn errors_in_the_hardware_are_found() -> Outcome {
     let config = link("tiny")?;
-    let cases = [
-        ("planted-crc", false),
-        ("planted-order", false),
-        ("planted-credit", true),
-        ("planted-replay", true),
-    ];
+    let cases =
+        [("mutant-crc", false), ("mutant-order", false), ("mutant-credit", true), ("mutant-replay", true)];
     for (design, on_the_lanes) in cases {
-        let mut network = Network::unequal([design, design], &config, 160)?;
+        let end = rtl::design(design, END, &MUTANTS)?;
+        let mut network = Network::unequal([&end; 2], &config, 160)?;
         bring_up(&mut network)?;
         network.cables[0].set_ber(2e-5);
         network.nodes[1].stalls[1] = 180;

@@ -6,7 +6,7 @@
 
 use crate::common::exact::{below, digit, result, value};
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 use std::error::Error;
@@ -48,7 +48,7 @@ impl Bench {
     fn open(seed: u64) -> Result<Self, Box<dyn Error>> {
         let config = DesignConfig::preset("hermes")?.gemv().clone();
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let mut model = Model::open_with("hermes/fp16_rounder", &options)?;
+        let mut model = Model::open(&rtl(&DesignConfig::preset("hermes")?, "fp16_rounder")?, &options)?;
         model.reset(3);
         Ok(Self {
             valid: model.input_of_width("valid_i", 1)?,

@@ -4,9 +4,10 @@
 //! their own, as they are when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait for a
 //! host that takes one now and then. Last, the same starvation as a program meets it.
 
+use crate::common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_cosim::ffi::{InputPort, Model, OutputPort};
+use ndp_cosim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -28,8 +29,8 @@ struct Bench {
 
 impl Bench {
     /// A port at which all three want: the host rank `host`, the transfer rank `transfer`, the store both in turn.
-    fn open(design: &str, host: u64, transfer: u64) -> Result<Self, Box<dyn Error>> {
-        let mut model = Model::open(&format!("{design}/host_port"))?;
+    fn open(name: &str, host: u64, transfer: u64) -> Result<Self, Box<dyn Error>> {
+        let mut model = Model::open(&design(name, "host_port", &MUTANTS)?, &OpenOptions::default())?;
         let of = |name: &str, rank: usize| name.replace('#', &rank.to_string());
         let inputs =
             |name: &str| Ok::<_, Box<dyn Error>>([model.input(&of(name, 0))?, model.input(&of(name, 1))?]);
@@ -77,10 +78,10 @@ impl Bench {
 }
 
 /// The first rhythm of the ranks in which one of three sources gets less than its third.
-fn starved(design: &str) -> Result<Option<String>, Box<dyn Error>> {
+fn starved(name: &str) -> Result<Option<String>, Box<dyn Error>> {
     for period in 1..=8 {
         for phase in 0..period {
-            let mut bench = Bench::open(design, 0, 1)?;
+            let mut bench = Bench::open(name, 0, 1)?;
             (0..CYCLES).for_each(|cycle| bench.cycle([cycle % period == phase; RANKS]));
             let [host, store, transfer] = bench.granted;
             let fair = CYCLES / period / 3 - 2;
@@ -95,9 +96,9 @@ fn starved(design: &str) -> Result<Option<String>, Box<dyn Error>> {
 }
 
 /// The first rhythm of the host in which answers of one of three sources get less than their third.
-fn unanswered(design: &str) -> Result<Option<String>, Box<dyn Error>> {
+fn unanswered(name: &str) -> Result<Option<String>, Box<dyn Error>> {
     for every in [1, 2, 3, 7] {
-        let mut model = Model::open(&format!("{design}/host_port"))?;
+        let mut model = Model::open(&design(name, "host_port", &MUTANTS)?, &OpenOptions::default())?;
         model.reset(4);
         let mut port = |name: &str, value: u64| -> Outcome {
             let port = model.input(name)?;
@@ -149,10 +150,16 @@ fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
     Ok(())
 }
 
+/// Arbiters that forget turns.
+const MUTANTS: [Mutant; 2] = [
+    ("tiny", Mutation::new("mutant-turn-order", "turn_older0_1_q | turn1", "turn_older0_1_q | 1'h0")),
+    ("tiny", Mutation::new("mutant-answer-order", "answer_older0_1_q | answer1", "answer_older0_1_q | 1'h0")),
+];
+
 #[test]
 fn arbiters_that_forget_turns_are_found() -> Outcome {
-    assert!(starved("planted-turn-order")?.is_some() && unanswered("planted-turn-order")?.is_none());
-    assert!(starved("planted-answer-order")?.is_none() && unanswered("planted-answer-order")?.is_some());
+    assert!(starved("mutant-turn-order")?.is_some() && unanswered("mutant-turn-order")?.is_none());
+    assert!(starved("mutant-answer-order")?.is_none() && unanswered("mutant-answer-order")?.is_some());
     Ok(())
 }
 

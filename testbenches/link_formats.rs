@@ -4,10 +4,12 @@
 //! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
 //! And the payload may be what a receiver searches: markers.
 
+use crate::common::rtl::{self, Mutant, design_config};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_cosim::ffi::Mutation;
 use ndp_cosim::link::LinkError;
 use ndp_cosim::link::flow::Flow;
-use ndp_cosim::link::network::{LATENCY, Network, NetworkError};
+use ndp_cosim::link::network::{END, LATENCY, Network, NetworkError};
 use std::error::Error;
 use std::fmt::Display;
 
@@ -19,11 +21,7 @@ const FORMATS: [&str; 6] = ["link-8x2", "link-8x4", "hermes", "tiny", "link-4x4"
 const PATIENCE: u64 = 60_000;
 
 fn link(design: &str) -> Result<LinkConfig, Box<dyn Error>> {
-    let argument = match design.strip_prefix("link-") {
-        Some(_) => format!("testbenches/configs/{design}.toml"),
-        None => design.to_owned(),
-    };
-    Ok(DesignConfig::load(&argument)?.link().clone())
+    Ok(design_config(design)?.link().clone())
 }
 
 /// A flow of full flits.
@@ -33,7 +31,8 @@ fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
 
 /// Two DIMMs whose link is up, with the cycle model beside them if `predict` says so. Words take `latency` cycles.
 fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Result<Network, Box<dyn Error>> {
-    let mut network = Network::pair(design, config, latency.into())?;
+    let end = rtl::design(design, END, &MUTANTS)?;
+    let mut network = Network::unequal([&end; 2], config, latency.into())?;
     if predict {
         network.predict(config);
     }
@@ -112,7 +111,29 @@ fn an_acknowledgement_counts_only_if_its_flit_is_intact() -> Outcome {
     sweep("link-8x2", 0.35, 8_000, false)
 }
 
-/// The header that came last in place of the last intact one (`sim/build/catalog.rs`).
+/// Mutants of a controller.
+const MUTANTS: [Mutant; 2] = [
+    // An acknowledgement is that of the header that came last, intact or not.
+    (
+        "link-8x2",
+        Mutation::new(
+            "mutant-unchecked",
+            "assign peer_ack_o = said_q[7:0];",
+            "assign peer_ack_o = header_q[27:20];",
+        ),
+    ),
+    // Flits are repeated whenever the time has passed.
+    (
+        "link-8x2",
+        Mutation::new(
+            "mutant-repeat",
+            "repeated_q <= expires | (repeated_q & ~clear);",
+            "repeated_q <= 1'h0;",
+        ),
+    ),
+];
+
+/// The header that came last in place of the last intact one.
 #[test]
 fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
     let config = link("link-8x2")?;
@@ -120,7 +141,7 @@ fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
     for (errors, flits, predict) in [(0.35, 8_000, false), (0.0, 200, true)] {
         let mut found = None;
         for latency in LATENCY..=LATENCY + config.flit_words() {
-            let mut network = pair("planted-unchecked", &config, latency, predict)?;
+            let mut network = pair("mutant-unchecked", &config, latency, predict)?;
             match deliver(&mut network, &config, errors, flits) {
                 Ok(()) => {}
                 Err(NetworkError::Link(error)) => {
@@ -132,7 +153,7 @@ fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
         }
         let error = found.ok_or_else(|| format!("nothing found with {errors} errors per flit"))?;
         assert_eq!(matches!(error, LinkError::Prediction { .. }), predict, "{error}");
-        println!("planted-unchecked, {errors} errors per flit: {error}");
+        println!("mutant-unchecked, {errors} errors per flit: {error}");
     }
     Ok(())
 }
@@ -187,14 +208,14 @@ fn recover(
     Ok(cycles)
 }
 
-/// Flits are repeated whenever the time has passed (`sim/build/catalog.rs`), so that nothing else is sent.
+/// Flits are repeated whenever the time has passed, so that nothing else is sent.
 #[test]
 fn a_link_that_repeats_without_end_is_found() -> Outcome {
     let config = link("link-8x2")?;
     for (marked, lost) in [(false, false), (true, true)] {
-        let mut network = pair("planted-repeat", &config, LATENCY, false)?;
+        let mut network = pair("mutant-repeat", &config, LATENCY, false)?;
         let found = recover(&mut network, &config, (1, 9 * u64::from(config.frame_words()) / 2), marked);
-        println!("planted-repeat, markers {marked}: {found:?}");
+        println!("mutant-repeat, markers {marked}: {found:?}");
         assert_eq!(found.is_err(), lost, "{found:?}");
     }
     Ok(())

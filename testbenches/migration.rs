@@ -4,9 +4,11 @@
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
+use crate::common::rtl::{Mutant, design_config};
 use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
+use ndp_cosim::ffi::{Mutation, mutant};
 use ndp_cosim::link::cores::LinkedCores;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, ProgramOptions, RandomPrograms, SparseMemory, run_together};
@@ -485,18 +487,35 @@ fn a_reset_amid_a_transfer_leaves_a_link_that_works() -> Outcome {
     Ok(())
 }
 
-/// Each core has an error planted in its Verilog (`sim/build/catalog.rs`), and is found out.
+/// Mutants of the transfers.
+const MUTANTS: [Mutant; 3] = [
+    // The halves of what one rank sends change places.
+    (
+        "tiny",
+        Mutation::new(
+            "mutant-swap",
+            ".beat0_data_i(rsp0_data_i)",
+            ".beat0_data_i({rsp0_data_i[255:0], rsp0_data_i[511:256]})",
+        ),
+    ),
+    // The uppermost bit of a slot is not compared.
+    ("tiny", Mutation::new("mutant-slot", "rx_label_i[16:1] == slot_q", "rx_label_i[15:1] == slot_q[14:0]")),
+    // What a message has beyond the range that was made for it is written too.
+    ("tiny", Mutation::new("mutant-room", "assign room = (|left_q);", "assign room = 1'h1;")),
+];
+
 #[test]
 fn errors_in_the_hardware_are_found() -> Outcome {
     let config = tiny()?;
-    for design in ["planted-swap", "planted-slot", "planted-room"] {
-        let mut linked = LinkedCores::unequal([design, design], &config, &CoreOptions::default())?;
+    for (of, mutation) in &MUTANTS {
+        let (design, core) = (mutation.name, mutant(&design_config(of)?, NdpCore::BLOCK, mutation)?);
+        let mut linked = LinkedCores::unequal([&core; 2], &config, &CoreOptions::default())?;
         bring_up(&mut linked, 0.0)?;
         let right = run(&mut linked, [&send(5, 0, 1), &receive(5, 0)]);
         let found = match design {
-            "planted-swap" => right.is_err(),
+            "mutant-swap" => right.is_err(),
             // Without the mistake that it is about, everything is right.
-            "planted-slot" => {
+            "mutant-slot" => {
                 right?;
                 let texts = send_from(SOURCES + 4096, 20, 0x8000, 2) + &send(20, 0x0000, 3);
                 let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

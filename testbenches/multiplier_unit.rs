@@ -7,7 +7,7 @@
 
 use crate::common::exact::{below, digit, dot};
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
 
@@ -155,7 +155,7 @@ impl Bench {
     fn open(seed: u64) -> Result<Self, Box<dyn Error>> {
         let config = DesignConfig::preset("hermes")?.gemv().clone();
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let model = Model::open_with("hermes/multiplier_unit", &options)?;
+        let model = Model::open(&rtl(&DesignConfig::preset("hermes")?, "multiplier_unit")?, &options)?;
         let operand_bits = 16 * config.lanes();
         let sum_bits = config.acc_bits() + config.acc_segments() - 1 + 3;
         let mut noise = SplitMix64::new(seed);

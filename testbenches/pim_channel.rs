@@ -5,8 +5,9 @@
 //! one clock too early and in time, with numbers written out here. Errors planted in the Verilog have to be found.
 
 use crate::common::pim_streams::Stream;
+use crate::common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
-use ndp_cosim::ffi::{OpenOptions, designs};
+use ndp_cosim::ffi::{Mutation, OpenOptions, Rtl};
 use ndp_cosim::hbm::{Lockstep, LockstepError, PimChannel};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use std::collections::BTreeMap;
@@ -21,15 +22,18 @@ const PAPER: &str = "librapim";
 /// Clocks of a quiet wait after which nothing binds any more.
 const APART: u64 = 300;
 
-fn config(design: &str) -> Result<HbmConfig, Box<dyn Error>> {
-    let name = format!("{design}/pim_channel");
-    let info = designs().find(|info| info.name == name).ok_or(format!("{name} was not built"))?;
-    Ok(HbmConfig::from_toml(info.config_toml)?)
+fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
+    Ok(hbm_config(name)?)
+}
+
+/// The channel of a memory or of a mutant.
+fn channel(name: &str) -> Result<Rtl, Box<dyn Error>> {
+    Ok(hbm_design(name, PimChannel::BLOCK, &MUTANTS)?)
 }
 
 fn open(design: &str, random: Option<u32>) -> Result<Lockstep, Box<dyn Error>> {
     let options = OpenOptions { random_contents: random, ..OpenOptions::default() };
-    Ok(Lockstep::open(design, &config(design)?, &options)?)
+    Ok(Lockstep::open(&config(design)?, &options)?)
 }
 
 fn words(command: HbmCommand) -> [u32; 2] {
@@ -610,20 +614,50 @@ fn sums_are_those_of_integers() -> Outcome {
     Ok(())
 }
 
-/// Errors planted in the Verilog (`sim/build/catalog.rs`), found by the device model.
+/// Mutants, each of which the device model has to catch.
+pub const MUTANTS: [Mutant; 10] = [
+    // Any number of rows in a window.
+    (TINY, Mutation::new("mutant-window", "act_i & (|window3_q)", "act_i & 1'h0")),
+    // A precharge right after the activation, of partition 1.
+    (TINY, Mutation::new("mutant-ras", "(|ras1_q) & touches1", "1'h0")),
+    // The first row of partition 1 counts as the last one of partition 0.
+    (TINY, Mutation::new("mutant-boundary", "row_i[5:3] < boundary_q", "row_i[5:3] <= boundary_q")),
+    // The multipliers take a row that was opened for the host.
+    (TINY, Mutation::new("mutant-owner", "{mac_i, open1_next, ~pim1_next}", "{mac_i, open1_next, 1'h0}")),
+    // A refused row command is carried out all the same.
+    (
+        TINY,
+        Mutation::new(
+            "mutant-trace",
+            "assign row_go = any_row & ~(|row_status);",
+            "assign row_go = any_row;",
+        ),
+    ),
+    // A write right after a read.
+    (TINY, Mutation::new("mutant-turn-around", "ins & (|rtw_q)", "ins & 1'h0")),
+    // The precharge of RDA begins at tRTP although tRAS is not over.
+    (TINY, Mutation::new("mutant-auto", "(bound < own_bound ? own_bound : bound)", "own_bound")),
+    // Near sums lose their sign on the way into the accumulator.
+    (
+        TINY,
+        Mutation::new("mutant-sign", "{{48{near_total0_q[55]}}, near_total0_q}", "{48'h0, near_total0_q}"),
+    ),
+    // Infinity times zero is no NaN.
+    (TINY, Mutation::new("mutant-nan", "special_q & ~nonzero}", "1'h0}")),
+    // The second half of a column is lost on its way into the buffer.
+    (TINY, Mutation::new("mutant-half", "{passes & last_half0_q,", "{1'h0,")),
+];
+
 #[test]
-fn planted_errors_in_the_rtl_are_caught() -> Outcome {
+fn mutants_are_caught() -> Outcome {
     let rows = [0, 1, 8, 63];
-    for name in ["window", "ras", "boundary", "owner", "trace", "turn-around", "auto", "sign", "nan", "half"]
-    {
-        let design = format!("planted-{name}");
-        let outcome = planted(&design, &rows)?;
-        let message = outcome.expect_err(&format!("{design} must be noticed"));
-        report(&format!("{design}: {message}"))?;
+    for name in MUTANTS.map(|(_, mutation)| mutation.name) {
+        let message = outcome_of(name, &rows)?.expect_err(&format!("{name} must be noticed"));
+        report(&format!("{name}: {message}"))?;
     }
-    assert_eq!(planted(TINY, &rows)?, Ok(()));
+    assert_eq!(outcome_of(TINY, &rows)?, Ok(()));
     // Without the distance from a read to a write the data bus itself is what objects.
-    let mut channel = PimChannel::open("planted-turn-around", &OpenOptions::default())?;
+    let mut channel = PimChannel::open(&self::channel("mutant-turn-around")?, &OpenOptions::default())?;
     let mut give = |command: HbmCommand, pause: u32| {
         let [row, column] = words(command);
         let status = channel.clock(row, column, None).status;
@@ -639,9 +673,9 @@ fn planted_errors_in_the_rtl_are_caught() -> Outcome {
 }
 
 /// The streams of the small memory on a design: the first mismatch, if any.
-fn planted(design: &str, rows: &[u32]) -> Result<Result<(), String>, Box<dyn Error>> {
+fn outcome_of(design: &str, rows: &[u32]) -> Result<Result<(), String>, Box<dyn Error>> {
     let c = config(TINY)?;
-    let mut sides = Lockstep::open(design, &c, &OpenOptions::default())?;
+    let mut sides = Lockstep::of_rtl(&channel(design)?, &c, &OpenOptions::default())?;
     let mut stream = Stream::new(&c, 77);
     for row in rows {
         for at in [(0, 0, *row), (0, 1, *row), (1, 0, *row), (1, 1, *row)] {

@@ -5,10 +5,11 @@
 //! with a map of columns, what is computed with exact sums of `rust/numerics`. Rates are measured, printed and asserted: with banks cut in two
 //! both reach at least 95 % of what each reaches alone; joined, their times add up.
 
+use crate::common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
-use ndp_cosim::ffi::designs;
+use ndp_cosim::ffi::Mutation;
 use ndp_cosim::hbm::diagram::{draw, scenario};
-use ndp_cosim::hbm::{Access, Controlled, ControlledWaves, Operation, Request};
+use ndp_cosim::hbm::{Access, Controlled, ControlledWaves, Operation, PimChannel, Request};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 use std::collections::{HashMap, VecDeque};
@@ -22,10 +23,8 @@ const AIM: &str = "aim-tiny";
 const PAPER: &str = "librapim";
 const NEWTON: &str = "newton-aim";
 
-fn config(design: &str) -> Result<HbmConfig, Box<dyn Error>> {
-    let name = format!("{design}/pim_controller");
-    let info = designs().find(|info| info.name == name).ok_or(format!("{name} was not built"))?;
-    Ok(HbmConfig::from_toml(info.config_toml)?)
+fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
+    Ok(hbm_config(name)?)
 }
 
 /// Prints a measured figure past the capture of the test's output.
@@ -57,7 +56,10 @@ impl Bench {
         rtl: bool,
         seed: u64,
     ) -> Result<Self, Box<dyn Error>> {
-        let system = Controlled::open(design, config, boundary, rtl, seed, ControlledWaves::default())?;
+        let controller = hbm_design(design, Controlled::BLOCK, &MUTANTS)?;
+        let channel = rtl.then(|| hbm_design(design, PimChannel::BLOCK, &[])).transpose()?;
+        let waves = ControlledWaves::default();
+        let system = Controlled::of_rtl(&controller, channel.as_ref(), config, boundary, seed, waves)?;
         let sum = SumFormat::new(config.acc_bits(), 1)?.empty();
         Ok(Self {
             config: config.clone(),
@@ -488,20 +490,48 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
     Ok(())
 }
 
-/// Errors planted in the Verilog (`sim/build/catalog.rs`): what the channel refuses, and what comes back wrong.
+/// Mutants: what the channel refuses, and what comes back wrong.
+pub const MUTANTS: [Mutant; 6] = [
+    // MACs do not wait for what is loaded into the buffer.
+    (TINY, Mutation::new("mutant-load", "~(|slot_left_q)", "1'h1")),
+    // Accesses of the first two banks do not wait for their rows.
+    (TINY, Mutation::new("mutant-record", "~(((|bank0_column_flags)", "~(1'h0 & ((|bank0_column_flags)")),
+    // Data to write come a clock late.
+    (
+        TINY,
+        Mutation::new(
+            "mutant-late",
+            "assign driving = line_q[3] | line_q[4];",
+            "assign driving = line_q[4];",
+        ),
+    ),
+    // Any row will do.
+    (TINY, Mutation::new("mutant-row-hit", "right0_0 = (", "right0_0 = 1'h1 | (")),
+    // A slot is filled anew before it was taken.
+    (
+        TINY,
+        Mutation::new(
+            "mutant-promise",
+            "assign free = ~early | soon_i;",
+            "assign free = 1'h1 | (early & soon_i);",
+        ),
+    ),
+    // MACs do not wait for what is read for them.
+    (TINY, Mutation::new("mutant-there", "assign filled = ~current_q[19] |", "assign filled = 1'h1 |")),
+];
+
 #[test]
-fn planted_errors_in_the_rtl_are_caught() -> Outcome {
+fn mutants_are_caught() -> Outcome {
     let of = config(TINY)?;
-    for (name, sign) in [
-        ("load", "50"),
-        ("record", "34"),
-        ("late", "write data"),
-        ("row-hit", "columns["),
-        ("promise", "nothing has been done"),
-        ("there", "buffer"),
+    for (design, sign) in [
+        ("mutant-load", "50"),
+        ("mutant-record", "34"),
+        ("mutant-late", "write data"),
+        ("mutant-row-hit", "columns["),
+        ("mutant-promise", "nothing has been done"),
+        ("mutant-there", "buffer"),
     ] {
-        let design = format!("planted-{name}");
-        let outcome = (0..12).try_for_each(|seed| random_work(&design, &of, 3, false, seed));
+        let outcome = (0..12).try_for_each(|seed| random_work(design, &of, 3, false, seed));
         let message = outcome.expect_err(&format!("{design} must be noticed")).to_string();
         report(&format!("{design}: {message}"))?;
         assert!(message.contains(sign), "{design}: {message}");
@@ -519,8 +549,7 @@ fn every_distance_is_kept_and_none_is_longer_than_it_must_be() -> Outcome {
         (AIM, 0, &["t_rcd", "t_rp", "t_wr", "t_rtp", "t_wtr_s", "t_mac", "t_ccd_l", "t_rfc"]),
     ] {
         let of = config(design)?;
-        let text = designs().find(|info| info.name == format!("{design}/pim_controller"));
-        let text = text.ok_or("not built")?.config_toml;
+        let text = toml::to_string(&of)?;
         for time in times {
             let longer = |key: &str| -> Result<(String, String), Box<dyn Error>> {
                 let line = text.lines().find(|line| line.starts_with(&format!("{key} = ")));
@@ -572,7 +601,7 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
 #[test]
 fn the_documented_diagrams_are_those_of_the_rtl() -> Outcome {
     let c = config(PAPER)?;
-    let [serial, dex] = [scenario(PAPER, &c, false)?, scenario(PAPER, &c, true)?];
+    let [serial, dex] = [scenario(&c, false)?, scenario(&c, true)?];
     report(&format!(
         "a run of 32 MACs and 64 reads: {} clocks joined, {} cut in two",
         serial.clocks, dex.clocks

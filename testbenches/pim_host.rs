@@ -4,9 +4,10 @@
 //! Channels in RTL, every clock compared with the device model; the host of `sim/pim` in front of them. More prompts and modes
 //! run on the device model alone in `sim/pim/tests`. The same with the controller in RTL between host and channels.
 
+use crate::common::rtl::hbm_design;
 use ndp_config::HbmConfig;
-use ndp_cosim::ffi::OpenOptions;
-use ndp_cosim::hbm::{ControlledWaves, Hosted, Lockstep};
+use ndp_cosim::ffi::{OpenOptions, Rtl, rtl};
+use ndp_cosim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
@@ -35,15 +36,22 @@ fn prompts() -> Vec<Prompt> {
     [("Mr. D", 2), ("I", 1)].map(prompt).to_vec()
 }
 
-fn channels(rtl: &HbmConfig, model: &HbmConfig) -> Result<Vec<Lockstep>, Box<dyn Error>> {
-    let open = |_| Ok(Lockstep::open(rtl.name(), model, &OpenOptions::default())?);
-    (0..rtl.channels()).map(open).collect()
+/// Channels of `built` in RTL with device models of `model`.
+fn channels(built: &HbmConfig, model: &HbmConfig) -> Result<Vec<Lockstep>, Box<dyn Error>> {
+    let channel = rtl(built, PimChannel::BLOCK)?;
+    let open = |_| Ok(Lockstep::of_rtl(&channel, model, &OpenOptions::default())?);
+    (0..built.channels()).map(open).collect()
 }
 
-/// The same behind controllers of `design` in RTL; without `rtl` the channels are device models.
-fn hosted(design: &str, config: &HbmConfig, rtl: bool) -> Result<Vec<Hosted>, Box<dyn Error>> {
-    let open = |_| Ok(Hosted::open(design, config, rtl, ControlledWaves::default())?);
+/// The same behind controllers in RTL.
+fn hosted(config: &HbmConfig) -> Result<Vec<Hosted>, Box<dyn Error>> {
+    let open = |_| Ok(Hosted::open(config, true, ControlledWaves::default())?);
     (0..config.channels()).map(open).collect()
+}
+
+/// Device models of channels behind this controller in RTL.
+fn behind(controller: &Rtl, config: &HbmConfig) -> Result<Vec<Hosted>, Box<dyn Error>> {
+    (0..config.channels()).map(|_| Ok(Hosted::of_rtl(controller, config)?)).collect()
 }
 
 #[test]
@@ -71,7 +79,7 @@ fn texts_agree<P: Pins>(config: &HbmConfig, channels: Vec<P>) -> Outcome {
 fn texts_by_the_controller_in_rtl_are_those_of_the_software() -> Outcome {
     let sliced = HbmConfig::preset("librapim-small")?;
     for config in [sliced.clone(), sliced.unsliced()] {
-        texts_agree(&config, hosted(config.name(), &config, true)?)?;
+        texts_agree(&config, hosted(&config)?)?;
     }
     Ok(())
 }
@@ -79,12 +87,13 @@ fn texts_by_the_controller_in_rtl_are_those_of_the_software() -> Outcome {
 #[test]
 fn a_channel_that_is_slower_than_its_controller_knows_is_found() -> Outcome {
     let config = HbmConfig::preset("librapim-small")?;
+    let controller = rtl(&config, Controlled::BLOCK)?;
     for (time, rule) in [("t_rcd = 15", "tRCD"), ("t_wr = 17", "tWR"), ("t_mac = 17", "tMAC")] {
         let text = format!(
             "name = \"slower\"\n[device]\nchannels = 2\nrow_bits = 9\nsubarray_rows = 32\nweight_subarrays = 8\n[timing]\n{time}\n"
         );
         let slower = HbmConfig::from_toml(&text)?;
-        match texts_agree(&config, hosted(config.name(), &slower, false)?) {
+        match texts_agree(&config, behind(&controller, &slower)?) {
             Err(error) if error.to_string().contains(rule) => {}
             other => return Err(format!("{time}: {other:?}").into()),
         }
@@ -133,7 +142,7 @@ fn ffns_in_verilated_banks_and_attention_on_the_npu_give_the_same_texts() -> Out
 #[test]
 fn ffns_by_the_controller_in_rtl_give_the_same_texts() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
-    fixed_shares_agree(&config, || hosted(config.name(), &config, true))
+    fixed_shares_agree(&config, || hosted(&config))
 }
 
 fn fixed_shares_agree<P: Pins>(
@@ -173,7 +182,7 @@ fn the_scheduler_moves_both_in_rtl_and_its_decisions_are_recorded() -> Outcome {
 #[test]
 fn the_scheduler_moves_both_with_the_controller_in_rtl() -> Outcome {
     let config = HbmConfig::preset("librapim-small")?;
-    decided_shares_agree(&config, || hosted(config.name(), &config, true))
+    decided_shares_agree(&config, || hosted(&config))
 }
 
 fn decided_shares_agree<P: Pins>(
@@ -239,7 +248,7 @@ fn products_of_any_numbers_in_verilated_banks_are_exact() -> Outcome {
 #[test]
 fn products_of_any_numbers_by_the_controller_in_rtl_are_exact() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
-    products_are_exact(&config, || hosted(config.name(), &config, true))
+    products_are_exact(&config, || hosted(&config))
 }
 
 fn products_are_exact<P: Pins>(
@@ -321,7 +330,9 @@ fn errors_in_what_is_offloaded_are_found() -> Outcome {
     let run = |design: &str, ffn, opcode| {
         let faulty =
             |lockstep| Faulty { lockstep, opcode, latency: config.t_cl().into(), due: None, clock: 0 };
-        let open = |_| Lockstep::open(design, &config, &OpenOptions::default()).map(faulty);
+        let rtl = hbm_design(design, PimChannel::BLOCK, &crate::pim_channel::MUTANTS);
+        let rtl = rtl.map_err(|error| error.to_string())?;
+        let open = |_| Lockstep::of_rtl(&rtl, &config, &OpenOptions::default()).map(faulty);
         let channels = (0..config.channels()).map(open).collect::<Result<Vec<_>, _>>();
         let offloading = Offloading::Fixed { ffn, mha: 1 };
         let channels = channels.map_err(|error| error.to_string())?;
@@ -336,7 +347,7 @@ fn errors_in_what_is_offloaded_are_found() -> Outcome {
     assert!(shared.starts_with("channel 0, bank 0, row ") && shared.contains("expected"), "{shared}");
     assert!(summed.contains("fc2") && summed.contains("expected"), "{summed}");
     // In the RTL: half of each column is lost on its way into the buffer.
-    let lost = run("planted-half", 1, u32::MAX).err().unwrap_or_default();
+    let lost = run("mutant-half", 1, u32::MAX).err().unwrap_or_default();
     assert!(lost.contains("the data bus is"), "{lost}");
     Ok(())
 }
@@ -347,12 +358,13 @@ fn a_controller_whose_macs_do_not_wait_for_shares_is_found() -> Outcome {
     let model = random_model(32, 2, 536);
     let prompts = short_prompts(&[(2, 2), (1, 2)]);
     let run = |design: &str| -> Result<(), Box<dyn Error>> {
-        let channels = hosted(design, &config, false)?;
+        let controller = hbm_design(design, Controlled::BLOCK, &crate::pim_controller::MUTANTS)?;
+        let channels = behind(&controller, &config)?;
         let offloading = Offloading::Fixed { ffn: 1, mha: 1 };
         offloaded(&model, &config, &Hardware::default(), offloading, &prompts, channels).map(drop)
     };
     run(config.name())?;
-    let text = run("planted-there").err().map(|error| reasons(&*error)).unwrap_or_default();
+    let text = run("mutant-there").err().map(|error| reasons(&*error)).unwrap_or_default();
     assert!(text.contains("the channel answers") && text.contains("MAC"), "{text}");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Do configurations that nobody chose work as the presets do?
 //!
-//! Legal configurations are drawn at random, built on demand, and simulated: random programs beside stalls, traffic of the host and
+//! Legal configurations are drawn at random, built and simulated: random programs beside stalls, traffic of the host and
 //! warm resets, products that the planner cuts, and for configurations with a link two cores that send each other messages. Bits are
 //! compared with the functional model, cycles with the cycle model, and no timing rule of the DRAM may be broken.
 //!
@@ -13,7 +13,7 @@ use crate::migration;
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_cosim::backend::RtlBackend;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_cosim::ffi::Model;
+use ndp_cosim::ffi::{Mutation, Rtl, mutant, rtl};
 use ndp_cosim::gemv::{GemvOptions, Mode, Product};
 use ndp_cosim::link::cores::LinkedCores;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
@@ -21,7 +21,6 @@ use ndp_machine::{Machine, ProgramOptions, RandomPrograms, SparseMemory, run_tog
 use ndp_model::{GemvClass, GemvOp};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_testkit::{Extent, RandomConfig};
-use ndp_verilate::Entry;
 use std::error::Error;
 use std::io::Write;
 use std::ops::Range;
@@ -385,29 +384,29 @@ fn many_random_configurations_do_so() -> Outcome {
 
 /// The configuration whose core is mutated. Its tFAW is longer than four activates need without it.
 const MUTATED: u64 = 7;
-/// Mutants: name, what is replaced in the Verilog, by what, and the words of the comparison that has to find each.
-const MUTANTS: [(&str, &str, &str, &str); 3] = [
+/// Mutants, and the words of the comparison that has to find each.
+const MUTANTS: [(Mutation, &str); 3] = [
     // Results are cut off instead of rounded.
     (
-        "mutant-bits",
-        "assign up = kept_q[0] & (sticky_q | kept_q[1]);",
-        "assign up = 1'h0;",
+        Mutation::new("mutant-bits", "assign up = kept_q[0] & (sticky_q | kept_q[1]);", "assign up = 1'h0;"),
         "elements differ",
     ),
     // Two activates within tFAW where four are allowed: legal, but slower.
-    ("mutant-cycles", "act_count_q[2]", "(|act_count_q[2:1])", "cycles: "),
+    (Mutation::new("mutant-cycles", "act_count_q[2]", "(|act_count_q[2:1])"), "cycles: "),
     // A row is closed as soon as another one is wanted: within tRAS, tRTP, tWR.
-    ("mutant-protocol", "~same_row0_0, state0_0_i[2]", "~same_row0_0, 1'h1", "violations of DRAM timing"),
+    (
+        Mutation::new("mutant-protocol", "~same_row0_0, state0_0_i[2]", "~same_row0_0, 1'h1"),
+        "violations of DRAM timing",
+    ),
 ];
 
 /// Sessions of random programs on a core, the same ones for every model of it; what was found.
-fn sessions_of(config: &DesignConfig, entry: &Entry) -> Result<Vec<String>, Box<dyn Error>> {
+fn sessions_of(config: &DesignConfig, core: &Rtl) -> Result<Vec<String>, Box<dyn Error>> {
     let mut random = SplitMix64::new(MUTATED);
     let mut found = Vec::new();
     for session in 0..4 {
         let options = CoreOptions { trace: true, ..core_options(MUTATED + session, &mut random) };
-        let model = Model::open_entry(entry.clone(), &options.open_options(&config))?;
-        let mut core = NdpCore::with_model(model, config, &options)?;
+        let mut core = NdpCore::of_rtl(core, config, &options)?;
         found.extend(run_programs(&mut core, &mut random, 4).err().map(|e| e.to_string()));
     }
     Ok(found)
@@ -416,12 +415,12 @@ fn sessions_of(config: &DesignConfig, entry: &Entry) -> Result<Vec<String>, Box<
 #[test]
 fn mutants_of_a_random_configuration_are_found() -> Outcome {
     let RandomConfig { config, .. } = RandomConfig::of(MUTATED, Extent::Small);
-    let entry = Entry::elaborate(&config, NdpCore::BLOCK, false).map_err(|lines| lines.join("\n"))?;
+    let core = rtl(&config, NdpCore::BLOCK)?;
     // What is found in a mutant must not be there without it.
-    let found = sessions_of(&config, &entry)?;
+    let found = sessions_of(&config, &core)?;
     assert!(found.is_empty(), "the core is wrong as it is: {found:?}");
-    for (name, from, to, words) in MUTANTS {
-        let mutant = entry.clone().mutated((name, from, to)).map_err(|lines| lines.join("\n"))?;
+    for (mutation, words) in MUTANTS {
+        let (name, mutant) = (mutation.name, mutant(&config, NdpCore::BLOCK, &mutation)?);
         let found = sessions_of(&config, &mutant)?;
         assert!(
             found.iter().any(|found| found.contains(words)),

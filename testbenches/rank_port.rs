@@ -5,8 +5,9 @@
 //! controller gives.
 
 use crate::common::rank::{Bench, Request, Segment, Stalls};
+use crate::common::rtl::{Mutant, design, design_config};
 use ndp_config::{DesignConfig, DramConfig};
-use ndp_cosim::ffi::Edge;
+use ndp_cosim::ffi::{Edge, Mutation};
 use ndp_dram::{Rule, stream};
 use std::error::Error;
 
@@ -23,12 +24,13 @@ fn pairs(dram: &DramConfig) -> u64 {
     u64::from(dram.bank_groups()) / 2 * 4
 }
 
-/// The configuration that a design was built from.
 fn dram(config: &str) -> Result<DramConfig, Box<dyn Error>> {
-    let designs = ndp_cosim::ffi::designs();
-    let design = designs.into_iter().find(|d| d.config == config && d.block == "rank_port");
-    let text = design.ok_or("the design was not built")?.config_toml;
-    Ok(DesignConfig::from_toml(text)?.dram().clone())
+    Ok(design_config(config)?.dram().clone())
+}
+
+/// The port of a configuration or of a mutant with a device of possibly other timings, after reset.
+fn open(name: &str, device: &DramConfig, seed: u64) -> Result<Bench, Box<dyn Error>> {
+    Bench::open(&design(name, "rank_port", &MUTANTS)?, device, seed)
 }
 
 /// Segments in the upper half of the rank, requests in a few rows of the lower half, so that they often meet.
@@ -66,7 +68,7 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
     for config in CONFIGS {
         let device = dram(config)?;
         for (seed, name) in (1..).zip(["none", "some", "slow sources", "slow sinks", "slow beats"]) {
-            let mut bench = Bench::open(config, &device, seed)?;
+            let mut bench = open(config, &device, seed)?;
             bench.stalls = stalls(name);
             add_traffic(&mut bench, 600, 3000);
             let outcome = bench.drain().and_then(|()| bench.verdict());
@@ -88,7 +90,7 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
 #[test]
 fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
     for config in CONFIGS {
-        let mut bench = Bench::open(config, &dram(config)?, 11)?;
+        let mut bench = open(config, &dram(config)?, 11)?;
         for round in 0..120 {
             bench.stalls = stalls(["none", "some", "slow sinks"][round % 3]);
             add_traffic(&mut bench, 40, 100);
@@ -107,7 +109,7 @@ fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
 
 /// What resets around a refresh break: before it is due, while banks close, between REF and the first ACT after it.
 fn resets_around_refreshes(design: &str, device: &DramConfig) -> Outcome {
-    let mut bench = Bench::open(design, device, 12)?;
+    let mut bench = open(design, device, 12)?;
     let interval = u64::from(device.t_refi());
     let length = u64::from(device.t_rfc()) + 200;
     for round in 0..100 {
@@ -138,7 +140,7 @@ fn rate(
 ) -> Result<f64, Box<dyn Error>> {
     let device = dram(config)?;
     let interval = u64::from(device.t_refi());
-    let mut bench = Bench::open(config, &device, seed)?;
+    let mut bench = open(config, &device, seed)?;
     let mut reads = [0, 0];
     for (reads, end) in reads.iter_mut().zip([interval * 3 / 2, interval * 3 / 2 + refreshes * interval]) {
         while bench.rank.cycle() < end {
@@ -258,7 +260,7 @@ fn any_two_bank_groups_stream_at_full_rate_and_one_at_half() -> Outcome {
         assert!((found / expected - 1.0).abs() < 0.01, "bank groups {one} and {other}: {found} GB/s");
     }
     // A controller that looks at bit 0 alone breaks no rule, but does not reach that.
-    let found = alternating("planted-group-bit", [0, 2])?;
+    let found = alternating("mutant-group-bit", [0, 2])?;
     assert!(found < 20.0, "{found} GB/s");
     Ok(())
 }
@@ -342,7 +344,7 @@ fn neither_source_waits_longer_than_the_bound() -> Outcome {
         let device = dram(config)?;
         let bounds = wait_bounds(&device);
         // Lone requests among segments, each in another row of the same bank; then the other way round.
-        let mut bench = Bench::open(config, &device, 31)?;
+        let mut bench = open(config, &device, 31)?;
         let (rows, pairs) = (1 << device.row_bits(), pairs(&device));
         while bench.request_waits.len() < 150 {
             if bench.segments.is_empty() {
@@ -360,7 +362,7 @@ fn neither_source_waits_longer_than_the_bound() -> Outcome {
         }
         bench.verdict()?;
         let request = bench.request_waits.iter().max().copied().unwrap_or_default();
-        let mut bench = Bench::open(config, &device, 32)?;
+        let mut bench = open(config, &device, 32)?;
         let mut asked = 0;
         while bench.segment_waits.len() < 150 {
             while bench.requests.len() < 16 {
@@ -385,7 +387,7 @@ fn neither_source_waits_longer_than_the_bound() -> Outcome {
 
 #[test]
 fn two_saturated_sources_take_turns() -> Outcome {
-    let mut bench = Bench::open("hermes", &dram("hermes")?, 33)?;
+    let mut bench = open("hermes", &dram("hermes")?, 33)?;
     for address in [3 * ROW_PAIR, 3 * ROW_PAIR + 2] {
         bench.requests.push_back(Request { address, write: None, tag: 8 });
         bench.drain()?;
@@ -418,7 +420,7 @@ fn two_saturated_sources_take_turns() -> Outcome {
 #[test]
 fn a_source_whose_sink_stalls_does_not_stop_the_other() -> Outcome {
     for beats_stall in [true, false] {
-        let mut bench = Bench::open("hermes", &dram("hermes")?, 41)?;
+        let mut bench = open("hermes", &dram("hermes")?, 41)?;
         let (beat, response) = if beats_stall { (256, 0) } else { (0, 256) };
         bench.stalls = Stalls { beat, response, ..Stalls::default() };
         let (mut next, mut next_request) = (0, 1 << 20);
@@ -471,7 +473,7 @@ fn a_controller_that_is_a_slot_early_is_caught_by_exactly_that_rule() -> Outcome
 /// The rules of `device` that the design `config` breaks in short visits to rows: as many row commands as possible. If `many_acts`,
 /// neighbours are in different banks, so that after a refresh all are opened one after the other.
 fn broken_rules(config: &str, device: &DramConfig, many_acts: bool) -> Result<Vec<Rule>, Box<dyn Error>> {
-    let mut bench = Bench::open(config, device, 51)?;
+    let mut bench = open(config, device, 51)?;
     bench.rank.keep_violations(10_000);
     let (mut bank, pairs) = (0, pairs(device));
     while bench.rank.cycle() < 40_000 {
@@ -495,33 +497,68 @@ fn broken_rules(config: &str, device: &DramConfig, many_acts: bool) -> Result<Ve
     Ok(rules.into_iter().collect())
 }
 
-/// Errors planted in the Verilog (`sim/build/catalog.rs`), found by the device that the design was made for.
+/// Mutants, each of which the device has to catch. `mutant-group-bit` breaks no rule: its rate gives it away.
+const MUTANTS: [Mutant; 9] = [
+    // Five activates within tFAW.
+    ("hermes", Mutation::new("mutant-faw", "act_count_q[2]", "1'h0")),
+    // Reads and writes right after the activate.
+    ("hermes", Mutation::new("mutant-rcd", "~column_bar0_q[0]", "1'h1")),
+    // Refresh without a wait for the precharge of all banks.
+    ("hermes", Mutation::new("mutant-refresh", "closed_q & ~(|wait_q)", "closed_q")),
+    // A read after a write in bank group 1 a slot too early.
+    ("hermes", Mutation::new("mutant-turn", "{(&{column, entry0_i[31], entry0_i[0]}), (", "{1'h0, (")),
+    // Banks are closed right after reset.
+    ("hermes", Mutation::new("mutant-settle", "&{drain_q, settled_q, quiet_i}", "&{drain_q, quiet_i}")),
+    // The uppermost bit of a row is not compared.
+    (
+        "hermes",
+        Mutation::new(
+            "mutant-row",
+            "state0_0_i[20:4] == entry0_i[26:10]",
+            "state0_0_i[19:4] == entry0_i[25:10]",
+        ),
+    ),
+    // An activate in bank group 2 counts as one in group 0.
+    ("hermes-x8", Mutation::new("mutant-group-act", "act_bar2_q <= acts[2];", "act_bar2_q <= acts[0];")),
+    // So does a read or write.
+    (
+        "hermes-x8",
+        Mutation::new(
+            "mutant-group-column",
+            "(entry0_i[8] == 1'h1) & ~entry0_i[0]",
+            "(entry0_i[8] == 1'h0) & ~entry0_i[0]",
+        ),
+    ),
+    // Bank groups 0 and 2 count as one for reads and writes: only bit 0 of their number is looked at.
+    ("hermes-x8", Mutation::new("mutant-group-bit", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", "~entry0_i[0]")),
+];
+
 #[test]
-fn planted_errors_in_the_rtl_are_caught() -> Outcome {
+fn mutants_are_caught() -> Outcome {
     let device = dram("hermes")?;
     assert_eq!(broken_rules("hermes", &device, false)?, []);
     let cases: [(&str, &[Rule]); 4] = [
-        ("planted-faw", &[Rule::Faw]),
-        ("planted-rcd", &[Rule::Rcd]),
-        ("planted-refresh", &[Rule::Rp]),
-        ("planted-turn", &[Rule::WtrL]),
+        ("mutant-faw", &[Rule::Faw]),
+        ("mutant-rcd", &[Rule::Rcd]),
+        ("mutant-refresh", &[Rule::Rp]),
+        ("mutant-turn", &[Rule::WtrL]),
     ];
     for (design, rules) in cases {
         assert_eq!(broken_rules(design, &device, rules == [Rule::Faw])?, rules, "{design}");
     }
-    let message = resets_around_refreshes("planted-settle", &device).expect_err("PRE right after reset");
+    let message = resets_around_refreshes("mutant-settle", &device).expect_err("PRE right after reset");
     assert!(message.to_string().contains(": PREA, "), "{message}");
     let four_groups = dram("hermes-x8")?;
     assert_eq!(broken_rules("hermes-x8", &four_groups, false)?, []);
     for (design, rules) in [
-        ("planted-group-act", &[Rule::RrdL][..]),
-        ("planted-group-column", &[Rule::CcdL, Rule::WtrL]),
-        ("planted-group-bit", &[]),
+        ("mutant-group-act", &[Rule::RrdL][..]),
+        ("mutant-group-column", &[Rule::CcdL, Rule::WtrL]),
+        ("mutant-group-bit", &[]),
     ] {
         assert_eq!(broken_rules(design, &four_groups, false)?, rules, "{design}");
     }
     // No rule of timing, but data from the wrong row.
-    let mut bench = Bench::open("planted-row", &device, 54)?;
+    let mut bench = open("mutant-row", &device, 54)?;
     let far = 1 << (device.burst_bits() - 1);
     for address in [0, far] {
         bench.requests.push_back(Request { address, write: None, tag: 0 });
@@ -534,11 +571,11 @@ fn planted_errors_in_the_rtl_are_caught() -> Outcome {
 #[test]
 fn a_wrong_latency_and_a_wrong_bit_are_caught() -> Outcome {
     for changes in ["t_cl = 25", "t_cl = 23", "t_cwl = 15", "t_cwl = 17"] {
-        let mut bench = Bench::open("hermes", &stricter(changes)?, 52)?;
+        let mut bench = open("hermes", &stricter(changes)?, 52)?;
         add_traffic(&mut bench, 20, 100);
         assert!(bench.drain().and_then(|()| bench.verdict()).is_err(), "{changes}");
     }
-    let mut bench = Bench::open("hermes", &dram("hermes")?, 53)?;
+    let mut bench = open("hermes", &dram("hermes")?, 53)?;
     bench.rank.corrupt_burst(77, 300);
     bench.requests.push_back(Request { address: 77, write: None, tag: 0 });
     let message = bench.drain().expect_err("the wrong bit must be noticed");
@@ -548,7 +585,7 @@ fn a_wrong_latency_and_a_wrong_bit_are_caught() -> Outcome {
 
 #[test]
 fn the_clocks_have_their_ratio() -> Outcome {
-    let mut bench = Bench::open("hermes", &dram("hermes")?, 61)?;
+    let mut bench = open("hermes", &dram("hermes")?, 61)?;
     let start = (bench.model.cycle(), bench.model.dram_cycle());
     let edges: Result<Vec<Edge>, String> = (0..13 * 50).map(|_| bench.step()).collect();
     let core = edges?.iter().filter(|edge| **edge == Edge::Core).count();

@@ -9,7 +9,7 @@ use crate::common::replay::compare;
 use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore, Recording};
-use ndp_cosim::ffi::{Clocks, Edge};
+use ndp_cosim::ffi::{Clocks, Edge, rtl};
 use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
@@ -135,7 +135,8 @@ fn a_rank_s_queues_hold_at_every_ratio() -> Outcome {
         let config = at("tiny", (core_mhz, speed))?;
         let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
         for phase in [0, 100 * seed, 333] {
-            let mut bench = Bench::open_at("hermes", hermes.dram(), seed, clocks.with_phase(phase))?;
+            let mut bench =
+                Bench::open_at(&rtl(&hermes, "rank_port")?, hermes.dram(), seed, clocks.with_phase(phase))?;
             bench.stalls = Stalls { segment: 20, request: 20, beat: 20, response: 20 };
             let half = bench.rank.config().bursts() / 2;
             for round in 0..400 {

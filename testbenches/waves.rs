@@ -3,7 +3,11 @@
 //! Runs on the two self-test blocks, which have a port of every storage class. Waves are read back with a reader
 //! that shares no code with the writer. What the hardware computes is left to the other testbenches.
 
-use ndp_cosim::ffi::{Model, OpenOptions, SimError, WaveOptions, designs, verilator_version};
+use crate::common::selftest::{SelfTest, open, open_with};
+use ndp_config::DesignConfig;
+use ndp_cosim::ffi::{
+    Direction, Model, Mutation, OpenOptions, PortInfo, SimError, WaveOptions, mutant, rtl, verilator_version,
+};
 use std::error::Error;
 use std::path::Path;
 use wellen::simple::Waveform;
@@ -12,8 +16,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 /// A value change: full name, time in ps, bits.
 type Change = (String, u64, String);
 
-const ACCUMULATOR: &str = "selftest/accumulator";
-const ADDER: &str = "selftest/adder";
+const ACCUMULATOR: &str = "accumulator";
+const ADDER: &str = "adder";
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
 /// Seed of all stimuli.
 const SEED: u64 = 0x5eed_0001;
@@ -41,7 +45,7 @@ fn mask(width: u32) -> u128 {
 
 /// Drives the accumulator with random terms; all outputs after each of `cycles` cycles.
 fn run(options: &OpenOptions, cycles: u64, seed: u64) -> Result<Vec<Vec<u128>>, Box<dyn Error>> {
-    let mut model = Model::open_with(ACCUMULATOR, options)?;
+    let mut model = open_with(ACCUMULATOR, options)?;
     let mut random = Random(seed);
     let enable = model.input("en_i")?;
     let mut inputs = Vec::new();
@@ -104,22 +108,34 @@ fn times(wave: &Waveform) -> (Option<u64>, Option<u64>) {
 }
 
 #[test]
-fn every_design_opens_and_names_itself() -> Outcome {
-    assert!(designs().count() >= 2, "the catalogue is empty");
-    assert!(!verilator_version().is_empty());
-    for design in designs() {
-        assert_eq!(design.name, format!("{}/{}", design.config, design.block));
-        assert_eq!(design.config_toml.is_empty(), design.config == "selftest");
-        let model = Model::open(design.name)?;
-        assert_eq!(model.design(), design);
-        assert!(!model.ports().is_empty());
-    }
+fn a_model_has_the_ports_of_its_block() -> Outcome {
+    assert!(verilator_version().is_some_and(|version| version.starts_with("5.")));
+    let rtl = rtl(&SelfTest, ACCUMULATOR)?;
+    let model = Model::open(&rtl, &OpenOptions::default())?;
+    assert_eq!(model.name(), "selftest/accumulator");
+    let known = |port: &PortInfo| (port.name.to_owned(), port.width, port.direction == Direction::Output);
+    let ports: Vec<_> = rtl.ports.iter().map(|port| (port.name.clone(), port.width, port.output)).collect();
+    assert_eq!(model.ports().iter().map(known).collect::<Vec<_>>(), ports);
+    Ok(())
+}
+
+#[test]
+fn other_clocks_and_another_name_have_the_same_model() -> Outcome {
+    let text = include_str!("../rust/config/presets/tiny.toml").replace("\"tiny\"", "\"other\"");
+    let verilog = |text: &str| -> Result<String, Box<dyn Error>> {
+        Ok(rtl(&DesignConfig::from_toml(text)?, "ndp_core")?.verilog)
+    };
+    let tiny = rtl(&DesignConfig::preset("tiny")?, "ndp_core")?.verilog;
+    assert!(verilog(&text)? == tiny);
+    assert!(verilog(&format!("{text}\n[core]\nclock_mhz = 800"))? == tiny);
+    // Other times in clocks are other hardware.
+    assert!(verilog(&format!("{text}\n[dram]\nspeed = 2666"))? != tiny);
     Ok(())
 }
 
 #[test]
 fn ports_of_every_width_carry_every_bit() -> Outcome {
-    let mut model = Model::open(ADDER)?;
+    let mut model = open(ADDER)?;
     let mut random = Random(SEED);
     for width in WIDTHS {
         let a = model.input_of_width(&format!("a{width}_i"), width)?;
@@ -170,9 +186,16 @@ fn the_accumulator_sums_what_was_enabled() -> Outcome {
 
 #[test]
 fn errors_name_what_exists() -> Outcome {
-    let unknown = Model::open("tiny/nothing").err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(unknown.contains("`tiny/nothing`") && unknown.contains(ADDER), "{unknown}");
-    let model = Model::open(ADDER)?;
+    let unknown =
+        rtl(&DesignConfig::preset("tiny")?, "nothing").err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(unknown.contains("`tiny/nothing`") && unknown.contains("ndp_core"), "{unknown}");
+    let absent = Mutation::new("mutant-absent", "no such text", "");
+    let absent = mutant(&SelfTest, ADDER, &absent).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(
+        absent.contains("mutant-absent") && absent.contains("does not contain `no such text`"),
+        "{absent}"
+    );
+    let model = open(ADDER)?;
     let port = model.input("q_i").err().map(|e| e.to_string()).unwrap_or_default();
     assert!(port.contains("no input port `q_i`") && port.contains("a100_i [100]"), "{port}");
     assert!(!port.contains("y8_o"), "{port}");
@@ -187,7 +210,7 @@ fn errors_name_what_exists() -> Outcome {
 #[test]
 #[should_panic(expected = "a port of another design was used with selftest/adder")]
 fn a_port_of_another_design_is_refused() {
-    let (Ok(other), Ok(mut adder)) = (Model::open(ACCUMULATOR), Model::open(ADDER)) else { return };
+    let (Ok(other), Ok(mut adder)) = (open(ACCUMULATOR), open(ADDER)) else { return };
     if let Ok(enable) = other.input("en_i") {
         adder.set(enable, 1);
     }
@@ -202,8 +225,8 @@ fn models_are_independent_and_move_between_threads() -> Outcome {
     for thread in threads {
         assert_eq!(thread.join().map_err(|_| "a thread panicked")??, expected);
     }
-    let mut one = Model::open(ACCUMULATOR)?;
-    let mut two = Model::open(ACCUMULATOR)?;
+    let mut one = open(ACCUMULATOR)?;
+    let mut two = open(ACCUMULATOR)?;
     let cycle = one.output("cycle_o")?;
     one.reset(1);
     two.reset(1);
@@ -221,10 +244,10 @@ fn models_are_independent_and_move_between_threads() -> Outcome {
 #[test]
 fn random_contents_are_gone_after_reset() -> Outcome {
     let options = OpenOptions { random_contents: Some(7), ..OpenOptions::default() };
-    let model = Model::open_with(ACCUMULATOR, &options)?;
+    let model = open_with(ACCUMULATOR, &options)?;
     let sum = model.output("y128_o")?;
     assert_ne!(model.get_u128(sum), 0, "registers were not filled");
-    assert_eq!(Model::open(ACCUMULATOR)?.get_u128(sum), 0);
+    assert_eq!(open(ACCUMULATOR)?.get_u128(sum), 0);
     assert_eq!(run(&options, 100, SEED)?, run(&OpenOptions::default(), 100, SEED)?);
     Ok(())
 }
@@ -342,7 +365,7 @@ fn equal_runs_give_equal_files() -> Outcome {
 fn a_block_without_clock_has_waves_too() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("adder.fst");
-    let mut model = Model::open_with(ADDER, &with_waves(WaveOptions::new(&path)))?;
+    let mut model = open_with(ADDER, &with_waves(WaveOptions::new(&path)))?;
     let (a, b, y) = (model.input("a16_i")?, model.input("b16_i")?, model.output("y16_o")?);
     for step in 0..10 {
         model.set(a, step);
@@ -362,7 +385,7 @@ fn a_block_without_clock_has_waves_too() -> Outcome {
 #[test]
 fn bad_wave_options_are_refused_before_anything_runs() -> Outcome {
     let dir = tempfile::tempdir()?;
-    let open = |waves: WaveOptions| Model::open_with(ACCUMULATOR, &with_waves(waves)).err();
+    let open = |waves: WaveOptions| open_with(ACCUMULATOR, &with_waves(waves)).err();
     let missing = dir.path().join("missing/a.fst");
     match open(WaveOptions::new(&missing)) {
         Some(SimError::WaveCreate { path, source }) => {
@@ -399,7 +422,7 @@ fn a_full_disk_is_reported_at_the_end_and_changes_no_output() -> Outcome {
     for file in ["full.fst", "full.vcd"] {
         let path = dir.path().join(file);
         std::os::unix::fs::symlink("/dev/full", &path)?;
-        let mut model = Model::open_with(ACCUMULATOR, &with_waves(WaveOptions::new(&path)))?;
+        let mut model = open_with(ACCUMULATOR, &with_waves(WaveOptions::new(&path)))?;
         model.reset(1);
         model.ticks(20_000);
         assert_eq!(model.get(model.output("cycle_o")?), 20_000);

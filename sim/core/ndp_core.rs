@@ -12,7 +12,7 @@ use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{Burst, Counters, LinkStatus, PartCycles, Status};
 use crate::error::SimError;
-use crate::ffi::{Clocks, Edge, Model, OpenOptions, WaveOptions, designs};
+use crate::ffi::{Clocks, Edge, Model, OpenOptions, Rtl, WaveOptions, rtl};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
@@ -39,7 +39,7 @@ pub struct CoreOptions {
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::link::cores::LinkedCores::predicted`].
     pub predict: bool,
-    /// How much the compiler optimises a core that is built on demand; see [`OpenOptions::opt_level`].
+    /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
     /// When the DRAM's clock rises first, in ps, modulo its period; a tenth of it if nothing is said.
     pub phase_ps: Option<u64>,
@@ -51,7 +51,7 @@ impl CoreOptions {
         let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
         let clocks = self.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
         let (waves, random_contents) = (self.waves.clone(), self.random_contents);
-        OpenOptions { waves, random_contents, opt_level: self.opt_level, clocks }
+        OpenOptions { waves, random_contents, clocks }
     }
 }
 
@@ -106,39 +106,25 @@ pub struct NdpCore {
 const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
-    /// Block name in the catalogue.
+    /// Name of the block.
     pub const BLOCK: &'static str = "ndp_core";
 
-    /// Opens the core of a configuration and resets it. If it was not compiled in, it is built now ([`Model::open_design`]).
+    /// Opens the core of a configuration and resets it.
     ///
     /// # Errors
-    /// [`SimError::Demand`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
+    /// [`SimError::Build`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
     /// that is missing or has another width.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        let model = Model::open_design(config, Self::BLOCK, &options.open_options(config))?;
-        Self::with_model(model, config, options)
+        Self::of_rtl(&rtl(config, Self::BLOCK)?, config, options)
     }
 
-    /// The same for a core of the catalogue that was built under another name than its configuration's.
-    ///
-    /// # Errors
-    /// As [`NdpCore::open`]; [`SimError::UnknownDesign`] if there is none of this name, [`SimError::OtherConfiguration`] if it was
-    /// built from another configuration.
-    pub fn open_as(design: &str, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        let name = format!("{design}/{}", Self::BLOCK);
-        if let Some(design) = designs().find(|design| design.name == name)
-            && !DesignConfig::from_toml(design.config_toml)?.same_hardware(config)
-        {
-            return Err(SimError::OtherConfiguration { design: name });
-        }
-        Self::with_model(Model::open_with(&name, &options.open_options(config))?, config, options)
-    }
-
-    /// The same for a model of the core that is open already, with the waves and contents that it was opened with.
+    /// The same for Verilog that differs from what is generated, such as a mutant.
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn with_model(model: Model, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+        let rtl = rtl.clone().optimised(options.opt_level);
+        let model = Model::open(&rtl, &options.open_options(config))?;
         for (key, value) in [("stalls", options.stalls.request), ("stalls", options.stalls.response)] {
             if value > 99 {
                 return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });

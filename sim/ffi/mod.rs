@@ -1,29 +1,27 @@
 //! The Verilated models behind a safe interface.
 //!
-//! build.rs compiles one model per design of its catalogue and binds the C header `shim.h`; this module is the
-//! only place that calls it, and the only one with `unsafe` code. A [`Model`] is opened by name, or as a design that is built
-//! when it is asked for ([`Model::open_design`]); its ports are looked up once ([`InputPort`], [`OutputPort`]) and then read and written in place, without a call. Waves are
-//! asked for when a model is opened ([`OpenOptions`], [`WaveOptions`]). What the ports mean, and what should
-//! come out of them, is left to the callers.
+//! A [`Model`] is opened from the Verilog of a block ([`Rtl`]), and built if nobody did so before. build.rs binds the C header
+//! `shim.h`; this module is the only place that calls it, and the only one with `unsafe` code. Ports are looked up once ([`InputPort`],
+//! [`OutputPort`]) and then read and written in place, without a call. Waves are asked for when a model is opened ([`OpenOptions`],
+//! [`WaveOptions`]). What the ports mean, and what should come out of them, is left to the callers.
 //!
-//! ```
-//! use ndp_cosim::ffi::Model;
-//! # fn main() -> Result<(), ndp_cosim::ffi::SimError> {
-//! let mut adder = Model::open("selftest/adder")?;
-//! let (a, b, y) = (adder.input("a8_i")?, adder.input("b8_i")?, adder.output("y8_o")?);
-//! adder.set(a, 200);
-//! adder.set(b, 100);
-//! adder.eval();
-//! assert_eq!(adder.get(y), 300 % 256);
+//! ```no_run
+//! use ndp_config::DesignConfig;
+//! use ndp_cosim::ffi::{Model, OpenOptions, rtl};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut model = Model::open(&rtl(&DesignConfig::preset("tiny")?, "host_port")?, &OpenOptions::default())?;
+//! let (valid, ready) = (model.input("host_valid_i")?, model.output("host_ready_o")?);
+//! model.reset(4);
+//! model.set(valid, 1);
+//! model.eval();
+//! println!("{} takes it: {}", model.name(), model.get(ready) == 1);
 //! # Ok(())
 //! # }
 //! ```
 
 mod clocks;
-mod demand;
-mod designs;
 mod fst;
-mod interface;
+mod library;
 mod model;
 mod ports;
 mod storage;
@@ -31,13 +29,39 @@ mod waves;
 
 pub use crate::error::{Direction, SimError};
 pub use clocks::{Clocks, Edge};
-pub use designs::{DesignInfo, designs, verilator_version};
+pub use library::verilator_version;
 pub use model::{Model, OpenOptions};
+pub use ndp_verilate::{Hardware, Mutation, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;
 
+/// A block of a configuration, elaborated.
+///
+/// # Errors
+/// [`SimError::Build`] for an unknown block, and with what the generator says of it.
+pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
+    Rtl::of(hardware, block).map_err(|lines| SimError::build(&format!("{}/{block}", hardware.name()), lines))
+}
+
+/// The same with an error that a test has to find.
+///
+/// # Errors
+/// As [`rtl`], and if the Verilog does not contain the text that is to be replaced.
+pub fn mutant(hardware: &impl Hardware, block: &str, mutation: &Mutation) -> Result<Rtl, SimError> {
+    rtl(hardware, block)?.mutated(mutation).map_err(|lines| SimError::build(mutation.name, lines))
+}
+
 /// What bindgen made of `shim.h`.
-#[allow(unsafe_code, missing_docs, dead_code, clippy::all, non_camel_case_types, non_snake_case)]
+#[allow(
+    unsafe_code,
+    unsafe_op_in_unsafe_fn,
+    missing_docs,
+    missing_debug_implementations,
+    dead_code,
+    clippy::all,
+    non_camel_case_types,
+    non_snake_case
+)]
 mod raw {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }

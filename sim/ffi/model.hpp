@@ -1,4 +1,4 @@
-// What every Verilated model looks like to shim.cpp; build.rs generates one subclass per design and variant.
+// What every Verilated model looks like to shim.cpp; ndp-verilate generates one subclass per model and variant.
 #ifndef NDP_MODEL_HPP
 #define NDP_MODEL_HPP
 
@@ -31,13 +31,7 @@ struct NdpModel {
     virtual void trace(VerilatedVcdC* sink) = 0;
 };
 
-struct NdpFactory {
-    NdpDesign design;
-    NdpModel* (*fast)(const NdpOpenOptions&);
-    NdpModel* (*waves)(const NdpOpenOptions&);
-};
-
-extern const NdpFactory ndp_factories[];
-extern const uint32_t ndp_factory_count;
+/* A new instance; generated. */
+NdpModel* ndp_create(const NdpOpenOptions& options);
 
 #endif

@@ -9,16 +9,14 @@
 #![allow(unsafe_code)]
 
 use super::clocks::{Clocks, Edge, Schedule};
-use super::demand;
-use super::designs::{self, DesignInfo, Opened};
-use super::interface::Interface;
+use super::library::{self, Library};
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
 use crate::error::{Direction, SimError};
-use ndp_config::DesignConfig;
-use ndp_verilate::Entry;
+use ndp_verilate::Rtl;
+use std::ffi::CStr;
 use std::ptr::NonNull;
 
 /// How a model is opened.
@@ -29,9 +27,6 @@ pub struct OpenOptions {
     /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
     /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version.
     pub random_contents: Option<u32>,
-    /// How much the compiler optimises a model that is built on demand (`-O`); `None` for as much as one of the catalogue. Less is
-    /// built faster and runs slower.
-    pub opt_level: Option<u32>,
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
 }
@@ -44,9 +39,8 @@ pub struct OpenOptions {
 #[derive(Debug)]
 pub struct Model {
     raw: NonNull<raw::NdpModel>,
-    interface: &'static Interface,
-    design: u32,
-    info: DesignInfo,
+    library: Library,
+    name: String,
     ports: Vec<PortInfo>,
     slots: Vec<Slot>,
     reset: Option<InputPort>,
@@ -69,79 +63,40 @@ pub struct Model {
 unsafe impl Send for Model {}
 
 impl Model {
-    /// Opens a design, `<configuration>/<block>`, with all inputs and registers 0.
+    /// Opens a model of `rtl`, with all inputs and registers 0 unless the options say otherwise. If nobody has asked for it before,
+    /// it is built now, which takes seconds to minutes.
     ///
     /// # Errors
-    /// [`SimError::UnknownDesign`] lists what was built.
-    pub fn open(name: &str) -> Result<Self, SimError> {
-        Self::open_with(name, &OpenOptions::default())
-    }
-
-    /// Opens a design with waves or random register contents.
-    ///
-    /// # Errors
-    /// [`SimError::UnknownDesign`]; with waves, also what is wrong with [`WaveOptions`], a file that cannot be
-    /// created, or [`SimError::WavesNotBuilt`].
-    pub fn open_with(name: &str, options: &OpenOptions) -> Result<Self, SimError> {
-        Self::open_found(designs::find(name)?, options)
-    }
-
-    /// Opens a block of any configuration: the model of the catalogue if it is the same hardware, else one that is
-    /// built now, which takes seconds to minutes, and kept for next time.
-    ///
-    /// # Errors
-    /// As [`Model::open_with`]; [`SimError::Demand`] if the model cannot be built.
-    pub fn open_design(config: &DesignConfig, block: &str, options: &OpenOptions) -> Result<Self, SimError> {
-        if let Some(found) = designs::compiled_in(config, block) {
-            return Self::open_found(found, options);
-        }
-        let entry = Entry::elaborate(config, block, false);
-        let entry = entry.map_err(|lines| SimError::Demand {
-            design: format!("{}/{block}", config.name()),
-            reason: lines.join("\n"),
-        });
-        Self::open_entry(entry?, options)
-    }
-
-    /// Opens an elaborated design, whatever its name: it is built now unless it was kept.
-    ///
-    /// # Errors
-    /// As [`Model::open_design`].
-    pub fn open_entry(mut entry: Entry, options: &OpenOptions) -> Result<Self, SimError> {
-        entry.opt_level = options.opt_level.unwrap_or(entry.opt_level);
-        Self::open_found(demand::open(&entry, options.waves.is_some())?, options)
-    }
-
-    fn open_found(design: Opened, options: &OpenOptions) -> Result<Self, SimError> {
-        let Opened { interface, row, number: design, info } = design;
-        if options.waves.is_some() && !info.waves {
-            return Err(designs::without_waves(info));
-        }
+    /// [`SimError::Build`] if the model cannot be built; with waves, also what is wrong with [`WaveOptions`], or a file that cannot
+    /// be created.
+    pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self, SimError> {
+        // What is wrong with the waves is said before the model is built.
         let waves = options
             .waves
             .as_ref()
             .map(|waves| WaveSink::create(waves, options.clocks.core_ps()))
             .transpose()?;
+        let library = library::load(rtl, waves.is_some())?;
         let raw_options = raw::NdpOpenOptions {
             waves: waves.is_some(),
             random: options.random_contents.is_some(),
             // Verilator takes a positive 31-bit seed; 0 means a random one to it.
             seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
         };
-        // SAFETY: `row` was found in the table of `interface`, and the variant exists.
-        let raw = unsafe { (interface.open)(row, &raw_options) };
+        // SAFETY: the library is of the variant that the options ask for.
+        let raw = unsafe { library.shim.ndp_open(&raw_options) };
         let Some(raw) = NonNull::new(raw) else {
-            return Err(designs::without_waves(info));
+            return Err(SimError::build(&rtl.name, vec!["the library made no model".to_owned()]));
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {
             std::slice::from_raw_parts(
-                (interface.ports)(raw.as_ptr()),
-                (interface.port_count)(raw.as_ptr()) as usize,
+                library.shim.ndp_ports(raw.as_ptr()),
+                library.shim.ndp_port_count(raw.as_ptr()) as usize,
             )
         };
         let ports = table.iter().map(|port| PortInfo {
-            name: designs::text(port.name),
+            name: name_of(port),
             direction: if port.output { Direction::Output } else { Direction::Input },
             width: port.width,
         });
@@ -154,7 +109,7 @@ impl Model {
         });
         let slots = slots.collect();
         let reset = |name| {
-            let port = ports::find(&ports, (design, info.name), name, Direction::Input, Some(1));
+            let port = ports::find(&ports, (library.number, &rtl.name), name, Direction::Input, Some(1));
             port.ok().map(InputPort)
         };
         let [reset, dram_reset] = ["rst_ni", "dram_rst_ni"].map(reset);
@@ -162,9 +117,8 @@ impl Model {
             ["clk_i", "dram_clk_i"].map(|clock| ports.iter().any(|port| port.name == clock));
         let model = Self {
             raw,
-            interface,
-            design,
-            info,
+            library,
+            name: rtl.name.clone(),
             ports,
             slots,
             reset,
@@ -180,14 +134,14 @@ impl Model {
         };
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
-            unsafe { (model.interface.trace_begin)(model.raw.as_ptr(), waves.depth()) };
+            unsafe { model.library.shim.ndp_trace_begin(model.raw.as_ptr(), waves.depth()) };
         }
         Ok(model)
     }
 
-    /// The design.
-    pub fn design(&self) -> DesignInfo {
-        self.info
+    /// `<configuration>/<block>`.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// All ports, clock and reset included.
@@ -228,12 +182,12 @@ impl Model {
     }
 
     fn find(&self, name: &str, direction: Direction, width: Option<u32>) -> Result<Handle, SimError> {
-        ports::find(&self.ports, (self.design, self.info.name), name, direction, width)
+        ports::find(&self.ports, (self.library.number, &self.name), name, direction, width)
     }
 
     #[inline]
     fn slot(&self, handle: Handle) -> Slot {
-        assert!(handle.design == self.design, "a port of another design was used with {}", self.info.name);
+        assert!(handle.design == self.library.number, "a port of another design was used with {}", self.name);
         self.slots[handle.index as usize]
     }
 
@@ -300,8 +254,8 @@ impl Model {
     /// Lets the inputs settle without moving the clock or counting a cycle.
     #[inline]
     pub fn eval(&mut self) {
-        // SAFETY: `raw` is of `interface`, and open until `drop`.
-        unsafe { (self.interface.eval)(self.raw.as_ptr()) }
+        // SAFETY: `raw` is of this library, and open until `drop`.
+        unsafe { self.library.shim.ndp_eval(self.raw.as_ptr()) }
     }
 
     /// The clock that rises next.
@@ -337,8 +291,8 @@ impl Model {
     }
 
     fn set_clock(&mut self, edge: Edge, level: bool) {
-        // SAFETY: `raw` is of `interface`, and open until `drop`.
-        unsafe { (self.interface.set_clock)(self.raw.as_ptr(), edge == Edge::Dram, level) }
+        // SAFETY: `raw` is of this library, and open until `drop`.
+        unsafe { self.library.shim.ndp_set_clock(self.raw.as_ptr(), edge == Edge::Dram, level) }
     }
 
     /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle. With two clocks
@@ -357,8 +311,8 @@ impl Model {
         if self.waves.is_some() {
             return (0..cycles).for_each(|_| self.tick_with_waves());
         }
-        // SAFETY: `raw` is of `interface`, and open until `drop`.
-        unsafe { (self.interface.tick)(self.raw.as_ptr(), cycles) };
+        // SAFETY: `raw` is of this library, and open until `drop`.
+        unsafe { self.library.shim.ndp_tick(self.raw.as_ptr(), cycles) };
         self.cycle += cycles;
     }
 
@@ -384,10 +338,10 @@ impl Model {
     pub fn close_waves(&mut self) -> Result<(), SimError> {
         let Some(mut waves) = self.waves.take() else { return Ok(()) };
         // SAFETY: the model was opened with waves, and they end only here.
-        unsafe { (self.interface.trace_end)(self.raw.as_ptr()) };
+        unsafe { self.library.shim.ndp_trace_end(self.raw.as_ptr()) };
         waves.take_text(self.drain());
         // SAFETY: as above; the text that was drained is not used any more.
-        unsafe { (self.interface.trace_clear)(self.raw.as_ptr()) };
+        unsafe { self.library.shim.ndp_trace_clear(self.raw.as_ptr()) };
         let begun = self.falls.iter().map(|(_, time)| time.div_ceil(self.clocks.core_ps())).max();
         waves.finish(begun.map_or(self.cycle, |cycle| cycle.max(self.cycle)), self.last_dump_ps)
     }
@@ -438,8 +392,8 @@ impl Model {
     fn dump(&mut self, time_ps: u64) {
         let time_ps = self.last_dump_ps.map_or(time_ps, |last| time_ps.max(last + 1));
         self.last_dump_ps = Some(time_ps);
-        // SAFETY: `raw` is of `interface`, and open until `drop`, and only called with a model that was opened with waves.
-        unsafe { (self.interface.trace_dump)(self.raw.as_ptr(), time_ps) }
+        // SAFETY: `raw` is of this library, and open until `drop`, and only called with a model that was opened with waves.
+        unsafe { self.library.shim.ndp_trace_dump(self.raw.as_ptr(), time_ps) }
     }
 
     /// Passes the VCD text on when enough has piled up.
@@ -451,30 +405,30 @@ impl Model {
             waves.take_text(self.drain());
             self.waves = Some(waves);
             // SAFETY: the model was opened with waves; the text that was drained is not used any more.
-            unsafe { (self.interface.trace_clear)(self.raw.as_ptr()) };
+            unsafe { self.library.shim.ndp_trace_clear(self.raw.as_ptr()) };
         }
     }
 
     #[cold]
     fn tick_with_waves(&mut self) {
-        let (raw, interface) = (self.raw.as_ptr(), self.interface);
+        let (raw, shim) = (self.raw.as_ptr(), self.library.shim);
         let cycle = self.cycle;
         self.cycle += 1;
         // Once the window is over the waves are complete, and the rest runs without them.
         let Some(waves) = self.waves.as_ref().filter(|waves| waves.contains(cycle)) else {
-            // SAFETY: `raw` is of `interface`, and open until `drop`.
-            return unsafe { (interface.tick)(raw, 1) };
+            // SAFETY: `raw` is of this library, and open until `drop`.
+            return unsafe { shim.ndp_tick(raw, 1) };
         };
         let [start, edge] = [waves.start_ps(cycle), waves.edge_ps(cycle)];
-        // SAFETY: `raw` is of `interface`, and open until `drop`, and it was opened with waves. The additional evaluation shows the
+        // SAFETY: `raw` is of this library, and open until `drop`, and it was opened with waves. The additional evaluation shows the
         // inputs before the edge; it moves no clock, so no register changes.
         unsafe {
-            (interface.eval)(raw);
-            (interface.trace_dump)(raw, start);
+            shim.ndp_eval(raw);
+            shim.ndp_trace_dump(raw, start);
             if self.clocked {
-                (interface.set_clock)(raw, false, true);
-                (interface.trace_dump)(raw, edge);
-                (interface.set_clock)(raw, false, false);
+                shim.ndp_set_clock(raw, false, true);
+                shim.ndp_trace_dump(raw, edge);
+                shim.ndp_set_clock(raw, false, false);
             }
         }
         self.pass_text_on();
@@ -486,17 +440,23 @@ impl Model {
         // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
         // the model, all of which need `&mut self` or come after the last use of this slice.
         unsafe {
-            let data = (self.interface.trace_data)(self.raw.as_ptr(), &mut length);
+            let data = self.library.shim.ndp_trace_data(self.raw.as_ptr(), &mut length);
             std::slice::from_raw_parts(data, length)
         }
     }
+}
+
+/// Name of a port. Generated names are ASCII; anything else reads as empty.
+fn name_of(port: &raw::NdpPort) -> &'static str {
+    // SAFETY: the generated table has constants of a library, and libraries stay loaded.
+    unsafe { CStr::from_ptr(port.name) }.to_str().unwrap_or_default()
 }
 
 impl Drop for Model {
     fn drop(&mut self) {
         // Who wants to know whether the waves are complete calls `close_waves`.
         let _ = self.close_waves();
-        // SAFETY: opened in `open_found`, closed only here.
-        unsafe { (self.interface.close)(self.raw.as_ptr()) };
+        // SAFETY: opened in `open`, closed only here.
+        unsafe { self.library.shim.ndp_close(self.raw.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-// Implements shim.h for any model. The classes of the models and the table of designs are generated.
+// Implements shim.h for any model. The class of the model is generated.
 #include "model.hpp"
 
 #include "verilated_vcd_c.h"
@@ -28,19 +28,8 @@ struct NdpTrace {
     VerilatedVcdC vcd{&memory};
 };
 
-const char* ndp_verilator_version() { return Verilated::productVersion(); }
-
-uint32_t ndp_design_count() { return ndp_factory_count; }
-
-const NdpDesign* ndp_design(uint32_t index) {
-    return index < ndp_factory_count ? &ndp_factories[index].design : nullptr;
-}
-
-NdpModel* ndp_open(uint32_t design, const NdpOpenOptions* options) {
-    if (design >= ndp_factory_count) return nullptr;
-    const auto create = options->waves ? ndp_factories[design].waves : ndp_factories[design].fast;
-    if (!create) return nullptr;
-    NdpModel* const model = create(*options);
+NdpModel* ndp_open(const NdpOpenOptions* options) {
+    NdpModel* const model = ndp_create(*options);
     for (const NdpPort& port : model->ports) {
         const size_t count = port.width > 64 ? (port.width + 31) / 32 : 1;
         if (!port.output) std::memset(port.data, 0, count * port.bytes);

@@ -1,6 +1,6 @@
-/* C interface between the Verilated models and Rust.
+/* C interface of the library of one Verilated model.
  *
- * Bound with bindgen by build.rs and implemented in shim.cpp. Each model is independent: two models may be used
+ * Bound with bindgen by build.rs and implemented in shim.cpp. Each instance is independent: two models may be used
  * by two threads at once, one model by one thread at a time. Strings and tables are owned by the library and
  * outlive every model; what belongs to a model dies with it. Checking names, widths and directions is left to
  * the Rust side.
@@ -18,17 +18,8 @@ extern "C" {
 
 typedef struct NdpModel NdpModel;
 
-/* One design that was compiled in. */
-typedef struct NdpDesign {
-    const char* name;   /* <configuration>/<block> */
-    const char* config; /* configuration name */
-    const char* block;
-    const char* config_toml; /* the configuration itself; empty for the self-test */
-    bool waves;              /* there is a variant whose signals can be dumped */
-} NdpDesign;
-
 typedef struct NdpOpenOptions {
-    bool waves;       /* open the variant whose signals can be dumped */
+    bool waves;       /* signals will be dumped; the library must be that of the variant with waves */
     bool random;      /* registers start with random contents instead of zero */
     int32_t seed;     /* of those contents, greater than 0 */
 } NdpOpenOptions;
@@ -43,12 +34,8 @@ typedef struct NdpPort {
     void* data;
 } NdpPort;
 
-const char* ndp_verilator_version(void);
-uint32_t ndp_design_count(void);
-const NdpDesign* ndp_design(uint32_t index);
-
-/* A new model with all inputs 0, evaluated once; NULL for a bad index or a variant that does not exist. */
-NdpModel* ndp_open(uint32_t design, const NdpOpenOptions* options);
+/* A new model with all inputs 0, evaluated once. */
+NdpModel* ndp_open(const NdpOpenOptions* options);
 void ndp_close(NdpModel* model);
 
 uint32_t ndp_port_count(const NdpModel* model);

@@ -49,7 +49,7 @@ pub struct GemvOptions {
     pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
     pub plant: Option<Plant>,
-    /// How much the compiler optimises a core that is built on demand.
+    /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
     pub opt_level: Option<u32>,
 }
 

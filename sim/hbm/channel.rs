@@ -1,7 +1,7 @@
 //! The Verilated channel at its pins.
 
 use crate::error::SimError;
-use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
 
 /// Clocks in reset before the first one: the model's cycles are so many ahead of the channel's clocks.
 pub const RESET_CLOCKS: u64 = 3;
@@ -34,12 +34,15 @@ pub struct PimChannel {
 }
 
 impl PimChannel {
-    /// Opens `<design>/pim_channel`, in reset for [`RESET_CLOCKS`].
+    /// Name of the block.
+    pub const BLOCK: &'static str = "pim_channel";
+
+    /// Opens a channel, in reset for [`RESET_CLOCKS`].
     ///
     /// # Errors
-    /// [`SimError`] if it was not built, or has other ports.
-    pub fn open(design: &str, options: &OpenOptions) -> Result<Self, SimError> {
-        let mut model = Model::open_with(&format!("{design}/pim_channel"), options)?;
+    /// As [`Model::open`]; a port that does not exist.
+    pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self, SimError> {
+        let mut model = Model::open(rtl, options)?;
         model.reset(RESET_CLOCKS);
         Ok(Self {
             row: model.input_of_width("row_i", 32)?,

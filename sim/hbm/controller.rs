@@ -4,10 +4,10 @@
 //! has to know every rule. Requests and operations are offered as they come, with stalls on request; data that are read are
 //! collected by kind, in the order in which they come.
 
-use super::channel::RESET_CLOCKS;
+use super::channel::{PimChannel, RESET_CLOCKS};
 use super::lockstep::{Lockstep, LockstepError};
 use crate::error::SimError;
-use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, WaveOptions};
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl, WaveOptions, rtl};
 use ndp_config::HbmConfig;
 use ndp_dram::DramError;
 use ndp_dram::hbm::{Column, HbmCommand, PseudoChannel, decode_column, decode_row};
@@ -167,22 +167,40 @@ fn bits_of(count: u32) -> u32 {
 }
 
 impl Controlled {
-    /// A controller of `design` with a channel of `config`, all banks cut at `boundary` (0: joined). With `rtl` the channel is also that
-    /// of the design, in lockstep. `seed` is that of the registers' first contents and of stalls.
+    /// Name of the block.
+    pub const BLOCK: &'static str = "pim_controller";
+
+    /// The controller of a memory with the device model of its channel, all banks cut at `boundary` (0: joined). With `channel` that
+    /// is Verilated too, in lockstep. `seed` is that of the registers' first contents and of stalls.
     ///
     /// # Errors
-    /// [`ControlledError::Sim`] if something was not built.
+    /// [`ControlledError::Sim`] if a model cannot be built.
     pub fn open(
-        design: &str,
         config: &HbmConfig,
         boundary: u16,
-        rtl: bool,
+        channel: bool,
+        seed: u64,
+        waves: ControlledWaves,
+    ) -> Result<Self, ControlledError> {
+        let channel = channel.then(|| rtl(config, PimChannel::BLOCK)).transpose()?;
+        Self::of_rtl(&rtl(config, Self::BLOCK)?, channel.as_ref(), config, boundary, seed, waves)
+    }
+
+    /// The same for Verilog that differs from what is generated, such as mutants.
+    ///
+    /// # Errors
+    /// As [`Controlled::open`].
+    pub fn of_rtl(
+        controller: &Rtl,
+        channel: Option<&Rtl>,
+        config: &HbmConfig,
+        boundary: u16,
         seed: u64,
         waves: ControlledWaves,
     ) -> Result<Self, ControlledError> {
         let random_contents = Some(seed as u32);
         let options = OpenOptions { random_contents, waves: waves.controller, ..OpenOptions::default() };
-        let mut model = Model::open_with(&format!("{design}/pim_controller"), &options)?;
+        let mut model = Model::open(controller, &options)?;
         if config.slicing() {
             let port = model.input("boundary_i")?;
             model.set(port, boundary.into());
@@ -230,9 +248,9 @@ impl Controlled {
             done: model.output("request_done_o")?,
             idle: model.output("idle_o")?,
         };
-        let device = if rtl {
+        let device = if let Some(channel) = channel {
             let options = OpenOptions { waves: waves.channel, ..OpenOptions::default() };
-            Device::Both(Box::new(Lockstep::open(design, config, &options)?))
+            Device::Both(Box::new(Lockstep::of_rtl(channel, config, &options)?))
         } else {
             Device::Model(Box::new(PseudoChannel::new(config)?))
         };

@@ -33,14 +33,14 @@ pub struct Trace {
 }
 
 /// The work of the figure: 32 MACs on a row of all banks, their results, and 64 columns for the host; with banks cut in two (`cut`) or
-/// joined. `design` is a memory whose controller was built; `config` is its configuration.
+/// joined.
 ///
 /// # Errors
 /// As [`Controlled::step`].
-pub fn scenario(design: &str, config: &HbmConfig, cut: bool) -> Result<Trace, ControlledError> {
+pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Trace, ControlledError> {
     // At most the subarrays of a bank.
     let boundary = if cut { config.weight_subarrays() as u16 } else { 0 };
-    let mut system = Controlled::open(design, config, boundary, false, 1, ControlledWaves::default())?;
+    let mut system = Controlled::open(config, boundary, false, 1, ControlledWaves::default())?;
     let slots = config.buffer_slots();
     system.operations.push_back(Operation::Load { slot: 0, columns: slots });
     system.loads.extend((0..slots).map(|slot| [u64::from(slot); 4]));

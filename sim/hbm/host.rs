@@ -2,6 +2,7 @@
 
 use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Request};
 use crate::error::SimError;
+use crate::ffi::Rtl;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, HbmCommand, HbmOutputs, HbmStatistics};
 use ndp_pim::controller::Given;
@@ -19,21 +20,31 @@ pub struct Hosted {
 }
 
 impl Hosted {
-    /// The controller of a design, and with `rtl` its Verilated channel beside the device model of `config`; all banks are cut where `config`
-    /// says.
+    /// The controller of a memory, and with `channel` its Verilated channel in lockstep with the device model; all banks are cut where
+    /// `config` says.
     ///
     /// # Errors
     /// As [`Controlled::open`].
-    pub fn open(
-        design: &str,
-        config: &HbmConfig,
-        rtl: bool,
-        waves: ControlledWaves,
-    ) -> Result<Self, ControlledError> {
-        // At most the subarrays of a bank.
-        let boundary = if config.slicing() { config.weight_subarrays() as u16 } else { 0 };
-        let system = Controlled::open(design, config, boundary, rtl, 1, waves)?;
-        Ok(Self { system, requested: 0, expected: [0; 2], seen: [0; 2] })
+    pub fn open(config: &HbmConfig, channel: bool, waves: ControlledWaves) -> Result<Self, ControlledError> {
+        Ok(Self::new(Controlled::open(config, Self::boundary(config), channel, 1, waves)?))
+    }
+
+    /// The same for Verilog of a controller that differs from what is generated, such as a mutant.
+    ///
+    /// # Errors
+    /// As [`Controlled::open`].
+    pub fn of_rtl(controller: &Rtl, config: &HbmConfig) -> Result<Self, ControlledError> {
+        let (boundary, waves) = (Self::boundary(config), ControlledWaves::default());
+        Ok(Self::new(Controlled::of_rtl(controller, None, config, boundary, 1, waves)?))
+    }
+
+    /// At most the subarrays of a bank.
+    fn boundary(config: &HbmConfig) -> u16 {
+        if config.slicing() { config.weight_subarrays() as u16 } else { 0 }
+    }
+
+    fn new(system: Controlled) -> Self {
+        Self { system, requested: 0, expected: [0; 2], seen: [0; 2] }
     }
 
     /// Completes the wave files.

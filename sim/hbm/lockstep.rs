@@ -2,7 +2,7 @@
 
 use super::channel::{ChannelOutputs, PimChannel};
 use crate::error::SimError;
-use crate::ffi::OpenOptions;
+use crate::ffi::{OpenOptions, Rtl, rtl};
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics, HbmStorage, PseudoChannel, decode_column, decode_row};
@@ -45,14 +45,22 @@ pub struct Lockstep {
 }
 
 impl Lockstep {
-    /// The channel of a design beside the device model of `config`; both hold zeros.
+    /// The channel of a memory and its device model; both hold zeros.
     ///
     /// # Errors
-    /// [`LockstepError::Sim`] if the design was not built.
-    pub fn open(design: &str, config: &HbmConfig, options: &OpenOptions) -> Result<Self, LockstepError> {
+    /// [`LockstepError::Sim`] if the channel cannot be built.
+    pub fn open(config: &HbmConfig, options: &OpenOptions) -> Result<Self, LockstepError> {
+        Self::of_rtl(&rtl(config, PimChannel::BLOCK)?, config, options)
+    }
+
+    /// The same for Verilog that differs from what is generated, such as a mutant.
+    ///
+    /// # Errors
+    /// As [`Lockstep::open`].
+    pub fn of_rtl(rtl: &Rtl, config: &HbmConfig, options: &OpenOptions) -> Result<Self, LockstepError> {
         let mut device = PseudoChannel::new(config)?;
         device.keep_violations(usize::MAX);
-        Ok(Self { device, rtl: PimChannel::open(design, options)?, seen: 0 })
+        Ok(Self { device, rtl: PimChannel::open(rtl, options)?, seen: 0 })
     }
 
     /// One clock of both sides.

@@ -3,8 +3,8 @@
 use super::Lanes;
 use super::pins::{drive_lanes, read_lanes};
 use crate::error::SimError;
-use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
-use ndp_config::{DesignConfig, LinkConfig};
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
+use ndp_config::DesignConfig;
 
 /// The bridge; the route to DIMM `n` is link `n`, to others there is none.
 #[derive(Debug)]
@@ -21,25 +21,14 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Opens `<design>/link_bridge` of the catalogue with random register contents, after reset.
+    /// Opens the `link_bridge` of a configuration with random register contents, after reset.
     ///
     /// # Errors
-    /// [`SimError`] if the design or a port does not exist.
-    pub fn open(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+    /// As [`Model::open`].
+    pub fn open(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        Self::with_model(Model::open_with(&format!("{design}/link_bridge"), &options)?, config)
-    }
-
-    /// The same of any configuration; if it was not compiled in, it is built now.
-    ///
-    /// # Errors
-    /// As [`Model::open_design`].
-    pub fn of(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
-        let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        Self::with_model(Model::open_design(config, "link_bridge", &options)?, config.link())
-    }
-
-    fn with_model(mut model: Model, config: &LinkConfig) -> Result<Self, SimError> {
+        let mut model = Model::open(&rtl(config, "link_bridge")?, &options)?;
+        let config = config.link();
         let ports = config.bridge_ports();
         model.reset(3);
         let routes = model.input_of_width("routes_i", 64)?;

@@ -10,6 +10,7 @@ use super::network::Cable;
 use super::prediction::LinkedPrediction;
 use crate::core::{Answer, Burst, CoreOptions, NdpCore};
 use crate::error::SimError;
+use crate::ffi::{Rtl, rtl};
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
 use ndp_isa::Program;
@@ -58,20 +59,17 @@ impl LinkedCores {
     /// As [`NdpCore::open`].
     pub fn pair(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
-        Self::new(&[None, None], vec![cable], None, config, options)
+        let core = rtl(config, NdpCore::BLOCK)?;
+        Self::new(&[&core; 2], vec![cable], None, config, options)
     }
 
-    /// Two cores of the catalogue on one cable, built under other names than the configuration's.
+    /// Two cores on one cable from Verilog that differs from what is generated, such as mutants.
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn unequal(
-        designs: [&str; 2],
-        config: &DesignConfig,
-        options: &CoreOptions,
-    ) -> Result<Self, SimError> {
+    pub fn unequal(cores: [&Rtl; 2], config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
-        Self::new(&designs.map(Some), vec![cable], None, config, options)
+        Self::new(&cores, vec![cable], None, config, options)
     }
 
     /// A core at each link of a bridge.
@@ -80,17 +78,18 @@ impl LinkedCores {
     /// As [`NdpCore::open`].
     pub fn star(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         let count = config.link().bridge_ports();
-        let bridge = Bridge::of(config, options.seed)?;
+        let bridge = Bridge::open(config, options.seed)?;
         let cable = |n: u32| {
             let names = [format!("DIMM {n}"), format!("link {n} of the bridge")];
             Cable::new(names, config.link(), options.seed * 64 + u64::from(n))
         };
-        Self::new(&vec![None; count as usize], (0..count).map(cable).collect(), Some(bridge), config, options)
+        let core = rtl(config, NdpCore::BLOCK)?;
+        let cables = (0..count).map(cable).collect();
+        Self::new(&vec![&core; count as usize], cables, Some(bridge), config, options)
     }
 
-    /// Cores, those of the catalogue with a name, others of the configuration.
     fn new(
-        designs: &[Option<&str>],
+        designs: &[&Rtl],
         mut cables: Vec<Cable>,
         bridge: Option<Bridge>,
         config: &DesignConfig,
@@ -101,10 +100,7 @@ impl LinkedCores {
             let seed = options.seed + u64::from(node);
             // The model is one of the whole system.
             let options = CoreOptions { seed, predict: false, ..options.clone() };
-            let mut core = match design {
-                Some(design) => NdpCore::open_as(design, config, &options)?,
-                None => NdpCore::open(config, &options)?,
-            };
+            let mut core = NdpCore::of_rtl(design, config, &options)?;
             core.set_node(node);
             cores.push(core);
         }

@@ -85,7 +85,7 @@ impl Lockstep {
     /// Links for so many cores of a configuration, with lanes of random skew and this bit error rate.
     ///
     /// # Errors
-    /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::Demand`] if the bridge cannot be built.
+    /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::Build`] if the bridge cannot be built.
     pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self, SimError> {
         if !(2..=MOST).contains(&cores) {
             return Err(SimError::Range {
@@ -110,7 +110,7 @@ impl Lockstep {
         }
         let bridge = match cores {
             2 => None,
-            _ => Some(Bridge::of(&config.with_bridge(ports(cores))?, seed)?),
+            _ => Some(Bridge::open(&config.with_bridge(ports(cores))?, seed)?),
         };
         let exchanges = (0..cores).map(|_| Arc::new(Mutex::new(Exchange::default()))).collect::<Vec<_>>();
         for exchange in &exchanges {

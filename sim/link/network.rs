@@ -7,11 +7,15 @@ use super::pins::{COUNTERS, Endpoint, Seen, Status};
 use super::probe::Probe;
 use super::{Lanes, LinkError};
 use crate::error::SimError;
-use ndp_config::LinkConfig;
+use crate::ffi::{Rtl, rtl};
+use ndp_config::{DesignConfig, LinkConfig};
 use ndp_cycles::{Arrived, Beat, EndInputs, EndOutputs, LinkPair};
 
 /// Cycles of a channel: the way through SerDes and board.
 pub const LATENCY: u32 = 12;
+
+/// The block at each end of a link.
+pub const END: &str = "link_controller";
 
 /// Why a network stopped.
 #[derive(Debug, thiserror::Error)]
@@ -111,36 +115,37 @@ pub struct Network {
 }
 
 impl Network {
-    /// Two DIMMs on one link of a design.
+    /// Two DIMMs on one link.
     ///
     /// # Errors
-    /// [`SimError`] if the model was not built.
-    pub fn pair(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
-        Self::open([design, design], 2, config, seed)
+    /// As [`Model::open`](crate::ffi::Model::open).
+    pub fn pair(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+        let end = rtl(config, END)?;
+        Self::open([&end; 2], 2, config.link(), seed)
     }
 
-    /// Two DIMMs of different designs.
+    /// Two DIMMs on one link from Verilog that differs from what is generated, such as mutants.
     ///
     /// # Errors
-    /// [`SimError`] if a model was not built.
-    pub fn unequal(designs: [&str; 2], config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
-        Self::open(designs, 2, config, seed)
+    /// As [`Network::pair`].
+    pub fn unequal(ends: [&Rtl; 2], config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+        Self::open(ends, 2, config, seed)
     }
 
     /// A DIMM at each link of a bridge; the route to DIMM `n` is link `n`, to others there is none.
     ///
     /// # Errors
-    /// [`SimError`] if a model was not built.
-    pub fn star(design: &str, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
-        let ports = config.bridge_ports();
-        let mut network = Self::open([design, design], ports, config, seed)?;
-        network.bridge = Some(Bridge::open(design, config, seed)?);
+    /// As [`Network::pair`].
+    pub fn star(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+        let end = rtl(config, END)?;
+        let mut network = Self::open([&end; 2], config.link().bridge_ports(), config.link(), seed)?;
+        network.bridge = Some(Bridge::open(config, seed)?);
         Ok(network)
     }
 
-    fn open(designs: [&str; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+    fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
         let nodes: Vec<Endpoint> = (0..count)
-            .map(|n| Endpoint::open(designs[n as usize % 2], config, n, seed * 16 + u64::from(n)))
+            .map(|n| Endpoint::open(ends[n as usize % 2], config, n, seed * 16 + u64::from(n)))
             .collect::<Result<_, SimError>>()?;
         let cable = |n: u32| {
             let other = if count == 2 { "DIMM 1".into() } else { format!("link {n} of the bridge") };

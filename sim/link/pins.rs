@@ -3,7 +3,7 @@
 use super::flow::{Arrival, Cursor, Flow};
 use super::{Beat, LANE_BITS, Lanes};
 use crate::error::SimError;
-use crate::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_numerics::SplitMix64;
 
@@ -128,13 +128,13 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Opens `<design>/link_controller` with random register contents, after reset.
+    /// Opens a `link_controller` with random register contents, after reset.
     ///
     /// # Errors
-    /// [`SimError`] if the design or a port does not exist.
-    pub fn open(design: &str, config: &LinkConfig, node: u32, seed: u64) -> Result<Self, SimError> {
+    /// As [`Model::open`]; a port that does not exist.
+    pub fn open(rtl: &Rtl, config: &LinkConfig, node: u32, seed: u64) -> Result<Self, SimError> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let mut model = Model::open_with(&format!("{design}/link_controller"), &options)?;
+        let mut model = Model::open(rtl, &options)?;
         let discard = model.input_of_width("discard_i", 1)?;
         model.set(discard, 0);
         model.reset(3);

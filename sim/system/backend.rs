@@ -159,7 +159,7 @@ impl<P: Places> SystemBackend<P> {
     ///
     /// # Errors
     /// [`SimError::Range`] for one DIMM or more than there are bridges for, for a fault of a DIMM that there is not, and for cores without links;
-    /// [`SimError::Demand`] for a bridge that cannot be built; [`SimError::LinkFault`] if a link does not come up.
+    /// [`SimError::Build`] for a bridge that cannot be built; [`SimError::LinkFault`] if a link does not come up.
     pub fn with_links(mut self, links: &LinkOptions, model: &Model) -> Result<Self, SimError> {
         let with = (model, self.options.threads);
         self.links = Some(Links::open(&self.config, &mut self.cores, links, with)?);

@@ -7,7 +7,7 @@
 
 use super::exact::{below, value};
 use ndp_config::DesignConfig;
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use ndp_oracle::ieee::Operation;
 use std::error::Error;
@@ -129,7 +129,7 @@ impl Bench {
     pub fn open(seed: u64) -> Result<Self, Box<dyn Error>> {
         let lanes = DesignConfig::preset("hermes")?.gemv().lanes();
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
-        let model = Model::open_with("hermes/activation_lane", &options)?;
+        let model = Model::open(&rtl(&DesignConfig::preset("hermes")?, "activation_lane")?, &options)?;
         let input = |name: &str, bits| model.input_of_width(&format!("{name}_i"), bits);
         Ok(Self {
             word: input("word", 16 * lanes)?,

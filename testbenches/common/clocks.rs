@@ -1,5 +1,6 @@
 //! Configurations that differ from a preset in their clocks alone, so that the preset's model simulates them.
 
+use super::rtl::design_config;
 use ndp_config::DesignConfig;
 use std::error::Error;
 
@@ -18,8 +19,7 @@ pub const RATIOS: [(u32, u32); 8] = [
 
 /// The preset with other clocks and the times that it has in clocks of the DRAM, whatever these are in ns.
 pub fn at(preset: &str, (core_mhz, speed): (u32, u32)) -> Result<DesignConfig, Box<dyn Error>> {
-    let design = ndp_cosim::ffi::designs().find(|design| design.name == format!("{preset}/ndp_core"));
-    let mut text = design.ok_or(format!("{preset}/ndp_core was not built"))?.config_toml.to_owned();
+    let mut text = toml::to_string(&design_config(preset)?)?;
     let changes = [
         ("clock_mhz = 1000", format!("clock_mhz = {core_mhz}")),
         ("speed = 3200", format!("speed = {speed}")),

@@ -7,7 +7,7 @@
 
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError};
+use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError, rtl};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
@@ -155,7 +155,7 @@ impl GemvDriver {
     }
 
     pub fn open_with(config: &DesignConfig, seed: u64, options: &OpenOptions) -> Result<Self, SimError> {
-        let model = Model::open_with(&format!("{}/gemv_unit", config.name()), options)?;
+        let model = Model::open(&rtl(config, "gemv_unit")?, options)?;
         let config = config.gemv().clone();
         let stream = |name: &str, data: &str| -> Result<Stream, SimError> {
             Ok(Stream {

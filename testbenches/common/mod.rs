@@ -11,4 +11,6 @@ pub mod pim_streams;
 pub mod programs;
 pub mod rank;
 pub mod replay;
+pub mod rtl;
+pub mod selftest;
 pub mod traffic;

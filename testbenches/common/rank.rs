@@ -4,7 +4,7 @@
 //! matter. What each stream returns has to come in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
-use ndp_cosim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort};
+use ndp_cosim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
@@ -85,20 +85,20 @@ fn burst_words(burst: &Burst) -> [u32; 16] {
 }
 
 impl Bench {
-    /// The port of a configuration with a device of possibly other timings, after reset.
-    pub fn open(config: &str, device: &DramConfig, seed: u64) -> Result<Self, Box<dyn Error>> {
-        Self::open_at(config, device, seed, Clocks::default())
+    /// A `rank_port` with a device of possibly other timings, after reset.
+    pub fn open(rtl: &Rtl, device: &DramConfig, seed: u64) -> Result<Self, Box<dyn Error>> {
+        Self::open_at(rtl, device, seed, Clocks::default())
     }
 
     /// The same with other clocks.
     pub fn open_at(
-        config: &str,
+        rtl: &Rtl,
         device: &DramConfig,
         seed: u64,
         clocks: Clocks,
     ) -> Result<Self, Box<dyn Error>> {
         let options = OpenOptions { random_contents: Some(seed as u32), clocks, ..OpenOptions::default() };
-        let model = Model::open_with(&format!("{config}/rank_port"), &options)?;
+        let model = Model::open(rtl, &options)?;
         let input = |name: &str| model.input(name);
         let output = |name: &str| model.output(name);
         let ports = Ports {

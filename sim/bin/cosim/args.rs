@@ -113,7 +113,7 @@ pub struct PimTraceArgs {
     /// How the banks are used
     #[arg(long)]
     pub mode: PimTraceMode,
-    /// Memory whose controller was built
+    /// Preset (librapim, librapim-small, librapim-tiny, newton-aim) or path of a TOML file
     #[arg(long, default_value = "librapim")]
     pub memory: String,
     /// SVG file to write
@@ -124,7 +124,7 @@ pub struct PimTraceArgs {
 /// Which hardware, and how it is treated.
 #[derive(Args, Debug)]
 pub struct UnitArgs {
-    /// Preset (hermes, tiny, ...) or path of a TOML file; what was not compiled in is built first and kept in NDP_CACHE
+    /// Preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
     /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
@@ -287,7 +287,7 @@ pub struct GemvArgs {
 /// Options of `cosim bench`.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Preset or path of a TOML file; what was not compiled in is built first and kept in NDP_CACHE
+    /// Preset or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
     /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are

@@ -5,7 +5,7 @@
 
 use crate::Verdict;
 use crate::report::{Tools, grouped};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use clap::Args;
 use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
 use ndp_cosim::link::flow::Flow;
@@ -97,8 +97,7 @@ pub fn run(args: &LinkArgs) -> anyhow::Result<Verdict> {
     let mut points = Vec::new();
     for &message in &args.message {
         for &ber in &args.ber {
-            let network = Network::pair(config.name(), config.link(), args.seed)
-                .with_context(|| format!("the link of '{}' was not built", config.name()))?;
+            let network = Network::pair(&config, args.seed)?;
             match measure(network, ber, message, args.bytes) {
                 Ok(point) => points.push(point),
                 Err(error) => {

@@ -2,22 +2,14 @@
 
 use crate::Verdict;
 use crate::args::{PimTraceArgs, PimTraceMode};
-use anyhow::Context;
 use ndp_config::HbmConfig;
-use ndp_cosim::ffi::designs;
 use ndp_cosim::hbm::diagram::{draw, scenario};
 use ndp_files::{FileSet, OutputFile};
 
 /// Runs the job.
 pub fn run(args: &PimTraceArgs) -> anyhow::Result<Verdict> {
     FileSet::new().output("--out", &args.out).check()?;
-    let built =
-        || designs().filter(|info| info.block == "pim_controller" && !info.config.starts_with("planted"));
-    let info = built().find(|info| info.config == args.memory).with_context(|| {
-        let names: Vec<&str> = built().map(|info| info.config).collect();
-        format!("no controller was built for the memory `{}`; there are {}", args.memory, names.join(", "))
-    })?;
-    let config = HbmConfig::from_toml(info.config_toml)?;
+    let config = HbmConfig::load(&args.memory)?;
     let cut = args.mode == PimTraceMode::Dex;
     anyhow::ensure!(
         config.slicing() || !cut,
@@ -25,9 +17,9 @@ pub fn run(args: &PimTraceArgs) -> anyhow::Result<Verdict> {
         args.memory
     );
     let out = OutputFile::create(&args.out)?;
-    let trace = scenario(info.config, &config, cut)?;
+    let trace = scenario(&config, cut)?;
     // Both modes to the same scale.
-    let serial = scenario(info.config, &config, false)?;
+    let serial = scenario(&config, false)?;
     let title = match args.mode {
         PimTraceMode::Serial => "Joined banks compute, then are read",
         PimTraceMode::Dex => "Banks cut in two compute and are read at once",

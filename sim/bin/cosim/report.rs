@@ -23,7 +23,7 @@ impl Tools {
     pub fn new() -> Self {
         Self {
             ndp_cosim: env!("CARGO_PKG_VERSION"),
-            verilator: verilator_version(),
+            verilator: verilator_version().unwrap_or("none"),
             rustc: env!("NDP_RUSTC_VERSION"),
         }
     }

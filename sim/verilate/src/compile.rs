@@ -5,15 +5,10 @@
 //! design's entry says, set-up code and trace code (by far the larger part of a waves variant) hardly at all. The compiler
 //! is chosen by the `cc` crate; units of all designs of a build share one pool of workers with the runs of Verilator.
 
-use crate::cache::{file_failure, hash, write_if_changed};
+use crate::files::{file_failure, hash, write_if_changed};
 use crate::pool::Job;
-use crate::{Entry, Failure, Tools, Unit, shims};
+use crate::{Failure, Tools, Unit};
 use std::path::{Path, PathBuf};
-
-/// Library of `shim.cpp` and the table of designs.
-pub const SHIM: &str = "ndp_shim";
-/// Library of Verilator's run-time code.
-pub const RUNTIME: &str = "ndp_verilated";
 
 /// Source bytes that are joined into one unit: enough to forget the headers, and within 1 GB of compiler memory.
 const UNIT_BYTES: u64 = 3_000_000;
@@ -49,17 +44,18 @@ struct Task {
     bytes: u64,
 }
 
-/// Identifies how units are compiled.
-pub fn key() -> String {
+/// Identifies how models are compiled, their hand-written sources included.
+pub(crate) fn key() -> String {
     let levels = [TRACED_OPT_LEVEL, SLOW_OPT_LEVEL, RUNTIME_OPT_LEVEL];
-    format!("{FLAGS:?} {levels:?} {UNIT_BYTES} {}", hash(HEADERS.map(str::as_bytes)))
+    format!("{FLAGS:?} {levels:?} {UNIT_BYTES} {}", hash(FFI_SOURCES.map(|(_, text)| text.as_bytes())))
 }
-/// What every shim includes.
-const HEADERS: [&str; 2] = [include_str!("../../ffi/shim.h"), include_str!("../../ffi/model.hpp")];
 
-/// The hand-written sources, for who has no project directory.
-pub const FFI_SOURCES: [(&str, &str); 3] =
-    [("shim.h", HEADERS[0]), ("model.hpp", HEADERS[1]), ("shim.cpp", include_str!("../../ffi/shim.cpp"))];
+/// The hand-written sources: a program has no project directory.
+pub(crate) const FFI_SOURCES: [(&str, &str); 3] = [
+    ("shim.h", include_str!("../../ffi/shim.h")),
+    ("model.hpp", include_str!("../../ffi/model.hpp")),
+    ("shim.cpp", include_str!("../../ffi/shim.cpp")),
+];
 
 /// Compiles one verilated design, and does `then` with its objects. `ffi` has [`FFI_SOURCES`].
 ///
@@ -72,17 +68,6 @@ pub fn design<'a>(
     then: impl Fn(&[PathBuf]) -> Result<(), Failure> + Send + Sync + 'a,
 ) -> Result<Vec<Job<'a>>, Failure> {
     Ok(jobs(join(unit, tools, ffi)?, tools, then))
-}
-
-/// Compiles one verilated design for the catalogue, and archives it.
-///
-/// # Errors
-/// As [`design`].
-pub fn archived_design<'a>(unit: &'a Unit, tools: &'a Tools, ffi: &Path) -> Result<Vec<Job<'a>>, Failure> {
-    design(unit, tools, ffi, |objects| {
-        archive(&unit.library, &unit.dir, objects, tools)?;
-        unit.set_fresh()
-    })
 }
 
 /// Compiles `tasks` and does `then` with the objects.
@@ -145,52 +130,15 @@ fn run_time_sources(tools: &Tools) -> [PathBuf; 3] {
 }
 
 /// One task for each source, with objects in `dir`.
-fn once(sources: &[PathBuf], dir: &Path, ffi: &Path, tools: &Tools) -> Result<Vec<Task>, Failure> {
+fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Failure> {
     let task = |source: &PathBuf| {
         let stem = source.file_stem().unwrap_or_default().to_string_lossy();
         let object = dir.join(format!("{stem}.o"));
         let bytes = source.metadata().map_err(|e| file_failure("read", source, &e))?.len();
-        let (source, include) = (source.clone(), includes(tools, ffi, dir));
+        let (source, include) = (source.clone(), includes(tools, dir, dir));
         Ok(Task { source, object, include, opt_level: RUNTIME_OPT_LEVEL, bytes })
     };
     sources.iter().map(task).collect()
-}
-
-/// Compiles what exists once: Verilator's run-time code, the shim and the table of designs.
-///
-/// # Errors
-/// As [`design`].
-pub fn runtime<'a>(
-    designs: &[Entry],
-    out_dir: &'a Path,
-    tools: &'a Tools,
-    ffi: &Path,
-) -> Result<Vec<Job<'a>>, Failure> {
-    let table = out_dir.join("ndp_designs.cpp");
-    let text = shims::table(designs);
-    write_if_changed(&table, text.as_bytes())?;
-    let shim = ffi.join("shim.cpp");
-    let shim_text = std::fs::read(&shim).map_err(|e| file_failure("read", &shim, &e))?;
-
-    let shared = [key(), tools.verilator_version.clone(), tools.compiler_identity.clone()];
-    let shared = shared.each_ref().map(|part| part.as_bytes());
-    let groups = [
-        (RUNTIME, run_time_sources(tools).to_vec(), hash(shared)),
-        (SHIM, vec![shim, table], hash(shared.into_iter().chain([text.as_bytes(), &shim_text]))),
-    ];
-    let mut all = Vec::new();
-    for (name, sources, key) in groups {
-        let stamp = out_dir.join(format!("{name}.key"));
-        let built = out_dir.join(format!("lib{name}.a")).is_file();
-        if built && std::fs::read(&stamp).is_ok_and(|old| old == key.as_bytes()) {
-            continue;
-        }
-        all.extend(jobs(once(&sources, out_dir, ffi, tools)?, tools, move |objects| {
-            archive(name, out_dir, objects, tools)?;
-            write_if_changed(&stamp, key.as_bytes())
-        }));
-    }
-    Ok(all)
 }
 
 /// Compiles what every library of a model has besides it: Verilator's run-time code and the shim, to objects in `dir`, where
@@ -205,7 +153,7 @@ pub fn run_time_objects<'a>(
 ) -> Result<Vec<Job<'a>>, Failure> {
     let mut sources = run_time_sources(tools).to_vec();
     sources.push(dir.join("shim.cpp"));
-    Ok(jobs(once(&sources, dir, dir, tools)?, tools, then))
+    Ok(jobs(once(&sources, dir, tools)?, tools, then))
 }
 
 fn includes(tools: &Tools, ffi: &Path, own: &Path) -> Vec<PathBuf> {
@@ -238,7 +186,11 @@ fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
 ///
 /// # Errors
 /// What the linker says.
-pub fn link(objects: &[PathBuf], library: &Path, tools: &Tools) -> Result<(), Failure> {
+pub fn link<'a>(
+    objects: impl IntoIterator<Item = &'a PathBuf>,
+    library: &Path,
+    tools: &Tools,
+) -> Result<(), Failure> {
     let compiler =
         compiler(&tools.target).opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let dir = library.parent().unwrap_or(Path::new("."));
@@ -273,10 +225,4 @@ fn run(mut command: std::process::Command, on: &Path) -> Result<(), Failure> {
     let mut lines = vec![format!("{} failed on {}:", program.display(), on.display())];
     lines.extend(String::from_utf8_lossy(&output.stderr).lines().take(20).map(|line| format!("  {line}")));
     Err(lines)
-}
-
-fn archive(name: &str, dir: &Path, objects: &[PathBuf], tools: &Tools) -> Result<(), Failure> {
-    let mut build = compiler(&tools.target);
-    build.opt_level(0).out_dir(dir).objects(objects);
-    build.try_compile(name).map_err(|e| vec![format!("archive of {name}: {e}")])
 }

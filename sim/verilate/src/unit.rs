@@ -1,11 +1,11 @@
-//! One Verilator run per design and variant.
+//! One Verilator run per model and variant.
 //!
-//! Each design is built twice: the fast variant without any trace code, and the waves variant whose signals
-//! can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve
-//! both. Which of them runs is decided when a model is opened; compiling is left to `compile`.
+//! A model has two variants: the fast one without any trace code, and the one with waves, whose signals can all be dumped.
+//! Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which of them is built is decided
+//! when a model is opened; compiling is left to `compile`.
 
-use crate::cache::{file_failure, hash, write_if_changed};
-use crate::{Entry, Failure, Tools, compile, shims};
+use crate::files::{file_failure, hash, write_if_changed};
+use crate::{Failure, Rtl, Tools, compile, shims};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,20 +33,20 @@ fn flags(tools: &Tools) -> Vec<&'static str> {
     FLAGS.iter().chain(newer).copied().collect()
 }
 
-/// One variant of one design.
+/// Name of the Verilated class.
+const PREFIX: &str = "Vmodel";
+
+/// One variant of one model.
 #[derive(Debug)]
 pub struct Unit {
     /// Name of the design, for messages.
     pub name: String,
     /// Where everything of this unit is kept.
     pub dir: PathBuf,
-    /// Name of the static library.
-    pub library: String,
     /// Whether signals can be dumped.
     pub waves: bool,
     /// Optimisation of what is evaluated every cycle.
     pub opt_level: u32,
-    prefix: String,
     top: String,
     verilog: String,
     shim: String,
@@ -54,62 +54,30 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Plans a variant; nothing is written yet.
-    pub fn new(design: &Entry, waves: bool, models_dir: &Path, tools: &Tools) -> Self {
-        let identifier = design.identifier() + if waves { "_waves" } else { "" };
-        let prefix = format!("V{identifier}");
-        let shim = shims::model(design, waves, &prefix);
-        let flags = flags(tools).join(" ");
-        let compile_key = format!("{} {}", compile::key(), design.opt_level);
+    /// Plans a variant in a directory of the cache `cache`; nothing is written yet. Names of configurations are not part of the
+    /// key: one model serves all configurations with the same Verilog.
+    pub(crate) fn new(rtl: &Rtl, waves: bool, cache: &Path, tools: &Tools) -> Self {
+        let shim = shims::model(rtl, waves, PREFIX);
         let parts = [
-            &prefix,
-            &design.verilog,
+            &rtl.verilog,
             &shim,
-            &flags,
+            &flags(tools).join(" "),
             &tools.verilator_version,
             &tools.compiler_identity,
-            &compile_key,
+            &format!("{} {}", compile::key(), rtl.opt_level),
+            &compile::LINK_FLAGS.join(" "),
         ];
+        let key = hash(parts.map(|part| part.as_bytes()));
         Self {
-            name: design.name(),
-            dir: models_dir.join(&identifier),
-            library: format!("ndp_{identifier}"),
+            name: rtl.name.clone(),
+            dir: cache.join(format!("{}-{key}", rtl.block)),
             waves,
-            opt_level: design.opt_level,
-            key: hash(parts.map(|part| part.as_bytes())),
-            prefix,
-            top: design.top.clone(),
-            verilog: design.verilog.clone(),
+            opt_level: rtl.opt_level,
+            top: rtl.top.clone(),
+            verilog: rtl.verilog.clone(),
             shim,
+            key,
         }
-    }
-
-    /// The same variant for a library of its own in `dir`, with a table of this design alone.
-    pub fn alone(design: &Entry, waves: bool, dir: &Path, tools: &Tools) -> Self {
-        let mut unit = Self::new(design, waves, dir, tools);
-        unit.shim += &shims::table_of_one(design, waves);
-        let parts = [&unit.key, &unit.shim, compile::FFI_SOURCES[2].1, &compile::LINK_FLAGS.join(" ")];
-        let key = hash(parts.map(str::as_bytes));
-        unit.dir = dir.join(format!("{}-{key}", unit.dir.file_name().unwrap_or_default().display()));
-        Self { key, ..unit }
-    }
-
-    /// Whether the archive on disk was made from the same inputs.
-    pub fn is_fresh(&self) -> bool {
-        let library = self.dir.join(format!("lib{}.a", self.library));
-        library.is_file() && std::fs::read(self.stamp()).is_ok_and(|stamp| stamp == self.key.as_bytes())
-    }
-
-    /// Records that the archive is complete.
-    ///
-    /// # Errors
-    /// A file that cannot be written.
-    pub fn set_fresh(&self) -> Result<(), Failure> {
-        write_if_changed(&self.stamp(), self.key.as_bytes())
-    }
-
-    fn stamp(&self) -> PathBuf {
-        self.dir.join("key")
     }
 
     /// Identifies everything that the compiled model follows from.
@@ -151,10 +119,7 @@ impl Unit {
         if self.waves {
             command.arg("--trace");
         }
-        command
-            .args(["--prefix", &self.prefix, "--top-module", &self.top, "--Mdir"])
-            .arg(&sources)
-            .arg(&verilog);
+        command.args(["--prefix", PREFIX, "--top-module", &self.top, "--Mdir"]).arg(&sources).arg(&verilog);
         let output = command.output().map_err(|e| file_failure("run", &tools.verilator, &e))?;
         if !output.status.success() {
             let mut lines = vec![format!("Verilator failed on {} ({}):", self.name, verilog.display())];

@@ -48,7 +48,7 @@ pub fn html(
         "Each step of each group with its pieces of work. A piece has a range of clocks and, by channel, the commands that it was given. \
          The commands of a range, one by one, are written by the line below with the range's first and last clock. The signals of a \
          channel are with --channel rtl --waves FILE.fst --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST in place of \
-         its end, in a build with NDP_WAVES=librapim-small; those of a controller in RTL with --wave-block controller too:",
+         its end; those of a controller in RTL with --wave-block controller too:",
     );
     for (mode, ran) in runs {
         report = report.paragraph(&rerun(args, *mode));

@@ -15,9 +15,8 @@ use anyhow::{Context, ensure};
 use clap::{Args, ValueEnum};
 use figures::Figures;
 use ndp_config::HbmConfig;
-use ndp_cosim::error::SimError;
 use ndp_cosim::ffi::{OpenOptions, WaveOptions};
-use ndp_cosim::hbm::{ControlledError, ControlledWaves, Hosted, Lockstep, LockstepError, RESET_CLOCKS};
+use ndp_cosim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
@@ -462,17 +461,7 @@ impl Job<'_> {
                         controller: waves(args, channel, WaveBlock::Controller),
                         channel: waves(args, channel, WaveBlock::Channel),
                     };
-                    let hosted = Hosted::open(memory.name(), memory, kind == ChannelKind::Rtl, waves);
-                    hosted.map_err(|error| match error {
-                        ControlledError::Sim(SimError::UnknownDesign { .. }) => {
-                            let name = memory.name();
-                            let why = format!(
-                                "the controller of '{name}' was not built; `--controller software` needs none"
-                            );
-                            anyhow::Error::new(error).context(why)
-                        }
-                        error => error.into(),
-                    })
+                    Ok(Hosted::open(memory, kind == ChannelKind::Rtl, waves)?)
                 };
                 let (ran, channels) = self.run(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?)?;
                 for mut channel in channels {
@@ -488,15 +477,7 @@ impl Job<'_> {
                 let open = |channel| {
                     let waves = waves(args, channel, WaveBlock::Channel);
                     let options = OpenOptions { waves, ..OpenOptions::default() };
-                    Lockstep::open(memory.name(), memory, &options).map_err(|error| match error {
-                        LockstepError::Sim(SimError::UnknownDesign { .. }) => {
-                            let name = memory.name();
-                            let why =
-                                format!("the RTL of '{name}' was not built; `--channel model` needs none");
-                            anyhow::Error::new(error).context(why)
-                        }
-                        error => error.into(),
-                    })
+                    Ok(Lockstep::open(memory, &options)?)
                 };
                 let channels = numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?;
                 let (ran, channels) = self.run(channels)?;

@@ -1,26 +1,42 @@
-//! Small blocks on which the harness tests itself.
+//! Small blocks on which the harness tests itself, under the configuration name `selftest`.
 //!
-//! Built beside the real designs under the configuration name `selftest`. They have one port of each storage
+//! They have one port of each storage
 //! class of Verilator (8, 16, 32, 64 bits and words), one clocked block, one without a clock and one with two, and they
 //! compile in seconds. They are no part of the hardware.
 
+use ndp_cosim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
+use ndp_hdl::designs::BuildError;
 use ndp_hdl::layer::{Design, HdlError, Module, ModuleBuilder, mux};
 use std::rc::Rc;
 
-/// Name under which the blocks appear in place of a configuration.
-pub const CONFIG: &str = "selftest";
-/// The blocks.
-pub const BLOCKS: [&str; 3] = ["accumulator", "adder", "clocks"];
 /// One width per storage class, the last two in words.
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
 
-/// Elaborates one of [`BLOCKS`].
-pub fn build(block: &str) -> Result<Design, HdlError> {
-    Design::new(&match block {
-        "adder" => adder()?,
-        "clocks" => clocks()?,
-        _ => accumulator()?,
-    })
+/// The hardware that has them.
+pub struct SelfTest;
+
+impl Hardware for SelfTest {
+    fn name(&self) -> &str {
+        "selftest"
+    }
+
+    fn elaborate(&self, block: &str) -> Result<Design, BuildError> {
+        Ok(Design::new(&match block {
+            "adder" => adder()?,
+            "clocks" => clocks()?,
+            _ => accumulator()?,
+        })?)
+    }
+}
+
+/// One of them with default options.
+pub fn open(block: &str) -> Result<Model, SimError> {
+    open_with(block, &OpenOptions::default())
+}
+
+/// One of them.
+pub fn open_with(block: &str, options: &OpenOptions) -> Result<Model, SimError> {
+    Model::open(&rtl(&SelfTest, block)?, options)
 }
 
 /// `y_o = a_i + b_i` for each width, without a register.

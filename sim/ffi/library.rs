@@ -1,0 +1,73 @@
+//! Libraries of models: built when they are asked for, then loaded.
+//!
+//! How they are built and kept is `ndp_verilate`'s business. A library stays loaded until the program ends, so that a design that
+//! is opened again is found by its key.
+#![allow(unsafe_code)]
+
+use super::raw::Shim;
+use crate::error::SimError;
+use ndp_verilate::{Cache, Failure, Rtl, Tools, tools};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The library of one variant of a model.
+#[derive(Clone, Copy)]
+pub(super) struct Library {
+    /// Its functions.
+    pub shim: &'static Shim,
+    /// Its number, so that a port of one model is not used with another.
+    pub number: u32,
+}
+
+impl std::fmt::Debug for Library {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "library {}", self.number)
+    }
+}
+
+/// Libraries that are loaded, by their keys.
+static LOADED: Mutex<Vec<(String, Library)>> = Mutex::new(Vec::new());
+
+/// Where models are kept: `NDP_CACHE`, else below the target directory of the build.
+fn cache() -> Cache {
+    let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    Cache::new(chosen.unwrap_or_else(|| PathBuf::from(env!("NDP_MODELS_DIR"))))
+}
+
+/// Verilator and the compiler, looked for once.
+fn tools() -> Result<&'static Tools, Failure> {
+    static TOOLS: OnceLock<Result<Tools, Failure>> = OnceLock::new();
+    TOOLS.get_or_init(|| tools::find(env!("NDP_TARGET"))).as_ref().map_err(Clone::clone)
+}
+
+/// Version of the Verilator that models are built with, such as `5.006 2023-01-22`; none if there is no Verilator.
+pub fn verilator_version() -> Option<&'static str> {
+    tools().ok().map(|tools| tools.verilator_version.as_str())
+}
+
+/// One variant of a model, loaded.
+pub(super) fn load(rtl: &Rtl, waves: bool) -> Result<Library, SimError> {
+    let failed = |lines: Failure| SimError::build(&rtl.name, lines);
+    let (cache, tools) = (cache(), tools().map_err(failed)?);
+    let unit = cache.unit(rtl, waves, tools);
+    let known = |loaded: &[(String, Library)]| {
+        loaded.iter().find(|(key, _)| key == unit.key()).map(|(_, library)| *library)
+    };
+    if let Some(library) = known(&LOADED.lock().unwrap_or_else(PoisonError::into_inner)) {
+        return Ok(library);
+    }
+    // Not under the lock of the list: other models can be built meanwhile.
+    let built = cache.library(&unit, tools).map_err(failed)?;
+    // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key.
+    // When it is loaded it constructs Verilator's tables.
+    let shim = unsafe { Shim::new(&built.path) };
+    let shim = shim.map_err(|e| failed(vec![format!("{}: {e}", built.path.display())]))?;
+    let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = known(&loaded) {
+        return Ok(library);
+    }
+    // Models and the names of their ports may outlive everything that could own it.
+    let library = Library { shim: Box::leak(Box::new(shim)), number: loaded.len() as u32 };
+    loaded.push((unit.key().to_owned(), library));
+    Ok(library)
+}

@@ -1,0 +1,149 @@
+//! The Verilog of one block, from which a model is made.
+
+use crate::Failure;
+use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl::designs::BuildError;
+use ndp_hdl::layer::{Design, Direction};
+
+/// Optimisation of most models.
+const OPT_LEVEL: u32 = 2;
+/// That of bridges, whose wide functions take three times as long to compile at level 2, and are a small part of what a system
+/// evaluates.
+const BRIDGE_OPT_LEVEL: u32 = 1;
+/// That of mutants, which run until the error is found.
+const MUTANT_OPT_LEVEL: u32 = 0;
+
+/// A configuration from which blocks are elaborated.
+pub trait Hardware {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// Elaborates one of its blocks.
+    ///
+    /// # Errors
+    /// An unknown block; what the generator says of it.
+    fn elaborate(&self, block: &str) -> Result<Design, BuildError>;
+}
+
+impl Hardware for DesignConfig {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn elaborate(&self, block: &str) -> Result<Design, BuildError> {
+        ndp_hdl::designs::build(self, block)
+    }
+}
+
+impl Hardware for HbmConfig {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn elaborate(&self, block: &str) -> Result<Design, BuildError> {
+        ndp_hdl::designs::build_hbm(self, block)
+    }
+}
+
+/// The Verilog of one block.
+#[derive(Clone, Debug)]
+pub struct Rtl {
+    /// `<configuration>/<block>`; for a mutant its own name in place of the configuration's.
+    pub name: String,
+    /// Name of the block.
+    pub block: String,
+    /// Name of the top module.
+    pub top: String,
+    /// All modules.
+    pub verilog: String,
+    /// Ports of the top module.
+    pub ports: Vec<Port>,
+    /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
+    pub opt_level: u32,
+}
+
+/// One port of the top module.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Name.
+    pub name: String,
+    /// Width in bits.
+    pub width: u32,
+    /// Driven by the model.
+    pub output: bool,
+}
+
+/// An error in the Verilog that a test has to find: each occurrence of a text is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mutation {
+    /// Name of the mutant, in place of the configuration's.
+    pub name: &'static str,
+    /// What is replaced.
+    pub from: &'static str,
+    /// By what.
+    pub to: &'static str,
+}
+
+impl Mutation {
+    /// A mutation.
+    pub const fn new(name: &'static str, from: &'static str, to: &'static str) -> Self {
+        Self { name, from, to }
+    }
+}
+
+impl Rtl {
+    /// A design that was elaborated as `<configuration>/<block>`.
+    pub fn new(config: &str, block: &str, design: &Design) -> Self {
+        let top = design.top();
+        let ports = top.ports().iter().map(|port| Port {
+            name: port.name.clone(),
+            width: port.width,
+            output: port.direction == Direction::Output,
+        });
+        Self {
+            name: format!("{config}/{block}"),
+            block: block.to_owned(),
+            top: top.title().to_owned(),
+            // A model holds one design. Without hashes its scopes have the same names whatever is changed.
+            verilog: design
+                .definitions(|module| module.title().to_owned())
+                .into_iter()
+                .map(|(_, text)| text)
+                .collect::<Vec<_>>()
+                .join("\n"),
+            ports: ports.collect(),
+            opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
+        }
+    }
+
+    /// A block of a configuration.
+    ///
+    /// # Errors
+    /// What the generator says of it.
+    pub fn of(hardware: &impl Hardware, block: &str) -> Result<Self, Failure> {
+        let design =
+            hardware.elaborate(block).map_err(|e| vec![format!("{}/{block}: {e}", hardware.name())])?;
+        Ok(Self::new(hardware.name(), block, &design))
+    }
+
+    /// The same with an error, and hardly optimised.
+    ///
+    /// # Errors
+    /// If the Verilog does not contain the text that is to be replaced.
+    pub fn mutated(mut self, mutation: &Mutation) -> Result<Self, Failure> {
+        let Mutation { name, from, to } = mutation;
+        if !self.verilog.contains(from) {
+            return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", self.name)]);
+        }
+        self.name = format!("{name}/{}", self.block);
+        self.verilog = self.verilog.replace(from, to);
+        self.opt_level = MUTANT_OPT_LEVEL;
+        Ok(self)
+    }
+
+    /// The same with another optimisation, if one is given.
+    #[must_use]
+    pub fn optimised(self, level: Option<u32>) -> Self {
+        Self { opt_level: level.unwrap_or(self.opt_level), ..self }
+    }
+}

@@ -1,0 +1,40 @@
+//! Blocks by the name of a configuration, and mutants of them.
+
+use ndp_config::{ConfigError, DesignConfig, HbmConfig};
+use ndp_cosim::ffi::{Mutation, Rtl, SimError, mutant, rtl};
+use std::path::Path;
+
+/// A mutant, and the name of the configuration that it is one of.
+pub type Mutant = (&'static str, Mutation);
+
+/// Preset or file of `testbenches/configs`.
+fn argument(name: &str) -> String {
+    let file = format!("testbenches/configs/{name}.toml");
+    if Path::new(&file).is_file() { file } else { name.to_owned() }
+}
+
+/// A configuration by its name.
+pub fn design_config(name: &str) -> Result<DesignConfig, ConfigError> {
+    DesignConfig::load(&argument(name))
+}
+
+/// An HBM2 memory by its name.
+pub fn hbm_config(name: &str) -> Result<HbmConfig, ConfigError> {
+    HbmConfig::load(&argument(name))
+}
+
+/// A block of a configuration, or of the mutant that has this name.
+pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimError> {
+    match mutants.iter().find(|(_, mutation)| mutation.name == name) {
+        Some((of, mutation)) => mutant(&design_config(of)?, block, mutation),
+        None => rtl(&design_config(name)?, block),
+    }
+}
+
+/// The same of an HBM2 memory.
+pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimError> {
+    match mutants.iter().find(|(_, mutation)| mutation.name == name) {
+        Some((of, mutation)) => mutant(&hbm_config(of)?, block, mutation),
+        None => rtl(&hbm_config(name)?, block),
+    }
+}
