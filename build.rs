@@ -4,120 +4,127 @@
 //! the models of `make demo` are asked for here, so that they are there when the program starts, and all others when they are first
 //! opened. All profiles of the target directory share them: the optimisation of the models does not follow cargo's profile.
 //!
+//! Without the cargo feature `rtl` there is nothing of this to do.
+//!
 //! Environment: `NDP_CACHE` (where models are kept), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`.
 
-use ndp_config::{DesignConfig, HbmConfig};
-use ndp_verilate::{Cache, Failure, Rtl, tools, write_if_changed};
-use std::path::{Path, PathBuf};
-use std::process::exit;
-
-/// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-const INPUTS: [&str; 8] = [
-    "build.rs",
-    "sim/verilate/src",
-    "sim/ffi/shim.h",
-    "sim/ffi/shim.cpp",
-    "sim/ffi/model.hpp",
-    "hdl/src",
-    "rust/config/src",
-    "rust/config/presets",
-];
-/// Environment variables that select where models are kept, or with which tools they are built.
-const VARIABLES: [&str; 6] = ["NDP_CACHE", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
-/// The configuration of `make demo`, and the links of the bridge between its four cores.
-const DEMO: (&str, u32) = ("hermes", 4);
-/// Its HBM-PIM.
-const DEMO_HBM: &str = "librapim-small";
-
 fn main() {
-    for path in INPUTS {
-        println!("cargo::rerun-if-changed={path}");
-    }
-    for variable in VARIABLES {
-        println!("cargo::rerun-if-env-changed={variable}");
-    }
-    if let Err(lines) = run() {
-        for line in lines {
-            println!("cargo::error={line}");
-        }
-        exit(1);
-    }
-}
-
-fn run() -> Result<(), Failure> {
-    let out_dir = PathBuf::from(variable("OUT_DIR")?);
-    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
-    let jobs = variable("NUM_JOBS")?.parse().unwrap_or(1).max(1);
-    let target = variable("TARGET")?;
-    find_libclang()?;
-    bind(&root, &out_dir)?;
-
-    let models_dir = models_dir(&out_dir);
-    let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    let cache = Cache::new(chosen.unwrap_or_else(|| models_dir.clone()));
-    let tools = tools::find(&target)?;
-    let units: Vec<_> = demo()?.iter().map(|rtl| cache.unit(rtl, false, &tools)).collect();
-    cache.libraries(&units, &tools, jobs)?;
-
-    // For the reports of the binaries; the version is no reason to fail.
+    println!("cargo::rerun-if-changed=build.rs");
+    // For the reports of the tool; the version is no reason to fail.
     let rustc =
         std::env::var_os("RUSTC").and_then(|rustc| std::process::Command::new(rustc).arg("-V").output().ok());
     let rustc =
         rustc.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default();
     println!("cargo::rustc-env=NDP_RUSTC_VERSION={rustc}");
-    // For models that are built later.
-    println!("cargo::rustc-env=NDP_TARGET={target}");
-    println!("cargo::rustc-env=NDP_MODELS_DIR={}", models_dir.display());
-    Ok(())
+    #[cfg(feature = "rtl")]
+    if let Err(lines) = models::run() {
+        for line in lines {
+            println!("cargo::error={line}");
+        }
+        std::process::exit(1);
+    }
 }
 
-/// What `make demo` simulates.
-fn demo() -> Result<Vec<Rtl>, Failure> {
-    let failed = |e: ndp_config::ConfigError| vec![e.to_string()];
-    let (preset, links) = DEMO;
-    let config = DesignConfig::preset(preset).map_err(failed)?;
-    let memory = HbmConfig::preset(DEMO_HBM).map_err(failed)?;
-    Ok(vec![
-        Rtl::of(&config, "ndp_core")?,
-        Rtl::of(&config.with_bridge(links).map_err(failed)?, "link_bridge")?,
-        Rtl::of(&memory, "pim_channel")?,
-        Rtl::of(&memory.unsliced(), "pim_channel")?,
-    ])
-}
+#[cfg(feature = "rtl")]
+mod models {
+    use ndp_config::{DesignConfig, HbmConfig};
+    use ndp_verilate::{Cache, Failure, Rtl, tools, write_if_changed};
+    use std::path::{Path, PathBuf};
 
-/// Where models are kept unless `NDP_CACHE` says otherwise: `ndp-models` in the target directory. Cargo gives each profile, and
-/// builds with and without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
-fn models_dir(out_dir: &Path) -> PathBuf {
-    let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
-    out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).join("ndp-models")
-}
+    /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
+    const INPUTS: [&str; 7] = [
+        "sim/verilate/src",
+        "sim/ffi/shim.h",
+        "sim/ffi/shim.cpp",
+        "sim/ffi/model.hpp",
+        "hdl/src",
+        "rust/config/src",
+        "rust/config/presets",
+    ];
+    /// Environment variables that select where models are kept, or with which tools they are built.
+    const VARIABLES: [&str; 6] =
+        ["NDP_CACHE", "VERILATOR", "VERILATOR_ROOT", "CXX", "CXXFLAGS", "LIBCLANG_PATH"];
+    /// The configuration of `make demo`, and the links of the bridge between its four cores.
+    const DEMO: (&str, u32) = ("hermes", 4);
+    /// Its HBM-PIM.
+    const DEMO_HBM: &str = "librapim-small";
 
-/// Binds the C interface as functions of a library that is loaded; libclang has been loaded already.
-fn bind(root: &Path, out_dir: &Path) -> Result<(), Failure> {
-    let header = root.join("sim/ffi/shim.h");
-    let bindings = bindgen::Builder::default()
-        .header(header.display().to_string())
-        .allowlist_item("[Nn]dp_?.*")
-        .dynamic_library_name("Shim")
-        .dynamic_link_require_all(true)
-        .layout_tests(false)
-        .rust_edition(bindgen::RustEdition::Edition2024)
-        .generate()
-        .map_err(|e| vec![format!("{}: bindgen: {e}", header.display())])?;
-    write_if_changed(&out_dir.join("bindings.rs"), bindings.to_string().as_bytes())
-}
+    /// Binds the interface and builds the models.
+    pub fn run() -> Result<(), Failure> {
+        for path in INPUTS {
+            println!("cargo::rerun-if-changed={path}");
+        }
+        for variable in VARIABLES {
+            println!("cargo::rerun-if-env-changed={variable}");
+        }
+        let out_dir = PathBuf::from(variable("OUT_DIR")?);
+        let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+        let jobs = variable("NUM_JOBS")?.parse().unwrap_or(1).max(1);
+        let target = variable("TARGET")?;
+        find_libclang()?;
+        bind(&root, &out_dir)?;
 
-fn variable(name: &str) -> Result<String, Failure> {
-    std::env::var(name).map_err(|_| vec![format!("{name} is not set; build.rs is meant to be run by cargo")])
-}
+        let models_dir = models_dir(&out_dir);
+        let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let cache = Cache::new(chosen.unwrap_or_else(|| models_dir.clone()));
+        let tools = tools::find(&target)?;
+        let units: Vec<_> = demo()?.iter().map(|rtl| cache.unit(rtl, false, &tools)).collect();
+        cache.libraries(&units, &tools, jobs)?;
+        // For models that are built later.
+        println!("cargo::rustc-env=NDP_TARGET={target}");
+        println!("cargo::rustc-env=NDP_MODELS_DIR={}", models_dir.display());
+        Ok(())
+    }
 
-/// Loads libclang here, where its absence can still be reported; `bindgen` would panic.
-fn find_libclang() -> Result<(), Failure> {
-    clang_sys::load().map_err(|reason| {
-        vec![
-            "libclang is needed to bind the C interface of the models.".to_owned(),
-            format!("  {}", reason.lines().next().unwrap_or_default()),
-            "Install version 9 or newer (Debian 12: apt-get install libclang-dev, which is 14) or set LIBCLANG_PATH.".to_owned(),
-        ]
-    })
+    fn variable(name: &str) -> Result<String, Failure> {
+        std::env::var(name)
+            .map_err(|_| vec![format!("{name} is not set; build.rs is meant to be run by cargo")])
+    }
+
+    /// What `make demo` simulates.
+    fn demo() -> Result<Vec<Rtl>, Failure> {
+        let failed = |e: ndp_config::ConfigError| vec![e.to_string()];
+        let (preset, links) = DEMO;
+        let config = DesignConfig::preset(preset).map_err(failed)?;
+        let memory = HbmConfig::preset(DEMO_HBM).map_err(failed)?;
+        Ok(vec![
+            Rtl::of(&config, "ndp_core")?,
+            Rtl::of(&config.with_bridge(links).map_err(failed)?, "link_bridge")?,
+            Rtl::of(&memory, "pim_channel")?,
+            Rtl::of(&memory.unsliced(), "pim_channel")?,
+        ])
+    }
+
+    /// Where models are kept unless `NDP_CACHE` says otherwise: `ndp-models` in the target directory. Cargo gives each profile, and
+    /// builds with and without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
+    fn models_dir(out_dir: &Path) -> PathBuf {
+        let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
+        out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).join("ndp-models")
+    }
+
+    /// Binds the C interface as functions of a library that is loaded; libclang has been loaded already.
+    fn bind(root: &Path, out_dir: &Path) -> Result<(), Failure> {
+        let header = root.join("sim/ffi/shim.h");
+        let bindings = bindgen::Builder::default()
+            .header(header.display().to_string())
+            .allowlist_item("[Nn]dp_?.*")
+            .dynamic_library_name("Shim")
+            .dynamic_link_require_all(true)
+            .layout_tests(false)
+            .rust_edition(bindgen::RustEdition::Edition2024)
+            .generate()
+            .map_err(|e| vec![format!("{}: bindgen: {e}", header.display())])?;
+        write_if_changed(&out_dir.join("bindings.rs"), bindings.to_string().as_bytes())
+    }
+
+    /// Loads libclang here, where its absence can still be reported; `bindgen` would panic.
+    fn find_libclang() -> Result<(), Failure> {
+        clang_sys::load().map_err(|reason| {
+            vec![
+                "libclang is needed to bind the C interface of the models.".to_owned(),
+                format!("  {}", reason.lines().next().unwrap_or_default()),
+                "Install version 9 or newer (Debian 12: apt-get install libclang-dev, which is 14) or set LIBCLANG_PATH.".to_owned(),
+            ]
+        })
+    }
 }

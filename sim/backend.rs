@@ -3,7 +3,6 @@
 //! Between the software model, which calls it like any other backend, and the core. Keeps the figures of each class of
 //! product and of each phase; what is done with them, and with a mismatch, is up to the binaries.
 
-use crate::core::Counters;
 use crate::error::SimError;
 use crate::gemv::{
     Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mismatch, Mode, Product, ProgramFigures, compare,
@@ -11,6 +10,7 @@ use crate::gemv::{
 use crate::phases::PhaseCycles;
 use crate::progress::count_work;
 use ndp_config::DesignConfig;
+use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
 use ndp_numerics::f16;

@@ -10,16 +10,29 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(feature = "rtl")]
 pub mod backend;
+#[cfg(feature = "rtl")]
 pub mod core;
+#[cfg(feature = "rtl")]
 pub mod error;
+#[cfg(feature = "rtl")]
 pub mod ffi;
+#[cfg(feature = "rtl")]
 pub mod gemv;
+#[cfg(feature = "rtl")]
 pub mod hbm;
+#[cfg(feature = "rtl")]
 pub mod layer;
+#[cfg(feature = "rtl")]
 pub mod link;
+#[cfg(feature = "rtl")]
 pub mod phases;
+#[cfg(feature = "rtl")]
 pub mod progress;
+#[cfg(feature = "rtl")]
 pub mod stimulus;
+#[cfg(feature = "rtl")]
 pub mod system;
+#[cfg(feature = "rtl")]
 pub mod trace;

@@ -3,7 +3,8 @@
 //! Each cycle of a program belongs to one part of the core ([`PartCycles`]), and each part's cycles to one phase: what a product is
 //! for, or what computes beside it. So the phases add up to all cycles.
 
-use crate::core::{Counters, PartCycles};
+use crate::core::PartCycles;
+use ndp_isa::Counters;
 use ndp_model::GemvClass;
 use serde::Serialize;
 use std::collections::BTreeMap;

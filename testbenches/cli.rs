@@ -1,4 +1,4 @@
-//! The binary `cosim` from outside: results, JSON, and what it says to bad arguments.
+//! The binary `ndp` from outside: results, JSON, and what it says to bad arguments.
 //!
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
 //! arguments or files were unusable, 1 that the hardware or the golden differed.
@@ -10,8 +10,8 @@ use std::process::{Command, Output};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn cosim(line: &str) -> Result<Output, Box<dyn Error>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
     Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
 }
 
@@ -25,10 +25,10 @@ fn stdout(output: &Output) -> String {
 
 /// Runs a command that has to be refused, and compares its message.
 fn refused(line: &str, message: &str) -> Outcome {
-    let output = cosim(line)?;
+    let output = ndp(line)?;
     let text = stderr(&output);
-    assert!(text.contains(message), "`cosim {line}` says\n{text}instead of\n{message}");
-    assert_eq!(output.status.code(), Some(2), "`cosim {line}`: {text}");
+    assert!(text.contains(message), "`ndp {line}` says\n{text}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(2), "`ndp {line}`: {text}");
     assert!(!text.contains("panicked"), "{text}");
     Ok(())
 }
@@ -53,7 +53,7 @@ fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {
 
 #[test]
 fn missing_and_misspelt_arguments_are_named() -> Outcome {
-    refused("", "Usage: cosim <COMMAND>")?;
+    refused("", "Usage: ndp <COMMAND>")?;
     refused("gemv --config tiny --cols 8", "--rows <ROWS>")?;
     refused("gemv --config tiny --rows 8 --colls 8", "unexpected argument '--colls'")?;
     refused("gemv --config tiny --rows 8 --cols 8 --data nice", "[possible values: uniform, gaussian")?;
@@ -95,7 +95,7 @@ fn a_configuration_that_nobody_built_is_built_once() -> Outcome {
     let (own, cache) = (dir.path().join("own.toml"), dir.path().join("cache"));
     std::fs::write(&own, OWN)?;
     let gemv = |cache: &Path, variables: &[(&str, &Path)]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
         command.args("gemv --rows 40 --cols 70 --batch 2 --json --config".split(' ')).arg(&own);
         command.current_dir(env!("CARGO_MANIFEST_DIR")).env("NDP_CACHE", cache);
         command.envs(variables.iter().copied()).output()
@@ -188,7 +188,7 @@ fn models_that_cannot_be_used_are_explained() -> Outcome {
     refused(&line, "has dtype I16, expected F16")?;
 
     refused("generate --config tiny --tokens 2000", "2026 positions are needed, max_position_embeddings = ")?;
-    let empty = Command::new(env!("CARGO_BIN_EXE_cosim"))
+    let empty = Command::new(env!("CARGO_BIN_EXE_ndp"))
         .args(["generate", "--config", "tiny", "--prompt", ""])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()?;
@@ -200,11 +200,11 @@ fn models_that_cannot_be_used_are_explained() -> Outcome {
 #[test]
 fn a_product_is_reported_as_text_and_as_json() -> Outcome {
     let line = "gemv --config tiny --rows 9 --cols 70 --batch 3 --seed 5 --data mixed --stalls 20";
-    let text = cosim(line)?;
+    let text = ndp(line)?;
     assert!(text.status.success(), "{}", stderr(&text));
     assert!(stdout(&text).contains("outputs checked    27, 0 mismatches"), "{}", stdout(&text));
 
-    let output = cosim(&format!("{line} --json"))?;
+    let output = ndp(&format!("{line} --json"))?;
     assert!(output.status.success() && output.stderr.is_empty());
     let report: Value = serde_json::from_slice(&output.stdout)?;
     assert_eq!(report["outputs_checked"], 27);
@@ -227,7 +227,7 @@ fn a_product_is_reported_as_text_and_as_json() -> Outcome {
     assert!((2 * cycles..2 * cycles + 100).contains(&all), "{all}, {cycles}");
 
     // Everything but the speed of the simulation is the same in each run.
-    let mut again: Value = serde_json::from_slice(&cosim(&format!("{line} --json"))?.stdout)?;
+    let mut again: Value = serde_json::from_slice(&ndp(&format!("{line} --json"))?.stdout)?;
     again["sim_cycles_per_second"] = report["sim_cycles_per_second"].clone();
     assert_eq!(again, report);
     Ok(())
@@ -238,7 +238,7 @@ fn active_rows_are_computed_in_both_modes() -> Outcome {
     for (mode, outputs) in [("dot", 2 * 13), ("axpy", 2 * 200)] {
         let line =
             format!("gemv --config tiny --rows 125 --cols 200 --batch 2 --density 0.1 --mode {mode} --json");
-        let output = cosim(&line)?;
+        let output = ndp(&line)?;
         assert!(output.status.success(), "{}", stderr(&output));
         let report: Value = serde_json::from_slice(&output.stdout)?;
         assert_eq!(
@@ -253,7 +253,7 @@ fn active_rows_are_computed_in_both_modes() -> Outcome {
 #[test]
 fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
     let line = "gemv --config tiny --rows 9 --cols 70 --batch 2 --seed 5 --data uniform --plant result:4:1:3";
-    let output = cosim(line)?;
+    let output = ndp(line)?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("MISMATCH gemv: row 4, batch 1: expected 0x"), "{text}");
@@ -261,13 +261,13 @@ fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
     let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
         return Err(format!("no command to repeat it: {text}").into());
     };
-    let Some(arguments) = rerun.strip_prefix("cargo run --release --bin cosim -- ") else {
+    let Some(arguments) = rerun.strip_prefix("cargo run --release --bin ndp -- ") else {
         return Err(rerun.to_owned().into());
     };
-    let again = cosim(arguments)?;
+    let again = ndp(arguments)?;
     assert_eq!((again.status.code(), stderr(&again)), (Some(1), text));
 
-    let report: Value = serde_json::from_slice(&cosim(&format!("{line} --json"))?.stdout)?;
+    let report: Value = serde_json::from_slice(&ndp(&format!("{line} --json"))?.stdout)?;
     assert_eq!(report["mismatches"], 1);
     assert_eq!(report["first_mismatches"][0]["row"], 4);
     refused(
@@ -279,7 +279,7 @@ fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
 #[test]
 fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
     // Within one cycle nothing has been answered yet to a host that is stalled nearly always.
-    let output = cosim("gemv --config tiny --rows 2 --cols 8 --stalls 99 --watchdog 1 --seed 3")?;
+    let output = ndp("gemv --config tiny --rows 2 --cols 8 --stalls 99 --watchdog 1 --seed 3")?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("no handshake moved for 1 cycles up to cycle"), "{text}");
@@ -292,7 +292,7 @@ fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
 fn a_long_instruction_is_no_hang() -> Outcome {
     // More instructions than the queue holds, and each takes longer than the watchdog's patience.
     let output =
-        cosim("gemv --config tiny --rows 64 --cols 8192 --mode axpy --batch 4 --watchdog 1500 --json")?;
+        ndp("gemv --config tiny --rows 64 --cols 8192 --mode axpy --batch 4 --watchdog 1500 --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let (cycles, passes) = (report["cycles"].as_u64(), report["passes"].as_u64());
@@ -302,7 +302,7 @@ fn a_long_instruction_is_no_hang() -> Outcome {
 
 #[test]
 fn generation_is_compared_with_the_stored_text() -> Outcome {
-    let output = cosim("generate --config tiny --tokens 1 --json")?;
+    let output = ndp("generate --config tiny --tokens 1 --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let golden: Value = serde_json::from_str(&std::fs::read_to_string(
@@ -327,7 +327,7 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     let opcodes: Vec<_> = instructions.iter().filter_map(|figures| figures["opcode"].as_str()).collect();
     assert_eq!(opcodes, ["load", "store", "list", "append", "zero", "dot", "axpy", "round", "activation"]);
 
-    let planted = cosim("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
+    let planted = ndp("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
     assert_eq!(planted.status.code(), Some(1));
     assert!(stderr(&planted).contains("MISMATCH layers.0.q_proj: row "), "{}", stderr(&planted));
     let report: Value = serde_json::from_slice(&planted.stdout)?;
@@ -337,8 +337,8 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
 
 /// The JSON of a run that has to succeed.
 fn json_of(line: &str) -> Result<Value, Box<dyn Error>> {
-    let output = cosim(&format!("{line} --json"))?;
-    assert!(output.status.success(), "`cosim {line}`: {}", stderr(&output));
+    let output = ndp(&format!("{line} --json"))?;
+    assert!(output.status.success(), "`ndp {line}`: {}", stderr(&output));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
@@ -412,7 +412,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let (program, first, cycles) = (number("program")?, number("first core cycle")?, number("cycles")?);
     assert_eq!(Some(program + 1), report["per_dimm"][1]["programs"].as_u64());
     let (trace, waves) = (path("dram.txt"), path("range.vcd"));
-    let shown = cosim(&format!(
+    let shown = ndp(&format!(
         "{line} --trace-dimm 1 --trace-program {program} --timeline-products 1 --trace {trace} --waves {waves} \
          --wave-start {first} --wave-stop {}",
         first + 20
@@ -451,7 +451,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
 
 #[test]
 fn a_dead_link_is_a_failure_that_names_it() -> Outcome {
-    let output = cosim("generate --config tiny --dimms 2 --tokens 2 --fault dead-lane@20000:1=3")?;
+    let output = ndp("generate --config tiny --dimms 2 --tokens 2 --fault dead-lane@20000:1=3")?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     for words in [
@@ -494,7 +494,7 @@ fn all_combinations_are_one_table() -> Outcome {
         assert!(!exact || row["text_identical"] == true && row["logits_identical"] == true, "{row}");
         assert_eq!(row["differences"]["compared"].as_u64() > Some(0), !exact, "{row}");
     }
-    let text = cosim("generate --config tiny --tokens 1 --dimms 1,2 --policy random")?;
+    let text = ndp("generate --config tiny --tokens 1 --dimms 1,2 --policy random")?;
     assert!(text.status.success());
     let text = stdout(&text);
     assert_eq!(text.matches(" identical ").count(), 2, "{text}");
@@ -526,20 +526,20 @@ fn a_live_predictor_is_measured() -> Outcome {
 #[test]
 fn a_planted_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it() -> Outcome {
     let line = "generate --config tiny --dimms 2 --tokens 2 --policy random --plant result:3:0:12";
-    let output = cosim(line)?;
+    let output = ndp(line)?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("MISMATCH layers.0.q_proj: row "), "{text}");
     let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
         return Err(format!("no command to repeat it: {text}").into());
     };
-    let arguments = rerun.strip_prefix("cargo run --release --bin cosim -- ").ok_or(rerun)?;
+    let arguments = rerun.strip_prefix("cargo run --release --bin ndp -- ").ok_or(rerun)?;
     let again = Command::new("sh")
-        .args(["-c", &format!("{} {arguments}", env!("CARGO_BIN_EXE_cosim"))])
+        .args(["-c", &format!("{} {arguments}", env!("CARGO_BIN_EXE_ndp"))])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()?;
     assert_eq!((again.status.code(), stderr(&again)), (Some(1), text));
-    let table = cosim(&format!("{line} --merge exact,fp16 --json"))?;
+    let table = ndp(&format!("{line} --merge exact,fp16 --json"))?;
     assert_eq!(table.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&table.stdout)?;
     assert!(
@@ -601,7 +601,7 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
     let dir = tempfile::tempdir()?;
     let timeline = dir.path().join("layer.json");
     let line = format!("layer --config tiny --context 3 --batch 2 --json --timeline {}", timeline.display());
-    let output = cosim(&line)?;
+    let output = ndp(&line)?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout)?;
     // Two tokens, 192 wide, with 768 hidden neurons.
@@ -636,11 +636,11 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
     assert!(events["traceEvents"].as_array().map(Vec::len) > Some(100));
 
     let random = "layer --config tiny --hidden 64 --heads 8 --ffn 40 --context 9";
-    let text = stdout(&cosim(random)?);
+    let text = stdout(&ndp(random)?);
     for words in ["where the time of a token goes", "  softmax ", "activation ", "element-wise", " %  #"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let planted = cosim(&format!("{random} --plant key:4:3:13"))?;
+    let planted = ndp(&format!("{random} --plant key:4:3:13"))?;
     assert_eq!(planted.status.code(), Some(1));
     let message = stderr(&planted);
     assert!(message.contains("MISMATCH layers.0.attention: row "), "{message}");
@@ -673,7 +673,7 @@ fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
     refused(&to("--mode both"), "possible values: serial, dex")?;
     refused("pim-trace --mode dex --out /no/such/folder/x.svg", "cannot create `/no/such/folder/x.svg`")?;
     assert!(!out.exists());
-    let drawn = cosim(&to("--mode dex --memory librapim-tiny"))?;
+    let drawn = ndp(&to("--mode dex --memory librapim-tiny"))?;
     assert!(drawn.status.success(), "{}", stderr(&drawn));
     let picture = std::fs::read_to_string(&out)?;
     std::fs::remove_file(&out)?;
@@ -683,15 +683,14 @@ fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
 
 #[test]
 fn the_benchmark_checks_what_it_measures() -> Outcome {
-    let output = cosim("bench --config tiny --rows 2 --modes dot --json")?;
+    let output = ndp("bench --config tiny --rows 2 --modes dot --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_str(&stdout(&output))?;
     // Three of the six row lengths fit into the small buffer.
     assert_eq!(report["products"].as_array().map(Vec::len), Some(6));
     assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&30.into(), &0.into()));
-    let chosen = cosim(
-        "bench --config tiny --rows 2 --modes axpy --cols 64,100 --batches 3 --densities 0.5,1 --json",
-    )?;
+    let chosen =
+        ndp("bench --config tiny --rows 2 --modes axpy --cols 64,100 --batches 3 --densities 0.5,1 --json")?;
     let chosen: Value = serde_json::from_slice(&chosen.stdout)?;
     let products = chosen["products"].as_array().ok_or("products")?;
     let fields = |product: &Value| {
@@ -699,11 +698,11 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     };
     let found: Vec<_> = products.iter().map(fields).collect();
     assert_eq!(found, [[64, 3, 4, 2], [100, 3, 4, 2], [64, 3, 2, 2], [100, 3, 2, 2]]);
-    let planted = cosim("bench --config tiny --rows 2 --cols 4096,100 --plant result:1:0:3")?;
+    let planted = ndp("bench --config tiny --rows 2 --cols 4096,100 --plant result:1:0:3")?;
     assert_eq!(planted.status.code(), Some(1));
     let message = stderr(&planted);
     assert_eq!(message.matches("MISMATCH ").count(), 8, "{message}");
-    assert!(message.contains("rerun: cargo run --release --bin cosim -- gemv --config tiny "), "{message}");
+    assert!(message.contains("rerun: cargo run --release --bin ndp -- gemv --config tiny "), "{message}");
     refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
     refused("bench --rows 0", "rows = 0 must be in 1..=16384")
 }
@@ -716,11 +715,11 @@ fn help_gives_units_defaults_and_examples() -> Outcome {
         ("layer --help", &["--context", "--hidden", "[default: 64]", "Examples:"][..]),
         ("generate --help", &["--prompt", "--temperature", "[default: golden/model]", "Examples:"][..]),
     ] {
-        let output = cosim(line)?;
+        let output = ndp(line)?;
         let text = stdout(&output);
         assert!(output.status.success());
         for word in words {
-            assert!(text.contains(word), "`cosim {line}` lacks {word}:\n{text}");
+            assert!(text.contains(word), "`ndp {line}` lacks {word}:\n{text}");
         }
         assert!(!text.contains("--plant"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The edge of `cosim`: lost output, files that are not what they seem, signals, endless and absurd input.
+//! The edge of `ndp`: lost output, files that are not what they seem, signals, endless and absurd input.
 //!
 //! The binary is started from outside and no model is linked, so this is a program of its own. What all binaries have to do
 //! alike is checked by `ndp_files::testing`.
@@ -9,8 +9,8 @@ use ndp_files::testing::Program;
 
 const FFN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testbenches/programs/ffn.asm");
 
-fn cosim() -> Program {
-    Program::new(env!("CARGO_BIN_EXE_cosim"))
+fn ndp() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_ndp"))
 }
 
 /// Whether something of the name `ending` is on its way, or there.
@@ -20,7 +20,7 @@ fn begun(ending: &str) -> impl Fn(&[String]) -> bool {
 
 #[test]
 fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
-    let cosim = cosim();
+    let ndp = ndp();
     for line in [
         "--help",
         "gemv --help",
@@ -31,7 +31,7 @@ fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
         "layer --config tiny --hidden 32 --heads 1 --ffn 32 --context 3",
         "generate --config tiny --tokens 1 --prompt I",
     ] {
-        cosim.loses_its_output(line);
+        ndp.loses_its_output(line);
     }
 }
 
@@ -45,86 +45,86 @@ fn outputs_are_written_with_care() {
         (format!("{run} --waves"), "waves.fst"),
         ("layer --config tiny --hidden 32 --heads 1 --ffn 32 --context 3 --chart".into(), "chart.svg"),
     ] {
-        cosim().writes_with_care(&line, name);
+        ndp().writes_with_care(&line, name);
     }
 }
 
 #[test]
 fn no_output_is_an_input_or_another_output() {
-    let cosim = cosim();
-    let program = cosim.file("program.asm", std::fs::read(FFN).unwrap());
+    let ndp = ndp();
+    let program = ndp.file("program.asm", std::fs::read(FFN).unwrap());
     for option in ["--trace", "--timeline"] {
-        cosim.spares_its_input(&format!("run {program} --config tiny {option}"), &program);
+        ndp.spares_its_input(&format!("run {program} --config tiny {option}"), &program);
     }
-    let toml = cosim.file("tiny.toml", "name = \"tiny\"\n");
-    cosim.spares_its_input(&format!("run {FFN} --config {toml} --trace"), &toml);
-    let vcd = cosim.file("program.vcd", std::fs::read(FFN).unwrap());
-    cosim.spares_its_input(&format!("run {vcd} --config tiny --waves"), &vcd);
+    let toml = ndp.file("tiny.toml", "name = \"tiny\"\n");
+    ndp.spares_its_input(&format!("run {FFN} --config {toml} --trace"), &toml);
+    let vcd = ndp.file("program.vcd", std::fs::read(FFN).unwrap());
+    ndp.spares_its_input(&format!("run {vcd} --config tiny --waves"), &vcd);
 
     let run = format!("run {FFN} --config tiny");
     // A path that is not there yet, under several names.
-    std::os::unix::fs::symlink("new", cosim.path("link")).unwrap();
-    std::os::unix::fs::symlink(".", cosim.path("here")).unwrap();
+    std::os::unix::fs::symlink("new", ndp.path("link")).unwrap();
+    std::os::unix::fs::symlink(".", ndp.path("here")).unwrap();
     for second in ["new", "./new", "here/new", "link"] {
-        let text = cosim
+        let text = ndp
             .refused(&format!("{run} --trace new --timeline {second}"), "--trace and --timeline both name");
         assert!(text.contains(second), "{text}");
-        assert!(!cosim.left().contains(&"new".to_owned()));
+        assert!(!ndp.left().contains(&"new".to_owned()));
     }
-    cosim.refused(&format!("{run} --waves a.vcd --trace a.vcd"), "both name `a.vcd`");
-    cosim.refused("gemv --config tiny --rows 8 --cols 8 --waves a.vcd --trace a.vcd", "both name `a.vcd`");
+    ndp.refused(&format!("{run} --waves a.vcd --trace a.vcd"), "both name `a.vcd`");
+    ndp.refused("gemv --config tiny --rows 8 --cols 8 --waves a.vcd --trace a.vcd", "both name `a.vcd`");
     // Devices may be shared.
-    cosim.succeeds(&format!("{run} --trace /dev/null --timeline /dev/null"));
+    ndp.succeeds(&format!("{run} --trace /dev/null --timeline /dev/null"));
 }
 
 #[test]
 fn a_model_is_spared() {
-    let cosim = cosim();
-    std::fs::create_dir(cosim.path("model")).unwrap();
+    let ndp = ndp();
+    std::fs::create_dir(ndp.path("model")).unwrap();
     for name in ["config.json", "model.safetensors"] {
         let from = format!("{}/golden/model/{name}", env!("CARGO_MANIFEST_DIR"));
-        std::fs::copy(from, cosim.path(&format!("model/{name}"))).unwrap();
+        std::fs::copy(from, ndp.path(&format!("model/{name}"))).unwrap();
     }
-    let weights = cosim.path("model/model.safetensors");
+    let weights = ndp.path("model/model.safetensors");
     for line in [
         "layer --config tiny --model model --chart",
         "generate --config tiny --tokens 1 --model model --trace",
         "pim --channel model --model model --html",
         "generate --config tiny --tokens 1 --dimms 1 --model model --html",
     ] {
-        cosim.spares_its_input(line, &weights);
+        ndp.spares_its_input(line, &weights);
     }
 }
 
 #[test]
 fn signals_leave_nothing_behind() {
-    let cosim = cosim();
+    let ndp = ndp();
     let long = "gemv --config tiny --rows 20000 --cols 4096";
     for (name, signal) in [("waves.vcd", "TERM"), ("waves.fst", "INT"), ("waves.vcd", "HUP")] {
-        cosim.ends_by(&format!("{long} --waves {name}"), begun("waves"), signal);
+        ndp.ends_by(&format!("{long} --waves {name}"), begun("waves"), signal);
     }
-    cosim.ends_by(&format!("{long} --trace text --timeline line"), begun("line"), "TERM");
+    ndp.ends_by(&format!("{long} --trace text --timeline line"), begun("line"), "TERM");
 }
 
 #[test]
 fn two_runs_that_write_one_file_leave_a_whole_one() {
-    let cosim = cosim();
+    let ndp = ndp();
     let line = |rows: u32| format!("gemv --config tiny --rows {rows} --cols 64 --waves waves.vcd");
     let whole: Vec<Vec<u8>> = [4, 40]
         .map(|rows| {
-            cosim.succeeds(&line(rows));
-            std::fs::read(cosim.path("waves.vcd")).unwrap()
+            ndp.succeeds(&line(rows));
+            std::fs::read(ndp.path("waves.vcd")).unwrap()
         })
         .into();
     for _ in 0..5 {
         let children: Vec<_> =
-            [4, 40, 4, 40].map(|rows| cosim.command(&line(rows)).output()).into_iter().collect();
+            [4, 40, 4, 40].map(|rows| ndp.command(&line(rows)).output()).into_iter().collect();
         let mut running: Vec<_> = [40, 4, 40]
-            .map(|rows| cosim.command(&line(rows)).stdout(std::process::Stdio::null()).spawn().unwrap())
+            .map(|rows| ndp.command(&line(rows)).stdout(std::process::Stdio::null()).spawn().unwrap())
             .into();
         assert!(running.iter_mut().all(|child| child.wait().unwrap().success()));
         assert!(children.into_iter().all(|output| output.unwrap().status.success()));
-        let found = std::fs::read(cosim.path("waves.vcd")).unwrap();
+        let found = std::fs::read(ndp.path("waves.vcd")).unwrap();
         assert!(whole.contains(&found), "{} bytes are none of the runs' waves", found.len());
     }
 }
@@ -132,36 +132,36 @@ fn two_runs_that_write_one_file_leave_a_whole_one() {
 #[test]
 fn a_full_disk_leaves_no_partial_file() {
     // Too large for the limit of the shell's child, as it would be for a disk.
-    let cosim = cosim();
+    let ndp = ndp();
     for name in ["waves.vcd", "waves.fst"] {
         let line = format!("gemv --config tiny --rows 400 --cols 512 --waves {name}");
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_cosim")]);
-        let output = command.args(line.split(' ')).current_dir(cosim.folder.path()).output().unwrap();
+        command.args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ndp")]);
+        let output = command.args(line.split(' ')).current_dir(ndp.folder.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(name) && text.contains("File too large"), "{text}");
-        assert!(cosim.left().is_empty(), "{:?}", cosim.left());
+        assert!(ndp.left().is_empty(), "{:?}", ndp.left());
     }
 }
 
 /// The stored model in the folder of the test, with other bits for an element of a tensor.
-fn model_with(cosim: &Program, tensor: &str, element: usize, bits: u16) {
+fn model_with(ndp: &Program, tensor: &str, element: usize, bits: u16) {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model");
-    std::fs::create_dir_all(cosim.path("model")).unwrap();
-    std::fs::copy(format!("{golden}/config.json"), cosim.path("model/config.json")).unwrap();
+    std::fs::create_dir_all(ndp.path("model")).unwrap();
+    std::fs::copy(format!("{golden}/config.json"), ndp.path("model/config.json")).unwrap();
     let mut bytes = std::fs::read(format!("{golden}/model.safetensors")).unwrap();
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let table: serde_json::Value = serde_json::from_slice(&bytes[8..8 + header]).unwrap();
     let start = table[tensor]["data_offsets"][0].as_u64().unwrap() as usize;
     let at = 8 + header + start + 2 * element;
     bytes[at..at + 2].copy_from_slice(&bits.to_le_bytes());
-    cosim.file("model/model.safetensors", bytes);
+    ndp.file("model/model.safetensors", bytes);
 }
 
 #[test]
 fn weights_that_are_not_finite_are_refused_with_their_place() {
-    let cosim = cosim();
+    let ndp = ndp();
     let config = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model/config.json")).unwrap();
     let config: serde_json::Value = serde_json::from_slice(&config).unwrap();
     let hidden = config["hidden_size"].as_u64().unwrap() as usize;
@@ -171,25 +171,25 @@ fn weights_that_are_not_finite_are_refused_with_their_place() {
         ("decoder.layers.0.fc1.bias", 7, 0x7E01, "[7] is NaN"),
     ] {
         let tensor = format!("model.{tensor}");
-        model_with(&cosim, &tensor, element, bits);
-        let text = cosim.refused("generate --config tiny --tokens 1 --prompt I --model model", message);
+        model_with(&ndp, &tensor, element, bits);
+        let text = ndp.refused("generate --config tiny --tokens 1 --prompt I --model model", message);
         assert!(text.contains(&tensor), "{text}");
     }
 }
 
 #[test]
 fn faults_are_bounded_and_the_watchdog_ends_them() {
-    let cosim = cosim();
+    let ndp = ndp();
     let two = "generate --config tiny --dimms 2 --tokens 2 --prompt I";
     for fault in ["full@1:0=18446744073709551615", "cut@1:0=1000000001", "burst@1000000001:0"] {
-        cosim.refused(&format!("{two} --fault {fault}"), "at most 1000000000");
+        ndp.refused(&format!("{two} --fault {fault}"), "at most 1000000000");
     }
-    cosim.refused("gemv --config tiny --rows 1 --cols 8 --watchdog 18446744073709551615", "is not in 1..");
-    cosim.refused(
+    ndp.refused("gemv --config tiny --rows 1 --cols 8 --watchdog 18446744073709551615", "is not in 1..");
+    ndp.refused(
         "gemv --config tiny --rows 1 --cols 8 --waves w.vcd --wave-start 18446744073709551615",
         "is not in 0..",
     );
-    let output = cosim.run(&format!("{two} --watchdog 3000 --fault full@0:1=900000000"));
+    let output = ndp.run(&format!("{two} --watchdog 3000 --fault full@0:1=900000000"));
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("no handshake moved for 3000 cycles"), "{text}");
@@ -197,52 +197,52 @@ fn faults_are_bounded_and_the_watchdog_ends_them() {
 
 #[test]
 fn what_never_came_into_effect_is_warned_about() {
-    let cosim = cosim();
+    let ndp = ndp();
     let two = "generate --config tiny --dimms 2 --tokens 2 --prompt I --fault";
     for fault in ["cut@999999999:1=5", "full@999999999:0=5"] {
-        let output = cosim.succeeds(&format!("{two} {fault}"));
+        let output = ndp.succeeds(&format!("{two} {fault}"));
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(&format!("warning: --fault {fault} never came into effect")), "{text}");
     }
     let waves = "gemv --config tiny --rows 8 --cols 100 --waves";
     for name in ["w.vcd", "w.fst"] {
-        let output = cosim.succeeds(&format!("{waves} {name} --wave-start 999999999"));
+        let output = ndp.succeeds(&format!("{waves} {name} --wave-start 999999999"));
         let text = String::from_utf8_lossy(&output.stderr);
         assert!(text.contains(&format!("warning: `{name}` shows nothing")), "{text}");
-        let output = cosim.succeeds(&format!("{waves} {name} --wave-start 10"));
+        let output = ndp.succeeds(&format!("{waves} {name} --wave-start 10"));
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     }
 }
 
 #[test]
 fn endless_input_is_refused() {
-    let cosim = cosim();
-    cosim.refuses_endless("run --config tiny", "program.asm");
-    cosim.refuses_endless("cycles --config tiny", "program.asm");
-    cosim.refuses_endless("gemv --rows 8 --cols 8 --config", "tiny.toml");
-    cosim.refuses_endless("pim --channel model --memory", "memory.toml");
+    let ndp = ndp();
+    ndp.refuses_endless("run --config tiny", "program.asm");
+    ndp.refuses_endless("cycles --config tiny", "program.asm");
+    ndp.refuses_endless("gemv --rows 8 --cols 8 --config", "tiny.toml");
+    ndp.refuses_endless("pim --channel model --memory", "memory.toml");
     // The folder is the argument here.
-    std::fs::create_dir(cosim.path("model")).unwrap();
-    std::os::unix::fs::symlink("/dev/zero", cosim.path("model/config.json")).unwrap();
-    cosim.refused("layer --config tiny --model model", "which is the limit");
+    std::fs::create_dir(ndp.path("model")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", ndp.path("model/config.json")).unwrap();
+    ndp.refused("layer --config tiny --model model", "which is the limit");
 }
 
 #[test]
 fn a_program_is_checked_when_it_is_read() {
-    let cosim = cosim();
+    let ndp = ndp();
     let text = "# Words 0 to 63 are there.\nsignal 1\n\nzero dst=60, count=8\nsignal 2\n";
-    let program = cosim.file("p.asm", text);
+    let program = ndp.file("p.asm", text);
     for job in ["run", "cycles"] {
         let line = format!("{job} {program} --config tiny");
-        cosim.refused(&line, &format!("{program}:4: `zero dst=60, count=8`"));
-        cosim.refused(&line, "dst 60 + 8 words exceed the buffer's 64");
-        let output = cosim.succeeds(&format!("{line} --allow-malformed"));
+        ndp.refused(&line, &format!("{program}:4: `zero dst=60, count=8`"));
+        ndp.refused(&line, "dst 60 + 8 words exceed the buffer's 64");
+        let output = ndp.succeeds(&format!("{line} --allow-malformed"));
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("dst 60 + 8 words exceed the buffer's 64"), "{text}");
     }
-    let word = cosim.file("w.asm", ".word 0xff\n");
-    cosim.refused(&format!("run {word} --config tiny"), "w.asm:1: `.word 0x");
-    cosim.refused(&format!("run {word} --config tiny"), "opcode 0xff is unknown");
+    let word = ndp.file("w.asm", ".word 0xff\n");
+    ndp.refused(&format!("run {word} --config tiny"), "w.asm:1: `.word 0x");
+    ndp.refused(&format!("run {word} --config tiny"), "opcode 0xff is unknown");
 }
 
 #[test]
@@ -254,8 +254,8 @@ fn long_runs_say_how_long_they_take() {
         "generate --config tiny --tokens 200 --prompt It",
         "pim --tokens 100",
     ] {
-        let cosim = cosim();
-        let mut child = cosim.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let ndp = ndp();
+        let mut child = ndp.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap();
         let start = std::time::Instant::now();
         let mut first = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();

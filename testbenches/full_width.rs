@@ -1,6 +1,6 @@
 //! The paper's core at full width: bits, and cycles from DRAM to DRAM against the roofline, refresh counted.
 //!
-//! Row lengths that are and that are no multiple of the 2048 elements of a wave. `cosim bench` has all of the paper's.
+//! Row lengths that are and that are no multiple of the 2048 elements of a wave. `ndp bench` has all of the paper's.
 
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::RtlBackend;

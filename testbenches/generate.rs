@@ -1,6 +1,6 @@
 //! Text generation with the decoder's layers in RTL, on the small unit: equal to the reference to the last logit.
 //!
-//! The full unit does the same in `cosim generate`; here few tokens have to do, with stalls on every handshake.
+//! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};

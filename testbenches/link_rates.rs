@@ -1,4 +1,4 @@
-//! `cosim link`: are its figures those of the link, does it repeat, does it say what is wrong with its arguments?
+//! `ndp link`: are its figures those of the link, does it repeat, does it say what is wrong with its arguments?
 //!
 //! Rates without errors are compared with what the configuration says the link can carry; with errors payload must go down, and flits be sent again.
 
@@ -9,12 +9,12 @@ use std::process::{Command, Output};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn cosim(arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
-    Ok(Command::new(env!("CARGO_BIN_EXE_cosim")).arg("link").args(arguments).output()?)
+fn ndp(arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
+    Ok(Command::new(env!("CARGO_BIN_EXE_ndp")).arg("link").args(arguments).output()?)
 }
 
 fn points(arguments: &[&str]) -> Result<Vec<Value>, Box<dyn Error>> {
-    let output = cosim(&[arguments, &["--json"]].concat())?;
+    let output = ndp(&[arguments, &["--json"]].concat())?;
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout)?;
     Ok(report["points"].as_array().ok_or("no points")?.clone())
@@ -55,13 +55,13 @@ fn the_chart_has_a_line_for_each_size_and_is_whole_or_absent() -> Outcome {
     let chart = folder.path().join("rates.svg");
     let path = chart.to_str().ok_or("path")?;
     let short = ["--ber", "1e-6,1e-5", "--message", "64,512", "--bytes", "65536", "--chart", path];
-    assert_eq!(cosim(&short)?.status.code(), Some(0));
+    assert_eq!(ndp(&short)?.status.code(), Some(0));
     let drawn = std::fs::read_to_string(&chart)?;
     for words in ["messages of 64 bytes", "messages of 512 bytes", "bit error rate", "GB/s per direction"] {
         assert!(drawn.contains(words), "{words}");
     }
     let missing = folder.path().join("none").join("rates.svg");
-    let output = cosim(&["--chart", missing.to_str().ok_or("path")?])?;
+    let output = ndp(&["--chart", missing.to_str().ok_or("path")?])?;
     assert!(output.status.code() == Some(2) && !missing.exists());
     Ok(())
 }
@@ -77,7 +77,7 @@ fn arguments_that_cannot_be_used_are_named() -> Outcome {
         (["--config", "hermes-64"], "the link of 'hermes-64' was not built"),
         (["--config", "hermse"], "unknown preset 'hermse'"),
     ] {
-        let output = cosim(&arguments)?;
+        let output = ndp(&arguments)?;
         let message = String::from_utf8(output.stderr)?;
         assert!(output.status.code() == Some(2) && message.contains(words), "{arguments:?}: {message}");
     }

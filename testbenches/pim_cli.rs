@@ -1,4 +1,4 @@
-//! `cosim pim` from outside: modes in one table, offloading by the scheduler and by number, files, and what is said to bad arguments.
+//! `ndp pim` from outside: modes in one table, offloading by the scheduler and by number, files, and what is said to bad arguments.
 //!
 //! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL; on channels in RTL the same host
 //! runs in `pim_host.rs`.
@@ -15,22 +15,22 @@ const SLOW: &str = "--npu-arrays 1 --npu-side 4 --npu-load-rows 4";
 const SHORT: &str =
     "pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
 
-fn cosim(line: &str) -> Result<Output, Box<dyn Error>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
     Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
 }
 
 fn json(line: &str) -> Result<Value, Box<dyn Error>> {
-    let output = cosim(line)?;
+    let output = ndp(line)?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 fn refused(line: &str, message: &str) -> Outcome {
-    let output = cosim(line)?;
+    let output = ndp(line)?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains(message), "`cosim {line}` says\n{text}instead of\n{message}");
-    assert_eq!(output.status.code(), Some(2), "`cosim {line}`: {text}");
+    assert!(text.contains(message), "`ndp {line}` says\n{text}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(2), "`ndp {line}`: {text}");
     assert!(!text.contains("panicked"), "{text}");
     Ok(())
 }

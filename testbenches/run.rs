@@ -1,4 +1,4 @@
-//! `cosim run` and the recordings from outside: results, errors, and files that other tools have to read.
+//! `ndp run` and the recordings from outside: results, errors, and files that other tools have to read.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const FFN: &str = "testbenches/programs/ffn.asm";
 
-fn cosim(line: &str) -> Result<Output, Box<dyn Error>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cosim"));
+fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
     Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
 }
 
@@ -21,16 +21,16 @@ fn text(bytes: &[u8]) -> String {
 
 /// Runs a command that has to end with `code` and say `message` on standard error.
 fn fails(line: &str, code: i32, message: &str) -> Outcome {
-    let output = cosim(line)?;
+    let output = ndp(line)?;
     let said = text(&output.stderr);
-    assert!(said.contains(message), "`cosim {line}` says\n{said}instead of\n{message}");
-    assert_eq!(output.status.code(), Some(code), "`cosim {line}`: {said}");
+    assert!(said.contains(message), "`ndp {line}` says\n{said}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(code), "`ndp {line}`: {said}");
     Ok(())
 }
 
 fn report(line: &str) -> Result<Value, Box<dyn Error>> {
-    let output = cosim(line)?;
-    assert!(output.status.success(), "`cosim {line}`: {}", text(&output.stderr));
+    let output = ndp(line)?;
+    assert!(output.status.success(), "`ndp {line}`: {}", text(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
@@ -46,7 +46,7 @@ fn a_program_runs_as_the_functional_model_does() -> Outcome {
     let dumps = report["dumps"].as_array().ok_or("dumps")?;
     assert_eq!((dumps.len(), &dumps[0]["address"]), (4, &0x9000.into()));
     assert!(dumps[0]["bits"].as_array().is_some_and(|bits| bits.len() == 32 && bits[0] != 0));
-    let text_form = cosim(&format!("run {FFN} --config tiny --dump"))?;
+    let text_form = ndp(&format!("run {FFN} --config tiny --dump"))?;
     assert!(text(&text_form.stdout).contains("0x00009000+0 "), "{}", text(&text_form.stdout));
     Ok(())
 }
@@ -80,7 +80,7 @@ fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
     let path = dir.path().join("malformed.asm");
     std::fs::write(&path, "signal 9\n.word 0xff\nzero dst=0, count=0\nsignal 10\n")?;
     let line = format!("run {} --config tiny --allow-malformed", path.display());
-    let output = cosim(&line)?;
+    let output = ndp(&line)?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     assert!(
@@ -101,7 +101,7 @@ fn one_wrong_bit_is_found() -> Outcome {
     fails(
         &format!("{line} weight:7:20:14"),
         1,
-        "rerun: cargo run --release --bin cosim -- run --config tiny",
+        "rerun: cargo run --release --bin ndp -- run --config tiny",
     )?;
     fails(&format!("{line} weight:24:0:0"), 2, "no .matrix holds the planted bit weight:24:0:0")?;
     fails(&format!("{line} result:64:0:0"), 2, "no store writes the planted bit result:64:0:0")
@@ -117,7 +117,7 @@ fn the_trace_is_pinned() -> Outcome {
         "load dst=0, cols=40, address=0x100\nstore src=0, cols=40, address=0x300\nsignal 1\n",
     )?;
     let line = format!("run {} --config tiny --trace {}", path.display(), trace.display());
-    let output = cosim(&line)?;
+    let output = ndp(&line)?;
     assert!(output.status.success(), "{}", text(&output.stderr));
     insta::assert_snapshot!("trace_of_a_copy", std::fs::read_to_string(&trace)?);
     let left: Vec<_> = std::fs::read_dir(dir.path())?.collect::<Result<_, _>>()?;

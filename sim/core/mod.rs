@@ -16,7 +16,6 @@ mod pins;
 mod prediction;
 mod program;
 mod recording;
-mod status;
 mod wire;
 
 pub use compare::{Difference, ProgramCheck};
@@ -29,7 +28,6 @@ pub use prediction::{PortCycle, request_kind};
 pub(crate) use prediction::{PortLog, Replay};
 pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
-pub use status::{Counters, Status};
 pub(crate) use wire::at_once;
 pub use wire::{Exchange, QUANTUM, Span};
 

@@ -4,9 +4,10 @@
 
 use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
-use super::{Answer, Burst, PartCycles, Status};
+use super::{Answer, Burst, PartCycles};
 use crate::error::SimError;
 use ndp_isa::Program;
+use ndp_isa::Status;
 use ndp_machine::Memory;
 use std::time::Instant;
 

@@ -7,11 +7,12 @@ use super::attention::Caches;
 use super::plant::Plant;
 use super::transfer::Transfers;
 use crate::core::{
-    CoreOptions, Counters, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
+    CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
 use crate::ffi::WaveOptions;
 use ndp_config::DesignConfig;
+use ndp_isa::Counters;
 use ndp_isa::{Instruction, Opcode};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, order_rows, pack_words};
 use ndp_model::GemvOp;

@@ -275,7 +275,7 @@ impl LinkedCores {
             let status = answer.response.read.filter(|_| answer.request.address == queue && feed.asked);
             match status {
                 Some(burst) => {
-                    let taken = crate::core::Status::of(&burst).taken;
+                    let taken = ndp_isa::Status::of(&burst).taken;
                     feed.taken = taken.wrapping_sub(*feed.origin.get_or_insert(taken));
                     (feed.asked, feed.look) = (false, cycle + POLL_CYCLES);
                 }

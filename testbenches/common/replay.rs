@@ -1,12 +1,13 @@
 //! Runs the cycle model with the host that a recording has seen, and compares all that was recorded.
 
-use ndp_cosim::core::{Burst, Counters, LinkStatus, Recording, RequestRecord, Status, request_kind};
+use ndp_cosim::core::{Burst, LinkStatus, Recording, RequestRecord, request_kind};
 use ndp_cosim::ffi::Edge;
 use ndp_cycles::{
     Answer, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request, RequestKind,
     RowCommand,
 };
 use ndp_dram::Command;
+use ndp_isa::{Counters, Status};
 use ndp_layout::words_of;
 use ndp_machine::{Memory, SparseMemory};
 use std::error::Error;

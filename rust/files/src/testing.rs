@@ -21,6 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Program {
     binary: PathBuf,
+    /// Arguments that every call begins with.
+    prefix: Vec<String>,
     /// For the files of a test.
     pub folder: TempDir,
     current: PathBuf,
@@ -30,7 +32,14 @@ impl Program {
     /// `binary` is `env!("CARGO_BIN_EXE_<name>")`.
     pub fn new(binary: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self { binary: binary.into(), current: folder.path().to_owned(), folder }
+        Self { binary: binary.into(), prefix: Vec::new(), current: folder.path().to_owned(), folder }
+    }
+
+    /// Every call is one of this subcommand.
+    #[must_use]
+    pub fn subcommand(mut self, name: &str) -> Self {
+        self.prefix.push(name.to_owned());
+        self
     }
 
     /// Runs in another folder.
@@ -65,7 +74,11 @@ impl Program {
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("env");
         command.arg("--default-signal=HUP,INT,TERM").arg(&self.binary);
-        command.args(line.split_whitespace()).current_dir(&self.current).stdin(Stdio::null());
+        command
+            .args(&self.prefix)
+            .args(line.split_whitespace())
+            .current_dir(&self.current)
+            .stdin(Stdio::null());
         command
     }
 
@@ -187,7 +200,12 @@ impl Program {
             let line = format!("{line} {path}");
             let mut command = Command::new("sh");
             command.args(["-c", "ulimit -v 4000000; exec \"$@\"", "sh"]).arg(&self.binary);
-            let output = command.args(line.split_whitespace()).current_dir(&self.current).output().unwrap();
+            let output = command
+                .args(&self.prefix)
+                .args(line.split_whitespace())
+                .current_dir(&self.current)
+                .output()
+                .unwrap();
             let text = said(&output);
             assert_eq!(output.status.code(), Some(2), "`{line}`: {:?} {text}", output.status);
             assert!(text.contains(name) && text.contains("which is the limit"), "`{line}` says {text}");

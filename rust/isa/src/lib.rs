@@ -7,7 +7,7 @@
 //! crate.
 //!
 //! Reading order: [`instruction`], [`malformed`] (decoding and checks), [`footprint`], [`program`],
-//! [`parse`](mod@parse).
+//! [`parse`](mod@parse), [`registers`] (what a host reads).
 //!
 //! It leaves to others: what an instruction computes (`ndp-machine`), where matrices lie (`ndp-layout`), and the
 //! execution of directives that fill the DRAM.
@@ -23,6 +23,7 @@ pub mod malformed;
 mod operands;
 pub mod parse;
 pub mod program;
+pub mod registers;
 
 pub use error::IsaError;
 pub use footprint::{Words, accumulator_words, block_words, vector_words};
@@ -31,3 +32,4 @@ pub use literal::f16_from_decimal;
 pub use malformed::{ErrorCode, Malformed, SOFTMAX_ELEMS, decode, decode_fields};
 pub use parse::{parse, parse_with_lines};
 pub use program::{Code, Data, Dump, Program, RandomKind};
+pub use registers::{Counters, Status};

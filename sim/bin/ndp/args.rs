@@ -1,0 +1,139 @@
+//! Arguments that several subcommands share.
+//!
+//! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
+
+use clap::Args;
+use ndp_cosim::ffi::WaveOptions;
+use ndp_cosim::gemv::{GemvOptions, Plant};
+use ndp_files::FileSet;
+use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
+use std::path::PathBuf;
+
+/// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.
+pub const MOST_CYCLES: u64 = 1 << 50;
+
+/// Which hardware, and how it is treated.
+#[derive(Args, Debug)]
+pub struct UnitArgs {
+    /// Preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
+    pub config: String,
+    /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
+    #[arg(long, value_name = "PERCENT", default_value_t = 0)]
+    pub stalls: u32,
+    /// Core cycles without progress after which the run is given up
+    #[arg(long, value_name = "CYCLES", default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=MOST_CYCLES))]
+    pub watchdog: u64,
+    /// Write signal waves to this file; .fst or .vcd selects the format
+    #[arg(long, value_name = "FILE")]
+    pub waves: Option<PathBuf>,
+    /// First cycle to write
+    #[arg(long, value_name = "CYCLE", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
+    pub wave_start: u64,
+    /// First cycle that is not written any more [default: the end]
+    #[arg(long, value_name = "CYCLE", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
+    pub wave_stop: Option<u64>,
+    /// Print one JSON object on standard output instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT
+    #[arg(long, hide = true)]
+    pub plant: Option<Plant>,
+}
+
+impl UnitArgs {
+    /// The unit of `config` without stalls and waves.
+    pub fn quiet(config: &str, plant: Option<Plant>) -> Self {
+        Self {
+            config: config.to_owned(),
+            stalls: 0,
+            watchdog: 50_000,
+            waves: None,
+            wave_start: 0,
+            wave_stop: None,
+            json: false,
+            plant,
+        }
+    }
+
+    /// The files that are read and written.
+    pub fn files(&self) -> FileSet {
+        let files = FileSet::new().configuration("the configuration", &self.config);
+        files.optional("--waves", self.waves.as_ref())
+    }
+
+    /// How the unit is opened.
+    pub fn options(&self, seed: u64) -> GemvOptions {
+        let waves = self.waves.as_ref().map(|path| WaveOptions {
+            start_cycle: self.wave_start,
+            stop_cycle: self.wave_stop,
+            ..WaveOptions::new(path)
+        });
+        GemvOptions {
+            stall_percent: self.stalls,
+            seed,
+            waves,
+            watchdog_cycles: self.watchdog,
+            plant: self.plant,
+            ..GemvOptions::default()
+        }
+    }
+}
+
+/// Recordings as files.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TraceArgs {
+    /// Write DRAM commands, instructions and host requests as text to this file: a line per event, in the order of time
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write a timeline to this file: trace events in JSON for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
+}
+
+impl TraceArgs {
+    /// With the files that are written.
+    pub fn files(&self, files: FileSet) -> FileSet {
+        files.optional("--trace", self.trace.as_ref()).optional("--timeline", self.timeline.as_ref())
+    }
+
+    /// Whether there is anything to record.
+    pub fn is_asked(&self) -> bool {
+        self.trace.is_some() || self.timeline.is_some()
+    }
+}
+
+/// A share of the rows.
+pub fn density(text: &str) -> Result<f64, String> {
+    let value = text.parse().ok().filter(|value| (f64::MIN_POSITIVE..=1.0).contains(value));
+    value.ok_or_else(|| format!("density {text} must be a number above 0 and at most 1"))
+}
+
+/// A temperature in hundredths.
+pub fn temperature_percent(text: &str) -> Result<u32, String> {
+    let limit = f64::from(MAX_TEMPERATURE_PERCENT) / 100.0;
+    let wrong = || format!("temperature {text} must be a number in 0..={limit} with at most two decimals");
+    let value: f64 = text.parse().map_err(|_| wrong())?;
+    let percent = (value * 100.0).round();
+    if !(0.0..=f64::from(MAX_TEMPERATURE_PERCENT)).contains(&percent)
+        || (percent / 100.0 - value).abs() > 1e-9
+    {
+        return Err(wrong());
+    }
+    Ok(percent as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temperatures_are_hundredths() {
+        for (text, percent) in [("0", 0), ("0.5", 50), ("0.07", 7), ("10", 1000), ("1.13", 113)] {
+            assert_eq!(temperature_percent(text), Ok(percent));
+        }
+        for bad in ["-1", "10.01", "0.005", "warm", "NaN", "inf"] {
+            assert!(temperature_percent(bad).is_err(), "{bad}");
+        }
+    }
+}

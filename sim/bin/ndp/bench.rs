@@ -1,0 +1,230 @@
+//! `ndp bench`: the core on the row lengths of the paper's models, against its roofline.
+//!
+//! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
+//! every run; the simulation's speed is that of this machine.
+
+use crate::Verdict;
+use crate::args::{TraceArgs, UnitArgs, density};
+use crate::breakdown::StallBreakdown;
+use crate::gemv;
+use crate::gemv::{Product, name, simulate};
+use crate::report::Summary;
+use crate::tools::{Tools, grouped};
+use anyhow::ensure;
+use ndp_config::{DesignConfig, GemvShape};
+use ndp_cosim::gemv::{Mode, Plant};
+use ndp_cosim::stimulus::DataKind;
+use ndp_files::Progress;
+use serde::Serialize;
+
+/// Run the row lengths of the paper's models and compare their cycles with the roofline
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Preset or path of a TOML file; its model is built first and kept in NDP_CACHE
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
+    pub config: String,
+    /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are
+    #[arg(long, default_value_t = 1024)]
+    pub rows: u32,
+    /// Row lengths [default: 4096, 5120, 7168, 8192, 9216, 13824, as far as the buffer takes them]
+    #[arg(long, value_delimiter = ',')]
+    pub cols: Vec<u32>,
+    /// Modes of the product
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Dot, Mode::Axpy])]
+    pub modes: Vec<Mode>,
+    /// Batch sizes [default: 1 and 4, as far as the design takes them]
+    #[arg(long, value_delimiter = ',')]
+    pub batches: Vec<u32>,
+    /// Shares of the matrix' rows that are active
+    #[arg(long, value_delimiter = ',', value_parser = density, default_values_t = [1.0])]
+    pub densities: Vec<f64>,
+    /// Seed of the operands
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Print one JSON object on standard output instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Flip one bit in every product, as `ndp gemv` does
+    #[arg(long, hide = true)]
+    pub plant: Option<Plant>,
+}
+
+/// So that the longest matrix stays within what `ndp gemv` takes.
+const MAX_ROWS: u32 = 16384;
+
+#[derive(Debug, Serialize)]
+struct Row {
+    mode: Mode,
+    /// Rows of the matrix; those that take part are `active_rows`.
+    #[serde(flatten)]
+    shape: GemvShape,
+    density: f64,
+    active_rows: u32,
+    #[serde(flatten)]
+    summary: Summary,
+    /// Where the groups' cycles went.
+    stalls: StallBreakdown,
+}
+
+/// Row lengths of OPT-6.7B and LLaMA-7B, the 13B models, OPT-30B, LLaMA-70B, OPT-66B, and the FFN of LLaMA-13B.
+const COLS: [u32; 6] = [4096, 5120, 7168, 8192, 9216, 13824];
+/// Bound by memory and by arithmetic.
+const BATCHES: [u32; 2] = [1, 4];
+
+/// One product that is to be run.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    mode: Mode,
+    density: f64,
+    shape: GemvShape,
+}
+
+impl Case {
+    /// Multiply-accumulates, about.
+    fn macs(&self) -> u64 {
+        (self.shape.macs() as f64 * self.density) as u64
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    config: &'a DesignConfig,
+    seed: u64,
+    outputs_checked: u64,
+    mismatches: u64,
+    cycles: u64,
+    roofline_cycles: u64,
+    efficiency: f64,
+    least_efficiency: f64,
+    sim_cycles_per_second: f64,
+    products: Vec<Row>,
+    tools: Tools,
+}
+
+/// Runs all products that the configuration's buffer takes.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let config = DesignConfig::load(&args.config)?;
+    ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
+    // What was asked for has to be possible; of the defaults, what is possible in all modes is taken.
+    let possible = |cols: u32, batch: u32| {
+        let shape = GemvShape { rows: args.rows, cols, batch };
+        args.modes.iter().all(|mode| crate::gemv::check(&shape, *mode, &config).is_ok())
+    };
+    let given = |values: &[u32], defaults: &[u32], possible: &dyn Fn(u32) -> bool| -> Vec<u32> {
+        let defaults = defaults.iter().copied().filter(|value| possible(*value));
+        if values.is_empty() { defaults.collect() } else { values.to_vec() }
+    };
+    let cols = given(&args.cols, &COLS, &|cols| possible(cols, 1));
+    let batches = given(&args.batches, &BATCHES, &|batch| possible(1, batch));
+    ensure!(
+        !cols.is_empty(),
+        "no row length of the default, {COLS:?}, fits into the buffer of {}: name others with --cols",
+        config.name()
+    );
+    let mut cases = Vec::new();
+    for (&mode, &density) in args.modes.iter().flat_map(|mode| args.densities.iter().map(move |d| (mode, d)))
+    {
+        for (&cols, &batch) in cols.iter().flat_map(|cols| batches.iter().map(move |b| (cols, b))) {
+            let rows = (f64::from(args.rows) / density).round() as u32;
+            let shape = GemvShape { rows, cols, batch };
+            crate::gemv::check(&shape, mode, &config)?;
+            cases.push(Case { mode, density, shape });
+        }
+    }
+
+    let cycles = |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle(case.shape.batch);
+    let total: f64 = cases.iter().map(cycles).sum();
+    let progress = Progress::watch(total as u64, "cycles", ndp_cosim::progress::cycles);
+    let mut products = Vec::new();
+    for case in cases {
+        let GemvShape { rows, cols, batch } = case.shape;
+        progress.show_text(&format!("{} {rows} x {cols}, batch {batch}", name(case.mode)));
+        products.push(product(args, &case)?);
+    }
+    drop(progress);
+
+    let sum = |figure: fn(&Summary) -> u64| products.iter().map(|row| figure(&row.summary)).sum::<u64>();
+    let (cycles, roofline_cycles) = (sum(|s| s.cycles), sum(|s| s.roofline_cycles));
+    let seconds: f64 = products
+        .iter()
+        .map(|row| row.summary.simulated_cycles as f64 / row.summary.sim_cycles_per_second)
+        .sum();
+    let report = Report {
+        command: "bench",
+        config: &config,
+        seed: args.seed,
+        outputs_checked: sum(|s| s.outputs_checked),
+        mismatches: sum(|s| s.mismatches),
+        cycles,
+        roofline_cycles,
+        efficiency: roofline_cycles as f64 / cycles.max(1) as f64,
+        least_efficiency: products.iter().map(|row| row.summary.efficiency).fold(f64::INFINITY, f64::min),
+        sim_cycles_per_second: sum(|s| s.simulated_cycles) as f64 / seconds,
+        products,
+        tools: Tools::new(),
+    };
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print(&report);
+    }
+    Ok(if report.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// Runs one product as `ndp gemv` does.
+fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
+    let unit = UnitArgs::quiet(&args.config, args.plant);
+    let Case { mode, density, shape } = *case;
+    let GemvShape { rows, cols, batch } = shape;
+    let (data, traces) = (DataKind::Gaussian, TraceArgs::default());
+    let job = gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, traces };
+    let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job)?;
+    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    summary.print_mismatches(args.seed, rerun.line());
+    Ok(Row { mode, shape, density, active_rows, summary, stalls })
+}
+
+fn print(report: &Report<'_>) {
+    say!("{}/ndp_core, seed {}, Verilator {}", report.config.name(), report.seed, report.tools.verilator());
+    say!(
+        "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11}{:>12}{:>10}",
+        "mode",
+        "cols",
+        "rows",
+        "active",
+        "batch",
+        "outputs",
+        "mismatches",
+        "violations",
+        "cycles",
+        "MAC/cycle",
+        "efficiency",
+        "cycles/s"
+    );
+    for Row { mode, shape, active_rows, summary, .. } in &report.products {
+        say!(
+            "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11.1}{:>12.3}{:>10}",
+            name(*mode),
+            shape.cols,
+            shape.rows,
+            active_rows,
+            shape.batch,
+            grouped(summary.outputs_checked),
+            summary.mismatches,
+            summary.protocol_violations,
+            grouped(summary.cycles),
+            summary.macs as f64 / summary.cycles.max(1) as f64,
+            summary.efficiency,
+            grouped(summary.sim_cycles_per_second as u64),
+        );
+    }
+    say!(
+        "{} outputs, {} mismatches; {:.3} of the roofline, at least {:.3}; {} simulated cycles/s",
+        grouped(report.outputs_checked),
+        report.mismatches,
+        report.efficiency,
+        report.least_efficiency,
+        grouped(report.sim_cycles_per_second as u64)
+    );
+}

@@ -1,0 +1,153 @@
+//! The command line: all subcommands, by groups.
+
+use crate::Verdict;
+use clap::{Parser, Subcommand};
+use ndp_files::EXIT_CODES;
+use std::fmt::Write;
+
+/// What the subcommands do, in groups, in the order of the help.
+const GROUPS: [(&str, &[&str]); 4] = [
+    ("Simulate the NDP core in RTL", &["gemv", "layer", "generate", "bench", "run", "link"]),
+    ("Simulate HBM-PIM", &["pim", "pim-trace", "pim-times"]),
+    ("Model and schedule, without RTL", &["cycles", "trace", "place", "evaluate", "offload"]),
+    ("Synthesise; this tool", &["synth", "completions", "help"]),
+];
+
+/// LLM inference next to and inside memory: generated hardware in lockstep with its software, bit for bit
+#[derive(Parser, Debug)]
+#[command(name = "ndp", version, help_template = template(), after_help = after_help())]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    #[cfg(feature = "rtl")]
+    Gemv(crate::gemv::Args),
+    #[cfg(feature = "rtl")]
+    Layer(crate::layer::Args),
+    #[cfg(feature = "rtl")]
+    Generate(Box<crate::generate::Args>),
+    #[cfg(feature = "rtl")]
+    Bench(crate::bench::Args),
+    #[cfg(feature = "rtl")]
+    Run(crate::run::Args),
+    #[cfg(feature = "rtl")]
+    Link(crate::link::Args),
+    #[cfg(feature = "rtl")]
+    Pim(Box<crate::pim::Args>),
+    #[cfg(feature = "rtl")]
+    PimTrace(crate::pim_trace::Args),
+    PimTimes(crate::pim_times::Args),
+    Cycles(crate::cycles::Args),
+    Trace(crate::trace::Args),
+    Place(crate::place::Args),
+    Evaluate(crate::evaluate::Args),
+    Offload(crate::offload::Args),
+    Synth(crate::synth::Args),
+    Completions(Completions),
+}
+
+/// Print a completion script for a shell
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  ndp completions bash > ~/.local/share/bash-completion/completions/ndp")]
+pub struct Completions {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+impl Command {
+    /// Runs it.
+    pub fn run(&self) -> anyhow::Result<Verdict> {
+        match self {
+            #[cfg(feature = "rtl")]
+            Self::Gemv(args) => return crate::gemv::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Layer(args) => return crate::layer::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Generate(args) => return crate::generate::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Bench(args) => return crate::bench::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Run(args) => return crate::run::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Link(args) => return crate::link::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Pim(args) => return crate::pim::run(args),
+            #[cfg(feature = "rtl")]
+            Self::PimTrace(args) => return crate::pim_trace::run(args),
+            Self::PimTimes(args) => crate::pim_times::run(args),
+            Self::Cycles(args) => crate::cycles::run(args),
+            Self::Trace(args) => crate::trace::run(args),
+            Self::Place(args) => crate::place::run(args),
+            Self::Evaluate(args) => crate::evaluate::run(args),
+            Self::Offload(args) => crate::offload::run(args),
+            Self::Synth(args) => crate::synth::run(args),
+            Self::Completions(args) => completions(args),
+        }?;
+        Ok(Verdict::Agreed)
+    }
+}
+
+fn completions(args: &Completions) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut <Cli as clap::CommandFactory>::command(), "ndp", &mut script);
+    ndp_files::print(&String::from_utf8(script)?);
+    Ok(())
+}
+
+/// The help with the subcommands in their groups.
+fn template() -> String {
+    let commands = Command::augment_subcommands(clap::Command::new("ndp"));
+    let mut text = "{about}\n\n{usage-heading} {usage}\n".to_owned();
+    for (group, names) in GROUPS {
+        let _ = write!(text, "\n{group}:\n");
+        for name in names {
+            let about = match commands.find_subcommand(name) {
+                Some(command) => command.get_about().map(ToString::to_string).unwrap_or_default(),
+                None if *name == "help" => "Print this message or the help of a subcommand".to_owned(),
+                // Without the feature `rtl`.
+                None => continue,
+            };
+            let _ = writeln!(text, "  {name:<12} {about}");
+        }
+    }
+    text + "\nOptions:\n{options}{after-help}"
+}
+
+fn after_help() -> String {
+    format!(
+        "Examples:\n  \
+         ndp gemv --config tiny --rows 64 --cols 64\n  \
+         ndp generate --dimms 4 --tokens 8 --html system.html\n  \
+         ndp pim --mode dex --html pim.html\n  \
+         ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
+         ndp evaluate --trace t.trace\n  \
+         ndp synth --config tiny --block multiplier_unit\n\n{EXIT_CODES}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_subcommand_is_in_one_group_and_says_what_it_does() {
+        let command = Cli::command();
+        for name in command.get_subcommands().map(clap::Command::get_name) {
+            let found = GROUPS.iter().flat_map(|(_, names)| names.iter()).filter(|known| **known == name);
+            assert_eq!(found.count(), 1, "{name}");
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            assert!(about.is_some_and(|about| !about.to_string().is_empty()), "{name}");
+        }
+    }
+}

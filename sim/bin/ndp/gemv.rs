@@ -1,0 +1,257 @@
+//! `ndp gemv`: one product with random operands.
+//!
+//! Checks the sizes, makes the operands, runs the unit through the checking backend and reports. Which kinds of operands
+//! there are is the library's.
+
+use crate::Verdict;
+use crate::args::{TraceArgs, UnitArgs, density};
+use crate::breakdown::StallBreakdown;
+use crate::output::Traces;
+use crate::report::Summary;
+use crate::rerun::Rerun;
+use crate::tools::Tools;
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use ndp_config::{DesignConfig, GemvShape, RowLayout};
+use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::error::SimError;
+use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands};
+use ndp_cosim::stimulus::DataKind;
+use ndp_files::Progress;
+use ndp_model::{GemvClass, GemvOp};
+use ndp_numerics::{SplitMix64, f16};
+use serde::Serialize;
+
+/// Run one product of a random matrix in DRAM with a batch of random vectors
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:\n  \
+        ndp gemv --rows 1024 --cols 4096\n  \
+        ndp gemv --config tiny --rows 8 --cols 100 --batch 3 --data mixed --stalls 30 --waves gemv.fst\n  \
+        ndp gemv --rows 2048 --cols 9216 --batch 16 --density 0.1 --mode axpy --json")]
+pub struct Args {
+    /// Hardware.
+    #[command(flatten)]
+    pub unit: UnitArgs,
+    /// Rows of the matrix: outputs per vector (1..=16777215)
+    #[arg(long)]
+    pub rows: u32,
+    /// Columns of the matrix: elements of a row (at least 1; the limit of a dot product is the buffer's)
+    #[arg(long)]
+    pub cols: u32,
+    /// Vectors that share the matrix (1..=16 for hermes); cut into passes if the buffer does not hold them at once
+    #[arg(long, default_value_t = 1)]
+    pub batch: u32,
+    /// Rows by rows (a dot product for each active row) or columns by columns (each active row, times its scalar, is added)
+    #[arg(long, value_enum, default_value_t = Mode::Dot)]
+    pub mode: Mode,
+    /// Share of the rows that is active, drawn at random; 1 for all of them, without a list (above 0, at most 1)
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = density)]
+    pub density: f64,
+    /// Seed of the operands, the active rows and the stalls
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Kind of operands
+    #[arg(long, value_enum, default_value_t = DataKind::Gaussian)]
+    pub data: DataKind,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+}
+
+/// Weights of the largest matrix: 512 MiB.
+const MAX_WEIGHTS: u64 = 1 << 28;
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    config: &'a DesignConfig,
+    #[serde(flatten)]
+    shape: GemvShape,
+    data: String,
+    seed: u64,
+    stalls_percent: u32,
+    mode: Mode,
+    density: f64,
+    active_rows: u32,
+    passes: u32,
+    instructions: u32,
+    #[serde(flatten)]
+    summary: Summary,
+    stalls: StallBreakdown,
+    rerun: &'a str,
+    tools: Tools,
+}
+
+/// A product that has run: what it was, what came out, and how to run it again.
+pub struct Product {
+    /// The configuration of the unit.
+    pub config: DesignConfig,
+    /// Rows, columns, batch.
+    pub shape: GemvShape,
+    /// Rows that took part.
+    pub active_rows: u32,
+    /// Cycles, passes and counters, unless an output differed.
+    pub run: Option<GemvRun>,
+    /// Where the groups' cycles went, unless an output differed.
+    pub stalls: StallBreakdown,
+    /// Figures, and the mismatches if there are any.
+    pub backend: RtlBackend,
+    /// The command that repeats it.
+    pub rerun: Rerun,
+}
+
+/// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
+pub fn simulate(args: &Args) -> anyhow::Result<Product> {
+    let Args { unit, rows, cols, batch, mode, density, seed, data, traces } = args;
+    traces.files(unit.files()).check()?;
+    let config = DesignConfig::load(&unit.config)?;
+    let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
+    check(&shape, *mode, &config)?;
+    let weights = u64::from(*rows) * u64::from(*cols);
+    ensure!(
+        weights <= MAX_WEIGHTS,
+        "rows * cols = {weights} must be at most {MAX_WEIGHTS} weights (512 MiB)"
+    );
+    let active = (*density < 1.0).then(|| draw_rows(*rows, *density, *seed));
+    let count = active.as_ref().map_or(*rows as usize, Vec::len);
+
+    let options = GemvOptions { traced_products: traces.is_asked().into(), ..unit.options(*seed) };
+    let mut backend = RtlBackend::open(&config, &options)?;
+    let traces = Traces::create(traces)?;
+    let (cols, batch) = (shape.cols as usize, shape.batch as usize);
+    let w = data.weights(count, cols, *seed);
+    let length = if *mode == Mode::Dot { cols } else { count };
+    let x = data.activations(batch, length, *seed);
+    // What is compared: the rows that take part, or for AXPY their transpose.
+    let transposed: Vec<f16> = match mode {
+        Mode::Dot => Vec::new(),
+        Mode::Axpy => (0..cols).flat_map(|c| w.iter().skip(c).step_by(cols)).copied().collect(),
+    };
+    let op = match mode {
+        Mode::Dot => GemvOp::new("gemv", GemvClass::Proj, (count, cols), &w, &x)?,
+        Mode::Axpy => GemvOp::new("gemv", GemvClass::Proj, (cols, count), &transposed, &x)?,
+    };
+    let active = active.as_deref();
+    let product =
+        Operands { mode: *mode, rows: shape.rows, cols: shape.cols, active, weights: &w, vectors: &x };
+
+    let mut rerun = Rerun::new("gemv", unit);
+    rerun.option("rows", shape.rows);
+    rerun.option("cols", shape.cols);
+    rerun.option("batch", shape.batch);
+    rerun.option("mode", name(*mode));
+    rerun.option("density", density);
+    rerun.option("seed", seed);
+    rerun.option("data", name(*data));
+    // Larger products are within a few per cent of the roofline.
+    let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
+    let cycles = macs / config.roofline_macs_per_cycle(op.batch() as u32);
+    let progress = Progress::watch(cycles as u64, "cycles", ndp_cosim::progress::cycles);
+    let run = backend.product(&product, &op);
+    drop(progress);
+    let written = traces.write(backend.unit_mut().take_recording().as_ref());
+    let run = match run {
+        Ok(run) => Some(run),
+        Err(SimError::Mismatch { .. }) => None,
+        Err(error) => {
+            backend.unit_mut().close_waves()?;
+            return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line()));
+        }
+    };
+    backend.unit_mut().close_waves()?;
+    written?;
+    if backend.unit().plant_is_pending() {
+        let GemvShape { rows, cols, batch } = shape;
+        bail!("the planted bit is outside of the product of {rows} x {cols}, batch {batch}");
+    }
+    let stalls = match &run {
+        Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
+        None => StallBreakdown::default(),
+    };
+    Ok(Product { config, shape, active_rows: count as u32, run, stalls, backend, rerun })
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let Args { unit, seed, data, mode, density, .. } = args;
+    let Product { config, shape, active_rows, run, stalls, backend, rerun } = simulate(args)?;
+    let GemvShape { rows, cols, batch } = shape;
+    let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
+    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    summary.print_mismatches(*seed, rerun.line());
+    let verdict = if summary.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed };
+    if unit.json {
+        let report = Report {
+            command: "gemv",
+            config: &config,
+            shape,
+            data: name(*data),
+            seed: *seed,
+            stalls_percent: unit.stalls,
+            mode: *mode,
+            density: *density,
+            active_rows,
+            passes,
+            instructions,
+            summary,
+            stalls,
+            rerun: rerun.line(),
+            tools: Tools::new(),
+        };
+        say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        say!(
+            "{}/ndp_core: {} over {active_rows} of {rows} rows of {cols}, batch {batch} in {passes} pass(es), {} data, \
+             seed {seed}, {} % stalls",
+            config.name(),
+            name(*mode),
+            name(*data),
+            unit.stalls
+        );
+        summary.print();
+        stalls.print();
+    }
+    Ok(verdict)
+}
+
+/// Words of the buffer that the results of a DOT need at least, in two places of one word.
+const RESULT_WORDS: u32 = 2;
+
+/// Checks the shape as far as the layout does not.
+pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> anyhow::Result<()> {
+    let gemv = config.gemv();
+    // One vector has to fit; whether all do decides the number of passes only. AXPY is tiled.
+    let cols = if mode == Mode::Dot { shape.cols } else { shape.cols.min(gemv.stripe_elems()) };
+    GemvShape { batch: 1, cols, ..*shape }.check(gemv)?;
+    if mode == Mode::Dot {
+        let (words, free) =
+            (RowLayout::new(gemv, cols).words_per_vector(), gemv.slice_words() - RESULT_WORDS);
+        ensure!(
+            words <= free,
+            "cols = {cols}: a vector takes {words} words of the buffer's slices; it must be at most {free}, {RESULT_WORDS} are for \
+             results"
+        );
+    }
+    let max = gemv.max_batch();
+    ensure!((1..=max).contains(&shape.batch), "batch = {} must be in 1..={max}", shape.batch);
+    Ok(())
+}
+
+/// `density * rows` different rows, rounded up, in ascending order.
+fn draw_rows(rows: u32, density: f64, seed: u64) -> Vec<u32> {
+    let count = ((f64::from(rows) * density).ceil() as usize).clamp(1, rows as usize);
+    let mut random = SplitMix64::new(seed ^ 0x5eed_0f20_6275);
+    // The first `count` places of a shuffle.
+    let mut all: Vec<u32> = (0..rows).collect();
+    for place in 0..count {
+        let other = place + (random.next_u64() % (all.len() - place) as u64) as usize;
+        all.swap(place, other);
+    }
+    all.truncate(count);
+    all.sort_unstable();
+    all
+}
+
+pub fn name(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

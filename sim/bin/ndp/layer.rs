@@ -1,0 +1,270 @@
+//! `ndp layer`: one decoder layer in one decode step, with all of the DIMM's work in RTL.
+//!
+//! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
+
+use crate::Verdict;
+use crate::args::{TraceArgs, UnitArgs};
+use crate::breakdown::StallBreakdown;
+use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
+use crate::gemv::name;
+use crate::golden::workspace_path;
+use crate::output::Traces;
+use crate::phases::{PhaseFigures, PhaseTable};
+use crate::report::Summary;
+use crate::rerun::Rerun;
+use crate::tools::{Tools, grouped};
+use anyhow::{Context, bail, ensure};
+use ndp_config::DesignConfig;
+use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::gemv::{GemvOptions, HeadCut};
+use ndp_cosim::layer::{LayerSizes, LayerStep};
+use ndp_cosim::progress::{self, Expected};
+use ndp_files::{OutputFile, Progress};
+use ndp_model::{LayerSparsity, Model};
+use ndp_numerics::layer_norm;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Run one decoder layer in one decode step, and say where its time goes
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:\n  \
+        ndp layer --context 200\n  \
+        ndp layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
+        ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n\n\
+        Each sequence of the batch has caches of its own, filled with random keys and values. LayerNorm and the lists of \
+        active neurons are the host's and take no cycles.")]
+pub struct Args {
+    /// Hardware.
+    #[command(flatten)]
+    pub unit: UnitArgs,
+    /// Layer of the model [default: 0]
+    #[arg(long, value_name = "N", conflicts_with = "hidden")]
+    pub layer: Option<u32>,
+    /// Directory with config.json and model.safetensors [default: golden/model]
+    #[arg(long, value_name = "DIR", conflicts_with = "hidden")]
+    pub model: Option<PathBuf>,
+    /// Random weights instead of a model's: width of the hidden state (1..=16384)
+    #[arg(long, value_name = "D", requires = "heads", requires = "ffn")]
+    pub hidden: Option<u32>,
+    /// Random weights: attention heads, a divisor of the hidden size
+    #[arg(long, value_name = "H", requires = "hidden")]
+    pub heads: Option<u32>,
+    /// Random weights: width of the feed-forward block
+    #[arg(long, value_name = "F", requires = "hidden")]
+    pub ffn: Option<u32>,
+    /// Tokens that attention sees, the new one included (1..=16384, and what the buffer holds)
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub context: u32,
+    /// Sequences that take the step together (1..=16)
+    #[arg(long, value_name = "B", default_value_t = 1)]
+    pub batch: u32,
+    /// Neurons that take part
+    #[arg(long, value_enum, default_value_t = Neurons::Active)]
+    pub neurons: Neurons,
+    /// Seed of everything that is random, and of the stalls
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Chart of where the time goes, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+}
+
+/// Weights of the largest matrix: 512 MiB.
+const MAX_WEIGHTS: u64 = 1 << 28;
+/// Longest context, in tokens; what the buffer holds is less.
+const MAX_CONTEXT: u32 = 16_384;
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    config: &'a DesignConfig,
+    /// Of the model; none for random weights.
+    layer: Option<u32>,
+    hidden: usize,
+    heads: usize,
+    ffn: usize,
+    context: u32,
+    batch: u32,
+    neurons: Neurons,
+    seed: u64,
+    stalls_percent: u32,
+    #[serde(flatten)]
+    summary: Summary,
+    /// `cycles` by the cycle model, which is given the host's requests and no data but lists.
+    model_cycles: u64,
+    phases: Vec<PhaseFigures>,
+    classes: Vec<Class>,
+    instructions: Vec<Instructions>,
+    stalls: StallBreakdown,
+    /// Fraction of zeros.
+    zeros: Zeros,
+    rerun: &'a str,
+    tools: Tools,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Zeros {
+    qkv_input: f64,
+    ffn_hidden: f64,
+}
+
+impl From<LayerSparsity> for Zeros {
+    fn from(layer: LayerSparsity) -> Self {
+        Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
+    }
+}
+
+fn model_folder(args: &Args) -> PathBuf {
+    args.model.clone().unwrap_or_else(|| workspace_path("golden/model"))
+}
+
+/// The step that the arguments ask for.
+fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
+    let (context, batch, seed) = (args.context as usize, args.batch as usize, args.seed);
+    ensure!(
+        (1..=MAX_CONTEXT).contains(&args.context),
+        "context = {context} must be in 1..={MAX_CONTEXT} tokens, the new one included"
+    );
+    let most = ndp_model::decoder::MAX_BATCH;
+    ensure!((1..=most).contains(&batch), "batch = {batch} must be in 1..={most}");
+    let (Some(hidden), Some(heads), Some(ffn)) = (args.hidden, args.heads, args.ffn) else {
+        let path = model_folder(args);
+        let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;
+        let (layer, layers) = (args.layer.unwrap_or(0) as usize, model.layers.len());
+        ensure!(layer < layers, "layer = {layer} must be in 0..={}", layers - 1);
+        HeadCut::new(config, model.config.num_attention_heads(), model.config.head_width())?;
+        return Ok(LayerStep::of_model(&model, layer, context, batch, seed));
+    };
+    let longest = layer_norm::MAX_LEN as u32;
+    ensure!((1..=longest).contains(&hidden), "hidden = {hidden} must be in 1..={longest} (LayerNorm)");
+    ensure!(heads > 0 && hidden.is_multiple_of(heads), "heads = {heads} must divide hidden = {hidden}");
+    let weights = u64::from(hidden) * u64::from(ffn.max(hidden));
+    ensure!(ffn > 0, "ffn = 0 must be at least 1");
+    ensure!(
+        weights <= MAX_WEIGHTS,
+        "hidden * ffn = {weights} must be at most {MAX_WEIGHTS} weights (512 MiB)"
+    );
+    let size = |n: u32| n as usize;
+    HeadCut::new(config, size(heads), size(hidden / heads))?;
+    let sizes = LayerSizes { hidden: size(hidden), heads: size(heads), ffn: size(ffn) };
+    Ok(LayerStep::random(&sizes, context, batch, seed)?)
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let Args { unit, context, batch, neurons, seed, traces, .. } = args;
+    let files = traces.files(unit.files()).optional("--chart", args.chart.as_ref());
+    files.input_folder("part of the model", model_folder(args)).check()?;
+    let config = DesignConfig::load(&unit.config)?;
+    let step = step(args, &config)?;
+    let traced_products = if traces.is_asked() { u32::MAX } else { 0 };
+    let backend =
+        RtlBackend::open(&config, &GemvOptions { traced_products, predict: true, ..unit.options(*seed) })?;
+    let mut backend = backend.with_neurons(*neurons);
+    let traces = Traces::create(traces)?;
+    let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let rerun = rerun(args);
+
+    let mut expected = Expected::new(&config, *neurons);
+    step.run(&mut expected)?;
+    let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
+    let result = step.run(&mut backend);
+    drop(progress);
+    let written = traces.write(backend.unit_mut().take_recording().as_ref());
+    backend.unit_mut().close_waves()?;
+    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    summary.print_mismatches(*seed, rerun.line());
+    let zeros = match result {
+        Ok(output) => Zeros::from(output.sparsity),
+        // Reported above; the figures up to there are still of interest.
+        Err(_) if summary.mismatches > 0 => Zeros::default(),
+        Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line())),
+    };
+    written?;
+    let agrees = summary.mismatches == 0;
+    if agrees && backend.unit().plant_is_pending() {
+        bail!("nothing in the layer holds the planted bit");
+    }
+    let (cycles, model_cycles) = (summary.cycles, backend.model_cycles());
+    // A run that a mismatch has cut short has no end that could be compared.
+    let on_time = cycles == model_cycles || !agrees;
+    if !on_time {
+        note!("the layer took {cycles} cycles in RTL and {model_cycles} in the cycle model");
+    }
+    let stalls = StallBreakdown::new(backend.counters(), config.gemv().ranks())?;
+    let (classes, instructions) = (classes(&backend), instructions(&backend));
+    let phases = PhaseTable::new(backend.phases());
+    let shape = step.shape();
+    let title = format!(
+        "{}: a layer of {}, {} heads, FFN {}, {batch} sequence(s), context {context}",
+        config.name(),
+        shape.hidden_size,
+        shape.heads,
+        step.ffn()
+    );
+    phases.write_chart(chart, &title)?;
+    if unit.json {
+        let report = Report {
+            command: "layer",
+            config: &config,
+            layer: args.hidden.is_none().then_some(args.layer.unwrap_or(0)),
+            hidden: shape.hidden_size,
+            heads: shape.heads,
+            ffn: step.ffn(),
+            context: *context,
+            batch: *batch,
+            neurons: *neurons,
+            seed: *seed,
+            stalls_percent: unit.stalls,
+            summary,
+            model_cycles,
+            phases: phases.rows,
+            classes,
+            instructions,
+            stalls,
+            zeros,
+            rerun: rerun.line(),
+            tools: Tools::new(),
+        };
+        say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        say!("{title}, {} neurons, seed {seed}, {} % stalls", name(*neurons), unit.stalls);
+        print_classes(&classes);
+        print_instructions(&instructions, summary.cycles);
+        say!(
+            "zeros              {:.1} % of the QKV input, {:.1} % of the FFN's hidden activations",
+            100.0 * zeros.qkv_input,
+            100.0 * zeros.ffn_hidden
+        );
+        summary.print();
+        say!("cycle model        {} cycles", grouped(model_cycles));
+        stalls.print();
+        say!("cycles per token   {}", grouped(summary.cycles / u64::from(*batch)));
+        phases.print("where the time of a token goes");
+    }
+    Ok(if agrees && on_time { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// The command that repeats the run.
+fn rerun(args: &Args) -> Rerun {
+    let mut rerun = Rerun::new("layer", &args.unit);
+    for (name, value) in [("hidden", args.hidden), ("heads", args.heads), ("ffn", args.ffn)] {
+        if let Some(value) = value {
+            rerun.option(name, value);
+        }
+    }
+    if args.hidden.is_none() {
+        rerun.option("layer", args.layer.unwrap_or(0));
+    }
+    if let Some(model) = &args.model {
+        rerun.option("model", model.display());
+    }
+    rerun.option("context", args.context);
+    rerun.option("batch", args.batch);
+    rerun.option("neurons", name(args.neurons));
+    rerun.option("seed", args.seed);
+    rerun
+}

@@ -1,0 +1,210 @@
+//! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
+
+mod table;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use ndp_config::LlmShape;
+use ndp_files::{FileSet, OutputFile};
+use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
+use ndp_offloading::{
+    AnalyticTimes, Batch, Cell, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
+    TableFile, evaluate,
+};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// Dynamic batch offloading between an NPU and PIM memory (LibraPIM), over a grid of sequence lengths and batches
+///
+/// For each point: how many requests are offloaded in a middle layer and whether trying all numbers gives the same; the decode
+/// step in all modes, the idle time of both devices without (dex) and with offloading (dex+dbo), both utilisations. docs/offloading.md
+/// says how times are computed and what is assumed.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ndp offload --llm llama3-70b\n  \
+    ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
+    ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --timeline step.json --mode dex+dbo\n  \
+    ndp offload --llm llama3-70b --sample-times times.json\n  \
+    ndp offload --llm llama3-70b --times times.json")]
+pub struct Args {
+    /// Model: gpt3-175b, llama3-70b or another preset.
+    #[arg(long, default_value = "gpt3-175b")]
+    llm: String,
+    /// Tokens in K and V of each request, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = SEQUENCES)]
+    sequences: Vec<u32>,
+    /// Requests of both groups together, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = BATCHES)]
+    batches: Vec<u32>,
+    /// The memory's side of equation 1: as printed, or with Q, K and V waiting for the offloaded FFN.
+    #[arg(long, value_enum, default_value = "slot")]
+    rule: RuleArg,
+    /// What of K and V goes to a channel as a whole.
+    #[arg(long, value_enum, default_value = "heads")]
+    kv_mapping: KvMappingArg,
+    /// K and V for every head, as algorithm 1 counts them, whatever the model shares.
+    #[arg(long)]
+    no_gqa: bool,
+    /// Hardware, JSON, every number of `--json`'s `hardware`. That of the paper if left out.
+    #[arg(long, value_name = "FILE", conflicts_with = "kv_mapping")]
+    hardware: Option<PathBuf>,
+    /// Times of a layer on sliced banks, JSON as --sample-times writes it, in place of the computed ones.
+    #[arg(long, value_name = "FILE")]
+    times: Option<PathBuf>,
+    /// Write the computed times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
+    #[arg(long, value_name = "FILE", conflicts_with = "times")]
+    sample_times: Option<PathBuf>,
+    /// Write the events of one step, JSON; needs a single sequence and batch.
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Mode of the timeline.
+    #[arg(long, value_enum, default_value = "dex+dbo", requires = "timeline")]
+    mode: ModeArg,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RuleArg {
+    Equation,
+    Slot,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum KvMappingArg {
+    Heads,
+    Requests,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ModeArg {
+    Serial,
+    Pipelined,
+    Dex,
+    #[value(name = "dex+dbo")]
+    DexDbo,
+    Shortest,
+}
+
+impl Args {
+    fn rule(&self) -> Rule {
+        match self.rule {
+            RuleArg::Equation => Rule::Equation,
+            RuleArg::Slot => Rule::Slot,
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        match self.mode {
+            ModeArg::Serial => Mode::Serial,
+            ModeArg::Pipelined => Mode::Pipelined,
+            ModeArg::Dex => Mode::Dex,
+            ModeArg::DexDbo => Mode::DexDbo,
+            ModeArg::Shortest => Mode::Shortest,
+        }
+    }
+
+    fn hardware(&self) -> Result<Hardware> {
+        let Some(path) = &self.hardware else {
+            let kv_mapping = match self.kv_mapping {
+                KvMappingArg::Heads => KvMapping::Heads,
+                KvMappingArg::Requests => KvMapping::Requests,
+            };
+            return Ok(Hardware { kv_mapping, ..Hardware::default() });
+        };
+        let hardware: Hardware = read(path)?;
+        hardware.validate().with_context(|| format!("in '{}'", path.display()))?;
+        Ok(hardware)
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    model: &'a Model,
+    hardware: &'a Hardware,
+    rule: Rule,
+    measured_times: bool,
+    cells: &'a [Cell],
+}
+
+/// Writes a file that is complete or absent.
+fn write_json(file: OutputFile, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    Ok(file.finish(|out| out.write_all(text.as_bytes()))?)
+}
+
+/// Longest file of hardware or times.
+const MAX_BYTES: u64 = 256 << 20;
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
+    let text = ndp_files::read_bytes(path, MAX_BYTES)
+        .with_context(|| format!("cannot read '{}'", path.display()))?;
+    serde_json::from_slice(&text).with_context(|| format!("cannot understand '{}'", path.display()))
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<()> {
+    let mut files = FileSet::new();
+    for (what, path) in [("the hardware", &args.hardware), ("the table of times", &args.times)] {
+        files = path.iter().fold(files, |files, path| files.input(what, path));
+    }
+    let files = files.optional("--timeline", args.timeline.as_ref());
+    files.optional("--sample-times", args.sample_times.as_ref()).check()?;
+    let mut model = Model::of(&LlmShape::preset(&args.llm)?);
+    if args.no_gqa {
+        model = model.with_all_kv_heads();
+    }
+    let hardware = args.hardware()?;
+    let plain = AnalyticTimes::new(&model, &hardware, false);
+    let computed = AnalyticTimes::new(&model, &hardware, true);
+    if let Some(path) = &args.sample_times {
+        return sample(args, path, &computed);
+    }
+    let measured = args.times.as_deref().map(measured).transpose()?;
+    let sliced: &dyn DeviceTimes = measured.as_ref().map_or(&computed, |times| times);
+    let rule = args.rule();
+    if let Some(path) = &args.timeline {
+        let (&[sequence], &[batch]) = (&*args.sequences, &*args.batches) else {
+            anyhow::bail!("--timeline needs one sequence and one batch: --sequences 4096 --batches 384");
+        };
+        let planner = Planner::new(&model, &plain, sliced, hardware.channels).with_rule(rule);
+        let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode())?;
+        write_json(OutputFile::create(path)?, &step)?;
+    }
+    let mut cells = Vec::new();
+    for &batch in &args.batches {
+        for &sequence in &args.sequences {
+            let cell = evaluate(&model, &hardware, [&plain, sliced], rule, sequence, batch);
+            cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
+        }
+    }
+    if args.json {
+        let measured_times = measured.is_some();
+        let report = Report { model: &model, hardware: &hardware, rule, measured_times, cells: &cells };
+        ndp_files::say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        ndp_files::print(&table::text(&model, &cells));
+    }
+    Ok(())
+}
+
+fn measured(path: &Path) -> Result<MeasuredTimes> {
+    let file: TableFile = read(path)?;
+    MeasuredTimes::new(file).with_context(|| format!("in '{}'", path.display()))
+}
+
+fn sample(args: &Args, path: &Path, times: &AnalyticTimes) -> Result<()> {
+    let most = args.batches.iter().copied().max().unwrap_or(0);
+    ensure!((1..=4096).contains(&most), "the largest batch = {most} must be in 1..=4096");
+    let requests: Vec<u32> = (1..=most).collect();
+    let mut contexts = args.sequences.clone();
+    contexts.sort_unstable();
+    contexts.dedup();
+    for &context in &contexts {
+        // The range is that of batches.
+        Batch::uniform(1, context)?;
+    }
+    write_json(OutputFile::create(path)?, &TableFile::sample(times, &requests, &contexts))
+}

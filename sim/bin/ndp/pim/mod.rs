@@ -1,0 +1,524 @@
+//! `ndp pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode, and whose time goes where.
+//!
+//! The same prompts are run in every mode that is asked for and, one by one, in software: all tokens and logits have to agree. What is
+//! said about it is in `figures`, `text`, `timeline` and `html`.
+
+mod figures;
+mod html;
+mod text;
+mod timeline;
+
+use crate::Verdict;
+use crate::golden::workspace_path;
+use crate::tools::Tools;
+use anyhow::{Context, ensure};
+use clap::ValueEnum;
+use figures::Figures;
+use ndp_config::HbmConfig;
+use ndp_cosim::ffi::{OpenOptions, WaveOptions};
+use ndp_cosim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
+use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
+use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
+use ndp_offloading::{Hardware, Rule};
+use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Clocks per microsecond: tCK is 1 ns.
+const CLOCKS_PER_US: f64 = 1000.0;
+
+/// How memory and NPU work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum PimMode {
+    /// One group of requests: the devices take turns
+    Serial,
+    /// Two groups, banks not sliced: rows are open for reads or for computing
+    Pipelined,
+    /// Two groups, sliced banks: reads and computing at the same time
+    Dex,
+    /// As dex; parts of FFN or attention move to the other device
+    #[value(name = "dex+dbo", alias = "dbo")]
+    #[serde(rename = "dex+dbo")]
+    DexDbo,
+    /// Each of them
+    All,
+}
+
+impl PimMode {
+    const EACH: [Self; 4] = [Self::Serial, Self::Pipelined, Self::Dex, Self::DexDbo];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Pipelined => "pipelined",
+            Self::Dex => "dex",
+            Self::DexDbo => "dex+dbo",
+            Self::All => "all",
+        }
+    }
+
+    fn groups(self) -> usize {
+        if self == Self::Serial { 1 } else { 2 }
+    }
+
+    fn memory(self, config: &HbmConfig) -> HbmConfig {
+        match self {
+            Self::Dex | Self::DexDbo => config.clone(),
+            Self::Serial | Self::Pipelined | Self::All => config.clone().unsliced(),
+        }
+    }
+}
+
+/// What the memory's side of equation 1 is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RuleChoice {
+    /// An offloaded FFN waits for the projection and is waited for
+    Slot,
+    /// As printed
+    Equation,
+}
+
+impl From<RuleChoice> for Rule {
+    fn from(choice: RuleChoice) -> Self {
+        match choice {
+            RuleChoice::Slot => Self::Slot,
+            RuleChoice::Equation => Self::Equation,
+        }
+    }
+}
+
+/// What is behind the pins of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ChannelKind {
+    /// The RTL, every clock compared with the device model
+    Rtl,
+    /// The device model alone, which is much faster
+    Model,
+}
+
+/// Who gives the commands of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ControllerKind {
+    /// The host's scheduler
+    Software,
+    /// The controller in RTL, which is given requests; it has to be compiled in
+    Rtl,
+}
+
+/// Whose signals are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaveBlock {
+    /// The channel's
+    Channel,
+    /// Those of its controller in RTL
+    Controller,
+}
+
+/// Generate texts with an NPU and an HBM-PIM, in each mode
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:\n  \
+        ndp pim\n  \
+        ndp pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
+        ndp pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
+        ndp pim --mode dex --mode dex+dbo --npu-arrays 1 --npu-side 4 --npu-load-rows 4 --tokens 4,2\n  \
+        ndp pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
+        Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
+        In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
+        and every text is compared with software.")]
+pub struct Args {
+    /// Memory: preset (librapim-small, librapim, ...) or path of a TOML file
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim-small")]
+    memory: String,
+    /// Channels of the memory in place of its own number: a power of two
+    #[arg(long, value_name = "N")]
+    channels: Option<u32>,
+    /// Mode; may be given several times, all of them by default
+    #[arg(long, value_enum, value_name = "MODE")]
+    mode: Vec<PimMode>,
+    /// What is behind the pins of the channels; the RTL of a memory has to be compiled in
+    #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
+    channel: ChannelKind,
+    /// Who gives the channels their commands
+    #[arg(long, value_enum, default_value_t = ControllerKind::Software)]
+    controller: ControllerKind,
+    /// Text to continue; each one is a request
+    #[arg(long, default_values = ["Elizabeth was surprised at", "It was a truth", "Mr. Darcy", "She had never been"])]
+    prompt: Vec<String>,
+    /// Tokens to generate; several numbers go to the prompts in turn, so that requests end at different times
+    #[arg(long, value_delimiter = ',', default_values_t = [8, 5, 7, 6], value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    tokens: Vec<u32>,
+    /// Temperature of the sampler, 0 (most likely token) to 10
+    #[arg(long, value_name = "T", default_value_t = 0.5)]
+    temperature: f64,
+    /// Seed of the sampler
+    #[arg(long, default_value_t = 4)]
+    seed: u64,
+    /// Directory of an OPT model in FP16 with a vocabulary of bytes
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// In dex+dbo, give the memory the FFN of so many requests of each group in each step, in place of what the scheduler decides
+    #[arg(long, value_name = "M")]
+    offload_ffn: Option<u32>,
+    /// In dex+dbo, give the NPU the attention of so many requests of each group in each step, likewise
+    #[arg(long, value_name = "N")]
+    offload_mha: Option<u32>,
+    /// In dex+dbo, what the scheduler takes the memory's side of equation 1 to be
+    #[arg(long, value_enum, default_value = "slot")]
+    rule: RuleChoice,
+    /// Systolic arrays of the NPU [default: 8]
+    #[arg(long, value_name = "N")]
+    npu_arrays: Option<u32>,
+    /// Rows, and columns, of an array [default: 64]
+    #[arg(long, value_name = "N")]
+    npu_side: Option<u32>,
+    /// Rows of weights that an array takes in per clock [default: 1]
+    #[arg(long, value_name = "N")]
+    npu_load_rows: Option<u32>,
+    /// Vector units of the NPU, 128 lanes each [default: 8]
+    #[arg(long, value_name = "N")]
+    vector_units: Option<u32>,
+    /// Write a timeline for ui.perfetto.dev: a process for each mode, tracks for decisions, NPU, memory and channels
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// Write a report with tables and charts, down to what each channel did for each piece of work
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write all commands of a range of clocks, channel by channel; for one mode
+    #[arg(long, value_name = "FILE")]
+    commands: Option<PathBuf>,
+    /// First clock of --commands
+    #[arg(long, value_name = "CLOCK", default_value_t = 0)]
+    commands_from: u64,
+    /// Clock behind the last one of --commands
+    #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX)]
+    commands_to: u64,
+    /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL that was built for it
+    #[arg(long, value_name = "FILE")]
+    waves: Option<PathBuf>,
+    /// What --waves shows
+    #[arg(long, value_enum, value_name = "BLOCK", default_value = "channel", requires = "waves")]
+    wave_block: WaveBlock,
+    /// The channel of --waves
+    #[arg(long, value_name = "CHANNEL", default_value_t = 0, requires = "waves")]
+    wave_channel: u32,
+    /// First clock of --waves
+    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
+    wave_start: u64,
+    /// Clock behind the last one of --waves
+    #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
+    wave_stop: Option<u64>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    channel: ChannelKind,
+    controller: ControllerKind,
+    memory: &'a HbmConfig,
+    hardware: &'a Hardware,
+    prompts: &'a [String],
+    texts: Vec<String>,
+    seed: u64,
+    modes: &'a [Figures],
+    tools: Tools,
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
+    let files =
+        FileSet::new().configuration("the memory", &args.memory).input_folder("part of the model", &folder);
+    let files = files.optional("--timeline", args.timeline.as_ref()).optional("--html", args.html.as_ref());
+    files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
+    let mut config = HbmConfig::load(&args.memory)?;
+    if let Some(channels) = args.channels {
+        config = config.with_channels(channels).context("--channels")?;
+    }
+    ensure!(
+        (0.0..=10.0).contains(&args.temperature),
+        "--temperature is {}, must be 0 to 10",
+        args.temperature
+    );
+    let temperature_percent = (args.temperature * 100.0).round() as u32;
+    let model = Model::load(&folder).with_context(|| format!("cannot load model {}", folder.display()))?;
+    let modes = modes(args)?;
+    let hardware = hardware(args, &config)?;
+    let files = Files::create(args, &modes, config.channels())?;
+    let prompts: Vec<Prompt> = args
+        .prompt
+        .iter()
+        .enumerate()
+        .map(|(number, text)| Prompt {
+            tokens: text.bytes().map(u32::from).collect(),
+            generate: args.tokens[number % args.tokens.len()] as usize,
+            temperature_percent,
+            seed: args.seed.wrapping_add(number as u64),
+        })
+        .collect();
+    let mut alone = Vec::new();
+    for (text, prompt) in args.prompt.iter().zip(&prompts) {
+        let options = GenerateOptions {
+            tokens: prompt.generate,
+            temperature_percent: prompt.temperature_percent,
+            seed: prompt.seed,
+        };
+        let mut software = SoftwareBackend::new();
+        let generation = generate(&model, &mut software, text.as_bytes(), &options, |_| {})
+            .with_context(|| format!("cannot continue '{text}'"))?;
+        alone.push(generation);
+    }
+
+    let progress = Progress::watch(weights(&model, &prompts, &modes), "weights", ndp_pim::progress::weights);
+    let (mut figures, mut runs) = (Vec::new(), Vec::new());
+    for &mode in &modes {
+        let memory = mode.memory(&config);
+        let arrangement = arrangement(args, mode);
+        let job = Job {
+            model: &model,
+            memory: &memory,
+            hardware: &hardware,
+            prompts: &prompts,
+            arrangement: &arrangement,
+        };
+        let ran = job.run_on(args).with_context(|| format!("mode {}", mode.name()))?;
+        figures.push(Figures::new(mode, &memory, &ran, &alone));
+        runs.push((mode, ran));
+    }
+    drop(progress);
+    files.write(args, &figures, &runs, &alone)?;
+    if args.json {
+        let report = Report {
+            command: "pim",
+            channel: args.channel,
+            controller: args.controller,
+            memory: &config,
+            hardware: &hardware,
+            prompts: &args.prompt,
+            texts: alone.into_iter().map(|generation| generation.text).collect(),
+            seed: args.seed,
+            modes: &figures,
+            tools: Tools::new(),
+        };
+        say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        text::print(args, &figures, &alone);
+    }
+    Ok(if figures.iter().all(Figures::agrees) { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
+fn weights(model: &Model, prompts: &[Prompt], modes: &[PimMode]) -> u64 {
+    let layers = model.layers.iter().flat_map(|layer| {
+        [&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.out_proj, &layer.fc1, &layer.fc2]
+    });
+    let head = model.embed_tokens.data().len();
+    let all = head + layers.map(|linear| linear.weight.data().len()).sum::<usize>();
+    let passes = |groups: usize| -> usize {
+        let of = |group| prompts.iter().skip(group).step_by(groups).map(|prompt| prompt.generate);
+        let of_group = |group| of(group).count() + of(group).max().unwrap_or(0).saturating_sub(1);
+        1 + (0..groups).map(of_group).sum::<usize>()
+    };
+    (all * modes.iter().map(|mode| passes(mode.groups())).sum::<usize>()) as u64
+}
+
+/// The modes that are asked for, each once.
+fn modes(args: &Args) -> anyhow::Result<Vec<PimMode>> {
+    let mut modes = Vec::new();
+    let asked = if args.mode.is_empty() { &[PimMode::All][..] } else { &args.mode };
+    for &mode in asked {
+        let own = [mode];
+        let meant: &[PimMode] = if mode == PimMode::All { &PimMode::EACH } else { &own };
+        for &mode in meant {
+            if !modes.contains(&mode) {
+                modes.push(mode);
+            }
+        }
+    }
+    let forced = [("--offload-ffn", args.offload_ffn), ("--offload-mha", args.offload_mha)];
+    if let Some((option, _)) = forced.into_iter().find(|(_, value)| value.is_some()) {
+        ensure!(modes.contains(&PimMode::DexDbo), "{option} has no meaning without --mode dex+dbo");
+    }
+    Ok(modes)
+}
+
+/// NPU and memory as the scheduler sees them.
+fn hardware(args: &Args, config: &HbmConfig) -> anyhow::Result<Hardware> {
+    let default = Hardware::default();
+    let hardware = Hardware {
+        arrays: args.npu_arrays.unwrap_or(default.arrays),
+        array_side: args.npu_side.unwrap_or(default.array_side),
+        load_rows: args.npu_load_rows.unwrap_or(default.load_rows),
+        vector_units: args.vector_units.unwrap_or(default.vector_units),
+        channels: config.channels(),
+        banks: config.banks(),
+        t_faw: config.t_faw(),
+        t_ccd_s: config.t_ccd_s(),
+        t_ccd_l: config.t_ccd_l(),
+        ..default
+    };
+    hardware.validate().context("the NPU")?;
+    Ok(hardware)
+}
+
+fn arrangement(args: &Args, mode: PimMode) -> Arrangement {
+    let offloading = match (mode, args.offload_ffn, args.offload_mha) {
+        (PimMode::DexDbo, None, None) => Offloading::Live(args.rule.into()),
+        (PimMode::DexDbo, ffn, mha) => Offloading::Fixed { ffn: ffn.unwrap_or(0), mha: mha.unwrap_or(0) },
+        _ => Offloading::None,
+    };
+    let record = if args.commands.is_some() { args.commands_from..args.commands_to } else { 0..0 };
+    Arrangement { groups: mode.groups(), offloading, record }
+}
+
+/// Files that are asked for.
+struct Files {
+    timeline: Option<OutputFile>,
+    html: Option<OutputFile>,
+    commands: Option<OutputFile>,
+}
+
+impl Files {
+    fn create(args: &Args, modes: &[PimMode], channels: u32) -> anyhow::Result<Self> {
+        if args.commands.is_some() {
+            ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
+            let (from, to) = (args.commands_from, args.commands_to);
+            ensure!(from < to, "--commands-from is {from}, must be below --commands-to, which is {to}");
+        }
+        if args.waves.is_some() {
+            ensure!(modes.len() == 1, "--waves shows one mode, and these are {}", modes.len());
+            match args.wave_block {
+                WaveBlock::Channel => ensure!(
+                    args.channel == ChannelKind::Rtl,
+                    "--waves of a channel has no meaning with --channel model"
+                ),
+                WaveBlock::Controller => ensure!(
+                    args.controller == ControllerKind::Rtl,
+                    "--wave-block controller has no meaning with --controller software"
+                ),
+            }
+            let (channel, most) = (args.wave_channel, channels - 1);
+            ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
+        }
+        let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
+        Ok(Self {
+            timeline: create(&args.timeline)?,
+            html: create(&args.html)?,
+            commands: create(&args.commands)?,
+        })
+    }
+
+    fn write(
+        self,
+        args: &Args,
+        figures: &[Figures],
+        runs: &[(PimMode, Ran)],
+        alone: &[Generation],
+    ) -> anyhow::Result<()> {
+        if let Some(file) = self.timeline {
+            let outcomes: Vec<_> = runs.iter().map(|(mode, ran)| (*mode, &ran.outcome)).collect();
+            file.finish(|out| timeline::write(out, &outcomes))?;
+        }
+        if let Some(file) = self.html {
+            let page = html::html(args, figures, runs, alone).context("cannot draw the report")?;
+            file.finish(|out| out.write_all(page.as_bytes()))?;
+        }
+        if let (Some(file), [(_, ran)]) = (self.commands, runs) {
+            file.finish(|out| {
+                writeln!(out, "# clock channel command")?;
+                for Recorded { clock, channel, command } in &ran.recorded {
+                    writeln!(out, "{clock} {channel} {command}")?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// One mode on one kind of channel.
+struct Job<'a> {
+    model: &'a Model,
+    memory: &'a HbmConfig,
+    hardware: &'a Hardware,
+    prompts: &'a [Prompt],
+    arrangement: &'a Arrangement,
+}
+
+/// What came of it.
+struct Ran {
+    outcome: Outcome,
+    violations: u64,
+    channels: Vec<HbmStatistics>,
+    recorded: Vec<Recorded>,
+}
+
+impl Job<'_> {
+    fn run_on(&self, args: &Args) -> anyhow::Result<Ran> {
+        let memory = self.memory;
+        let numbers = 0..memory.channels();
+        Ok(match args.channel {
+            kind if args.controller == ControllerKind::Rtl => {
+                let open = |channel| {
+                    let waves = ControlledWaves {
+                        controller: waves(args, channel, WaveBlock::Controller),
+                        channel: waves(args, channel, WaveBlock::Channel),
+                    };
+                    Ok(Hosted::open(memory, kind == ChannelKind::Rtl, waves)?)
+                };
+                let (ran, channels) = self.run(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?)?;
+                for mut channel in channels {
+                    channel.close_waves()?;
+                }
+                ran
+            }
+            ChannelKind::Model => {
+                let channels = numbers.map(|_| PseudoChannel::new(memory)).collect::<Result<Vec<_>, _>>()?;
+                self.run(channels)?.0
+            }
+            ChannelKind::Rtl => {
+                let open = |channel| {
+                    let waves = waves(args, channel, WaveBlock::Channel);
+                    let options = OpenOptions { waves, ..OpenOptions::default() };
+                    Ok(Lockstep::open(memory, &options)?)
+                };
+                let channels = numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?;
+                let (ran, channels) = self.run(channels)?;
+                for mut channel in channels {
+                    channel.rtl.model.close_waves()?;
+                }
+                ran
+            }
+        })
+    }
+
+    /// Also returns the channels.
+    fn run<P: Pins>(&self, channels: Vec<P>) -> Result<(Ran, Vec<P>), PimError> {
+        let Self { model, memory, hardware, prompts, arrangement } = *self;
+        let (outcome, machine) =
+            run_arranged(model, memory, hardware, arrangement.clone(), prompts, channels)?;
+        let ran = Ran {
+            outcome,
+            violations: machine.channels().map(Pins::violations).sum(),
+            channels: machine.channels().map(Pins::statistics).collect(),
+            recorded: machine.recorded().to_vec(),
+        };
+        Ok((ran, machine.into_channels().collect()))
+    }
+}
+
+/// What is to be dumped of this block of a channel. The model's cycles begin in reset.
+fn waves(args: &Args, channel: u32, block: WaveBlock) -> Option<WaveOptions> {
+    let path = args.waves.as_ref().filter(|_| (channel, block) == (args.wave_channel, args.wave_block))?;
+    Some(WaveOptions {
+        start_cycle: args.wave_start.saturating_add(RESET_CLOCKS),
+        stop_cycle: args.wave_stop.map(|stop| stop.saturating_add(RESET_CLOCKS)),
+        ..WaveOptions::new(path)
+    })
+}

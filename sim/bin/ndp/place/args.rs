@@ -1,0 +1,139 @@
+//! The arguments of `ndp place`.
+
+use clap::ValueEnum;
+use ndp_mapper::{LpForm, PC_HIGH_GBPS, Terms};
+use std::path::PathBuf;
+
+/// Place a model's neurons: which are copied to the GPU, and which DIMM holds each
+///
+/// Minimises the expected time of a token in the sparse layers (Hermes, section IV-B, equations 1-7) and says how far
+/// from the optimum the placement can be at most. Frequencies of the neurons come from a trace, or are made up.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+        ndp place --llm llama2-7b --dimms 8 --trace llama2-7b.trace --out placement.json\n  \
+        ndp place --llm opt-66b --dimms 16 --synthetic-seed 1 --json\n  \
+        ndp place --llm llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
+        ndp place --llm llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
+        ndp place --table --synthetic-seed 1")]
+pub struct Args {
+    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b, falcon-40b, llama3-70b or gpt3-175b
+    #[arg(long, required_unless_present = "table")]
+    pub llm: Option<String>,
+    /// Number of DIMMs, 1 to 64 [default: the system's]
+    #[arg(long)]
+    pub dimms: Option<u32>,
+    /// Activation trace to take frequencies from
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "synthetic_seed",
+        conflicts_with = "synthetic_seed"
+    )]
+    pub trace: Option<PathBuf>,
+    /// Count only the prompts of the trace
+    #[arg(long, requires = "trace")]
+    pub prompt_only: bool,
+    /// Power-law frequencies from this seed instead of a trace
+    #[arg(long, value_name = "SEED")]
+    pub synthetic_seed: Option<u64>,
+    /// System: hermes, hermes-3090, hermes-t4, or a file ending in .toml
+    #[arg(long, default_value = "hermes")]
+    pub system: String,
+    /// How to place
+    #[arg(long, value_enum, default_value_t = Method::Structured)]
+    pub method: Method,
+    /// What the sum of times is over: layers as equation 1 is printed, or attention and MLP by themselves
+    #[arg(long, value_enum, default_value_t = TermsArg::Layer)]
+    pub terms: TermsArg,
+    /// Neurons of similar frequency in a group
+    #[arg(long, default_value_t = 64)]
+    pub group: u32,
+    /// Tokens for whose keys and values the DIMMs keep room
+    #[arg(long, default_value_t = 2048)]
+    pub kv_tokens: u32,
+    /// Seed of --method random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Bandwidth in GB/s that equation 4 of --method powerinfer takes for the CPU
+    #[arg(long, value_name = "GBPS", default_value_t = PC_HIGH_GBPS)]
+    pub cpu_gbps: f64,
+    /// Least number of neurons of a block on the GPU for --method powerinfer [default: from equation 4]
+    #[arg(long, value_name = "NEURONS")]
+    pub least: Option<u32>,
+    /// Seconds after which --method milp takes its best solution
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    pub time_limit: f64,
+    /// Groups that share a variable of --method milp
+    #[arg(long, value_name = "GROUPS", default_value_t = 8)]
+    pub milp_groups: u32,
+    /// Writes the problem in CPLEX LP format, for other solvers
+    #[arg(long, value_name = "FILE")]
+    pub lp_out: Option<PathBuf>,
+    /// Full: groups on the GPU or one of the DIMMs. Reduced: on the GPU or not, DIMMs evenly loaded
+    #[arg(long, value_enum, default_value_t = LpFormArg::Reduced)]
+    pub lp_form: LpFormArg,
+    /// Writes the place of every neuron as JSON
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Prints the report as JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Prints a table of three models with 4, 8 and 16 DIMMs, each placed five times
+    #[arg(
+        long,
+        requires = "synthetic_seed",
+        conflicts_with_all = ["llm", "dimms", "method", "lp_out", "out", "json"]
+    )]
+    pub table: bool,
+}
+
+/// Ways to place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Method {
+    /// In order of frequency, with even DIMMs
+    Structured,
+    /// PowerInfer's integer program: as much activity on the GPU as possible
+    Powerinfer,
+    /// Hottest neurons on the GPU, DIMMs in turn
+    Greedy,
+    /// Neurons at random
+    Random,
+    /// A general solver on the reduced problem
+    Milp,
+}
+
+/// [`Terms`] as the command line has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TermsArg {
+    /// One per layer
+    Layer,
+    /// One per block
+    Block,
+}
+
+impl From<TermsArg> for Terms {
+    fn from(terms: TermsArg) -> Self {
+        match terms {
+            TermsArg::Layer => Self::Layer,
+            TermsArg::Block => Self::Block,
+        }
+    }
+}
+
+/// [`LpForm`] as the command line has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LpFormArg {
+    /// All of equations 1-7
+    Full,
+    /// DIMMs evenly loaded
+    Reduced,
+}
+
+impl From<LpFormArg> for LpForm {
+    fn from(form: LpFormArg) -> Self {
+        match form {
+            LpFormArg::Full => Self::Full,
+            LpFormArg::Reduced => Self::Reduced,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `ndp place`: reads a trace, places the model's neurons, writes placement and problem.
+//!
+//! The methods are `ndp_mapper`'s; here are only arguments, files and reports.
+
+mod args;
+mod report;
+
+use anyhow::{Context, Result, bail, ensure};
+pub use args::Args;
+use args::Method;
+use indicatif::ProgressBar;
+use ndp_config::{LlmShape, SystemConfig};
+use ndp_files::{FileSet, OutputFile};
+use ndp_mapper::{
+    Certificate, Instance, MilpOptions, MilpReport, Options, Placement, PlacementFile, PowerInferReport,
+    least_neurons, place_greedy, place_milp, place_powerinfer, place_random, place_structured,
+    synthetic_frequencies, write_lp,
+};
+
+use ndp_traces::{NeuronShape, Profile, TraceReader};
+use report::{Origin, Report};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<()> {
+    ndp_files::print(&report(args)?);
+    Ok(())
+}
+
+fn report(args: &Args) -> Result<String> {
+    let files = FileSet::new().configuration("the system", &args.system);
+    let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
+    files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
+    let Some(name) = args.llm.as_deref() else { return table(args) };
+    let model = LlmShape::preset(name)?;
+    let system = system(args, args.dimms)?;
+    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
+    let (frequencies, origin) = frequencies(args, &model)?;
+    let begin = Instant::now();
+    let instance = Instance::new(&model, &system, &frequencies, &options(args))?;
+    let grouping_seconds = begin.elapsed().as_secs_f64();
+    let begin = Instant::now();
+    let placed = place(args, &instance)?;
+    let placing_seconds = begin.elapsed().as_secs_f64();
+    let origin = Origin {
+        system: system.name().to_owned(),
+        method: format!("{:?}", args.method).to_lowercase(),
+        frequencies: origin,
+        terms: args.terms.into(),
+        group_neurons: args.group,
+        grouping_seconds,
+        placing_seconds,
+    };
+    let dimms = instance.machine().dimms;
+    if let Some(lp_out) = lp_out {
+        let title = format!(
+            "{} on {} with {dimms} DIMMs, frequencies from {}, groups of {}\nours {:.6} us, bound {:.6} us",
+            model.name(),
+            origin.system,
+            origin.frequencies,
+            args.group,
+            placed.certificate.objective_us,
+            placed.certificate.bound_us
+        );
+        lp_out.finish(|out| write_lp(&instance, args.lp_form.into(), &title, out))?;
+    }
+    if let Some(out) = out {
+        let file = PlacementFile::new(model.name(), dimms, &placed.placement);
+        out.finish(|out| Ok(serde_json::to_writer(out, &file)?))?;
+    }
+    let mut report = Report::new(&model, &instance, placed.certificate, origin);
+    report.powerinfer = placed.powerinfer;
+    report.milp = placed.milp;
+    Ok(if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() })
+}
+
+fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
+    let system = SystemConfig::load(&args.system)?;
+    Ok(match dimms {
+        Some(dimms) => system.with_dimms(dimms)?,
+        None => system,
+    })
+}
+
+fn options(args: &Args) -> Options {
+    Options { group_neurons: args.group, terms: args.terms.into(), kv_tokens: args.kv_tokens }
+}
+
+/// The frequencies of each block, and where they come from.
+fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)> {
+    if let Some(seed) = args.synthetic_seed {
+        return Ok((synthetic_frequencies(model, seed), format!("synthetic seed {seed}")));
+    }
+    let Some(path) = args.trace.as_deref() else { bail!("neither --trace nor --synthetic-seed") };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let waiting = waiting("reading the trace");
+    let frequencies = read_trace(path, args.prompt_only, model)
+        .with_context(|| format!("cannot take frequencies from '{}'", path.display()))?;
+    waiting.finish_and_clear();
+    Ok((frequencies, format!("trace {name}")))
+}
+
+fn read_trace(path: &Path, prompt_only: bool, model: &LlmShape) -> Result<Vec<Vec<f32>>> {
+    let mut reader = TraceReader::open(path)?;
+    let header = reader.header();
+    ensure!(
+        header.model.eq_ignore_ascii_case(model.name()),
+        "the trace is of model '{}', not of '{}'",
+        header.model,
+        model.name()
+    );
+    let sizes = |layers, attention, mlp| format!("{layers} layers of {attention} + {mlp} neurons");
+    ensure!(
+        reader.shape() == &NeuronShape::of(model),
+        "the trace has {}, {} has {}",
+        sizes(header.layers, header.attention, header.mlp),
+        model.name(),
+        sizes(model.layers(), model.hidden(), model.ffn())
+    );
+    let profile = Profile::from_reader(&mut reader, prompt_only)?;
+    ensure!(
+        profile.tokens() > 0,
+        "the trace has no {}",
+        if prompt_only { "tokens of prompts" } else { "tokens" }
+    );
+    let tokens = f64::from(profile.tokens());
+    let block =
+        |block| profile.counts(block).iter().map(|&count| (f64::from(count) / tokens) as f32).collect();
+    Ok((0..profile.shape().blocks().len()).map(block).collect())
+}
+
+/// What a method returns.
+struct Placed {
+    placement: Placement,
+    certificate: Certificate,
+    powerinfer: Option<PowerInferReport>,
+    milp: Option<MilpReport>,
+}
+
+fn place(args: &Args, instance: &Instance) -> Result<Placed> {
+    let (mut powerinfer, mut milp) = (None, None);
+    let placement = match args.method {
+        Method::Structured => {
+            let (placement, certificate) = place_structured(instance)?;
+            return Ok(Placed { placement, certificate, powerinfer, milp });
+        }
+        Method::Greedy => place_greedy(instance)?,
+        Method::Random => place_random(instance, args.seed)?,
+        Method::Powerinfer => {
+            let least = match args.least {
+                Some(least) => vec![Some(least); instance.blocks().len()],
+                None => least_neurons(instance, args.cpu_gbps)?,
+            };
+            let (placement, report) = place_powerinfer(instance, &least)?;
+            powerinfer = Some(report);
+            placement
+        }
+        Method::Milp => {
+            let options = MilpOptions {
+                groups_per_variable: args.milp_groups,
+                time_limit_s: args.time_limit,
+                ..MilpOptions::default()
+            };
+            let waiting = waiting(&format!("solving, {} s at most", args.time_limit));
+            let (placement, report) = place_milp(instance, &options)?;
+            waiting.finish_and_clear();
+            milp = Some(report);
+            placement
+        }
+    };
+    let certificate = Certificate::of(instance, &placement)?;
+    Ok(Placed { placement, certificate, powerinfer, milp })
+}
+
+/// A sign of life with the time that has passed; only on terminals.
+fn waiting(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new_spinner().with_message(what.to_owned());
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// Best of so many runs.
+const RUNS: usize = 5;
+
+fn table(args: &Args) -> Result<String> {
+    let mut text = String::from(
+        "| model | DIMMs | groups | objective us | bound us | gap % | GPU GB | of GB | grouping ms | placing ms |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    let bar = ProgressBar::new(9);
+    for name in ["llama2-7b", "llama2-70b", "opt-66b"] {
+        let model = LlmShape::preset(name)?;
+        let (frequencies, _) = frequencies(args, &model)?;
+        for dimms in [4, 8, 16] {
+            let system = system(args, Some(dimms))?;
+            let (mut grouping, mut placing) = (f64::MAX, f64::MAX);
+            let mut last = None;
+            for _ in 0..RUNS {
+                let begin = Instant::now();
+                let instance = Instance::new(&model, &system, &frequencies, &options(args))?;
+                grouping = grouping.min(begin.elapsed().as_secs_f64());
+                let begin = Instant::now();
+                let (_, certificate) = place_structured(&instance)?;
+                placing = placing.min(begin.elapsed().as_secs_f64());
+                last = Some((instance, certificate));
+            }
+            let Some((instance, certificate)) = last else { continue };
+            text += &format!(
+                "| {name} | {dimms} | {} | {:.2} | {:.2} | {:.4} | {:.2} | {:.2} | {:.1} | {:.1} |\n",
+                instance.groups().len(),
+                certificate.objective_us,
+                certificate.bound_us,
+                certificate.gap * 100.0,
+                certificate.gpu_bytes as f64 / 1e9,
+                instance.machine().gpu_bytes as f64 / 1e9,
+                grouping * 1e3,
+                placing * 1e3
+            );
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(text)
+}

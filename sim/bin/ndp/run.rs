@@ -1,0 +1,338 @@
+//! `ndp run`: a program from a file, compared with the functional model.
+//!
+//! Assembles, runs and reports. What a program means is `ndp_machine`'s business, what is compared the library's.
+
+use crate::Verdict;
+use crate::args::{TraceArgs, UnitArgs};
+use crate::breakdown::StallBreakdown;
+use crate::cycles::predict;
+use crate::output::Traces;
+use crate::program::assemble;
+use crate::rerun::Rerun;
+use crate::tools::{Tools, grouped};
+use anyhow::{Context, bail};
+use ndp_config::DesignConfig;
+use ndp_cosim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
+use ndp_cosim::gemv::Plant;
+use ndp_dram::Statistics;
+use ndp_files::Progress;
+use ndp_isa::{Code, Data, Instruction, Program};
+use ndp_isa::{Counters, Status};
+use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
+use ndp_machine::{Machine, SparseMemory, dump_bursts};
+use ndp_numerics::f16;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Run a program in the text form of docs/isa.md and compare DRAM, status and monitor with the functional model
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:\n  \
+        ndp run testbenches/programs/ffn.asm --config tiny --dump\n  \
+        ndp run program.asm --stalls 30 --seed 2 --json\n  \
+        ndp run program.asm --trace run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
+        The program is checked against the configuration when it is read. With --allow-malformed, a malformed instruction is no \
+        failure as long as the functional model refuses it too.")]
+pub struct Args {
+    /// Program: instructions and directives, one per line
+    #[arg(value_name = "FILE.asm")]
+    pub file: PathBuf,
+    /// Hardware.
+    #[command(flatten)]
+    pub unit: UnitArgs,
+    /// Seed of the stalls
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Run malformed instructions too: the hardware and the functional model have to refuse the same ones
+    #[arg(long)]
+    pub allow_malformed: bool,
+    /// Print what the program's .dump directives name, as FP16 values and their bits
+    #[arg(long)]
+    pub dump: bool,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+}
+
+/// Mismatches that are listed; the rest is only counted.
+const LISTED: usize = 16;
+/// Values in a line of a dump.
+const DUMP_COLUMNS: usize = 8;
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    command: &'static str,
+    config: &'a DesignConfig,
+    program: String,
+    seed: u64,
+    stalls_percent: u32,
+    instructions: u32,
+    cycles: u64,
+    bursts_checked: u64,
+    elements_checked: u64,
+    activations_checked: u32,
+    mismatches: u64,
+    first_mismatches: Vec<Mismatch>,
+    differences: &'a [Difference],
+    unfenced_reads: u64,
+    protocol_violations: u64,
+    first_violation: Option<String>,
+    status: Status,
+    counters: Counters,
+    stalls: StallBreakdown,
+    dram: Vec<Statistics>,
+    dumps: Vec<DumpedBurst>,
+    rerun: &'a str,
+    tools: Tools,
+}
+
+/// An element of the DRAM that differs.
+#[derive(Debug, Serialize)]
+struct Mismatch {
+    burst: u64,
+    element: u32,
+    expected: u16,
+    actual: u16,
+}
+
+/// A burst that a `.dump` names.
+#[derive(Debug, Serialize)]
+struct DumpedBurst {
+    address: u64,
+    /// FP16 bits.
+    bits: Vec<u16>,
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let Args { file, unit, seed, allow_malformed, dump, traces } = args;
+    traces.files(unit.files()).input("the program", file).check()?;
+    let config = DesignConfig::load(&unit.config)?;
+    let program = assemble(file, &config, *allow_malformed)?;
+    let options = unit.options(*seed);
+    let mut core = NdpCore::open(&config, &options.core(traces.is_asked()))?;
+    let traces = Traces::create(traces)?;
+    let mut rerun = Rerun::new("run", unit);
+    rerun.argument(file.display());
+    rerun.option("seed", seed);
+    if *allow_malformed {
+        rerun.flag("allow-malformed");
+    }
+    let rerun = rerun.line();
+
+    let predicted = predict(&config, &program)?;
+    let progress = Progress::watch(predicted.cycles, "cycles", ndp_cosim::progress::cycles);
+    let result = simulate(&mut core, &program, unit.plant);
+    drop(progress);
+    let written = traces.write(core.take_recording().as_ref());
+    let closed = core.close_waves();
+    let (check, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
+    written?;
+    closed?;
+
+    let ProgramRun { cycles, words: instructions, status, .. } = check.run;
+    let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
+    let first_violation = core.check_protocol().err().map(|error| error.to_string());
+    print_failures(&check, first_violation.as_deref(), *seed, rerun);
+    let dumps = if *dump { dumps(&core, &program) } else { Vec::new() };
+    let agrees = check.agrees() && first_violation.is_none();
+    if unit.json {
+        let report = Report {
+            command: "run",
+            config: &config,
+            program: file.display().to_string(),
+            seed: *seed,
+            stalls_percent: unit.stalls,
+            instructions,
+            cycles,
+            bursts_checked: check.bursts,
+            elements_checked: check.elements,
+            activations_checked: check.activations,
+            mismatches: check.mismatches.len() as u64,
+            first_mismatches: listed(&check).collect(),
+            differences: &check.differences,
+            unfenced_reads: check.unfenced_reads,
+            protocol_violations: core.protocol_violations(),
+            first_violation,
+            status,
+            counters,
+            stalls,
+            dram: core.ranks().iter().map(|rank| rank.statistics()).collect(),
+            dumps,
+            rerun,
+            tools: Tools::new(),
+        };
+        say!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        say!(
+            "{}/ndp_core: {}, {instructions} instructions, seed {seed}, {} % stalls",
+            config.name(),
+            file.display(),
+            unit.stalls
+        );
+        print_dumps(&dumps);
+        print(&check, (&program, &config), core.protocol_violations(), &stalls);
+    }
+    Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// Places the data, runs the program and compares.
+fn simulate(
+    core: &mut NdpCore,
+    program: &Program,
+    plant: Option<Plant>,
+) -> anyhow::Result<(ProgramCheck, Counters)> {
+    let mut machine = Machine::new(core.config(), SparseMemory::new())?;
+    machine.run(program)?;
+    core.place(program)?;
+    let (before, after) = match plant.map(|plant| planted_bit(core.config(), program, plant)).transpose()? {
+        Some(bit) if matches!(plant, Some(Plant::Weight { .. })) => (Some(bit), None),
+        bit => (None, bit),
+    };
+    flip(core, before);
+    let earlier = core.counters()?;
+    let run = core.run_words(&program.words(), |_| {})?;
+    let counters = core.counters()?.since(&earlier);
+    flip(core, after);
+    Ok((core.compare(run, &machine)?, counters))
+}
+
+/// Burst of the DIMM, element and bit of a deliberate error: a weight of the first matrix that has such a place, or a
+/// result of the first stored block that has it (its element is the row).
+fn planted_bit(config: &DesignConfig, program: &Program, plant: Plant) -> anyhow::Result<(u64, u32, u32)> {
+    match plant {
+        Plant::Weight { row, col, bit } => {
+            let matrix = program.data.iter().find_map(|data| match *data {
+                Data::Matrix { address, rows, cols, .. } if row < rows && col < cols => {
+                    Some((address, rows, cols))
+                }
+                _ => None,
+            });
+            let Some((address, rows, cols)) = matrix else {
+                bail!("no .matrix holds the planted bit {plant}")
+            };
+            let place = MatrixLayout::new(config, address, rows, cols)?.locate(row, col);
+            let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(config);
+            Ok((burst, place.element, bit))
+        }
+        Plant::Key { .. } => bail!("a program has no attention that holds the planted bit {plant}"),
+        Plant::Result { row, batch: vector, bit } => {
+            let block = program.code.iter().find_map(|code| match *code {
+                Code::Instruction(Instruction::Store { cols, batch, address, .. })
+                    if row < cols && vector < batch =>
+                {
+                    Some(VectorBlock::unchecked(config, address, cols, batch))
+                }
+                _ => None,
+            });
+            let Some(block) = block else { bail!("no store writes the planted bit {plant}") };
+            let (burst, element) = block.locate(vector, row);
+            Ok((burst, element, bit))
+        }
+    }
+}
+
+fn flip(core: &mut NdpCore, place: Option<(u64, u32, u32)>) {
+    let Some((burst, element, bit)) = place else { return };
+    let mut data = core.peek(burst);
+    data[element as usize / 4] ^= 1 << (16 * (element % 4) + bit);
+    core.poke(burst, &data);
+}
+
+fn listed(check: &ProgramCheck) -> impl Iterator<Item = Mismatch> {
+    check.mismatches.iter().take(LISTED).map(|&(burst, element, expected, actual)| Mismatch {
+        burst,
+        element,
+        expected,
+        actual,
+    })
+}
+
+/// What differs, on standard error.
+fn print_failures(check: &ProgramCheck, violation: Option<&str>, seed: u64, rerun: &str) {
+    let value = |bits: u16| f16::from_bits(bits).to_f32();
+    for Mismatch { burst, element, expected, actual } in listed(check) {
+        note!(
+            "MISMATCH burst {burst:#x} element {element}: expected {expected:#06x} ({}), actual {actual:#06x} ({}); \
+             seed {seed}",
+            value(expected),
+            value(actual)
+        );
+    }
+    if check.mismatches.len() > LISTED {
+        note!("and {} more", check.mismatches.len() - LISTED);
+    }
+    for Difference { what, expected, actual } in &check.differences {
+        note!(
+            "MISMATCH {what}: expected {expected} ({expected:#x}), actual {actual} ({actual:#x}); seed {seed}"
+        );
+    }
+    if let Some(violation) = violation {
+        note!("VIOLATION {violation}; seed {seed}");
+    }
+    if !check.agrees() || violation.is_some() {
+        note!("rerun: {rerun}");
+    }
+}
+
+fn print(
+    check: &ProgramCheck,
+    (program, config): (&Program, &DesignConfig),
+    violations: u64,
+    stalls: &StallBreakdown,
+) {
+    let ProgramCheck { run, bursts, elements, mismatches, activations, differences, .. } = check;
+    let status = &run.status;
+    if status.malformed > 0 {
+        let first = program.code.get(status.error_sequence as usize);
+        let text = first.map_or_else(String::new, |code| {
+            // The one error that is not the instruction's own.
+            let full = "it was written while the queue was full".to_owned();
+            let reason = code.check(config).err().map_or(full, |malformed| malformed.to_string());
+            format!(" ({reason}): {code}")
+        });
+        say!(
+            "malformed          {}, the first is instruction {} with code {}{text}",
+            status.malformed,
+            status.error_sequence,
+            status.error
+        );
+    }
+    if check.unfenced_reads > 0 {
+        say!(
+            "without a barrier  {} bursts were read that had been stored; what follows from them was not compared",
+            check.unfenced_reads
+        );
+    }
+    say!(
+        "elements checked   {} in {} bursts, {} mismatches, {violations} violations of DRAM timing",
+        grouped(*elements),
+        grouped(*bursts),
+        mismatches.len()
+    );
+    say!(
+        "status             {} signals, tag {:#x}, {activations} activation counts checked, {} differences",
+        status.signals,
+        status.tag,
+        differences.len()
+    );
+    say!("cycles             {}", grouped(run.cycles));
+    stalls.print();
+}
+
+fn dumps(core: &NdpCore, program: &Program) -> Vec<DumpedBurst> {
+    let bursts = program.dumps.iter().flat_map(|dump| dump_bursts(core.config(), *dump));
+    let bits = |data: [u64; 8]| (0..32).map(|index| (data[index / 4] >> (16 * (index % 4))) as u16).collect();
+    bursts.map(|address| DumpedBurst { address, bits: bits(core.peek(address)) }).collect()
+}
+
+fn print_dumps(dumps: &[DumpedBurst]) {
+    for DumpedBurst { address, bits } in dumps {
+        for (line, chunk) in bits.chunks(DUMP_COLUMNS).enumerate() {
+            let values: Vec<String> = chunk
+                .iter()
+                .map(|bits| format!("{:>12} {bits:04x}", f16::from_bits(*bits).to_f32()))
+                .collect();
+            say!("{address:#010x}+{:<2} {}", line * DUMP_COLUMNS, values.join("  "));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `ndp synth`: area and delay of a block.
+//!
+//! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use ndp_files::{FileSet, OutputFile, TemporaryFolder, print, say};
+use ndp_synth::flow::{Flow, Library};
+use ndp_synth::hierarchy::roll_up;
+use ndp_synth::liberty::{Family, Liberty};
+use ndp_synth::report::{LibraryInfo, Report, SramAssumption};
+use ndp_synth::script::Recipe;
+use ndp_synth::{source, tools};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where reports go unless told otherwise, seen from the root of the repository.
+const REPORTS: &str = "synth/reports";
+/// Published area of a 7 nm high-density bit cell.
+const SRAM_UM2_PER_BIT: f64 = 0.027;
+const SRAM_SOURCE: &str = "7 nm high-density 6T cell, S.-Y. Wu et al., IEDM 2016";
+
+/// Area and delay of a generated block: Yosys per module, rolled up the hierarchy
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    ndp synth --config tiny --block multiplier_unit --flatten\n  \
+    ndp synth --block host_port --flatten --liberty cells.lib --sta")]
+pub struct Args {
+    /// Preset, or path of a configuration ending in .toml
+    #[arg(long, default_value = "hermes")]
+    config: String,
+    /// Block to synthesise (see --list)
+    #[arg(long, default_value = "gemv_unit")]
+    block: String,
+    /// Cell library (Liberty); without it, generic gates and transistors only
+    #[arg(long)]
+    liberty: Option<PathBuf>,
+    /// Library with the flip-flops to use; default: those of --liberty
+    #[arg(long, requires = "liberty")]
+    liberty_seq: Option<PathBuf>,
+    /// Leave out cells whose name contains this (repeatable)
+    #[arg(long, value_name = "PART", requires = "liberty")]
+    dont_use: Vec<String>,
+    /// Clock period in ps
+    #[arg(long, default_value_t = 1000.0)]
+    period_ps: f64,
+    /// How ABC maps; `best` tries all and keeps the smallest that meets the target, `needed` is `balanced`, and `best` for modules
+    /// that miss the target with it
+    #[arg(long, default_value = "balanced")]
+    recipe: RecipeArg,
+    /// Synthesise the block as a whole, memories apart: shows paths that cross modules
+    #[arg(long)]
+    flatten: bool,
+    /// Time the mapped netlists with OpenSTA
+    #[arg(long, requires = "liberty")]
+    sta: bool,
+    /// Area of an SRAM bit cell in um2 [default: 0.027 for ASAP7 and without a library, otherwise none]
+    #[arg(long)]
+    sram_um2_per_bit: Option<f64>,
+    /// Share of a memory macro that is bit cells
+    #[arg(long, default_value_t = 0.5)]
+    sram_efficiency: f64,
+    /// Modules at the same time [default: number of cores]
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Limit of one tool run in seconds
+    #[arg(long, default_value_t = 900)]
+    timeout_s: u64,
+    /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-<library>].md]
+    #[arg(long)]
+    report: Option<PathBuf>,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Keep scripts, logs and netlists in this directory
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// List presets and blocks
+    #[arg(long)]
+    list: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum RecipeArg {
+    Balanced,
+    Area,
+    Speed,
+    Yosys,
+    Best,
+    Needed,
+}
+
+impl RecipeArg {
+    fn recipes(self) -> Vec<Recipe> {
+        match self {
+            Self::Balanced | Self::Needed => vec![Recipe::Balanced],
+            Self::Area => vec![Recipe::Area],
+            Self::Speed => vec![Recipe::Speed],
+            Self::Yosys => vec![Recipe::Yosys],
+            Self::Best => Recipe::ALL.to_vec(),
+        }
+    }
+
+    fn fallback(self) -> Vec<Recipe> {
+        match self {
+            Self::Needed => Recipe::ALL.into_iter().filter(|recipe| *recipe != Recipe::Balanced).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<()> {
+    if args.list {
+        let (presets, blocks) = (ndp_config::DesignConfig::PRESETS.join(", "), source::blocks().join(", "));
+        let memories = ndp_config::HbmConfig::PRESETS.join(", ");
+        say!("presets: {presets}\nmemories, for pim_* blocks: {memories}\nblocks: {blocks}");
+        return Ok(());
+    }
+    let (report, file) = synthesise(args)?;
+    let path = file.path().to_owned();
+    file.finish(|out| out.write_all(report.markdown().as_bytes()))?;
+    if args.json {
+        print(&report.json()?);
+    } else {
+        say!("{}\nReport: {}", report.table(), path.display());
+    }
+    Ok(())
+}
+
+fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
+    ensure!(
+        args.period_ps.is_finite() && args.period_ps >= 1.0,
+        "--period-ps = {} must be at least 1",
+        args.period_ps
+    );
+    ensure!(
+        args.sram_efficiency > 0.0 && args.sram_efficiency <= 1.0,
+        "--sram-efficiency = {} must be above 0 and at most 1",
+        args.sram_efficiency
+    );
+    if let Some(area) = args.sram_um2_per_bit {
+        ensure!(area.is_finite() && area > 0.0, "--sram-um2-per-bit = {area} must be a number above 0");
+    }
+    ensure!(args.jobs != Some(0), "--jobs = 0 must be at least 1");
+    ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
+    let (config, mut hierarchy) = source::block(&args.config, &args.block)?;
+    if args.flatten {
+        hierarchy = hierarchy.flattened();
+    }
+    let flow = flow(args)?;
+    // Rather now than after minutes of synthesis.
+    let file = report_file(args, &config, flow.library.as_ref())?;
+    let temporary = TemporaryFolder::create("synth-").context("no temporary directory")?;
+    let folder = args.keep.as_deref().unwrap_or(temporary.path());
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
+
+    let bar = progress(hierarchy.units.iter().filter(|unit| unit.memory.is_none()).count());
+    let figures = flow.run(&hierarchy, folder, &|name| {
+        bar.set_message(name.to_owned());
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    let rollup = roll_up(&hierarchy, figures?);
+
+    let sram = sram(args, flow.library.as_ref());
+    let report = Report {
+        config,
+        block: args.block.clone(),
+        command: command(args),
+        flattened: args.flatten,
+        yosys: flow.yosys.version.clone(),
+        opensta: flow.sta.as_ref().map(|tool| tool.version.clone()),
+        library: flow.library.as_ref().map(|library| info(args, library)),
+        recipes: flow.recipes.clone(),
+        fallback: flow.fallback.clone(),
+        period_ps: flow.period_ps,
+        abc_target_ps: flow.target_ps(),
+        sram_area_um2: sram.area_um2(rollup.total.memory_bits),
+        sram,
+        rollup,
+    };
+    Ok((report, file))
+}
+
+/// The file for the report, in a folder that is created; it is none of those that are read.
+fn report_file(args: &Args, config: &str, library: Option<&Library>) -> Result<OutputFile> {
+    let library = library.map(|library| library.comb.name.as_str());
+    let name = Report::file_name(config, &args.block, args.flatten, library);
+    let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(name));
+    let mut files = FileSet::new().configuration("the configuration", &args.config);
+    for library in args.liberty.iter().chain(&args.liberty_seq) {
+        files = files.input("a cell library", library);
+    }
+    files.output("--report", &path).check()?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot write '{}'", path.display()))?;
+    OutputFile::create(&path).with_context(|| format!("cannot write '{}'", path.display()))
+}
+
+fn flow(args: &Args) -> Result<Flow> {
+    let limit = Duration::from_secs(args.timeout_s);
+    let library = match &args.liberty {
+        None => None,
+        Some(path) => {
+            let comb = Liberty::load(path)?;
+            let seq = args.liberty_seq.as_deref().map(Liberty::load).transpose()?;
+            let avoided = comb.family().avoided().iter().map(|part| (*part).to_owned());
+            let avoided = avoided.chain(args.dont_use.iter().cloned()).collect();
+            Some(Library { comb, seq, avoided })
+        }
+    };
+    // Empty is as good as unset.
+    let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Ok(Flow {
+        yosys: tools::yosys(from_env("YOSYS"), limit)?,
+        sta: if args.sta { Some(tools::sta(from_env("STA"), limit)?) } else { None },
+        library,
+        recipes: args.recipe.recipes(),
+        fallback: args.recipe.fallback(),
+        period_ps: args.period_ps,
+        jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
+        limit,
+    })
+}
+
+fn sram(args: &Args, library: Option<&Library>) -> SramAssumption {
+    let fits = library.is_none_or(|library| library.family() == Family::Asap7);
+    let (um2_per_bit, source) = match args.sram_um2_per_bit {
+        Some(given) => (Some(given), "as given"),
+        None if fits => (Some(SRAM_UM2_PER_BIT), SRAM_SOURCE),
+        None => (None, "no figure fits this library, give one with --sram-um2-per-bit"),
+    };
+    SramAssumption { um2_per_bit, array_efficiency: args.sram_efficiency, source: source.into() }
+}
+
+fn info(args: &Args, library: &Library) -> LibraryInfo {
+    let boundary = library.boundary();
+    LibraryInfo {
+        name: library.comb.name.clone(),
+        file: args.liberty.as_deref().map(file_name).unwrap_or_default(),
+        seq_file: args.liberty_seq.as_deref().map(file_name),
+        time_unit_ps: library.comb.time_unit_ps,
+        driving_cell: boundary.map(|(cell, _)| cell.to_owned()),
+        load_ff: boundary.map(|(_, load)| load),
+        avoided: library.avoided.clone(),
+    }
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// The command that gives the same report, with file names for paths and without what changes no number.
+fn command(args: &Args) -> String {
+    let config =
+        if args.config.ends_with(".toml") { file_name(Path::new(&args.config)) } else { args.config.clone() };
+    let mut text = format!("cargo run --release --bin ndp -- synth --config {config} --block {}", args.block);
+    let mut add = |flag: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text += &format!(" {flag} {value}");
+        }
+    };
+    add("--liberty", args.liberty.as_deref().map(file_name));
+    add("--liberty-seq", args.liberty_seq.as_deref().map(file_name));
+    for part in &args.dont_use {
+        add("--dont-use", Some(part.clone()));
+    }
+    add("--period-ps", Some(args.period_ps.to_string()));
+    let recipe = args.recipe.to_possible_value().map(|value| value.get_name().to_owned());
+    add("--recipe", recipe.filter(|name| name != "balanced"));
+    add("--sram-um2-per-bit", args.sram_um2_per_bit.map(|area| area.to_string()));
+    add("--sram-efficiency", Some(args.sram_efficiency.to_string()).filter(|text| text != "0.5"));
+    let flags = [(args.flatten, " --flatten"), (args.sta, " --sta")];
+    text + &flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect::<String>()
+}
+
+fn progress(modules: usize) -> ProgressBar {
+    // indicatif draws on stderr, and only when that is a terminal.
+    let bar = ProgressBar::new(modules as u64);
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} modules, {elapsed}: {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(500));
+    bar
+}

@@ -1,0 +1,177 @@
+//! `ndp generate --dimms N`: a text with several cores in RTL, a GPU in software, and the host's scheduler in the loop.
+//!
+//! Another text of the same model is run in software first and profiled; placement, predictor and policy work on what it shows. The
+//! prompt is the GPU's. What is run is in `run`, what is said about it in `report` (one run) and `table` (several), and `html`.
+
+pub mod args;
+mod html;
+mod report;
+mod run;
+mod table;
+
+use self::args::PolicyChoice;
+use crate::Verdict;
+use crate::generate::Job;
+use crate::output::Traces;
+use crate::stream::TextStream;
+use anyhow::{Context, bail, ensure};
+use ndp_config::DesignConfig;
+use ndp_cosim::backend::Neurons;
+use ndp_cosim::system::Setup;
+use ndp_cosim::trace::write_system_timeline;
+use ndp_files::{OutputFile, Progress};
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use run::{Choice, Host, Outcome, simulate};
+
+/// Tokens that are generated in software to be profiled.
+const PROFILE_TOKENS: usize = 64;
+
+/// Runs the job.
+pub fn run(
+    args: &crate::generate::Args,
+    job: &Job,
+    (model, config): (&Model, &DesignConfig),
+) -> anyhow::Result<Verdict> {
+    ensure!(
+        args.neurons == Neurons::Active,
+        "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
+    );
+    run::check_links(args)?;
+    let policies = PolicyChoice::policies(&args.policy);
+    let mut choices = Vec::new();
+    for &dimms in &args.dimms {
+        for &policy in &policies {
+            choices.extend(args.merge.iter().map(|&merge| Choice { dimms, policy, merge }));
+        }
+    }
+    let (prompt, options) = (&job.prompt, &job.options);
+    let other = GenerateOptions {
+        tokens: PROFILE_TOKENS,
+        seed: options.seed.wrapping_add(1),
+        temperature_percent: options.temperature_percent,
+    };
+    let setup = Setup::profile(model, prompt.as_bytes(), &other)?;
+    let exact = generate(model, &mut SoftwareBackend::new(), prompt.as_bytes(), options, |_| {})?;
+    let threads = match args.threads {
+        Some(threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let host = Host { args, job, model, config, setup: &setup, exact: &exact, threads };
+    match choices[..] {
+        [choice] => one(&host, choice),
+        _ => several(&host, &choices),
+    }
+}
+
+/// One run, with everything that can be said of it.
+fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
+    let args = host.args;
+    let create = |path: Option<&std::path::Path>| path.map(OutputFile::create).transpose();
+    let timeline = create(args.traces.timeline.as_deref())?;
+    let page = create(args.html.as_deref())?;
+    // The timeline of a system is not that of a core.
+    let traces = Traces::create(&crate::args::TraceArgs { timeline: None, ..args.traces.clone() })?;
+    let mut stream =
+        TextStream::new(&host.job.prompt, Progress::new(args.tokens.into(), "tokens"), args.unit.json);
+    let outcome = simulate(host, choice, |token| stream.push(token));
+    stream.finish();
+    let mut outcome = outcome?;
+    warn_of_faults(&outcome);
+    outcome.quality = run::quality(host)?;
+    if args.traces.trace.is_some() && outcome.recording.is_none() && outcome.failure.is_none() {
+        let ran = outcome.figures.dimms[args.trace_dimm as usize].programs;
+        bail!(
+            "trace-program = {} must be below the {ran} programs of DIMM {}",
+            args.trace_program,
+            args.trace_dimm
+        );
+    }
+    traces.write(outcome.recording.as_ref())?;
+    if let Some(file) = timeline {
+        let moves = outcome.moves();
+        let shown = outcome.timeline(host, &moves);
+        file.finish(|out| write_system_timeline(&shown, out))?;
+    }
+    if let Some(file) = page {
+        let text = html::html(host, &outcome).context("cannot draw the report")?;
+        file.finish(|out| out.write_all(text.as_bytes()))?;
+    }
+    check_plant(&outcome)?;
+    outcome.print_failures(host);
+    if args.unit.json {
+        say!("{}", serde_json::to_string_pretty(&report::Report::new(host, &outcome))?);
+    } else {
+        report::print(host, &outcome);
+    }
+    Ok(verdict(&outcome))
+}
+
+/// Several runs in one table.
+fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
+    let args = host.args;
+    let single = [
+        ("--html", args.html.is_some()),
+        ("--timeline", args.traces.timeline.is_some()),
+        ("--trace", args.traces.trace.is_some()),
+        ("--waves", args.unit.waves.is_some()),
+    ];
+    if let Some((option, _)) = single.into_iter().find(|(_, given)| *given) {
+        bail!(
+            "{option} shows one run, and these are {} combinations of DIMMs, policies and forms",
+            choices.len()
+        );
+    }
+    let mut rows = Vec::new();
+    let mut verdicts = Verdict::Agreed;
+    if !args.unit.json {
+        table::print_head(host, choices.len());
+    }
+    let progress = Progress::new(u64::from(args.tokens) * choices.len() as u64, "tokens");
+    for &choice in choices {
+        let outcome = simulate(host, choice, |_| progress.add(1))?;
+        check_plant(&outcome)?;
+        warn_of_faults(&outcome);
+        outcome.print_failures(host);
+        if verdict(&outcome) == Verdict::Differed {
+            verdicts = Verdict::Differed;
+        }
+        let row = table::Row::new(&outcome, host.config.core().clock_ghz());
+        if !args.unit.json {
+            progress.suspend(|| row.print());
+        }
+        rows.push(row);
+    }
+    drop(progress);
+    let quality = run::quality(host)?;
+    if args.unit.json {
+        say!("{}", serde_json::to_string_pretty(&table::Report::new(host, &rows, quality.as_ref()))?);
+    } else if let Some(quality) = &quality {
+        quality.print();
+    }
+    Ok(verdicts)
+}
+
+/// A fault that came too late has tested nothing.
+fn warn_of_faults(outcome: &Outcome) {
+    if let Some(links) = &outcome.figures.links {
+        for fault in &links.pending_faults {
+            note!(
+                "warning: --fault {fault} never came into effect; the links ran for {} cycles",
+                links.all_cycles
+            );
+        }
+    }
+}
+
+/// A deliberate error that found no place would prove nothing.
+fn check_plant(outcome: &Outcome) -> anyhow::Result<()> {
+    ensure!(
+        !outcome.is_sound() || !outcome.plant_is_pending,
+        "no product of the model holds the planted bit"
+    );
+    Ok(())
+}
+
+fn verdict(outcome: &Outcome) -> Verdict {
+    if outcome.is_sound() { Verdict::Agreed } else { Verdict::Differed }
+}

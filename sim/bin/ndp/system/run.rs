@@ -1,0 +1,449 @@
+//! One run of a system: what it is asked for, and what comes of it.
+
+use super::args::{LinksChoice, PredictorChoice};
+use super::report::percent;
+use crate::gemv::name;
+use crate::generate::{Job, verdict_text};
+use crate::golden::{self, Comparison, workspace_path};
+use crate::rerun::Rerun;
+use anyhow::Context;
+use ndp_config::DesignConfig;
+use ndp_cosim::core::Recording;
+use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mismatch};
+use ndp_cosim::system::{
+    Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware, Setup,
+    SystemBackend, SystemFigures, SystemOptions, perplexity, small_system,
+};
+use ndp_cosim::trace::{Moves, SystemTimeline};
+use ndp_model::{Generation, Model, SoftwareBackend, generate};
+use ndp_predictor::{Confusion, Evaluation};
+use ndp_scheduler::{Policy, TokenRecord};
+use ndp_traces::capture::{Capture, shape_of};
+use serde::Serialize;
+use std::time::{Duration, Instant};
+
+/// Mismatches that are listed; the rest is only counted.
+const LISTED: usize = 16;
+
+/// What all runs have in common.
+pub struct Host<'a> {
+    pub args: &'a crate::generate::Args,
+    pub job: &'a Job,
+    pub model: &'a Model,
+    pub config: &'a DesignConfig,
+    pub setup: &'a Setup,
+    /// The text by exact sums in software.
+    pub exact: &'a Generation,
+    /// Cores that are simulated at the same time.
+    pub threads: usize,
+}
+
+/// What distinguishes a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    pub dimms: u32,
+    pub policy: Policy,
+    pub merge: MergeFormat,
+}
+
+/// How often predictions were right.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Hits {
+    pub true_positives: u64,
+    pub false_positives: u64,
+    pub false_negatives: u64,
+    pub true_negatives: u64,
+    /// Shares, 0 to 1; none if nothing was predicted, or nothing active.
+    pub accuracy: Option<f64>,
+    pub precision: Option<f64>,
+    pub recall: Option<f64>,
+}
+
+impl From<&Confusion> for Hits {
+    fn from(counts: &Confusion) -> Self {
+        let share = |share: f64| share.is_finite().then_some(share);
+        Self {
+            true_positives: counts.true_positives,
+            false_positives: counts.false_positives,
+            false_negatives: counts.false_negatives,
+            true_negatives: counts.true_negatives,
+            accuracy: share(counts.accuracy()),
+            precision: share(counts.precision()),
+            recall: share(counts.recall()),
+        }
+    }
+}
+
+/// What the predictor did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Predictions {
+    pub attention: Hits,
+    pub mlp: Hits,
+    pub all: Hits,
+    /// Each generated token's, both kinds of blocks together.
+    pub tokens: Vec<Hits>,
+}
+
+impl Predictions {
+    fn new(evaluation: &Evaluation, tokens: &[Confusion]) -> Self {
+        Self {
+            attention: (&evaluation.attention).into(),
+            mlp: (&evaluation.mlp).into(),
+            all: (&evaluation.all()).into(),
+            tokens: tokens.iter().map(Hits::from).collect(),
+        }
+    }
+}
+
+/// What the predictor does to a fixed text.
+#[derive(Clone, Debug, Serialize)]
+pub struct Quality {
+    /// The file that the text is from.
+    pub text: String,
+    /// Tokens of its prompt.
+    pub prompt_tokens: usize,
+    /// All neurons that are active.
+    pub exact: Perplexity,
+    /// Those that are predicted by what the machine knows, and how good predictions were.
+    pub predicted: Perplexity,
+    pub predictions: Predictions,
+    /// The same, were the predictor told of the neurons that were not computed too.
+    pub told: Perplexity,
+    pub told_predictions: Predictions,
+}
+
+impl Quality {
+    /// The table.
+    pub fn print(&self) {
+        say!("perplexity of {}, {} tokens behind its prompt", self.text, self.exact.tokens);
+        say!("  {:<28}per token  largest logit right  accuracy  precision  recall", "neurons");
+        for (name, found, hits) in self.rows() {
+            let shares = hits.map(|hits| [hits.accuracy, hits.precision, hits.recall].map(percent));
+            let [accuracy, precision, recall] = shares.unwrap_or_default();
+            let right = format!("{} of {}", found.right, found.tokens);
+            say!(
+                "  {name:<28}{:9.4}  {right:>19}  {accuracy:>8}  {precision:>9}  {recall:>6}",
+                found.per_token
+            );
+        }
+    }
+
+    /// Which neurons were computed, what came of it, and how good predictions were.
+    pub fn rows(&self) -> [(&'static str, &Perplexity, Option<&Hits>); 3] {
+        [
+            ("exact", &self.exact, None),
+            ("predicted", &self.predicted, Some(&self.predictions.all)),
+            ("predicted, told the others", &self.told, Some(&self.told_predictions.all)),
+        ]
+    }
+}
+
+/// What came of a run.
+pub struct Outcome {
+    pub choice: Choice,
+    pub generation: Generation,
+    pub figures: SystemFigures,
+    pub events: Vec<Event>,
+    /// What the scheduler's time model says of each token behind the prompt.
+    pub records: Vec<TokenRecord>,
+    pub violations: u64,
+    pub mismatches: Vec<Mismatch>,
+    pub predictions: Option<Predictions>,
+    pub quality: Option<Quality>,
+    pub golden: Option<Comparison>,
+    pub recording: Option<Recording>,
+    pub plant_is_pending: bool,
+    pub wall: Duration,
+    /// Why it ended early.
+    pub failure: Option<String>,
+    /// First token whose value or logits are not those of exact sums in software.
+    pub difference: Option<usize>,
+    /// Whether all tokens are the same nevertheless.
+    pub same_text: bool,
+    /// Whether the cycle model was asked.
+    pub predicted: bool,
+    bus_gbps: f64,
+}
+
+impl Outcome {
+    /// Whether the hardware did what it should: no mismatch, no broken rule, no cycle apart from the model, and, if everything is exact, the
+    /// text of exact sums.
+    pub fn is_sound(&self) -> bool {
+        self.failure.is_none()
+            && self.figures.mismatches == 0
+            && self.violations == 0
+            && self.is_on_time()
+            && (!self.must_be_exact() || self.difference.is_none())
+            && self.golden.as_ref().is_none_or(|golden| !self.must_be_exact() || golden.agrees())
+    }
+
+    /// Whether every core takes the cycles that the cycle model says.
+    pub fn is_on_time(&self) -> bool {
+        !self.predicted || self.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
+    }
+
+    fn must_be_exact(&self) -> bool {
+        self.predictions.is_none() && self.figures.differences.compared == 0
+    }
+
+    /// Neurons that were moved, token by token.
+    pub fn moves(&self) -> Vec<Moves> {
+        if self.figures.links.is_some() {
+            // They are among the events.
+            return Vec::new();
+        }
+        let positions = self.figures.tokens.iter().map(|token| token.position);
+        let moves = |(position, record): (usize, &TokenRecord)| Moves {
+            position,
+            uploads: record.uploads,
+            upload_bytes: record.upload_bytes,
+            upload_ns: (record.upload_bytes as f64 / self.bus_gbps).ceil() as u64,
+            migrations: record.migrations,
+            migration_bytes: record.migration_bytes,
+            migration_ns: (record.link_us * 1e3).ceil() as u64,
+        };
+        positions.zip(&self.records).map(moves).collect()
+    }
+
+    /// The timeline.
+    pub fn timeline<'a>(&'a self, host: &'a Host<'_>, moves: &'a [Moves]) -> SystemTimeline<'a> {
+        SystemTimeline {
+            name: host.config.name(),
+            core_ps: host.config.core().clock_ps(),
+            dimms: self.choice.dimms,
+            events: &self.events,
+            moves,
+        }
+    }
+
+    /// A sum over all tokens behind the prompt.
+    pub fn sum(&self, value: fn(&TokenRecord) -> u64) -> u64 {
+        self.records.iter().map(value).sum()
+    }
+
+    /// Core cycles, and nanoseconds of the whole system, per pass behind the prompt; 0 if there is none.
+    pub fn per_token(&self) -> (f64, f64) {
+        let (tokens, cycles, ns) = self.figures.generated();
+        let tokens = tokens.max(1) as f64;
+        (cycles as f64 / tokens, ns as f64 / tokens)
+    }
+
+    /// What went wrong, on standard error.
+    pub fn print_failures(&self, host: &Host<'_>) {
+        if self.is_sound() {
+            return;
+        }
+        let seed = host.job.options.seed;
+        self.mismatches.iter().take(LISTED).for_each(|mismatch| note!("MISMATCH {mismatch}; seed {seed}"));
+        if self.mismatches.len() > LISTED {
+            note!("and {} more", self.mismatches.len() - LISTED);
+        }
+        if self.violations > 0 {
+            note!("VIOLATION {} rules of DRAM timing were broken; seed {seed}", self.violations);
+        }
+        for (index, dimm) in self.figures.dimms.iter().enumerate() {
+            if self.predicted && dimm.cycles != dimm.model_cycles {
+                note!(
+                    "MISMATCH cycles of DIMM {index}: expected {} by the cycle model, actual {}; seed {seed}",
+                    dimm.model_cycles,
+                    dimm.cycles
+                );
+            }
+        }
+        if let (Some(at), true, true) = (self.difference, self.must_be_exact(), self.failure.is_none()) {
+            note!(
+                "MISMATCH text or logits: expected those of exact sums, different from token {at} on; seed {seed}"
+            );
+        }
+        if let Some(golden) = self.golden.as_ref().filter(|golden| self.must_be_exact() && !golden.agrees()) {
+            note!("MISMATCH {}; seed {seed}", verdict_text(Some(golden)));
+        }
+        note!("rerun: {}", rerun(host, self.choice));
+    }
+}
+
+/// The command that repeats a run, without files.
+pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
+    let Host { args, job, .. } = host;
+    let mut rerun = Rerun::new("generate", &args.unit);
+    rerun.option("prompt", &job.prompt);
+    rerun.option("tokens", job.options.tokens);
+    rerun.option("temperature", f64::from(job.options.temperature_percent) / 100.0);
+    rerun.option("seed", job.options.seed);
+    if !job.own_model {
+        rerun.option("model", job.model.display());
+    }
+    rerun.option("dimms", choice.dimms);
+    rerun.option("policy", choice.policy);
+    rerun.option("gpu-percent", args.gpu_percent);
+    rerun.option("predictor", name(args.predictor));
+    rerun.option("gpu-numerics", name(args.gpu_numerics));
+    rerun.option("merge", name(choice.merge));
+    rerun.option("links", name(args.links));
+    if args.ber > 0.0 {
+        rerun.option("ber", args.ber);
+    }
+    args.faults.iter().for_each(|fault| rerun.option("fault", fault));
+    rerun.line().to_owned()
+}
+
+/// What is wrong with the options of links, if anything is.
+pub fn check_links(args: &crate::generate::Args) -> anyhow::Result<()> {
+    let most = ndp_cosim::link::lockstep::MOST as u32;
+    if args.links == LinksChoice::Bandwidth {
+        anyhow::ensure!(
+            args.ber == 0.0,
+            "--ber {} needs --links rtl: without links there are no errors",
+            args.ber
+        );
+        if let Some(fault) = args.faults.first() {
+            anyhow::bail!("--fault {fault} needs --links rtl: without links nothing can go wrong with them");
+        }
+        return Ok(());
+    }
+    if let Some(dimms) = args.dimms.iter().find(|dimms| **dimms > most) {
+        anyhow::bail!("--dimms {dimms} needs --links bandwidth: bridges have links for {most} DIMMs at most");
+    }
+    for fault in &args.faults {
+        if let Some(dimms) = args.dimms.iter().find(|dimms| fault.dimm >= **dimms as usize || **dimms < 2) {
+            anyhow::bail!(
+                "--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for",
+                fault.dimm
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Generates the text; `show` gets each token as it is known.
+pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> anyhow::Result<Outcome> {
+    let Host { args, job, model, config, setup, exact, threads } = *host;
+    let (prompt, options) = (&job.prompt, &job.options);
+    let begin = Instant::now();
+    let system = small_system(&setup.shape, choice.dimms, args.gpu_percent)?;
+    let online = setup.online(config, &system, choice.policy, (prompt.len(), options.seed))?;
+    let traced_products = if args.traces.trace.is_some() { args.timeline_products } else { 0 };
+    let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
+    let unit = GemvOptions {
+        predict: true,
+        log_instructions: args.traces.timeline.is_some(),
+        traced_products,
+        traced_from: args.trace_program,
+        ..args.unit.options(options.seed)
+    };
+    let asked = SystemOptions {
+        threads,
+        prompt_on_gpu: prompt.len(),
+        gpu_numerics: args.gpu_numerics,
+        merge: choice.merge,
+        observed_dimm: args.trace_dimm as usize,
+        ..SystemOptions::new(&system)
+    };
+    let mut backend = SystemBackend::open(config, &unit, &asked, online.clone())?;
+    if linked {
+        let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
+        backend = backend.with_links(&links, model)?;
+    }
+    if args.predictor == PredictorChoice::Hermes {
+        let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt.len())?;
+        backend = backend.with_predictor(live);
+    }
+    let mut failed = None;
+    let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {
+        if let Err(error) = online.token(activity) {
+            failed.get_or_insert(error);
+        }
+        Ok(())
+    });
+    let mut tokens = Vec::new();
+    let generation = generate(model, &mut backend, prompt.as_bytes(), options, |token| {
+        tokens.push((token.token, token.logits_digest));
+        show(token.token as u8);
+    });
+    let mut backend = backend.into_inner();
+    let counted = if generation.is_ok() { backend.count_links() } else { Ok(()) };
+    let recording = backend.take_recording();
+    let closed = backend.close_waves();
+    let (generation, failure) = match generation {
+        Ok(generation) => (generation, None),
+        // What was found up to there is still of interest.
+        Err(error) if backend.figures().mismatches > 0 => {
+            let (tokens, logits_digests): (Vec<u32>, Vec<u64>) = tokens.into_iter().unzip();
+            let bytes: Vec<u8> = tokens.iter().map(|&token| token as u8).collect();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let generation = Generation { tokens, text, logits_digests, sparsity: Vec::new() };
+            (generation, Some(format!("{:#}", anyhow::Error::from(error))))
+        }
+        Err(error) => {
+            let context = format!("seed {}, rerun: {}", options.seed, rerun(host, choice));
+            return Err(error).context(context);
+        }
+    };
+    closed?;
+    counted?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    let pairs = |generation: &Generation| -> Vec<(u32, u64)> {
+        generation.tokens.iter().copied().zip(generation.logits_digests.iter().copied()).collect()
+    };
+    let (own, expected) = (pairs(&generation), pairs(exact));
+    let difference = (0..expected.len()).find(|&index| own.get(index) != Some(&expected[index]));
+    // The stored texts are those of the repository's own model.
+    let stored = if job.own_model && failure.is_none() {
+        golden::find(prompt, options.temperature_percent, options.seed, options.tokens)?
+    } else {
+        None
+    };
+    Ok(Outcome {
+        choice,
+        figures: backend.figures().clone(),
+        events: backend.events().to_vec(),
+        records: online.records(),
+        violations: backend.protocol_violations(),
+        mismatches: backend.mismatches().to_vec(),
+        predictions: backend.live().map(|live| Predictions::new(live.evaluation(), live.tokens())),
+        quality: None,
+        golden: stored.map(|(file, golden)| golden::compare(&file, &golden, &generation)),
+        generation,
+        recording,
+        plant_is_pending: args.unit.plant.is_some() && backend.plant_is_pending(),
+        wall: begin.elapsed(),
+        failure,
+        difference,
+        same_text: own.len() == expected.len()
+            && own.iter().zip(&expected).all(|(own, expected)| own.0 == expected.0),
+        predicted: unit.predict,
+        bus_gbps: system.bus().bandwidth_gbps,
+    })
+}
+
+/// What the live predictor does to the stored text that `golden/generate/default.json` has, if the predictor is asked for: the text is
+/// run token by token, in software, once with all active neurons and once with those that are predicted.
+pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
+    if host.args.predictor == PredictorChoice::Exact {
+        return Ok(None);
+    }
+    let path = workspace_path("golden/generate/default.json");
+    let golden = golden::read(&path)?;
+    let (text, prompt_tokens) = (golden.text_with_prompt.as_bytes(), golden.prompt.len());
+    let cannot = || format!("cannot run the text of {}", path.display());
+    let exact =
+        perplexity(host.model, &mut SoftwareBackend::new(), text, prompt_tokens).with_context(cannot)?;
+    let live = LivePredictor::new(&shape_of(&host.model.config), &host.setup.profile, prompt_tokens)?;
+    let with = |knowledge| -> anyhow::Result<(Perplexity, Predictions)> {
+        let mut software = PredictedSoftware::new(live.clone().with_knowledge(knowledge));
+        let found = perplexity(host.model, &mut software, text, prompt_tokens).with_context(cannot)?;
+        let live = software.live();
+        Ok((found, Predictions::new(live.evaluation(), live.tokens())))
+    };
+    let (predicted, predictions) = with(Knowledge::Computed)?;
+    let (told, told_predictions) = with(Knowledge::Everything)?;
+    let text = path.display().to_string();
+    Ok(Some(Quality { text, prompt_tokens, exact, predicted, predictions, told, told_predictions }))
+}
+
+/// Whether the GPU's numbers or the form of partial results let results differ from exact sums.
+pub fn is_exact(host: &Host<'_>, choice: Choice) -> bool {
+    host.args.gpu_numerics == GpuNumerics::Exact && choice.merge == MergeFormat::Exact
+}

@@ -1,0 +1,62 @@
+//! Versions, and numbers in text.
+
+use serde::Serialize;
+
+/// Versions of what made and ran the models.
+#[derive(Debug, Serialize)]
+pub struct Tools {
+    ndp_cosim: &'static str,
+    verilator: &'static str,
+    rustc: &'static str,
+}
+
+impl Tools {
+    /// Those of this build.
+    pub fn new() -> Self {
+        Self {
+            ndp_cosim: env!("CARGO_PKG_VERSION"),
+            verilator: verilator(),
+            rustc: env!("NDP_RUSTC_VERSION"),
+        }
+    }
+
+    /// Verilator's.
+    #[cfg(feature = "rtl")]
+    pub fn verilator(&self) -> &'static str {
+        self.verilator
+    }
+}
+
+fn verilator() -> &'static str {
+    #[cfg(feature = "rtl")]
+    let version = ndp_cosim::ffi::verilator_version();
+    #[cfg(not(feature = "rtl"))]
+    let version = None;
+    version.unwrap_or("none")
+}
+
+/// Digits in groups of three.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        let cases = [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")];
+        for (number, text) in cases {
+            assert_eq!(grouped(number), text);
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! `ndp trace capture`: the repository's model on real text.
+
+use anyhow::{Context, ensure};
+use ndp_files::FileSet;
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_traces::capture::{Capture, shape_of};
+use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
+use std::cell::Cell;
+use std::path::PathBuf;
+
+/// The model in `golden/model` has a ReLU in front of the Q, K and V projections as well as in the MLP, so the inputs of both
+/// are recorded. Several prompts become several sequences. The last generated token is drawn and not run, so it has no activity.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ndp trace capture --out own.trace
+  ndp trace capture --prompt 'It was a dark' --prompt 'Mr. Darcy' --tokens 100 --seed 7 --out two.trace")]
+pub struct Args {
+    /// Text to continue; may be given several times
+    #[arg(long, default_value = "Elizabeth was surprised at")]
+    prompt: Vec<String>,
+    /// Tokens to generate for each prompt
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    tokens: u64,
+    /// Temperature in hundredths, 0 for the most likely token
+    #[arg(long, default_value_t = 50)]
+    temperature_percent: u32,
+    /// Seed of the sampler
+    #[arg(long, default_value_t = 4)]
+    seed: u64,
+    /// Directory of the model [default: golden/model]
+    #[arg(long)]
+    model: Option<PathBuf>,
+    /// File for the trace
+    #[arg(long)]
+    out: PathBuf,
+}
+
+/// Below the current directory, else where this was built.
+fn own_model() -> PathBuf {
+    let here = PathBuf::from("golden/model");
+    if here.is_dir() { here } else { PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model")) }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let path = args.model.clone().unwrap_or_else(own_model);
+    let files = FileSet::new().input_folder("part of the model", &path);
+    files.output("--out", &args.out).check()?;
+    let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;
+    let shape = shape_of(&model.config);
+    let positions = model.config.max_position_embeddings() as u64;
+    for prompt in &args.prompt {
+        let requested = prompt.len() as u64 + args.tokens;
+        ensure!(!prompt.is_empty(), "an empty prompt cannot be continued");
+        ensure!(
+            requested <= positions,
+            "prompt of {} bytes and {} tokens are {requested} positions, the model has {positions}",
+            prompt.len(),
+            args.tokens
+        );
+    }
+    let sequences = args.prompt.len() as u64;
+    let prompt_tokens: u64 = args.prompt.iter().map(|prompt| prompt.len() as u64).sum();
+    let header = TraceHeader {
+        model: path.file_name().map_or("model".into(), |name| {
+            if args.model.is_none() { "golden".into() } else { name.to_string_lossy().into_owned() }
+        }),
+        layers: shape.blocks().len() as u32 / 2,
+        attention: model.config.hidden_size() as u32,
+        mlp: model.config.ffn_dim() as u32,
+        tokens: prompt_tokens + sequences * (args.tokens - 1),
+        prompt_tokens,
+        sequences,
+        seed: args.seed,
+        source: format!(
+            "trace capture: {sequences} prompt(s), temperature {} %, {} generated tokens each",
+            args.temperature_percent, args.tokens
+        ),
+    };
+    let bar = ndp_files::Progress::new(header.tokens, "tokens");
+    let tokens = header.tokens;
+    let mut writer = TraceFileWriter::create(&args.out, header)?;
+    let options = GenerateOptions {
+        tokens: args.tokens as usize,
+        temperature_percent: args.temperature_percent,
+        seed: args.seed,
+    };
+    for prompt in &args.prompt {
+        let position = Cell::new(0);
+        let mut backend = Capture::new(SoftwareBackend::new(), shape.clone(), |activity| {
+            bar.add(1);
+            writer.write(TokenInfo::at(position.replace(position.get() + 1), prompt.len() as u64), activity)
+        });
+        let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
+        bar.suspend(|| ndp_files::print(&format!("{prompt}{}\n", generation.text)));
+    }
+    drop(bar);
+    writer.finish()?;
+    ndp_files::print(&format!("{}: {} tokens of {} neurons\n", args.out.display(), tokens, shape.neurons()));
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! `ndp trace`: captures, generates, measures and shows activation traces.
+//!
+//! One file for each command. What is done is the library's.
+
+mod capture;
+mod show;
+mod stats;
+mod synth;
+mod table;
+
+use clap::Subcommand;
+
+/// Activation traces: which neurons of a language model were active for which token
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ndp trace capture --tokens 64 --out own.trace
+  ndp trace synth --llm llama2-70b --tokens 256 --out llama.trace
+  ndp trace stats llama.trace
+  ndp trace show own.trace --token 3 --layer 0")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the repository's model on a prompt and records which neurons were active
+    Capture(capture::Args),
+    /// Generates a trace of a model that is too large to be run, with published statistics
+    Synth(synth::Args),
+    /// Measures a trace: density, power law, similarity, change of hot neurons, correlation
+    Stats(stats::Args),
+    /// Shows a trace's header and some of its tokens
+    Show(show::Args),
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Capture(args) => capture::run(args),
+        Command::Synth(args) => synth::run(args),
+        Command::Stats(args) => stats::run(args),
+        Command::Show(args) => show::run(args),
+    }
+}

@@ -1,0 +1,155 @@
+//! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
+
+use super::table::{Table, percent};
+use anyhow::{Context, ensure};
+use ndp_config::LlmShape;
+use ndp_files::FileSet;
+use ndp_traces::stats::{Report, Statistics};
+use ndp_traces::synth::targets::Targets;
+use ndp_traces::synth::{SynthOptions, Synthesizer};
+use ndp_traces::{Activity, TraceFileWriter, TraceHeader};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Targets, mathematics and definitions are in docs/traces.md. Equal arguments give equal bytes.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ndp trace synth --llm llama2-70b --tokens 256 --out llama.trace
+  ndp trace synth --llm opt-30b --tokens 256 --prompt 128 --sequences 8 --out profile.trace
+  ndp trace synth --llm opt-30b --tokens 256 --prompt 128 --first-sequence 8 --out other-text.trace
+  ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace")]
+pub struct Args {
+    /// opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b (like
+    /// OPT); or layers x hidden x FFN, which is fitted like OPT
+    #[arg(long)]
+    llm: String,
+    /// Tokens of each sequence, its prompt included
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=u32::MAX.into()))]
+    tokens: u64,
+    /// How many of them are the prompt [default: 128, at most half of the tokens]
+    #[arg(long)]
+    prompt: Option<u64>,
+    /// Independent texts
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=u32::MAX.into()))]
+    sequences: u64,
+    /// Number of the first text: other numbers are other texts of the same model
+    #[arg(long, default_value_t = 0)]
+    first_sequence: u64,
+    /// Seed: another one is another model of this size
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// File for the trace
+    #[arg(long)]
+    out: PathBuf,
+}
+
+fn model(name: &str) -> anyhow::Result<LlmShape> {
+    let sizes: Option<Vec<u32>> = name.split('x').map(|size| size.parse().ok()).collect();
+    match sizes.as_deref() {
+        Some(&[layers, hidden, ffn]) => Ok(LlmShape::opt_like(name, layers, hidden, 1, ffn, 2)?),
+        _ => LlmShape::preset(name).context("neither a preset nor three sizes such as 4x256x1024"),
+    }
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    FileSet::new().output("--out", &args.out).check()?;
+    let model = model(&args.llm)?;
+    let prompt = args.prompt.unwrap_or_else(|| (args.tokens / 2).min(128));
+    ensure!(prompt <= args.tokens, "--prompt {prompt} is more than the {} tokens of a sequence", args.tokens);
+    let header = TraceHeader {
+        sequences: args.sequences,
+        seed: args.seed,
+        source: format!(
+            "trace synth {}: {} text(s) from number {}, {} tokens each, {prompt} of them the prompt",
+            env!("CARGO_PKG_VERSION"),
+            args.sequences,
+            args.first_sequence,
+            args.tokens
+        ),
+        ..TraceHeader::new(&model, args.tokens * args.sequences, prompt * args.sequences)
+    };
+    let tokens = header.tokens;
+    let mut writer = TraceFileWriter::create(&args.out, header)?;
+    let mut synthesizer = Synthesizer::new(
+        &model,
+        SynthOptions {
+            seed: args.seed,
+            prompt_tokens: prompt,
+            sequence_tokens: args.tokens,
+            first_sequence: args.first_sequence,
+            targets: None,
+        },
+    );
+    let mut statistics = Statistics::new(synthesizer.shape());
+    let mut activity = Activity::new(synthesizer.shape());
+    let bar = ndp_files::Progress::new(tokens, "tokens");
+    let (mut generating, start) = (0.0, Instant::now());
+    for _ in 0..tokens {
+        let before = Instant::now();
+        let info = synthesizer.next(&mut activity);
+        generating += before.elapsed().as_secs_f64();
+        writer.write(info, &activity)?;
+        statistics.add(info, &activity);
+        bar.add(1);
+    }
+    drop(bar);
+    writer.finish()?;
+    let per_token = |seconds: f64| 1e3 * seconds / tokens as f64;
+    note!(
+        "{:.1} ms per token, {:.1} ms of them generating, the rest writing and measuring",
+        per_token(start.elapsed().as_secs_f64()),
+        per_token(generating)
+    );
+    ndp_files::print(&table(&synthesizer, &statistics.report()));
+    ndp_files::print(&format!(
+        "{}: {tokens} tokens of {} neurons\n",
+        args.out.display(),
+        synthesizer.shape().neurons()
+    ));
+    Ok(())
+}
+
+/// Targets, what the parameters lead to over many texts, and what this trace has.
+fn table(synthesizer: &Synthesizer, report: &Report) -> String {
+    let (targets, expected) = (synthesizer.targets(), &synthesizer.fit().expected);
+    let mut table = Table::new(["statistic", "target", "expected over many texts", "achieved in this trace"]);
+    let similarity = |distance: usize| report.similarity[distance - 1];
+    let block = |kind: Option<ndp_traces::stats::KindReport>| kind.and_then(|kind| kind.typical_share);
+    let density = |kind: Option<ndp_traces::stats::KindReport>| kind.map(|kind| kind.density);
+    let target = |value: f64| format!("{:.1} %", 100.0 * value);
+    let far = Targets::FAR as usize;
+    let rows = [
+        (
+            "active neurons, attention",
+            target(targets.density),
+            Some(targets.density),
+            density(report.attention),
+        ),
+        ("active neurons, MLP", target(targets.density), Some(targets.density), density(report.mlp)),
+        (
+            "neurons with 80 %, average MLP block",
+            target(targets.block_share),
+            Some(expected.block_share),
+            block(report.mlp),
+        ),
+        (
+            "neurons with 80 %, whole model",
+            target(targets.model_share),
+            Some(expected.model_share),
+            report.model_share,
+        ),
+        ("similarity, distance 1", target(targets.adjacent), Some(expected.similarity[1]), similarity(1)),
+        ("similarity, distance 11", target(targets.distant), Some(expected.similarity[far]), similarity(far)),
+        ("similarity, distance 25", "flat".into(), Some(expected.similarity[25]), similarity(25)),
+        ("similarity, distance 32", "flat".into(), Some(expected.similarity[32]), similarity(32)),
+        ("hot neurons that change", target(targets.hot_change), Some(expected.hot_change), report.hot_change),
+        ("layer correlation (sample)", target(targets.layer), Some(expected.layer), report.layer),
+    ];
+    for (name, target, expected, achieved) in rows {
+        table.row([name.into(), target, percent(expected), percent(achieved)]);
+    }
+    let ratio = report.dimm_imbalance.map_or("-".into(), |ratio| format!("{ratio:.2}"));
+    table.row(["load of the fullest of 8 DIMMs".into(), "not fitted".into(), "-".into(), ratio]);
+    table.text()
+}

@@ -1,0 +1,175 @@
+//! Does `ndp evaluate` say what it found, the same every time, and refuse what it cannot use?
+
+use ndp_config::LlmShape;
+use ndp_traces::synth::{SynthOptions, Synthesizer};
+use ndp_traces::{Activity, NeuronShape, TraceFileWriter, TraceHeader};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use tempfile::TempDir;
+
+/// Writes a trace of a small model: three texts of `tokens` tokens, `prompt` of them a prompt.
+fn write_trace(dir: &Path, tokens: u64, prompt: u64) -> PathBuf {
+    let model = LlmShape::opt_like("3x128x512", 3, 128, 2, 512, 256).unwrap();
+    let options =
+        SynthOptions { seed: 5, prompt_tokens: prompt, sequence_tokens: tokens, ..SynthOptions::default() };
+    let mut synthesizer = Synthesizer::new(&model, options);
+    let header = TraceHeader {
+        sequences: 3,
+        source: "a test".to_owned(),
+        ..TraceHeader::new(&model, 3 * tokens, 3 * prompt.min(tokens))
+    };
+    let path = dir.join(format!("{tokens}-{prompt}.trace"));
+    let mut writer = TraceFileWriter::create(&path, header).unwrap();
+    let mut activity = Activity::new(&NeuronShape::of(&model));
+    for _ in 0..3 * tokens {
+        let info = synthesizer.next(&mut activity);
+        writer.write(info, &activity).unwrap();
+    }
+    writer.finish().unwrap();
+    path
+}
+
+fn evaluate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ndp")).arg("evaluate").args(arguments).output().unwrap()
+}
+
+/// The error message of a run that has to end with exit code 2 and print nothing else.
+fn refused(arguments: &[&str]) -> String {
+    let output = evaluate(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let output = evaluate(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_policy_is_evaluated_and_twice_the_same() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 40, 16);
+    let arguments = ["--trace", trace.to_str().unwrap(), "--config", "tiny", "--dimms", "4", "--json"];
+    let result = json(&arguments);
+    assert_eq!(result, json(&arguments));
+    assert_eq!((&result["profiled_tokens"], &result["generated_tokens"]), (&80.into(), &24.into()));
+    let policies = result["policies"].as_array().unwrap();
+    assert_eq!(policies.len(), 6);
+    let active: Vec<u64> = policies
+        .iter()
+        .map(|policy| {
+            let tokens = policy["tokens"].as_array().unwrap();
+            assert_eq!(tokens.len(), 24);
+            let sum = |token: &Value| -> u64 {
+                let dimms = token["dimm_neurons"].as_array().unwrap();
+                assert_eq!(dimms.len(), 4);
+                token["gpu_neurons"].as_u64().unwrap()
+                    + dimms.iter().map(|n| n.as_u64().unwrap()).sum::<u64>()
+            };
+            tokens.iter().map(sum).sum()
+        })
+        .collect();
+    // Policies differ in where neurons are computed, never in which.
+    assert!(active[0] > 0 && active.iter().all(|sum| *sum == active[0]), "{active:?}");
+    let moved = |policy: &Value| policy["migration_bytes_per_token"].as_f64().unwrap() > 0.0;
+    assert_eq!(policies.iter().filter(|policy| moved(policy)).count(), 1, "only hermes moves neurons");
+    assert!(moved(&policies[5]));
+    for policy in policies {
+        assert!(policy["windows"]["planned"].as_f64() <= policy["windows"]["before"].as_f64());
+        assert!(policy["link_share"].as_f64().unwrap() <= 1.0, "migration has to hide behind the projection");
+    }
+    assert_eq!(result["ablation"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn a_table_names_policies_predictors_and_the_paper_s_figures() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 20, 8);
+    let output = evaluate(&[
+        "--trace",
+        trace.to_str().unwrap(),
+        "--config",
+        "tiny",
+        "--policies",
+        "random,partition",
+        "--window",
+        "3",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for word in ["token and layer", "layer only", "random -> partition", "1.63", "tokens/s"] {
+        assert!(text.contains(word), "{word} in\n{text}");
+    }
+    assert!(!text.contains("hermes  "), "policies that were not asked for");
+}
+
+#[test]
+fn a_report_is_one_file_with_a_chart_of_everything() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 20, 8);
+    let report = dir.path().join("report.html");
+    let arguments = ["--trace", trace.to_str().unwrap(), "--config", "tiny", "--html"];
+    let output = evaluate(&[&arguments[..], &[report.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let html = std::fs::read_to_string(&report).unwrap();
+    assert_eq!(html.matches("<svg").count(), 9);
+    for word in ["paper: 0.98", "Load per DIMM, hermes", "token-adjustment", "</html>"] {
+        assert!(html.contains(word), "{word}");
+    }
+    let nowhere = dir.path().join("no/report.html");
+    assert!(refused(&[&arguments[..], &[nowhere.to_str().unwrap()]].concat()).contains("no/report.html"));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "no half-written file");
+}
+
+#[test]
+fn broken_traces_are_refused_with_the_reason() {
+    let dir = TempDir::new().unwrap();
+    let good = std::fs::read(write_trace(dir.path(), 20, 8)).unwrap();
+    let broken = dir.path().join("broken.trace");
+    let path = broken.to_str().unwrap();
+    let message = |bytes: &[u8]| {
+        std::fs::write(&broken, bytes).unwrap();
+        let message = refused(&["--trace", path, "--config", "tiny"]);
+        assert!(message.contains("broken.trace"), "{message}");
+        message
+    };
+    assert!(message(&good[..good.len() - 30]).contains("truncated"));
+    let mut flipped = good.clone();
+    flipped[good.len() / 2] ^= 4;
+    message(&flipped);
+    let mut version = good.clone();
+    version[8] = 9;
+    assert!(message(&version).contains('9'));
+    message(b"not a trace at all");
+    assert!(refused(&["--trace", "nowhere.trace"]).contains("nowhere.trace"));
+}
+
+#[test]
+fn traces_that_do_not_serve_and_systems_that_are_too_small_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 20, 8);
+    let trace = trace.to_str().unwrap();
+    let other = refused(&["--trace", trace, "--llm", "opt-13b"]);
+    assert!(
+        other.contains("3 layers of 128 and 512") && other.contains("40 layers of 5120 and 20480"),
+        "{other}"
+    );
+    let prompts = write_trace(dir.path(), 12, 12);
+    let message = refused(&["--trace", prompts.to_str().unwrap(), "--config", "tiny"]);
+    assert!(message.contains("no generated token"), "{message}");
+    assert!(refused(&["--trace", trace, "--dimms", "0"]).contains("dimms.count = 0"));
+    assert!(refused(&["--trace", trace, "--policies", "best"]).contains("'best', expected one of random"));
+    assert!(refused(&["--trace", trace, "--window", "0"]).contains("1..=255"));
+    let system = include_str!("../../rust/config/presets/systems/hermes.toml");
+    let small = dir.path().join("small.toml");
+    for (from, to, named) in [
+        ("capacity_gb = 32.0", "capacity_gb = 0.00001", "DIMM"),
+        ("memory_gb = 24.0", "memory_gb = 0.50001", "GPU"),
+    ] {
+        std::fs::write(&small, system.replace(from, to)).unwrap();
+        let message = refused(&["--trace", trace, "--config", "tiny", "--system", small.to_str().unwrap()]);
+        assert!(message.contains(named) && message.contains("bytes"), "{message}");
+    }
+}

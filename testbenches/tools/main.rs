@@ -1,0 +1,16 @@
+//! The subcommands of `ndp` that simulate no RTL, as a user meets them: what they print and write, and every way to call them wrongly.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../../synth/tests/common/mod.rs"]
+mod common;
+mod evaluate;
+mod evaluate_edges;
+mod offload;
+mod offload_edges;
+mod pim_times_edges;
+mod place;
+mod place_edges;
+mod synth;
+mod synth_edges;
+mod trace;
+mod trace_edges;

@@ -1,0 +1,102 @@
+//! Does `ndp offload` say what it does, and what it cannot do?
+
+use serde_json::Value;
+use std::process::{Command, Output};
+
+fn offload(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ndp")).arg("offload").args(args).output().unwrap()
+}
+
+fn text(args: &[&str]) -> String {
+    let output = offload(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = offload(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn the_whole_grid_is_optimal_in_the_table_and_in_json() {
+    for model in ["gpt3-175b", "llama3-70b"] {
+        let table = text(&["--llm", model]);
+        assert!(!table.lines().skip(6).any(|line| line.contains('!')), "{table}");
+        let json: Value = serde_json::from_str(&text(&["--llm", model, "--json"])).unwrap();
+        let cells = json["cells"].as_array().unwrap();
+        assert_eq!(cells.len(), 45);
+        for cell in cells {
+            for rule in ["equation", "slot"] {
+                assert!(cell[rule]["chosen"].is_object());
+                assert_eq!(cell[rule]["chosen"], cell[rule]["exhaustive"], "{cell}");
+            }
+            assert_eq!(cell["modes"].as_array().unwrap().len(), 5);
+        }
+    }
+    assert!(text(&["--llm", "llama3-70b", "--batches", "128"]).contains("paper: NPU 77 %, PIM 38 %"));
+}
+
+#[test]
+fn the_same_arguments_give_the_same_bytes() {
+    let args = ["--sequences", "100,4000", "--batches", "33,300", "--json"];
+    assert_eq!(text(&args), text(&args));
+}
+
+#[test]
+fn sampled_times_give_the_same_table_as_computed_ones() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("times.json");
+    let path = path.to_str().unwrap();
+    let grid = ["--sequences", "64,512", "--batches", "32,200"];
+    assert_eq!(text(&[&grid[..], &["--sample-times", path]].concat()), "");
+    assert_eq!(text(&[&grid[..], &["--times", path]].concat()), text(&grid));
+    let error = refused(&["--times", path, "--sequences", "513", "--batches", "32"]);
+    assert!(error.contains("context = 513 is beyond the table, which ends at 512"), "{error}");
+}
+
+#[test]
+fn a_timeline_is_written_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("step.json");
+    let name = path.to_str().unwrap();
+    let grid = ["--sequences", "4096", "--batches", "384"];
+    for (mode, devices) in [("serial", 2), ("shortest", 2)] {
+        text(&[&grid[..], &["--timeline", name, "--mode", mode]].concat());
+        let step: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(step["mode"], mode);
+        let events = step["timeline"]["events"].as_array().unwrap();
+        let of = |device: &str| events.iter().filter(|event| event["device"] == device).count();
+        assert!(of("npu") > 0 && of("pim") > 0 && of("npu") + of("pim") == events.len(), "{devices}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+    assert!(refused(&["--timeline", name]).contains("one sequence and one batch"));
+    let nowhere = directory.path().join("none").join("x.json");
+    assert!(refused(&[&grid[..], &["--timeline", nowhere.to_str().unwrap()]].concat()).contains("x.json"));
+}
+
+#[test]
+fn wrong_arguments_are_named() {
+    assert!(refused(&["--llm", "gpt4"]).contains("'gpt4'"));
+    assert!(refused(&["--sequences", "0"]).contains("context = 0 must be in 1..=1048576"));
+    assert!(refused(&["--batches", "0"]).contains("requests = 0 must be in 1..=65536"));
+    assert!(refused(&["--batches", "many"]).contains("many"));
+    assert!(refused(&["--times", "/nonexistent.json"]).contains("/nonexistent.json"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("hardware.json");
+    std::fs::write(&path, "{\"channels\": 64}").unwrap();
+    assert!(refused(&["--hardware", path.to_str().unwrap()]).contains("hardware.json"));
+    let json: Value =
+        serde_json::from_str(&text(&["--sequences", "16", "--batches", "32", "--json"])).unwrap();
+    let mut hardware = json["hardware"].clone();
+    std::fs::write(&path, hardware.to_string()).unwrap();
+    text(&["--hardware", path.to_str().unwrap(), "--sequences", "16"]);
+    hardware["banks"] = 0.into();
+    std::fs::write(&path, hardware.to_string()).unwrap();
+    assert!(refused(&["--hardware", path.to_str().unwrap()]).contains("banks = 0 must be in 1..=256"));
+    for option in ["--llm", "--sequences", "--rule", "--times", "--timeline", "Examples"] {
+        assert!(text(&["--help"]).contains(option));
+    }
+}

@@ -1,0 +1,32 @@
+//! The edge of `ndp pim-times`: lost output, files that are not what they seem.
+use ndp_files::testing::Program;
+
+const TIMES: &str = "--sequences 16,32 --batch 2";
+
+fn pim_times() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("pim-times")
+}
+
+#[test]
+fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
+    for line in ["--help", TIMES] {
+        pim_times().loses_its_output(line);
+    }
+}
+
+#[test]
+fn outputs_are_written_with_care() {
+    pim_times().writes_with_care(&format!("{TIMES} --out"), "times.json");
+}
+
+#[test]
+fn the_memory_is_spared() {
+    let pim_times = pim_times();
+    let memory = pim_times.file("memory.toml", "name = \"memory\"\n");
+    pim_times.spares_its_input(&format!("{TIMES} --memory {memory} --out"), &memory);
+}
+
+#[test]
+fn endless_input_is_refused() {
+    pim_times().refuses_endless(&format!("{TIMES} --memory"), "memory.toml");
+}

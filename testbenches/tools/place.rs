@@ -1,0 +1,167 @@
+//! Does `ndp place` say what it does, and what it cannot do?
+
+use ndp_config::LlmShape;
+use ndp_mapper::{Instance, Options, PlacementFile, place_structured, synthetic_frequencies};
+use ndp_traces::{Activity, NeuronShape, TokenInfo, TraceFileWriter, TraceHeader};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn place(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ndp")).arg("place").args(args).output().unwrap()
+}
+
+fn refused(args: &[&str]) -> String {
+    let output = place(args);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {output:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let output = place(args);
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_report_and_the_file_are_those_of_the_library() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("placement.json");
+    let run = || {
+        let out = out.to_str().unwrap();
+        let output =
+            place(&["--llm", "LLaMA2-7B", "--dimms", "4", "--synthetic-seed", "3", "--json", "--out", out]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text_report = run();
+    let report: Value = serde_json::from_str(&text_report).unwrap();
+    let text = std::fs::read(&out).unwrap();
+    let model = LlmShape::preset("llama2-7b").unwrap();
+    let system = ndp_config::SystemConfig::preset("hermes").unwrap().with_dimms(4).unwrap();
+    let frequencies = synthetic_frequencies(&model, 3);
+    let instance = Instance::new(&model, &system, &frequencies, &Options::default()).unwrap();
+    let (placement, certificate) = place_structured(&instance).unwrap();
+    let file: PlacementFile = serde_json::from_slice(&text).unwrap();
+    assert_eq!(file.placement(&NeuronShape::of(&model)).unwrap(), placement);
+    for (key, value) in [
+        ("objective_us", certificate.objective_us),
+        ("bound_us", certificate.bound_us),
+        ("gap", certificate.gap),
+    ] {
+        // As text: the parser may be off by a bit.
+        let line = format!("\"{key}\": {},", serde_json::to_string(&value).unwrap());
+        assert!(text_report.contains(&line), "{line} is not in {text_report}");
+    }
+    assert_eq!(report["layers"].as_array().unwrap().len(), 32);
+    assert!(report["seconds"].as_f64().unwrap() > 0.0);
+    run();
+    assert_eq!(std::fs::read(&out).unwrap(), text, "another run, another file");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "something is left behind");
+}
+
+#[test]
+fn every_method_answers_and_none_is_below_the_bound() {
+    let mut objectives = Vec::new();
+    for method in ["structured", "greedy", "random", "powerinfer", "milp"] {
+        let report = json(&[
+            "--llm",
+            "llama2-7b",
+            "--synthetic-seed",
+            "3",
+            "--json",
+            "--method",
+            method,
+            "--milp-groups",
+            "64",
+            "--time-limit",
+            "2",
+        ]);
+        assert_eq!(report["method"], method);
+        assert!(report["gap"].as_f64().unwrap() >= 0.0, "{method}");
+        assert_eq!(report["powerinfer"].is_object(), method == "powerinfer");
+        assert_eq!(report["milp"].is_object(), method == "milp");
+        objectives.push(report["objective_us"].as_f64().unwrap());
+    }
+    assert!(objectives[1..].iter().all(|&other| other > objectives[0]), "{objectives:?}");
+}
+
+/// A trace of six tokens: neuron `i` of every block is active for every `i % 3 + 1`-th of them.
+fn write_trace(path: &Path, model: &LlmShape) {
+    let shape = NeuronShape::of(model);
+    let header = TraceHeader::new(model, 6, 2);
+    let mut writer = TraceFileWriter::create(path, header).unwrap();
+    for token in 0..6 {
+        let mut activity = Activity::new(&shape);
+        for (block, of) in shape.blocks().iter().enumerate() {
+            for neuron in (0..of.neurons).filter(|neuron| token % u64::from(neuron % 3 + 1) == 0) {
+                activity.block_mut(&shape, block)[neuron as usize / 64] |= 1 << (neuron % 64);
+            }
+        }
+        writer.write(TokenInfo::at(token, 2), &activity).unwrap();
+    }
+    writer.finish().unwrap();
+}
+
+#[test]
+fn frequencies_come_from_a_trace_of_the_same_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("7b.trace");
+    let model = LlmShape::preset("llama2-7b").unwrap();
+    write_trace(&path, &model);
+    let trace = path.to_str().unwrap();
+    let report = json(&["--llm", "llama2-7b", "--trace", trace, "--json"]);
+    let frequency = |neuron: u32| [1.0, 0.5, 1.0 / 3.0][neuron as usize % 3];
+    let blocks = NeuronShape::of(&model);
+    let frequencies: Vec<Vec<f32>> =
+        blocks.blocks().iter().map(|of| (0..of.neurons).map(frequency).collect()).collect();
+    let system = ndp_config::SystemConfig::preset("hermes").unwrap();
+    let instance = Instance::new(&model, &system, &frequencies, &Options::default()).unwrap();
+    let (found, expected) = (&report["objective_us"], place_structured(&instance).unwrap().1.objective_us);
+    assert!((found.as_f64().unwrap() / expected - 1.0).abs() < 1e-14, "{found} {expected}");
+    assert_eq!(report["frequencies"], "trace 7b.trace");
+    let error = refused(&["--llm", "llama2-13b", "--trace", trace]);
+    assert!(error.contains("the trace is of model 'llama2-7b', not of 'llama2-13b'"), "{error}");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let error = refused(&["--llm", "llama2-7b", "--trace", trace]);
+    assert!(error.contains("7b.trace") && error.contains("truncated"), "{error}");
+}
+
+#[test]
+fn bad_input_is_named_and_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out.json");
+    let out = out.to_str().unwrap();
+    let seed = ["--synthetic-seed", "1"];
+    for (args, expected) in [
+        (vec!["--llm", "gpt-2", "--out", out], "'gpt-2'"),
+        (vec!["--llm", "opt-66b", "--dimms", "0", "--out", out], "dimms.count = 0"),
+        (vec!["--llm", "opt-66b", "--dimms", "65", "--out", out], "dimms.count = 65"),
+        (vec!["--llm", "opt-66b", "--dimms", "3", "--out", out], "do not fit 3 DIMMs"),
+        (vec!["--llm", "opt-66b", "--system", "pc", "--out", out], "'pc'"),
+        (vec!["--llm", "opt-66b", "--group", "0", "--out", out], "group size = 0"),
+        (vec!["--llm", "llama2-7b", "--out", "/nowhere/out.json"], "/nowhere/out.json"),
+        (vec!["--llm", "llama2-7b", "--lp-out", out, "--out", out], "both name"),
+        (
+            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gbps", "0", "--out", out],
+            "CPU bandwidth = 0",
+        ),
+        (vec!["--table", "--llm", "llama2-7b"], "--table"),
+        (vec![], "--llm"),
+    ] {
+        let error = refused(&[args, seed.to_vec()].concat());
+        assert!(error.contains(expected), "{error}");
+    }
+    assert!(refused(&["--llm", "llama2-7b"]).contains("--trace"));
+    assert!(refused(&["--llm", "llama2-7b", "--trace", "/nowhere/t"]).contains("/nowhere/t"));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn help_has_examples() {
+    let output = place(&["--help"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("Examples:") && text.contains("Exit code"), "{text}");
+}

@@ -1,0 +1,70 @@
+//! The edge of `ndp synth`: lost output, files that are not what they seem, and tools that outlive it.
+//!
+//! The tools are shell scripts that answer like Yosys and then hang, with a child, as Yosys has ABC.
+
+use super::common;
+
+use ndp_files::testing::Program;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+fn synth() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("synth")
+}
+
+const SMALL: &str = "--config tiny --block serial_lane --jobs 1";
+
+#[test]
+fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
+    for line in
+        ["--help", "--list", &format!("{SMALL} --report r.md"), &format!("{SMALL} --json --report r.md")]
+    {
+        synth().loses_its_output(line);
+    }
+}
+
+#[test]
+fn outputs_are_written_with_care() {
+    synth().writes_with_care(&format!("{SMALL} --report"), "report.md");
+}
+
+#[test]
+fn the_library_is_spared() {
+    let synth = synth();
+    let liberty = synth.file("cells.lib", common::liberty());
+    synth.spares_its_input(&format!("{SMALL} --liberty {liberty} --report"), &liberty);
+    synth
+        .spares_its_input(&format!("{SMALL} --liberty {liberty} --liberty-seq {liberty} --report"), &liberty);
+}
+
+#[test]
+fn signals_end_the_tools_and_leave_nothing_behind() {
+    for signal in ["TERM", "INT", "HUP"] {
+        let synth = synth();
+        let (yosys, alive, temporary) = (synth.path("yosys"), synth.path("alive"), synth.path("tmp"));
+        std::fs::create_dir(&temporary).unwrap();
+        let script = format!(
+            "#!/bin/sh\nif [ \"$1\" = -V ]; then echo 'Yosys 0.23 (fake)'; exit 0; fi\n\
+             (echo $$ > {alive}; sleep 3; touch {alive}-still) & wait\n"
+        );
+        std::fs::write(&yosys, script).unwrap();
+        std::fs::set_permissions(&yosys, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let mut command = synth.command(&format!("{SMALL} --report report.md"));
+        command.env("YOSYS", &yosys).env("TMPDIR", &temporary).stderr(std::process::Stdio::null());
+        let child =
+            synth.wait_for(command.spawn().unwrap(), "synth", |names| names.contains(&"alive".into()));
+        let code = ndp_files::testing::ended_by(child, signal);
+        let number =
+            if signal == "TERM" { 15 } else { ["", "HUP", "INT"].iter().position(|n| *n == signal).unwrap() };
+        assert_eq!(code, Some(128 + number as i32), "{signal}");
+        std::thread::sleep(Duration::from_secs(4));
+        assert_eq!(synth.left(), ["alive", "tmp", "yosys"], "{signal}");
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{signal} leaves the temporary folder");
+    }
+}
+
+#[test]
+fn endless_input_is_refused() {
+    synth().refuses_endless(&format!("{SMALL} --liberty"), "cells.lib");
+    synth().refuses_endless("--block fp16_rounder --config", "core.toml");
+}
