@@ -30,9 +30,9 @@ help:
 demo:
 	@.ci/install build
 	mkdir -p target/demo
-	$(CARGO) run --release --bin cosim -- generate --dimms 4 --tokens 8 \
+	$(CARGO) run --release --bin ndp -- generate --dimms 4 --tokens 8 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
-	$(CARGO) run --release --bin cosim -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
+	$(CARGO) run --release --bin ndp -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
 		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
 
 ## test: all tests of the workspace, then those of the Python reference
@@ -61,23 +61,23 @@ FLAT_DRAM_BLOCKS := rank_port rank_controller async_fifo async_fifo_sram
 ## synth: area of the core, module by module, and of its blocks (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)
 synth:
 	@.ci/install synth
-	$(CARGO) build --release --bin synth
+	$(CARGO) build --release --no-default-features --bin ndp
 	libraries=($(if $(LIBERTY),--liberty $(LIBERTY) --sta) $(if $(LIBERTY_SEQ),--liberty-seq $(LIBERTY_SEQ)))
 	for block in $(FLAT_BLOCKS); do
-		target/release/synth --config hermes --block $$block --flatten "$${libraries[@]}"
+		target/release/ndp synth --config hermes --block $$block --flatten "$${libraries[@]}"
 	done
 	for block in $(FLAT_LANE_BLOCKS); do
-		target/release/synth --config hermes --block $$block --flatten --recipe best "$${libraries[@]}"
+		target/release/ndp synth --config hermes --block $$block --flatten --recipe best "$${libraries[@]}"
 	done
 	for block in $(FLAT_DRAM_BLOCKS); do
-		target/release/synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
+		target/release/ndp synth --config hermes --block $$block --flatten --period-ps 625 "$${libraries[@]}"
 	done
-	target/release/synth --config hermes-x8 --block rank_controller --flatten --period-ps 625 "$${libraries[@]}"
-	target/release/synth --config librapim --block pim_controller --flatten "$${libraries[@]}"
-	target/release/synth --config librapim --block pim_controller "$${libraries[@]}"
-	target/release/synth --config hermes --block link_bridge "$${libraries[@]}"
-	target/release/synth --config hermes --block transfer_unit "$${libraries[@]}"
-	target/release/synth --config hermes --block ndp_core --recipe needed --timeout-s 3600 "$${libraries[@]}"
+	target/release/ndp synth --config hermes-x8 --block rank_controller --flatten --period-ps 625 "$${libraries[@]}"
+	target/release/ndp synth --config librapim --block pim_controller --flatten "$${libraries[@]}"
+	target/release/ndp synth --config librapim --block pim_controller "$${libraries[@]}"
+	target/release/ndp synth --config hermes --block link_bridge "$${libraries[@]}"
+	target/release/ndp synth --config hermes --block transfer_unit "$${libraries[@]}"
+	target/release/ndp synth --config hermes --block ndp_core --recipe needed --timeout-s 3600 "$${libraries[@]}"
 
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:
@@ -92,7 +92,7 @@ bench:
 	$(CARGO) bench --package ndp-predictor --bench step
 	$(CARGO) bench --package ndp-mapper --bench placement
 	$(CARGO) bench --package ndp-traces --bench traces
-	$(CARGO) run --release --bin cosim -- bench
+	$(CARGO) run --release --bin ndp -- bench
 
 ## clean: everything that was built
 clean:

@@ -1,4 +1,4 @@
-//! One decoder layer in one decode step, with random inputs: what `cosim layer` runs and the testbenches check.
+//! One decoder layer in one decode step, with random inputs: what `ndp layer` runs and the testbenches check.
 //!
 //! A step takes one new token of each of several sequences. What the caches hold of the tokens before is drawn at random, like the
 //! hidden states; weights are a model's or random too. Which backend computes is the caller's choice.

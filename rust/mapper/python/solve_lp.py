@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Solves problems that `place --lp-out` has written with the CBC that comes with PuLP, and compares with `place`.
+"""Solves problems that `place --lp-out` has written with the CBC that comes with PuLP, and compares with `ndp place`.
 
     pip install -r rust/mapper/python/requirements.txt
     place --model llama2-7b --synthetic-seed 1 --lp-out 7b.lp
     python3 rust/mapper/python/solve_lp.py --time-limit 300 7b.lp
 
-PuLP cannot read CPLEX LP files, so its CBC is run on the file itself. What `place` reached and its bound are in the
+PuLP cannot read CPLEX LP files, so its CBC is run on the file itself. What `ndp place` reached and its bound are in the
 file's second comment. A table row per file: the solver's objective and lower bound, its time, and its objective divided
-by that of `place` (above 1: the solver's solution is slower). Exit code 1 if a solution is below the bound of `place`, which
+by that of `ndp place` (above 1: the solver's solution is slower). Exit code 1 if a solution is below the bound of `ndp place`, which
 would prove the bound wrong.
 """
 
@@ -60,7 +60,7 @@ def main():
             head = next(lines, "") + next(lines, "")
         ours = re.search(rf"ours {NUMBER} us, bound {NUMBER} us", head)
         if not ours:
-            sys.exit(f"{path}: no comment of `place` in the first two lines")
+            sys.exit(f"{path}: no comment of `ndp place` in the first two lines")
         place_us, bound_us = float(ours[1]), float(ours[2])
         objective, bound, ended, seconds = solve(path, args.time_limit, args.ratio_gap)
         bound = f"{bound:.2f}" if bound is not None else "-"
