@@ -41,7 +41,7 @@ test:
 	$(call cargo_test,--workspace)
 	$(PYTHON) golden/test_reference.py
 	$(PYTHON) golden/make_goldens.py --check
-	$(PYTHON) rust/traces/python/test_capture.py
+	$(PYTHON) rust/hermes/traces/python/test_capture.py
 
 ## lint: formatting, clippy, and the emitted Verilog of every preset
 lint:
@@ -90,7 +90,7 @@ bench:
 	$(CARGO) bench --package ndp-hdl --bench elaborate
 	$(CARGO) bench --package ndp-numerics --bench dot --bench activation
 	$(CARGO) bench --package ndp-predictor --bench step
-	$(CARGO) bench --package ndp-mapper --bench placement
+	$(CARGO) bench --package ndp-placement --bench placement
 	$(CARGO) bench --package ndp-traces --bench traces
 	$(CARGO) run --release --bin ndp -- bench
 

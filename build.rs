@@ -38,8 +38,8 @@ mod models {
         "sim/ffi/shim.cpp",
         "sim/ffi/model.hpp",
         "hdl/src",
-        "rust/config/src",
-        "rust/config/presets",
+        "rust/contract/config/src",
+        "rust/contract/config/presets",
     ];
     /// Environment variables that select where models are kept, or with which tools they are built.
     const VARIABLES: [&str; 6] =

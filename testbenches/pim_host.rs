@@ -1,8 +1,8 @@
 //! Texts with attention and FFNs in Verilated banks: are they those of the software, without and with slicing and offloading, and is
 //! an error found?
 //!
-//! Channels in RTL, every clock compared with the device model; the host of `sim/pim` in front of them. More prompts and modes
-//! run on the device model alone in `sim/pim/tests`. The same with the controller in RTL between host and channels.
+//! Channels in RTL, every clock compared with the device model; the host of `rust/librapim/host` in front of them. More prompts and modes
+//! run on the device model alone in `rust/librapim/host/tests`. The same with the controller in RTL between host and channels.
 
 use crate::common::rtl::hbm_design;
 use ndp_config::HbmConfig;
@@ -19,7 +19,7 @@ use ndp_pim::{Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt
 use std::error::Error;
 use std::path::Path;
 
-#[path = "../sim/pim/tests/common/mod.rs"]
+#[path = "../rust/librapim/host/tests/common/mod.rs"]
 mod common;
 
 use common::{assert_texts, random_model};

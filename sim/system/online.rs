@@ -6,7 +6,7 @@
 
 use super::places::{Device, Places};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
-use ndp_mapper::{Instance, Options, Placement, place_random, place_structured};
+use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
 use ndp_predictor::{LayerTable, NeuronStates, PredictorRules};
 use ndp_scheduler::session::Start;
 use ndp_scheduler::system_time::SystemTimes;

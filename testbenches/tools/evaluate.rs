@@ -162,7 +162,7 @@ fn traces_that_do_not_serve_and_systems_that_are_too_small_are_refused() {
     assert!(refused(&["--trace", trace, "--dimms", "0"]).contains("dimms.count = 0"));
     assert!(refused(&["--trace", trace, "--policies", "best"]).contains("'best', expected one of random"));
     assert!(refused(&["--trace", trace, "--window", "0"]).contains("1..=255"));
-    let system = include_str!("../../rust/config/presets/systems/hermes.toml");
+    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
     let small = dir.path().join("small.toml");
     for (from, to, named) in [
         ("capacity_gb = 32.0", "capacity_gb = 0.00001", "DIMM"),

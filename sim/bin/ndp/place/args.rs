@@ -1,7 +1,7 @@
 //! The arguments of `ndp place`.
 
 use clap::ValueEnum;
-use ndp_mapper::{LpForm, PC_HIGH_GBPS, Terms};
+use ndp_placement::{LpForm, PC_HIGH_GBPS, Terms};
 use std::path::PathBuf;
 
 /// Place a model's neurons: which are copied to the GPU, and which DIMM holds each

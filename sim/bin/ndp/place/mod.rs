@@ -1,6 +1,6 @@
 //! `ndp place`: reads a trace, places the model's neurons, writes placement and problem.
 //!
-//! The methods are `ndp_mapper`'s; here are only arguments, files and reports.
+//! The methods are `ndp_placement`'s; here are only arguments, files and reports.
 
 mod args;
 mod report;
@@ -11,7 +11,7 @@ use args::Method;
 use indicatif::ProgressBar;
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
-use ndp_mapper::{
+use ndp_placement::{
     Certificate, Instance, MilpOptions, MilpReport, Options, Placement, PlacementFile, PowerInferReport,
     least_neurons, place_greedy, place_milp, place_powerinfer, place_random, place_structured,
     synthetic_frequencies, write_lp,

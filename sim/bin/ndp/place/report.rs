@@ -1,7 +1,7 @@
 //! What `place` says of a placement: JSON, or a few lines.
 
 use ndp_config::LlmShape;
-use ndp_mapper::{Certificate, CertifiedTerm, Instance, MilpReport, PowerInferReport, Terms};
+use ndp_placement::{Certificate, CertifiedTerm, Instance, MilpReport, PowerInferReport, Terms};
 use serde::Serialize;
 use std::fmt;
 

@@ -1,0 +1,278 @@
+//! Are capacities and shapes kept, and is what breaks them named?
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod common;
+
+use common::{Sizes, problem};
+use ndp_config::{LlmShape, SystemConfig};
+use ndp_placement::{
+    Instance, LpForm, Machine, MapperError, MilpOptions, Options, Placement, PlacementFile, least_neurons,
+    place_greedy, place_milp, place_powerinfer, place_random, place_structured, synthetic_frequencies,
+    write_lp,
+};
+use ndp_traces::NeuronShape;
+use std::collections::BTreeMap;
+
+const SIZES: Sizes = Sizes { layers: 3, attention: 70, mlp: 130, dimms: 4, group: 16 };
+
+fn machine() -> Machine {
+    Machine {
+        gpu_bytes: 1000,
+        gpu_gbps: 9.0,
+        sync_us: 0.1,
+        dimms: 4,
+        dimm_bytes: 2000,
+        dimm_gbps: 1.0,
+        kv_bytes: 0,
+    }
+}
+
+#[test]
+fn all_methods_keep_the_capacities() {
+    for seed in 0..100 {
+        let (instance, _) = problem(seed, SIZES, 1.0);
+        let (structured, certificate) = place_structured(&instance).unwrap();
+        let least = vec![Some(20); instance.blocks().len()];
+        let milp = MilpOptions { groups_per_variable: 4, ..MilpOptions::default() };
+        for placement in [
+            structured,
+            place_greedy(&instance).unwrap(),
+            place_random(&instance, seed).unwrap(),
+            place_powerinfer(&instance, &least).unwrap().0,
+            place_milp(&instance, &milp).unwrap().0,
+        ] {
+            placement.check(&instance).unwrap();
+        }
+        assert!(certificate.gpu_bytes <= instance.machine().gpu_bytes);
+        assert_eq!(certificate.dimm_bytes.iter().sum::<u64>(), instance.bytes());
+    }
+}
+
+#[test]
+fn dimms_without_a_spare_byte_are_filled() {
+    let shape = NeuronShape::new(2, 40, 60);
+    let machine = Machine { dimm_bytes: 50 * 10, ..machine() };
+    let frequencies: Vec<Vec<f32>> =
+        shape.blocks().iter().map(|b| (0..b.neurons).map(|i| 1.0 / (i + 1) as f32).collect()).collect();
+    let options = Options { group_neurons: 16, ..Options::default() };
+    let instance = Instance::with_machine(shape, [10, 10], machine, &frequencies, &options).unwrap();
+    let (_, certificate) = place_structured(&instance).unwrap();
+    assert_eq!(certificate.dimm_bytes, [500; 4]);
+    place_greedy(&instance).unwrap().check(&instance).unwrap();
+}
+
+#[test]
+fn neurons_that_are_never_active_cost_nothing_and_fill_the_dimms_evenly() {
+    let shape = NeuronShape::new(2, 64, 64);
+    let frequencies: Vec<Vec<f32>> = shape.blocks().iter().map(|b| vec![0.0; b.neurons as usize]).collect();
+    let instance = Instance::with_machine(
+        shape,
+        [10, 10],
+        machine(),
+        &frequencies,
+        &Options { group_neurons: 4, ..Options::default() },
+    );
+    let (_, certificate) = place_structured(&instance.unwrap()).unwrap();
+    assert_eq!((certificate.objective_us, certificate.bound_us), (0.4, 0.4));
+    assert_eq!(certificate.dimm_bytes, [640; 4]);
+}
+
+#[test]
+fn the_same_problem_has_the_same_placement() {
+    let model = LlmShape::opt_like("opt-like", 3, 256, 4, 1024, 100).unwrap();
+    let system = SystemConfig::preset("hermes").unwrap();
+    let place = || {
+        let instance = Instance::new(&model, &system, &synthetic_frequencies(&model, 4), &Options::default());
+        place_structured(&instance.unwrap()).unwrap()
+    };
+    assert_eq!(place(), place());
+}
+
+#[test]
+fn each_broken_rule_of_a_placement_is_found() {
+    let (instance, _) = problem(3, SIZES, 1.2);
+    let (good, _) = place_structured(&instance).unwrap();
+    let broken = |change: fn(&mut Placement)| {
+        let mut placement = good.clone();
+        change(&mut placement);
+        placement.check(&instance).unwrap_err()
+    };
+    assert_eq!(
+        broken(|p| p.dimms_mut(1)[5] = 4),
+        MapperError::NoSuchDimm { block: 1, neuron: 5, dimm: 4, dimms: 4 }
+    );
+    assert_eq!(broken(|p| p.gpu_bits_mut(0)[1] |= 1 << 6), MapperError::StrayBits { block: 0, last: 69 });
+    let all_on_gpu = |p: &mut Placement| {
+        for block in 0..6 {
+            (0..p.dimms(block).len()).for_each(|neuron| p.set_gpu(block, neuron, true));
+        }
+    };
+    assert!(matches!(broken(all_on_gpu), MapperError::GpuFull { used, capacity } if used > capacity));
+    let all_on_2 = |p: &mut Placement| (0..6).for_each(|block| p.dimms_mut(block).fill(2));
+    assert!(matches!(broken(all_on_2), MapperError::DimmFull { dimm: 2, used, capacity } if used > capacity));
+    let other = Placement::new(&NeuronShape::new(3, 70, 131));
+    assert!(matches!(other.check(&instance), Err(MapperError::Shape { found: 603, expected: 600, .. })));
+}
+
+#[test]
+fn problems_that_make_no_sense_are_refused_with_their_numbers() {
+    let shape = NeuronShape::new(1, 4, 8);
+    let good = vec![vec![0.5; 4], vec![0.5; 8]];
+    let with = |machine: Machine, bytes, frequencies: &[Vec<f32>], group_neurons| {
+        let options = Options { group_neurons, ..Options::default() };
+        Instance::with_machine(shape.clone(), bytes, machine, frequencies, &options)
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    let mut nan = good.clone();
+    nan[1][6] = f32::NAN;
+    let mut large = good.clone();
+    large[0][3] = 1.5;
+    for (found, expected) in [
+        (with(machine(), [10, 10], &good, 0), "group size = 0"),
+        (with(machine(), [0, 10], &good, 4), "bytes of a neuron = 0"),
+        (with(machine(), [10, 1 << 38], &good, 4), "bytes of all neurons"),
+        (with(machine(), [10, 10], &good[..1], 4), "blocks with frequencies: 1 instead of 2"),
+        (
+            with(machine(), [10, 10], &[vec![0.5; 4], vec![0.5; 7]], 4),
+            "frequencies of block 1: 7 instead of 8",
+        ),
+        (with(machine(), [10, 10], &nan, 4), "frequency NaN of neuron 6 of block 1"),
+        (with(machine(), [10, 10], &large, 4), "frequency 1.5 of neuron 3 of block 0"),
+        (with(Machine { dimms: 0, ..machine() }, [10, 10], &good, 4), "dimms = 0 must be 1..=64"),
+        (with(Machine { dimms: 65, ..machine() }, [10, 10], &good, 4), "dimms = 65 must be 1..=64"),
+        (with(Machine { gpu_gbps: 0.0, ..machine() }, [10, 10], &good, 4), "GPU bandwidth = 0"),
+        (with(Machine { sync_us: -1.0, ..machine() }, [10, 10], &good, 4), "synchronisation = -1"),
+        (
+            with(Machine { dimm_bytes: 29, kv_bytes: 7, ..machine() }, [10, 10], &good, 4),
+            "120 bytes of neurons do not fit 4 DIMMs of 29 bytes (116 together), 7 bytes of each being kept",
+        ),
+    ] {
+        assert!(found.contains(expected), "{found}");
+    }
+    // Enough in all, but each DIMM has room for two neurons and a half.
+    let (shape, machine) = (NeuronShape::new(1, 0, 10), Machine { dimm_bytes: 25, ..machine() });
+    let instance = Instance::with_machine(shape, [10, 10], machine, &[vec![0.5; 10]], &Options::default());
+    let error = place_structured(&instance.unwrap()).unwrap_err();
+    assert_eq!(error, MapperError::Fragmented { block: 0, needed: 10, free: 5 });
+}
+
+#[test]
+fn models_that_do_not_fit_the_machine_are_refused_with_bytes() {
+    let hermes = SystemConfig::preset("hermes").unwrap();
+    let t4 = SystemConfig::preset("hermes-t4").unwrap();
+    let text = include_str!("../../../contract/config/presets/systems/hermes.toml")
+        .replace("memory_gb = 24.0", "memory_gb = 8.0");
+    let small_gpu = SystemConfig::from_toml(&text).unwrap();
+    let model = LlmShape::preset("opt-66b").unwrap();
+    let machine = |system: &SystemConfig, tokens| Machine::of(&model, system, tokens);
+    assert_eq!(machine(&t4, 0).unwrap().gpu_bytes, 15_500_000_000 - model.resident_bytes());
+    let error = machine(&small_gpu, 0).unwrap_err().to_string();
+    assert!(error.contains("7500000000 bytes") && error.contains("11798249472"), "{error}");
+    let error = machine(&hermes, 1 << 30).unwrap_err().to_string();
+    assert!(error.contains("kept for keys and values"), "{error}");
+    let three = hermes.with_dimms(3).unwrap();
+    let frequencies = synthetic_frequencies(&model, 1);
+    let error = Instance::new(&model, &three, &frequencies, &Options::default()).map(|_| ()).unwrap_err();
+    assert!(
+        matches!(error, MapperError::DimmsTooSmall { dimms: 3, needed, .. } if needed == model.neurons_bytes())
+    );
+}
+
+#[test]
+fn options_of_the_other_methods_are_checked() {
+    let (instance, _) = problem(3, SIZES, 1.2);
+    let milp = |groups_per_variable, time_limit_s| {
+        let options = MilpOptions { groups_per_variable, time_limit_s, ..MilpOptions::default() };
+        place_milp(&instance, &options).unwrap_err().to_string()
+    };
+    assert!(milp(0, 1.0).contains("groups per variable = 0"));
+    assert!(milp(1, f64::NAN).contains("time limit = NaN"));
+    assert!(least_neurons(&instance, 0.0).unwrap_err().to_string().contains("CPU bandwidth = 0"));
+    assert!(place_powerinfer(&instance, &[]).unwrap_err().to_string().contains("0 instead of 6"));
+}
+
+#[test]
+fn a_file_of_a_placement_gives_it_back() {
+    let (instance, _) = problem(9, SIZES, 1.2);
+    let (placement, _) = place_structured(&instance).unwrap();
+    let file = PlacementFile::new("some", 4, &placement);
+    assert_eq!(file.placement(instance.shape()).unwrap(), placement);
+}
+
+/// The rows of a problem in LP format: name, coefficients, relation, right side.
+type Row = (String, BTreeMap<String, f64>, String, f64);
+
+fn rows(text: &str) -> Vec<Row> {
+    let body = &text[text.find("Subject To").unwrap() + 10..text.find("Binaries").unwrap()];
+    let words: Vec<&str> = body.split_whitespace().collect();
+    let mut rows: Vec<Row> = Vec::new();
+    let (mut sign, mut factor) = (1.0, 1.0);
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let Some(row) = rows.last_mut().filter(|_| !word.ends_with(':')) else {
+            rows.push((word.trim_end_matches(':').to_owned(), BTreeMap::new(), String::new(), 0.0));
+            continue;
+        };
+        match word {
+            "+" => sign = 1.0,
+            "-" => sign = -1.0,
+            "<=" | ">=" | "=" => {
+                row.2 = word.to_owned();
+                row.3 = words.next().unwrap().parse().unwrap();
+            }
+            _ if word.parse::<f64>().is_ok() => factor = word.parse().unwrap(),
+            _ => {
+                assert!(row.1.insert(word.to_owned(), sign * factor).is_none(), "{word} twice in {}", row.0);
+                (sign, factor) = (1.0, 1.0);
+            }
+        }
+    }
+    rows
+}
+
+#[test]
+fn the_exported_problem_has_the_placement_as_a_solution_with_its_objective() {
+    for (seed, form) in (0..20).flat_map(|seed| [(seed, LpForm::Full), (seed, LpForm::Reduced)]) {
+        // One neuron per group, so every placement is one of whole groups.
+        let (instance, _) = problem(seed, Sizes { attention: 11, mlp: 18, group: 1, ..SIZES }, 1.2);
+        let (placement, _) = place_structured(&instance).unwrap();
+        let evaluation = placement.evaluate(&instance).unwrap();
+        let mut text = Vec::new();
+        write_lp(&instance, form, "a title\nof two lines", &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("\\ a title\n\\ of two lines\nMinimize\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() < 255));
+        let mut values = BTreeMap::new();
+        for (index, group) in instance.groups().iter().enumerate() {
+            let block = group.block as usize;
+            let neuron = instance.blocks()[block].order[group.start as usize] as usize;
+            let on = placement.on_gpu(block, neuron);
+            values.insert(format!("x{index}_g"), f64::from(on));
+            if !on {
+                values.insert(format!("x{index}_d{}", placement.dimm(block, neuron)), 1.0);
+            }
+        }
+        for (term, time) in evaluation.terms.iter().enumerate() {
+            let us = if form == LpForm::Full { time.us() } else { time.gpu_us.max(time.dimm_mean_us) };
+            values.insert(format!("t{term}"), us);
+        }
+        // Every row holds, and of each term's rows one holds with equality: no smaller times would do.
+        let mut tight = vec![false; evaluation.terms.len()];
+        for (name, row, relation, right) in rows(&text) {
+            let left: f64 = row.iter().map(|(x, c)| c * values.get(x).copied().unwrap_or(0.0)).sum();
+            let holds = match relation.as_str() {
+                "<=" => left <= right + 1e-9,
+                ">=" => left >= right - 1e-9,
+                _ => (left - right).abs() < 1e-9,
+            };
+            assert!(holds, "seed {seed}, {form:?}: {name}: {left} {relation} {right}");
+            for term in (0..tight.len()).filter(|term| row.contains_key(&format!("t{term}"))) {
+                tight[term] |= (left - right).abs() < 1e-9;
+            }
+        }
+        assert!(tight.iter().all(|&tight| tight), "seed {seed}, {form:?}");
+    }
+}
