@@ -2,30 +2,40 @@
 
 use thiserror::Error;
 
+/// Similarity (Jaro) above which a name is taken for a mistyped one.
+const SIMILAR: f64 = 0.8;
+
+/// The known name that somebody may have meant, as the end of a message.
+fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> String {
+    let similar = known.into_iter().map(|known| (strsim::jaro(name, known), known));
+    let nearest = similar.filter(|(similarity, _)| *similarity > SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0));
+    nearest.map_or_else(String::new, |(_, known)| format!("; did you mean '{known}'?"))
+}
+
 /// Why a configuration or a shape was refused.
 #[derive(Debug, Error, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// No preset has that name.
-    #[error("unknown preset '{name}', expected one of {} or a path ending in .toml", crate::DesignConfig::PRESETS.join(", "))]
+    #[error("unknown preset '{name}', expected one of {} or a path ending in .toml{}", crate::DesignConfig::PRESETS.join(", "), nearest(name, crate::DesignConfig::PRESETS))]
     UnknownPreset {
         /// The name that was asked for.
         name: String,
     },
     /// No model preset has that name.
-    #[error("unknown model '{name}', expected one of {}", crate::LlmShape::preset_names().collect::<Vec<_>>().join(", "))]
+    #[error("unknown model '{name}', expected one of {}{}", crate::LlmShape::preset_names().collect::<Vec<_>>().join(", "), nearest(name, crate::LlmShape::preset_names()))]
     UnknownModel {
         /// The name that was asked for.
         name: String,
     },
     /// No system preset has that name.
-    #[error("unknown system '{name}', expected one of {} or a path ending in .toml", crate::SystemConfig::PRESETS.join(", "))]
+    #[error("unknown system '{name}', expected one of {} or a path ending in .toml{}", crate::SystemConfig::PRESETS.join(", "), nearest(name, crate::SystemConfig::PRESETS))]
     UnknownSystem {
         /// The name that was asked for.
         name: String,
     },
     /// No preset of an HBM2 memory has that name.
-    #[error("unknown HBM memory '{name}', expected one of {} or a path ending in .toml", crate::HbmConfig::PRESETS.join(", "))]
+    #[error("unknown HBM memory '{name}', expected one of {} or a path ending in .toml{}", crate::HbmConfig::PRESETS.join(", "), nearest(name, crate::HbmConfig::PRESETS))]
     UnknownHbm {
         /// The name that was asked for.
         name: String,
