@@ -3,9 +3,9 @@
 //! Between the software model, which calls it like any other backend, and the core. Keeps the figures of each class of
 //! product and of each phase; what is done with them, and with a mismatch, is up to the binaries.
 
-use crate::error::SimError;
+use crate::error::{Mismatch, SimError};
 use crate::gemv::{
-    Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mismatch, Mode, Product, ProgramFigures, compare,
+    Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, compare,
 };
 use crate::phases::PhaseCycles;
 use crate::progress::count_work;

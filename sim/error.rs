@@ -4,7 +4,8 @@
 //! accepted. Raised by the models (`ffi`), by the GEMV driver (`gemv`) and by the backend; which file or argument
 //! was meant, and the exit code, are added by the binaries.
 
-use crate::gemv::Mismatch;
+use ndp_numerics::f16;
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Direction of a port, seen from the model.
@@ -171,7 +172,7 @@ pub enum SimError {
     },
     /// A link's promise was broken.
     #[error(transparent)]
-    Link(#[from] crate::link::LinkError),
+    Link(#[from] LinkError),
     /// The core broke timing rules of the DRAM.
     #[error("{count} violations of DRAM timing, the first of rank {rank}: {first}")]
     Dram {
@@ -218,4 +219,89 @@ impl From<ndp_planner::PlanError> for SimError {
             ndp_planner::PlanError::Layout(error) => error.into(),
         }
     }
+}
+
+/// One output that differs from the reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mismatch {
+    /// Label of the product.
+    pub label: String,
+    /// Row of the weights.
+    pub row: usize,
+    /// Vector of the batch.
+    pub batch: usize,
+    /// FP16 bits of the reference.
+    pub expected: u16,
+    /// FP16 bits of the unit.
+    pub actual: u16,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { label, row, batch, expected, actual } = self;
+        let value = |bits: u16| f16::from_bits(bits).to_f32();
+        write!(
+            f,
+            "{label}: row {row}, batch {batch}: expected {expected:#06x} ({}), actual {actual:#06x} ({})",
+            value(*expected),
+            value(*actual)
+        )
+    }
+}
+
+/// What went wrong on a link: each is a violation of what docs/dimm-link.md promises.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LinkError {
+    /// A beat differs from the one that is next in its flow.
+    #[error(
+        "cycle {cycle}: DIMM {node} received from DIMM {source_node} {found} instead of beat {expected} of flow {flow:#x}"
+    )]
+    Delivery {
+        /// Core cycle.
+        cycle: u64,
+        /// Receiving DIMM.
+        node: u32,
+        /// Sending DIMM, as the link says.
+        source_node: u32,
+        /// What came.
+        found: String,
+        /// Number of the beat that was next.
+        expected: u64,
+        /// Its flow.
+        flow: u64,
+    },
+    /// A sender broke a rule of the protocol on its lanes.
+    #[error("cycle {cycle}: {sender} sent {what}")]
+    Protocol {
+        /// Core cycle.
+        cycle: u64,
+        /// Who sent it.
+        sender: String,
+        /// The rule's name and the values.
+        what: String,
+    },
+    /// An end is not as the cycle model says.
+    #[error("cycle {cycle}: DIMM {node} shows {found}; by the cycle model {predicted}")]
+    Prediction {
+        /// Core cycle.
+        cycle: u64,
+        /// The DIMM.
+        node: usize,
+        /// What is at its ports.
+        found: String,
+        /// What the model says.
+        predicted: String,
+    },
+    /// Nothing is delivered any more, and no fault is reported.
+    #[error(
+        "cycle {cycle}: nothing was delivered for {quiet} cycles, no link reports a fault, and {missing} beats are missing"
+    )]
+    Hang {
+        /// Core cycle.
+        cycle: u64,
+        /// Cycles without delivery.
+        quiet: u64,
+        /// Beats that were sent and did not arrive.
+        missing: u64,
+    },
 }

@@ -4,8 +4,7 @@
 //! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on it),
 //! [`backend`] (the decoder's layers on that), [`layer`] (one of them in one step), [`phases`] (where their cycles go), [`system`]
 //! (several cores and a GPU), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of memory that computes),
-//! [`stimulus`] (operands), [`trace`] (recordings
-//! as files). What is compared with what is left to the testbenches and binaries.
+//! [`stimulus`] (operands), [`recordings`] (what was recorded, as text and timelines). What is compared with what is left to the testbenches and binaries.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,9 +12,13 @@
 #[cfg(feature = "rtl")]
 pub mod backend;
 #[cfg(feature = "rtl")]
+pub mod cluster;
+#[cfg(feature = "rtl")]
 pub mod core;
 #[cfg(feature = "rtl")]
 pub mod error;
+#[cfg(feature = "rtl")]
+pub mod expected;
 #[cfg(feature = "rtl")]
 pub mod ffi;
 #[cfg(feature = "rtl")]
@@ -31,8 +34,8 @@ pub mod phases;
 #[cfg(feature = "rtl")]
 pub mod progress;
 #[cfg(feature = "rtl")]
+pub mod recordings;
+#[cfg(feature = "rtl")]
 pub mod stimulus;
 #[cfg(feature = "rtl")]
 pub mod system;
-#[cfg(feature = "rtl")]
-pub mod trace;

@@ -6,7 +6,7 @@
 //! takes. Seeds are printed with every failure.
 
 use crate::common::activation_driver::{
-    Bench, CHOICE, EXPONENTIAL, Element, LATENCY, Mode, PACES, PRODUCT, Pace, Plant, SUM, Seen, argument,
+    Bench, CHOICE, EXPONENTIAL, Element, Fault, LATENCY, Mode, PACES, PRODUCT, Pace, SUM, Seen, argument,
     element, key, parabolas, power, recoded, term, wide, y,
 };
 use crate::common::exact::below;
@@ -322,25 +322,25 @@ fn a_wrong_bit_of_any_output_is_caught() -> Outcome {
         })
         .collect();
     for pace in PACES {
-        bench.plant = None;
+        bench.fault = None;
         bench.check(Mode::of(SUM), &elements, pace, sums)?;
         assert_eq!(bench.run(exp, &elements, pace), expected);
         for bit in 0..16 {
-            bench.plant = Some((at, Plant::Value(bit)));
+            bench.fault = Some((at, Fault::Value(bit)));
             let Err(found) = bench.check(Mode::of(SUM), &elements, pace, sums) else {
                 return Err(format!("bit {bit} was missed").into());
             };
             assert!(found.contains(&format!("element {at},")), "{found}");
-            bench.plant = Some((at, Plant::Key(bit)));
+            bench.fault = Some((at, Fault::Key(bit)));
             let keys = bench.run(Mode::of(CHOICE), &elements, pace);
             assert_eq!((0..20).filter(|&i| keys[i].key != key(scores[i])).collect::<Vec<_>>(), [at]);
         }
         for bit in 0..29 {
-            bench.plant = Some((at, Plant::Term(bit)));
+            bench.fault = Some((at, Fault::Term(bit)));
             let terms = bench.run(exp, &elements, pace);
             assert_eq!((0..20).filter(|&i| terms[i] != expected[i]).collect::<Vec<_>>(), [at]);
         }
-        bench.plant = Some((at, Plant::Bad));
+        bench.fault = Some((at, Fault::Bad));
         let marks = bench.run(Mode::of(CHOICE), &elements, pace);
         assert_eq!((0..20).filter(|&i| marks[i].bad).collect::<Vec<_>>(), [at]);
     }
@@ -349,8 +349,8 @@ fn a_wrong_bit_of_any_output_is_caught() -> Outcome {
 
 /// All numbers with each of the scalars, an element in every cycle: the lane at its fastest.
 ///
-/// Returns how many results were compared. That with the number `plant` is changed, and the comparison has to see it.
-fn all_with(operation: Operation, scalars: &[u16], plant: Option<u64>) -> Result<u64, Box<dyn Error>> {
+/// Returns how many results were compared. That with the number `fault` is changed, and the comparison has to see it.
+fn all_with(operation: Operation, scalars: &[u16], fault: Option<u64>) -> Result<u64, Box<dyn Error>> {
     const ALL: u64 = 1 << 16;
     let mut bench = Bench::open(10)?;
     let (lanes, latency) = (bench.lanes as u64, LATENCY[Mode::of_operation(operation).path] as u64);
@@ -378,7 +378,7 @@ fn all_with(operation: Operation, scalars: &[u16], plant: Option<u64>) -> Result
         if cycle >= latency {
             let index = cycle - latency;
             let ((a, b), mut actual) = (at(index), bench.model.get(bench.value) as u16);
-            if plant == Some(index) {
+            if fault == Some(index) {
                 actual ^= 1;
             }
             let expected = recoded(operation.result_by_f64(a, b));

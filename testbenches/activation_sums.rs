@@ -123,11 +123,11 @@ impl Bench {
         Ok(found)
     }
 
-    /// Compares the reciprocals of some sums with integer division. `plant` flips the last bit of the n-th.
-    fn check(&mut self, sums: &[u64], plant: Option<usize>) -> Outcome {
+    /// Compares the reciprocals of some sums with integer division. `fault` flips the last bit of the n-th.
+    fn check(&mut self, sums: &[u64], fault: Option<usize>) -> Outcome {
         for (chunk, sums) in sums.chunks(self.vectors() as usize).enumerate() {
             let mut found = self.reciprocals(sums)?;
-            if let (0, Some(reciprocal)) = (chunk, plant.and_then(|n| found.get_mut(n))) {
+            if let (0, Some(reciprocal)) = (chunk, fault.and_then(|n| found.get_mut(n))) {
                 reciprocal.0 ^= 1;
             }
             let scale_bits = self.scale.width();

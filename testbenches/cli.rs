@@ -59,7 +59,7 @@ fn missing_and_misspelt_arguments_are_named() -> Outcome {
     refused("gemv --config tiny --rows 8 --cols 8 --data nice", "[possible values: uniform, gaussian")?;
     refused("gemv --config tiny --rows 8 --cols 8 --wave-start 5", "--waves <FILE>")?;
     refused("gemv --config tiny --rows 8 --cols 8 --watchdog 0", "0 is not in 1..")?;
-    refused("gemv --config tiny --rows 8 --cols 8 --plant weight:1:2:16", "BIT in 0..=15")?;
+    refused("gemv --config tiny --rows 8 --cols 8 --flip weight:1:2:16", "BIT in 0..=15")?;
     refused(
         "gemv --config tiny --rows 8 --cols 8 --density 0",
         "density 0 must be a number above 0 and at most 1",
@@ -251,8 +251,8 @@ fn active_rows_are_computed_in_both_modes() -> Outcome {
 }
 
 #[test]
-fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
-    let line = "gemv --config tiny --rows 9 --cols 70 --batch 2 --seed 5 --data uniform --plant result:4:1:3";
+fn a_flipped_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
+    let line = "gemv --config tiny --rows 9 --cols 70 --batch 2 --seed 5 --data uniform --flip result:4:1:3";
     let output = ndp(line)?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -271,8 +271,8 @@ fn a_planted_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
     assert_eq!(report["mismatches"], 1);
     assert_eq!(report["first_mismatches"][0]["row"], 4);
     refused(
-        "gemv --config tiny --rows 2 --cols 8 --plant weight:2:0:0",
-        "the planted bit is outside of the product",
+        "gemv --config tiny --rows 2 --cols 8 --flip weight:2:0:0",
+        "the flipped bit is outside of the product",
     )
 }
 
@@ -327,10 +327,10 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     let opcodes: Vec<_> = instructions.iter().filter_map(|figures| figures["opcode"].as_str()).collect();
     assert_eq!(opcodes, ["load", "store", "list", "append", "zero", "dot", "axpy", "round", "activation"]);
 
-    let planted = ndp("generate --config tiny --tokens 1 --plant weight:5:5:14 --json")?;
-    assert_eq!(planted.status.code(), Some(1));
-    assert!(stderr(&planted).contains("MISMATCH layers.0.q_proj: row "), "{}", stderr(&planted));
-    let report: Value = serde_json::from_slice(&planted.stdout)?;
+    let injected = ndp("generate --config tiny --tokens 1 --flip weight:5:5:14 --json")?;
+    assert_eq!(injected.status.code(), Some(1));
+    assert!(stderr(&injected).contains("MISMATCH layers.0.q_proj: row "), "{}", stderr(&injected));
+    let report: Value = serde_json::from_slice(&injected.stdout)?;
     assert!(report["mismatches"].as_u64() > Some(0) && report["golden"].is_null());
     Ok(())
 }
@@ -524,8 +524,8 @@ fn a_live_predictor_is_measured() -> Outcome {
 }
 
 #[test]
-fn a_planted_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it() -> Outcome {
-    let line = "generate --config tiny --dimms 2 --tokens 2 --policy random --plant result:3:0:12";
+fn a_flipped_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it() -> Outcome {
+    let line = "generate --config tiny --dimms 2 --tokens 2 --policy random --flip result:3:0:12";
     let output = ndp(line)?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -590,8 +590,8 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         "--html shows one run, and these are 2 combinations",
     )?;
     refused(
-        &format!("{tiny} --dimms 2 --plant weight:9999:0:0"),
-        "no product of the model holds the planted bit",
+        &format!("{tiny} --dimms 2 --flip weight:9999:0:0"),
+        "no product of the model holds the flipped bit",
     )?;
     refused(&format!("{tiny} --dimms 2 --chart c.svg"), "cannot be used with")
 }
@@ -640,12 +640,12 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
     for words in ["where the time of a token goes", "  softmax ", "activation ", "element-wise", " %  #"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let planted = ndp(&format!("{random} --plant key:4:3:13"))?;
-    assert_eq!(planted.status.code(), Some(1));
-    let message = stderr(&planted);
+    let injected = ndp(&format!("{random} --flip key:4:3:13"))?;
+    assert_eq!(injected.status.code(), Some(1));
+    let message = stderr(&injected);
     assert!(message.contains("MISMATCH layers.0.attention: row "), "{message}");
     assert!(message.contains("--hidden 64 --heads 8 --ffn 40 --context 9"), "{message}");
-    refused(&format!("{random} --plant key:9:3:13"), "nothing in the layer holds the planted bit")
+    refused(&format!("{random} --flip key:9:3:13"), "nothing in the layer holds the flipped bit")
 }
 
 #[test]
@@ -695,9 +695,9 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     };
     let found: Vec<_> = products.iter().map(fields).collect();
     assert_eq!(found, [[64, 3, 4, 2], [100, 3, 4, 2], [64, 3, 2, 2], [100, 3, 2, 2]]);
-    let planted = ndp("bench --config tiny --rows 2 --cols 4096,100 --plant result:1:0:3")?;
-    assert_eq!(planted.status.code(), Some(1));
-    let message = stderr(&planted);
+    let injected = ndp("bench --config tiny --rows 2 --cols 4096,100 --flip result:1:0:3")?;
+    assert_eq!(injected.status.code(), Some(1));
+    let message = stderr(&injected);
     assert_eq!(message.matches("MISMATCH ").count(), 8, "{message}");
     assert!(message.contains("rerun: cargo run --release --bin ndp -- gemv --config tiny "), "{message}");
     refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
@@ -718,7 +718,7 @@ fn help_gives_units_defaults_and_examples() -> Outcome {
         for word in words {
             assert!(text.contains(word), "`ndp {line}` lacks {word}:\n{text}");
         }
-        assert!(!text.contains("--plant"), "{text}");
+        assert!(!text.contains("--flip"), "{text}");
     }
     Ok(())
 }

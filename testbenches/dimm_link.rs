@@ -1,15 +1,15 @@
 //! DIMM-links: is everything delivered once, in order and unchanged, whatever the lanes do? How fast?
 //!
 //! Two DIMMs on a link and several around a bridge, over channels with bit errors, bursts, skew, stalls, cuts and dead lanes. Every
-//! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors planted
+//! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors injected
 //! behind the link and in its Verilog have to be found.
 
 use crate::common::rtl::{self, Mutant};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_cosim::error::LinkError;
 use ndp_cosim::ffi::Mutation;
-use ndp_cosim::link::LinkError;
 use ndp_cosim::link::flow::Flow;
-use ndp_cosim::link::network::{END, Network, NetworkError, Plant};
+use ndp_cosim::link::network::{DeliveryFault, END, Network, NetworkError};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
 use std::io::Write;
@@ -546,14 +546,15 @@ fn runs_repeat_to_the_cycle() -> Outcome {
 
 #[test]
 fn the_check_finds_a_changed_lost_repeated_or_moved_flit() -> Outcome {
-    for plant in [Plant::Corrupt, Plant::Drop, Plant::Duplicate, Plant::Swap] {
+    for fault in [DeliveryFault::Corrupt, DeliveryFault::Drop, DeliveryFault::Duplicate, DeliveryFault::Swap]
+    {
         let mut network = pair("tiny", 150)?;
         network.send(messages(0, 1), 200);
         network.run(2_000)?;
-        network.plant = Some(plant);
+        network.fault = Some(fault);
         network.send(messages(0, 1), 200);
         let found = network.drain(PATIENCE);
-        assert!(matches!(found, Err(NetworkError::Link(LinkError::Delivery { .. }))), "{plant:?}: {found:?}");
+        assert!(matches!(found, Err(NetworkError::Link(LinkError::Delivery { .. }))), "{fault:?}: {found:?}");
     }
     Ok(())
 }

@@ -41,7 +41,7 @@ struct Bench {
     /// Sums whose last digit is in, and the cycle their result is due in.
     due: VecDeque<(u64, Sum)>,
     /// Flips a bit of the n-th result from here on.
-    plant: Option<(u64, u32)>,
+    fault: Option<(u64, u32)>,
 }
 
 impl Bench {
@@ -62,7 +62,7 @@ impl Bench {
             model,
             random: SplitMix64::new(seed),
             due: VecDeque::new(),
-            plant: None,
+            fault: None,
         })
     }
 
@@ -75,7 +75,7 @@ impl Bench {
             self.due.pop_front();
         }
         let mut actual = (self.model.get(self.valid_out) == 1).then(|| self.model.get(self.data) as u16);
-        if let (Some(data), Some((left, bit))) = (&mut actual, &mut self.plant) {
+        if let (Some(data), Some((left, bit))) = (&mut actual, &mut self.fault) {
             if *left == 0 {
                 *data ^= 1 << *bit;
             }
@@ -234,7 +234,7 @@ fn a_reset_between_two_digits_leaves_nothing_behind() -> Outcome {
 fn a_wrong_bit_is_caught() -> Outcome {
     for bit in 0..16 {
         let mut bench = Bench::open(8)?;
-        bench.plant = Some((5, bit));
+        bench.fault = Some((5, bit));
         let sums: Vec<Sum> = (0..10).map(|n| (n << 40, 0)).collect();
         let Err(found) = bench.run(sums, 0) else { return Err(format!("bit {bit} was missed").into()) };
         assert_eq!(found.sum, Some((5 << 40, 0)));

@@ -2,11 +2,11 @@
 //!
 //! Random programs over everything the unit does, with stalls on every stream, parts that run side by side, and resets in
 //! the middle; and what such programs may miss, one after another: each class of row tail, each batch, special operands,
-//! ties, what lies beyond a vector's end, and cycles. Errors planted on purpose have to be found. Seeds are printed
+//! ties, what lies beyond a vector's end, and cycles. Errors injected on purpose have to be found. Seeds are printed
 //! with every failure.
 
 use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
-use crate::common::gemv_driver::{GemvDriver, Plant};
+use crate::common::gemv_driver::{Fault, GemvDriver};
 use crate::common::operands::{Kind, any_kind};
 use crate::common::programs::{matrix, run_programs};
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
@@ -527,14 +527,14 @@ fn the_causes_say_what_a_rank_waits_for() -> Outcome {
 }
 
 #[test]
-fn planted_errors_are_found() -> Outcome {
+fn injected_errors_are_found() -> Outcome {
     for config in both()? {
         let cols = config.gemv().stripe_elems() * config.gemv().ranks() + 40;
         let last = (cols.div_ceil(BEAT_ELEMS) - 1) as usize;
-        let run = |plant: Option<Plant>| -> Result<(), Box<dyn Error>> {
+        let run = |fault: Option<Fault>| -> Result<(), Box<dyn Error>> {
             let mut unit = GemvDriver::open(&config, 26)?;
-            if let Some(plant) = plant {
-                unit.plant(plant);
+            if let Some(fault) = fault {
+                unit.fault(fault);
             }
             let ones = |n: u32| vec![ONE; n as usize];
             let weights =
@@ -550,22 +550,22 @@ fn planted_errors_are_found() -> Outcome {
             Ok(unit.finish()?)
         };
         run(None)?;
-        let plants = [
-            Plant::Weight(0, 0, 3, 10),
-            Plant::Weight(1, 1, 31, 15),
+        let faults = [
+            Fault::Weight(0, 0, 3, 10),
+            Fault::Weight(1, 1, 31, 15),
             // One of the DOT, one of the AXPY.
-            Plant::Weight(0, 10, 0, 12),
-            Plant::Weight(0, 13, 2, 15),
-            Plant::Load(0, 0, 14),
-            Plant::Load(last, 7, 14),
-            Plant::Store(0, 2, 0),
-            Plant::Store(1, 0, 15),
-            Plant::Row(0),
-            Plant::Row(2),
+            Fault::Weight(0, 10, 0, 12),
+            Fault::Weight(0, 13, 2, 15),
+            Fault::Load(0, 0, 14),
+            Fault::Load(last, 7, 14),
+            Fault::Store(0, 2, 0),
+            Fault::Store(1, 0, 15),
+            Fault::Row(0),
+            Fault::Row(2),
         ];
-        for plant in plants {
-            let Err(found) = run(Some(plant)) else {
-                return Err(format!("{}: {plant:?} was missed", config.name()).into());
+        for fault in faults {
+            let Err(found) = run(Some(fault)) else {
+                return Err(format!("{}: {fault:?} was missed", config.name()).into());
             };
             assert!(found.to_string().starts_with("cycle "), "{found}");
         }

@@ -5,7 +5,7 @@
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{GemvOptions, Plant};
+use ndp_cosim::gemv::{BitFlip, GemvOptions};
 use ndp_isa::Opcode;
 use ndp_model::{GemvClass, GenerateOptions, Model, ModelError, generate};
 use std::error::Error;
@@ -97,9 +97,9 @@ fn text_and_logits(neurons: Neurons) -> Result<RtlBackend, Box<dyn Error>> {
 
 #[test]
 fn one_wrong_bit_ends_the_generation() -> Outcome {
-    let plant = Some(Plant::Result { row: 100, batch: 0, bit: 0 });
+    let flip = Some(BitFlip::Result { row: 100, batch: 0, bit: 0 });
     let mut backend =
-        RtlBackend::open(&DesignConfig::preset("tiny")?, &GemvOptions { plant, ..GemvOptions::default() })?;
+        RtlBackend::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
     let options = GenerateOptions { tokens: 1, temperature_percent: 0, seed: 0 };
     let failed = generate(&model()?, &mut backend, b"E", &options, |_| {});
     let Err(ModelError::Backend { label, source }) = failed else {

@@ -2,11 +2,11 @@
 //!
 //! Every number of heads with every batch it allows, on units with one, two and four ranks, eight and sixteen lanes; rows that
 //! end within a head, and numbers of rows that leave ranks without one; specials, which must not leave their head; resets,
-//! stalls, other commands in between; cycles; and errors planted on purpose. Random programs (`gemv_unit.rs`,
+//! stalls, other commands in between; cycles; and errors injected on purpose. Random programs (`gemv_unit.rs`,
 //! `parameters.rs`) have heads too. Seeds are printed with every failure.
 
 use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
-use crate::common::gemv_driver::{GemvDriver, Plant};
+use crate::common::gemv_driver::{Fault, GemvDriver};
 use crate::common::operands::{Kind, any_kind};
 use crate::common::programs::matrix;
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig};
@@ -274,7 +274,7 @@ fn heads_reach_the_limit_of_the_windows() -> Outcome {
 }
 
 #[test]
-fn planted_errors_are_found() -> Outcome {
+fn injected_errors_are_found() -> Outcome {
     for config in configs()? {
         let (cols, heads) = (config.gemv().stripe_elems(), 2);
         // No zeros, so that every bit counts.
@@ -286,11 +286,11 @@ fn planted_errors_are_found() -> Outcome {
         let block = |n: u32, batch: u32, random: &mut SplitMix64| -> Block {
             (0..batch).map(|_| vector(n, random)).collect()
         };
-        let run = |plant: Option<Plant>, dot: bool| -> Result<(), Box<dyn Error>> {
+        let run = |fault: Option<Fault>, dot: bool| -> Result<(), Box<dyn Error>> {
             let mut random = SplitMix64::new(12);
             let mut unit = GemvDriver::open(&config, 13)?;
-            if let Some(plant) = plant {
-                unit.plant(plant);
+            if let Some(fault) = fault {
+                unit.fault(fault);
             }
             let rows = 2 * config.gemv().ranks();
             let weights = |random: &mut SplitMix64| Matrix {
@@ -321,9 +321,9 @@ fn planted_errors_are_found() -> Outcome {
         for dot in [true, false] {
             run(None, dot)?;
             // Another number of heads, and a wrong bit in a row.
-            for plant in [Plant::Heads(0), Plant::Heads(2), Plant::Weight(0, 1, 2, 15)] {
-                if run(Some(plant), dot).is_ok() {
-                    return Err(format!("{}: {plant:?} was missed, dot {dot}", config.name()).into());
+            for fault in [Fault::Heads(0), Fault::Heads(2), Fault::Weight(0, 1, 2, 15)] {
+                if run(Some(fault), dot).is_ok() {
+                    return Err(format!("{}: {fault:?} was missed, dot {dot}", config.name()).into());
                 }
             }
         }

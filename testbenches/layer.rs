@@ -1,12 +1,12 @@
 //! One decoder layer in one decode step, on the small unit: every head cut, contexts from one token on, several sequences.
 //!
 //! The backend compares each intermediate result with the reference; here its output is compared with a run in software, the number
-//! of what was compared is checked, and planted bits have to be found.
+//! of what was compared is checked, and injected bits have to be found.
 
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{GemvOptions, HeadCut, Plant};
+use ndp_cosim::gemv::{BitFlip, GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
 use ndp_cosim::phases::Phase;
 use ndp_isa::Opcode;
@@ -99,19 +99,19 @@ fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
 fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
     let sizes = LayerSizes { hidden: 64, heads: 8, ffn: 40 };
     let step = LayerStep::random(&sizes, 9, 2, 5)?;
-    for (plant, expected) in [
-        (Plant::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
+    for (flip, expected) in [
+        (BitFlip::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
         // The key of the new token itself.
-        (Plant::Key { row: 8, col: 1, bit: 14 }, "layers.0.attention"),
-        (Plant::Result { row: 7, batch: 1, bit: 0 }, "layers.0.q_proj"),
+        (BitFlip::Key { row: 8, col: 1, bit: 14 }, "layers.0.attention"),
+        (BitFlip::Result { row: 7, batch: 1, bit: 0 }, "layers.0.q_proj"),
     ] {
-        let mut backend = open(&GemvOptions { plant: Some(plant), ..GemvOptions::default() }, Neurons::All)?;
+        let mut backend = open(&GemvOptions { flip: Some(flip), ..GemvOptions::default() }, Neurons::All)?;
         let Err(ModelError::Backend { label, source }) = step.run(&mut backend) else {
-            return Err(format!("{plant} was not found").into());
+            return Err(format!("{flip} was not found").into());
         };
-        assert_eq!(label, expected, "{plant}");
+        assert_eq!(label, expected, "{flip}");
         assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
-        assert!(!backend.mismatches().is_empty() && !backend.unit().plant_is_pending());
+        assert!(!backend.mismatches().is_empty() && !backend.unit().flip_is_pending());
         assert!(backend.mismatches().iter().all(|mismatch| mismatch.label == expected));
     }
     Ok(())
@@ -122,8 +122,8 @@ fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
     let step = LayerStep::random(&LayerSizes { hidden: 64, heads: 8, ffn: 40 }, 2, 2, 5)?;
     let mut found = 0;
     for col in 0..8 {
-        let plant = Some(Plant::Weight { row: 2, col, bit: 14 });
-        let mut backend = open(&GemvOptions { plant, ..GemvOptions::default() }, Neurons::All)?;
+        let flip = Some(BitFlip::Weight { row: 2, col, bit: 14 });
+        let mut backend = open(&GemvOptions { flip, ..GemvOptions::default() }, Neurons::All)?;
         match step.run(&mut backend) {
             Ok(_) => assert!(backend.mismatches().is_empty()),
             Err(_) => {

@@ -6,8 +6,8 @@
 
 use crate::common::rtl::{self, Mutant, design_config};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_cosim::error::LinkError;
 use ndp_cosim::ffi::Mutation;
-use ndp_cosim::link::LinkError;
 use ndp_cosim::link::flow::Flow;
 use ndp_cosim::link::network::{END, LATENCY, Network, NetworkError};
 use std::error::Error;

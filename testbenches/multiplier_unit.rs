@@ -142,7 +142,7 @@ struct Mismatch {
 
 /// A bit that is flipped in what the unit has put out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plant {
+enum Fault {
     /// Window, digit, bit.
     Digit(usize, u32, u32),
     /// Window, bit.
@@ -246,12 +246,12 @@ impl Bench {
     }
 
     /// Compares what is due of a window's sum, and returns the first thing that differs.
-    fn compare(&self, index: usize, window: &Window, k: u32, plant: Option<Plant>) -> Option<Mismatch> {
+    fn compare(&self, index: usize, window: &Window, k: u32, fault: Option<Fault>) -> Option<Mismatch> {
         let segments = self.config.acc_segments();
         let (sum, flags) = dot(&window.w, &window.x);
-        let flip = |at: Plant, bit: u32| u64::from(plant == Some(at)) << bit;
-        let planted: u64 = (0..self.config.digit_bits()).map(|b| flip(Plant::Digit(index, k, b), b)).sum();
-        let actual = self.model.get(self.digit) ^ planted;
+        let flip = |at: Fault, bit: u32| u64::from(fault == Some(at)) << bit;
+        let injected: u64 = (0..self.config.digit_bits()).map(|b| flip(Fault::Digit(index, k, b), b)).sum();
+        let actual = self.model.get(self.digit) ^ injected;
         let expected = digit(sum, k, self.config.digit_bits());
         let differs = |what: String, expected: u64, actual: u64| {
             Some(Mismatch { window: index, what, expected: expected.into(), actual: actual.into() })
@@ -259,8 +259,8 @@ impl Bench {
         if flags == 0 && actual != expected {
             return differs(format!("digit {k}"), expected, actual);
         }
-        let planted: u64 = (0..3).map(|b| flip(Plant::Flag(index, b), b)).sum();
-        let actual = self.model.get(self.flags) ^ planted;
+        let injected: u64 = (0..3).map(|b| flip(Fault::Flag(index, b), b)).sum();
+        let actual = self.model.get(self.flags) ^ injected;
         if k + 1 == segments && actual != u64::from(flags) {
             return differs("flags".into(), flags.into(), actual);
         }
@@ -268,7 +268,7 @@ impl Bench {
     }
 
     /// Runs the windows, one after another, and returns the first thing that differs.
-    fn run(&mut self, windows: &[Window], plant: Option<Plant>) -> Option<Mismatch> {
+    fn run(&mut self, windows: &[Window], fault: Option<Fault>) -> Option<Mismatch> {
         let (period, lanes) = (self.config.window_cycles() as usize, self.config.lanes() as usize);
         let segments = self.config.acc_segments();
         // What is read when: the digits of a window follow its products, which leave one window after they came.
@@ -285,14 +285,14 @@ impl Bench {
             let due = since.map(|since| (since / period, (since % period) as u32));
             if let Some((of, k)) = due
                 && let Some(window) = windows.get(of).filter(|window| !window.separate && k < segments)
-                && let Some(mismatch) = self.compare(of, window, k, plant)
+                && let Some(mismatch) = self.compare(of, window, k, fault)
             {
                 return Some(mismatch);
             }
             self.model.tick();
             if let (Some(lane), Some(window)) = (lane, leaving) {
-                let flip = match plant {
-                    Some(Plant::Sum(at, of, bit)) if (at, of) == (index - 1, lane) => 1 << bit,
+                let flip = match fault {
+                    Some(Fault::Sum(at, of, bit)) if (at, of) == (index - 1, lane) => 1 << bit,
                     _ => 0,
                 };
                 if let Err((expected, actual, what)) = self.take_sum(lane, window, flip) {
@@ -454,7 +454,7 @@ fn a_wrong_bit_of_any_digit_flag_or_sum_is_caught() -> Outcome {
     let windows: Vec<Window> = (0..4).map(|_| Window::draw(Kind::Finite, lanes, &mut random)).collect();
     for k in 0..segments {
         for bit in 0..config.digit_bits() {
-            let Some(found) = bench.run(&windows, Some(Plant::Digit(2, k, bit))) else {
+            let Some(found) = bench.run(&windows, Some(Fault::Digit(2, k, bit))) else {
                 return Err(format!("bit {bit} of digit {k} was missed").into());
             };
             assert_eq!((found.window, found.what), (2, format!("digit {k}")));
@@ -462,14 +462,14 @@ fn a_wrong_bit_of_any_digit_flag_or_sum_is_caught() -> Outcome {
         }
     }
     for bit in 0..3 {
-        let found = bench.run(&windows, Some(Plant::Flag(2, bit))).ok_or("a flag was missed")?;
+        let found = bench.run(&windows, Some(Fault::Flag(2, bit))).ok_or("a flag was missed")?;
         assert_eq!((found.window, found.what.as_str(), found.actual), (2, "flags", 1 << bit));
     }
     let windows: Vec<Window> = windows.into_iter().map(Window::separate).collect();
     for lane in 0..lanes {
         for bit in 0..bench.sum_out.width() {
             bench.sums.fill(Kept(0));
-            let found = bench.run(&windows, Some(Plant::Sum(2, lane, bit)));
+            let found = bench.run(&windows, Some(Fault::Sum(2, lane, bit)));
             let found = found.ok_or_else(|| format!("bit {bit} of sum {lane} was missed"))?;
             assert_eq!(found.window, 2);
             assert!(found.what.ends_with(&format!("sum {lane}")), "{found:?}");

@@ -2,7 +2,7 @@
 //!
 //! Both get the same words on the command buses and the data bus; every answer, every word on the bus and every report is compared,
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
-//! one clock too early and in time, with numbers written out here. Errors planted in the Verilog have to be found.
+//! one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
 
 use crate::common::pim_streams::Stream;
 use crate::common::rtl::{Mutant, hbm_config, hbm_design};

@@ -1,7 +1,7 @@
 //! One rank in lockstep with the device model, which stores the data and checks every timing rule.
 //!
 //! Random traffic with stalls on every handshake, resets in its midst, the rates of streams, the share of lists of
-//! rows, how long each source waits for the other, and planted errors: a device that asks for a slot more than the
+//! rows, how long each source waits for the other, and injected errors: a device that asks for a slot more than the
 //! controller gives.
 
 use crate::common::rank::{Bench, Request, Segment, Stalls};

@@ -96,11 +96,11 @@ fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
 
 #[test]
 fn one_wrong_bit_is_found() -> Outcome {
-    let line = format!("run {FFN} --config tiny --plant");
+    let line = format!("run {FFN} --config tiny --flip");
     fails(&format!("{line} result:5:1:15"), 1, "MISMATCH burst 0x9001 element 5: expected 0x")?;
     fails(&format!("{line} weight:7:20:14"), 1, "rerun: cargo run --release --bin ndp -- run --config tiny")?;
-    fails(&format!("{line} weight:24:0:0"), 2, "no .matrix holds the planted bit weight:24:0:0")?;
-    fails(&format!("{line} result:64:0:0"), 2, "no store writes the planted bit result:64:0:0")
+    fails(&format!("{line} weight:24:0:0"), 2, "no .matrix holds the flipped bit weight:24:0:0")?;
+    fails(&format!("{line} result:64:0:0"), 2, "no store writes the flipped bit result:64:0:0")
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub struct CoreOptions {
     /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
     pub trace: bool,
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
-    /// [`crate::link::cores::LinkedCores::predicted`].
+    /// [`crate::cluster::cores::LinkedCores::predicted`].
     pub predict: bool,
     /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
@@ -255,7 +255,7 @@ impl NdpCore {
     }
 
     /// Connects the link to an exchange with other cores. From then on the core goes no further than they let it: only futures run it, in
-    /// [`crate::link::lockstep`].
+    /// [`crate::cluster::lockstep`].
     pub fn connect(&mut self, exchange: Arc<Mutex<Exchange>>) {
         self.wire = Some(Wire::new(exchange));
         // The model is one of all cores.

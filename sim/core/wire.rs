@@ -2,7 +2,7 @@
 //!
 //! What a core hears in a cycle was sent [`QUANTUM`] cycles or more before. So cores run [`QUANTUM`] cycles each by itself, on any
 //! thread, and exchange what they have sent meanwhile; the result is that of cores in lockstep. A program of a core is a future that is
-//! pending while the core waits for the others: see [`crate::link::lockstep`].
+//! pending while the core waits for the others: see [`crate::cluster::lockstep`].
 
 use crate::link::Lanes;
 use std::future::Future;

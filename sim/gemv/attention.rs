@@ -4,7 +4,7 @@
 //! How heads share rows and which instructions attention takes is in [`ndp_planner::attention`]; here caches and operands are
 //! placed, programs run and results collected.
 
-use super::plant::Plant;
+use super::bit_flip::BitFlip;
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
@@ -124,7 +124,7 @@ impl GemvUnit {
                 }
             }
         }
-        self.plant_key(op, &cut)?;
+        self.flip_key(op, &cut)?;
 
         let mut map = self.caches.free_map();
         let (mut units, mut places) = (Vec::new(), Vec::new());
@@ -149,7 +149,7 @@ impl GemvUnit {
                 context[token * op.width() + (first + element) as usize] = self.element(output, 0, element);
             }
         }
-        self.plant_result(&mut context, op);
+        self.flip_result(&mut context, op);
         let macs = op.each().map(|(_, visible, _)| (visible * op.width()) as u64).sum();
         let products = units.len() as u64;
         Ok(AttentionRun { context, keys, values, append, attend, products, macs })
@@ -231,9 +231,9 @@ impl GemvUnit {
         (0..layout.cols()).map(element).collect()
     }
 
-    /// Flips the planted bit of a key, if a sequence has it.
-    fn plant_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<(), SimError> {
-        let Some(Plant::Key { row, col, bit }) = self.plant else { return Ok(()) };
+    /// Flips the flipped bit of a key, if a sequence has it.
+    fn flip_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<(), SimError> {
+        let Some(BitFlip::Key { row, col, bit }) = self.flip else { return Ok(()) };
         let holds = |span: &&AttentionSpan<'_>| (row as usize) < span.position + span.tokens;
         let Some(span) = op.spans().iter().find(holds).filter(|_| (col as usize) < op.width()) else {
             return Ok(());
@@ -241,18 +241,18 @@ impl GemvUnit {
         let group = col / (cut.segments * cut.width);
         let layout = self.caches.entry(op, cut, span.sequence)?.groups[group as usize][0].clone();
         self.flip(&layout, (row, col - cut.columns(group).0, bit));
-        self.plant = None;
+        self.flip = None;
         Ok(())
     }
 
-    /// Flips the planted bit of a result, if no product before had it.
-    fn plant_result(&mut self, context: &mut [u16], op: &AttentionOp<'_>) {
-        if let Some(Plant::Result { row, batch, bit }) = self.plant
+    /// Flips the flipped bit of a result, if no product before had it.
+    fn flip_result(&mut self, context: &mut [u16], op: &AttentionOp<'_>) {
+        if let Some(BitFlip::Result { row, batch, bit }) = self.flip
             && (row as usize) < op.width()
             && (batch as usize) < op.tokens()
         {
             context[batch as usize * op.width() + row as usize] ^= 1 << bit;
-            self.plant = None;
+            self.flip = None;
         }
     }
 }

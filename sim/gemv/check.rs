@@ -4,38 +4,9 @@
 //! output costs about as much as a tenth of a simulated cycle for rows of a few thousand elements, so it is computed in
 //! the same thread, after the run.
 
-use crate::error::SimError;
+use crate::error::{Mismatch, SimError};
 use ndp_model::{AttentionOp, GemvBackend, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
-use serde::Serialize;
-
-/// One output that differs from the reference.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mismatch {
-    /// Label of the product.
-    pub label: String,
-    /// Row of the weights.
-    pub row: usize,
-    /// Vector of the batch.
-    pub batch: usize,
-    /// FP16 bits of the reference.
-    pub expected: u16,
-    /// FP16 bits of the unit.
-    pub actual: u16,
-}
-
-impl std::fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { label, row, batch, expected, actual } = self;
-        let value = |bits: u16| f16::from_bits(bits).to_f32();
-        write!(
-            f,
-            "{label}: row {row}, batch {batch}: expected {expected:#06x} ({}), actual {actual:#06x} ({})",
-            value(*expected),
-            value(*actual)
-        )
-    }
-}
 
 /// The reference, with the number of weight bits that the hardware multiplies.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@
 //! products are placed in no time. A parcel can also go beside the core's next program.
 
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
+use crate::cluster::lockstep::HasCore;
 use crate::core::{Burst, Exchange, LinkStatus, NdpCore};
 use crate::error::SimError;
-use crate::link::lockstep::HasCore;
 use ndp_isa::{Instruction, Transfer};
 use std::sync::{Arc, Mutex};
 

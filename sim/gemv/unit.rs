@@ -4,7 +4,7 @@
 //! through the host's port.
 
 use super::attention::Caches;
-use super::plant::Plant;
+use super::bit_flip::BitFlip;
 use super::transfer::Transfers;
 use crate::core::{
     CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
@@ -49,7 +49,7 @@ pub struct GemvOptions {
     /// When the DRAM's clock rises first: [`CoreOptions::phase_ps`].
     pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
-    pub plant: Option<Plant>,
+    pub flip: Option<BitFlip>,
     /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
     pub opt_level: Option<u32>,
 }
@@ -67,7 +67,7 @@ impl Default for GemvOptions {
             log_instructions: false,
             predict: false,
             phase_ps: None,
-            plant: None,
+            flip: None,
             opt_level: None,
         }
     }
@@ -161,7 +161,7 @@ pub struct GemvRun {
 #[derive(Debug)]
 pub struct GemvUnit {
     pub(super) core: NdpCore,
-    pub(super) plant: Option<Plant>,
+    pub(super) flip: Option<BitFlip>,
     /// Keys and values that stay in DRAM; what else is placed there comes behind them.
     pub(super) caches: Caches,
     cycles: u64,
@@ -181,11 +181,11 @@ impl GemvUnit {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
-        let GemvOptions { traced_products, traced_from, log_instructions, plant, .. } = *options;
+        let GemvOptions { traced_products, traced_from, log_instructions, flip, .. } = *options;
         let core = NdpCore::open(config, &options.core(traced_products > 0 && traced_from == 0))?;
         Ok(Self {
             core,
-            plant,
+            flip,
             caches: Caches::new(config),
             cycles: 0,
             programs: 0,
@@ -409,7 +409,7 @@ impl GemvUnit {
                 }
             }
         }
-        if let Some(Plant::Weight { row, col, bit }) = self.plant
+        if let Some(BitFlip::Weight { row, col, bit }) = self.flip
             && row < sizes.rows
             && col < sizes.cols
             && product.active.is_none_or(|active| active.contains(&row))
@@ -417,7 +417,7 @@ impl GemvUnit {
             let tile = plan.matrices.iter().rev().find(|(first, _)| *first <= col);
             if let Some((first, layout)) = tile {
                 self.flip(layout, (row, col - first, bit));
-                self.plant = None;
+                self.flip = None;
             }
         }
         plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
@@ -471,12 +471,12 @@ impl GemvUnit {
                 }
             }
         }
-        if let Some(Plant::Result { row, batch, bit }) = self.plant
+        if let Some(BitFlip::Result { row, batch, bit }) = self.flip
             && (row as usize) < outputs
             && batch < sizes.batch
         {
             bits[batch as usize * outputs + row as usize] ^= 1 << bit;
-            self.plant = None;
+            self.flip = None;
         }
         bits
     }
@@ -487,8 +487,8 @@ impl GemvUnit {
     }
 
     /// Whether a deliberate error was asked for and has not found its place yet.
-    pub fn plant_is_pending(&self) -> bool {
-        self.plant.is_some()
+    pub fn flip_is_pending(&self) -> bool {
+        self.flip.is_some()
     }
 
     /// Completes the wave file, if there is one.

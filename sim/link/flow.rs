@@ -4,7 +4,8 @@
 //! receiver needs no copy: the next beat of every flow is known, and a beat that is lost, repeated, changed or out of order is
 //! not the one that was next. It also says which one it is, for the message.
 
-use super::{Beat, LANE_BITS, LinkError};
+use super::{Beat, LANE_BITS};
+use crate::error::LinkError;
 use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_numerics::SplitMix64;
 

@@ -5,8 +5,8 @@ use super::channel::{Channel, ChannelEvent};
 use super::flow::{Arrival, Cursor, Flow, Inbox};
 use super::pins::{COUNTERS, Endpoint, Seen, Status};
 use super::probe::Probe;
-use super::{Lanes, LinkError};
-use crate::error::SimError;
+use super::Lanes;
+use crate::error::{LinkError, SimError};
 use crate::ffi::{Rtl, rtl};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_cycles::{Arrived, Beat, EndInputs, EndOutputs, LinkPair};
@@ -28,9 +28,9 @@ pub enum NetworkError {
     Link(#[from] LinkError),
 }
 
-/// An error planted between a link and the check of what arrives.
+/// An error injected between a link and the check of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum DeliveryFault {
     /// One bit of a beat is wrong.
     Corrupt,
     /// A flit is missing.
@@ -102,15 +102,15 @@ pub struct Network {
     pub cables: Vec<Cable>,
     /// What each DIMM has received.
     pub inboxes: Vec<Inbox>,
-    /// The error to be planted into the next flit that arrives anywhere.
-    pub plant: Option<Plant>,
+    /// The error to be injected into the next flit that arrives anywhere.
+    pub fault: Option<DeliveryFault>,
     /// Flits that the bridge dropped for want of a route.
     pub misrouted: u64,
     bridge: Option<Bridge>,
     prediction: Option<LinkPair>,
     last_delivery: u64,
     cycle: u64,
-    /// Beats held back by a planted error.
+    /// Beats held back by an injected error.
     held: Vec<(usize, Arrival)>,
 }
 
@@ -155,7 +155,7 @@ impl Network {
             nodes,
             cables: (0..if count == 2 { 1 } else { count }).map(cable).collect(),
             inboxes: (0..count).map(|n| Inbox::new(n, count)).collect(),
-            plant: None,
+            fault: None,
             misrouted: 0,
             bridge: None,
             prediction: None,
@@ -329,23 +329,23 @@ impl Network {
 
     fn deliver(&mut self, node: usize, arrival: Arrival) -> Result<(), LinkError> {
         self.last_delivery = self.cycle;
-        if self.plant.is_none() {
+        if self.fault.is_none() {
             return self.inboxes[node].take(self.cycle, &arrival);
         }
         // A whole flit is held back, then treated; to swap, two of them.
         self.held.push((node, arrival));
         let ends: Vec<usize> =
             (0..self.held.len()).filter(|i| self.held[*i].1.flit_last).map(|i| i + 1).collect();
-        let wanted = if self.plant == Some(Plant::Swap) { 2 } else { 1 };
+        let wanted = if self.fault == Some(DeliveryFault::Swap) { 2 } else { 1 };
         if ends.len() < wanted {
             return Ok(());
         }
         let mut beats = std::mem::take(&mut self.held);
-        match self.plant.take() {
-            Some(Plant::Corrupt) => beats[0].1.beat[5] ^= 1 << 17,
-            Some(Plant::Drop) => beats.clear(),
-            Some(Plant::Duplicate) => beats.extend(beats.clone()),
-            Some(Plant::Swap) => beats.rotate_left(ends[0]),
+        match self.fault.take() {
+            Some(DeliveryFault::Corrupt) => beats[0].1.beat[5] ^= 1 << 17,
+            Some(DeliveryFault::Drop) => beats.clear(),
+            Some(DeliveryFault::Duplicate) => beats.extend(beats.clone()),
+            Some(DeliveryFault::Swap) => beats.rotate_left(ends[0]),
             None => {}
         }
         beats.iter().try_for_each(|(node, arrival)| self.inboxes[*node].take(self.cycle, arrival))

@@ -2,7 +2,8 @@
 //!
 //! Looks at the lanes before the channel, so every flit has to be perfect. The decoder is written from docs/dimm-link.md, bit by bit.
 
-use super::{LANE_BITS, Lanes, LinkError};
+use super::{LANE_BITS, Lanes};
+use crate::error::LinkError;
 use ndp_config::LinkConfig;
 use std::collections::VecDeque;
 

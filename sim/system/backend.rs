@@ -11,8 +11,8 @@ use super::live::{LivePredictor, masked};
 use super::places::{Device, Places};
 use super::residence::Part;
 use crate::core::Recording;
-use crate::error::SimError;
-use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, Mismatch, compare};
+use crate::error::{Mismatch, SimError};
+use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16, fp16};
@@ -233,8 +233,8 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Whether a deliberate error was asked for and has found its place on no core yet.
-    pub fn plant_is_pending(&self) -> bool {
-        self.cores.iter().all(GemvUnit::plant_is_pending)
+    pub fn flip_is_pending(&self) -> bool {
+        self.cores.iter().all(GemvUnit::flip_is_pending)
     }
 
     /// What was recorded of the observed DIMM.

@@ -10,10 +10,10 @@
 use super::books::Place;
 use super::figures::{LinkCounters, LinkFigures};
 use super::residence::{Flight, Residence};
+use crate::cluster::lockstep::{LaneFault, Lockstep};
 use crate::core::{Burst, LinkStatus};
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, ProgramFigures};
-use crate::link::lockstep::{LaneFault, Lockstep};
 use ndp_config::DesignConfig;
 use ndp_isa::Instruction;
 use ndp_model::Model;

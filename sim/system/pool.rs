@@ -2,7 +2,7 @@
 //!
 //! Each core is a model of its own, with its DRAM, its host and its random numbers, and shares nothing with the others; so what it
 //! does cannot depend on which thread steps it, nor when. A core is lent to one thread for one job. Results come back in the order of
-//! the jobs. Cores on links do hear of each other: these run in [`crate::link::lockstep`], those without a job too.
+//! the jobs. Cores on links do hear of each other: these run in [`crate::cluster::lockstep`], those without a job too.
 
 use super::links::Links;
 use crate::core::at_once;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 /// once.
 ///
 /// # Errors
-/// As [`side_by_side`]; on links as [`crate::link::lockstep::Lockstep::run`].
+/// As [`side_by_side`]; on links as [`crate::cluster::lockstep::Lockstep::run`].
 pub(super) fn together<J: Send, T: Send>(
     (cores, links): (&mut [GemvUnit], Option<&mut Links>),
     threads: usize,

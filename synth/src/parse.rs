@@ -167,8 +167,8 @@ mod tests {
     fn statistics_that_lack_something_are_refused() {
         assert!(stat_json(STAT_023, "other").unwrap_err().contains("no module 'other'"));
         assert!(stat_json("{", "top").is_err());
-        let planted = STAT_023.replace("\"INVx1_ASAP7_75t_R\": 57", "\"INVx1_ASAP7_75t_R\": 56");
-        assert!(stat_json(&planted, "top").unwrap_err().contains("sum to"));
+        let injected = STAT_023.replace("\"INVx1_ASAP7_75t_R\": 57", "\"INVx1_ASAP7_75t_R\": 56");
+        assert!(stat_json(&injected, "top").unwrap_err().contains("sum to"));
     }
 
     #[test]

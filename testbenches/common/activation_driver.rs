@@ -87,7 +87,7 @@ pub const PACES: [Pace; 4] =
 
 /// A bit that is flipped in what an output shows.
 #[derive(Clone, Copy, Debug)]
-pub enum Plant {
+pub enum Fault {
     Value(u32),
     Key(u32),
     Bad,
@@ -122,7 +122,7 @@ pub struct Bench {
     pub noise: SplitMix64,
     seed: u64,
     /// The element whose output is changed.
-    pub plant: Option<(usize, Plant)>,
+    pub fault: Option<(usize, Fault)>,
 }
 
 impl Bench {
@@ -157,7 +157,7 @@ impl Bench {
             model,
             noise: SplitMix64::new(seed),
             seed,
-            plant: None,
+            fault: None,
         })
     }
 
@@ -245,7 +245,7 @@ impl Bench {
     /// Notes what is on the outputs for the elements that are due; in a stall it has to be there still.
     fn look(&mut self, mode: Mode, way: &[Option<usize>], seen: &mut [Seen], fresh: bool) {
         let due = |latency: usize| way[latency - 1];
-        let planted = |index: usize| self.plant.filter(|(at, _)| *at == index).map(|(_, plant)| plant);
+        let injected = |index: usize| self.fault.filter(|(at, _)| *at == index).map(|(_, fault)| fault);
         let mut note = |index: usize, change: &dyn Fn(&mut Seen)| {
             let mut now = seen[index];
             change(&mut now);
@@ -253,19 +253,19 @@ impl Bench {
             seen[index] = now;
         };
         if let Some(index) = due(LATENCY[mode.path]) {
-            let flip = if let Some(Plant::Value(bit)) = planted(index) { 1 << bit } else { 0 };
+            let flip = if let Some(Fault::Value(bit)) = injected(index) { 1 << bit } else { 0 };
             note(index, &|seen| seen.value = self.model.get(self.value) as u16 ^ flip);
         }
         if let Some(index) = due(KEY_LATENCY).filter(|_| mode.path == CHOICE) {
-            let flip = if let Some(Plant::Key(bit)) = planted(index) { 1 << bit } else { 0 };
-            let flip_bad = matches!(planted(index), Some(Plant::Bad));
+            let flip = if let Some(Fault::Key(bit)) = injected(index) { 1 << bit } else { 0 };
+            let flip_bad = matches!(injected(index), Some(Fault::Bad));
             note(index, &|seen| {
                 seen.key = self.model.get(self.key) as u16 ^ flip;
                 seen.bad = (self.model.get(self.bad) == 1) ^ flip_bad;
             });
         }
         if let Some(index) = due(TERM_LATENCY).filter(|_| mode.path == EXPONENTIAL) {
-            let flip = if let Some(Plant::Term(bit)) = planted(index) { 1 << bit } else { 0 };
+            let flip = if let Some(Fault::Term(bit)) = injected(index) { 1 << bit } else { 0 };
             note(index, &|seen| seen.term = self.model.get(self.term) as u32 ^ flip);
         }
     }

@@ -38,7 +38,7 @@ fn excludes(a: usize, b: usize) -> bool {
 
 /// A bit that the driver flips on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum Fault {
     /// Of the weights of a rank: beat since the unit was opened, element, bit.
     Weight(usize, usize, usize, u32),
     /// Of what is loaded: beat, element, bit.
@@ -118,7 +118,7 @@ pub struct GemvDriver {
     pub counts: Counts,
     model: Model,
     random: SplitMix64,
-    plant: Option<Plant>,
+    fault: Option<Fault>,
     starts: Vec<InputPort>,
     busy: Vec<OutputPort>,
     fields: Vec<InputPort>,
@@ -197,7 +197,7 @@ impl GemvDriver {
             withhold: [false; 2],
             counts: Counts { causes: vec![[0; 4]; ranks], ..Counts::default() },
             random: SplitMix64::new(seed),
-            plant: None,
+            fault: None,
             offered_x: Offer::new(),
             offered_rows: Offer::new(),
             offered_weights: (0..ranks).map(|_| Offer::new()).collect(),
@@ -215,9 +215,9 @@ impl GemvDriver {
         Ok(driver)
     }
 
-    /// Plants an error.
-    pub fn plant(&mut self, plant: Plant) {
-        self.plant = Some(plant);
+    /// Injects an error.
+    pub fn fault(&mut self, fault: Fault) {
+        self.fault = Some(fault);
     }
 
     pub fn cycle(&self) -> u64 {
@@ -337,8 +337,8 @@ impl GemvDriver {
         };
         let unused = [0; 4];
         let heads = match &work.op {
-            Op::Dot { heads, .. } | Op::Axpy { heads, .. } => match self.plant {
-                Some(Plant::Heads(log2)) => log2,
+            Op::Dot { heads, .. } | Op::Axpy { heads, .. } => match self.fault {
+                Some(Fault::Heads(log2)) => log2,
                 _ => u64::from(heads.trailing_zeros()),
             },
             // Only products have heads.
@@ -465,7 +465,7 @@ impl GemvDriver {
         let stalls = self.stalls();
         let x_valid = self.offered_x.decide(stalls);
         let mut x = if x_valid { self.offered_x.items[0] } else { noise };
-        if let Some(Plant::Load(beat, element, bit)) = self.plant
+        if let Some(Fault::Load(beat, element, bit)) = self.fault
             && x_valid
             && beat == self.offered_x.count
         {
@@ -477,7 +477,7 @@ impl GemvDriver {
         let row_valid = self.offered_rows.decide(stalls || self.withhold[0]);
         let row_bits = self.row.data.width();
         let mut row = if row_valid { self.offered_rows.items[0] } else { self.random.next_u64() };
-        if self.plant == Some(Plant::Row(self.offered_rows.count)) {
+        if self.fault == Some(Fault::Row(self.offered_rows.count)) {
             row ^= 1;
         }
         self.model.set(self.row.valid, row_valid.into());
@@ -488,7 +488,7 @@ impl GemvDriver {
             let offer = &mut self.offered_weights[g];
             let valid = offer.decide(stalls || withheld);
             let mut beat = if valid { offer.items[0] } else { noise };
-            if let Some(Plant::Weight(rank, at, element, bit)) = self.plant
+            if let Some(Fault::Weight(rank, at, element, bit)) = self.fault
                 && valid
                 && (rank, at) == (g, offer.count)
             {
@@ -576,7 +576,7 @@ impl GemvDriver {
     }
 
     fn compare_store(&mut self, mut beat: Beat) -> Result<(), Failure> {
-        if let Some(Plant::Store(at, element, bit)) = self.plant
+        if let Some(Fault::Store(at, element, bit)) = self.fault
             && at == self.store_beats
         {
             beat[element / 2] ^= 1 << (bit as usize + 16 * (element % 2));

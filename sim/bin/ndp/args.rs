@@ -4,7 +4,7 @@
 
 use clap::Args;
 use ndp_cosim::ffi::WaveOptions;
-use ndp_cosim::gemv::{GemvOptions, Plant};
+use ndp_cosim::gemv::{BitFlip, GemvOptions};
 use ndp_files::FileSet;
 use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use std::path::PathBuf;
@@ -38,12 +38,12 @@ pub struct UnitArgs {
     pub json: bool,
     /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT
     #[arg(long, hide = true)]
-    pub plant: Option<Plant>,
+    pub flip: Option<BitFlip>,
 }
 
 impl UnitArgs {
     /// The unit of `config` without stalls and waves.
-    pub fn quiet(config: &str, plant: Option<Plant>) -> Self {
+    pub fn quiet(config: &str, flip: Option<BitFlip>) -> Self {
         Self {
             config: config.to_owned(),
             stalls: 0,
@@ -52,7 +52,7 @@ impl UnitArgs {
             wave_start: 0,
             wave_stop: None,
             json: false,
-            plant,
+            flip,
         }
     }
 
@@ -74,7 +74,7 @@ impl UnitArgs {
             seed,
             waves,
             watchdog_cycles: self.watchdog,
-            plant: self.plant,
+            flip: self.flip,
             ..GemvOptions::default()
         }
     }

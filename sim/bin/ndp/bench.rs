@@ -12,7 +12,7 @@ use crate::report::Summary;
 use crate::tools::{Tools, grouped};
 use anyhow::ensure;
 use ndp_config::{DesignConfig, GemvShape};
-use ndp_cosim::gemv::{Mode, Plant};
+use ndp_cosim::gemv::{BitFlip, Mode};
 use ndp_cosim::stimulus::DataKind;
 use ndp_files::Progress;
 use serde::Serialize;
@@ -46,7 +46,7 @@ pub struct Args {
     pub json: bool,
     /// Flip one bit in every product, as `ndp gemv` does
     #[arg(long, hide = true)]
-    pub plant: Option<Plant>,
+    pub flip: Option<BitFlip>,
 }
 
 /// So that the longest matrix stays within what `ndp gemv` takes.
@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 /// Runs one product as `ndp gemv` does.
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
-    let unit = UnitArgs::quiet(&args.config, args.plant);
+    let unit = UnitArgs::quiet(&args.config, args.flip);
     let Case { mode, density, shape } = *case;
     let GemvShape { rows, cols, batch } = shape;
     let (data, traces) = (DataKind::Gaussian, TraceArgs::default());

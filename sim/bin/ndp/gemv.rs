@@ -160,9 +160,9 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     };
     backend.unit_mut().close_waves()?;
     written?;
-    if backend.unit().plant_is_pending() {
+    if backend.unit().flip_is_pending() {
         let GemvShape { rows, cols, batch } = shape;
-        bail!("the planted bit is outside of the product of {rows} x {cols}, batch {batch}");
+        bail!("the flipped bit is outside of the product of {rows} x {cols}, batch {batch}");
     }
     let stalls = match &run {
         Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,

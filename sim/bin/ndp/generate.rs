@@ -23,7 +23,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::GemvOptions;
 use ndp_cosim::gemv::MergeFormat;
-use ndp_cosim::progress::{self, Expected};
+use ndp_cosim::expected::Expected;
+use ndp_cosim::progress;
 use ndp_cosim::system::{GpuNumerics, LinkFault};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Generation, LayerSparsity, Model, generate};
@@ -262,8 +263,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     };
     written?;
     let checked = summary.mismatches == 0;
-    if checked && backend.unit().plant_is_pending() {
-        bail!("no product of the model holds the planted bit");
+    if checked && backend.unit().flip_is_pending() {
+        bail!("no product of the model holds the flipped bit");
     }
 
     // The stored texts are those of the repository's own model with full significands.

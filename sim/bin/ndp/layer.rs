@@ -18,7 +18,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
 use ndp_cosim::gemv::{GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
-use ndp_cosim::progress::{self, Expected};
+use ndp_cosim::expected::Expected;
+use ndp_cosim::progress;
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{LayerSparsity, Model};
 use ndp_numerics::layer_norm;
@@ -185,8 +186,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     };
     written?;
     let agrees = summary.mismatches == 0;
-    if agrees && backend.unit().plant_is_pending() {
-        bail!("nothing in the layer holds the planted bit");
+    if agrees && backend.unit().flip_is_pending() {
+        bail!("nothing in the layer holds the flipped bit");
     }
     let (cycles, model_cycles) = (summary.cycles, backend.model_cycles());
     // A run that a mismatch has cut short has no end that could be compared.

@@ -2,7 +2,7 @@
 
 use crate::args::TraceArgs;
 use ndp_cosim::core::Recording;
-use ndp_cosim::trace::{write_text, write_timeline};
+use ndp_cosim::recordings::{write_text, write_timeline};
 use ndp_files::OutputFile;
 use std::path::PathBuf;
 

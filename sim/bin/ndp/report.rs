@@ -4,7 +4,8 @@
 
 use crate::tools::grouped;
 use ndp_cosim::backend::Figures;
-use ndp_cosim::gemv::{GemvUnit, Mismatch};
+use ndp_cosim::error::Mismatch;
+use ndp_cosim::gemv::GemvUnit;
 use serde::Serialize;
 
 /// Mismatches that are listed; the rest is only counted.

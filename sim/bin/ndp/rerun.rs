@@ -17,8 +17,8 @@ impl Rerun {
         rerun.option("config", &unit.config);
         rerun.option("stalls", unit.stalls);
         rerun.option("watchdog", unit.watchdog);
-        if let Some(plant) = &unit.plant {
-            rerun.option("plant", plant);
+        if let Some(flip) = &unit.flip {
+            rerun.option("flip", flip);
         }
         rerun
     }

@@ -13,7 +13,7 @@ use crate::tools::{Tools, grouped};
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
-use ndp_cosim::gemv::Plant;
+use ndp_cosim::gemv::BitFlip;
 use ndp_dram::Statistics;
 use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 
     let predicted = predict(&config, &program)?;
     let progress = Progress::watch(predicted.cycles, "cycles", ndp_cosim::progress::cycles);
-    let result = simulate(&mut core, &program, unit.plant);
+    let result = simulate(&mut core, &program, unit.flip);
     drop(progress);
     let written = traces.write(core.take_recording().as_ref());
     let closed = core.close_waves();
@@ -179,28 +179,28 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn simulate(
     core: &mut NdpCore,
     program: &Program,
-    plant: Option<Plant>,
+    flip: Option<BitFlip>,
 ) -> anyhow::Result<(ProgramCheck, Counters)> {
     let mut machine = Machine::new(core.config(), SparseMemory::new())?;
     machine.run(program)?;
     core.place(program)?;
-    let (before, after) = match plant.map(|plant| planted_bit(core.config(), program, plant)).transpose()? {
-        Some(bit) if matches!(plant, Some(Plant::Weight { .. })) => (Some(bit), None),
+    let (before, after) = match flip.map(|flip| injected_bit(core.config(), program, flip)).transpose()? {
+        Some(bit) if matches!(flip, Some(BitFlip::Weight { .. })) => (Some(bit), None),
         bit => (None, bit),
     };
-    flip(core, before);
+    flip_bit(core, before);
     let earlier = core.counters()?;
     let run = core.run_words(&program.words(), |_| {})?;
     let counters = core.counters()?.since(&earlier);
-    flip(core, after);
+    flip_bit(core, after);
     Ok((core.compare(run, &machine)?, counters))
 }
 
 /// Burst of the DIMM, element and bit of a deliberate error: a weight of the first matrix that has such a place, or a
 /// result of the first stored block that has it (its element is the row).
-fn planted_bit(config: &DesignConfig, program: &Program, plant: Plant) -> anyhow::Result<(u64, u32, u32)> {
-    match plant {
-        Plant::Weight { row, col, bit } => {
+fn injected_bit(config: &DesignConfig, program: &Program, flip: BitFlip) -> anyhow::Result<(u64, u32, u32)> {
+    match flip {
+        BitFlip::Weight { row, col, bit } => {
             let matrix = program.data.iter().find_map(|data| match *data {
                 Data::Matrix { address, rows, cols, .. } if row < rows && col < cols => {
                     Some((address, rows, cols))
@@ -208,14 +208,14 @@ fn planted_bit(config: &DesignConfig, program: &Program, plant: Plant) -> anyhow
                 _ => None,
             });
             let Some((address, rows, cols)) = matrix else {
-                bail!("no .matrix holds the planted bit {plant}")
+                bail!("no .matrix holds the flipped bit {flip}")
             };
             let place = MatrixLayout::new(config, address, rows, cols)?.locate(row, col);
             let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(config);
             Ok((burst, place.element, bit))
         }
-        Plant::Key { .. } => bail!("a program has no attention that holds the planted bit {plant}"),
-        Plant::Result { row, batch: vector, bit } => {
+        BitFlip::Key { .. } => bail!("a program has no attention that holds the flipped bit {flip}"),
+        BitFlip::Result { row, batch: vector, bit } => {
             let block = program.code.iter().find_map(|code| match *code {
                 Code::Instruction(Instruction::Store { cols, batch, address, .. })
                     if row < cols && vector < batch =>
@@ -224,14 +224,14 @@ fn planted_bit(config: &DesignConfig, program: &Program, plant: Plant) -> anyhow
                 }
                 _ => None,
             });
-            let Some(block) = block else { bail!("no store writes the planted bit {plant}") };
+            let Some(block) = block else { bail!("no store writes the flipped bit {flip}") };
             let (burst, element) = block.locate(vector, row);
             Ok((burst, element, bit))
         }
     }
 }
 
-fn flip(core: &mut NdpCore, place: Option<(u64, u32, u32)>) {
+fn flip_bit(core: &mut NdpCore, place: Option<(u64, u32, u32)>) {
     let Some((burst, element, bit)) = place else { return };
     let mut data = core.peek(burst);
     data[element as usize / 4] ^= 1 << (16 * (element % 4) + bit);

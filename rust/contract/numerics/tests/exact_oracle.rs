@@ -209,7 +209,7 @@ fn exp_q30_is_the_formula_in_bignums() {
 
 #[test]
 fn the_oracle_can_fail() {
-    // One wrong bit planted in an operand must show.
+    // One wrong bit injected in an operand must show.
     let (w, x) = (vector(&[0x3C00, 0x4000]), vector(&[0x3C00, 0x3C00]));
     let wrong = vector(&[0x3C01, 0x4000]);
     let exact = value(0x3C00) + value(0x4000);

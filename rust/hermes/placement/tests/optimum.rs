@@ -7,12 +7,12 @@ mod common;
 use common::{Sizes, below, problem};
 use ndp_config::LlmShape;
 use ndp_config::SystemConfig;
+use ndp_numerics::SplitMix64;
 use ndp_placement::{
     Instance, MilpOptions, ONE, Options, Placement, Terms, group_bound, least_neurons, neuron_bound,
     place_greedy, place_milp, place_powerinfer, place_random, place_structured, relaxation_us,
     synthetic_frequencies,
 };
-use ndp_numerics::SplitMix64;
 
 /// Rounding of sums in f64.
 const ROUNDING: f64 = 1e-9;

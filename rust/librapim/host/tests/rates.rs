@@ -184,7 +184,7 @@ fn a_group_that_panics_ends_the_run() {
 }
 
 #[test]
-fn planted_errors_are_found() {
+fn injected_errors_are_found() {
     let config = HbmConfig::preset("librapim-small").unwrap();
     run(&config, &config, |_, _| false).unwrap();
     // Opcodes of RD and RES.

@@ -120,25 +120,25 @@ fn all_work_is_done_once_and_in_order() {
 }
 
 #[test]
-fn a_planted_error_in_a_timeline_is_found() {
+fn an_injected_error_in_a_timeline_is_found() {
     let system = System::new(model("gpt3-175b", 2), Hardware::default());
     let batch = Batch::uniform(384, 2048).unwrap();
     let step = system.planner().step(&batch, Mode::DexDbo).unwrap();
     let contexts = batch.contexts();
     assert_eq!(wrong(&step, &system.model, &contexts), None);
-    let planted = |change: &dyn Fn(&mut Step)| {
+    let injected = |change: &dyn Fn(&mut Step)| {
         let mut step = step.clone();
         change(&mut step);
         wrong(&step, &system.model, &contexts).unwrap()
     };
-    assert!(planted(&|step| step.npu_macs += 1).contains("MACs"));
-    assert!(planted(&|step| step.timeline.span.0 -= 1).contains("behind the end"));
+    assert!(injected(&|step| step.npu_macs += 1).contains("MACs"));
+    assert!(injected(&|step| step.timeline.span.0 -= 1).contains("behind the end"));
     let share =
         step.timeline.events.iter().position(|e| (e.device, e.work) == (Device::Pim, Work::Ffn)).unwrap();
-    assert!(planted(&|step| step.timeline.events[share].end.0 += 1).contains("overlap"));
+    assert!(injected(&|step| step.timeline.events[share].end.0 += 1).contains("overlap"));
     // The offloaded FFN may not begin before its projection is done, and Q, K, V may not begin before it is done.
     assert!(
-        planted(&|step| {
+        injected(&|step| {
             let events = &mut step.timeline.events;
             events[share].start.0 -= 1;
             events[share - 1].end.0 -= 1;

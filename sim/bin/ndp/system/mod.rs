@@ -17,8 +17,8 @@ use crate::stream::TextStream;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::Neurons;
+use ndp_cosim::recordings::write_system_timeline;
 use ndp_cosim::system::Setup;
-use ndp_cosim::trace::write_system_timeline;
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use run::{Choice, Host, Outcome, simulate};
@@ -96,7 +96,7 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
         let text = html::html(host, &outcome).context("cannot draw the report")?;
         file.finish(|out| out.write_all(text.as_bytes()))?;
     }
-    check_plant(&outcome)?;
+    check_flip(&outcome)?;
     outcome.print_failures(host);
     if args.unit.json {
         say!("{}", serde_json::to_string_pretty(&report::Report::new(host, &outcome))?);
@@ -129,7 +129,7 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
     let progress = Progress::new(u64::from(args.tokens) * choices.len() as u64, "tokens");
     for &choice in choices {
         let outcome = simulate(host, choice, |_| progress.add(1))?;
-        check_plant(&outcome)?;
+        check_flip(&outcome)?;
         warn_of_faults(&outcome);
         outcome.print_failures(host);
         if verdict(&outcome) == Verdict::Differed {
@@ -164,11 +164,8 @@ fn warn_of_faults(outcome: &Outcome) {
 }
 
 /// A deliberate error that found no place would prove nothing.
-fn check_plant(outcome: &Outcome) -> anyhow::Result<()> {
-    ensure!(
-        !outcome.is_sound() || !outcome.plant_is_pending,
-        "no product of the model holds the planted bit"
-    );
+fn check_flip(outcome: &Outcome) -> anyhow::Result<()> {
+    ensure!(!outcome.is_sound() || !outcome.flip_is_pending, "no product of the model holds the flipped bit");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::generate::verdict_text;
 use crate::golden::Comparison;
 use crate::tools::{Tools, grouped};
 use ndp_config::DesignConfig;
-use ndp_cosim::gemv::Mismatch;
+use ndp_cosim::error::Mismatch;
 use ndp_cosim::system::{
     Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures, Operation, PathBytes, Place,
     TokenFigures,

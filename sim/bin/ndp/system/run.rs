@@ -9,12 +9,13 @@ use crate::rerun::Rerun;
 use anyhow::Context;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::Recording;
-use ndp_cosim::gemv::{GemvOptions, MergeFormat, Mismatch};
+use ndp_cosim::error::Mismatch;
+use ndp_cosim::gemv::{GemvOptions, MergeFormat};
+use ndp_cosim::recordings::{Moves, SystemTimeline};
 use ndp_cosim::system::{
     Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware, Setup,
     SystemBackend, SystemFigures, SystemOptions, perplexity, small_system,
 };
-use ndp_cosim::trace::{Moves, SystemTimeline};
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation};
 use ndp_scheduler::{Policy, TokenRecord};
@@ -152,7 +153,7 @@ pub struct Outcome {
     pub quality: Option<Quality>,
     pub golden: Option<Comparison>,
     pub recording: Option<Recording>,
-    pub plant_is_pending: bool,
+    pub flip_is_pending: bool,
     pub wall: Duration,
     /// Why it ended early.
     pub failure: Option<String>,
@@ -289,7 +290,7 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
 
 /// What is wrong with the options of links, if anything is.
 pub fn check_links(args: &crate::generate::Args) -> anyhow::Result<()> {
-    let most = ndp_cosim::link::lockstep::MOST as u32;
+    let most = ndp_cosim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
         anyhow::ensure!(
             args.ber == 0.0,
@@ -407,7 +408,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         golden: stored.map(|(file, golden)| golden::compare(&file, &golden, &generation)),
         generation,
         recording,
-        plant_is_pending: args.unit.plant.is_some() && backend.plant_is_pending(),
+        flip_is_pending: args.unit.flip.is_some() && backend.flip_is_pending(),
         wall: begin.elapsed(),
         failure,
         difference,

@@ -2,8 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
-use ndp_placement::{Instance, Machine, Options, Terms};
 use ndp_numerics::SplitMix64;
+use ndp_placement::{Instance, Machine, Options, Terms};
 use ndp_traces::NeuronShape;
 
 /// A number in 0..n.

@@ -3,14 +3,14 @@
 //! Each core has its own DRAM and its own host, and runs its own program. What goes over the lanes is what the controllers inside
 //! the cores send; the watchers of [`super::probe`] look at it.
 
-use super::Lanes;
-use super::bridge::Bridge;
-use super::channel::Channel;
-use super::network::Cable;
 use super::prediction::LinkedPrediction;
 use crate::core::{Answer, Burst, CoreOptions, NdpCore};
 use crate::error::SimError;
 use crate::ffi::{Rtl, rtl};
+use crate::link::Lanes;
+use crate::link::bridge::Bridge;
+use crate::link::channel::Channel;
+use crate::link::network::Cable;
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
 use ndp_isa::Program;

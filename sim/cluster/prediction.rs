@@ -4,11 +4,11 @@
 //! Lists are read from the DRAM when the model runs, as they are then. So it has to be run up to the present before anything is placed
 //! in the DRAM of a core that may still read a list, and is run whenever it is asked for an end.
 
-use super::channel::ChannelEvent;
-use super::network::{Cable, LATENCY};
 use crate::core::dimm::Dimm;
 use crate::core::{NdpCore, PortCycle, PortLog, Replay};
 use crate::error::SimError;
+use crate::link::channel::ChannelEvent;
+use crate::link::network::{Cable, LATENCY};
 use ndp_config::DesignConfig;
 use ndp_cycles::{ClockRelation, LinkedModel, Topology};
 

@@ -4,12 +4,12 @@
 //! [`QUANTUM`] cycles without the others; then what all have sent goes through cables and bridge. The order in which cores run within
 //! these cycles, and on which thread, changes nothing. What goes wrong with lanes is told before, with its cycle.
 
-use super::bridge::Bridge;
-use super::network::{Cable, LATENCY};
 use super::prediction::LinkedPrediction;
 use crate::core::dimm::Dimm;
 use crate::core::{Exchange, Happened, NdpCore, QUANTUM, Span};
 use crate::error::SimError;
+use crate::link::bridge::Bridge;
+use crate::link::network::{Cable, LATENCY};
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
 use std::collections::BTreeMap;

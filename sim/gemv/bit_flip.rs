@@ -5,7 +5,7 @@
 
 /// Which bit is flipped, once, in the first product that has such a row and column or batch index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum BitFlip {
     /// A bit of a weight on its way to the unit.
     Weight {
         /// Row of the weight.
@@ -35,7 +35,7 @@ pub enum Plant {
     },
 }
 
-impl std::fmt::Display for Plant {
+impl std::fmt::Display for BitFlip {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Weight { row, col, bit } => write!(f, "weight:{row}:{col}:{bit}"),
@@ -45,7 +45,7 @@ impl std::fmt::Display for Plant {
     }
 }
 
-impl std::str::FromStr for Plant {
+impl std::str::FromStr for BitFlip {
     type Err = String;
 
     /// `weight:ROW:COL:BIT`, `key:ROW:COL:BIT` or `result:ROW:BATCH:BIT`.
@@ -73,15 +73,15 @@ mod tests {
 
     #[test]
     fn the_text_form_is_checked() {
-        assert_eq!("weight:1:2:3".parse(), Ok(Plant::Weight { row: 1, col: 2, bit: 3 }));
-        assert_eq!("result:4:5:15".parse(), Ok(Plant::Result { row: 4, batch: 5, bit: 15 }));
+        assert_eq!("weight:1:2:3".parse(), Ok(BitFlip::Weight { row: 1, col: 2, bit: 3 }));
+        assert_eq!("result:4:5:15".parse(), Ok(BitFlip::Result { row: 4, batch: 5, bit: 15 }));
         for text in ["weight:1:2:3", "key:7:0:14", "result:4:5:15"] {
-            assert_eq!(text.parse::<Plant>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<BitFlip>().unwrap().to_string(), text);
         }
         for bad in
             ["", "weight", "weight:1:2", "weight:1:2:16", "result:1:x:3", "row:1:2:3", "weight:1:2:3:4"]
         {
-            assert!(bad.parse::<Plant>().is_err(), "{bad}");
+            assert!(bad.parse::<BitFlip>().is_err(), "{bad}");
         }
     }
 }
