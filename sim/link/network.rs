@@ -1,11 +1,11 @@
 //! Links put together: two DIMMs on one link, or several around a bridge, with a check of everything in every cycle.
 
+use super::Lanes;
 use super::bridge::Bridge;
 use super::channel::{Channel, ChannelEvent};
 use super::flow::{Arrival, Cursor, Flow, Inbox};
 use super::pins::{COUNTERS, Endpoint, Seen, Status};
 use super::probe::Probe;
-use super::Lanes;
 use crate::error::{LinkError, SimError};
 use crate::ffi::{Rtl, rtl};
 use ndp_config::{DesignConfig, LinkConfig};

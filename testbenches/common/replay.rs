@@ -262,21 +262,9 @@ pub fn requests(
     Ok(())
 }
 
-fn status(name: &str, rtl: &Burst, model: &ndp_cycles::Status) -> Result<(), Box<dyn Error>> {
+fn status(name: &str, rtl: &Burst, model: &Status) -> Result<(), Box<dyn Error>> {
     let rtl = Status::of(rtl);
-    let model = Status {
-        busy: model.busy,
-        free: model.free,
-        taken: model.taken,
-        started: model.started,
-        malformed: model.malformed,
-        error: model.error,
-        error_sequence: model.error_sequence,
-        tag: model.tag,
-        signals: model.signals,
-        cycles: model.cycles,
-    };
-    if rtl == model { Ok(()) } else { differ(format!("{name}, status"), rtl, model) }
+    if rtl == *model { Ok(()) } else { differ(format!("{name}, status"), rtl, *model) }
 }
 
 fn link(name: &str, rtl: &Burst, model: &LinkState) -> Result<(), Box<dyn Error>> {

@@ -7,7 +7,7 @@ mod skip;
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
 use crate::fifo::{Ring, SramFifo};
-use crate::host::{Answer, Host, Register, Status};
+use crate::host::{Answer, Host, Register};
 use crate::host_port::{CoreAccess, HostPort, LINK_COUNTERS, LINK_REGISTER, STORE_TAG, StoreTo, Wants};
 use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
 use crate::rank::{CommandCounts, Rank, Request as RankRequest};
@@ -18,6 +18,7 @@ use crate::shape::{Cut, Shape};
 use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_isa::Status;
 use ndp_isa::{Instruction, Product, block_words, vector_words};
 
 /// Rows that the unit can find waiting.

@@ -2,7 +2,7 @@
 
 use crate::counters::COUNTERS;
 use crate::transfer::LinkState;
-use serde::Serialize;
+use ndp_isa::Status;
 
 /// What a request is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,31 +39,6 @@ pub struct Request {
     pub kind: RequestKind,
     /// Comes back with the answer.
     pub tag: u8,
-}
-
-/// Register 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Status {
-    /// An instruction waits or is in work.
-    pub busy: bool,
-    /// Free places in the queue.
-    pub free: u32,
-    /// Instructions taken from the queue.
-    pub taken: u32,
-    /// Instructions started, markers included.
-    pub started: u32,
-    /// Malformed instructions.
-    pub malformed: u32,
-    /// Code of the first malformed one, or 0.
-    pub error: u8,
-    /// Its sequence number.
-    pub error_sequence: u32,
-    /// Tag of the last signal.
-    pub tag: u32,
-    /// Signals.
-    pub signals: u32,
-    /// Cycles since reset.
-    pub cycles: u32,
 }
 
 /// Contents of a register, as far as they are known without data.

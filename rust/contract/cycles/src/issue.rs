@@ -1,7 +1,7 @@
 //! Takes instructions in order and starts them when nothing is in the way (docs/timing.md, "Issue").
 
-use crate::host::Status;
 use ndp_config::DesignConfig;
+use ndp_isa::Status;
 use ndp_isa::{ErrorCode, Instruction, decode};
 use std::ops::Range;
 

@@ -30,7 +30,7 @@ mod unit;
 pub use clock::ClockRelation;
 pub use core::CycleModel;
 pub use counters::COUNTERS;
-pub use host::{Answer, Host, Register, Request, RequestKind, Status};
+pub use host::{Answer, Host, Register, Request, RequestKind};
 pub use issue::PARTS;
 pub use link::{Arrived, Beat, Disturbance, EndInputs, EndOutputs, LinkPair};
 pub use linked::{LinkedModel, Topology};

@@ -2,9 +2,10 @@
 
 use crate::core::CycleModel;
 use crate::counters::COUNTERS;
-use crate::host::{Answer, Host, Register, Request, RequestKind, Status};
+use crate::host::{Answer, Host, Register, Request, RequestKind};
 use crate::rank::CommandCounts;
 use crate::recorder::InstructionTimes;
+use ndp_isa::Status;
 use serde::Serialize;
 use std::collections::VecDeque;
 
