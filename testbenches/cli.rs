@@ -3,35 +3,13 @@
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
 //! arguments or files were unusable, 1 that the hardware or the golden differed.
 
+use crate::common::tool::{ndp, refused, stderr, stdout};
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Output};
 
 type Outcome = Result<(), Box<dyn Error>>;
-
-fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
-    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Runs a command that has to be refused, and compares its message.
-fn refused(line: &str, message: &str) -> Outcome {
-    let output = ndp(line)?;
-    let text = stderr(&output);
-    assert!(text.contains(message), "`ndp {line}` says\n{text}instead of\n{message}");
-    assert_eq!(output.status.code(), Some(2), "`ndp {line}`: {text}");
-    assert!(!text.contains("panicked"), "{text}");
-    Ok(())
-}
 
 #[test]
 fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {

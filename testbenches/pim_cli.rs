@@ -3,10 +3,10 @@
 //! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL; on channels in RTL the same host
 //! runs in `pim_host.rs`.
 
+use crate::common::tool::{json, refused};
 use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -14,26 +14,6 @@ type Outcome = Result<(), Box<dyn Error>>;
 const SLOW: &str = "--npu-arrays 1 --npu-side 4 --npu-load-rows 4";
 const SHORT: &str =
     "pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
-
-fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
-    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
-}
-
-fn json(line: &str) -> Result<Value, Box<dyn Error>> {
-    let output = ndp(line)?;
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-fn refused(line: &str, message: &str) -> Outcome {
-    let output = ndp(line)?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(text.contains(message), "`ndp {line}` says\n{text}instead of\n{message}");
-    assert_eq!(output.status.code(), Some(2), "`ndp {line}`: {text}");
-    assert!(!text.contains("panicked"), "{text}");
-    Ok(())
-}
 
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("ndp-pim-cli-{}-{name}", std::process::id()))

@@ -1,42 +1,18 @@
 //! `ndp run` and the recordings from outside: results, errors, and files that other tools have to read.
 
+use crate::common::tool::{fails, json, ndp, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-use std::process::{Command, Output};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
 const FFN: &str = "testbenches/programs/ffn.asm";
 
-fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
-    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Runs a command that has to end with `code` and say `message` on standard error.
-fn fails(line: &str, code: i32, message: &str) -> Outcome {
-    let output = ndp(line)?;
-    let said = text(&output.stderr);
-    assert!(said.contains(message), "`ndp {line}` says\n{said}instead of\n{message}");
-    assert_eq!(output.status.code(), Some(code), "`ndp {line}`: {said}");
-    Ok(())
-}
-
-fn report(line: &str) -> Result<Value, Box<dyn Error>> {
-    let output = ndp(line)?;
-    assert!(output.status.success(), "`ndp {line}`: {}", text(&output.stderr));
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
 #[test]
 fn a_program_runs_as_the_functional_model_does() -> Outcome {
-    let report = report(&format!("run {FFN} --config tiny --stalls 20 --seed 5 --dump --json"))?;
+    let report = json(&format!("run {FFN} --config tiny --stalls 20 --seed 5 --dump --json"))?;
     assert_eq!((&report["mismatches"], &report["protocol_violations"]), (&0.into(), &0.into()));
     assert_eq!(report["differences"], Value::Array(Vec::new()));
     assert_eq!((&report["instructions"], &report["activations_checked"]), (&8.into(), &6.into()));
@@ -47,7 +23,7 @@ fn a_program_runs_as_the_functional_model_does() -> Outcome {
     assert_eq!((dumps.len(), &dumps[0]["address"]), (4, &0x9000.into()));
     assert!(dumps[0]["bits"].as_array().is_some_and(|bits| bits.len() == 32 && bits[0] != 0));
     let text_form = ndp(&format!("run {FFN} --config tiny --dump"))?;
-    assert!(text(&text_form.stdout).contains("0x00009000+0 "), "{}", text(&text_form.stdout));
+    assert!(stdout(&text_form).contains("0x00009000+0 "), "{}", stdout(&text_form));
     Ok(())
 }
 
@@ -81,15 +57,15 @@ fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
     std::fs::write(&path, "signal 9\n.word 0xff\nzero dst=0, count=0\nsignal 10\n")?;
     let line = format!("run {} --config tiny --allow-malformed", path.display());
     let output = ndp(&line)?;
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stdout(&output);
     assert!(
         said.contains(
             "malformed          2, the first is instruction 1 with code 1 (opcode 0xff is unknown): .word 0x"
         ),
         "{said}"
     );
-    let report = report(&format!("{line} --json"))?;
+    let report = json(&format!("{line} --json"))?;
     assert_eq!((&report["status"]["malformed"], &report["status"]["tag"]), (&2.into(), &10.into()));
     Ok(())
 }
@@ -114,7 +90,7 @@ fn the_trace_is_pinned() -> Outcome {
     )?;
     let line = format!("run {} --config tiny --trace {}", path.display(), trace.display());
     let output = ndp(&line)?;
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", stderr(&output));
     insta::assert_snapshot!("trace_of_a_copy", std::fs::read_to_string(&trace)?);
     let left: Vec<_> = std::fs::read_dir(dir.path())?.collect::<Result<_, _>>()?;
     assert_eq!(left.len(), 2, "{left:?}");
@@ -162,7 +138,7 @@ fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>
 fn timelines_have_a_track_for_everything() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("timeline.json");
-    report(&format!("run {FFN} --config tiny --stalls 20 --json --timeline {}", path.display()))?;
+    json(&format!("run {FFN} --config tiny --stalls 20 --json --timeline {}", path.display()))?;
     let tracks = timeline(&path)?;
     for (track, instruction) in [
         ("load", "load dst=0, cols=64, batch=2, address=0x100"),
@@ -189,9 +165,9 @@ fn products_have_timelines_too() -> Outcome {
     let dir = tempfile::tempdir()?;
     let (path, trace) = (dir.path().join("timeline.json"), dir.path().join("trace.txt"));
     let files = format!("--timeline {} --trace {} --json", path.display(), trace.display());
-    report(&format!("gemv --config tiny --rows 8 --cols 100 --batch 2 {files}"))?;
+    json(&format!("gemv --config tiny --rows 8 --cols 100 --batch 2 {files}"))?;
     assert_eq!(timeline(&path)?["core (tiny)/gemv"].len(), 1);
-    report(&format!(
+    json(&format!(
         "generate --config tiny --tokens 1 --prompt E --temperature 0 --seed 0 {files} --timeline-products 3"
     ))?;
     assert_eq!(timeline(&path)?["core (tiny)/gemv"].len(), 3);
@@ -202,8 +178,8 @@ fn products_have_timelines_too() -> Outcome {
 
 #[test]
 fn the_cycle_model_predicts_a_run() -> Outcome {
-    let run = report(&format!("run {FFN} --config tiny --json"))?;
-    let model = report(&format!("cycles {FFN} --config tiny --json"))?;
+    let run = json(&format!("run {FFN} --config tiny --json"))?;
+    let model = json(&format!("cycles {FFN} --config tiny --json"))?;
     for key in ["cycles", "counters", "stalls"] {
         assert_eq!(run[key], model[key], "{key}");
     }

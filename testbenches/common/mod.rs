@@ -13,4 +13,5 @@ pub mod rank;
 pub mod replay;
 pub mod rtl;
 pub mod selftest;
+pub mod tool;
 pub mod traffic;

@@ -1,0 +1,43 @@
+//! `ndp` from outside, in the project's folder.
+
+use serde_json::Value;
+use std::error::Error;
+use std::process::{Command, Output};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Runs it; arguments are separated by spaces.
+pub fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ndp"));
+    Ok(command.args(line.split_whitespace()).current_dir(env!("CARGO_MANIFEST_DIR")).output()?)
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The JSON that a successful call prints.
+pub fn json(line: &str) -> Result<Value, Box<dyn Error>> {
+    let output = ndp(line)?;
+    assert!(output.status.success(), "`ndp {line}`: {}", stderr(&output));
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Runs a command that has to end with `code` and say `message` on standard error.
+pub fn fails(line: &str, code: i32, message: &str) -> Outcome {
+    let output = ndp(line)?;
+    let text = stderr(&output);
+    assert!(text.contains(message), "`ndp {line}` says\n{text}instead of\n{message}");
+    assert_eq!(output.status.code(), Some(code), "`ndp {line}`: {text}");
+    assert!(!text.contains("panicked"), "{text}");
+    Ok(())
+}
+
+/// Runs a command that has to be refused as unusable.
+pub fn refused(line: &str, message: &str) -> Outcome {
+    fails(line, 2, message)
+}
