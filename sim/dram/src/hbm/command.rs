@@ -8,8 +8,8 @@
 use serde::Serialize;
 
 use crate::DramError;
-use crate::command_set::{CommandSet, Direction};
 use crate::hbm::partitions::{Features, Partitions};
+use crate::rules::command_set::{CommandSet, Direction};
 
 /// A command to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

@@ -7,9 +7,9 @@
 
 use ndp_config::HbmConfig;
 
-use crate::command_set::{Breach, RowState, Target};
 use crate::hbm::command::{HbmCommand, HbmKind};
-use crate::{Rule, RuleSet};
+use crate::rules::command_set::{Breach, RowState, Target};
+use crate::rules::{Rule, RuleSet};
 
 /// What the device can do, beside its numbers of banks and its times.
 #[derive(Clone, Debug, PartialEq, Eq)]

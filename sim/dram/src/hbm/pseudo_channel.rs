@@ -8,13 +8,14 @@
 use ndp_config::HbmConfig;
 use ndp_numerics::NumericsError;
 
+use crate::DramError;
 use crate::hbm::command::{HbmCommand, decode_column, decode_row};
 use crate::hbm::partitions::Partitions;
 use crate::hbm::pim::PimUnits;
 use crate::hbm::statistics::{Accountant, HbmStatistics, Traffic};
 use crate::hbm::status::Status;
 use crate::hbm::storage::{Column, HbmStorage};
-use crate::{Checker, DramError, Rule, RuleSet, Violation};
+use crate::rules::{Checker, Rule, RuleSet, Violation};
 
 const BURST_CLOCKS: usize = HbmConfig::T_BL as usize;
 
@@ -175,7 +176,7 @@ impl PseudoChannel {
         self.checker.violation_count()
     }
 
-    /// Keeps the first `limit` violations instead of [`crate::checker::DEFAULT_KEPT`].
+    /// Keeps the first `limit` violations instead of [`crate::rules::checker::DEFAULT_KEPT`].
     pub fn keep_violations(&mut self, limit: usize) {
         self.checker.keep_violations(limit);
     }

@@ -7,8 +7,7 @@ use ndp_config::HbmConfig;
 
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::Features;
-use crate::rules::{RuleSet, TimingRule, WindowRule};
-use crate::{Rule, Scope};
+use crate::rules::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 
 impl RuleSet<HbmCommand> {
     /// The rules of a channel with the numbers of `config`.

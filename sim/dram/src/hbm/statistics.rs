@@ -26,9 +26,9 @@ use std::ops::AddAssign;
 use ndp_config::HbmConfig;
 use serde::Serialize;
 
-use crate::CommandSet;
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::{Owner, Partitions};
+use crate::rules::CommandSet;
 
 /// Commands that were carried out, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

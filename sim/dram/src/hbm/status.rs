@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use crate::Rule;
+use crate::rules::Rule;
 
 /// The answer to a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

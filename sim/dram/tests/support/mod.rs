@@ -55,7 +55,7 @@ pub fn violations_of(
     before: &[(u64, Command)],
     cycle: u64,
     command: Command,
-) -> Vec<Violation> {
+) -> Vec<Violation<Command>> {
     let mut checker = Checker::new(RuleSet::ddr4(config));
     for &(cycle, command) in before {
         checker.command(cycle, command);

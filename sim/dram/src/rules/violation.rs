@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use crate::command_set::CommandSet;
-use crate::{Command, Rule};
+use super::Rule;
+use super::command_set::CommandSet;
 
 /// A rule broken by a command, or by the data that belong to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Violation<C = Command> {
+pub struct Violation<C> {
     /// Clock in which it happened.
     pub cycle: u64,
     /// The rule.
@@ -45,7 +45,7 @@ impl<C: CommandSet> std::fmt::Display for Violation<C> {
 
 /// Counts violations and keeps the first ones.
 #[derive(Clone, Debug)]
-pub(crate) struct ViolationLog<C = Command> {
+pub(crate) struct ViolationLog<C> {
     kept: Vec<Violation<C>>,
     limit: usize,
     count: u64,
@@ -80,6 +80,7 @@ impl<C> ViolationLog<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Command;
 
     #[test]
     fn the_line_names_everything() {

@@ -6,7 +6,7 @@
 
 use std::fmt::{Debug, Display};
 
-use crate::{Rule, RuleSet};
+use super::{Rule, RuleSet};
 
 /// Which way the data of a command go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! The last command of each kind, per row buffer and per bank group: all that a minimum distance depends on.
 
-use crate::Scope;
-use crate::command_set::{CommandSet, Target};
-use crate::rules::{RuleSet, TimingRule};
+use super::command_set::{CommandSet, Target};
+use super::{RuleSet, Scope, TimingRule};
 
 /// A command that rules count from.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::Location;
+use super::Location;
 
 /// Words of 64 bits of a burst.
 pub const BURST_WORDS: usize = 8;

@@ -14,11 +14,10 @@
 
 use std::collections::VecDeque;
 
-use crate::command_set::{Breach, CommandSet, Direction, RowState, Target};
-use crate::history::{Event, History};
-use crate::rules::{RuleSet, TimingRule, WindowRule};
-use crate::violation::{Violation, ViolationLog};
-use crate::{Command, Rule, Scope};
+use super::command_set::{Breach, CommandSet, Direction, RowState, Target};
+use super::history::{Event, History};
+use super::violation::{Violation, ViolationLog};
+use super::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 
 /// Violations that are kept unless [`Checker::keep_violations`] says otherwise.
 pub const DEFAULT_KEPT: usize = 100;
@@ -48,7 +47,7 @@ struct Window<C: CommandSet> {
 
 /// Checks commands against a [`RuleSet`].
 #[derive(Clone, Debug)]
-pub struct Checker<C: CommandSet = Command> {
+pub struct Checker<C: CommandSet> {
     rules: RuleSet<C>,
     /// The minimum distances by the kind of the later command.
     by_later: Vec<Vec<TimingRule<C::Kind>>>,
@@ -328,20 +327,5 @@ impl<C: CommandSet> Checker<C> {
             let credited = (self.refresh.credited + 1).min(ahead);
             self.refresh = RefreshState { last: Some(cycle), credited, reported: false };
         }
-    }
-}
-
-impl Checker {
-    /// Whether a row of the bank is open.
-    ///
-    /// # Panics
-    /// If the bank does not exist.
-    pub fn is_open(&self, bank_group: u8, bank: u8) -> bool {
-        self.state.is_open(bank_group, bank)
-    }
-
-    /// Clock in which the bank's last precharge begins; later than now for an auto precharge that is still to come.
-    pub fn precharge_cycle(&self, bank_group: u8, bank: u8) -> Option<u64> {
-        self.last_precharge(&Command::Precharge { bank_group, bank })
     }
 }

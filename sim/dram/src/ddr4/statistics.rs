@@ -17,7 +17,7 @@
 use ndp_config::DramConfig;
 use serde::Serialize;
 
-use crate::{Command, CommandKind};
+use super::{Command, CommandKind};
 
 /// Commands by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

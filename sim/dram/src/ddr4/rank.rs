@@ -14,10 +14,12 @@
 
 use ndp_config::DramConfig;
 
-use crate::pins::BANK_GROUP_PINS_MAX;
-use crate::statistics::Accountant;
-use crate::storage::{BURST_WORDS, RowHandle, Storage};
-use crate::{Checker, Command, CommandPins, DramError, Location, RuleSet, Statistics, Violation};
+use super::pins::BANK_GROUP_PINS_MAX;
+use super::statistics::Accountant;
+use super::storage::{BURST_WORDS, RowHandle, Storage};
+use super::{Command, CommandPins, Location, Statistics};
+use crate::DramError;
+use crate::rules::{Checker, RuleSet, Violation};
 
 /// What RD of a closed bank reads: a data bus without a driver is pulled up.
 const UNDRIVEN: u64 = u64::MAX;
@@ -50,7 +52,7 @@ pub struct Rank {
     cycle: u64,
     /// Nothing happens from this clock on unless a command or data come.
     busy_until: u64,
-    checker: Checker,
+    checker: Checker<Command>,
     storage: Storage,
     /// `bank_group * BANKS_PER_GROUP + bank`.
     banks: [Bank; (BANK_GROUP_PINS_MAX + 1) as usize * DramConfig::BANKS_PER_GROUP as usize],
@@ -129,7 +131,7 @@ impl Rank {
     }
 
     /// The first violations, in the order in which they happened.
-    pub fn violations(&self) -> &[Violation] {
+    pub fn violations(&self) -> &[Violation<Command>] {
         self.checker.violations()
     }
 
@@ -138,7 +140,7 @@ impl Rank {
         self.checker.violation_count()
     }
 
-    /// Keeps the first `limit` violations instead of [`crate::checker::DEFAULT_KEPT`].
+    /// Keeps the first `limit` violations instead of [`crate::rules::checker::DEFAULT_KEPT`].
     pub fn keep_violations(&mut self, limit: usize) {
         self.checker.keep_violations(limit);
     }

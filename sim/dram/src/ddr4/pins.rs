@@ -13,7 +13,7 @@ pub const ADDRESS_BITS: u32 = 18;
 /// Row address pins, A16..A0.
 pub const ROW_PINS: u32 = 17;
 
-/// The last bank group of the largest rank; [`crate::Rank`] knows how many there are.
+/// The last bank group of the largest rank; [`super::Rank`] knows how many there are.
 pub(crate) const BANK_GROUP_PINS_MAX: u32 = 3;
 
 const RAS_N: u32 = 1 << 16;

@@ -1,7 +1,8 @@
 //! DDR4's side of the checker: its commands as a [`CommandSet`], and which banks are open.
 
-use crate::command_set::{Breach, CommandSet, Direction, RowState, Target};
-use crate::{Command, CommandKind, Rule, RuleSet};
+use super::pins::{Command, CommandKind};
+use crate::rules::command_set::{Breach, CommandSet, Direction, RowState, Target};
+use crate::rules::{Checker, Rule, RuleSet};
 
 impl CommandSet for Command {
     type Kind = CommandKind;
@@ -56,7 +57,7 @@ impl OpenBanks {
 }
 
 impl RowState<Command> for OpenBanks {
-    fn new(rules: &RuleSet) -> Self {
+    fn new(rules: &RuleSet<Command>) -> Self {
         let &RuleSet { bank_groups, banks_per_group, .. } = rules;
         Self { banks_per_group, open: vec![false; bank_groups * banks_per_group] }
     }
@@ -92,5 +93,20 @@ impl RowState<Command> for OpenBanks {
             (_, Target::Bank { index, .. }) if command.auto_precharge() => self.open[index] = false,
             _ => {}
         }
+    }
+}
+
+impl Checker<Command> {
+    /// Whether a row of the bank is open.
+    ///
+    /// # Panics
+    /// If the bank does not exist.
+    pub fn is_open(&self, bank_group: u8, bank: u8) -> bool {
+        self.state().is_open(bank_group, bank)
+    }
+
+    /// Clock in which the bank's last precharge begins; later than now for an auto precharge that is still to come.
+    pub fn precharge_cycle(&self, bank_group: u8, bank: u8) -> Option<u64> {
+        self.last_precharge(&Command::Precharge { bank_group, bank })
     }
 }

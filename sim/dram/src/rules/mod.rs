@@ -1,15 +1,22 @@
-//! The timing rules as data: a table that the checker applies, and the table of DDR4.
+//! Timing rules as data, and the checker that applies any such table to the commands of a memory.
 //!
 //! Most rules of a DRAM have one form: a command must keep a distance from an earlier one that was near enough to it.
 //! What does not fit (bank states, the four-activate window, refresh intervals, the data bus) is described by numbers
-//! beside the table. Another memory with banks in bank groups is another [`RuleSet`]; the checker stays as it is. That of
-//! HBM2 with computing banks is [`crate::hbm::rules`].
+//! beside the table. Each memory with banks in bank groups has a [`RuleSet`] of its own. Reading order: this file, [`command_set`] (what
+//! the checker knows of commands), [`checker`], `history`, [`violation`].
 
-use ndp_config::DramConfig;
+pub mod checker;
+pub mod command_set;
+mod history;
+pub mod violation;
+
+pub use checker::Checker;
+pub use command_set::CommandSet;
+pub use violation::Violation;
+
 use serde::Serialize;
 
-use crate::command_set::CommandSet;
-use crate::{Command, CommandKind, DramError};
+use crate::DramError;
 
 /// A rule that a command can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -178,7 +185,7 @@ pub enum Scope {
 
 /// `later` must come at least `cycles` clocks after the last `earlier` in `scope`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimingRule<K = CommandKind> {
+pub struct TimingRule<K> {
     /// Name under which a violation is reported.
     pub rule: Rule,
     /// Kind of the earlier command.
@@ -193,7 +200,7 @@ pub struct TimingRule<K = CommandKind> {
 
 /// At most `commands` commands of some kinds in any window of `cycles` clocks, over the whole rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WindowRule<K = CommandKind> {
+pub struct WindowRule<K> {
     /// Name under which a violation is reported.
     pub rule: Rule,
     /// Kinds of the commands, with what each counts: an activation of four banks counts four.
@@ -213,7 +220,7 @@ impl<K: PartialEq> WindowRule<K> {
 
 /// A memory's geometry and rules, all that the checker knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuleSet<C: CommandSet = Command> {
+pub struct RuleSet<C: CommandSet> {
     /// Bank groups.
     pub bank_groups: usize,
     /// Banks of a bank group.
@@ -242,67 +249,5 @@ impl<C: CommandSet> RuleSet<C> {
     /// Row buffers of the memory.
     pub(crate) fn units(&self) -> usize {
         self.bank_groups * self.banks_per_group * self.partitions
-    }
-}
-
-impl RuleSet {
-    /// The rules of DDR4 (JESD79-4) with the numbers of `config`.
-    ///
-    /// Rules from a WR count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs may be
-    /// postponed and up to eight may be issued ahead of time. Not in the table: at most 16 REFs within 2 tREFI, which
-    /// only a controller that refreshes for no reason could break.
-    pub fn ddr4(config: &DramConfig) -> Self {
-        use CommandKind::{Activate, Precharge, Read, Refresh, Write};
-        use Scope::{OtherGroup, Rank, SameBank, SameGroup};
-
-        let end_of_write = config.t_cwl() + DramConfig::T_BL;
-        let mut table = vec![
-            (Rule::Rc, Activate, Activate, SameBank, config.t_rc()),
-            (Rule::Ras, Activate, Precharge, SameBank, config.t_ras()),
-            (Rule::Rcd, Activate, Read, SameBank, config.t_rcd()),
-            (Rule::Rcd, Activate, Write, SameBank, config.t_rcd()),
-            (Rule::Rp, Precharge, Activate, SameBank, config.t_rp()),
-            (Rule::Rp, Precharge, Refresh, Rank, config.t_rp()),
-            (Rule::RrdS, Activate, Activate, OtherGroup, config.t_rrd_s()),
-            (Rule::RrdL, Activate, Activate, SameGroup, config.t_rrd_l()),
-            (Rule::CcdS, Read, Read, OtherGroup, config.t_ccd_s()),
-            (Rule::CcdL, Read, Read, SameGroup, config.t_ccd_l()),
-            (Rule::CcdS, Write, Write, OtherGroup, config.t_ccd_s()),
-            (Rule::CcdL, Write, Write, SameGroup, config.t_ccd_l()),
-            (Rule::Rtp, Read, Precharge, SameBank, config.t_rtp()),
-            (Rule::Wr, Write, Precharge, SameBank, end_of_write + config.t_wr()),
-            (Rule::WtrS, Write, Read, OtherGroup, end_of_write + config.t_wtr_s()),
-            (Rule::WtrL, Write, Read, SameGroup, end_of_write + config.t_wtr_l()),
-            (Rule::Rtw, Read, Write, Rank, config.t_rtw()),
-        ];
-        table.extend(CommandKind::ALL.map(|later| (Rule::Rfc, Refresh, later, Rank, config.t_rfc())));
-        let timing = table
-            .into_iter()
-            .map(|(rule, earlier, later, scope, cycles)| TimingRule {
-                rule,
-                earlier,
-                later,
-                scope,
-                cycles: cycles.into(),
-            })
-            .collect();
-        Self {
-            bank_groups: config.bank_groups() as usize,
-            banks_per_group: DramConfig::BANKS_PER_GROUP as usize,
-            partitions: 1,
-            timing,
-            windows: vec![WindowRule {
-                rule: Rule::Faw,
-                kinds: vec![(Activate, 1)],
-                commands: 4,
-                cycles: config.t_faw().into(),
-            }],
-            read_latency: config.t_cl().into(),
-            write_latency: config.t_cwl().into(),
-            burst_cycles: DramConfig::T_BL.into(),
-            refresh_interval: config.t_refi().into(),
-            refresh_postponed: 8,
-            features: (),
-        }
     }
 }

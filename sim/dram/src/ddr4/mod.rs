@@ -1,0 +1,22 @@
+//! A DDR4 rank in software.
+//!
+//! [`Rank`] takes the pins of the command bus and the data bus once per DRAM clock. It stores data, drives what is read, and checks every
+//! command against the timing rules of [`ndp_config::DramConfig`].
+//!
+//! Reading order: [`pins`] (what a command is), [`storage`] and [`address`] (the contents), `rules` and `open_banks` (what a command may
+//! do), [`statistics`] (what every clock of the data bus was used for), [`rank`] (all of it together), [`stream`] (the bandwidth that a
+//! read stream can reach, by formula).
+
+pub mod address;
+mod open_banks;
+pub mod pins;
+pub mod rank;
+mod rules;
+pub mod statistics;
+pub mod storage;
+pub mod stream;
+
+pub use address::Location;
+pub use pins::{Command, CommandKind, CommandPins};
+pub use rank::Rank;
+pub use statistics::{BusCycles, CommandCounts, Statistics};
