@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::exit;
 
 /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-const INPUTS: [&str; 8] = [
+const INPUTS: [&str; 9] = [
     "build.rs",
     "sim/verilate/src",
     "sim/ffi/shim.h",
     "sim/ffi/shim.cpp",
     "sim/ffi/model.hpp",
+    "hdl/language/src",
     "hdl/src",
     "rust/config/src",
     "rust/config/presets",

@@ -17,8 +17,8 @@ use crate::blocks::{
     round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
 };
 use crate::blocks::{transfer_receiver, transfer_sender, transfer_unit};
-use crate::layer::{Design, HdlError};
 use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl_language::{Design, HdlError};
 
 /// Blocks that can be elaborated alone, the largest first.
 pub const BLOCKS: &[&str] = &[
@@ -106,7 +106,7 @@ pub enum BuildError {
         /// The name.
         block: String,
     },
-    /// A generator broke a rule of the layer.
+    /// A generator broke a rule of the language.
     #[error(transparent)]
     Hdl(#[from] HdlError),
 }

@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../language/tests/common/mod.rs"]
 mod common;
 
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
-use ndp_hdl::layer::Design;
+use ndp_hdl_language::Design;
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::collections::BTreeSet;
 

@@ -9,10 +9,10 @@ use super::fp16_adder::{self, fp16_adder};
 use super::fp16_multiplier::{self, RECIPROCAL_BITS, fp16_multiplier};
 use super::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
 use super::{FP16_BITS, recoded};
-use crate::layer::{
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{
     Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
-use ndp_config::GemvConfig;
 use std::rc::Rc;
 
 /// Bits of an exponential in units of 2^-28: 1 is the largest.
@@ -67,7 +67,7 @@ fn key(value: &Bits) -> Bits {
 /// The lane for words of `lanes` values.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let lanes = config.lanes();
     let m = ModuleBuilder::new(

@@ -2,8 +2,8 @@
 
 use super::activation_lane::lane_controls;
 use super::log2;
-use crate::layer::{Bits, InstanceBuilder, ModuleBuilder, cat, lit};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder, cat, lit};
 
 /// Ports of a group for the activation unit.
 pub(crate) struct LaneInputs {

@@ -9,8 +9,8 @@ use super::activation_lane::{self, PATHS};
 use super::activation_walker::{activation_walker, vector_bits};
 use super::command_decoder::{rank_bits, wave_bits};
 use super::{activation_tree, exponential};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use std::rc::Rc;
 
 /// Place of a path in [`PATHS`].
@@ -21,7 +21,7 @@ const CHOICE: u32 = 3;
 /// The sequencer of `config`. The command's fields have to stay while it runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, lanes, addr_bits) = (config.ranks(), config.lanes(), config.slice_addr_bits());
     let (lane_bits, vector_bits) = (super::log2(lanes), vector_bits(config));

@@ -10,8 +10,8 @@ use super::exponential::{ARGUMENT_BITS, Scaled};
 use super::fp16_multiplier::RECIPROCAL_BITS;
 use super::fp16_packer;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Bits of a sum of exponentials: 16384 of them, each at most 2^28.
@@ -25,7 +25,7 @@ const LEAST_KEY: u128 = 0x01ff;
 /// The unit for the ranks and vectors of `config`; `rank_sum_bits` is the width of what a rank's tree puts out.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Module>, HdlError> {
     let (ranks, vector_bits) = (config.ranks(), vector_bits(config));
     let m = ModuleBuilder::new(

@@ -5,7 +5,7 @@
 
 use super::activation_lane::{KEY_BITS, TERM_BITS};
 use super::log2;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
 use std::rc::Rc;
 
 /// Levels between two registers.
@@ -59,7 +59,7 @@ pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
 /// The trees over `lanes` lanes (a power of two). Latency: [`latency`].
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_tree(lanes: u32) -> Result<Rc<Module>, HdlError> {
     let m =
         ModuleBuilder::new(format!("activation_tree_n{lanes}"), "Largest key and sum of terms of all lanes.");

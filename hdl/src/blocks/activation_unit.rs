@@ -9,8 +9,8 @@ use super::activation_walker::vector_bits;
 use super::command_decoder::{Layout, layout_fields};
 use super::exponential::ARGUMENT_BITS;
 use super::{FP16_BITS, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder};
 use std::rc::Rc;
 
 /// What an instruction tells the unit beside layout and words: name, bits, meaning.
@@ -30,7 +30,7 @@ pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'st
 /// The unit of `config`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let sum_bits = activation_tree::sum_bits(config.units_per_rank());

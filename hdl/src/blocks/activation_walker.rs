@@ -5,8 +5,8 @@
 
 use super::command_decoder::{rank_bits, wave_bits};
 use super::words;
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Bits that hold `0..=` the largest number of vectors of a block: heads of a whole batch.
@@ -18,7 +18,7 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
 /// cycle later. The fields have to stay.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let (wave_bits, rank_width, vector_bits) = (wave_bits(config), rank_bits(config), vector_bits(config));

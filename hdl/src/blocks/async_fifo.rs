@@ -9,7 +9,7 @@
 
 use super::two_clock_sram::{two_clock_sram, two_clock_words, word_register};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
 use std::rc::Rc;
 
 /// What holds the words.
@@ -119,7 +119,7 @@ fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
 /// registers at its head. A push while not ready and a pop while not valid do nothing.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Result<Rc<Module>, HdlError> {
     const POINTER: &str = "Gray code, one bit changes at a time, and a synchroniser follows";
     let sram = storage == Storage::Sram;

@@ -7,8 +7,8 @@ use super::command_decoder::{rank_bits, wave_bits};
 use super::fifo::fifo;
 use super::fp16_rounder::fp16_rounder;
 use super::{FLAG_BITS, FP16_BITS, bits_for};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
@@ -19,7 +19,7 @@ const QUEUED_ROWS: u32 = 32;
 /// The combiner of `config`, rounder and result queue included.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, segments, digit_bits) = (config.ranks(), config.acc_segments(), config.digit_bits());
     let (row_bits, batch_bits, rank_width) = (config.row_bits(), config.batch_bits(), rank_bits(config));

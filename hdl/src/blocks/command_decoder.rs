@@ -4,8 +4,8 @@
 //! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
 
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, cat, lit, zeros};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, cat, lit, zeros};
 use std::rc::Rc;
 
 /// Bits of a wave count of one row.
@@ -73,7 +73,7 @@ fn in_limit(value: &Bits, max: u32) -> Bits {
 /// `max_cols` and `max_batch` of them. Combinational.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn command_decoder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (stripe_bits, rank_log2) = (log2(config.stripe_elems()), log2(config.ranks()));
     let (beat_log2, col_bits) = (log2(BEAT_ELEMS), config.col_bits());

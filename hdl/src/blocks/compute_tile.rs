@@ -11,14 +11,14 @@ use super::FP16_BITS;
 use super::activation_lane::{activation_lane, lane_controls};
 use super::multiplier_unit::{multiplier_unit, sum_bits};
 use super::sram::sram;
-use crate::layer::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
 use std::rc::Rc;
 
 /// The tile of `config`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let unit = multiplier_unit(config)?;
     let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());

@@ -7,8 +7,8 @@ use super::command_decoder::rank_bits;
 use super::rank_feeder::{SEGMENT_BITS, after_segment, segment_length};
 use super::sram_fifo::sram_fifo;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// Beats that can be on their way to or wait in one rank's queue.
@@ -25,7 +25,7 @@ pub(crate) fn beat_count_bits(config: &DesignConfig) -> u32 {
 /// The reader. At most one beat per cycle.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let ranks = config.gemv().ranks();
     let (rank_width, rank_log2) = (rank_bits(config.gemv()), log2(ranks));

@@ -5,7 +5,7 @@
 //! finite FP16 number. Definition and error bound: `docs/numerics.md`.
 
 use super::FP16_BITS;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, repeat, rom, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, repeat, rom, zeros};
 use std::rc::Rc;
 
 /// Fraction bits of `x * log2(e)`.
@@ -96,7 +96,7 @@ impl Scaled {
 /// significand means nothing.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn exponential() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("exponential", "Exponential of FP16 values as significand and exponent.");
     m.share_code();

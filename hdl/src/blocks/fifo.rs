@@ -1,14 +1,14 @@
 //! Synchronous FIFO in flip-flops.
 
 use super::bits_for;
-use crate::layer::{HdlError, Module, ModuleBuilder, mux};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, mux};
 use std::rc::Rc;
 
 /// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend on state alone; the head is on `data_o`
 /// while `valid_o` is set. Pushing when not ready or popping when not valid is refused (nothing happens).
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("fifo_{depth}x{width}"), "First-in first-out queue.");
     let push = m.input("push_i", 1, "append `data_i`");
@@ -18,7 +18,7 @@ pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let addr_bits = bits_for(depth - 1);
     let count = m.reg("count_q", bits_for(depth)).reset(0);
     let valid = m.wire("valid", count.any());
-    let ready = m.wire("ready", count.ne(&crate::layer::lit(depth.into(), bits_for(depth))));
+    let ready = m.wire("ready", count.ne(&ndp_hdl_language::lit(depth.into(), bits_for(depth))));
     let pushes = m.wire("pushes", &push & &ready);
     let pops = m.wire("pops", &pop & &valid);
     let head = m.reg("head_q", addr_bits).reset(0).enable(&pops);

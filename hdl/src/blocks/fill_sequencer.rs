@@ -7,8 +7,8 @@
 
 use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
 use super::rank_group::scalar_slot_bits;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
 use std::rc::Rc;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (row_bits, rank_width, positions) = (config.row_bits(), rank_bits(config), config.beats_per_stripe());
     let m = ModuleBuilder::new(

@@ -2,7 +2,7 @@
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS};
 use super::{FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
@@ -13,7 +13,7 @@ const EXTRA_BITS: u32 = 3;
 /// The adder. Operands are recoded ([`super::operand_recoder`]). Everything moves on while `advance_i` is set.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_adder() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.");
     m.share_code();

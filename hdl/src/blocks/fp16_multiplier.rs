@@ -2,7 +2,7 @@
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, WIDE_FRACTION_BITS};
 use super::{FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
@@ -16,7 +16,7 @@ pub(crate) const RECIPROCAL_BITS: u32 = 17;
 /// the uppermost bit of their product has the exponent `e + scale_i`, `e` being at least 1.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("fp16_multiplier", "Multiplies two FP16 values exactly.");
     m.share_code();

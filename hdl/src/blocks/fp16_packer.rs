@@ -1,7 +1,7 @@
 //! Rounds a magnitude with an exponent to FP16, to nearest even: the common end of the activation unit's operations.
 
 use super::FP16_BITS;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Bits of a magnitude.
@@ -25,7 +25,7 @@ fn signed(value: i32, bits: u32) -> Bits {
 /// that before infinity, that before the magnitude. The result is recoded ([`super::operand_recoder`]).
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("fp16_packer", "Normalises and rounds to FP16, to nearest even.");
     m.share_code();

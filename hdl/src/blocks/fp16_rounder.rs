@@ -6,8 +6,8 @@
 //! be kept; a leading one at bit 64 or above is at least 2^16 and overflows.
 
 use super::{ACC_LSB_EXPONENT, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Position of FP16's smallest step (2^-24) in the sum.
@@ -25,7 +25,7 @@ const INFINITY: u128 = 0x7c00;
 /// digit. NaN seen, or both infinities: `0x7E00`; one infinity: that; an exact zero: `+0`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     rounder(config.acc_bits(), config.acc_segments())
 }
@@ -33,7 +33,7 @@ pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 /// The rounder for sums of `acc_bits` bits in `segments` digits, which divide it. With one digit a result every cycle.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     let digit_bits = acc_bits / segments;
     let m = ModuleBuilder::new(

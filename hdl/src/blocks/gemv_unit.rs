@@ -18,10 +18,10 @@ use super::sum_resolver::sum_resolver;
 use super::vector_reader::vector_reader;
 use super::vector_writer::{Item, vector_writer, write_fields};
 use super::{bits_for, recoded, restored};
-use crate::layer::{
+use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{
     Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
 use std::rc::Rc;
 
 /// Beats of a store that wait for DRAM; the read path's latency must fit in it.
@@ -69,13 +69,13 @@ struct Write {
     valid: Bits,
     /// In the order of [`write_fields`].
     fields: Vec<Bits>,
-    ready: crate::layer::Wire,
+    ready: ndp_hdl_language::Wire,
 }
 
 /// The unit of `config`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let m = ModuleBuilder::new(

@@ -2,14 +2,14 @@
 //! and head one value of every rank makes an item of [`super::vector_writer`].
 
 use super::{FP16_BITS, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use std::rc::Rc;
 
 /// The collector. Combinational: an item is offered when all of its ranks have a result, and taken from them together.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn head_results(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, heads) = (config.ranks(), config.max_heads());
     let m = ModuleBuilder::new(

@@ -4,14 +4,14 @@
 //! each rank remembers whether the digits in the columns are its own.
 
 use super::{FP16_BITS, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use std::rc::Rc;
 
 /// The sender of one rank. Results of a job are sent in the cycles after `rounded_valid_i`, those of head 0 first.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn head_sender(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let heads = config.max_heads();
     let m = ModuleBuilder::new(format!("head_sender_h{heads}"), "Queues the results of all heads of a job.");

@@ -8,8 +8,8 @@ use super::instruction_decoder::{INSTRUCTION_BITS, link_suffix};
 use super::oldest_first::oldest_first;
 use super::transfer_unit::CONTROL_BITS;
 use super::{bits_for, log2, one_hot};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// Bits of a host's tag.
@@ -30,7 +30,7 @@ const PENDING_BITS: u32 = 10;
 /// The port. A request is passed on in the cycle after it was taken.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let ranks = config.gemv().ranks();
     let rank_log2 = log2(ranks);
@@ -215,7 +215,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let queues = m.wire("queues", cat([writes_queue.clone(), settled.clone(), !&full]).all());
     let overflow = m.wire("overflow", cat([writes_queue.clone(), settled.clone(), full]).all());
     let shifted = cat([zeros(1), unpacking.high(BURST_INSTRUCTIONS - 1)]);
-    unpacking.next(mux(&queues, &crate::layer::repeat(BURST_INSTRUCTIONS, &lit(1, 1)), &shifted));
+    unpacking.next(mux(&queues, &ndp_hdl_language::repeat(BURST_INSTRUCTIONS, &lit(1, 1)), &shifted));
     let packed = m.reg("packed_q", BEAT_BITS);
     let rest = cat([zeros(INSTRUCTION_BITS), packed.high(BEAT_BITS - INSTRUCTION_BITS)]);
     packed.next(mux(&queues, &data, &rest));

@@ -3,8 +3,8 @@
 use super::command_decoder::{Layout, command_decoder, layout_fields, wave_bits};
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, lit, mux, repeat, zeros};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Bits of an instruction.
@@ -91,7 +91,7 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 /// The decoder. Combinational; who uses it registers what it needs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let m = ModuleBuilder::new(
@@ -268,7 +268,7 @@ pub(crate) fn link_suffix(config: &DesignConfig) -> &'static str {
 
 /// The layout outputs of an [`instruction_decoder`], `part` being `cols` or `rows`.
 pub(crate) fn layout_of(
-    decoder: &crate::layer::InstanceBuilder<'_>,
+    decoder: &ndp_hdl_language::InstanceBuilder<'_>,
     gemv: &ndp_config::GemvConfig,
     part: &str,
 ) -> Layout {

@@ -13,8 +13,8 @@ use super::instruction_decoder::{
 };
 use super::row_generator::WORD_ENTRIES;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, zeros};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Bits of a count of instructions.
@@ -84,7 +84,7 @@ const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
 /// The issuer. From the queue's head to the start of a part about twelve cycles.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (batch_bits, lane_bits) = (gemv.batch_bits(), log2(gemv.lanes()));
@@ -168,7 +168,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         1 => lit(with.into(), 1),
         bits => cat([lit(with.into(), 1), value.high(bits - 1)]),
     };
-    bits_left.next(mux(&starts, &crate::layer::repeat(batch_bits, &lit(1, 1)), &shift(&bits_left, 0)));
+    bits_left.next(mux(&starts, &ndp_hdl_language::repeat(batch_bits, &lit(1, 1)), &shift(&bits_left, 0)));
     factor.next(mux(&starts, &batch, &shift(&factor, 0)));
     let multiplied = |name: &str, value: &Bits| {
         let bits = value.width() + batch_bits;

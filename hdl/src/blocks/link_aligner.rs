@@ -2,14 +2,14 @@
 
 use super::link_frame::{link_ring, marker};
 use super::link_lane::link_lane;
-use crate::layer::{HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use ndp_config::LinkConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use std::rc::Rc;
 
 /// The aligner. Lanes may be apart by up to `DESKEW_WORDS - 2` words of 25 bits.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_aligner(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let lanes = config.lanes();
     let m = ModuleBuilder::new(

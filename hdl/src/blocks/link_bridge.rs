@@ -4,8 +4,8 @@ use super::link_controller::link_controller;
 use super::link_frame::name;
 use super::link_monitor::{COUNTER, NUMBER};
 use super::link_switch::{link_switch, port_bits, routes_bits};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use ndp_config::LinkConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use std::rc::Rc;
 
 /// Streams between a controller and the crossbar, as the crossbar names them.
@@ -15,7 +15,7 @@ const TO_LINK: [&str; 6] = ["valid", "data", "last", "dest", "source", "label"];
 /// The bridge. Flits are stored and forwarded; a faulty link's are dropped and counted there.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let ports = config.bridge_ports();
     let m = ModuleBuilder::new(

@@ -5,15 +5,15 @@ use super::link_monitor::{EVENTS, NUMBER, link_monitor};
 use super::link_receiver::link_receiver;
 use super::link_session::link_session;
 use super::link_transmitter::link_transmitter;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat};
 use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// The controller.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_controller(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("link_controller_{}", name(config)), "One end of a DIMM-link.");
     let tx_valid = m.input("tx_valid_i", 1, "a beat is offered");

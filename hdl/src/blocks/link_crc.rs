@@ -9,8 +9,8 @@
 //! of this module proves that distance for the longest flit. Both products are sums of constant multiples, so each is a tree of XORs; the
 //! larger one, of the word, has a pipeline stage of its own.
 
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
 use ndp_config::LinkConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
 use std::rc::Rc;
 
 /// `P` without its leading term.
@@ -35,7 +35,7 @@ fn product(columns: &[u32], bits: &Bits) -> Bits {
             columns.iter().zip(0..).filter(|(c, _)| *c >> k & 1 == 1).map(|(_, i)| bits.bit(i)).collect();
         parity(&terms)
     };
-    crate::layer::cat((0..BITS).rev().map(row))
+    ndp_hdl_language::cat((0..BITS).rev().map(row))
 }
 
 fn parity(terms: &[Bits]) -> Bits {
@@ -51,13 +51,13 @@ fn parity(terms: &[Bits]) -> Bits {
 
 /// The remainder's bits as they are sent: the highest degree first, so at the lowest place.
 pub(super) fn on_the_wire(remainder: &Bits) -> Bits {
-    crate::layer::cat((0..BITS).map(|k| remainder.bit(k)))
+    ndp_hdl_language::cat((0..BITS).map(|k| remainder.bit(k)))
 }
 
 /// The remainder over words of `width` bits. Two cycles after a word it is in `crc_o`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_crc(width: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("link_crc_{width}"), "Remainder of a flit, word by word.");
     let word = m.input("word_i", width, "word, its lowest bit first on the wire");

@@ -5,8 +5,8 @@
 //! `frame_flits` flits there is one word of markers. docs/dimm-link.md has the tables.
 
 use super::log2;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use std::rc::Rc;
 
 /// Bits of a sequence number.
@@ -162,7 +162,7 @@ pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
 /// Where in frame and flit the present word is.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_ring(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let (words, flits) = (config.flit_words(), config.frame_flits());
     let m =
@@ -186,8 +186,8 @@ pub fn link_ring(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
 
 /// A counter that steps and is cleared.
 fn mux_count(value: &Bits, step: &Bits, clear: &Bits) -> Bits {
-    let stepped = crate::layer::mux(step, &value.plus_one(), value);
-    crate::layer::mux(clear, &zeros(value.width()), &stepped)
+    let stepped = ndp_hdl_language::mux(step, &value.plus_one(), value);
+    ndp_hdl_language::mux(clear, &zeros(value.width()), &stepped)
 }
 
 /// `value` one to `count` cycles later, cleared by reset.

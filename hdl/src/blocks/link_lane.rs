@@ -5,8 +5,8 @@
 
 use super::bits_for;
 use super::log2;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::LinkConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 const BITS: u32 = LinkConfig::LANE_BITS;
@@ -16,7 +16,7 @@ const MARGIN: u32 = 4;
 /// A lane. `align_i` may come in a cycle in which `near_o` is set on all lanes.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let frame = config.frame_words();
     let m = ModuleBuilder::new(

@@ -1,6 +1,6 @@
 //! Counters of a link, read one at a time.
 
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, mux, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, mux, zeros};
 use std::rc::Rc;
 
 /// Bits of a counter.
@@ -31,7 +31,7 @@ pub(super) const EVENTS: [(&str, &str); 14] = [
 /// The counters; they wrap around.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_monitor() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("link_monitor", "Counters of a link.");
     let number = m.input("counter_i", NUMBER, "counter to be read");

@@ -9,14 +9,14 @@ use super::link_frame::{BEAT, DATA, FIELD_BITS, Header, KIND, ROUND, SEQ, TAG, T
 use super::link_frame::{delayed, end_of_beat, name};
 use super::log2;
 use super::sram::sram;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(
         format!("link_receiver_{}", name(config)),

@@ -8,14 +8,14 @@
 
 use super::link_frame::{ANSWER, INIT, KIND};
 use super::log2;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use ndp_config::LinkConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use std::rc::Rc;
 
 /// The session.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let bits = log2(config.fault_cycles());
     let m = ModuleBuilder::new(format!("link_session_{bits}"), "State of a link: reset, up, faulty.");
@@ -54,7 +54,7 @@ pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     stays.next(stuck.all());
     let fails = m.wire("fails", cat([any_of(&[silent.q(), stays.q()]), !fault.q()]).all());
     fault.next(any_of(&[fails.clone(), fault.q()]) & !&retrain);
-    cause.next(crate::layer::mux(&fails, &cat([stays.q(), silent.q()]), &cause));
+    cause.next(ndp_hdl_language::mux(&fails, &cat([stays.q(), silent.q()]), &cause));
     // Markers that were found in the wrong place would be silent too: three new attempts before the fault.
     let attempt = m.wire("attempt", silence.low(bits - 2).all() & !silence.high(2).all());
     let restart = m.reg("restart_q", 1).reset(0);

@@ -5,8 +5,8 @@
 
 use super::link_frame::{LABEL, NODE};
 use super::log2;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, rom};
 use ndp_config::BEAT_BITS;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, rom};
 use std::rc::Rc;
 
 /// Bits of a port's number in the routes.
@@ -21,7 +21,7 @@ const BEAT: u32 = BEAT_BITS + 1 + 2 * NODE + LABEL;
 /// The crossbar for `ports` links.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("link_switch_{ports}"), "Moves flits between the links of a bridge.");
     let routes = m.input(

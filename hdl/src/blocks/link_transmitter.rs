@@ -10,14 +10,14 @@ use super::link_frame::{ANSWER, BEAT, FIELD_BITS, Header, IDLE, INIT, LABEL, NOD
 use super::link_frame::{beat_of_word, delayed, link_ring, markers, name, payload_of_word};
 use super::log2;
 use super::sram::sram;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// The transmitter. A word leaves seven cycles after its flit was chosen.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(
         format!("link_transmitter_{}", name(config)),

@@ -16,7 +16,7 @@
 //! [`pim_channel_timing`], [`pim_refresh_watch`], [`pim_channel`]; its controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`],
 //! [`pim_operations`],
 //! [`pim_controller`]. Every block is a function from
-//! parameters to a checked [`crate::layer::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
+//! parameters to a checked [`ndp_hdl_language::Module`]; widths come from [`ndp_config::GemvConfig`] and its neighbours.
 //!
 //! Two conventions hold everywhere. **Recoded FP16**: [`operand_recoder`] rewrites infinities and NaNs so that the
 //! multiplier can tell them by its product. **Digits**: an exact sum travels as `acc_segments` digits of
@@ -116,7 +116,7 @@ pub mod vector_walker;
 pub mod vector_writer;
 pub mod window_sequencer;
 
-use crate::layer::{Bits, ModuleBuilder, cat, lit, mux, zeros};
+use ndp_hdl_language::{Bits, ModuleBuilder, cat, lit, mux, zeros};
 
 /// Bits of an FP16 value.
 pub const FP16_BITS: u32 = 16;

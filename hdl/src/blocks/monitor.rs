@@ -4,8 +4,8 @@ use super::bits_for;
 use super::host_port::{LINK_REGISTER, REGISTER_BITS};
 use super::instruction_decoder::link_suffix;
 use super::sram::sram;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// Bits of a counter.
@@ -22,7 +22,7 @@ const CAUSES: u32 = 4;
 /// The monitor: register 0 is `status_i`, register 1 the counters, registers 64..127 the activations.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (ranks, batch_bits) = (gemv.ranks(), gemv.batch_bits());
@@ -112,7 +112,7 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("re_i", &read)
         .input("waddr_i", row.high(word_bits))
         .input("we_i", cat(at.into_iter().rev()))
-        .input("wdata_i", crate::layer::repeat(lanes, &counted));
+        .input("wdata_i", ndp_hdl_language::repeat(lanes, &counted));
 
     let number = m.reg("register_q", REGISTER_BITS).enable(&read);
     number.next(&register);

@@ -9,8 +9,8 @@
 
 use super::serial_lane::serial_lane;
 use super::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat, zeros};
 use std::rc::Rc;
 
 /// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
@@ -88,7 +88,7 @@ fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32) -> Bits 
 /// `lanes + 1` of the next.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());

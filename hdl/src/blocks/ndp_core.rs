@@ -20,10 +20,10 @@ use super::row_generator::{list_addr_bits, row_generator};
 use super::sram::sram;
 use super::sram_fifo::sram_fifo;
 use super::transfer_unit::transfer_unit;
-use crate::layer::{
+use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{
     Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, zeros,
 };
-use ndp_config::{BEAT_BITS, DesignConfig};
 use std::rc::Rc;
 
 /// Rows that the unit's distributor can find waiting.
@@ -46,7 +46,7 @@ fn connect_layout<'a>(
 /// The core of `config`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let ranks = gemv.ranks();

@@ -5,15 +5,15 @@
 //! exactly when the result is NaN, which saves the multiplier unit every other test.
 
 use super::FP16_BITS;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux, zeros};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux, zeros};
 use std::rc::Rc;
 
 /// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all of them when `clear_i` is.
 /// Combinational.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn operand_recoder() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(
         format!("operand_recoder_{BEAT_ELEMS}"),
@@ -30,7 +30,7 @@ pub fn operand_recoder() -> Result<Rc<Module>, HdlError> {
             // Element 0 of a beat is never beyond the row's end.
             let blank = match e {
                 0 => clear.clone(),
-                _ => &clear | (&cut & last.lt(&crate::layer::lit(e.into(), last.width()))),
+                _ => &clear | (&cut & last.lt(&ndp_hdl_language::lit(e.into(), last.width()))),
             };
             let keep = m.wire(format!("keep{e}"), !blank);
             let special = m.wire(format!("special{e}"), value.slice(10, 5).all());

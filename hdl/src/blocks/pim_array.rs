@@ -7,8 +7,8 @@
 use super::pim_decoder::COLUMN;
 use super::pim_mac::COLUMN_BITS;
 use super::{FP16_BITS, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
 use std::rc::Rc;
 
 /// The number of the bit that is set.
@@ -25,7 +25,7 @@ fn number(one_hot: &Bits, bits: u32) -> Bits {
 /// writes at a time.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_array(config: &HbmConfig, paths: u32) -> Result<Rc<Module>, HdlError> {
     let (rows, row_bits) = (config.rows(), log2(config.rows()));
     let m = ModuleBuilder::new(

@@ -11,8 +11,8 @@ use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, pim_mac};
 use super::pim_timer::suffix;
 use super::{FLAG_BITS, FP16_BITS, bits_for, log2};
-use crate::layer::{HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
 use std::rc::Rc;
 
 /// Paths of a bank: partitions that can be accessed at once.
@@ -23,7 +23,7 @@ pub(super) fn paths(config: &HbmConfig) -> u32 {
 /// The bank. RD: data one clock later. MAC: operands and `mac_load_i` one clock later.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let (paths, row_bits) = (paths(config), log2(config.rows()));
     let acc_bits = config.acc_bits();
@@ -80,7 +80,7 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let column_path = pim_column_path()?;
     let mut data = Vec::new();
     for p in 0..paths {
-        let here = |select: &crate::layer::Bits| match (paths, p) {
+        let here = |select: &ndp_hdl_language::Bits| match (paths, p) {
             (1, _) => lit(1, 1),
             (_, 0) => !select,
             _ => select.clone(),

@@ -14,8 +14,8 @@
 use super::pim_decoder::ROW_COMMANDS;
 use super::pim_timer::{bus, counted, larger, suffix, timer};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// What is wrong with a row command, from bit 0.
@@ -59,7 +59,7 @@ struct Partition {
 /// The state of a bank. Combinational answers; a command is carried out at the end of its clock if `*_go_i` is set.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
     let (c, record) = (config, view == View::Record);
     let (slicing, row_bits) = (c.slicing(), log2(c.rows()));

@@ -6,14 +6,14 @@
 use super::pim_mac::COLUMN_BITS;
 use super::pim_timer::{suffix, timer};
 use super::{FP16_BITS, bits_for, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use std::rc::Rc;
 
 /// The buffer. `operand_o` is there one clock after MAC.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_buffer(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let slots = config.buffer_slots();
     let slot_bits = bits_for(slots - 1);

@@ -18,8 +18,8 @@ use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
 use super::pim_refresh_watch::pim_refresh_watch;
 use super::pim_timer::{bus, first_code, suffix};
 use super::{FLAG_BITS, FP16_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
 use std::rc::Rc;
 
 /// Bits of a status.
@@ -46,7 +46,7 @@ fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
 ///
 /// # Errors
 /// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the
-/// description breaks a rule of the layer.
+/// description breaks a rule of the language.
 pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let name = format!("pim_channel_{}", suffix(c));

@@ -6,8 +6,8 @@
 use super::pim_bank_state::View;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// What is wrong with a row command, from bit 0.
@@ -43,7 +43,7 @@ impl Distances {
 /// The rules. Combinational answers; commands are carried out at the end of their clock if `*_go_i` is set.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let groups = c.bank_groups();

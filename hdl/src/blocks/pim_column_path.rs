@@ -2,14 +2,14 @@
 
 use super::pim_decoder::COLUMN;
 use super::pim_mac::COLUMN_BITS;
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, mux};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
 
 /// The decoder. Combinational.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_column_decoder() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("pim_column_decoder", "Column decoder of a partition.");
     m.share_code();
@@ -25,7 +25,7 @@ pub fn pim_column_decoder() -> Result<Rc<Module>, HdlError> {
 /// One path. The select lines are combinational, the column that was read is there from the next clock to the next read.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_column_path() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("pim_column_path", "Column decoder and I/O sense amplifiers of a partition.");
     m.share_code();

@@ -25,8 +25,8 @@ use super::pim_shadow::pim_shadow;
 use super::pim_sharing::pim_sharing;
 use super::pim_timer::{bus, suffix, timer};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Requests and operations that wait.
@@ -61,7 +61,7 @@ fn encoded(one_hot: &Bits) -> Bits {
 /// The controller. What is read comes without a way to stop it: who asks has a place for it.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let (groups, per_group, row_bits) = (c.bank_groups(), c.banks_per_group(), log2(c.rows()));

@@ -5,8 +5,8 @@
 
 use super::pim_timer::{any_or_none, bus};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, zeros};
 use std::rc::Rc;
 
 /// Bits of a command word.
@@ -46,7 +46,7 @@ fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_fro
 /// The decoder. Combinational.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let (groups, per_group) = (config.bank_groups(), config.banks_per_group());
     let (slots, row_bits) = (config.buffer_slots(), log2(config.rows()));

@@ -7,8 +7,8 @@
 use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
 
 /// Bits on the data bus in a clock.
@@ -19,7 +19,7 @@ pub(super) const LEAST_CL: u32 = ROUND_LATENCY + 2;
 /// The I/O logic.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_io(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let (t_cl, t_cwl) = (config.t_cl(), config.t_cwl());
     let (banks, slot_bits) = (config.banks(), bits_for(config.buffer_slots() - 1));

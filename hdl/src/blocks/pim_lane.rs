@@ -7,7 +7,7 @@
 
 use super::multiplier_unit::{FINE_SHIFT_BITS, decode};
 use super::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, repeat};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, repeat};
 use std::rc::Rc;
 
 /// Place of a far product's bit 0 in the accumulator.
@@ -18,7 +18,7 @@ pub(super) const TERM: u32 = 2 * SIGNIFICAND_BITS + (1 << FINE_SHIFT_BITS);
 /// The lane. Operands with `load_i`, the product in its place after the clock with `place_i`, which is the next one.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_lane() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("pim_lane", "Multiplies two FP16 values and puts the product into its place.");
     m.share_code();

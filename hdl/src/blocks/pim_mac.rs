@@ -7,8 +7,8 @@
 use super::fp16_rounder::rounder;
 use super::pim_lane::{FAR, TERM, pim_lane};
 use super::{FLAG_BITS, FP16_BITS, recoded};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use std::rc::Rc;
 
 /// Lanes of a column.
@@ -26,7 +26,7 @@ pub(super) const ROUND_LATENCY: u32 = 5;
 /// [`ROUND_LATENCY`] clocks after `round_i`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let acc_bits = config.acc_bits();
     let m = ModuleBuilder::new(

@@ -10,8 +10,8 @@ use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_requests::{at, lowest};
 use super::pim_timer::{bus, suffix, timer};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
 use std::rc::Rc;
 
 /// Bits of a kind.
@@ -53,7 +53,7 @@ fn quiet_macs(c: &HbmConfig) -> u32 {
 /// The operation in work. What is asked for goes on being asked for until it is given.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let layout = OperationLayout::new(c);

@@ -4,7 +4,7 @@
 //! missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
 
 use super::bits_for;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
 use std::rc::Rc;
 
 /// REFs that may be postponed, and ahead of time.
@@ -15,7 +15,7 @@ const DEBT: u32 = 16;
 /// The watch.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_refresh_watch(t_refi: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("pim_refresh_watch_{t_refi}"), "Tells when a refresh is overdue.");
     m.share_code();

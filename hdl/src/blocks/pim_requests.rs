@@ -12,10 +12,10 @@
 use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_timer::{bus, suffix};
 use super::{bits_for, log2};
-use crate::layer::{
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{
     Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
-use ndp_config::HbmConfig;
 use std::rc::Rc;
 
 /// Bits of what is to be done with a request's columns.
@@ -106,7 +106,7 @@ pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
 /// The requests in work. What is asked for goes on being asked for until it is given.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let layout = RequestLayout::new(c);

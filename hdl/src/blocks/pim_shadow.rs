@@ -10,14 +10,14 @@ use super::pim_channel_timing::pim_channel_timing;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
 use super::pim_timer::suffix;
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of};
 use std::rc::Rc;
 
 /// The record. Answers are combinational.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let (banks, groups, row_bits) = (c.banks(), c.bank_groups(), log2(c.rows()));

@@ -6,14 +6,14 @@
 
 use super::pim_decoder::SLOT;
 use super::pim_timer::{bus, suffix};
-use crate::layer::{HdlError, Module, ModuleBuilder};
 use ndp_config::HbmConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
 use std::rc::Rc;
 
 /// The slots' bits.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_sharing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let slots = config.buffer_slots();
     let m = ModuleBuilder::new(
@@ -32,7 +32,7 @@ pub fn pim_sharing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         late.next(&arrives.1);
         arrives = (valid.q(), late.q());
     }
-    let bits = |name: &str, set: &crate::layer::Bits, of: &crate::layer::Bits| {
+    let bits = |name: &str, set: &ndp_hdl_language::Bits, of: &ndp_hdl_language::Bits| {
         let bit = |s: u32| {
             let bit = m.reg(format!("{name}{s}_q"), 1).reset(0);
             let taken = &take & slot.eq_lit(s.into());

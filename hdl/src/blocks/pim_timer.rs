@@ -5,7 +5,7 @@
 //! the larger number.
 
 use super::bits_for;
-use crate::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use ndp_hdl_language::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
 
 /// Clocks that are left of a distance of `gap` from the last `load`: `gap - 1` in the clock after it.
 pub(super) fn timer(m: &ModuleBuilder, name: &str, load: &Bits, gap: u32) -> Bits {

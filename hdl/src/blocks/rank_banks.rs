@@ -5,8 +5,8 @@
 
 use super::phase_ring::phase_ring;
 use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs, piped};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use std::rc::Rc;
 
 /// Bits of a bank's state beside its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
@@ -15,7 +15,7 @@ pub(super) const FLAGS: u32 = 4;
 /// The banks.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
     let (slots, banks) = (Slots::new(dram), dram.banks());
     let m = ModuleBuilder::new(

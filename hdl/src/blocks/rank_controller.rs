@@ -18,8 +18,8 @@ use super::rank_queue::rank_queue;
 use super::rank_refresh::rank_refresh;
 use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
 use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, EntryLayout, HALVES, LENGTH_BITS, SLOT};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// A12 high: burst of eight.
@@ -53,7 +53,7 @@ pub(super) fn source_ports(dram: &DramConfig, ports: &RankPorts) -> Vec<(&'stati
 /// The controller.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let name = timing_name(dram);

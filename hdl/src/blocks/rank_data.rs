@@ -7,14 +7,14 @@
 use super::phase_ring::phase_ring;
 use super::rank_intake::RankPorts;
 use super::rank_timing::{BURST_BITS, BUS_BITS, SLOT, delayed};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
 use std::rc::Rc;
 
 /// The data path.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Result<Rc<Module>, HdlError> {
     let tag_bits = ports.tag_bits();
     let m = ModuleBuilder::new(

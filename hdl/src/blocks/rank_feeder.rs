@@ -9,8 +9,8 @@ use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
 use super::fifo::fifo;
 use super::log2;
 use super::row_generator::stripe_offset_bits;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DesignConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Longest segment in bursts.
@@ -43,7 +43,7 @@ pub(crate) fn after_segment(addr: &Bits) -> Bits {
 /// read.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (ranks, beats) = (gemv.ranks(), gemv.beats_per_stripe());

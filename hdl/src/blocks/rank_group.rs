@@ -24,10 +24,10 @@ use super::scalar_banks::scalar_banks;
 use super::sum_reader::sum_reader;
 use super::window_sequencer::window_sequencer;
 use super::{FLAG_BITS, FP16_BITS, bits_for, log2};
-use crate::layer::{
+use ndp_config::{BEAT_BITS, GemvConfig};
+use ndp_hdl_language::{
     Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
-use ndp_config::{BEAT_BITS, GemvConfig};
 use std::rc::Rc;
 
 /// 1 in FP16, the factor of partial results.
@@ -66,7 +66,7 @@ fn jobs_in_flight(config: &GemvConfig) -> u32 {
 /// The group of one rank of `config`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (tiles, positions, digit_bits) =
         (config.units_per_rank(), config.beats_per_stripe(), config.digit_bits());

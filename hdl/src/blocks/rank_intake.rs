@@ -8,8 +8,8 @@
 use super::bits_for;
 use super::phase_ring::phase_ring;
 use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT, piped};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Requests that may go before a waiting segment.
@@ -50,7 +50,7 @@ impl RankPorts {
 /// The intake.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let m = ModuleBuilder::new(

@@ -13,8 +13,8 @@ use super::async_fifo::{Storage, async_fifo};
 use super::rank_controller::{rank_controller, source_ports};
 use super::rank_intake::RankPorts;
 use super::rank_timing::{BURST_BITS, BUS_BITS, LENGTH_BITS};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat};
 use ndp_config::{CoreConfig, DramConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat};
 use std::rc::Rc;
 
 /// Segments that can wait.
@@ -39,7 +39,7 @@ impl RankPorts {
 /// The rank.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let controller = rank_controller(dram, ports)?;
     let name = controller.title().replace("rank_controller", "rank_port");
@@ -123,7 +123,7 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, Hdl
     let (data, tag) = (rank.output("data_o"), rank.output("tag_o"));
     let (last, write) = (rank.output("last_o"), rank.output("write_o"));
     let outward =
-        |name: &str, word: Bits, depth: u32, push: &str, taken: &crate::layer::Wire, ready: &Bits| {
+        |name: &str, word: Bits, depth: u32, push: &str, taken: &ndp_hdl_language::Wire, ready: &Bits| {
             let fifo = async_fifo(word.width(), depth, Storage::Sram)?;
             let fifo = m.instance(name, &fifo).pass_domain("write", &clock).pass_domain("read", &core);
             let fifo = fifo.input("push_i", rank.output(push)).input("data_i", word).input("pop_i", ready);

@@ -6,14 +6,14 @@
 use super::phase_ring::phase_ring;
 use super::rank_intake::RankPorts;
 use super::rank_timing::{ENTRIES, Entry, EntryLayout, SLOT, piped};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux};
 use std::rc::Rc;
 
 /// The queue.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let m = ModuleBuilder::new(

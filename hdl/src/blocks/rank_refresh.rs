@@ -9,14 +9,14 @@
 use super::bits_for;
 use super::phase_ring::phase_ring;
 use super::rank_timing::{SLOT, Slots, delayed, piped, reload};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
 use std::rc::Rc;
 
 /// The refresh sequencer.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
     let slots = Slots::new(dram);
     let m = ModuleBuilder::new(format!("rank_refresh_{name}"), "Decides when a rank is refreshed.");
@@ -61,5 +61,5 @@ pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, 
 }
 
 fn reload_value(value: u32, bits: u32) -> Bits {
-    crate::layer::lit(value.into(), bits)
+    ndp_hdl_language::lit(value.into(), bits)
 }

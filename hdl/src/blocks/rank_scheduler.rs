@@ -12,8 +12,8 @@ use super::rank_timing::{
     ENTRIES, Entry, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, delayed, pairs, piped,
 };
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Address pins of the command bus.
@@ -27,7 +27,7 @@ const ALL_BANKS: u32 = 10;
 /// The scheduler.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub(super) fn rank_scheduler(
     dram: &DramConfig,
     ports: &RankPorts,
@@ -166,7 +166,7 @@ pub(super) fn rank_scheduler(
         };
         cat((0..2 * pairs).rev().map(bank))
     };
-    let everywhere = |bit: &Bits| crate::layer::repeat(dram.banks(), bit);
+    let everywhere = |bit: &Bits| ndp_hdl_language::repeat(dram.banks(), bit);
     let act_banks = m.wire("act_banks", of_banks(&chosen_act).gated(&step));
     let pre_banks = m.wire("pre_banks", (of_banks(&chosen_pre) | everywhere(&close)).gated(&step));
     let of_group = |chosen: &[Bits], group: usize| {

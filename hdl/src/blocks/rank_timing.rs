@@ -7,8 +7,8 @@
 //! tRCD, tRTP and tWR, tRRD_L becomes 8 and tFAW 28.
 
 use super::bits_for;
-use crate::layer::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
 
 /// Clocks of a slot.
 pub(super) const SLOT: u32 = DramConfig::T_BL;

@@ -7,7 +7,7 @@
 //! taps lead them out.
 
 use super::{FLAG_BITS, bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
 
 /// Adds two digit streams. Latency: one cycle.
@@ -35,7 +35,7 @@ fn tree_node(digit_bits: u32) -> Result<Rc<Module>, HdlError> {
 /// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, the strobes included.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlError> {
     tree(leaves, digit_bits, 1)
 }
@@ -45,7 +45,7 @@ pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlErr
 /// digits that mean nothing.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
     tree(leaves, digit_bits, heads)
 }

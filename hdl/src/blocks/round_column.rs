@@ -6,8 +6,8 @@
 
 use super::fp16_rounder::fp16_rounder;
 use super::{FLAG_BITS, FP16_BITS, bits_for};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use std::rc::Rc;
 
 /// One rank's digit with what goes with it.
@@ -21,7 +21,7 @@ struct Stream {
 /// digit.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, digit_bits) = (config.ranks(), config.digit_bits());
     let m = ModuleBuilder::new(

@@ -5,8 +5,8 @@
 
 use super::command_decoder::{Layout, rank_bits, wave_bits};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Where one side stands: the element of a beat, the vector, the word of the vector.
@@ -58,7 +58,7 @@ struct Command {
 /// while it runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, positions, segments) = (config.ranks(), config.beats_per_stripe(), config.acc_segments());
     let (addr_bits, lanes, tiles) = (config.slice_addr_bits(), config.lanes(), config.beat_chunks());

@@ -4,14 +4,14 @@
 //! next stripe. The last stripe's sum is passed on instead of being kept.
 
 use super::{FLAG_BITS, bits_for};
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
 use std::rc::Rc;
 
 /// The accumulator of one rank: `max_batch` sums of `acc_segments` digits. Latency: one cycle.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn row_accumulator(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (batch, segments, digit_bits) = (config.max_batch(), config.acc_segments(), config.digit_bits());
     let (vector_bits, segment_bits) = (bits_for(batch - 1), bits_for(segments - 1));

@@ -12,14 +12,14 @@ use super::command_decoder::{Layout, rank_bits};
 use super::sram::sram;
 use super::vector_reader::vector_reader;
 use super::{FP16_BITS, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use std::rc::Rc;
 
 /// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let vector_bits = log2(config.max_vectors());

@@ -2,8 +2,8 @@
 
 use super::command_decoder::{rank_bits, wave_bits};
 use super::{bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// Bits of an entry of the list memory.
@@ -25,7 +25,7 @@ pub(crate) fn stripe_offset_bits(config: &DesignConfig) -> u32 {
 /// while it runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
@@ -72,7 +72,7 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let steps = m.reg("steps_q", wave_width).reset(0);
     let stepping = m.wire("stepping", steps.any());
     let last_step = m.wire("last_step", steps.eq_lit(1));
-    steps.next(mux(&chooses, &cat([crate::layer::lit(1, 1), zeros(wave_width - 1)]), &{
+    steps.next(mux(&chooses, &cat([ndp_hdl_language::lit(1, 1), zeros(wave_width - 1)]), &{
         if wave_width == 1 { zeros(1) } else { cat([zeros(1), steps.high(wave_width - 1)]) }
     }));
     let multiplier = m.reg("multiplier_q", wave_width);

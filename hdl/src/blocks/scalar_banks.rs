@@ -6,14 +6,14 @@
 
 use super::rank_group::scalar_slot_bits;
 use super::{FP16_BITS, bits_for, log2};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
 
 /// The banks of one rank. What is read is there one cycle later and stays until the next read.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn scalar_banks(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (banks, slot_bits) = (config.max_heads(), scalar_slot_bits());
     let (bank_bits, index_bits) = (log2(banks), log2(config.max_vectors()));

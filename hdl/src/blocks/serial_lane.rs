@@ -6,7 +6,7 @@
 //! the lanes by in the unit's delay line.
 
 use super::SIGNIFICAND_BITS;
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
 use std::rc::Rc;
 
 /// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// comes. The first step is part of the load (it adds to zero, so it needs no adder).
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
     let name = if steps == window {
         format!("serial_lane_s{steps}")

@@ -1,6 +1,6 @@
 //! SRAM macros with one read and one write port: slices of the buffer, the list memory, queues that are too large for flip-flops.
 
-use crate::layer::{HdlError, Module, ModuleBuilder};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
 use std::rc::Rc;
 
 /// `depth` words of `width` bits, a read and a write per cycle. Each of `lanes` equal parts of a word has its own write
@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// The module stands for a macro: synthesis replaces it by a black box and counts its bits apart.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn sram(depth: u32, width: u32, lanes: u32) -> Result<Rc<Module>, HdlError> {
     let name = match lanes {
         1 => format!("sram_{depth}x{width}"),

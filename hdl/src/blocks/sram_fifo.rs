@@ -2,7 +2,7 @@
 
 use super::bits_for;
 use super::sram::sram;
-use crate::layer::{HdlError, Module, ModuleBuilder, any_of, lit, mux};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, lit, mux};
 use std::rc::Rc;
 
 /// `depth` words (a power of two) of `width` bits, and the head besides. A word comes out two cycles after it was pushed, then one
@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// (nothing happens).
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn sram_fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("sram_fifo_{depth}x{width}"), "First-in first-out queue in an SRAM.");
     let push = m.input("push_i", 1, "append `data_i`");

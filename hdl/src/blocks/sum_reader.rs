@@ -2,15 +2,15 @@
 
 use super::FLAG_BITS;
 use super::multiplier_unit::{StoredSum, sum_bits};
-use crate::layer::{HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
 /// Chooses among the tiles of one position, keeps the word and shifts it out: `acc_segments` digits, the least
 /// significant one in the cycle after `load_i`. Each digit comes with the carry that was pending below it.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn sum_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (tiles, digit_bits, segments) = (config.beat_chunks(), config.digit_bits(), config.acc_segments());
     let word_bits = sum_bits(config);

@@ -5,14 +5,14 @@
 
 use super::FP16_BITS;
 use super::multiplier_unit::{StoredSum, sum_bits};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, zeros};
 use ndp_config::{BEAT_BITS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, zeros};
 use std::rc::Rc;
 
 /// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let chunk_bits = config.lanes() * FP16_BITS;

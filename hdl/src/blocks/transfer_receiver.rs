@@ -6,8 +6,8 @@
 use super::instruction_decoder::{NODE_BITS, SLOT_BITS, TRANSFER_BITS};
 use super::transfer_sender::patience;
 use super::transfer_walker::transfer_walker;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use std::rc::Rc;
 
 /// Bits of the count of writes on their way: more than all queues hold.
@@ -16,7 +16,7 @@ const PENDING_BITS: u32 = 10;
 /// The receiver. A beat per cycle at most; its data go past it.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn transfer_receiver(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
     let m = ModuleBuilder::new(

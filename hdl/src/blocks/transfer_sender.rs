@@ -8,8 +8,8 @@ use super::instruction_decoder::{NODE_BITS, SLOT_BITS, TRANSFER_BITS};
 use super::log2;
 use super::sram_fifo::sram_fifo;
 use super::transfer_walker::transfer_walker;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux};
 use ndp_config::{BEAT_BITS, DesignConfig, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux};
 use std::rc::Rc;
 
 /// Beats that can be on their way to or wait in one rank's queue. With those that wait in the link they last for a refresh.
@@ -30,7 +30,7 @@ pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, run
 /// The sender. A beat per cycle at most.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
     let m = ModuleBuilder::new(

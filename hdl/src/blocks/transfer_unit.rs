@@ -10,8 +10,10 @@ use super::link_frame::name;
 use super::link_monitor::{COUNTER, NUMBER};
 use super::transfer_receiver::transfer_receiver;
 use super::transfer_sender::{patience, transfer_sender};
-use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros,
+};
 use std::rc::Rc;
 
 /// Bits of a number of requests in a row.
@@ -22,7 +24,7 @@ pub(crate) const CONTROL_BITS: u32 = 2;
 /// The unit.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits, link_config) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
     let m = ModuleBuilder::new(

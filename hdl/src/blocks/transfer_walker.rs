@@ -1,7 +1,7 @@
 //! The places of a transfer's bursts: burst by burst, and of each burst all ranks that take part, the lowest first.
 
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use ndp_config::DesignConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
 use std::rc::Rc;
 
 /// The lowest set bit alone.
@@ -16,7 +16,7 @@ fn lowest(bits: &Bits) -> Bits {
 /// The walker. The first place is there in the cycle after `start_i`, the next one in the cycle after `step_i`.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn transfer_walker(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.gemv().ranks(), config.dram().burst_bits());
     let m = ModuleBuilder::new(

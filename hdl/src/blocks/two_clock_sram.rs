@@ -5,7 +5,7 @@
 //! the reader.
 
 use super::bits_for;
-use crate::layer::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder};
+use ndp_hdl_language::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder};
 use std::rc::Rc;
 
 /// Why the words may be read with another clock than the one that writes them.
@@ -40,7 +40,7 @@ fn words(depth: u32, width: u32) -> Result<Rc<Module>, HdlError> {
 /// later and held until the next read.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn two_clock_words(depth: u32, width: u32) -> Result<Rc<Module>, HdlError> {
     let name = format!("two_clock_words_{depth}x{width}");
     finish(ModuleBuilder::new(name, "Words that one clock writes and another reads."), depth, width)
@@ -49,7 +49,7 @@ pub fn two_clock_words(depth: u32, width: u32) -> Result<Rc<Module>, HdlError> {
 /// The same as an SRAM macro: synthesis replaces it by a black box and counts its bits apart.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn two_clock_sram(depth: u32, width: u32) -> Result<Rc<Module>, HdlError> {
     let name = format!("two_clock_sram_{depth}x{width}");
     let m = ModuleBuilder::new(name, "SRAM that one clock writes and another reads.");

@@ -3,14 +3,14 @@
 use super::command_decoder::Layout;
 use super::vector_walker::vector_walker;
 use super::words;
-use crate::layer::{HdlError, Module, ModuleBuilder, any_of, mux};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux};
 use std::rc::Rc;
 
 /// The reader. One request per cycle. Layout, batch and base have to stay while it runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let m = ModuleBuilder::new(

@@ -7,15 +7,15 @@
 
 use super::command_decoder::{Layout, position_bits, rank_bits, wave_bits};
 use super::words;
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// The walker. `start_i` puts it on the first beat, `step_i` moves it on by one; all outputs come from registers that
 /// follow one cycle later. Layout, batch and base have to stay.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn vector_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, positions, addr_bits) = (config.ranks(), config.beats_per_stripe(), config.slice_addr_bits());
     let rank_width = rank_bits(config);

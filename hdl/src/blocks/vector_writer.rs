@@ -8,8 +8,8 @@ use super::command_decoder::{Layout, position_bits};
 use super::operand_recoder::operand_recoder;
 use super::vector_walker::vector_walker;
 use super::{FP16_BITS, log2, words};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
 use std::rc::Rc;
 
 /// What a writer takes at a time.
@@ -38,7 +38,7 @@ pub(crate) fn write_fields(config: &GemvConfig) -> [(&'static str, u32, &'static
 /// and base have to stay while it runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlError> {
     let (lanes, tiles) = (config.lanes(), config.beat_chunks());
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());

@@ -17,14 +17,14 @@ use super::command_decoder::rank_bits;
 use super::multiplier_unit::digit_phase;
 use super::rank_group::scalar_slot_bits;
 use super::{bits_for, log2, words};
-use crate::layer::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// The sequencer of one rank. The command's fields have to stay while it runs.
 ///
 /// # Errors
-/// [`HdlError`] if the description breaks a rule of the layer.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (window, lanes) = (config.window_cycles(), config.lanes());
     let (batch_bits, addr_bits) = (config.batch_bits(), config.slice_addr_bits());

@@ -1,4 +1,4 @@
-//! Everything the layer refuses, with module, signal and both widths where there are two.
+//! Everything the language refuses, with module, signal and both widths where there are two.
 
 use thiserror::Error;
 

@@ -3,16 +3,16 @@
 //! Nothing is checked here; [`ModuleBuilder::finish`] hands everything to `check` and `lower`. That keeps
 //! block descriptions free of `?` on every line.
 
-use super::bits::{Node, Owner, Signal};
-use super::module::{Direction, MemoryInfo, Module, Port, hashed_name};
-use super::{Bits, Domain, HdlError, check, domains, lower};
+use crate::bits::{Node, Owner, Signal};
+use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
+use crate::{Bits, Domain, HdlError, check, domains, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[derive(Clone, Debug)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Input { doc: String },
     Output { doc: String },
     Wire,
@@ -21,14 +21,14 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Declaration {
+pub(crate) struct Declaration {
     pub name: String,
     pub width: u32,
     pub kind: Kind,
 }
 
 #[derive(Debug)]
-pub(super) struct RegBody {
+pub(crate) struct RegBody {
     pub id: usize,
     pub next: Vec<Bits>,
     /// At most one; `check` refuses more.
@@ -37,7 +37,7 @@ pub(super) struct RegBody {
 }
 
 #[derive(Debug)]
-pub(super) struct MemoryBody {
+pub(crate) struct MemoryBody {
     pub name: String,
     pub width: u32,
     pub depth: u32,
@@ -48,7 +48,7 @@ pub(super) struct MemoryBody {
 }
 
 #[derive(Debug)]
-pub(super) struct InstanceBody {
+pub(crate) struct InstanceBody {
     pub name: String,
     pub module: Rc<Module>,
     pub inputs: Vec<(String, Bits)>,
@@ -63,7 +63,7 @@ pub(super) struct InstanceBody {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Inner {
+pub(crate) struct Inner {
     pub owner: Owner,
     pub doc: String,
     pub declarations: Vec<Declaration>,
@@ -88,7 +88,7 @@ impl Inner {
     }
 }
 
-/// Describes one module; see [the layer](super) for the conventions.
+/// Describes one module; see [the language](crate) for the conventions.
 #[derive(Debug)]
 pub struct ModuleBuilder {
     inner: Rc<RefCell<Inner>>,

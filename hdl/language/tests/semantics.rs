@@ -1,13 +1,13 @@
 //! Random expressions: the emitted Verilog, simulated by Icarus, against an evaluator that knows nothing of it.
 //!
 //! Proves that precedence, widths and slices survive the lowering: the evaluator computes on bit vectors
-//! (`Vec<bool>`, least significant bit first) and shares no code with the layer.
+//! (`Vec<bool>`, least significant bit first) and shares no code with the language.
 
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use ndp_hdl::layer::{Bits, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, rom};
+use ndp_hdl_language::{Bits, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, rom};
 use std::fmt::Write;
 
 /// xorshift64*: reproducible without a dependency.

@@ -1,30 +1,30 @@
 //! Clock domains: which clock every instance runs on, and which signals go from one clock to another.
 //!
 //! The registers of a module are all on `clk_i`. What needs a second clock is an instance that is put into another
-//! domain ([`InstanceBuilder::in_domain`](super::InstanceBuilder::in_domain)); the module then has the ports
+//! domain ([`InstanceBuilder::in_domain`](crate::InstanceBuilder::in_domain)); the module then has the ports
 //! `<domain>_clk_i` and `<domain>_rst_ni`, and its parents pass a domain of theirs on to each of them
-//! ([`InstanceBuilder::pass_domain`](super::InstanceBuilder::pass_domain)). Nothing is passed on by name.
+//! ([`InstanceBuilder::pass_domain`](crate::InstanceBuilder::pass_domain)). Nothing is passed on by name.
 //!
 //! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational
 //! paths of instances too; an input port is read in one domain and an output port comes from one; a signal that crosses
-//! is connected with [`InstanceBuilder::crossing`](super::InstanceBuilder::crossing), which wants a reason. Not
+//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which wants a reason. Not
 //! checked: whether that reason holds (synchroniser, Gray code, a word that stays still), and that the ports of the top
 //! are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
 //! have to be active together for some cycles of the slowest one.
 
-use super::bits::{Node, Owner};
-use super::builder::{Inner, InstanceBody, Kind};
-use super::check::{signals_of, visit};
-use super::module::Direction;
-use super::{Bits, HdlError};
+use crate::bits::{Node, Owner};
+use crate::builder::{Inner, InstanceBody, Kind};
+use crate::check::{signals_of, visit};
+use crate::module::Direction;
+use crate::{Bits, HdlError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A clock of a module with its reset.
 #[derive(Clone, Debug)]
 pub struct Domain {
-    pub(super) owner: Owner,
+    pub(crate) owner: Owner,
     /// Number among the module's further domains; `None` is the module's own clock.
-    pub(super) index: Option<usize>,
+    pub(crate) index: Option<usize>,
 }
 
 /// Name of the clock or reset port of a domain of the module.
@@ -33,7 +33,7 @@ fn port_of(inner: &Inner, domain: Option<usize>, port: &str) -> String {
 }
 
 /// The ports `clk_i` and `rst_ni` that further domains may add to a module.
-pub(super) fn implicit_names(domain: &str) -> [String; 2] {
+pub(crate) fn implicit_names(domain: &str) -> [String; 2] {
     [format!("{domain}_clk_i"), format!("{domain}_rst_ni")]
 }
 
@@ -47,7 +47,7 @@ impl InstanceBody {
     }
 
     /// What drives `port` of the child if it is a clock or reset: a port of the parent.
-    pub(super) fn clock_or_reset(&self, inner: &Inner, port: &str) -> Option<String> {
+    pub(crate) fn clock_or_reset(&self, inner: &Inner, port: &str) -> Option<String> {
         if matches!(port, "clk_i" | "rst_ni") {
             return Some(port_of(inner, self.parent_domain(""), port));
         }
@@ -58,7 +58,7 @@ impl InstanceBody {
 }
 
 /// Which clock and reset ports the module needs for its instances, in the order of its domains.
-pub(super) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
+pub(crate) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
     let ports = |i: &InstanceBody| -> Vec<String> {
         i.module.ports().iter().filter_map(|p| i.clock_or_reset(inner, &p.name)).collect()
     };
@@ -66,7 +66,7 @@ pub(super) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
 }
 
 /// Every domain that is named exists, belongs to this module, and is connected once.
-pub(super) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
+pub(crate) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
     let module = || inner.name().to_owned();
     for instance in &inner.instances {
         let child = || instance.module.title().to_owned();
@@ -131,7 +131,7 @@ pub(super) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
 
 /// Domain of each port, by name; the empty name is the module's own clock.
 #[derive(Debug, Default)]
-pub(super) struct PortDomains {
+pub(crate) struct PortDomains {
     /// Inputs by the domain that reads them.
     pub sinks: BTreeMap<String, String>,
     /// Outputs by the domain whose registers they come from.
@@ -148,7 +148,7 @@ enum Source {
 }
 
 /// Refuses signals that go from one domain to another unsaid. The module has no combinational loop.
-pub(super) fn check_crossings(inner: &Inner, clocked: bool) -> Result<PortDomains, HdlError> {
+pub(crate) fn check_crossings(inner: &Inner, clocked: bool) -> Result<PortDomains, HdlError> {
     let mut found = PortDomains::default();
     let several = |i: &InstanceBody| !i.own_domain.is_empty() || !i.passed.is_empty();
     if !inner.instances.iter().any(several) {
@@ -281,7 +281,7 @@ impl Search<'_> {
 }
 
 /// Whether an input of that name is a clock or reset of the module.
-pub(super) fn is_implicit(module: &super::Module, name: &str) -> bool {
+pub(crate) fn is_implicit(module: &crate::Module, name: &str) -> bool {
     let port = module.port(name);
     port.is_some_and(|port| port.direction == Direction::Input)
         && (matches!(name, "clk_i" | "rst_ni")

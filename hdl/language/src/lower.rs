@@ -4,10 +4,10 @@
 //! part-select that every tool accepts, clocked block, memory or explicit instance; those few forms are the text in this file
 //! and enter the AST as placeholder signals that are replaced after printing.
 
-use super::bits::{BinaryOp, Node, UnaryOp};
-use super::builder::{Inner, Kind};
-use super::check::Report;
-use super::{Bits, Direction};
+use crate::bits::{BinaryOp, Node, UnaryOp};
+use crate::builder::{Inner, Kind};
+use crate::check::Report;
+use crate::{Bits, Direction};
 use rust_hdl_core::ast::{
     Verilog, VerilogExpression, VerilogLiteral, VerilogOp, VerilogOpUnary, VerilogStatement,
 };
@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Prints the module.
-pub(super) fn lower(inner: &Inner, report: &Report) -> String {
+pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
     let mut printer = Printer { taken: names(inner), ..Printer::default() };
     let body = printer.body(inner);
     let mut nets = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn lower(inner: &Inner, report: &Report) -> String {
         nets.push(Net::new("rst_ni", 1, AtomKind::InputParameter));
     }
     for domain in &inner.domains {
-        let [clock, reset] = super::domains::implicit_names(domain);
+        let [clock, reset] = crate::domains::implicit_names(domain);
         nets.push(Net::new(&clock, 1, AtomKind::InputParameter));
         if report.domain_resets.contains(&reset) {
             nets.push(Net::new(&reset, 1, AtomKind::InputParameter));
@@ -155,7 +155,7 @@ impl Printer {
         text + &assigns + &instances + &clocked + &unused
     }
 
-    fn instance(&mut self, inner: &Inner, body: &super::builder::InstanceBody) -> String {
+    fn instance(&mut self, inner: &Inner, body: &crate::builder::InstanceBody) -> String {
         let mut connections = Vec::new();
         for port in body.module.ports() {
             let value = if let Some(clock_or_reset) = body.clock_or_reset(inner, &port.name) {

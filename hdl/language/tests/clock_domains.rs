@@ -4,7 +4,7 @@
 
 mod common;
 
-use ndp_hdl::layer::{Design, HdlError, Module, ModuleBuilder};
+use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder};
 use std::rc::Rc;
 
 /// Builds module `dut` and returns the message it was refused with.

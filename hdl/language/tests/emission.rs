@@ -1,5 +1,5 @@
-//! Designs that the layer accepts: what they are printed as, that three tools take it, that registers and memories
-//! do what the layer's documentation says, and that the output never changes from run to run.
+//! Designs that the language accepts: what they are printed as, that three tools take it, that registers and memories
+//! do what the language's documentation says, and that the output never changes from run to run.
 //!
 //! Values of combinational expressions are `semantics.rs`'s business, refusals `refusals.rs`'s.
 
@@ -7,7 +7,7 @@
 
 mod common;
 
-use ndp_hdl::layer::{
+use ndp_hdl_language::{
     Bits, Design, Direction, MemoryInfo, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux,
 };
 use std::rc::Rc;

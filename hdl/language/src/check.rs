@@ -1,14 +1,14 @@
 //! The rules a module has to keep before it is emitted.
 
-use super::bits::{Node, Signal};
-use super::builder::{Inner, InstanceBody, Kind};
-use super::domains::{self, PortDomains};
-use super::module::Direction;
-use super::{Bits, HdlError};
+use crate::bits::{Node, Signal};
+use crate::builder::{Inner, InstanceBody, Kind};
+use crate::domains::{self, PortDomains};
+use crate::module::Direction;
+use crate::{Bits, HdlError};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What checking found out, for lowering and for the parents.
-pub(super) struct Report {
+pub(crate) struct Report {
     pub clocked: bool,
     pub resettable: bool,
     pub comb_paths: BTreeMap<String, Vec<String>>,
@@ -17,7 +17,7 @@ pub(super) struct Report {
     pub port_domains: PortDomains,
 }
 
-pub(super) fn check(inner: &Inner) -> Result<Report, HdlError> {
+pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_names(inner)?;
     check_sizes(inner)?;
     check_instances(inner)?;
@@ -95,7 +95,7 @@ fn check_names(inner: &Inner) -> Result<(), HdlError> {
     let legal = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_lowercase())
             && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-            && !super::keywords::KEYWORDS.contains(&name)
+            && !crate::keywords::KEYWORDS.contains(&name)
     };
     let names = inner.declarations.iter().map(|d| &d.name);
     let names = names.chain(inner.memories.iter().map(|m| &m.name));
@@ -357,7 +357,7 @@ impl Search<'_> {
     }
 }
 
-pub(super) fn signals_of(expression: &Bits) -> Vec<usize> {
+pub(crate) fn signals_of(expression: &Bits) -> Vec<usize> {
     let mut ids = Vec::new();
     visit(expression, &mut |bits| {
         if let Node::Signal(signal) = bits.node() {
@@ -367,7 +367,7 @@ pub(super) fn signals_of(expression: &Bits) -> Vec<usize> {
     ids
 }
 
-pub(super) fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
+pub(crate) fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
     action(expression);
     match expression.node() {
         Node::Unary(_, a) | Node::Repeat(_, a) => visit(a, action),

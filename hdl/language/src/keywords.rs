@@ -2,7 +2,7 @@
 //! such, those of SystemVerilog-2017 (IEEE 1800-2017, annex B). Checked by `check`, which also forbids upper case.
 
 #[rustfmt::skip]
-pub(super) const KEYWORDS: &[&str] = &[
+pub(crate) const KEYWORDS: &[&str] = &[
     "accept_on", "alias", "always", "always_comb", "always_ff", "always_latch", "and", "assert", "assign",
     "assume", "automatic", "before", "begin", "bind", "bins", "binsof", "bit", "break", "buf", "bufif0",
     "bufif1", "byte", "case", "casex", "casez", "cell", "chandle", "checker", "class", "clocking", "cmos",

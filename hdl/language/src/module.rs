@@ -1,6 +1,6 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
-use super::domains::{self, PortDomains};
+use crate::domains::{self, PortDomains};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -38,21 +38,21 @@ pub struct MemoryInfo {
 /// A checked module, ready to be instantiated or emitted.
 #[derive(Debug)]
 pub struct Module {
-    pub(super) title: String,
-    pub(super) name: String,
-    pub(super) doc: String,
-    pub(super) ports: Vec<Port>,
-    pub(super) verilog: String,
-    pub(super) instances: Vec<(String, Rc<Module>)>,
-    pub(super) memory: Option<MemoryInfo>,
+    pub(crate) title: String,
+    pub(crate) name: String,
+    pub(crate) doc: String,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) verilog: String,
+    pub(crate) instances: Vec<(String, Rc<Module>)>,
+    pub(crate) memory: Option<MemoryInfo>,
     /// For each output, the inputs it depends on without a register in between.
-    pub(super) comb_paths: BTreeMap<String, Vec<String>>,
-    pub(super) domains: Vec<String>,
-    pub(super) port_domains: PortDomains,
+    pub(crate) comb_paths: BTreeMap<String, Vec<String>>,
+    pub(crate) domains: Vec<String>,
+    pub(crate) port_domains: PortDomains,
 }
 
 /// The name of a module: its title and 32 bits of the FNV-1a hash of its text.
-pub(super) fn hashed_name(title: &str, text: &str) -> String {
+pub(crate) fn hashed_name(title: &str, text: &str) -> String {
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
@@ -111,7 +111,7 @@ impl Module {
         domains::is_implicit(self, input)
     }
 
-    pub(super) fn port(&self, name: &str) -> Option<&Port> {
+    pub(crate) fn port(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|p| p.name == name)
     }
 

@@ -1,6 +1,6 @@
 //! A whole design: the top module and every distinct module below it, children first.
 
-use super::{HdlError, Module};
+use crate::{HdlError, Module};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -1,10 +1,10 @@
-//! Designs that the layer must refuse: one per rule and way to break it, with the message that says where.
+//! Designs that the language must refuse: one per rule and way to break it, with the message that says where.
 //!
 //! What it accepts, and the Verilog it prints for that, is `emission.rs`'s and `semantics.rs`'s business.
 
 #![allow(clippy::unwrap_used)]
 
-use ndp_hdl::layer::{
+use ndp_hdl_language::{
     Bits, Design, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, named, one_hot_mux,
     repeat, zeros,
 };
@@ -460,7 +460,7 @@ fn names_used_twice_are_refused() {
     let expected = |name: &str| format!("module dut: name '{name}' is used twice");
     assert_eq!(twice(|m, a| m.output("a_i", a, "result")), expected("a_i"));
     assert_eq!(twice(|m, a| m.output("y_o", m.wire("a_i", a), "result")), expected("a_i"));
-    // The layer's own clock and reset.
+    // The language's own clock and reset.
     assert_eq!(twice(|m, _| m.output("y_o", m.input("clk_i", 1, "clock"), "result")), expected("clk_i"));
     assert_eq!(twice(|m, _| m.output("y_o", m.input("rst_ni", 1, "reset"), "result")), expected("rst_ni"));
     // An instance's output wire against a wire of that name.

@@ -1,7 +1,7 @@
 //! Width-checked expressions.
 //!
 //! Operators cannot return a `Result` and still read like hardware, so a mismatch becomes a poisoned
-//! expression that [`super::ModuleBuilder::finish`] reports with module, signal and both widths.
+//! expression that [`crate::ModuleBuilder::finish`] reports with module, signal and both widths.
 //! All values are unsigned bit vectors; sign handling is written out where it is meant.
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Sub};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// A named signal of one module.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Signal {
+pub(crate) struct Signal {
     pub name: String,
     pub owner: Owner,
     /// Number of the signal within its module.
@@ -18,13 +18,13 @@ pub(super) struct Signal {
 
 /// The builder that a signal or memory belongs to. The serial number tells builders of the same name apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(crate) struct Owner {
     pub module: String,
     pub serial: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BinaryOp {
+pub(crate) enum BinaryOp {
     And,
     Or,
     Xor,
@@ -40,14 +40,14 @@ pub(super) enum BinaryOp {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnaryOp {
+pub(crate) enum UnaryOp {
     Not,
     All,
     Any,
 }
 
 #[derive(Debug)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Signal(Signal),
     Literal(u128),
     Unary(UnaryOp, Bits),
@@ -81,11 +81,11 @@ pub struct Bits {
 }
 
 impl Bits {
-    pub(super) fn new(width: u32, node: Node) -> Self {
+    pub(crate) fn new(width: u32, node: Node) -> Self {
         Self { width, node: Rc::new(node) }
     }
 
-    pub(super) fn node(&self) -> &Node {
+    pub(crate) fn node(&self) -> &Node {
         &self.node
     }
 
@@ -332,7 +332,7 @@ pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
     level.swap_remove(0)
 }
 
-/// The signal of that name in a list. What [`super::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
+/// The signal of that name in a list. What [`crate::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
 pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
     let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| bits.clone());
     found.unwrap_or_else(|| {

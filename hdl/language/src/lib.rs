@@ -1,4 +1,4 @@
-//! Typed hardware description layer on top of `rust-hdl-core`.
+//! Hardware description language in Rust, on top of `rust-hdl-core`.
 //!
 //! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`])
 //! know their widths. [`ModuleBuilder::finish`] refuses whatever rust-hdl would pass on silently: width
@@ -9,6 +9,8 @@
 //! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that
 //! refers to itself is a loop and refused). An expression is printed wherever it is used: give one that is used
 //! several times a name with [`ModuleBuilder::wire`]. Instances may run on further clocks: see [`Domain`].
+
+#![deny(missing_docs)]
 
 mod bits;
 mod builder;
