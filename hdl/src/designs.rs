@@ -1,22 +1,28 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
 
-use crate::blocks::pim_bank_state::View;
-use crate::blocks::rank_timing::BURST_BITS;
-use crate::blocks::{activation_lane, activation_sequencer, activation_sums, activation_tree};
-use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
-use crate::blocks::{
-    combiner, compute_tile, dma_reader, fp16_rounder, gemv_unit, host_port, instruction_decoder, issue,
-    monitor, multiplier_unit, ndp_core, rank_feeder, rank_group, reduction_tree, row_generator,
+use crate::blocks::activation::{activation_lane, activation_sequencer, activation_sums, activation_tree};
+use crate::blocks::arithmetic::{
+    combiner, exponential, fp16_adder, fp16_multiplier, fp16_packer, fp16_rounder, multiplier_unit,
+    reduction_tree, serial_lane, sum_resolver,
 };
-use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
-use crate::blocks::{link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter};
-use crate::blocks::{pim_bank, pim_bank_state, pim_buffer, pim_channel, pim_channel_timing, pim_column_path};
-use crate::blocks::{pim_controller, pim_operations, pim_requests, pim_shadow, pim_sharing};
-use crate::blocks::{pim_decoder, pim_io, pim_lane, pim_mac, pim_refresh_watch};
-use crate::blocks::{
-    round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
+use crate::blocks::common::async_fifo;
+use crate::blocks::front_end::{
+    dma_reader, host_port, instruction_decoder, issue, monitor, ndp_core, rank_feeder, row_generator,
 };
-use crate::blocks::{transfer_receiver, transfer_sender, transfer_unit};
+use crate::blocks::gemv::{
+    compute_tile, gemv_unit, rank_group, round_column, round_sequencer, row_distributor, vector_reader,
+    vector_writer,
+};
+use crate::blocks::link::{
+    link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter, transfer_receiver,
+    transfer_sender, transfer_unit,
+};
+use crate::blocks::memory::{rank_controller, rank_intake::RankPorts, rank_port, rank_timing::BURST_BITS};
+use crate::blocks::pim::{
+    pim_bank, pim_bank_state, pim_bank_state::View, pim_buffer, pim_channel, pim_channel_timing,
+    pim_column_path, pim_controller, pim_decoder, pim_io, pim_lane, pim_mac, pim_operations,
+    pim_refresh_watch, pim_requests, pim_shadow, pim_sharing,
+};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl_language::{Design, HdlError};
 
