@@ -1,4 +1,4 @@
-//! Multiplier unit: eight bit-serial lanes, one aligner, one exact accumulator (Hermes, section IV-A2).
+//! Multiplier unit: eight bit-serial lanes, one aligner ([`super::product_aligner`]), one exact accumulator (Hermes, section IV-A2).
 //!
 //! Lanes load one phase apart. In phase `i` lane `i` takes weight `i` and activation `i` while its previous product
 //! leaves to the aligner, so that neither operands nor products are held anywhere else. The product is shifted to
@@ -8,9 +8,10 @@
 //! `compute_tile`'s and `window_sequencer`'s business.
 
 use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+use super::product_aligner::product_aligner;
 use super::serial_lane::serial_lane;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat};
 use std::rc::Rc;
 
 /// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
@@ -38,34 +39,6 @@ pub(crate) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     let exp = cat([raw.high(4), raw.bit(0) | &subnormal]);
     let hidden = !(&special | &subnormal);
     Operand { sign: value.msb(), special, exp, significand: cat([hidden, value.low(10)]) }
-}
-
-/// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
-pub(crate) const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;
-
-/// A value whose bit 0 stands at bit `offset` of the accumulator.
-struct Placed {
-    value: Bits,
-    offset: u32,
-}
-
-impl Placed {
-    /// Bits `[low +: width]` of the accumulator, `fill` where the value does not reach.
-    fn bits(&self, low: u32, width: u32, fill: &Bits) -> Bits {
-        let (first, end) = (self.offset.max(low), (self.offset + self.value.width()).min(low + width));
-        if first >= end {
-            return repeat(width, fill);
-        }
-        let mut parts = Vec::new();
-        if end < low + width {
-            parts.push(repeat(low + width - end, fill));
-        }
-        parts.push(self.value.slice(first - self.offset, end - first));
-        if first > low {
-            parts.push(repeat(first - low, fill));
-        }
-        cat(parts)
-    }
 }
 
 /// `value` delayed by `stages` cycles. Several stages share a register, of at most 64 bits: that is one word in simulation.
@@ -152,22 +125,12 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let term = m.reg("term_q", SIGNIFICAND_BITS + steps);
     term.next(one_hot_mux(&turn, &leaving));
 
-    // The product of exponent sum e stands at 2^(e - 50). It is complemented before it is shifted, with the sign filled in
-    // on both sides: that takes far fewer gates than complementing the aligned value. The smallest sum is 2, at the
-    // accumulator's end; below it nothing is kept. In two parts, so that simulation needs no more than 64 bits.
-    let padded = match SIGNIFICAND_BITS - steps {
-        0 => term.q(),
-        cut => cat([term.q(), zeros(cut)]),
-    };
-    let mut fine = m.wire("term_signed", &padded ^ repeat(padded.width(), &negative));
-    for level in 0..FINE_SHIFT_BITS {
-        let fill = repeat(1 << level, &negative);
-        let (moved, kept) = (cat([fine.clone(), fill.clone()]), cat([fill, fine]));
-        fine = m.wire(format!("shifted{level}"), mux(&term_exp.bit(level), &moved, &kept));
-    }
-    let far = m.wire("far", term_exp.msb());
-    let near = Placed { value: fine.high(fine.width() - 2), offset: 0 };
-    let away = Placed { value: fine, offset: (1 << FINE_SHIFT_BITS) - 2 };
+    let aligner = product_aligner(config)?;
+    let aligner = m
+        .instance("aligner", &aligner)
+        .input("product_i", &term)
+        .input("exp_i", &term_exp)
+        .input("negative_i", &negative);
 
     // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
     // its own replaces it by that one.
@@ -177,9 +140,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let mut digits = Vec::new();
     let mut carries = Vec::new();
     for k in 0..segments {
-        let low = k * digit_bits;
-        let part = |value: &Placed| value.bits(low, digit_bits, &negative);
-        let product = mux(&far, &part(&away), &part(&near));
+        let product = aligner.output(&format!("digit{k}_o"));
         let aligned = m.wire(format!("aligned{k}"), mux(&import, &imported.digits[k as usize], &product));
         let segment = m.reg(format!("acc{k}_q"), digit_bits);
         let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));

@@ -5,8 +5,9 @@
 //! `multiplier_unit` the lower bits of `e` shift it; the uppermost one says in which of two ranges the result
 //! lies, which are summed apart: near ones from 2^-48 on, far ones from 2^-18 on.
 
-use crate::blocks::arithmetic::multiplier_unit::{FINE_SHIFT_BITS, decode};
+use crate::blocks::arithmetic::multiplier_unit::decode;
 use crate::blocks::arithmetic::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+use crate::blocks::arithmetic::product_aligner::FINE_SHIFT_BITS;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, repeat};
 use std::rc::Rc;
 
