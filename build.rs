@@ -32,11 +32,12 @@ mod models {
     use std::path::{Path, PathBuf};
 
     /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-    const INPUTS: [&str; 7] = [
+    const INPUTS: [&str; 8] = [
         "sim/verilate/src",
         "sim/ffi/shim.h",
         "sim/ffi/shim.cpp",
         "sim/ffi/model.hpp",
+        "hdl/language/src",
         "hdl/src",
         "rust/contract/config/src",
         "rust/contract/config/presets",

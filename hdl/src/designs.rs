@@ -1,92 +1,118 @@
 //! The blocks of a configuration by name: what the generator, the build script and the synthesis flow ask for.
+//!
+//! The tables `CORE` and `MEMORY` are the one place where a block gets its name; all programs and tests go by them.
 
-use crate::blocks::pim_bank_state::View;
-use crate::blocks::rank_timing::BURST_BITS;
-use crate::blocks::{activation_lane, activation_sequencer, activation_sums, activation_tree};
-use crate::blocks::{async_fifo, rank_controller, rank_intake::RankPorts, rank_port};
-use crate::blocks::{
-    combiner, compute_tile, dma_reader, fp16_rounder, gemv_unit, host_port, instruction_decoder, issue,
-    monitor, multiplier_unit, ndp_core, rank_feeder, rank_group, reduction_tree, row_generator,
-};
-use crate::blocks::{exponential, fp16_adder, fp16_multiplier, fp16_packer};
-use crate::blocks::{link_bridge, link_controller, link_crc, link_receiver, link_switch, link_transmitter};
-use crate::blocks::{pim_bank, pim_bank_state, pim_buffer, pim_channel, pim_channel_timing, pim_column_path};
-use crate::blocks::{pim_controller, pim_operations, pim_requests, pim_shadow, pim_sharing};
-use crate::blocks::{pim_decoder, pim_io, pim_lane, pim_mac, pim_refresh_watch};
-use crate::blocks::{
-    round_column, round_sequencer, row_distributor, serial_lane, sum_resolver, vector_reader, vector_writer,
-};
-use crate::blocks::{transfer_receiver, transfer_sender, transfer_unit};
-use crate::layer::{Design, HdlError};
+use crate::blocks::memory::rank_intake::RankPorts;
+use crate::blocks::memory::rank_timing::BURST_BITS;
+use crate::blocks::pim::pim_bank_state::View;
+use crate::blocks::{activation, arithmetic, common, front_end, gemv, link, memory, pim};
 use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl_language::{Design, HdlError, Module};
+use std::rc::Rc;
 
-/// Blocks that can be elaborated alone, the largest first.
-pub const BLOCKS: &[&str] = &[
-    "ndp_core",
-    "gemv_unit",
-    "issue",
-    "instruction_decoder",
-    "host_port",
-    "monitor",
-    "dma_reader",
-    "row_generator",
-    "rank_feeder",
-    "rank_group",
-    "compute_tile",
-    "multiplier_unit",
-    "serial_lane",
-    "reduction_tree",
-    "vector_reader",
-    "beat_writer",
-    "value_writer",
-    "row_distributor",
-    "round_sequencer",
-    "round_column",
-    "combiner",
-    "fp16_rounder",
-    "sum_resolver",
-    "activation_lane",
-    "activation_sequencer",
-    "activation_sums",
-    "activation_tree",
-    "exponential",
-    "fp16_adder",
-    "fp16_multiplier",
-    "fp16_packer",
-    "rank_port",
-    "rank_controller",
-    "async_fifo",
-    "async_fifo_sram",
-    "transfer_unit",
-    "transfer_sender",
-    "transfer_receiver",
-    "link_bridge",
-    "link_controller",
-    "link_transmitter",
-    "link_receiver",
-    "link_switch",
-    "link_crc",
+/// Elaborates a block of a configuration.
+type Elaborate<C> = fn(&C) -> Result<Rc<Module>, HdlError>;
+
+/// Blocks of a core that can be elaborated alone, the largest first: name, and what elaborates it.
+const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
+    ("ndp_core", front_end::ndp_core::ndp_core),
+    ("gemv_unit", |c| gemv::gemv_unit::gemv_unit(c.gemv())),
+    ("issue", front_end::issue::issue),
+    ("instruction_decoder", front_end::instruction_decoder::instruction_decoder),
+    ("host_port", front_end::host_port::host_port),
+    ("monitor", front_end::monitor::monitor),
+    ("dma_reader", front_end::dma_reader::dma_reader),
+    ("row_generator", front_end::row_generator::row_generator),
+    ("rank_feeder", front_end::rank_feeder::rank_feeder),
+    ("rank_group", |c| gemv::rank_group::rank_group(c.gemv())),
+    ("compute_tile", |c| gemv::compute_tile::compute_tile(c.gemv())),
+    ("multiplier_unit", |c| arithmetic::multiplier_unit::multiplier_unit(c.gemv())),
+    ("product_aligner", |c| arithmetic::product_aligner::product_aligner(c.gemv())),
+    ("serial_lane", |c| {
+        arithmetic::serial_lane::serial_lane(c.gemv().serial_steps(), c.gemv().window_cycles())
+    }),
+    ("reduction_tree", |c| {
+        arithmetic::reduction_tree::reduction_tree(c.gemv().units_per_rank(), c.gemv().digit_bits())
+    }),
+    ("vector_reader", |c| gemv::vector_reader::vector_reader(c.gemv())),
+    ("beat_writer", |c| gemv::vector_writer::vector_writer(c.gemv(), gemv::vector_writer::Item::Beat)),
+    ("value_writer", |c| gemv::vector_writer::vector_writer(c.gemv(), gemv::vector_writer::Item::Value)),
+    ("row_distributor", |c| gemv::row_distributor::row_distributor(c.gemv())),
+    ("round_sequencer", |c| gemv::round_sequencer::round_sequencer(c.gemv())),
+    ("round_column", |c| gemv::round_column::round_column(c.gemv())),
+    ("combiner", |c| arithmetic::combiner::combiner(c.gemv())),
+    ("fp16_rounder", |c| arithmetic::fp16_rounder::fp16_rounder(c.gemv())),
+    ("sum_resolver", |c| arithmetic::sum_resolver::sum_resolver(c.gemv())),
+    ("activation_lane", |c| activation::activation_lane::activation_lane(c.gemv())),
+    ("activation_sequencer", |c| activation::activation_sequencer::activation_sequencer(c.gemv())),
+    ("activation_sums", |c| {
+        activation::activation_sums::activation_sums(
+            c.gemv(),
+            activation::activation_tree::sum_bits(c.gemv().units_per_rank()),
+        )
+    }),
+    ("activation_tree", |c| activation::activation_tree::activation_tree(c.gemv().units_per_rank())),
+    ("exponential", |_| arithmetic::exponential::exponential()),
+    ("fp16_adder", |_| arithmetic::fp16_adder::fp16_adder()),
+    ("fp16_multiplier", |_| arithmetic::fp16_multiplier::fp16_multiplier()),
+    ("fp16_packer", |_| arithmetic::fp16_packer::fp16_packer()),
+    ("rank_port", |c| memory::rank_port::rank_port(c.dram(), &rank_ports(c))),
+    ("rank_controller", |c| memory::rank_controller::rank_controller(c.dram(), &rank_ports(c))),
+    ("async_fifo", |_| common::async_fifo::async_fifo(32, 8, common::async_fifo::Storage::FlipFlops)),
+    ("async_fifo_sram", |c| {
+        common::async_fifo::async_fifo(
+            BURST_BITS,
+            c.core().read_fifo_beats(),
+            common::async_fifo::Storage::Sram,
+        )
+    }),
+    ("transfer_unit", link::transfer_unit::transfer_unit),
+    ("transfer_sender", link::transfer_sender::transfer_sender),
+    ("transfer_receiver", link::transfer_receiver::transfer_receiver),
+    ("link_bridge", |c| link::link_bridge::link_bridge(c.link())),
+    ("link_controller", |c| link::link_controller::link_controller(c.link())),
+    ("link_transmitter", |c| link::link_transmitter::link_transmitter(c.link())),
+    ("link_receiver", |c| link::link_receiver::link_receiver(c.link())),
+    ("link_switch", |c| link::link_switch::link_switch(c.link().bridge_ports())),
+    ("link_crc", |c| link::link_crc::link_crc(c.link().word_bits())),
 ];
 
-/// Blocks of a memory that computes, which are built from an [`HbmConfig`], the largest first.
-pub const HBM_BLOCKS: &[&str] = &[
-    "pim_channel",
-    "pim_controller",
-    "pim_shadow",
-    "pim_requests",
-    "pim_sharing",
-    "pim_operations",
-    "pim_bank",
-    "pim_bank_state",
-    "pim_column_path",
-    "pim_mac",
-    "pim_lane",
-    "pim_channel_timing",
-    "pim_buffer",
-    "pim_io",
-    "pim_decoder",
-    "pim_refresh_watch",
+/// The same for a memory that computes.
+const MEMORY: &[(&str, Elaborate<HbmConfig>)] = &[
+    ("pim_channel", pim::pim_channel::pim_channel),
+    ("pim_controller", pim::pim_controller::pim_controller),
+    ("pim_shadow", pim::pim_shadow::pim_shadow),
+    ("pim_requests", pim::pim_requests::pim_requests),
+    ("pim_sharing", pim::pim_sharing::pim_sharing),
+    ("pim_operations", pim::pim_operations::pim_operations),
+    ("pim_bank", pim::pim_bank::pim_bank),
+    ("pim_bank_state", |c| pim::pim_bank_state::pim_bank_state(c, View::Channel)),
+    ("pim_column_path", |_| pim::pim_column_path::pim_column_path()),
+    ("pim_mac", pim::pim_mac::pim_mac),
+    ("pim_lane", |_| pim::pim_lane::pim_lane()),
+    ("pim_channel_timing", |c| pim::pim_channel_timing::pim_channel_timing(c, View::Channel)),
+    ("pim_buffer", pim::pim_buffer::pim_buffer),
+    ("pim_io", pim::pim_io::pim_io),
+    ("pim_decoder", pim::pim_decoder::pim_decoder),
+    ("pim_refresh_watch", |c| pim::pim_refresh_watch::pim_refresh_watch(c.t_refi())),
 ];
+
+/// Names of the blocks of a core, the largest first.
+pub const BLOCKS: &[&str] = &names::<_, { CORE.len() }>(CORE);
+
+/// Names of the blocks of a memory that computes, which are built from an [`HbmConfig`], the largest first.
+pub const HBM_BLOCKS: &[&str] = &names::<_, { MEMORY.len() }>(MEMORY);
+
+/// The names in a table.
+const fn names<C, const N: usize>(table: &[(&'static str, Elaborate<C>)]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let mut index = 0;
+    while index < N {
+        names[index] = table[index].0;
+        index += 1;
+    }
+    names
+}
 
 /// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
@@ -106,7 +132,7 @@ pub enum BuildError {
         /// The name.
         block: String,
     },
-    /// A generator broke a rule of the layer.
+    /// A generator broke a rule of the language.
     #[error(transparent)]
     Hdl(#[from] HdlError),
 }
@@ -116,59 +142,9 @@ pub enum BuildError {
 /// # Errors
 /// [`BuildError::UnknownBlock`] for a name that is not in [`BLOCKS`]; [`BuildError::Hdl`] if a generator is wrong.
 pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
-    let gemv = config.gemv();
-    let top = match block {
-        "ndp_core" => ndp_core::ndp_core(config),
-        "issue" => issue::issue(config),
-        "instruction_decoder" => instruction_decoder::instruction_decoder(config),
-        "host_port" => host_port::host_port(config),
-        "monitor" => monitor::monitor(config),
-        "dma_reader" => dma_reader::dma_reader(config),
-        "row_generator" => row_generator::row_generator(config),
-        "rank_feeder" => rank_feeder::rank_feeder(config),
-        "gemv_unit" => gemv_unit::gemv_unit(gemv),
-        "sum_resolver" => sum_resolver::sum_resolver(gemv),
-        "rank_group" => rank_group::rank_group(gemv),
-        "compute_tile" => compute_tile::compute_tile(gemv),
-        "multiplier_unit" => multiplier_unit::multiplier_unit(gemv),
-        "serial_lane" => serial_lane::serial_lane(gemv.serial_steps(), gemv.window_cycles()),
-        "reduction_tree" => reduction_tree::reduction_tree(gemv.units_per_rank(), gemv.digit_bits()),
-        "vector_reader" => vector_reader::vector_reader(gemv),
-        "beat_writer" => vector_writer::vector_writer(gemv, vector_writer::Item::Beat),
-        "value_writer" => vector_writer::vector_writer(gemv, vector_writer::Item::Value),
-        "row_distributor" => row_distributor::row_distributor(gemv),
-        "round_sequencer" => round_sequencer::round_sequencer(gemv),
-        "round_column" => round_column::round_column(gemv),
-        "combiner" => combiner::combiner(gemv),
-        "fp16_rounder" => fp16_rounder::fp16_rounder(gemv),
-        "activation_sequencer" => activation_sequencer::activation_sequencer(gemv),
-        "activation_sums" => {
-            activation_sums::activation_sums(gemv, activation_tree::sum_bits(gemv.units_per_rank()))
-        }
-        "activation_tree" => activation_tree::activation_tree(gemv.units_per_rank()),
-        "activation_lane" => activation_lane::activation_lane(gemv),
-        "exponential" => exponential::exponential(),
-        "fp16_adder" => fp16_adder::fp16_adder(),
-        "fp16_multiplier" => fp16_multiplier::fp16_multiplier(),
-        "fp16_packer" => fp16_packer::fp16_packer(),
-        "rank_port" => rank_port::rank_port(config.dram(), &rank_ports(config)),
-        "rank_controller" => rank_controller::rank_controller(config.dram(), &rank_ports(config)),
-        "async_fifo" => async_fifo::async_fifo(32, 8, async_fifo::Storage::FlipFlops),
-        "async_fifo_sram" => {
-            async_fifo::async_fifo(BURST_BITS, config.core().read_fifo_beats(), async_fifo::Storage::Sram)
-        }
-        "transfer_unit" => transfer_unit::transfer_unit(config),
-        "transfer_sender" => transfer_sender::transfer_sender(config),
-        "transfer_receiver" => transfer_receiver::transfer_receiver(config),
-        "link_bridge" => link_bridge::link_bridge(config.link()),
-        "link_controller" => link_controller::link_controller(config.link()),
-        "link_transmitter" => link_transmitter::link_transmitter(config.link()),
-        "link_receiver" => link_receiver::link_receiver(config.link()),
-        "link_switch" => link_switch::link_switch(config.link().bridge_ports()),
-        "link_crc" => link_crc::link_crc(config.link().word_bits()),
-        _ => return Err(BuildError::UnknownBlock { block: block.to_owned() }),
-    };
-    Ok(Design::new(&top?)?)
+    let unknown = || BuildError::UnknownBlock { block: block.to_owned() };
+    let (_, elaborate) = CORE.iter().find(|(name, _)| *name == block).ok_or_else(unknown)?;
+    Ok(Design::new(&elaborate(config)?)?)
 }
 
 /// Elaborates one block of a memory that computes, with everything below it.
@@ -177,26 +153,9 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
 /// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::Hdl`] if the memory is faster than
 /// its blocks, or if a generator is wrong.
 pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> {
-    let top = match block {
-        "pim_channel" => pim_channel::pim_channel(config),
-        "pim_controller" => pim_controller::pim_controller(config),
-        "pim_shadow" => pim_shadow::pim_shadow(config),
-        "pim_sharing" => pim_sharing::pim_sharing(config),
-        "pim_requests" => pim_requests::pim_requests(config),
-        "pim_operations" => pim_operations::pim_operations(config),
-        "pim_bank" => pim_bank::pim_bank(config),
-        "pim_bank_state" => pim_bank_state::pim_bank_state(config, View::Channel),
-        "pim_column_path" => pim_column_path::pim_column_path(),
-        "pim_mac" => pim_mac::pim_mac(config),
-        "pim_lane" => pim_lane::pim_lane(),
-        "pim_channel_timing" => pim_channel_timing::pim_channel_timing(config, View::Channel),
-        "pim_buffer" => pim_buffer::pim_buffer(config),
-        "pim_io" => pim_io::pim_io(config),
-        "pim_decoder" => pim_decoder::pim_decoder(config),
-        "pim_refresh_watch" => pim_refresh_watch::pim_refresh_watch(config.t_refi()),
-        _ => return Err(BuildError::UnknownHbmBlock { block: block.to_owned() }),
-    };
-    Ok(Design::new(&top?)?)
+    let unknown = || BuildError::UnknownHbmBlock { block: block.to_owned() };
+    let (_, elaborate) = MEMORY.iter().find(|(name, _)| *name == block).ok_or_else(unknown)?;
+    Ok(Design::new(&elaborate(config)?)?)
 }
 
 fn rank_ports(config: &DesignConfig) -> RankPorts {

@@ -1,13 +1,12 @@
 //! Hardware of the NDP core, described in Rust and emitted as Verilog.
 //!
-//! [`layer`] is the description language: typed modules, width-checked expressions, lowered to
-//! `rust-hdl-core`. [`blocks`] holds one hardware block per file, [`designs`] finds them by name, `package` makes files of them. The software
-//! model never imports this crate, nor this crate the model, so that one cannot hide the other's mistake.
+//! [`ndp_hdl_language`] is the description language. [`blocks`] holds one hardware block per file, [`designs`] finds them by name,
+//! `package` makes files of them. The software model never imports this crate, nor this crate the model, so that one cannot hide the
+//! other's mistake.
 
 #![deny(missing_docs)]
 
 pub mod blocks;
 pub mod designs;
-pub mod layer;
 #[cfg(feature = "cli")]
 pub mod package;

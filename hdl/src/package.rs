@@ -3,8 +3,8 @@
 //!
 //! Texts only; `gen-rtl` puts them into a folder. No text depends on where that folder is.
 
-use crate::layer::{Design, Direction, Module};
 use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl_language::{Design, Direction, Module};
 use serde_json::json;
 use std::collections::BTreeMap;
 use toml::{Table, Value};

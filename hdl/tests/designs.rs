@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../language/tests/common/mod.rs"]
 mod common;
 
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
-use ndp_hdl::layer::Design;
+use ndp_hdl_language::Design;
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::collections::BTreeSet;
 
@@ -235,9 +236,10 @@ fn a_module_is_defined_once_however_often_it_is_used() {
 fn small_blocks_are_emitted_as_recorded() {
     let config = DesignConfig::preset("hermes").unwrap();
     insta::assert_snapshot!("serial_lane_s11", build(&config, "serial_lane").unwrap().verilog());
-    let tree = ndp_hdl::blocks::reduction_tree::reduction_tree(2, config.gemv().digit_bits()).unwrap();
+    let tree =
+        ndp_hdl::blocks::arithmetic::reduction_tree::reduction_tree(2, config.gemv().digit_bits()).unwrap();
     insta::assert_snapshot!("reduction_tree_n2_d26", Design::new(&tree).unwrap().verilog());
-    let ring = ndp_hdl::blocks::phase_ring::phase_ring(config.gemv().window_cycles()).unwrap();
+    let ring = ndp_hdl::blocks::common::phase_ring::phase_ring(config.gemv().window_cycles()).unwrap();
     insta::assert_snapshot!("phase_ring_11", Design::new(&ring).unwrap().verilog());
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../language/tests/common/mod.rs"]
 mod common;
 
 use std::collections::BTreeSet;

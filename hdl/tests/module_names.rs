@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../language/tests/common/mod.rs"]
 mod common;
 
 use ndp_config::{DesignConfig, HbmConfig};

@@ -70,7 +70,7 @@ impl Dimm {
     }
 
     /// The first violation of the first rank that has one.
-    pub(super) fn first_violation(&self) -> Option<(usize, &Violation)> {
+    pub(super) fn first_violation(&self) -> Option<(usize, &Violation<Command>)> {
         self.ranks.iter().enumerate().find_map(|(index, rank)| Some((index, rank.violations().first()?)))
     }
 

@@ -3,7 +3,7 @@
 //! The only file that knows the generator's types. Memory macros stay black boxes from here on.
 
 use crate::SynthError;
-use ndp_hdl::layer::{Design, Direction, Module};
+use ndp_hdl_language::{Design, Direction, Module};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -149,7 +149,7 @@ fn stub(module: &Module) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ndp_hdl::layer::ModuleBuilder;
+    use ndp_hdl_language::ModuleBuilder;
     use std::rc::Rc;
 
     fn two_level() -> Design {

@@ -6,7 +6,7 @@
 
 mod common;
 
-use ndp_hdl::layer::{Design, Module, ModuleBuilder};
+use ndp_hdl_language::{Design, Module, ModuleBuilder};
 use ndp_synth::SynthError;
 use ndp_synth::flow::{Figures, Flow, Library};
 use ndp_synth::hierarchy::{Rollup, roll_up};

@@ -6,7 +6,7 @@
 
 use ndp_cosim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
 use ndp_hdl::designs::BuildError;
-use ndp_hdl::layer::{Design, HdlError, Module, ModuleBuilder, mux};
+use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, mux};
 use std::rc::Rc;
 
 /// One width per storage class, the last two in words.

@@ -3,7 +3,7 @@
 use crate::Failure;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
-use ndp_hdl::layer::{Design, Direction};
+use ndp_hdl_language::{Design, Direction};
 
 /// Optimisation of most models.
 const OPT_LEVEL: u32 = 2;

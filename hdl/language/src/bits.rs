@@ -1,0 +1,411 @@
+//! Width-checked expressions.
+//!
+//! Operators cannot return a `Result` and still read like hardware, so a mismatch becomes a poisoned
+//! expression that [`crate::ModuleBuilder::finish`] reports with module, signal and both widths.
+//! All values are unsigned bit vectors; sign handling is written out where it is meant.
+
+use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Sub};
+use std::rc::Rc;
+
+/// A named signal of one module.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Signal {
+    pub name: String,
+    pub owner: Owner,
+    /// Number of the signal within its module.
+    pub id: usize,
+}
+
+/// The builder that a signal or memory belongs to. The serial number tells builders of the same name apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub module: String,
+    pub serial: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BinaryOp {
+    And,
+    Or,
+    Xor,
+    Add,
+    Sub,
+    Mul,
+    Eq,
+    Ne,
+    Lt,
+    Ge,
+    Shl,
+    Shr,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UnaryOp {
+    Not,
+    All,
+    Any,
+}
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Signal(Signal),
+    Literal(u128),
+    Unary(UnaryOp, Bits),
+    Binary(BinaryOp, Bits, Bits),
+    Mux(Bits, Bits, Bits),
+    /// Most significant part first, as in Verilog.
+    Cat(Vec<Bits>),
+    Repeat(u32, Bits),
+    Slice {
+        base: Bits,
+        low: u32,
+    },
+    MemoryRead {
+        memory: String,
+        owner: Owner,
+        addr: Bits,
+    },
+    Mismatch {
+        what: &'static str,
+        left: u32,
+        right: u32,
+    },
+    Invalid(String),
+}
+
+/// An expression of a known width. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Bits {
+    width: u32,
+    node: Rc<Node>,
+}
+
+impl Bits {
+    pub(crate) fn new(width: u32, node: Node) -> Self {
+        Self { width, node: Rc::new(node) }
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Width in bits.
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Bits `low + width - 1` down to `low`.
+    pub fn slice(&self, low: u32, width: u32) -> Self {
+        if width == 0 || low.checked_add(width).is_none_or(|end| end > self.width) {
+            let what = format!("slice [{low} +: {width}] of {} bits", self.width);
+            return Self::new(width.max(1), Node::Invalid(what));
+        }
+        if low == 0 && width == self.width {
+            return self.clone();
+        }
+        match self.node() {
+            // A slice of a slice is a slice of its base; a slice inside one part of a concatenation is a slice
+            // of that part. Both keep the Verilog free of helper wires.
+            Node::Slice { base, low: offset } => base.slice(offset + low, width),
+            // Bits of a literal above the 128th are zero.
+            Node::Literal(value) => lit(value.checked_shr(low).unwrap_or(0) & mask(width), width),
+            Node::Cat(parts) => {
+                let mut offset = 0;
+                for part in parts.iter().rev() {
+                    if low >= offset && low + width <= offset + part.width {
+                        return part.slice(low - offset, width);
+                    }
+                    offset += part.width;
+                }
+                Self::new(width, Node::Slice { base: self.clone(), low })
+            }
+            _ => Self::new(width, Node::Slice { base: self.clone(), low }),
+        }
+    }
+
+    /// One bit.
+    pub fn bit(&self, index: u32) -> Self {
+        self.slice(index, 1)
+    }
+
+    /// The `count` least significant bits.
+    pub fn low(&self, count: u32) -> Self {
+        self.slice(0, count)
+    }
+
+    /// The `count` most significant bits.
+    pub fn high(&self, count: u32) -> Self {
+        self.slice(self.width.saturating_sub(count), count)
+    }
+
+    /// The most significant bit.
+    pub fn msb(&self) -> Self {
+        self.bit(self.width.saturating_sub(1))
+    }
+
+    /// Zero-extended to `width` bits.
+    pub fn zext(&self, width: u32) -> Self {
+        if width == self.width {
+            return self.clone();
+        }
+        if width < self.width {
+            return Self::new(width, Node::Mismatch { what: "zext", left: width, right: self.width });
+        }
+        cat([zeros(width - self.width), self.clone()])
+    }
+
+    /// Sign-extended to `width` bits.
+    pub fn sext(&self, width: u32) -> Self {
+        if width == self.width {
+            return self.clone();
+        }
+        if width < self.width {
+            return Self::new(width, Node::Mismatch { what: "sext", left: width, right: self.width });
+        }
+        cat([repeat(width - self.width, &self.msb()), self.clone()])
+    }
+
+    /// All bits set.
+    pub fn all(&self) -> Self {
+        self.unary(UnaryOp::All, 1)
+    }
+
+    /// Any bit set.
+    pub fn any(&self) -> Self {
+        self.unary(UnaryOp::Any, 1)
+    }
+
+    /// No bit set.
+    pub fn is_zero(&self) -> Self {
+        !self.any()
+    }
+
+    fn unary(&self, op: UnaryOp, width: u32) -> Self {
+        if self.width == 1 && op != UnaryOp::Not {
+            return self.clone();
+        }
+        Self::new(width, Node::Unary(op, self.clone()))
+    }
+
+    fn binary(&self, op: BinaryOp, what: &'static str, other: &Self, width: u32) -> Self {
+        if self.width != other.width {
+            return Self::new(width, Node::Mismatch { what, left: self.width, right: other.width });
+        }
+        Self::new(width, Node::Binary(op, self.clone(), other.clone()))
+    }
+
+    /// `self == other`.
+    pub fn eq(&self, other: &Self) -> Self {
+        self.binary(BinaryOp::Eq, "==", other, 1)
+    }
+
+    /// `self != other`.
+    pub fn ne(&self, other: &Self) -> Self {
+        self.binary(BinaryOp::Ne, "!=", other, 1)
+    }
+
+    /// `self < other`, unsigned.
+    pub fn lt(&self, other: &Self) -> Self {
+        self.binary(BinaryOp::Lt, "<", other, 1)
+    }
+
+    /// `self >= other`, unsigned.
+    pub fn ge(&self, other: &Self) -> Self {
+        self.binary(BinaryOp::Ge, ">=", other, 1)
+    }
+
+    /// `self == value`.
+    pub fn eq_lit(&self, value: u128) -> Self {
+        self.eq(&lit(value, self.width))
+    }
+
+    /// `self + 1`, wrapping.
+    pub fn plus_one(&self) -> Self {
+        self + lit(1, self.width)
+    }
+
+    /// `self - 1`, wrapping.
+    pub fn minus_one(&self) -> Self {
+        self - lit(1, self.width)
+    }
+
+    /// Shifted left by a variable amount; bits shifted out are lost.
+    pub fn shl(&self, amount: &Self) -> Self {
+        Self::new(self.width, Node::Binary(BinaryOp::Shl, self.clone(), amount.clone()))
+    }
+
+    /// Shifted right by a variable amount, zeros shifted in.
+    pub fn shr(&self, amount: &Self) -> Self {
+        Self::new(self.width, Node::Binary(BinaryOp::Shr, self.clone(), amount.clone()))
+    }
+
+    /// `self` where the one-bit `enable` is set, otherwise zero.
+    pub fn gated(&self, enable: &Self) -> Self {
+        self & repeat(self.width, enable)
+    }
+}
+
+fn mask(width: u32) -> u128 {
+    if width >= 128 { u128::MAX } else { (1 << width) - 1 }
+}
+
+/// A literal; a value that needs more than `width` bits is reported by `finish`.
+pub fn lit(value: u128, width: u32) -> Bits {
+    if value > mask(width) || width == 0 {
+        return Bits::new(width.max(1), Node::Invalid(format!("literal {value} in {width} bits")));
+    }
+    Bits::new(width, Node::Literal(value))
+}
+
+/// All-zero literal.
+pub fn zeros(width: u32) -> Bits {
+    lit(0, width)
+}
+
+/// Concatenation, most significant part first.
+pub fn cat(parts: impl IntoIterator<Item = Bits>) -> Bits {
+    let parts: Vec<Bits> = parts.into_iter().collect();
+    match parts.len() {
+        0 => Bits::new(1, Node::Invalid("empty concatenation".into())),
+        1 => parts[0].clone(),
+        _ => {
+            let width = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.width));
+            Bits::new(width, Node::Cat(parts))
+        }
+    }
+}
+
+/// `part` repeated `count` times.
+pub fn repeat(count: u32, part: &Bits) -> Bits {
+    match count {
+        0 => Bits::new(1, Node::Invalid("repetition of count 0".into())),
+        1 => part.clone(),
+        _ => Bits::new(part.width.saturating_mul(count), Node::Repeat(count, part.clone())),
+    }
+}
+
+/// `select ? then : otherwise`; `select` is one bit wide.
+pub fn mux(select: &Bits, then: &Bits, otherwise: &Bits) -> Bits {
+    if select.width != 1 {
+        return Bits::new(then.width, Node::Mismatch { what: "mux select", left: 1, right: select.width });
+    }
+    if then.width != otherwise.width {
+        return Bits::new(
+            then.width,
+            Node::Mismatch { what: "mux", left: then.width, right: otherwise.width },
+        );
+    }
+    Bits::new(then.width, Node::Mux(select.clone(), then.clone(), otherwise.clone()))
+}
+
+/// OR of all parts (of equal width).
+pub fn any_of(parts: &[Bits]) -> Bits {
+    balanced_or(parts)
+}
+
+/// AND-OR multiplexer: the OR of all `values` whose bit of `select` is set (bit `i` belongs to `values[i]`).
+pub fn one_hot_mux(select: &Bits, values: &[Bits]) -> Bits {
+    if select.width as usize != values.len() {
+        let right = values.len() as u32;
+        return Bits::new(
+            values.first().map_or(1, Bits::width),
+            Node::Mismatch { what: "one-hot select", left: select.width, right },
+        );
+    }
+    let gated: Vec<Bits> = values.iter().zip(0..).map(|(value, i)| value.gated(&select.bit(i))).collect();
+    balanced_or(&gated)
+}
+
+/// The value at `index` of a table of constants, `width` bits each; the table has a value for every index.
+pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
+    if values.len() != 1_usize.checked_shl(index.width).unwrap_or(0) {
+        return Bits::new(
+            width,
+            Node::Invalid(format!("{} values for an index of {} bits", values.len(), index.width)),
+        );
+    }
+    let mut level: Vec<Bits> = values.iter().map(|value| lit(*value, width)).collect();
+    for bit in 0..index.width {
+        let select = index.bit(bit);
+        level = level.chunks(2).map(|pair| mux(&select, &pair[1], &pair[0])).collect();
+    }
+    level.swap_remove(0)
+}
+
+/// The signal of that name in a list. What [`crate::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
+pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
+    let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| bits.clone());
+    found.unwrap_or_else(|| {
+        let known: Vec<&str> = signals.iter().map(|(known, _)| *known).collect();
+        let what = format!("no signal is named `{name}`, expected one of {}", known.join(", "));
+        Bits::new(1, Node::Invalid(what))
+    })
+}
+
+/// OR of the signals of these names, in the order of the list; refused as by [`named`] if one of them is not in it.
+pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
+    let is_known = |name: &str| signals.iter().any(|(known, _)| *known == name);
+    let chosen = signals.iter().filter(|(known, _)| names.contains(known)).map(|(_, bits)| bits.clone());
+    let missing = names.iter().filter(|name| !is_known(name)).map(|name| named(signals, name));
+    any_of(&chosen.chain(missing).collect::<Vec<_>>())
+}
+
+fn balanced_or(parts: &[Bits]) -> Bits {
+    match parts {
+        [] => Bits::new(1, Node::Invalid("OR of nothing".into())),
+        [one] => one.clone(),
+        _ => {
+            let (left, right) = parts.split_at(parts.len() / 2);
+            balanced_or(left) | balanced_or(right)
+        }
+    }
+}
+
+macro_rules! operator {
+    ($trait:ident, $method:ident, $op:expr, $what:literal) => {
+        impl $trait<&Bits> for &Bits {
+            type Output = Bits;
+            fn $method(self, other: &Bits) -> Bits {
+                self.binary($op, $what, other, self.width)
+            }
+        }
+        impl $trait<Bits> for &Bits {
+            type Output = Bits;
+            fn $method(self, other: Bits) -> Bits {
+                self.binary($op, $what, &other, self.width)
+            }
+        }
+        impl $trait<&Bits> for Bits {
+            type Output = Bits;
+            fn $method(self, other: &Bits) -> Bits {
+                self.binary($op, $what, other, self.width)
+            }
+        }
+        impl $trait<Bits> for Bits {
+            type Output = Bits;
+            fn $method(self, other: Bits) -> Bits {
+                self.binary($op, $what, &other, self.width)
+            }
+        }
+    };
+}
+operator!(BitAnd, bitand, BinaryOp::And, "&");
+operator!(BitOr, bitor, BinaryOp::Or, "|");
+operator!(BitXor, bitxor, BinaryOp::Xor, "^");
+operator!(Add, add, BinaryOp::Add, "+");
+operator!(Sub, sub, BinaryOp::Sub, "-");
+operator!(Mul, mul, BinaryOp::Mul, "*");
+
+impl Not for &Bits {
+    type Output = Bits;
+    fn not(self) -> Bits {
+        self.unary(UnaryOp::Not, self.width)
+    }
+}
+
+impl Not for Bits {
+    type Output = Bits;
+    fn not(self) -> Bits {
+        !&self
+    }
+}

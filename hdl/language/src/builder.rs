@@ -1,0 +1,439 @@
+//! Collects the contents of one module.
+//!
+//! Nothing is checked here; [`ModuleBuilder::finish`] hands everything to `check` and `lower`. That keeps
+//! block descriptions free of `?` on every line.
+
+use crate::bits::{Node, Owner, Signal};
+use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
+use crate::{Bits, Domain, HdlError, check, domains, lower};
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Input { doc: String },
+    Output { doc: String },
+    Wire,
+    Reg,
+    InstanceOutput,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Declaration {
+    pub name: String,
+    pub width: u32,
+    pub kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) struct RegBody {
+    pub id: usize,
+    pub next: Vec<Bits>,
+    /// At most one; `check` refuses more.
+    pub enable: Vec<Bits>,
+    pub reset: Option<u128>,
+}
+
+#[derive(Debug)]
+pub(crate) struct MemoryBody {
+    pub name: String,
+    pub width: u32,
+    pub depth: u32,
+    /// Enable, address, data.
+    pub writes: Vec<(Bits, Bits, Bits)>,
+    /// Address widths of the reads, for checking.
+    pub read_addrs: Vec<Bits>,
+}
+
+#[derive(Debug)]
+pub(crate) struct InstanceBody {
+    pub name: String,
+    pub module: Rc<Module>,
+    pub inputs: Vec<(String, Bits)>,
+    /// Port, signal id.
+    pub outputs: Vec<(String, usize)>,
+    /// Domain of the child's `clk_i`, unless it is the parent's own; at most one, `domains` refuses more.
+    pub own_domain: Vec<Domain>,
+    /// Further domains of the child, and the parent's behind them.
+    pub passed: Vec<(String, Domain)>,
+    /// Inputs that come from another domain, with the reason why that is right.
+    pub crossings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub owner: Owner,
+    pub doc: String,
+    pub declarations: Vec<Declaration>,
+    /// Signal id and driving expression, of wires and outputs.
+    pub drives: Vec<(usize, Bits)>,
+    pub regs: Vec<RegBody>,
+    pub memories: Vec<MemoryBody>,
+    pub instances: Vec<InstanceBody>,
+    /// Signals that are deliberately not read, with the reason.
+    pub unused: Vec<(Bits, String)>,
+    /// All instances run the same code in simulation.
+    pub shares_code: bool,
+    pub memory_macro: Option<MemoryInfo>,
+    /// Names of the clock domains beside the module's own.
+    pub domains: Vec<String>,
+}
+
+impl Inner {
+    /// Name of the module.
+    pub fn name(&self) -> &str {
+        &self.owner.module
+    }
+}
+
+/// Describes one module; see [the language](crate) for the conventions.
+#[derive(Debug)]
+pub struct ModuleBuilder {
+    inner: Rc<RefCell<Inner>>,
+}
+
+impl ModuleBuilder {
+    /// Starts a module. `name` is its title, with parameters so that no other module of a design has it; `doc` says in a sentence
+    /// what it does.
+    pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
+        // Only compared, never printed: the numbers differ from run to run when threads build modules.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let owner = Owner { module: name.into(), serial: NEXT.fetch_add(1, Ordering::Relaxed) };
+        let inner = Inner { owner, doc: doc.into(), ..Inner::default() };
+        Self { inner: Rc::new(RefCell::new(inner)) }
+    }
+
+    fn declare(&self, name: impl Into<String>, width: u32, kind: Kind) -> (usize, Bits) {
+        let mut inner = self.inner.borrow_mut();
+        let (id, name) = (inner.declarations.len(), name.into());
+        let signal = Signal { name: name.clone(), owner: inner.owner.clone(), id };
+        inner.declarations.push(Declaration { name, width, kind });
+        (id, Bits::new(width, Node::Signal(signal)))
+    }
+
+    /// An input port; `doc` becomes its line in the port table.
+    pub fn input(&self, name: impl Into<String>, width: u32, doc: impl Into<String>) -> Bits {
+        self.declare(name, width, Kind::Input { doc: doc.into() }).1
+    }
+
+    /// An output port driven by `value`.
+    pub fn output(&self, name: impl Into<String>, value: impl Into<Bits>, doc: impl Into<String>) {
+        let value = value.into();
+        let (id, _) = self.declare(name, value.width(), Kind::Output { doc: doc.into() });
+        self.inner.borrow_mut().drives.push((id, value));
+    }
+
+    /// A named wire driven by `value`.
+    pub fn wire(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
+        let value = value.into();
+        let (id, bits) = self.declare(name, value.width(), Kind::Wire);
+        self.inner.borrow_mut().drives.push((id, value));
+        bits
+    }
+
+    /// A wire that is driven later with [`Wire::drive`].
+    pub fn forward(&self, name: impl Into<String>, width: u32) -> Wire {
+        let (id, bits) = self.declare(name, width, Kind::Wire);
+        Wire { bits, id, inner: self.inner.clone() }
+    }
+
+    /// A register of `width` bits on `clk_i`; without [`Reg::reset`] its first value is undefined.
+    pub fn reg(&self, name: impl Into<String>, width: u32) -> Reg {
+        let (id, bits) = self.declare(name, width, Kind::Reg);
+        let mut inner = self.inner.borrow_mut();
+        inner.regs.push(RegBody { id, next: Vec::new(), enable: Vec::new(), reset: None });
+        Reg { bits, index: inner.regs.len() - 1, inner: self.inner.clone() }
+    }
+
+    /// A memory of `depth` words of `width` bits.
+    pub fn memory(&self, name: impl Into<String>, width: u32, depth: u32) -> Memory {
+        let mut inner = self.inner.borrow_mut();
+        let name = name.into();
+        inner.memories.push(MemoryBody {
+            name: name.clone(),
+            width,
+            depth,
+            writes: Vec::new(),
+            read_addrs: Vec::new(),
+        });
+        let (index, owner) = (inner.memories.len() - 1, inner.owner.clone());
+        Memory { name, width, index, owner, inner: self.inner.clone() }
+    }
+
+    /// Starts an instance of `module`; clock and reset are connected by themselves.
+    pub fn instance(&self, name: impl Into<String>, module: &Rc<Module>) -> InstanceBuilder<'_> {
+        let mut inner = self.inner.borrow_mut();
+        inner.instances.push(InstanceBody {
+            name: name.into(),
+            module: module.clone(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            own_domain: Vec::new(),
+            passed: Vec::new(),
+            crossings: Vec::new(),
+        });
+        InstanceBuilder { builder: self, index: inner.instances.len() - 1 }
+    }
+
+    /// A further clock domain, `<name>_clk_i` with `<name>_rst_ni`, for instances; see [`Domain`].
+    pub fn clock_domain(&self, name: impl Into<String>) -> Domain {
+        let mut inner = self.inner.borrow_mut();
+        inner.domains.push(name.into());
+        Domain { owner: inner.owner.clone(), index: Some(inner.domains.len() - 1) }
+    }
+
+    /// The domain of the module's own `clk_i`, to be passed on to a domain of an instance.
+    pub fn own_domain(&self) -> Domain {
+        Domain { owner: self.inner.borrow().owner.clone(), index: None }
+    }
+
+    /// States that (part of) a signal is deliberately not read, and why.
+    pub fn unused(&self, value: impl Into<Bits>, reason: impl Into<String>) {
+        self.inner.borrow_mut().unused.push((value.into(), reason.into()));
+    }
+
+    /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
+    /// replaces its inputs by what drives them, which differs from instance to instance. Other tools see comments.
+    pub fn share_code(&self) {
+        self.inner.borrow_mut().shares_code = true;
+    }
+
+    /// Marks the module as standing for an SRAM or register-file macro.
+    pub fn memory_macro(&self, depth: u32, width: u32) {
+        self.inner.borrow_mut().memory_macro = Some(MemoryInfo { depth, width });
+    }
+
+    /// Checks the module and lowers it to Verilog.
+    ///
+    /// # Errors
+    /// The first rule of [`HdlError`] that is broken.
+    pub fn finish(self) -> Result<Rc<Module>, HdlError> {
+        let inner = self.inner.borrow();
+        let report = check::check(&inner)?;
+        let title = inner.name().to_owned();
+        let text = lower::lower(&inner, &report);
+        let name = hashed_name(&title, &text);
+        // Above that line there are comments only.
+        let verilog = text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
+        let mut ports = Vec::new();
+        if report.clocked {
+            ports.push(implicit_port("clk_i", "clock, rising edge"));
+        }
+        if report.resettable {
+            ports.push(implicit_port("rst_ni", "synchronous reset, active low"));
+        }
+        for domain in &inner.domains {
+            let [clock, reset] = domains::implicit_names(domain);
+            ports.push(implicit_port(&clock, &format!("clock of the domain `{domain}`, rising edge")));
+            if report.domain_resets.contains(&reset) {
+                ports.push(implicit_port(&reset, "its synchronous reset, active low"));
+            }
+        }
+        for declaration in &inner.declarations {
+            let (direction, doc) = match &declaration.kind {
+                Kind::Input { doc } => (Direction::Input, doc),
+                Kind::Output { doc } => (Direction::Output, doc),
+                _ => continue,
+            };
+            ports.push(Port {
+                name: declaration.name.clone(),
+                direction,
+                width: declaration.width,
+                doc: doc.clone(),
+            });
+        }
+        Ok(Rc::new(Module {
+            title,
+            name,
+            doc: inner.doc.clone(),
+            ports,
+            verilog,
+            instances: inner.instances.iter().map(|i| (i.name.clone(), i.module.clone())).collect(),
+            memory: inner.memory_macro,
+            comb_paths: report.comb_paths,
+            domains: inner.domains.clone(),
+            port_domains: report.port_domains,
+        }))
+    }
+}
+
+fn implicit_port(name: &str, doc: &str) -> Port {
+    Port { name: name.into(), direction: Direction::Input, width: 1, doc: doc.into() }
+}
+
+/// A register: reads as its present value.
+#[derive(Clone, Debug)]
+pub struct Reg {
+    bits: Bits,
+    index: usize,
+    inner: Rc<RefCell<Inner>>,
+}
+
+impl Reg {
+    /// The present value.
+    pub fn q(&self) -> Bits {
+        self.bits.clone()
+    }
+
+    /// The value after the next clock edge.
+    pub fn next(&self, value: impl Into<Bits>) {
+        self.inner.borrow_mut().regs[self.index].next.push(value.into());
+    }
+
+    /// Holds the value while `enable` is 0.
+    pub fn enable(self, enable: impl Into<Bits>) -> Self {
+        self.inner.borrow_mut().regs[self.index].enable.push(enable.into());
+        self
+    }
+
+    /// Value while `rst_ni` is 0.
+    pub fn reset(self, value: u128) -> Self {
+        self.inner.borrow_mut().regs[self.index].reset = Some(value);
+        self
+    }
+}
+
+impl Deref for Reg {
+    type Target = Bits;
+    fn deref(&self) -> &Bits {
+        &self.bits
+    }
+}
+
+/// A wire whose driver comes later.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    bits: Bits,
+    id: usize,
+    inner: Rc<RefCell<Inner>>,
+}
+
+impl Wire {
+    /// The value.
+    pub fn q(&self) -> Bits {
+        self.bits.clone()
+    }
+
+    /// Drives the wire.
+    pub fn drive(&self, value: impl Into<Bits>) {
+        self.inner.borrow_mut().drives.push((self.id, value.into()));
+    }
+}
+
+impl Deref for Wire {
+    type Target = Bits;
+    fn deref(&self) -> &Bits {
+        &self.bits
+    }
+}
+
+impl From<&Bits> for Bits {
+    fn from(bits: &Bits) -> Bits {
+        bits.clone()
+    }
+}
+
+impl From<&Reg> for Bits {
+    fn from(reg: &Reg) -> Bits {
+        reg.q()
+    }
+}
+
+impl From<&Wire> for Bits {
+    fn from(wire: &Wire) -> Bits {
+        wire.q()
+    }
+}
+
+/// A memory: reads are combinational (register them for a synchronous read), writes on the clock edge.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    name: String,
+    width: u32,
+    index: usize,
+    owner: Owner,
+    inner: Rc<RefCell<Inner>>,
+}
+
+impl Memory {
+    /// The word at `addr`.
+    pub fn read(&self, addr: &Bits) -> Bits {
+        self.inner.borrow_mut().memories[self.index].read_addrs.push(addr.clone());
+        let (memory, owner) = (self.name.clone(), self.owner.clone());
+        Bits::new(self.width, Node::MemoryRead { memory, owner, addr: addr.clone() })
+    }
+
+    /// Writes `data` at `addr` on the clock edge when `enable` is set. An `enable` of several bits, a number that divides
+    /// the word, writes each equal part of the word by its own bit, the lowest part by bit 0.
+    pub fn write(&self, enable: &Bits, addr: &Bits, data: &Bits) {
+        let write = (enable.clone(), addr.clone(), data.clone());
+        self.inner.borrow_mut().memories[self.index].writes.push(write);
+    }
+}
+
+/// Connects one instance.
+#[derive(Debug)]
+pub struct InstanceBuilder<'a> {
+    builder: &'a ModuleBuilder,
+    index: usize,
+}
+
+impl InstanceBuilder<'_> {
+    /// Connects an input port.
+    pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {
+        self.connect_input(port, value);
+        self
+    }
+
+    /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
+    pub fn crossing(self, port: &str, value: impl Into<Bits>, reason: &str) -> Self {
+        let crossing = (port.to_owned(), reason.to_owned());
+        self.builder.inner.borrow_mut().instances[self.index].crossings.push(crossing);
+        self.input(port, value)
+    }
+
+    /// Puts the instance into a domain: its `clk_i` and `rst_ni` are those of the domain.
+    pub fn in_domain(self, domain: &Domain) -> Self {
+        self.builder.inner.borrow_mut().instances[self.index].own_domain.push(domain.clone());
+        self
+    }
+
+    /// Passes a domain on to the domain `name` of the instance.
+    pub fn pass_domain(self, name: &str, domain: &Domain) -> Self {
+        let passed = (name.to_owned(), domain.clone());
+        self.builder.inner.borrow_mut().instances[self.index].passed.push(passed);
+        self
+    }
+
+    /// The value of an output port, as a wire named `<instance>_<port>`.
+    pub fn output(&self, port: &str) -> Bits {
+        let (name, width) = {
+            let inner = self.builder.inner.borrow();
+            let body = &inner.instances[self.index];
+            let stem = port.strip_suffix("_o").unwrap_or(port);
+            (format!("{}_{stem}", body.name), body.module.port(port).map_or(1, |p| p.width))
+        };
+        self.connect_output(port, name, width)
+    }
+
+    /// Connects an input port of an instance that is kept in a collection.
+    pub fn connect_input(&self, port: impl Into<String>, value: impl Into<Bits>) {
+        let (port, value) = (port.into(), value.into());
+        self.builder.inner.borrow_mut().instances[self.index].inputs.push((port, value));
+    }
+
+    /// Leaves an output port unread, for a stated reason.
+    pub fn ignore(self, port: &str, reason: &str) -> Self {
+        let bits = self.output(port);
+        self.builder.unused(bits, reason);
+        self
+    }
+
+    fn connect_output(&self, port: &str, name: String, width: u32) -> Bits {
+        let (id, bits) = self.builder.declare(name, width, Kind::InstanceOutput);
+        self.builder.inner.borrow_mut().instances[self.index].outputs.push((port.to_owned(), id));
+        bits
+    }
+}

@@ -1,0 +1,388 @@
+//! The rules a module has to keep before it is emitted.
+
+use crate::bits::{Node, Signal};
+use crate::builder::{Inner, InstanceBody, Kind};
+use crate::domains::{self, PortDomains};
+use crate::module::Direction;
+use crate::{Bits, HdlError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What checking found out, for lowering and for the parents.
+pub(crate) struct Report {
+    pub clocked: bool,
+    pub resettable: bool,
+    pub comb_paths: BTreeMap<String, Vec<String>>,
+    /// Resets of the further domains that anything needs.
+    pub domain_resets: BTreeSet<String>,
+    pub port_domains: PortDomains,
+}
+
+pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
+    check_names(inner)?;
+    check_sizes(inner)?;
+    check_instances(inner)?;
+    domains::check_connections(inner)?;
+    let expressions = expressions(inner);
+    for (signal, width, expression) in &expressions {
+        check_expression(inner, signal, expression)?;
+        if let Some(width) = width
+            && *width != expression.width()
+        {
+            return Err(HdlError::Width {
+                module: inner.name().to_owned(),
+                signal: signal.clone(),
+                what: "assignment".into(),
+                left: *width,
+                right: expression.width(),
+            });
+        }
+    }
+    check_resets(inner)?;
+    check_drivers(inner)?;
+    check_memories(inner)?;
+    check_readers(inner, &expressions)?;
+    let comb_paths = check_loops(inner)?;
+    let needed = domains::needed_ports(inner);
+    let clocked = !inner.regs.is_empty()
+        || inner.memories.iter().any(|m| !m.writes.is_empty())
+        || needed.contains("clk_i");
+    let resettable = inner.regs.iter().any(|r| r.reset.is_some()) || needed.contains("rst_ni");
+    let port_domains = domains::check_crossings(inner, clocked)?;
+    Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains })
+}
+
+/// The number of write enables that a word can have: as many as there are if they divide it, else one.
+fn lanes_of(word_bits: u32, enables: u32) -> u32 {
+    if word_bits.is_multiple_of(enables) { enables } else { 1 }
+}
+
+/// Every expression of the module: what it drives, the width wanted there (if fixed), the expression.
+fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
+    let target = |id: usize| (inner.declarations[id].name.clone(), Some(inner.declarations[id].width));
+    let mut all = Vec::new();
+    for (id, value) in &inner.drives {
+        let (name, width) = target(*id);
+        all.push((name, width, value));
+    }
+    for reg in &inner.regs {
+        let (name, width) = target(reg.id);
+        all.extend(reg.next.iter().map(|next| (name.clone(), width, next)));
+        all.extend(reg.enable.iter().map(|enable| (format!("{name} (enable)"), Some(1), enable)));
+    }
+    for memory in &inner.memories {
+        let addr_bits = Some(memory.depth.next_power_of_two().trailing_zeros().max(1));
+        for (enable, addr, data) in &memory.writes {
+            let lanes = if enable.width() > 1 { lanes_of(memory.width, enable.width()) } else { 1 };
+            all.push((format!("{} (write enable)", memory.name), Some(lanes), enable));
+            all.push((format!("{} (write address)", memory.name), addr_bits, addr));
+            all.push((format!("{} (write data)", memory.name), Some(memory.width), data));
+        }
+        for addr in &memory.read_addrs {
+            all.push((format!("{} (read address)", memory.name), addr_bits, addr));
+        }
+    }
+    for instance in &inner.instances {
+        for (port, value) in &instance.inputs {
+            let width = instance.module.port(port).map(|p| p.width);
+            all.push((format!("{}.{port}", instance.name), width, value));
+        }
+    }
+    all.extend(inner.unused.iter().map(|(value, _)| ("unused".to_owned(), None, value)));
+    all
+}
+
+fn check_names(inner: &Inner) -> Result<(), HdlError> {
+    let legal = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+            && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            && !crate::keywords::KEYWORDS.contains(&name)
+    };
+    let names = inner.declarations.iter().map(|d| &d.name);
+    let names = names.chain(inner.memories.iter().map(|m| &m.name));
+    let names = names.chain(inner.instances.iter().map(|i| &i.name));
+    let mut seen = BTreeSet::from(["clk_i", "rst_ni"]);
+    for name in std::iter::once(&inner.owner.module).chain(&inner.domains).chain(names.clone()) {
+        if !legal(name) {
+            return Err(HdlError::IllegalName { module: inner.name().to_owned(), name: name.clone() });
+        }
+    }
+    let domain_ports: Vec<String> = inner.domains.iter().flat_map(|d| domains::implicit_names(d)).collect();
+    for name in names.chain(&domain_ports) {
+        if !seen.insert(name) {
+            return Err(HdlError::DuplicateName { module: inner.name().to_owned(), name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Longest vector: what every Verilog-2005 tool has to take.
+const MAX_WIDTH: u32 = 1 << 16;
+/// Deepest memory; what no tool could simulate anyway.
+const MAX_DEPTH: u32 = 1 << 28;
+
+fn check_sizes(inner: &Inner) -> Result<(), HdlError> {
+    let widths = inner.declarations.iter().map(|d| (&d.name, "width", d.width, MAX_WIDTH));
+    let words = inner.memories.iter().map(|m| (&m.name, "word width", m.width, MAX_WIDTH));
+    let depths = inner.memories.iter().map(|m| (&m.name, "depth", m.depth, MAX_DEPTH));
+    for (signal, what, value, max) in widths.chain(words).chain(depths) {
+        if !(1..=max).contains(&value) {
+            return Err(HdlError::Expression {
+                module: inner.name().to_owned(),
+                signal: signal.clone(),
+                what: format!("{what} {value} must be in 1..={max}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_instances(inner: &Inner) -> Result<(), HdlError> {
+    for instance in &inner.instances {
+        let connected = instance.inputs.iter().map(|(port, _)| (port, Direction::Input));
+        let connected = connected.chain(instance.outputs.iter().map(|(port, _)| (port, Direction::Output)));
+        for (port, direction) in connected.clone() {
+            if instance.module.port(port).is_none_or(|p| p.direction != direction) {
+                return Err(HdlError::NoSuchPort {
+                    module: inner.name().to_owned(),
+                    instance: instance.name.clone(),
+                    child: instance.module.title().to_owned(),
+                    port: port.clone(),
+                    direction: if direction == Direction::Input { "input" } else { "output" },
+                });
+            }
+        }
+        for port in instance.module.ports().iter().filter(|p| !instance.module.is_clock_or_reset(&p.name)) {
+            let drivers = connected.clone().filter(|(name, _)| **name == port.name).count();
+            if drivers == 0 {
+                return Err(HdlError::Unconnected {
+                    module: inner.name().to_owned(),
+                    instance: instance.name.clone(),
+                    child: instance.module.title().to_owned(),
+                    port: port.name.clone(),
+                    width: port.width,
+                });
+            }
+            if drivers > 1 {
+                let signal = format!("{}.{}", instance.name, port.name);
+                return Err(HdlError::MultipleDrivers { module: inner.name().to_owned(), signal, drivers });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_expression(inner: &Inner, signal: &str, expression: &Bits) -> Result<(), HdlError> {
+    let mut failure = None;
+    visit(expression, &mut |bits| {
+        if failure.is_some() {
+            return;
+        }
+        let (module, signal) = (inner.name().to_owned(), signal.to_owned());
+        failure = match bits.node() {
+            Node::Mismatch { what, left, right } => {
+                Some(HdlError::Width { module, signal, what: (*what).into(), left: *left, right: *right })
+            }
+            Node::Invalid(what) => Some(HdlError::Expression { module, signal, what: what.clone() }),
+            Node::Signal(Signal { name, owner, .. }) | Node::MemoryRead { memory: name, owner, .. }
+                if *owner != inner.owner =>
+            {
+                let (foreign, owner) = (name.clone(), owner.module.clone());
+                Some(HdlError::ForeignSignal { module, signal, foreign, owner })
+            }
+            _ if bits.width() > MAX_WIDTH => {
+                let what = format!("an expression of {} bits must have at most {MAX_WIDTH}", bits.width());
+                Some(HdlError::Expression { module, signal, what })
+            }
+            _ => None,
+        };
+    });
+    failure.map_or(Ok(()), Err)
+}
+
+fn check_resets(inner: &Inner) -> Result<(), HdlError> {
+    for reg in &inner.regs {
+        let declaration = &inner.declarations[reg.id];
+        if let Some(value) = reg.reset
+            && declaration.width < 128
+            && value >> declaration.width != 0
+        {
+            return Err(HdlError::Expression {
+                module: inner.name().to_owned(),
+                signal: declaration.name.clone(),
+                what: format!("reset value {value} in {} bits", declaration.width),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A memory has one write port (the order of two is not defined when their addresses agree) and is read somewhere.
+fn check_memories(inner: &Inner) -> Result<(), HdlError> {
+    for memory in &inner.memories {
+        let (module, signal) = (inner.name().to_owned(), memory.name.clone());
+        match memory.writes.len() {
+            0 => return Err(HdlError::Undriven { module, signal }),
+            1 => {}
+            drivers => return Err(HdlError::MultipleDrivers { module, signal, drivers }),
+        }
+        if memory.read_addrs.is_empty() {
+            return Err(HdlError::Unread { module, signal });
+        }
+    }
+    Ok(())
+}
+
+fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
+    let mut drivers = vec![0; inner.declarations.len()];
+    for (id, _) in &inner.drives {
+        drivers[*id] += 1;
+    }
+    for reg in &inner.regs {
+        drivers[reg.id] += reg.next.len();
+        if reg.enable.len() > 1 {
+            let signal = format!("{} (enable)", inner.declarations[reg.id].name);
+            let drivers = reg.enable.len();
+            return Err(HdlError::MultipleDrivers { module: inner.name().to_owned(), signal, drivers });
+        }
+    }
+    for (declaration, drivers) in inner.declarations.iter().zip(drivers) {
+        let (module, signal) = (inner.name().to_owned(), declaration.name.clone());
+        match declaration.kind {
+            Kind::Input { .. } | Kind::InstanceOutput if drivers == 0 => {}
+            Kind::Input { .. } | Kind::InstanceOutput => {
+                return Err(HdlError::MultipleDrivers { module, signal, drivers: drivers + 1 });
+            }
+            _ if drivers == 0 => return Err(HdlError::Undriven { module, signal }),
+            _ if drivers > 1 => return Err(HdlError::MultipleDrivers { module, signal, drivers }),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
+    let mut read = vec![false; inner.declarations.len()];
+    for (target, _, expression) in expressions {
+        visit(expression, &mut |bits| {
+            // A register that only feeds itself is as useless as one that feeds nothing.
+            if let Node::Signal(signal) = bits.node()
+                && signal.name != *target
+            {
+                read[signal.id] = true;
+            }
+        });
+    }
+    for (declaration, read) in inner.declarations.iter().zip(read) {
+        if !read && !matches!(declaration.kind, Kind::Output { .. }) {
+            return Err(HdlError::Unread {
+                module: inner.name().to_owned(),
+                signal: declaration.name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Finds loops and, for every output, the inputs that reach it combinationally.
+fn check_loops(inner: &Inner) -> Result<BTreeMap<String, Vec<String>>, HdlError> {
+    let mut sources: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); inner.declarations.len()];
+    for (id, value) in &inner.drives {
+        sources[*id].extend(signals_of(value));
+    }
+    for instance in &inner.instances {
+        for (port, id) in &instance.outputs {
+            for input in instance.module.comb_inputs_of(port) {
+                sources[*id].extend(input_expression(instance, input).into_iter().flat_map(signals_of));
+            }
+        }
+    }
+    let mut search =
+        Search { inner, sources, state: vec![State::New; inner.declarations.len()], path: Vec::new() };
+    for id in 0..inner.declarations.len() {
+        search.visit(id)?;
+    }
+    let mut paths = BTreeMap::new();
+    for (id, declaration) in inner.declarations.iter().enumerate() {
+        if matches!(declaration.kind, Kind::Output { .. }) {
+            let State::Done(inputs) = &search.state[id] else { continue };
+            let names = inputs.iter().map(|i| inner.declarations[*i].name.clone()).collect();
+            paths.insert(declaration.name.clone(), names);
+        }
+    }
+    Ok(paths)
+}
+
+fn input_expression<'a>(instance: &'a InstanceBody, port: &str) -> Option<&'a Bits> {
+    instance.inputs.iter().find(|(name, _)| name == port).map(|(_, value)| value)
+}
+
+#[derive(Clone)]
+enum State {
+    New,
+    Open,
+    Done(BTreeSet<usize>),
+}
+
+struct Search<'a> {
+    inner: &'a Inner,
+    sources: Vec<BTreeSet<usize>>,
+    state: Vec<State>,
+    path: Vec<usize>,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, id: usize) -> Result<BTreeSet<usize>, HdlError> {
+        match &self.state[id] {
+            State::Done(inputs) => return Ok(inputs.clone()),
+            State::Open => {
+                let start = self.path.iter().position(|p| *p == id).unwrap_or(0);
+                let names = self.path[start..].iter().chain([&id]);
+                let path = names.map(|i| self.inner.declarations[*i].name.clone()).collect();
+                return Err(HdlError::CombinationalLoop { module: self.inner.name().to_owned(), path });
+            }
+            State::New => {}
+        }
+        self.state[id] = State::Open;
+        self.path.push(id);
+        let mut inputs = BTreeSet::new();
+        if matches!(self.inner.declarations[id].kind, Kind::Input { .. }) {
+            inputs.insert(id);
+        }
+        for source in self.sources[id].clone() {
+            inputs.extend(self.visit(source)?);
+        }
+        self.path.pop();
+        self.state[id] = State::Done(inputs.clone());
+        Ok(inputs)
+    }
+}
+
+pub(crate) fn signals_of(expression: &Bits) -> Vec<usize> {
+    let mut ids = Vec::new();
+    visit(expression, &mut |bits| {
+        if let Node::Signal(signal) = bits.node() {
+            ids.push(signal.id);
+        }
+    });
+    ids
+}
+
+pub(crate) fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
+    action(expression);
+    match expression.node() {
+        Node::Unary(_, a) | Node::Repeat(_, a) => visit(a, action),
+        Node::Slice { base, .. } => visit(base, action),
+        Node::MemoryRead { addr, .. } => visit(addr, action),
+        Node::Binary(_, a, b) => {
+            visit(a, action);
+            visit(b, action);
+        }
+        Node::Mux(select, a, b) => {
+            visit(select, action);
+            visit(a, action);
+            visit(b, action);
+        }
+        Node::Cat(parts) => parts.iter().for_each(|part| visit(part, action)),
+        Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {}
+    }
+}

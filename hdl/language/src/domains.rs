@@ -1,0 +1,289 @@
+//! Clock domains: which clock every instance runs on, and which signals go from one clock to another.
+//!
+//! The registers of a module are all on `clk_i`. What needs a second clock is an instance that is put into another
+//! domain ([`InstanceBuilder::in_domain`](crate::InstanceBuilder::in_domain)); the module then has the ports
+//! `<domain>_clk_i` and `<domain>_rst_ni`, and its parents pass a domain of theirs on to each of them
+//! ([`InstanceBuilder::pass_domain`](crate::InstanceBuilder::pass_domain)). Nothing is passed on by name.
+//!
+//! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational
+//! paths of instances too; an input port is read in one domain and an output port comes from one; a signal that crosses
+//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which wants a reason. Not
+//! checked: whether that reason holds (synchroniser, Gray code, a word that stays still), and that the ports of the top
+//! are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
+//! have to be active together for some cycles of the slowest one.
+
+use crate::bits::{Node, Owner};
+use crate::builder::{Inner, InstanceBody, Kind};
+use crate::check::{signals_of, visit};
+use crate::module::Direction;
+use crate::{Bits, HdlError};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A clock of a module with its reset.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub(crate) owner: Owner,
+    /// Number among the module's further domains; `None` is the module's own clock.
+    pub(crate) index: Option<usize>,
+}
+
+/// Name of the clock or reset port of a domain of the module.
+fn port_of(inner: &Inner, domain: Option<usize>, port: &str) -> String {
+    domain.map_or_else(|| port.to_owned(), |index| format!("{}_{port}", inner.domains[index]))
+}
+
+/// The ports `clk_i` and `rst_ni` that further domains may add to a module.
+pub(crate) fn implicit_names(domain: &str) -> [String; 2] {
+    [format!("{domain}_clk_i"), format!("{domain}_rst_ni")]
+}
+
+impl InstanceBody {
+    /// The parent's domain behind a domain of the child; the empty name is the child's own clock.
+    fn parent_domain(&self, name: &str) -> Option<usize> {
+        if name.is_empty() {
+            return self.own_domain.first().and_then(|domain| domain.index);
+        }
+        self.passed.iter().find(|(child, _)| child == name).and_then(|(_, domain)| domain.index)
+    }
+
+    /// What drives `port` of the child if it is a clock or reset: a port of the parent.
+    pub(crate) fn clock_or_reset(&self, inner: &Inner, port: &str) -> Option<String> {
+        if matches!(port, "clk_i" | "rst_ni") {
+            return Some(port_of(inner, self.parent_domain(""), port));
+        }
+        let domain =
+            self.module.domains.iter().find(|d| implicit_names(d).iter().any(|name| name == port))?;
+        Some(port_of(inner, self.parent_domain(domain), &port[domain.len() + 1..]))
+    }
+}
+
+/// Which clock and reset ports the module needs for its instances, in the order of its domains.
+pub(crate) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
+    let ports = |i: &InstanceBody| -> Vec<String> {
+        i.module.ports().iter().filter_map(|p| i.clock_or_reset(inner, &p.name)).collect()
+    };
+    inner.instances.iter().flat_map(ports).collect()
+}
+
+/// Every domain that is named exists, belongs to this module, and is connected once.
+pub(crate) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
+    let module = || inner.name().to_owned();
+    for instance in &inner.instances {
+        let child = || instance.module.title().to_owned();
+        let no_such_port = |port: &str| HdlError::NoSuchPort {
+            module: module(),
+            instance: instance.name.clone(),
+            child: child(),
+            port: port.to_owned(),
+            direction: "input",
+        };
+        let several = |port: &str, drivers| HdlError::MultipleDrivers {
+            module: module(),
+            signal: format!("{}.{port}", instance.name),
+            drivers,
+        };
+        if instance.own_domain.len() > 1 {
+            return Err(several("clk_i", instance.own_domain.len()));
+        }
+        if !instance.own_domain.is_empty() && instance.module.port("clk_i").is_none() {
+            return Err(no_such_port("clk_i"));
+        }
+        let mut named = instance.own_domain.iter().chain(instance.passed.iter().map(|(_, domain)| domain));
+        if let Some(domain) = named.find(|domain| domain.owner != inner.owner) {
+            return Err(HdlError::ForeignSignal {
+                module: module(),
+                signal: format!("{}.clk_i", instance.name),
+                foreign: "a clock domain".into(),
+                owner: domain.owner.module.clone(),
+            });
+        }
+        for (name, _) in &instance.passed {
+            if !instance.module.domains.contains(name) {
+                return Err(no_such_port(&implicit_names(name)[0]));
+            }
+        }
+        for domain in &instance.module.domains {
+            let port = implicit_names(domain)[0].clone();
+            match instance.passed.iter().filter(|(name, _)| name == domain).count() {
+                0 => {
+                    return Err(HdlError::Unconnected {
+                        module: module(),
+                        instance: instance.name.clone(),
+                        child: child(),
+                        port,
+                        width: 1,
+                    });
+                }
+                1 => {}
+                drivers => return Err(several(&port, drivers)),
+            }
+        }
+    }
+    let needed = needed_ports(inner);
+    for domain in &inner.domains {
+        let [clock, _] = implicit_names(domain);
+        if !needed.contains(&clock) {
+            return Err(HdlError::Unread { module: module(), signal: clock });
+        }
+    }
+    Ok(())
+}
+
+/// Domain of each port, by name; the empty name is the module's own clock.
+#[derive(Debug, Default)]
+pub(crate) struct PortDomains {
+    /// Inputs by the domain that reads them.
+    pub sinks: BTreeMap<String, String>,
+    /// Outputs by the domain whose registers they come from.
+    pub sources: BTreeMap<String, String>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    /// A register in a domain.
+    Domain(Option<usize>),
+    /// An input port, whose domain is not known yet.
+    Input(usize),
+}
+
+/// Refuses signals that go from one domain to another unsaid. The module has no combinational loop.
+pub(crate) fn check_crossings(inner: &Inner, clocked: bool) -> Result<PortDomains, HdlError> {
+    let mut found = PortDomains::default();
+    let several = |i: &InstanceBody| !i.own_domain.is_empty() || !i.passed.is_empty();
+    if !inner.instances.iter().any(several) {
+        for declaration in inner.declarations.iter().filter(|_| clocked) {
+            let ports = match declaration.kind {
+                Kind::Input { .. } => &mut found.sinks,
+                Kind::Output { .. } => &mut found.sources,
+                _ => continue,
+            };
+            ports.insert(declaration.name.clone(), String::new());
+        }
+        return Ok(found);
+    }
+    let mut search = Search { inner, known: vec![None; inner.declarations.len()] };
+    let mut inputs: BTreeMap<usize, Option<usize>> = BTreeMap::new();
+    for (signal, domain, value) in sinks(inner) {
+        for source in search.of(value) {
+            let from = match source {
+                Source::Domain(from) => from,
+                Source::Input(id) => *inputs.entry(id).or_insert(domain),
+            };
+            if from != domain {
+                return Err(crossing(inner, signal, from, domain));
+            }
+        }
+    }
+    let name = |domain: Option<usize>| domain.map_or_else(String::new, |index| inner.domains[index].clone());
+    for (id, domain) in inputs {
+        found.sinks.insert(inner.declarations[id].name.clone(), name(domain));
+    }
+    for (id, declaration) in inner.declarations.iter().enumerate() {
+        if !matches!(declaration.kind, Kind::Output { .. }) {
+            continue;
+        }
+        let mut domains = search.visit(id).into_iter().filter_map(|source| match source {
+            Source::Domain(domain) => Some(domain),
+            Source::Input(_) => None,
+        });
+        if let Some(first) = domains.next() {
+            if let Some(second) = domains.next() {
+                return Err(crossing(inner, declaration.name.clone(), second, first));
+            }
+            found.sources.insert(declaration.name.clone(), name(first));
+        }
+    }
+    Ok(found)
+}
+
+fn crossing(inner: &Inner, signal: String, from: Option<usize>, to: Option<usize>) -> HdlError {
+    let clock = |domain| port_of(inner, domain, "clk_i");
+    HdlError::ClockCrossing { module: inner.name().to_owned(), signal, from: clock(from), to: clock(to) }
+}
+
+/// Everything that is clocked: its name, its domain, what drives it.
+fn sinks(inner: &Inner) -> Vec<(String, Option<usize>, &Bits)> {
+    let mut all = Vec::new();
+    for reg in &inner.regs {
+        let name = &inner.declarations[reg.id].name;
+        all.extend(reg.next.iter().chain(&reg.enable).map(|value| (name.clone(), None, value)));
+    }
+    for memory in &inner.memories {
+        for (enable, addr, data) in &memory.writes {
+            all.extend([enable, addr, data].map(|value| (memory.name.clone(), None, value)));
+        }
+    }
+    for instance in &inner.instances {
+        for (port, value) in &instance.inputs {
+            let declared = instance.crossings.iter().any(|(name, _)| name == port);
+            if let (false, Some(domain)) = (declared, instance.module.port_domains.sinks.get(port)) {
+                let name = format!("{}.{port}", instance.name);
+                all.push((name, instance.parent_domain(domain), value));
+            }
+        }
+    }
+    all
+}
+
+struct Search<'a> {
+    inner: &'a Inner,
+    known: Vec<Option<BTreeSet<Source>>>,
+}
+
+impl Search<'_> {
+    fn of(&mut self, value: &Bits) -> BTreeSet<Source> {
+        let mut found = BTreeSet::new();
+        visit(value, &mut |bits| {
+            if matches!(bits.node(), Node::MemoryRead { .. }) {
+                found.insert(Source::Domain(None));
+            }
+        });
+        for id in signals_of(value) {
+            found.extend(self.visit(id));
+        }
+        found
+    }
+
+    fn visit(&mut self, id: usize) -> BTreeSet<Source> {
+        if let Some(known) = &self.known[id] {
+            return known.clone();
+        }
+        let inner = self.inner;
+        let mut found = BTreeSet::new();
+        match inner.declarations[id].kind {
+            Kind::Input { .. } => {
+                found.insert(Source::Input(id));
+            }
+            Kind::Reg => {
+                found.insert(Source::Domain(None));
+            }
+            Kind::Wire | Kind::Output { .. } => {
+                for (_, value) in inner.drives.iter().filter(|(target, _)| *target == id) {
+                    found.extend(self.of(value));
+                }
+            }
+            Kind::InstanceOutput => {
+                let outputs = inner.instances.iter().flat_map(|i| i.outputs.iter().map(move |o| (i, o)));
+                for (instance, (port, _)) in outputs.filter(|(_, (_, signal))| *signal == id) {
+                    let domain = instance.module.port_domains.sources.get(port);
+                    found.extend(domain.map(|name| Source::Domain(instance.parent_domain(name))));
+                    for input in instance.module.comb_inputs_of(port) {
+                        let values = instance.inputs.iter().filter(|(name, _)| name == input);
+                        values.for_each(|(_, value)| found.extend(self.of(value)));
+                    }
+                }
+            }
+        }
+        self.known[id] = Some(found.clone());
+        found
+    }
+}
+
+/// Whether an input of that name is a clock or reset of the module.
+pub(crate) fn is_implicit(module: &crate::Module, name: &str) -> bool {
+    let port = module.port(name);
+    port.is_some_and(|port| port.direction == Direction::Input)
+        && (matches!(name, "clk_i" | "rst_ni")
+            || module.domains.iter().any(|domain| implicit_names(domain).iter().any(|port| port == name)))
+}

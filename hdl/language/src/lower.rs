@@ -1,0 +1,494 @@
+//! Lowers a checked module to rust-hdl's AST and lets rust-hdl print it.
+//!
+//! Declarations, operators and assignments go through `rust_hdl_core`. Its AST has no concatenation, ternary,
+//! part-select that every tool accepts, clocked block, memory or explicit instance; those few forms are the text in this file
+//! and enter the AST as placeholder signals that are replaced after printing.
+
+use crate::bits::{BinaryOp, Node, UnaryOp};
+use crate::builder::{Inner, Kind};
+use crate::check::Report;
+use crate::{Bits, Direction};
+use rust_hdl_core::ast::{
+    Verilog, VerilogExpression, VerilogLiteral, VerilogOp, VerilogOpUnary, VerilogStatement,
+};
+use rust_hdl_core::prelude::{
+    Atom, AtomKind, Block, Logic, PinConstraint, Probe, TypeDescriptor, TypeKind, VCDValue,
+};
+use rust_hdl_core::verilog_gen::verilog_combinatorial;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Prints the module.
+pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
+    let mut printer = Printer { taken: names(inner), ..Printer::default() };
+    let body = printer.body(inner);
+    let mut nets = Vec::new();
+    if report.clocked {
+        nets.push(Net::new("clk_i", 1, AtomKind::InputParameter));
+    }
+    if report.resettable {
+        nets.push(Net::new("rst_ni", 1, AtomKind::InputParameter));
+    }
+    for domain in &inner.domains {
+        let [clock, reset] = crate::domains::implicit_names(domain);
+        nets.push(Net::new(&clock, 1, AtomKind::InputParameter));
+        if report.domain_resets.contains(&reset) {
+            nets.push(Net::new(&reset, 1, AtomKind::InputParameter));
+        }
+    }
+    nets.extend(inner.declarations.iter().map(|declaration| {
+        let kind = match declaration.kind {
+            Kind::Input { .. } => AtomKind::InputParameter,
+            Kind::Output { .. } => AtomKind::OutputPassthrough,
+            // rust-hdl declares stub outputs as wires and local signals as regs.
+            Kind::Wire | Kind::InstanceOutput => AtomKind::StubOutputSignal,
+            Kind::Reg => AtomKind::LocalSignal,
+        };
+        Net::new(&declaration.name, declaration.width, kind)
+    }));
+    nets.extend(
+        printer.hoisted.iter().map(|(name, width, _)| Net::new(name, *width, AtomKind::StubOutputSignal)),
+    );
+    let module = Printable { nets, body };
+    let mut defines = rust_hdl_core::module_defines::ModuleDefines::default();
+    module.accept(inner.name(), &mut defines);
+    let text = defines.defines();
+    finish_text(inner, &text)
+}
+
+/// Heads the module with what it is, and tidies what rust-hdl's printer leaves.
+fn finish_text(inner: &Inner, printed: &str) -> String {
+    let mut text = String::new();
+    for line in wrap(&inner.doc, 100) {
+        let _ = writeln!(text, "// {line}");
+    }
+    for line in printed.lines() {
+        let line = line.trim_end().replace("wire  ", "wire ").replace("reg  ", "reg ");
+        let heading =
+            ["// Module arguments", "// Stub signals", "// Local signals", "// Update code (custom)"];
+        if line.is_empty() || heading.contains(&line.trim_start()) {
+            continue;
+        }
+        let line = match line.strip_prefix("endmodule") {
+            Some(_) => "endmodule",
+            None => &line,
+        };
+        if line.starts_with("module ") {
+            text += &header(line);
+            if inner.shares_code {
+                text += "    /* verilator no_inline_module */\n";
+            }
+            continue;
+        }
+        let clock = line.ends_with(" clk_i;")
+            || inner.domains.iter().any(|domain| line.ends_with(&format!(" {domain}_clk_i;")));
+        if inner.shares_code && line.starts_with("    input wire ") && !clock {
+            let declaration = line.trim_end_matches(';');
+            let _ = writeln!(text, "{declaration} /* verilator public_flat_rd */;");
+            continue;
+        }
+        text += line;
+        text.push('\n');
+    }
+    text
+}
+
+/// One port name per line instead of a single endless one.
+fn header(line: &str) -> String {
+    let Some((name, ports)) = line.split_once('(') else { return format!("{line}\n") };
+    let ports = ports.trim_end_matches(");");
+    format!("{name} (\n    {}\n);\n", ports.replace(',', ",\n    "))
+}
+
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty() && lines[last].len() + word.len() >= width {
+            lines.push(word.to_owned());
+        } else {
+            if !lines[last].is_empty() {
+                lines[last].push(' ');
+            }
+            lines[last] += word;
+        }
+    }
+    lines
+}
+
+/// Names that the module's author gave.
+fn names(inner: &Inner) -> BTreeSet<String> {
+    let names = inner.declarations.iter().map(|d| &d.name).chain(inner.memories.iter().map(|m| &m.name));
+    names.chain(inner.instances.iter().map(|i| &i.name)).cloned().collect()
+}
+
+#[derive(Default)]
+struct Printer {
+    /// Names in use, helper wires included.
+    taken: BTreeSet<String>,
+    /// Texts behind the placeholders of the expression being printed.
+    pieces: Vec<String>,
+    /// Helper wires: name, width, text.
+    hoisted: Vec<(String, u32, String)>,
+    /// Signal being driven, for the names of helper wires.
+    target: String,
+}
+
+impl Printer {
+    fn body(&mut self, inner: &Inner) -> String {
+        let mut text = String::new();
+        for memory in &inner.memories {
+            let _ = writeln!(text, "reg {}{} [0:{}];", range(memory.width), memory.name, memory.depth - 1);
+        }
+        let mut assigns = String::new();
+        for (id, value) in &inner.drives {
+            let name = &inner.declarations[*id].name;
+            let value = self.text(name, value);
+            let _ = writeln!(assigns, "assign {name} = {value};");
+        }
+        let instances: String = inner.instances.iter().map(|i| self.instance(inner, i)).collect();
+        let clocked = self.clocked(inner);
+        let unused = self.unused(inner);
+        for (name, _, value) in &self.hoisted {
+            let _ = writeln!(text, "assign {name} = {value};");
+        }
+        text + &assigns + &instances + &clocked + &unused
+    }
+
+    fn instance(&mut self, inner: &Inner, body: &crate::builder::InstanceBody) -> String {
+        let mut connections = Vec::new();
+        for port in body.module.ports() {
+            let value = if let Some(clock_or_reset) = body.clock_or_reset(inner, &port.name) {
+                clock_or_reset
+            } else if port.direction == Direction::Input {
+                let found = body.inputs.iter().find(|(name, _)| *name == port.name);
+                found.map(|(_, v)| self.text(&body.name, v)).unwrap_or_default()
+            } else {
+                let found = body.outputs.iter().find(|(name, _)| *name == port.name);
+                found.map(|(_, id)| inner.declarations[*id].name.clone()).unwrap_or_default()
+            };
+            connections.push(format!("    .{}({value})", port.name));
+        }
+        // A line break in the reason would end the comment.
+        let reasons = body.crossings.iter().map(|(port, reason)| {
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!("// {port} comes from another clock domain: {reason}\n")
+        });
+        let reasons: String = reasons.collect();
+        format!("{reasons}{} {} (\n{}\n);\n", body.module.name(), body.name, connections.join(",\n"))
+    }
+
+    /// Registers that share enable and reset share an `always` block: simulators then skip them together.
+    fn clocked(&mut self, inner: &Inner) -> String {
+        let mut groups: BTreeMap<(usize, Option<String>, bool), Vec<String>> = BTreeMap::new();
+        let mut resets: BTreeMap<(usize, Option<String>, bool), Vec<String>> = BTreeMap::new();
+        let mut order: BTreeMap<Option<String>, usize> = BTreeMap::new();
+        for reg in &inner.regs {
+            let declaration = &inner.declarations[reg.id];
+            let enable = reg.enable.first().map(|e| self.text(&format!("{}_enable", declaration.name), e));
+            let count = order.len();
+            let position = *order.entry(enable.clone()).or_insert(count);
+            let key = (position, enable, reg.reset.is_some());
+            for next in &reg.next {
+                let value = self.text(&declaration.name, next);
+                groups.entry(key.clone()).or_default().push(format!("{} <= {value};", declaration.name));
+            }
+            if let Some(value) = reg.reset {
+                let line = format!("{} <= {}'h{value:x};", declaration.name, declaration.width);
+                resets.entry(key).or_default().push(line);
+            }
+        }
+        let mut text = String::new();
+        for (key, updates) in &groups {
+            let updates = indent(updates, 2);
+            let guard = key.1.as_ref().map(|enable| format!("if ({}) ", strip_parens(enable)));
+            let _ = match (resets.get(key), guard) {
+                (Some(resets), guard) => writeln!(
+                    text,
+                    "always @(posedge clk_i) begin\n    if (!rst_ni) begin\n{}    end else {}begin\n{updates}    end\nend",
+                    indent(resets, 2),
+                    guard.unwrap_or_default()
+                ),
+                (None, Some(guard)) => {
+                    writeln!(text, "always @(posedge clk_i) begin\n    {guard}begin\n{updates}    end\nend")
+                }
+                (None, None) => {
+                    let updates = updates.replace("\n        ", "\n    ");
+                    writeln!(text, "always @(posedge clk_i) begin\n{}end", &updates[4..])
+                }
+            };
+        }
+        for memory in &inner.memories {
+            for (enable, addr, data) in &memory.writes {
+                let lane_bits = memory.width / enable.width();
+                let addr = self.text(&memory.name, addr);
+                text += "always @(posedge clk_i) begin\n";
+                for lane in 0..enable.width() {
+                    let low = lane * lane_bits;
+                    let [enable, data] =
+                        [enable.bit(lane), data.slice(low, lane_bits)].map(|e| self.text(&memory.name, &e));
+                    let part = match lane_bits == memory.width {
+                        true => String::new(),
+                        false => format!("[{}:{low}]", low + lane_bits - 1),
+                    };
+                    let enable = strip_parens(&enable);
+                    let _ = writeln!(text, "    if ({enable}) {}[{addr}]{part} <= {data};", memory.name);
+                }
+                text += "end\n";
+            }
+        }
+        text
+    }
+
+    /// Reads the signals that are meant to be unread into a wire whose name tells linters so.
+    fn unused(&mut self, inner: &Inner) -> String {
+        let mut text = String::new();
+        for (index, (value, reason)) in inner.unused.iter().enumerate() {
+            let value = self.text("unused", value);
+            let name = self.free_name("unused_", index);
+            // A line break in the reason would end the comment.
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {reason}");
+        }
+        if !self.hoisted.is_empty() {
+            let name = self.free_name("unused_", inner.unused.len());
+            let parts: Vec<&str> = self.hoisted.iter().map(|(name, _, _)| name.as_str()).collect();
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {}}}; // slices leave bits out", parts.join(", "));
+        }
+        text
+    }
+
+    /// The text of an expression, printed by rust-hdl.
+    fn text(&mut self, target: &str, expression: &Bits) -> String {
+        self.target = target.to_owned();
+        let outer = std::mem::take(&mut self.pieces);
+        let lowered = self.expression(expression);
+        let target = VerilogExpression::Signal("t".into());
+        let printed = verilog_combinatorial(&vec![VerilogStatement::Assignment(target, lowered)]);
+        let from = printed.find("t = ").map_or(0, |at| at + 4);
+        let to = printed.rfind(';').unwrap_or(printed.len());
+        let pieces = std::mem::replace(&mut self.pieces, outer);
+        let mut parts = printed[from..to].split('@');
+        let mut text = parts.next().unwrap_or_default().to_owned();
+        // Placeholders are `@<index>@`, so every second part is an index.
+        while let (Some(index), Some(rest)) = (parts.next(), parts.next()) {
+            text += index.parse().ok().and_then(|i: usize| pieces.get(i)).map_or("", String::as_str);
+            text += rest;
+        }
+        text
+    }
+
+    fn piece(&mut self, text: String) -> VerilogExpression {
+        self.pieces.push(text);
+        VerilogExpression::Signal(format!("@{}@", self.pieces.len() - 1))
+    }
+
+    fn nested(&mut self, expression: &Bits) -> String {
+        let target = self.target.clone();
+        self.text(&target, expression)
+    }
+
+    fn expression(&mut self, expression: &Bits) -> VerilogExpression {
+        match expression.node() {
+            Node::Signal(signal) => VerilogExpression::Signal(signal.name.clone()),
+            Node::Literal(value) => VerilogExpression::Signal(format!("{}'h{value:x}", expression.width())),
+            Node::Unary(op, a) => {
+                let op = match op {
+                    UnaryOp::Not => VerilogOpUnary::Not,
+                    UnaryOp::All => VerilogOpUnary::All,
+                    UnaryOp::Any => VerilogOpUnary::Any,
+                };
+                let operand = match self.operand(a) {
+                    // Verilog's grammar takes a primary after a unary operator: no `&~a`, no `~~a`.
+                    unary @ VerilogExpression::Unary(..) => VerilogExpression::Paren(Box::new(unary)),
+                    other => other,
+                };
+                let unary = VerilogExpression::Unary(op.clone(), Box::new(operand));
+                if matches!(op, VerilogOpUnary::Not) {
+                    return unary;
+                }
+                VerilogExpression::Paren(Box::new(unary))
+            }
+            Node::Binary(op, a, b) => {
+                let op = match op {
+                    BinaryOp::And => VerilogOp::BitAnd,
+                    BinaryOp::Or => VerilogOp::BitOr,
+                    BinaryOp::Xor => VerilogOp::BitXor,
+                    BinaryOp::Add => VerilogOp::Add,
+                    BinaryOp::Sub => VerilogOp::Sub,
+                    BinaryOp::Mul => VerilogOp::Mul,
+                    BinaryOp::Eq => VerilogOp::Eq,
+                    BinaryOp::Ne => VerilogOp::Ne,
+                    BinaryOp::Lt => VerilogOp::Lt,
+                    BinaryOp::Ge => VerilogOp::Ge,
+                    BinaryOp::Shl => VerilogOp::Shl,
+                    BinaryOp::Shr => VerilogOp::Shr,
+                };
+                VerilogExpression::Binary(Box::new(self.operand(a)), op, Box::new(self.operand(b)))
+            }
+            Node::Mux(select, a, b) => {
+                let [select, a, b] = [select, a, b].map(|e| self.nested(e));
+                self.piece(format!("({select} ? {a} : {b})"))
+            }
+            Node::Cat(parts) => {
+                let parts: Vec<String> = parts.iter().map(|part| self.nested(part)).collect();
+                self.piece(format!("{{{}}}", parts.join(", ")))
+            }
+            Node::Repeat(count, part) => {
+                let part = self.nested(part);
+                self.piece(format!("{{{count}{{{part}}}}}"))
+            }
+            Node::Slice { base, low } => {
+                let name = match base.node() {
+                    Node::Signal(signal) => signal.name.clone(),
+                    _ => self.hoist(base),
+                };
+                let high = low + expression.width() - 1;
+                self.piece(if high == *low {
+                    format!("{name}[{low}]")
+                } else {
+                    format!("{name}[{high}:{low}]")
+                })
+            }
+            Node::MemoryRead { memory, addr, .. } => {
+                let addr = self.nested(addr);
+                self.piece(format!("{memory}[{addr}]"))
+            }
+            // `check` has refused these.
+            Node::Mismatch { .. } | Node::Invalid(_) => VerilogExpression::Signal("invalid".into()),
+        }
+    }
+
+    fn operand(&mut self, expression: &Bits) -> VerilogExpression {
+        let lowered = self.expression(expression);
+        match lowered {
+            VerilogExpression::Binary(..) => VerilogExpression::Paren(Box::new(lowered)),
+            _ => lowered,
+        }
+    }
+
+    /// `<stem><number>`, or with the next number that nobody uses.
+    fn free_name(&mut self, stem: &str, mut number: usize) -> String {
+        loop {
+            let name = format!("{stem}{number}");
+            if self.taken.insert(name.clone()) {
+                return name;
+            }
+            number += 1;
+        }
+    }
+
+    /// Gives an expression a wire of its own, because Verilog takes slices of names only.
+    fn hoist(&mut self, expression: &Bits) -> String {
+        let target = self.target.clone();
+        let text = self.text(&target, expression);
+        let name = self.free_name(&format!("{target}_part"), self.hoisted.len());
+        self.hoisted.push((name.clone(), expression.width(), text));
+        name
+    }
+}
+
+fn range(width: u32) -> String {
+    if width == 1 { String::new() } else { format!("[{}:0] ", width - 1) }
+}
+
+fn indent(lines: &[String], depth: usize) -> String {
+    lines.iter().map(|line| format!("{}{line}\n", "    ".repeat(depth))).collect()
+}
+
+fn strip_parens(text: &str) -> &str {
+    let Some(inner) = text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) else { return text };
+    let mut depth = 0;
+    for c in inner.chars() {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        if depth < 0 {
+            return text;
+        }
+    }
+    inner
+}
+
+/// The module as rust-hdl sees it: nets and a body.
+struct Printable {
+    nets: Vec<Net>,
+    body: String,
+}
+
+impl Logic for Printable {
+    fn update(&mut self) {}
+
+    fn hdl(&self) -> Verilog {
+        Verilog::Custom(self.body.clone())
+    }
+}
+
+impl Block for Printable {
+    fn connect_all(&mut self) {}
+
+    fn update_all(&mut self) {}
+
+    fn has_changed(&self) -> bool {
+        false
+    }
+
+    fn accept(&self, name: &str, probe: &mut dyn Probe) {
+        probe.visit_start_scope(name, self);
+        for net in &self.nets {
+            probe.visit_atom(&net.name, net);
+        }
+        probe.visit_end_scope(name, self);
+    }
+}
+
+/// A port, wire or register as rust-hdl sees it.
+struct Net {
+    name: String,
+    width: u32,
+    kind: AtomKind,
+    id: usize,
+}
+
+impl Net {
+    fn new(name: &str, width: u32, kind: AtomKind) -> Self {
+        Self { name: name.to_owned(), width, kind, id: rust_hdl_core::signal::get_signal_id() }
+    }
+}
+
+impl Atom for Net {
+    fn bits(&self) -> usize {
+        self.width as usize
+    }
+
+    fn connected(&self) -> bool {
+        true
+    }
+
+    fn changed(&self) -> bool {
+        false
+    }
+
+    fn kind(&self) -> AtomKind {
+        self.kind
+    }
+
+    fn descriptor(&self) -> TypeDescriptor {
+        TypeDescriptor { name: self.name.clone(), kind: TypeKind::Bits(self.bits()) }
+    }
+
+    fn vcd(&self) -> VCDValue {
+        // rust-hdl's own simulator is not used.
+        VCDValue::String(String::new())
+    }
+
+    fn id(&self) -> usize {
+        self.id
+    }
+
+    fn verilog(&self) -> VerilogLiteral {
+        VerilogLiteral::from(0_u32)
+    }
+
+    fn constraints(&self) -> Vec<PinConstraint> {
+        Vec::new()
+    }
+}

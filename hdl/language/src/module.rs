@@ -1,0 +1,133 @@
+//! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
+
+use crate::domains::{self, PortDomains};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Direction of a port, seen from the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Driven from outside.
+    Input,
+    /// Driven by the module.
+    Output,
+}
+
+/// One port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Name, ending in `_i` or `_o`.
+    pub name: String,
+    /// Direction.
+    pub direction: Direction,
+    /// Width in bits.
+    pub width: u32,
+    /// One line for the port table.
+    pub doc: String,
+}
+
+/// Shape of a module that is a memory macro.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryInfo {
+    /// Words.
+    pub depth: u32,
+    /// Bits of a word.
+    pub width: u32,
+}
+
+/// A checked module, ready to be instantiated or emitted.
+#[derive(Debug)]
+pub struct Module {
+    pub(crate) title: String,
+    pub(crate) name: String,
+    pub(crate) doc: String,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) verilog: String,
+    pub(crate) instances: Vec<(String, Rc<Module>)>,
+    pub(crate) memory: Option<MemoryInfo>,
+    /// For each output, the inputs it depends on without a register in between.
+    pub(crate) comb_paths: BTreeMap<String, Vec<String>>,
+    pub(crate) domains: Vec<String>,
+    pub(crate) port_domains: PortDomains,
+}
+
+/// The name of a module: its title and 32 bits of the FNV-1a hash of its text.
+pub(crate) fn hashed_name(title: &str, text: &str) -> String {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("{title}_h{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
+}
+
+impl Module {
+    /// Name that the author gave, with the parameters that tell the module from others of its design.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Name in Verilog: the title, `_h` and a hash of the text, names of children included. So it depends on the body and on
+    /// nothing else, and modules of different designs have one name only if they have one body.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the module does.
+    pub fn doc(&self) -> &str {
+        &self.doc
+    }
+
+    /// Ports in order; `clk_i` and `rst_ni` first where they exist.
+    pub fn ports(&self) -> &[Port] {
+        &self.ports
+    }
+
+    /// The Verilog-2005 definition of this module alone.
+    pub fn verilog(&self) -> &str {
+        &self.verilog
+    }
+
+    /// Instances: name and module.
+    pub fn instances(&self) -> &[(String, Rc<Module>)] {
+        &self.instances
+    }
+
+    /// Set for a module that stands for an SRAM or register-file macro.
+    pub fn memory(&self) -> Option<MemoryInfo> {
+        self.memory
+    }
+
+    /// Inputs that reach `output` without passing a register.
+    pub fn comb_inputs_of(&self, output: &str) -> &[String] {
+        self.comb_paths.get(output).map_or(&[], Vec::as_slice)
+    }
+
+    /// Clock domains beside the module's own.
+    pub fn domains(&self) -> &[String] {
+        &self.domains
+    }
+
+    /// Whether an input is a clock or a reset, which parents connect through domains.
+    pub fn is_clock_or_reset(&self, input: &str) -> bool {
+        domains::is_implicit(self, input)
+    }
+
+    pub(crate) fn port(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|p| p.name == name)
+    }
+
+    /// The port table in Markdown.
+    pub fn port_table(&self) -> String {
+        let mut text = format!(
+            "### `{}`\n\n{}\n\n| port | direction | bits | meaning |\n| --- | --- | ---: | --- |\n",
+            self.title, self.doc
+        );
+        for port in &self.ports {
+            let direction = match port.direction {
+                Direction::Input => "in",
+                Direction::Output => "out",
+            };
+            text += &format!("| `{}` | {direction} | {} | {} |\n", port.name, port.width, port.doc);
+        }
+        text
+    }
+}

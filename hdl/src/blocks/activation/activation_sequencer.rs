@@ -1,0 +1,209 @@
+//! Decides what the activation unit's lanes do: which words they read, when elements leave, where results go.
+//!
+//! An instruction is one pass over a vector block, softmax three: maxima, exponentials with their sums, products with the
+//! reciprocals. In a pass words follow each other vector by vector. A word is read and taken when the last element of the one before
+//! leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are written to the slices,
+//! which is known one cycle ahead; then the write port is theirs. Between passes everything comes to its end.
+
+use super::activation_lane::{self, PATHS};
+use super::activation_tree;
+use super::activation_walker::{activation_walker, vector_bits};
+use crate::blocks::arithmetic::exponential;
+use crate::blocks::common::encoding::log2;
+use crate::blocks::common::row_layout::{rank_bits, wave_bits};
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
+use std::rc::Rc;
+
+/// Place of a path in [`PATHS`].
+const EXPONENTIAL: u32 = 0;
+const PRODUCT: u32 = 2;
+const CHOICE: u32 = 3;
+
+/// The sequencer of `config`. The command's fields have to stay while it runs.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (ranks, lanes, addr_bits) = (config.ranks(), config.lanes(), config.slice_addr_bits());
+    let (lane_bits, vector_bits) = (log2(lanes), vector_bits(config));
+    let m = ModuleBuilder::new(
+        format!("activation_sequencer_g{ranks}_l{lanes}_a{}", config.slice_words()),
+        "Passes over a vector block, word by word, element by element.",
+    );
+    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let path = m.input("path_i", PATHS.len() as u32, "way of the elements, one-hot; not of softmax");
+    let softmax = m.input("softmax_i", 1, "the command is a softmax");
+    let two = m.input("two_i", 1, "it has two operands in the buffer");
+    let waves = m.input("waves_i", wave_bits(config), "stripes of a vector that every rank takes");
+    let tail = m.input("tail_i", rank_bits(config), "stripes that are left over");
+    let vectors = m.input("vectors_i", vector_bits, "vectors, at least one");
+    let source = m.input("source_i", addr_bits, "first word of the first operand");
+    let other = m.input("other_i", addr_bits, "first word of the second operand");
+    let target = m.input("target_i", addr_bits, "first word of the results");
+    let granted = m.input("read_ready_i", 1, "the read is done; only with `read_valid_o`");
+    let soon = m.input("soon_free_i", 1, "in the next cycle no slice is written by others");
+    let argued = m.input("argued_i", 1, "the maximum of the vector that was looked up is known");
+    let divided = m.input("divided_i", 1, "its reciprocal is known");
+
+    let flag = |name: &str| m.reg(name, 1).reset(0);
+    let advance = flag("advance_q");
+    advance.next(&soon);
+
+    // Passes: 0 of everything else, 1 to 3 of softmax.
+    let running = flag("running_q");
+    let pass = m.reg("pass_q", 2);
+    let again = m.forward("again", 1);
+    let begins = m.wire("begins", &start | &*again);
+    pass.next(mux(&start, &softmax.zext(2), &mux(&again, &pass.plus_one(), &pass)));
+    let is_pass = |number: u128| pass.eq_lit(number);
+    let begun = flag("begun_q");
+    begun.next(&begins);
+    let (maxima, exponentials, products) = (is_pass(1), is_pass(2), is_pass(3));
+    let (maxima, exponentials) = (m.wire("maxima", maxima), m.wire("exponentials", exponentials));
+    let products = m.wire("products", products);
+    let one_hot = |index: u32| lit(1 << index, PATHS.len() as u32);
+    let path = mux(&exponentials, &one_hot(EXPONENTIAL), &mux(&products, &one_hot(PRODUCT), &path));
+    let path = m.wire("path", mux(&maxima, &one_hot(CHOICE), &path));
+    let two = m.wire("two", &two & !&softmax);
+
+    // Words: asked for, coming, in the lanes' registers.
+    let left = m.reg("left_q", lane_bits + 1).reset(0);
+    let ready = m.wire("ready", mux(&exponentials, &argued, &mux(&products, &divided, &lit(1, 1))));
+    let leaves = m.wire("leaves", cat([advance.q(), left.any(), ready.clone()]).all());
+    let remains = m.wire("remains", mux(&leaves, &left.minus_one(), &left));
+    let reading = flag("reading_q");
+    let wants_other = flag("wants_other_q");
+    let coming = flag("coming_q");
+    let coming_other = flag("coming_other_q");
+    // The word is taken one cycle after it was read, when at most one element is left, which leaves in that cycle.
+    let nearly = remains.high(lane_bits).is_zero() & (!remains.bit(0) | &soon);
+    let first_read =
+        cat([reading.q(), !coming.q(), !coming_other.q(), !wants_other.q(), !begun.q(), nearly]).all();
+    let first_read = m.wire("first_read", first_read);
+    let read_valid = m.wire("read_valid", &first_read | wants_other.q());
+    let first_granted = m.wire("first_granted", &first_read & &granted);
+    let other_granted = m.wire("other_granted", wants_other.q() & &granted);
+    coming.next(&first_granted);
+    coming_other.next(&other_granted);
+    wants_other.next((&first_granted & &two) | (wants_other.q() & !&granted));
+    let complete = m.wire("complete", mux(&two, &other_granted, &first_granted));
+    let taken = m.wire("taken", mux(&two, &coming_other, &coming));
+    left.next(mux(&taken, &lit(lanes.into(), lane_bits + 1), &remains));
+
+    let walker_module = activation_walker(config)?;
+    let walker = m
+        .instance("read_walker", &walker_module)
+        .input("start_i", &begun)
+        .input("waves_i", &waves)
+        .input("tail_i", &tail)
+        .input("vectors_i", &vectors)
+        .input("base_i", mux(&products, &target, &source))
+        .input("step_i", &complete);
+    let walker_ends = walker.output("last_o");
+    reading.next(any_of(&[begins.clone(), reading.q() & !(&complete & walker_ends)]));
+    let apart = m.reg("apart_q", addr_bits).enable(&begun);
+    apart.next(&other - &source);
+    let address = walker.output("word_o") + apart.gated(&wants_other);
+    // What is known of a word travels with it.
+    let known = |name: &str, value: Bits| {
+        let fetched = m.reg(format!("fetched_{name}_q"), value.width()).enable(&complete);
+        fetched.next(&value);
+        let now = m.reg(format!("{name}_q"), value.width()).enable(&taken);
+        now.next(&fetched);
+        (fetched.q(), now.q())
+    };
+    let (fetched_vector, vector) = known("vector", walker.output("vector_o"));
+    let (_, last_word) = known("last_word", walker.output("last_word_o"));
+    let (_, ends) = known("ends", walker.output("ends_o"));
+    let (_, counts) = known("counts", walker.output("counts_o"));
+    let element = m.reg("element_q", lane_bits);
+    element.next(mux(&leaves, &element.plus_one(), &element).gated(&!begun.q()));
+    let vector_ends = m.wire("vector_ends", cat([leaves.clone(), last_word, element.all()]).all());
+
+    // Elements on their way: a bit for each step, as many as their path has.
+    let longest = (0..PATHS.len()).map(activation_lane::latency).max().unwrap_or(1);
+    let mut chain: Vec<Bits> = Vec::new();
+    let mut lasts: Vec<Bits> = Vec::new();
+    for step in 0..longest {
+        let on_its_way: Vec<Bits> = (0..PATHS.len())
+            .filter(|path| activation_lane::latency(*path) > step)
+            .map(|index| path.bit(index as u32))
+            .collect();
+        let travels = any_of(&on_its_way);
+        let link = |name: &str, from: Bits| {
+            let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(&advance);
+            reg.next(from & &travels);
+            reg.q()
+        };
+        let before = chain.last().cloned().unwrap_or_else(|| leaves.clone());
+        let last_before = lasts.last().cloned().unwrap_or_else(|| vector_ends.clone());
+        chain.push(link("way", before));
+        if step < exponential::LATENCY {
+            lasts.push(link("end", last_before));
+        }
+    }
+    let arrivals: Vec<Bits> =
+        (0..PATHS.len()).map(|path| chain[activation_lane::latency(path) as usize - 1].clone()).collect();
+    let arrives = one_hot_mux(&path, &arrivals);
+    let writes = m.wire("writes", cat([arrives, advance.q(), !&maxima]).all());
+    let moving = m.wire("moving", any_of(&chain));
+    let quiet = m.wire("quiet", !any_of(&[reading.q(), coming.q(), coming_other.q(), left.any(), moving]));
+    let quiet = m.wire("pass_done", cat([quiet, running.q(), !begun.q(), !wants_other.q()]).all());
+    again.drive(&quiet & (&maxima | &exponentials));
+    running.next(any_of(&[start.clone(), running.q() & !(&quiet & !&*again)]));
+
+    // To the trees: keys of the first pass, terms of the second.
+    let at_terms = exponential::LATENCY as usize - 1;
+    let strobe = |name: &str, value: Bits, cycles: u32| {
+        (0..cycles).fold(value, |value, cycle| {
+            let reg = m.reg(format!("{name}{cycle}_q"), 1).reset(0);
+            reg.next(&value);
+            reg.q()
+        })
+    };
+    let tree_cycles = 1 + activation_tree::latency(config.units_per_rank());
+    let keys_valid = strobe("keys", &leaves & &maxima, tree_cycles);
+    let terms = cat([chain[at_terms].clone(), advance.q(), exponentials.clone()]).all();
+    let terms_valid = strobe("terms", terms, tree_cycles);
+    let term_ends = &lasts[at_terms] & advance.q() & &exponentials;
+    let last = strobe("last", (&vector_ends & &maxima) | term_ends, tree_cycles);
+
+    // Results.
+    let lane = m.reg("lane_q", lane_bits);
+    lane.next(mux(&writes, &lane.plus_one(), &lane).gated(&!begun.q()));
+    let word_done = m.wire("word_done", &writes & lane.all());
+    let results = m
+        .instance("write_walker", &walker_module)
+        .input("start_i", &begun)
+        .input("waves_i", &waves)
+        .input("tail_i", &tail)
+        .input("vectors_i", &vectors)
+        .input("base_i", &target)
+        .input("step_i", &word_done)
+        .ignore("vector_o", "results need no vector")
+        .ignore("last_word_o", "their number is that of the elements")
+        .ignore("last_o", "their number is that of the elements")
+        .ignore("ends_o", "marks come with them")
+        .ignore("counts_o", "all ranks write");
+    m.output("idle_o", !running.q(), "a command can be taken, all results are written");
+    m.output("advance_o", &advance, "the lanes move on");
+    m.output("path_o", &path, "way of their elements");
+    m.output("two_o", &two, "both operands come from the slices");
+    m.output("read_valid_o", &read_valid, "the slices are to be read");
+    m.output("read_addr_o", address, "word to read");
+    m.output("take_o", &coming, "the lanes take the word as first operand");
+    m.output("take_other_o", &coming_other, "they take it as second operand");
+    m.output("shift_o", &leaves, "an element leaves");
+    m.output("element_o", &element, "its number in the word");
+    m.output("ends_o", &ends, "ranks in whose stripe the vectors end");
+    m.output("counts_o", &counts, "ranks whose elements count");
+    m.output("vector_o", mux(&taken, &fetched_vector, &vector), "vector of the next element");
+    m.output("write_o", &writes, "results are written, which nobody else does in this cycle");
+    m.output("write_addr_o", results.output("word_o"), "their word");
+    m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
+    m.output("keys_valid_o", keys_valid, "the trees put out keys of one element of each lane");
+    m.output("terms_valid_o", terms_valid, "they put out terms");
+    m.output("last_o", last, "of a vector's last elements");
+    m.finish()
+}

@@ -1,0 +1,84 @@
+//! Comparator tree and adder tree of the activation unit over the lanes of one rank (Hermes, section IV-A2).
+//!
+//! Both are binary trees, two levels between registers. They take something from every lane in every cycle and never stop; whose
+//! turn it is who knows when what comes out means something.
+
+use super::activation_lane::{KEY_BITS, TERM_BITS};
+use crate::blocks::common::encoding::log2;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
+use std::rc::Rc;
+
+/// Levels between two registers.
+const LEVELS_PER_STAGE: u32 = 2;
+
+/// Cycles from the lanes to the trees' results.
+pub(crate) const fn latency(lanes: u32) -> u32 {
+    log2(lanes).div_ceil(LEVELS_PER_STAGE)
+}
+
+/// Bits of a sum of `lanes` terms.
+pub const fn sum_bits(lanes: u32) -> u32 {
+    TERM_BITS + log2(lanes)
+}
+
+/// A pipelined tree: pairs are joined, the results of every second level and of the last one go through registers.
+pub(crate) fn tree(
+    m: &ModuleBuilder,
+    name: &str,
+    leaves: Vec<Bits>,
+    join: impl Fn(&str, &Bits, &Bits) -> Bits,
+) -> Bits {
+    let (mut values, mut level) = (leaves, 0);
+    while values.len() > 1 {
+        level += 1;
+        let stage = level % LEVELS_PER_STAGE == 0 || values.len() == 2;
+        let joined = values.chunks(2).enumerate().map(|(i, pair)| {
+            let both = join(&format!("{name}{level}_{i}"), &pair[0], &pair[1]);
+            if !stage {
+                return m.wire(format!("{name}{level}_{i}"), both);
+            }
+            let reg = m.reg(format!("{name}{level}_{i}_q"), both.width());
+            reg.next(both);
+            reg.q()
+        });
+        values = joined.collect();
+    }
+    values.swap_remove(0)
+}
+
+/// The larger of two keys.
+pub(crate) fn larger(a: &Bits, b: &Bits) -> Bits {
+    mux(&a.lt(b), b, a)
+}
+
+/// The sum of two, one bit wider.
+pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
+    a.zext(a.width() + 1) + b.zext(b.width() + 1)
+}
+
+/// The trees over `lanes` lanes (a power of two). Latency: [`latency`].
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn activation_tree(lanes: u32) -> Result<Rc<Module>, HdlError> {
+    let m =
+        ModuleBuilder::new(format!("activation_tree_n{lanes}"), "Largest key and sum of terms of all lanes.");
+    let leaves = |name: &str, bits: u32, doc: &str| -> Vec<Bits> {
+        (0..lanes).map(|i| m.input(format!("{name}{i}_i"), bits, format!("{doc} of lane {i}"))).collect()
+    };
+    let keys = leaves("key", KEY_BITS, "key");
+    let bad = leaves("bad", 1, "NaN or +Inf");
+    let terms = leaves("term", TERM_BITS, "exponential");
+    let any_bad = any_of(&bad);
+    let largest = tree(&m, "key", keys, |_, a, b| larger(a, b));
+    let sum = tree(&m, "sum", terms, |_, a, b| wider_sum(a, b));
+    let seen = (0..latency(lanes)).fold(any_bad, |value, stage| {
+        let reg = m.reg(format!("bad{stage}_q"), 1);
+        reg.next(value);
+        reg.q()
+    });
+    m.output("key_o", largest, "largest key");
+    m.output("bad_o", seen, "a lane had NaN or +Inf");
+    m.output("sum_o", sum, "sum of the terms");
+    m.finish()
+}

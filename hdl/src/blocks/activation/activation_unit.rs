@@ -1,0 +1,143 @@
+//! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and sums, and the
+//! command that is in work.
+
+use super::activation_lane::{KEY_BITS, PATHS, lane_controls};
+use super::activation_sequencer::activation_sequencer;
+use super::activation_sums::activation_sums;
+use super::activation_tree;
+use super::activation_walker::vector_bits;
+use crate::blocks::arithmetic::exponential::ARGUMENT_BITS;
+use crate::blocks::arithmetic::number_format::FP16_BITS;
+use crate::blocks::arithmetic::operand_recoder::recoded;
+use crate::blocks::common::row_layout::{Layout, layout_fields};
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder};
+use std::rc::Rc;
+
+/// What an instruction tells the unit beside layout and words: name, bits, meaning.
+pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 8] {
+    [
+        ("path", PATHS.len() as u32, "way of the elements, one-hot; not of softmax"),
+        ("softmax", 1, "softmax"),
+        ("two", 1, "both operands are vector blocks"),
+        ("subtract", 1, "the second operand's sign is inverted"),
+        ("max", 1, "of the choices: the larger one; otherwise ReLU"),
+        ("scalar", FP16_BITS, "second operand of all elements"),
+        ("vectors", vector_bits(config), "vectors"),
+        ("other", config.slice_addr_bits(), "first word of the second operand"),
+    ]
+}
+
+/// The unit of `config`.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
+    let sum_bits = activation_tree::sum_bits(config.units_per_rank());
+    let m = ModuleBuilder::new(
+        format!("activation_unit_n{}_l{}_a{}", config.multipliers(), config.lanes(), config.slice_words()),
+        "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.",
+    );
+    let start = m.input("start_i", 1, "take a command; only while not busy");
+    let command = |name: &str, bits: u32, doc: &str| {
+        let value = m.input(format!("{name}_i"), bits, doc);
+        let reg = m.reg(format!("{name}_q"), bits).enable(&start);
+        reg.next(&value);
+        reg.q()
+    };
+    let [waves, tail, last_beat, last_elem] =
+        layout_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
+    let layout = Layout { waves, tail, last_beat, last_elem };
+    let source = command("source", addr_bits, "first word of the first operand");
+    let target = command("target", addr_bits, "first word of the results");
+    let [path, softmax, two, subtract, max, scalar, vectors, other] =
+        operation_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
+    let started = m.reg("started_q", 1).reset(0);
+    started.next(&start);
+    let granted = m.input("read_ready_i", 1, "the read is done");
+    let soon = m.input("soon_free_i", ranks, "in the next cycle no sums are written to the rank's slices");
+
+    let looked_up = |name: &str, bits: u32| m.forward(name, bits);
+    let (argued, divided) = (looked_up("argued", 1), looked_up("divided", 1));
+    let sequencer = m
+        .instance("sequencer", &activation_sequencer(config)?)
+        .input("start_i", &started)
+        .input("path_i", &path)
+        .input("softmax_i", &softmax)
+        .input("two_i", &two)
+        .input("waves_i", &layout.waves)
+        .input("tail_i", &layout.tail)
+        .input("vectors_i", &vectors)
+        .input("source_i", &source)
+        .input("other_i", &other)
+        .input("target_i", &target)
+        .input("read_ready_i", &granted)
+        .input("soon_free_i", soon.all())
+        .input("argued_i", &argued)
+        .input("divided_i", &divided);
+    let mut sums = m
+        .instance("sums", &activation_sums(config, sum_bits)?)
+        .input("start_i", &started)
+        .input("keys_valid_i", sequencer.output("keys_valid_o"))
+        .input("sums_valid_i", sequencer.output("terms_valid_o"))
+        .input("last_i", sequencer.output("last_o"))
+        .input("vector_i", sequencer.output("vector_o"));
+    for g in 0..ranks {
+        for (name, bits, doc) in [
+            ("key", KEY_BITS, "largest key"),
+            ("bad", 1, "NaN or +Inf seen"),
+            ("sum", sum_bits, "sum of terms"),
+        ] {
+            let value = m.input(format!("{name}{g}_i"), bits, format!("rank {g}: {doc}"));
+            sums = sums.input(format!("{name}{g}_i"), value);
+        }
+    }
+    argued.drive(sums.output("argued_o"));
+    divided.drive(sums.output("divided_o"));
+
+    // What the lanes need two steps after an element has left goes through as many registers.
+    let advance = sequencer.output("advance_o");
+    let later = |name: &str, value: Bits| {
+        (0..2).fold(value, |value, step| {
+            let reg = m.reg(format!("{name}{step}_q"), value.width()).enable(&advance);
+            reg.next(&value);
+            reg.q()
+        })
+    };
+    let argument = sums.output("argument_o").gated(&m.wire("in_softmax", &softmax));
+    let argument = later("argument", m.wire("argument", argument));
+    debug_assert_eq!(argument.width(), ARGUMENT_BITS);
+    let hopeless = later("hopeless", m.wire("hopeless", sums.output("hopeless_o") & &softmax));
+    for (name, bits, doc) in lane_controls() {
+        let value = match name {
+            "subtract" => subtract.clone(),
+            "max" => max.clone(),
+            "scalar" => recoded(&scalar),
+            "wide" => softmax.clone(),
+            "argument" => argument.clone(),
+            "advance" => advance.clone(),
+            "reciprocal" | "scale" => sums.output(&format!("{name}_o")),
+            "spoilt" => hopeless.clone(),
+            _ => sequencer.output(&format!("{name}_o")),
+        };
+        debug_assert_eq!(value.width(), bits);
+        m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
+    }
+    m.output("lane_element_o", sequencer.output("element_o"), "lanes: number of the element in its word");
+    m.output("lane_last_beat_o", &layout.last_beat, "lanes: position of the vectors' last beat");
+    m.output("lane_last_elem_o", &layout.last_elem, "lanes: last element of the vectors in that beat");
+    m.output("ends_o", sequencer.output("ends_o"), "ranks in whose stripe the vectors end");
+    m.output("counts_o", sequencer.output("counts_o"), "ranks whose elements count");
+    m.output("read_valid_o", sequencer.output("read_valid_o"), "all slices are to be read");
+    m.output("read_addr_o", sequencer.output("read_addr_o"), "word to read");
+    let lane = sequencer.output("write_lane_o");
+    m.output(
+        "write_o",
+        lane.gated(&sequencer.output("write_o")),
+        "lane to write in all slices, one-hot or nothing",
+    );
+    m.output("write_addr_o", sequencer.output("write_addr_o"), "word to write");
+    m.output("busy_o", started.q() | !sequencer.output("idle_o"), "a command is in work");
+    m.finish()
+}

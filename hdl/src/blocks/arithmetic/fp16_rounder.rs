@@ -1,0 +1,166 @@
+//! Rounds an exact sum to FP16 once: to nearest, ties to even.
+//!
+//! The sum arrives as digits, least significant first. Its negative is formed digit by digit beside it, so that the
+//! magnitude is there when the last digit is, without a wide carry chain. Then: find the leading one, shift, round, pack.
+//! The sum's least significant bit weighs 2^-48 and FP16's smallest step is 2^-24, so bit 24 is the lowest that can
+//! be kept; a leading one at bit 64 or above is at least 2^16 and overflows.
+
+use super::number_format::{ACC_LSB_EXPONENT, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+use crate::blocks::common::encoding::bits_for;
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
+use std::rc::Rc;
+
+/// Position of FP16's smallest step (2^-24) in the sum.
+const SMALLEST_STEP: u32 = (-24 - ACC_LSB_EXPONENT) as u32;
+/// Largest shift beyond it: a leading one at 2^15 keeps its bits down to 2^5.
+const MAX_SHIFT: u32 = 29;
+/// Lowest position of a leading one that is too large: 2^16.
+const OVERFLOW: u32 = (16 - ACC_LSB_EXPONENT) as u32;
+/// The canonical NaN.
+const NAN: u128 = 0x7e00;
+/// Infinity without its sign.
+const INFINITY: u128 = 0x7c00;
+
+/// The rounder for the accumulator of `config`. One result every `acc_segments` cycles; latency four cycles from the last
+/// digit. NaN seen, or both infinities: `0x7E00`; one infinity: that; an exact zero: `+0`.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    rounder(config.acc_bits(), config.acc_segments())
+}
+
+/// The rounder for sums of `acc_bits` bits in `segments` digits, which divide it. With one digit a result every cycle.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
+    let digit_bits = acc_bits / segments;
+    let m = ModuleBuilder::new(
+        format!("fp16_rounder_w{acc_bits}_d{digit_bits}"),
+        "Rounds an exact sum to FP16, to nearest even.",
+    );
+    let valid = m.input("valid_i", 1, "a digit arrives");
+    let first = m.input("first_i", 1, "it is the least significant one");
+    let last = m.input("last_i", 1, "it is the most significant one");
+    let digit = m.input("digit_i", digit_bits, "digit of the sum");
+    let flags = m.input("flags_i", FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit");
+    let delay = |name: &str, value: &Bits| {
+        let reg = m.reg(name, 1).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+
+    // Stage 1: collect the sum and its negative; each digit enters at the top and moves down.
+    let borrow = m.reg("negative_carry_q", 1).enable(&valid);
+    let carry_in = &first | borrow.q();
+    let wide = digit_bits + 1;
+    let negative_sum = m.wire("negative_sum", (!&digit).zext(wide) + carry_in.zext(wide));
+    borrow.next(negative_sum.msb());
+    let collect = |name: &str, value: &Bits| {
+        let mut below: Vec<Bits> = Vec::new();
+        let mut from = value.clone();
+        for k in (0..segments).rev() {
+            let reg = m.reg(format!("{name}{k}_q"), digit_bits).enable(&valid);
+            reg.next(&from);
+            from = reg.q();
+            below.push(reg.q());
+        }
+        m.wire(name, cat(below))
+    };
+    let positive = collect("positive", &digit);
+    let negative = collect("negative", &negative_sum.low(digit_bits));
+    let complete = delay("complete_q", &(&valid & &last));
+    let final_flags = m.reg("flags_q", FLAG_BITS).enable(&valid);
+    final_flags.next(&flags);
+
+    // Stage 2: magnitude.
+    let is_negative = m.wire("is_negative", positive.msb());
+    let magnitude_valid = delay("magnitude_valid_q", &complete);
+    let magnitude = m.reg("magnitude_q", OVERFLOW).enable(&complete);
+    magnitude.next(mux(&is_negative, &negative.low(OVERFLOW), &positive.low(OVERFLOW)));
+    let above = acc_bits - OVERFLOW;
+    let too_large = m.reg("too_large_q", 1).enable(&complete);
+    too_large.next(mux(&is_negative, &negative.high(above), &positive.high(above)).any());
+    let sign = m.reg("sign_q", 1).enable(&complete);
+    sign.next(&is_negative);
+    let magnitude_flags = m.reg("magnitude_flags_q", FLAG_BITS).enable(&complete);
+    magnitude_flags.next(&final_flags);
+
+    // Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
+    let shift_valid = delay("shift_valid_q", &magnitude_valid);
+    let lowest = SMALLEST_STEP + SIGNIFICAND_BITS - 1;
+    let leading: Vec<Bits> = (0..=MAX_SHIFT)
+        .map(|shift| {
+            let higher = lowest + shift + 1;
+            let none_above =
+                if higher < OVERFLOW { magnitude.high(OVERFLOW - higher).is_zero() } else { lit(1, 1) };
+            let here = if shift == 0 { lit(1, 1) } else { magnitude.bit(lowest + shift) };
+            m.wire(format!("leading{shift}"), here & none_above)
+        })
+        .collect();
+    let shift_bits = bits_for(MAX_SHIFT);
+    let amount: Vec<Bits> = (0..shift_bits)
+        .rev()
+        .map(|bit| {
+            let set: Vec<Bits> = leading
+                .iter()
+                .zip(0..=MAX_SHIFT)
+                .filter(|(_, shift)| shift >> bit & 1 == 1)
+                .map(|(l, _)| l.clone())
+                .collect();
+            any_of(&set)
+        })
+        .collect();
+    m.unused(&leading[0], "a shift of zero sets no bit of the amount");
+    let hold = |name: &str, value: &Bits, enable: &Bits| {
+        let reg = m.reg(name, value.width()).enable(enable);
+        reg.next(value);
+        reg.q()
+    };
+    let shift = hold("shift_q", &cat(amount), &magnitude_valid);
+    let value = hold("value_q", &magnitude.q(), &magnitude_valid);
+    let value_special =
+        hold("value_special_q", &cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
+
+    // Stage 4: shift; what falls below the guard bit is only tested for zero.
+    let rounded_valid = delay("kept_valid_q", &shift_valid);
+    let guard_at = SMALLEST_STEP - 1;
+    let movable = value.high(OVERFLOW - guard_at);
+    let moved = m.wire("moved", movable.shr(&shift));
+    let kept_bits = SIGNIFICAND_BITS + 1;
+    m.unused(
+        moved.high(moved.width() - kept_bits),
+        "the leading one has arrived at bit 11, above it are zeros",
+    );
+    let lost_mask = m.wire("lost_mask", !repeat(MAX_SHIFT, &lit(1, 1)).shl(&shift));
+    let lost = (movable.low(MAX_SHIFT) & &lost_mask).any() | value.low(guard_at).any();
+    let kept = hold("kept_q", &moved.low(kept_bits), &shift_valid);
+    let sticky = hold("sticky_q", &lost, &shift_valid);
+    let exponent = hold("exponent_q", &shift, &shift_valid);
+    let special = hold("special_q", &value_special, &shift_valid);
+
+    // Stage 5: round and pack. The significand with its hidden bit is added to the exponent less one, so a carry out of
+    // the fraction raises the exponent by itself, up to infinity.
+    let guard = kept.bit(0);
+    let significand = kept.high(SIGNIFICAND_BITS);
+    let up = m.wire("up", &guard & (&sticky | significand.bit(0)));
+    let below_sign = FP16_BITS - 1;
+    let exponent_field = cat([exponent, zeros(10)]).zext(below_sign);
+    let encoded = exponent_field + significand.zext(below_sign) + up.zext(below_sign);
+    let encoded = m.wire("encoded", encoded);
+    let (plus, minus) = (special.bit(1), special.bit(2));
+    let nan = m.wire("nan", special.bit(0) | (&plus & &minus));
+    let infinite = m.wire("infinite", &plus | &minus);
+    let overflow = special.bit(3);
+    let result_sign = mux(&infinite, &minus, &special.bit(4));
+    let is_infinity = &infinite | &overflow;
+    let finite = mux(&is_infinity, &lit(INFINITY, below_sign), &encoded);
+    let result = mux(&nan, &lit(NAN, FP16_BITS), &cat([result_sign, finite]));
+    let out = m.reg("data_q", FP16_BITS).enable(&rounded_valid);
+    out.next(result);
+    m.output("valid_o", delay("valid_q", &rounded_valid), "a result, for one cycle");
+    m.output("data_o", &out, "FP16 result");
+    m.finish()
+}

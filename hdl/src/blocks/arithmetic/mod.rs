@@ -1,0 +1,23 @@
+//! Units that compute: FP16 products, their exact sums, the rounding of sums, and FP16 arithmetic of the activation unit.
+//!
+//! Reading order: [`number_format`] (what the numbers look like), [`operand_recoder`], [`serial_lane`], [`product_aligner`],
+//! [`multiplier_unit`];
+//! from there a sum passes [`reduction_tree`], [`row_accumulator`], [`combiner`] and [`fp16_rounder`]. Kept sums leave by
+//! [`sum_reader`] (for rounding) or [`sum_resolver`] (for an export). With results in FP16: [`exponential`], [`fp16_adder`],
+//! [`fp16_multiplier`] and their common end, [`fp16_packer`].
+
+pub mod combiner;
+pub mod exponential;
+pub mod fp16_adder;
+pub mod fp16_multiplier;
+pub mod fp16_packer;
+pub mod fp16_rounder;
+pub mod multiplier_unit;
+pub mod number_format;
+pub mod operand_recoder;
+pub mod product_aligner;
+pub mod reduction_tree;
+pub mod row_accumulator;
+pub mod serial_lane;
+pub mod sum_reader;
+pub mod sum_resolver;

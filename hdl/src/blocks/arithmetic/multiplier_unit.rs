@@ -1,0 +1,220 @@
+//! Multiplier unit: eight bit-serial lanes, one aligner ([`super::product_aligner`]), one exact accumulator (Hermes, section IV-A2).
+//!
+//! Lanes load one phase apart. In phase `i` lane `i` takes weight `i` and activation `i` while its previous product
+//! leaves to the aligner, so that neither operands nor products are held anywhere else. The product is shifted to
+//! its place above 2^-48 and added to the accumulator, whose segments pass carries on one segment per cycle; the
+//! phases in which no product arrives resolve the last carries. A window's digits are read while the next window's
+//! products are on their way: segment `k` in phase `lanes + 1 + k`. What comes before (buffers, window control) is
+//! `compute_tile`'s and `window_sequencer`'s business.
+
+use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+use super::product_aligner::product_aligner;
+use super::serial_lane::serial_lane;
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat};
+use std::rc::Rc;
+
+/// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
+/// the lanes hand their products over: `lanes + 1 + k`; beyond the window's end it lies in the next one.
+pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
+    config.lanes() + 1 + k
+}
+
+/// A recoded operand taken apart.
+pub(crate) struct Operand {
+    pub sign: Bits,
+    pub special: Bits,
+    /// Effective exponent, 1..=30.
+    pub exp: Bits,
+    /// With the hidden bit; of specials as [`super::operand_recoder`] says.
+    pub significand: Bits,
+}
+
+/// Takes a recoded operand apart.
+pub(crate) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
+    let raw = value.slice(10, 5);
+    let special = m.wire(format!("{name}_special"), raw.all());
+    let subnormal = m.wire(format!("{name}_subnormal"), raw.is_zero());
+    // Subnormals have the exponent of the smallest normal and no hidden bit; recoded specials have none either.
+    let exp = cat([raw.high(4), raw.bit(0) | &subnormal]);
+    let hidden = !(&special | &subnormal);
+    Operand { sign: value.msb(), special, exp, significand: cat([hidden, value.low(10)]) }
+}
+
+/// `value` delayed by `stages` cycles. Several stages share a register, of at most 64 bits: that is one word in simulation.
+fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32) -> Bits {
+    let widest = 64 / stages;
+    let delayed = |low: u32| {
+        let part = value.slice(low, widest.min(value.width() - low));
+        let line = m.reg(format!("{name}{low}_q"), stages * part.width());
+        line.next(cat([line.low(line.width() - part.width()), part.clone()]));
+        line.high(part.width())
+    };
+    let parts: Vec<Bits> = (0..value.width()).step_by(widest as usize).map(delayed).collect();
+    cat(parts.into_iter().rev())
+}
+
+/// The unit for `lanes`, `serial_steps`, `acc_bits` and `acc_segments` of `config`.
+///
+/// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read in phase `i` only. The sum over a window is exact:
+/// a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one window, digits from phase
+/// `lanes + 1` of the next.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
+    let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
+    let m = ModuleBuilder::new(
+        format!("multiplier_unit_l{lanes}_s{steps}_w{}", config.acc_bits()),
+        "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator."
+            .replace("Eight", &spelled(lanes)),
+    );
+    let phase = m.input("phase_i", window, "phase of the window, one-hot");
+    let w = m.input("w_i", lanes * FP16_BITS, "recoded weights, element i used in phase i");
+    let x = m.input("x_i", lanes * FP16_BITS, "recoded activations, element i used in phase i");
+    let broadcast = m.input(
+        "broadcast_i",
+        1,
+        "all lanes use `scalar_i` instead of `x_i`; of no account in phases without an operand",
+    );
+    let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
+    let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
+    let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
+    let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
+    let stored = StoredSum::of(config, &sum_in);
+    let imported = StoredSum::of(config, &w.low(sum_bits(config)));
+    m.unused(imported.carries, "a sum that is moved has none");
+
+    // Operand of the phase, decoded once for all lanes.
+    let turn = phase.low(lanes);
+    let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
+    let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(&turn, &elements(&w))));
+    // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose carries nobody
+    // waits for.
+    let shared = &broadcast & !phase.high(window - lanes).any();
+    let x_now = m.wire("x_now", mux(&shared, &scalar, &one_hot_mux(&turn, &elements(&x))));
+    let x_now = decode(&m, "x", &x_now);
+    let special = m.wire("special", &w_now.special | &x_now.special);
+    let exp_sum = w_now.exp.zext(EXPONENT_SUM_BITS) + x_now.exp.zext(EXPONENT_SUM_BITS);
+    let exp = m.wire("exp", exp_sum | repeat(EXPONENT_SUM_BITS, &special));
+    let sign = m.wire("sign", &w_now.sign ^ &x_now.sign);
+    let sig_w = m.wire("sig_w", w_now.significand.high(steps));
+    let sig_x = m.wire("sig_x", &x_now.significand);
+    if steps < SIGNIFICAND_BITS {
+        m.unused(w.low(1), "weights keep their leading serial_steps significand bits only");
+    }
+
+    let lane = serial_lane(steps, window)?;
+    let mut leaving = Vec::new();
+    for i in 0..lanes {
+        let instance = m
+            .instance(format!("lane{i}"), &lane)
+            .input("load_i", phase.bit(i))
+            .input("sig_w_i", &sig_w)
+            .input("sig_x_i", &sig_x);
+        leaving.push(instance.output("product_o"));
+    }
+
+    // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a delay
+    // line of a window's length brings them to the aligner in the same cycle. Phases without an operand send zeros.
+    let late = delay_line(&m, "line", &cat([sign, exp]), window + 1);
+    let term_exp = m.wire("term_exp", late.low(EXPONENT_SUM_BITS));
+    let negative = m.wire("negative", late.msb());
+    // One product per phase; zero when no lane has its turn, which is what resolves the carries.
+    let term = m.reg("term_q", SIGNIFICAND_BITS + steps);
+    term.next(one_hot_mux(&turn, &leaving));
+
+    let aligner = product_aligner(config)?;
+    let aligner = m
+        .instance("aligner", &aligner)
+        .input("product_i", &term)
+        .input("exp_i", &term_exp)
+        .input("negative_i", &negative);
+
+    // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
+    // its own replaces it by that one.
+    let keep = m.wire("keep", !(phase.bit(1) | &separate));
+    let previous = |own: &Bits, other: &Bits| own.gated(&keep) | other.gated(&separate);
+    let mut carry_in = negative.gated(&!&import);
+    let mut digits = Vec::new();
+    let mut carries = Vec::new();
+    for k in 0..segments {
+        let product = aligner.output(&format!("digit{k}_o"));
+        let aligned = m.wire(format!("aligned{k}"), mux(&import, &imported.digits[k as usize], &product));
+        let segment = m.reg(format!("acc{k}_q"), digit_bits);
+        let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));
+        let sum = before.zext(digit_bits + 1) + aligned.zext(digit_bits + 1) + carry_in.zext(digit_bits + 1);
+        let sum = m.wire(format!("acc{k}_sum"), sum);
+        segment.next(sum.low(digit_bits));
+        if k + 1 < segments {
+            let carry = m.reg(format!("carry{k}_q"), 1);
+            carry.next(sum.msb());
+            carry_in = m.wire(format!("carry{k}"), previous(&carry, &stored.carries.bit(k)));
+            carries.push(carry.q());
+        } else {
+            m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
+        }
+        digits.push(segment.q());
+    }
+
+    // Recoded NaNs have a zero significand and infinities do not, so the product tells them apart; infinity times
+    // zero comes out as NaN by itself.
+    let is_special = m.wire("term_special", term_exp.all());
+    let nonzero = m.wire("term_nonzero", term.any());
+    let infinite = m.wire("term_infinite", &is_special & &nonzero);
+    let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
+    let flags = m.reg("flags_q", FLAG_BITS);
+    flags.next(mux(&import, &imported.flags, &seen) | previous(&flags, &stored.flags));
+
+    let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();
+    let quiet: Vec<Bits> = (0..window)
+        .filter(|p| (0..segments).all(|k| digit_phase(config, k) % window != *p))
+        .map(|p| phase.bit(p))
+        .collect();
+    m.unused(any_of(&quiet), "phases in which nothing but the lanes' own turn happens");
+    m.output(
+        "digit_o",
+        one_hot_mux(&cat(read), &digits),
+        "digit of the sum over the last window, in its phase",
+    );
+    m.output("flags_o", &flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
+    let sum = [flags.q(), cat(carries.into_iter().rev())].into_iter().chain(digits.into_iter().rev());
+    m.output("sum_o", cat(sum), "sum with what was added last: flags, pending carries, digits");
+    m.finish()
+}
+
+/// Bits of a sum that is kept between products: its digits, the carries pending between them, its flags.
+pub(crate) fn sum_bits(config: &GemvConfig) -> u32 {
+    config.acc_bits() + config.acc_segments() - 1 + FLAG_BITS
+}
+
+/// A kept sum taken apart.
+pub(crate) struct StoredSum {
+    /// Digits, the least significant one first.
+    pub digits: Vec<Bits>,
+    /// Carry `k` still has to be added to digit `k + 1`.
+    pub carries: Bits,
+    /// NaN, +Inf, -Inf seen.
+    pub flags: Bits,
+}
+
+impl StoredSum {
+    /// The parts of a word of [`sum_bits`] bits.
+    pub fn of(config: &GemvConfig, word: &Bits) -> Self {
+        let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
+        Self {
+            digits: (0..segments).map(|k| word.slice(k * digit_bits, digit_bits)).collect(),
+            carries: word.slice(config.acc_bits(), segments - 1),
+            flags: word.high(FLAG_BITS),
+        }
+    }
+}
+
+fn spelled(lanes: u32) -> String {
+    match lanes {
+        8 => "Eight".into(),
+        16 => "Sixteen".into(),
+        other => other.to_string(),
+    }
+}

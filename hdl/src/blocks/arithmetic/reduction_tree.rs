@@ -1,0 +1,145 @@
+//! Reduction tree: adds the digits of a rank's tiles, level by level.
+//!
+//! A tile sends one sum per window, so a node needs to add one digit per cycle only: one narrow adder and a carry
+//! register instead of a full-width adder. Levels are registered; the strobes travel beside the digits.
+//!
+//! A product with several heads wants the sums of equal parts of the stripe. These are on the nodes of an inner level;
+//! taps lead them out.
+
+use super::number_format::FLAG_BITS;
+use crate::blocks::common::encoding::{bits_for, log2};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
+use std::rc::Rc;
+
+/// Adds two digit streams. Latency: one cycle.
+fn tree_node(digit_bits: u32) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(format!("tree_node_d{digit_bits}"), "Digit-serial adder of two exact sums.");
+    let first = m.input("first_i", 1, "first digit: no carry comes in");
+    let a = m.input("a_i", digit_bits, "digit of the first sum");
+    let b = m.input("b_i", digit_bits, "digit of the second sum");
+    let a_flags = m.input("a_flags_i", FLAG_BITS, "flags of the first sum");
+    let b_flags = m.input("b_flags_i", FLAG_BITS, "flags of the second sum");
+    let carry = m.reg("carry_q", 1);
+    let carry_in = carry.q() & !&first;
+    let wide = digit_bits + 1;
+    let sum = m.wire("sum", a.zext(wide) + b.zext(wide) + carry_in.zext(wide));
+    carry.next(sum.msb());
+    let digit = m.reg("digit_q", digit_bits);
+    digit.next(sum.low(digit_bits));
+    let flags = m.reg("flags_q", FLAG_BITS);
+    flags.next(&a_flags | &b_flags);
+    m.output("digit_o", &digit, "digit of the sum");
+    m.output("flags_o", &flags, "flags of either");
+    m.finish()
+}
+
+/// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, the strobes included.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlError> {
+    tree(leaves, digit_bits, 1)
+}
+
+/// The same tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
+/// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps have
+/// digits that mean nothing.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
+    tree(leaves, digit_bits, heads)
+}
+
+/// Chooses by the logarithm of the number of heads, `values` being those of the last `values.len()` logarithms; the last
+/// one for any other.
+fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
+    let first = u128::from(log2(most)) + 1 - values.len() as u128;
+    let last = &values[values.len() - 1];
+    let others = (first..).zip(&values[..values.len() - 1]).collect::<Vec<_>>();
+    others.iter().rev().fold(last.clone(), |rest, (h, value)| mux(&heads.eq_lit(*h), value, &rest))
+}
+
+fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
+    let node = tree_node(digit_bits)?;
+    let taps = if heads > 1 { format!("_h{heads}") } else { String::new() };
+    let m = ModuleBuilder::new(
+        format!("reduction_tree_n{leaves}_d{digit_bits}{taps}"),
+        "Pipelined binary tree of digit-serial adders.",
+    );
+    let valid = m.input("valid_i", 1, "there are digits");
+    let first = m.input("first_i", 1, "they are the least significant ones");
+    let last = m.input("last_i", 1, "they are the most significant ones");
+    let mut streams: Vec<_> = (0..leaves)
+        .map(|i| {
+            let digit = m.input(format!("digit{i}_i"), digit_bits, format!("digit of leaf {i}"));
+            (digit, m.input(format!("flags{i}_i"), FLAG_BITS, format!("flags of leaf {i}")))
+        })
+        .collect();
+
+    let mut strobes = cat([last, first, valid]);
+    let (mut inner, mut inner_strobes) = (Vec::new(), Vec::new());
+    for level in 0..log2(leaves) {
+        if streams.len() <= heads as usize {
+            inner.push(streams.clone());
+            inner_strobes.push(strobes.clone());
+        }
+        let first = strobes.bit(1);
+        let mut sums = Vec::new();
+        for (i, pair) in streams.chunks(2).enumerate() {
+            let ((a, a_flags), (b, b_flags)) = (&pair[0], &pair[1]);
+            let sum = m
+                .instance(format!("node{level}_{i}"), &node)
+                .input("first_i", &first)
+                .input("a_i", a)
+                .input("b_i", b)
+                .input("a_flags_i", a_flags)
+                .input("b_flags_i", b_flags);
+            sums.push((sum.output("digit_o"), sum.output("flags_o")));
+        }
+        streams = sums;
+        let delayed = m.reg(format!("strobes{level}_q"), 3).reset(0);
+        delayed.next(&strobes);
+        strobes = delayed.q();
+    }
+    m.output("valid_o", strobes.bit(0), "there is a digit of the whole sum");
+    m.output("first_o", strobes.bit(1), "it is the least significant one");
+    m.output("last_o", strobes.bit(2), "it is the most significant one");
+    m.output("digit_o", &streams[0].0, "digit of the whole sum");
+    m.output("flags_o", &streams[0].1, "flags of the whole sum; valid with the last digit");
+    if heads > 1 {
+        let count = m.input("heads_i", bits_for(log2(heads)), "logarithm of the number of heads");
+        // From the level of two nodes upwards to that of `heads`.
+        inner.reverse();
+        inner_strobes.reverse();
+        let strobes = m.wire("tap_strobes", of_heads(&count, heads, &inner_strobes));
+        for (bit, name, doc) in [
+            (0, "valid", "taps: there is a digit"),
+            (1, "first", "taps: it is the least significant one"),
+            (2, "last", "taps: it is the most significant one"),
+        ] {
+            m.output(format!("tap_{name}_o"), strobes.bit(bit), doc);
+        }
+        if heads == 2 {
+            m.unused(&count, "there is no other number of heads");
+        }
+        for tap in 0..heads as usize {
+            // With fewer heads there is no such tap.
+            let levels = || inner.iter().filter(|level| level.len() > tap);
+            let pick = |part: &dyn Fn(&(Bits, Bits)) -> Bits| {
+                of_heads(&count, heads, &levels().map(|level| part(&level[tap])).collect::<Vec<_>>())
+            };
+            m.output(
+                format!("tap{tap}_digit_o"),
+                pick(&|node| node.0.clone()),
+                format!("digit of tap {tap}"),
+            );
+            m.output(
+                format!("tap{tap}_flags_o"),
+                pick(&|node| node.1.clone()),
+                format!("flags of tap {tap}; valid with the last digit"),
+            );
+        }
+    }
+    m.finish()
+}

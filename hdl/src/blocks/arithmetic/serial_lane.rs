@@ -1,0 +1,50 @@
+//! One bit-serial significand multiplier.
+//!
+//! Sits eight times in a [`super::multiplier_unit`], which decodes the operands it loads and collects what leaves.
+//! The weight's significand is consumed one bit per cycle from the low half of the product register, which the
+//! product itself fills from above (the classic shift-add multiplier, one register for both). Exponents and signs pass
+//! the lanes by in the unit's delay line.
+
+use super::number_format::SIGNIFICAND_BITS;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
+use std::rc::Rc;
+
+/// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
+///
+/// Product `sig_w * sig_x`: [11 + steps bits], complete `window` cycles after `load_i`, that is when the next load
+/// comes. The first step is part of the load (it adds to zero, so it needs no adder).
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
+    let name = if steps == window {
+        format!("serial_lane_s{steps}")
+    } else {
+        format!("serial_lane_s{steps}_p{window}")
+    };
+    let m = ModuleBuilder::new(name, "Bit-serial multiplier of two significands.");
+    let load = m.input("load_i", 1, "takes new operands; the old product is read in the same cycle");
+    let sig_w = m.input("sig_w_i", steps, "significand of the weight");
+    let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
+
+    let multiplicand = m.reg("multiplicand_q", SIGNIFICAND_BITS).enable(&load);
+    multiplicand.next(&sig_x);
+    // Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
+    let product = m.reg("product_q", SIGNIFICAND_BITS + window);
+    let running = product.high(SIGNIFICAND_BITS);
+    let addend = multiplicand.gated(&product.bit(0));
+    let sum = m.wire("sum", running.zext(SIGNIFICAND_BITS + 1) + addend.zext(SIGNIFICAND_BITS + 1));
+    let stepped = cat([sum, product.slice(1, window - 1)]);
+    let first_sum = sig_x.gated(&sig_w.bit(0));
+    let loaded = cat([zeros(1), first_sum, sig_w.slice(1, steps - 1).zext(window - 1)]);
+    product.next(mux(&load, &loaded, &stepped));
+
+    if window > steps {
+        m.unused(
+            product.high(window - steps),
+            "the steps beyond the weight's bits add nothing, so these stay zero",
+        );
+    }
+    m.output("product_o", product.low(SIGNIFICAND_BITS + steps), "product of the significands");
+    m.finish()
+}

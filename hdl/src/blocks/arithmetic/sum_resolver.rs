@@ -1,0 +1,71 @@
+//! Resolves the carries that kept sums have pending, on the way of an export.
+//!
+//! A sum in the buffer is a number plus a carry above each of its digits but the last, and how much of it is in the carries
+//! depends on what was added last. What leaves the core has none: one form for each number, and 0 for what its flags decide.
+
+use super::multiplier_unit::{StoredSum, sum_bits};
+use super::number_format::FP16_BITS;
+use ndp_config::{BEAT_BITS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, zeros};
+use std::rc::Rc;
+
+/// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
+    let chunk_bits = config.lanes() * FP16_BITS;
+    let m = ModuleBuilder::new(
+        format!("sum_resolver_w{}_s{segments}_l{}", config.acc_bits(), config.lanes()),
+        "Sums without pending carries.",
+    );
+    let valid = m.input("valid_i", 1, "a beat is there");
+    let data = m.input("data_i", BEAT_BITS, "words of the slices");
+
+    let mut valid_now = valid;
+    for k in 1..segments {
+        let there = m.reg(format!("valid{k}_q"), 1).reset(0);
+        there.next(&valid_now);
+        valid_now = there.q();
+    }
+    let mut words = Vec::new();
+    for i in 0..config.beat_chunks() {
+        let word = data.slice(i * chunk_bits, chunk_bits);
+        let StoredSum { mut digits, mut carries, mut flags } =
+            StoredSum::of(config, &word.low(sum_bits(config)));
+        if chunk_bits > sum_bits(config) {
+            m.unused(word.high(chunk_bits - sum_bits(config)), "a sum does not fill its word");
+        }
+        // In stage k digit k takes the carry that was left below it, and the one of the digit below: that makes up to 2.
+        let mut overflow = zeros(1);
+        for k in 1..segments {
+            let keep = |name: &str, value: &Bits| {
+                let reg = m.reg(format!("{name}{i}_{k}_q"), value.width());
+                reg.next(value);
+                reg.q()
+            };
+            let at = k as usize;
+            let with_carry = digits[at].zext(digit_bits + 1) + carries.bit(0).zext(digit_bits + 1);
+            let sum = m.wire(format!("sum{i}_{k}"), with_carry + overflow.zext(digit_bits + 1));
+            digits[at] = sum.low(digit_bits);
+            for (d, digit) in digits.iter_mut().enumerate() {
+                *digit = keep(&format!("digit{d}_"), digit);
+            }
+            flags = keep("flags", &flags);
+            if k + 1 < segments {
+                overflow = keep("overflow", &sum.msb());
+                carries = keep("carries", &carries.high(carries.width() - 1));
+            } else {
+                m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
+            }
+        }
+        // Infinities leave something in the digits that means nothing, since the flags decide.
+        let number = cat(digits.into_iter().rev()).gated(&!m.wire(format!("special{i}"), flags.any()));
+        let sum = cat([flags, zeros(segments - 1), number]);
+        words.push(sum.zext(chunk_bits));
+    }
+    m.output("valid_o", valid_now, "a resolved beat is there");
+    m.output("data_o", cat(words.into_iter().rev()), "the words, without carries");
+    m.finish()
+}

@@ -1,0 +1,168 @@
+//! FIFO between two clocks.
+//!
+//! Each side has a pointer of its own, one bit longer than an address, and sends it to the other side in Gray code: one
+//! bit changes per step, so a synchroniser that catches it in between yields the old or the new value. Two flip-flops
+//! per synchroniser. What a side sees of the other is late but never wrong: full and empty are left a little later than
+//! they could be.
+//!
+//! Both resets have to be active together. Valid and ready come from registers.
+
+use super::encoding::{bits_for, log2};
+use super::two_clock_sram::{two_clock_sram, two_clock_words, word_register};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
+use std::rc::Rc;
+
+/// What holds the words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// Flip-flops: small FIFOs. The head is in the register behind them.
+    FlipFlops,
+    /// An SRAM macro, whose output is moved on to a register, so that its access time is in no other path.
+    Sram,
+}
+
+/// `value` in Gray code.
+fn gray(value: &Bits) -> Bits {
+    value ^ cat([lit(0, 1), value.high(value.width() - 1)])
+}
+
+/// The value behind a Gray code: bit `i` is the parity of the bits from `i` up.
+fn binary(gray: &Bits) -> Bits {
+    let parity = |low: u32| (low + 1..gray.width()).fold(gray.bit(low), |sum, bit| sum ^ gray.bit(bit));
+    cat((0..gray.width()).rev().map(parity))
+}
+
+/// Two flip-flops in a row, cleared by reset.
+fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Bits {
+    let first = m.reg(format!("{name}_meta_q"), value.width()).reset(0);
+    first.next(value);
+    let second = m.reg(format!("{name}_sync_q"), value.width()).reset(0);
+    second.next(&first);
+    second.q()
+}
+
+/// The side that appends.
+fn writer(depth: u32) -> Result<Rc<Module>, HdlError> {
+    let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
+    let m = ModuleBuilder::new(
+        format!("async_fifo_writer_{depth}"),
+        "Write pointer of a FIFO between two clocks.",
+    );
+    let push = m.input("push_i", 1, "append a word");
+    let reader = synchronised(&m, "reader", &m.input("reader_i", bits, "the reader's pointer, Gray"));
+    let ready = m.reg("ready_q", 1).reset(0);
+    let pushes = m.wire("pushes", &push & &ready.q());
+    let pointer = m.reg("pointer_q", bits).reset(0);
+    let next = m.wire("next", mux(&pushes, &pointer.plus_one(), &pointer));
+    pointer.next(&next);
+    let next_gray = m.wire("next_gray", gray(&next));
+    let sent = m.reg("gray_q", bits).reset(0);
+    sent.next(&next_gray);
+    // Full: a whole round ahead, which in Gray code differs in the two upper bits.
+    let full = match bits {
+        2 => !&reader,
+        _ => cat([!reader.high(2), reader.low(bits - 2)]),
+    };
+    ready.next(next_gray.ne(&full));
+    let taken = m.reg("taken_q", bits).reset(0);
+    taken.next(binary(&reader));
+    m.output("ready_o", &ready, "there is room");
+    m.output("we_o", pushes, "write the word");
+    m.output("addr_o", pointer.low(addr_bits), "where to");
+    m.output("gray_o", &sent, "words appended, Gray");
+    m.output(
+        "taken_o",
+        &taken,
+        "words that have left the storage, as far as this side knows; modulo twice the depth",
+    );
+    m.finish()
+}
+
+/// The side that takes; with `moves` the head is moved on from the storage's output to a register.
+fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
+    let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
+    let suffix = if moves { "_moving" } else { "" };
+    let name = format!("async_fifo_reader_{depth}{suffix}");
+    let m = ModuleBuilder::new(name, "Read pointer and prefetch of a FIFO between two clocks.");
+    let pop = m.input("pop_i", 1, "remove the head");
+    let writer = synchronised(&m, "writer", &m.input("writer_i", bits, "the writer's pointer, Gray"));
+    let waiting = m.reg("waiting_q", 1).reset(0);
+    let valid = m.reg("valid_q", 1).reset(0);
+    let head_free = m.wire("head_free", !valid.q() | &pop);
+    let read = m.forward("read", 1);
+    if moves {
+        let held = m.reg("held_q", 1).reset(0);
+        let moving = m.wire("moving", &held.q() & &head_free);
+        read.drive(&waiting.q() & (!held.q() | &moving));
+        held.next(any_of(&[read.q(), held.q() & !&moving]));
+        valid.next(any_of(&[moving.clone(), !&head_free]));
+        m.output("move_o", moving, "take the storage's output over as head");
+    } else {
+        read.drive(&waiting.q() & &head_free);
+        valid.next(any_of(&[read.q(), !&head_free]));
+    }
+    let pointer = m.reg("pointer_q", bits).reset(0);
+    let next = m.wire("next", mux(&read, &pointer.plus_one(), &pointer));
+    pointer.next(&next);
+    let next_gray = m.wire("next_gray", gray(&next));
+    let sent = m.reg("gray_q", bits).reset(0);
+    sent.next(&next_gray);
+    waiting.next(next_gray.ne(&writer));
+    m.output("re_o", &read, "read the next word");
+    m.output("addr_o", pointer.low(addr_bits), "where from");
+    m.output("gray_o", &sent, "words read, Gray");
+    m.output("valid_o", &valid, "there is a head");
+    m.finish()
+}
+
+/// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the
+/// registers at its head. A push while not ready and a pop while not valid do nothing.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Result<Rc<Module>, HdlError> {
+    const POINTER: &str = "Gray code, one bit changes at a time, and a synchroniser follows";
+    let sram = storage == Storage::Sram;
+    let kind = if sram { "_sram" } else { "" };
+    let m =
+        ModuleBuilder::new(format!("async_fifo{kind}_{depth}x{width}"), "FIFO from one clock to another.");
+    let (write, read) = (m.clock_domain("write"), m.clock_domain("read"));
+    let data = m.input("data_i", width, "word to append");
+    let pop = m.input("pop_i", 1, "remove the head");
+    let read_pointer = m.forward("read_pointer", bits_for(depth));
+    let writer = m
+        .instance("writer", &writer(depth)?)
+        .in_domain(&write)
+        .input("push_i", m.input("push_i", 1, "append `data_i`"))
+        .crossing("reader_i", &read_pointer, POINTER);
+    let reader = m.instance("reader", &reader(depth, sram)?).in_domain(&read).input("pop_i", &pop).crossing(
+        "writer_i",
+        writer.output("gray_o"),
+        POINTER,
+    );
+    read_pointer.drive(reader.output("gray_o"));
+    let words = if sram { two_clock_sram(depth, width)? } else { two_clock_words(depth, width)? };
+    let words = m
+        .instance("storage", &words)
+        .pass_domain("write", &write)
+        .pass_domain("read", &read)
+        .input("we_i", writer.output("we_o"))
+        .input("waddr_i", writer.output("addr_o"))
+        .input("wdata_i", data)
+        .input("re_i", reader.output("re_o"))
+        .input("raddr_i", reader.output("addr_o"));
+    let mut head = words.output("rdata_o");
+    if sram {
+        let register = m.instance("head", &word_register(width)?).in_domain(&read);
+        head = register.input("en_i", reader.output("move_o")).input("data_i", head).output("word_o");
+    }
+    m.output("ready_o", writer.output("ready_o"), "there is room");
+    m.output(
+        "taken_o",
+        writer.output("taken_o"),
+        "words that left the storage, modulo twice the depth; on the writer's clock",
+    );
+    m.output("valid_o", reader.output("valid_o"), "there is a head");
+    m.output("data_o", head, "the head");
+    m.finish()
+}

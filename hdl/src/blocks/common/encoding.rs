@@ -1,0 +1,18 @@
+//! Numbers as bits: how many a number needs, and one-hot codes.
+
+use ndp_hdl_language::{Bits, cat};
+
+/// Bits needed to hold `0..=max`; at least one.
+pub(crate) const fn bits_for(max: u32) -> u32 {
+    if max == 0 { 1 } else { 32 - max.leading_zeros() }
+}
+
+/// `log2` of a power of two.
+pub(crate) const fn log2(value: u32) -> u32 {
+    value.trailing_zeros()
+}
+
+/// One bit for each value below `count`.
+pub(crate) fn one_hot(index: &Bits, count: u32) -> Bits {
+    cat((0..count).rev().map(|value| index.eq_lit(value.into())))
+}

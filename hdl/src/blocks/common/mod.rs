@@ -1,0 +1,14 @@
+//! What blocks of all parts are built from. Knows no other folder.
+//!
+//! Reading order: `encoding` and `row_layout` (widths and signals, no modules), [`sram`], [`fifo`], [`sram_fifo`],
+//! [`phase_ring`], `oldest_first` (an arbiter); between two clocks: [`two_clock_sram`], [`async_fifo`].
+
+pub mod async_fifo;
+pub(crate) mod encoding;
+pub mod fifo;
+pub(crate) mod oldest_first;
+pub mod phase_ring;
+pub(crate) mod row_layout;
+pub mod sram;
+pub mod sram_fifo;
+pub mod two_clock_sram;

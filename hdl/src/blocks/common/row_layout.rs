@@ -1,0 +1,69 @@
+//! How a row of elements is cut over the ranks: widths of the numbers that say so, and these numbers as signals.
+//!
+//! A row is cut into stripes of `stripe_elems`. A wave is a stripe for every rank; what is left over is the tail. The front end's
+//! command decoder computes the cut once, and whoever walks over a row is told it.
+
+use super::encoding::{bits_for, log2};
+use ndp_config::{BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder};
+
+/// Bits of a wave count of one row.
+pub(crate) fn wave_bits(config: &GemvConfig) -> u32 {
+    config.col_bits() - log2(config.stripe_elems()) - log2(config.ranks()) + 1
+}
+
+/// Bits of a tail count or rank index.
+pub(crate) fn rank_bits(config: &GemvConfig) -> u32 {
+    bits_for(config.ranks() - 1)
+}
+
+/// Bits of the position of a beat in its stripe.
+pub(crate) fn position_bits(config: &GemvConfig) -> u32 {
+    bits_for(config.beats_per_stripe() - 1)
+}
+
+/// Name, bits and meaning of the fields that describe a row's cut.
+pub(crate) fn layout_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 4] {
+    [
+        ("waves", wave_bits(config), "stripes of the row that every rank takes"),
+        ("tail", rank_bits(config), "stripes of the row that are left over"),
+        ("last_beat", position_bits(config), "position of the last beat in the row's last stripe"),
+        ("last_elem", log2(BEAT_ELEMS), "last element of the row in that beat"),
+    ]
+}
+
+/// The fields of a row's cut as signals, in the order of [`layout_fields`].
+#[derive(Clone)]
+pub(crate) struct Layout {
+    pub waves: Bits,
+    pub tail: Bits,
+    pub last_beat: Bits,
+    pub last_elem: Bits,
+}
+
+impl Layout {
+    /// Input ports `<field>_i`.
+    pub fn inputs(m: &ModuleBuilder, config: &GemvConfig) -> Self {
+        let [waves, tail, last_beat, last_elem] =
+            layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
+        Self { waves, tail, last_beat, last_elem }
+    }
+
+    /// Connects the fields to the input ports of an instance.
+    pub fn connect<'a>(&self, instance: InstanceBuilder<'a>) -> InstanceBuilder<'a> {
+        instance
+            .input("waves_i", &self.waves)
+            .input("tail_i", &self.tail)
+            .input("last_beat_i", &self.last_beat)
+            .input("last_elem_i", &self.last_elem)
+    }
+}
+
+/// A number of slice words in the width of a slice address, modulo which it counts.
+pub(crate) fn words(m: &ModuleBuilder, value: &Bits, addr_bits: u32) -> Bits {
+    if value.width() <= addr_bits {
+        return value.zext(addr_bits);
+    }
+    m.unused(value.high(value.width() - addr_bits), "addresses count modulo the words of a slice");
+    value.low(addr_bits)
+}

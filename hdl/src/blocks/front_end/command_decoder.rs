@@ -1,0 +1,51 @@
+//! What a row of `cols` elements means for the ranks: how many stripes, and where the last one ends.
+//!
+//! A row is cut into stripes of `stripe_elems`; stripe `j` of the full waves goes to rank `j mod ranks`, the stripes that
+//! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
+
+use crate::blocks::common::encoding::{bits_for, log2};
+use ndp_config::{BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, zeros};
+use std::rc::Rc;
+
+/// Whether a number is in `1..=max`.
+fn in_limit(value: &Bits, max: u32) -> Bits {
+    // What the width cannot exceed needs no comparator, and linters want none there.
+    if bits_for(max) == value.width() && (max + 1).is_power_of_two() {
+        return value.any();
+    }
+    value.any() & !lit(max.into(), value.width()).lt(value)
+}
+
+/// Cuts a row of `cols_i` elements, and says whether the command makes sense: at least one column and vector, at most
+/// `max_cols` and `max_batch` of them. Combinational.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn command_decoder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (stripe_bits, rank_log2) = (log2(config.stripe_elems()), log2(config.ranks()));
+    let (beat_log2, col_bits) = (log2(BEAT_ELEMS), config.col_bits());
+    let m = ModuleBuilder::new(
+        format!("command_decoder_c{col_bits}_e{}_g{}", config.stripe_elems(), config.ranks()),
+        "Cuts a row over the ranks and checks a command's sizes.",
+    );
+    let cols = m.input("cols_i", col_bits, "elements of a row");
+    let batch = m.input("batch_i", config.batch_bits(), "vectors");
+
+    let last = m.wire("last", cols.minus_one());
+    // Stripes of the row; one bit more than `last` has above the stripe, for a row that fills the buffer.
+    let count_bits = col_bits - stripe_bits + 1;
+    let stripes = m.wire("stripes", last.high(col_bits - stripe_bits).zext(count_bits).plus_one());
+    let tail = if rank_log2 == 0 { zeros(1) } else { stripes.low(rank_log2) };
+    let last_beat = match stripe_bits - beat_log2 {
+        0 => zeros(1),
+        bits => last.slice(beat_log2, bits),
+    };
+    m.output("waves_o", stripes.high(count_bits - rank_log2), "stripes of the row that every rank takes");
+    m.output("tail_o", tail, "stripes of the row that are left over");
+    m.output("last_beat_o", last_beat, "position of the last beat in the row's last stripe");
+    m.output("last_elem_o", last.low(beat_log2), "last element of the row in that beat");
+    let legal = cat([in_limit(&cols, config.max_cols()), in_limit(&batch, config.max_batch())]).all();
+    m.output("legal_o", legal, "the sizes are possible");
+    m.finish()
+}

@@ -1,0 +1,274 @@
+//! Takes an instruction apart and finds what is wrong with it as far as the word alone tells (docs/isa.md).
+
+use super::command_decoder::command_decoder;
+use super::row_generator::WORD_ENTRIES;
+use crate::blocks::common::encoding::{bits_for, log2};
+use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
+use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
+use ndp_config::{DesignConfig, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, lit, mux, repeat, zeros};
+use std::rc::Rc;
+
+/// Bits of an instruction.
+pub(crate) const INSTRUCTION_BITS: u32 = 128;
+/// Bits of an error code.
+pub(crate) const ERROR_BITS: u32 = 8;
+/// Bits of a signal's tag.
+pub(crate) const TAG_BITS: u32 = 32;
+
+/// Bits of the number of a DIMM.
+pub(crate) const NODE_BITS: u32 = LinkConfig::NODE_BITS;
+
+/// Lowest bit and width of a field.
+type Field = (u32, u32);
+
+/// Fields of an instruction.
+const BATCH: Field = (9, 4);
+const COLS: Field = (13, 18);
+const ADDRESS: Field = (32, 29);
+const COUNT: Field = (64, COUNT_BITS);
+const SOURCE: Field = (88, 10);
+const TARGET: Field = (98, 10);
+const LIST: Field = (108, 12);
+const LISTED: Field = (8, 1);
+const TAG: Field = (32, 32);
+const HEADS: Field = (120, 3);
+const OTHER: Field = (108, 10);
+const SCALAR: Field = (64, 16);
+const OPCODE: Field = (0, 8);
+const NODE: Field = (9, NODE_BITS);
+const RANKS: Field = (13, 8);
+const SLOT: Field = (88, SLOT_BITS);
+
+/// Name of an instruction's strobe, opcode, fields.
+type Encoding = (&'static str, u128, &'static [Field]);
+
+/// All instructions.
+const INSTRUCTIONS: [Encoding; 24] = [
+    ("nop", 0x00, &[]),
+    ("barrier", 0x01, &[]),
+    ("signal", 0x02, &[TAG]),
+    ("load", 0x10, &[TARGET, COLS, BATCH, ADDRESS]),
+    ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
+    ("list", 0x12, &[LIST, COUNT, ADDRESS]),
+    ("append", 0x13, &[SOURCE, COLS, BATCH, COUNT, ADDRESS]),
+    ("export", 0x14, &[SOURCE, COUNT, ADDRESS]),
+    ("zero", 0x20, &[TARGET, COUNT]),
+    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
+    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
+    ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
+    ("merge", 0x24, &[TARGET, COLS, BATCH, ADDRESS]),
+    ("import", 0x25, &[TARGET, COUNT, ADDRESS]),
+    ("relu", 0x30, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("exp", 0x31, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("softmax", 0x32, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("scale", 0x33, &[SOURCE, TARGET, COLS, BATCH, HEADS, SCALAR]),
+    ("add", 0x34, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("sub", 0x35, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("mul", 0x36, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("max", 0x37, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("send", 0x40, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
+    ("receive", 0x41, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
+];
+
+/// What the activation unit executes.
+pub(crate) const ACTIVATIONS: [&str; 8] = ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"];
+/// Longest vector of a softmax.
+pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
+
+/// What moves data over the link.
+pub(crate) const TRANSFERS: [&str; 2] = ["send", "receive"];
+
+/// Strobes of the decoder, in the order of the opcodes.
+pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
+    INSTRUCTIONS.iter().map(|(name, ..)| *name)
+}
+
+/// The decoder. Combinational; who uses it registers what it needs.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let gemv = config.gemv();
+    let m = ModuleBuilder::new(
+        format!(
+            "instruction_decoder_c{}_a{}{}",
+            gemv.col_bits(),
+            config.dimm_burst_bits(),
+            link_suffix(config)
+        ),
+        "Fields of an instruction, and what is wrong with them.",
+    );
+    let word = m.input("word_i", INSTRUCTION_BITS, "instruction");
+    let field = |(low, bits): Field| word.slice(low, bits);
+    let opcode = field(OPCODE);
+    let kinds: Vec<(&str, Bits)> = INSTRUCTIONS
+        .iter()
+        .map(|(name, code, _)| (*name, m.wire(format!("is_{name}"), opcode.eq_lit(*code))))
+        .collect();
+    let is: Vec<Bits> = kinds.iter().map(|(_, bit)| bit.clone()).collect();
+    let one_of = |names: &[&str]| any_named(&kinds, names);
+    let unknown = m.wire("unknown", !any_of(&is));
+
+    // Bits that no field of the instruction covers have to be 0.
+    let used = |fields: &[Field]| {
+        let mask = |(low, bits): Field| ((1u128 << bits) - 1) << low;
+        [&[OPCODE], fields].concat().into_iter().map(mask).fold(0, |all, bits| all | bits)
+    };
+    let reserved: Vec<Bits> = INSTRUCTIONS
+        .iter()
+        .zip(&is)
+        .map(|((_, _, fields), is)| (&word & lit(!used(fields), INSTRUCTION_BITS)).any() & is)
+        .collect();
+    // Rows of several heads are counted: `listed` has to be 0 then.
+    let products = m.wire("products", one_of(&["dot", "axpy"]));
+    let activations = m.wire("activations", one_of(&ACTIVATIONS));
+    let appends = m.wire("appends", one_of(&["append"]));
+    // What moves partial results: sums as rows of one wave, or FP16 as a row for each vector.
+    let (exports, imports, merges) = (one_of(&["export"]), one_of(&["import"]), one_of(&["merge"]));
+    let moves = m.wire("moves", &exports | &imports);
+    let transfers = m.wire("transfers", one_of(&TRANSFERS));
+    let headed = m.wire("headed", &products & field(HEADS).any());
+    let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
+
+    // Sizes.
+    let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
+    let over = |value: &Bits, bits: u32| {
+        if value.width() > bits { value.high(value.width() - bits).any() } else { zeros(1) }
+    };
+    let (col_bits, batch_bits) = (gemv.col_bits(), gemv.batch_bits());
+    let batch = m.wire("batch", field(BATCH).zext(BATCH.1 + 1).plus_one());
+    let cut = command_decoder(gemv)?;
+    let cols = m
+        .instance("cols", &cut)
+        .input("cols_i", fit(&field(COLS), col_bits))
+        .input("batch_i", fit(&batch, batch_bits));
+    let batch_over = over(&batch, batch_bits);
+    let bad_block =
+        m.wire("bad_block", any_of(&[!cols.output("legal_o"), over(&field(COLS), col_bits), batch_over]));
+    let count = field(COUNT);
+    let rows =
+        m.instance("rows", &cut).input("cols_i", fit(&count, col_bits)).input("batch_i", lit(1, batch_bits));
+    let bad_rows = m.wire("bad_rows", !rows.output("legal_o") | over(&count, col_bits));
+    let beyond = |limit: u32| lit(limit.into(), COUNT.1).lt(&count) | count.is_zero();
+    let bad_words = m.wire("bad_words", beyond(gemv.slice_words()));
+    let entries = config.core().list_entries();
+    let bad_entries = m.wire("bad_entries", beyond(entries));
+    let listed = m.wire("listed", field(LISTED));
+    let lists = m.wire("lists", one_of(&["list"]) | (&products & &listed));
+    // With heads: rows of one stripe at most, and a limit for heads and for the vectors of all heads.
+    let heads = field(HEADS);
+    let most = log2(gemv.max_heads());
+    let vectors = m.wire("vectors", batch.zext(BATCH.1 + 1 + most).shl(&fit(&heads, gemv.head_bits())));
+    let with_heads = &headed | (&activations & heads.any());
+    let bad_heads = any_of(&[
+        lit(most.into(), HEADS.1).lt(&heads),
+        lit(gemv.max_vectors().into(), vectors.width()).lt(&vectors),
+        &headed & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
+    ]);
+    let bad_heads = m.wire("bad_heads", with_heads & bad_heads);
+    let too_long =
+        m.wire("too_long", one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(&field(COLS)));
+    // A transfer names ranks that there are.
+    let ranks = field(RANKS);
+    let others = ranks.high(RANKS.1 - gemv.ranks()).any();
+    let bad_ranks = m.wire("bad_ranks", &transfers & any_of(&[count.is_zero(), ranks.is_zero(), others]));
+    let bad_size = m.wire(
+        "bad_size",
+        any_of(&[
+            bad_ranks,
+            one_of(&["load", "store", "dot", "axpy", "round", "merge"]) & &bad_block,
+            &products & &bad_rows,
+            bad_heads,
+            (&activations | &appends) & &bad_block,
+            too_long,
+            &appends & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
+            (one_of(&["zero"]) | &moves) & &bad_words,
+            &lists & &bad_entries,
+        ]),
+    );
+
+    // Addresses, entries.
+    let address = field(ADDRESS);
+    let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
+    let in_rank = any_of(&[products.clone(), appends.clone(), moves.clone(), merges.clone()]);
+    let transfer_end = m.wire("transfer_end", address.zext(ADDRESS.1 + 1) + count.zext(ADDRESS.1 + 1));
+    let beyond_rank = lit(config.dram().bursts().into(), ADDRESS.1 + 1).lt(&transfer_end) & &transfers;
+    let in_rank = over(&address, config.dram().burst_bits()) & in_rank;
+    let bad_address = m.wire("bad_address", any_of(&[dimm, in_rank, beyond_rank]));
+    let list = field(LIST);
+    let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
+    let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();
+    let bad_list = m.wire("bad_list", odd | (&lists & lit(entries.into(), COUNT.1 + 1).lt(&end)));
+
+    // The first error in the order of the document.
+    let no_link = if config.core().link() { zeros(1) } else { transfers };
+    let code = [(unknown, 1), (reserved, 2), (no_link, 9), (bad_size, 3), (bad_address, 6), (bad_list, 5)]
+        .into_iter()
+        .rev()
+        .fold(zeros(ERROR_BITS), |rest, (wrong, code)| mux(&wrong, &lit(code, ERROR_BITS), &rest));
+
+    m.output("error_o", code, "code of the first error, or 0");
+    for (name, bit) in strobes().zip(&is) {
+        if name == "nop" {
+            m.unused(bit, "nothing is done");
+        } else if TRANSFERS.contains(&name) && !config.core().link() {
+            m.unused(bit, "malformed without a link");
+        } else {
+            m.output(format!("{name}_o"), bit, format!("it is a {name}"));
+        }
+    }
+    // Words that are moved are whole waves: all of them as one vector to read, one of them as a row to add.
+    let wave_count = fit(&count, wave_bits(gemv));
+    let waves = mux(&imports, &lit(1, wave_bits(gemv)), &wave_count);
+    for (part, decoder) in [("cols", &cols), ("rows", &rows)] {
+        for (name, bits, doc) in layout_fields(gemv) {
+            let value = decoder.output(&format!("{name}_o"));
+            let value = match (part, name) {
+                ("cols", "waves") => mux(&moves, &waves, &value),
+                ("cols", "tail") => value.gated(&!&moves),
+                // A whole wave ends with the last place of its last beat; a stripe of one beat has no other.
+                ("cols", "last_beat") if gemv.beats_per_stripe() == 1 => value,
+                ("cols", _) => value | repeat(bits, &moves),
+                _ => value,
+            };
+            m.output(format!("{part}_{name}_o"), value, format!("{part}: {doc}"));
+        }
+    }
+    m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
+    m.output("listed_o", &listed, "rows come from the list memory");
+    m.output("batch_o", fit(&batch, batch_bits), "vectors");
+    m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
+    // A merge has a row for each vector.
+    m.output("count_o", mux(&merges, &batch.zext(COUNT.1), &count), "rows, entries or words");
+    m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
+    m.output("other_o", field(OTHER), "first word of the second source");
+    m.output("scalar_o", field(SCALAR), "factor of all elements");
+    m.output("source_o", field(SOURCE), "first word of the source");
+    m.output("target_o", field(TARGET), "first word of the destination");
+    m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");
+    m.output("tag_o", field(TAG), "tag of a signal");
+    m.finish()
+}
+
+/// The ranks, DIMM and slot that a transfer names.
+pub(crate) fn transfer_fields(word: &Bits, config: &DesignConfig) -> [Bits; 3] {
+    let field = |(low, bits): Field| word.slice(low, bits);
+    [field(RANKS).low(config.gemv().ranks()), field(NODE), field(SLOT)]
+}
+
+/// Part of the names of modules that a link changes.
+pub(crate) fn link_suffix(config: &DesignConfig) -> &'static str {
+    if config.core().link() { "_link" } else { "" }
+}
+
+/// The layout outputs of an [`instruction_decoder`], `part` being `cols` or `rows`.
+pub(crate) fn layout_of(
+    decoder: &ndp_hdl_language::InstanceBuilder<'_>,
+    gemv: &ndp_config::GemvConfig,
+    part: &str,
+) -> Layout {
+    let [waves, tail, last_beat, last_elem] =
+        layout_fields(gemv).map(|(name, ..)| decoder.output(&format!("{part}_{name}_o")));
+    Layout { waves, tail, last_beat, last_elem }
+}

@@ -1,0 +1,423 @@
+//! Executes the instruction stream: one after the other is decoded, checked, and started when nothing it needs is in use.
+//!
+//! An instruction waits for the part that executes it, and for every running instruction that writes words it reads or writes, or reads
+//! words it writes. So the buffer and the list memory look as if each instruction began after the one before had ended.
+//! DRAM is not watched; a barrier waits for everything.
+
+use super::dma_reader::beat_count_bits;
+use super::instruction_decoder::{
+    ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS, instruction_decoder,
+    layout_of, link_suffix, strobes, transfer_fields,
+};
+use super::row_generator::WORD_ENTRIES;
+use crate::blocks::activation::activation_unit::operation_fields;
+use crate::blocks::common::encoding::{bits_for, log2};
+use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
+use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
+use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Bits of a count of instructions.
+pub(crate) const SEQUENCE_BITS: u32 = 32;
+
+/// Words `first .. end` that something reads or writes.
+#[derive(Clone)]
+struct Range {
+    used: Bits,
+    first: Bits,
+    end: Bits,
+}
+
+impl Range {
+    /// Whether both have a word in common.
+    fn meets(&self, other: &Self) -> Bits {
+        cat([self.used.clone(), other.used.clone(), self.first.lt(&other.end), other.first.lt(&self.end)])
+            .all()
+    }
+
+    /// Kept by a part from its start on, used while it is busy.
+    fn held(&self, m: &ModuleBuilder, name: &str, start: &Bits, busy: &Bits) -> Self {
+        let hold = |what: &str, value: &Bits| {
+            let reg = m.reg(format!("{name}_{what}_q"), value.width()).enable(start);
+            reg.next(value);
+            reg.q()
+        };
+        Self {
+            used: m.wire(format!("{name}_live"), hold("used", &self.used) & busy),
+            first: hold("first", &self.first),
+            end: hold("end", &self.end),
+        }
+    }
+}
+
+/// What multiplies rows of DRAM, or adds them to sums.
+pub(crate) const PRODUCTS: [&str; 4] = ["dot", "axpy", "merge", "import"];
+
+/// A part of the core: name, instructions that it executes.
+type Part = (&'static str, &'static [&'static str]);
+
+/// The parts of a core with a link; the last two are that.
+pub(crate) const PARTS: [Part; 9] = [
+    ("load", &["load"]),
+    ("list", &["list"]),
+    ("store", &["store", "append", "export"]),
+    ("zero", &["zero"]),
+    ("gemv", &PRODUCTS),
+    ("round", &["round"]),
+    ("activation", &ACTIVATIONS),
+    ("send", &["send"]),
+    ("receive", &["receive"]),
+];
+
+/// The parts that the core of a configuration has.
+pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
+    if config.core().link() { &PARTS } else { &PARTS[..PARTS.len() - TRANSFERS.len()] }
+}
+
+/// What has a start of its own; the activation unit's instructions share one.
+pub(crate) const STARTS: [&str; 11] =
+    ["load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "round"];
+
+/// Instructions of the activation unit with two operands in the buffer.
+const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
+
+/// The issuer. From the queue's head to the start of a part about twelve cycles.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let gemv = config.gemv();
+    let (batch_bits, lane_bits) = (gemv.batch_bits(), log2(gemv.lanes()));
+    let addr_bits = gemv.slice_addr_bits();
+    let m = ModuleBuilder::new(
+        format!("issue_a{}_d{}{}", gemv.slice_words(), config.dimm_burst_bits(), link_suffix(config)),
+        "Decodes instructions and starts them in order.",
+    );
+    let valid = m.input("word_valid_i", 1, "the queue has an instruction");
+    let word = m.input("word_i", INSTRUCTION_BITS, "the instruction");
+    let overflow = m.input("overflow_i", 1, "instructions were lost");
+    let parts = parts(config);
+    let busy: Vec<Bits> = parts
+        .iter()
+        .map(|(name, _)| m.input(format!("{name}_busy_i"), 1, format!("the part `{name}` is busy")))
+        .collect();
+    let holds = config.core().link().then(|| m.input("link_holds_i", 1, "what was sent is on its way"));
+    let holds = holds.unwrap_or_else(|| zeros(1));
+
+    // Steps of an instruction: take, decode, multiply sizes, check ranges, issue.
+    let step = |name: &str| m.reg(format!("{name}_q"), 1).reset(0);
+    let (decodes, multiplies, checks, waits) =
+        (step("decodes"), step("multiplies"), step("checks"), step("waits"));
+    let working = m.wire("working", any_of(&[decodes.q(), multiplies.q(), checks.q(), waits.q()]));
+    let takes = m.wire("takes", &valid & !&working);
+    let instruction = m.reg("instruction_q", INSTRUCTION_BITS).enable(&takes);
+    instruction.next(&word);
+    let decoder = m.instance("decoder", &instruction_decoder(config)?).input("word_i", &instruction);
+    decodes.next(&takes);
+    let keep = |name: &str, value: &Bits| {
+        let reg = m.reg(format!("{name}_q"), value.width()).enable(&decodes);
+        reg.next(value);
+        reg.q()
+    };
+    let strobed: Vec<(&str, Bits)> = strobes()
+        .filter(|name| *name != "nop" && (config.core().link() || !TRANSFERS.contains(name)))
+        .map(|name| (name, decoder.output(&format!("{name}_o"))))
+        .collect();
+    let kinds: Vec<(&str, Bits)> =
+        strobed.iter().map(|(name, bit)| (*name, keep(&format!("is_{name}"), bit))).collect();
+    // Known as early as the others: much depends on it.
+    let activations: Vec<Bits> =
+        strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| bit.clone()).collect();
+    let one_of = |names: &[&str]| any_named(&kinds, names);
+    let decoded = |name: &str| keep(name, &decoder.output(&format!("{name}_o")));
+    let (word_error, listed, batch, cols, count) =
+        (decoded("error"), decoded("listed"), decoded("batch"), decoded("cols"), decoded("count"));
+    let (address, source, target) = (decoded("address"), decoded("source"), decoded("target"));
+    let (list, tag) = (decoded("entry"), decoded("tag"));
+    let heads = decoded("heads");
+    let (other, scalar) = (decoded("other"), decoded("scalar"));
+    let layout = |part: &str| {
+        let Layout { waves, tail, last_beat, last_elem } = layout_of(&decoder, gemv, part);
+        Layout {
+            waves: keep(&format!("{part}_waves"), &waves),
+            tail: keep(&format!("{part}_tail"), &tail),
+            last_beat: keep(&format!("{part}_last_beat"), &last_beat),
+            last_elem: keep(&format!("{part}_last_elem"), &last_elem),
+        }
+    };
+    let (cols_layout, rows_layout) = (layout("cols"), layout("rows"));
+
+    // Words and beats of the vector blocks: products with the batch, a bit per cycle.
+    let three = |tail: &Bits| if gemv.ranks() == 4 { tail.eq_lit(3) } else { zeros(1) };
+    let word_bits = wave_bits(gemv) + 1;
+    let words_of = |name: &str, layout: &Layout| {
+        let one = layout.tail.any().zext(word_bits);
+        let tail_words = mux(&three(&layout.tail), &lit(3, word_bits.max(2)).low(word_bits), &one);
+        m.wire(name, layout.waves.zext(word_bits) + tail_words)
+    };
+    let (col_words, row_words) = (words_of("col_words", &cols_layout), words_of("row_words", &rows_layout));
+    let beat_log2 = log2(BEAT_ELEMS);
+    let beats_wide = cols.width() - beat_log2 + 1;
+    let part_beat = cols.low(beat_log2).any().zext(beats_wide);
+    let vector_beats = m.wire("vector_beats", cols.high(beats_wide - 1).zext(beats_wide) + part_beat);
+    let bits_left = m.reg("bits_left_q", batch_bits).reset(0);
+    let factor = m.reg("factor_q", batch_bits);
+    let starts = m.reg("starts_q", 1).reset(0);
+    starts.next(&decodes);
+    let shift = |value: &Bits, with: u32| match value.width() {
+        1 => lit(with.into(), 1),
+        bits => cat([lit(with.into(), 1), value.high(bits - 1)]),
+    };
+    bits_left.next(mux(&starts, &ndp_hdl_language::repeat(batch_bits, &lit(1, 1)), &shift(&bits_left, 0)));
+    factor.next(mux(&starts, &batch, &shift(&factor, 0)));
+    let multiplied = |name: &str, value: &Bits| {
+        let bits = value.width() + batch_bits;
+        let term = m.reg(format!("{name}_term_q"), bits);
+        let doubled = cat([term.low(bits - 1), zeros(1)]);
+        term.next(mux(&starts, &value.zext(bits), &doubled));
+        let product = m.reg(format!("{name}_product_q"), bits);
+        let sum = product.q() + term.gated(&factor.bit(0));
+        product.next(mux(&starts, &zeros(bits), &mux(&bits_left.any(), &sum, &product)));
+        product.q()
+    };
+    let col_block = multiplied("col_words", &col_words);
+    let row_block = multiplied("row_words", &row_words);
+    let beats = multiplied("beats", &vector_beats);
+    multiplies.next(any_of(&[decodes.q(), starts.q(), bits_left.any() & multiplies.q()]));
+
+    // Ranges in the buffer. AXPY and rounding have a word for each lane.
+    let max_heads_log2 = log2(gemv.max_heads());
+    let row_bits = row_block.width() + max_heads_log2;
+    let wide_bits = lane_bits.max(max_heads_log2);
+    let range_bits = (col_block.width() + wide_bits).max(row_bits).max(count.width()).max(source.width()) + 1;
+    let wide = |value: &Bits| value.zext(range_bits);
+    let sums = cat([col_block.clone(), zeros(lane_bits)]);
+    // Results and scalars of a product have a vector for each vector of the batch and each head.
+    let activates = keep("activates", &m.wire("decodes_activation", any_of(&activations)));
+    let col_vectors = col_block.zext(col_block.width() + max_heads_log2).shl(&heads);
+    let col_vectors = m.wire("col_vectors", col_vectors);
+    let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(&heads));
+    let (is_axpy, is_round) = (one_of(&["axpy"]), one_of(&["round"]));
+    let is_export = one_of(&["export"]);
+    let blocks = mux(&activates, &wide(&col_vectors), &wide(&col_block));
+    let blocks = m.wire("blocks", blocks);
+    let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &blocks));
+    let source_words = mux(&is_export, &wide(&count), &source_words);
+    let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &blocks);
+    let on_sums = &is_axpy | one_of(&["merge"]);
+    let other_words = mux(&on_sums, &wide(&sums), &other_words);
+    let target_words = mux(&one_of(&["zero", "import"]), &wide(&count), &other_words);
+    let reads = one_of(&["store", "append", "export", "dot", "axpy", "round"]) | &activates;
+    let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | &activates;
+    let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
+    let multiplied_now =
+        m.wire("multiplied_now", multiplies.q() & !any_of(&[starts.q(), bits_left.any(), decodes.q()]));
+    let end_of = |name: &str, first: &Bits, words: Bits| {
+        let reg = m.reg(format!("{name}_end_q"), range_bits).enable(&multiplied_now);
+        reg.next(wide(first) + words);
+        reg.q()
+    };
+    let source_end = end_of("source", &source, source_words);
+    let target_end = end_of("target", &target, target_words);
+    let other_end = end_of("other", &other, blocks);
+    checks.next(&multiplied_now);
+    let source_range = Range { used: m.wire("reads", reads), first: wide(&source), end: source_end };
+    let target_range = Range { used: m.wire("writes", writes), first: wide(&target), end: target_end };
+    let other_range = Range { used: reads_two.clone(), first: wide(&other), end: other_end };
+    let limit = lit(gemv.slice_words().into(), range_bits);
+    let outside = |range: &Range| &range.used & limit.lt(&range.end);
+    let outside =
+        m.wire("outside", any_of(&[outside(&source_range), outside(&target_range), outside(&other_range)]));
+    // Rounding may go down or stay, but not up into its own source.
+    let meets = source_range.meets(&target_range);
+    let upward = source_range.first.lt(&target_range.first);
+    // The activation unit works in place, or elsewhere.
+    let shifted = |range: &Range| range.meets(&target_range) & range.first.ne(&target_range.first);
+    let misplaced = &activates & (shifted(&source_range) | shifted(&other_range));
+    let misplaced = m.wire("misplaced", misplaced);
+    let overlap = meets & (one_of(&["dot", "axpy"]) | (&is_round & upward));
+    let overlap = m.wire("overlap", overlap | misplaced);
+    let code = |code: u128| lit(code, ERROR_BITS);
+    let range_error = mux(&outside, &code(4), &mux(&overlap, &code(7), &zeros(ERROR_BITS)));
+    let error = m.wire("error", mux(&word_error.any(), &word_error, &range_error));
+    let malformed = m.wire("malformed", checks.q() & error.any());
+    let legal = m.wire("legal", checks.q() & !error.any());
+
+    // Entries of the list memory, in words.
+    let entry_bits = bits_for(config.core().list_entries()) + 1;
+    let list_first = list.zext(entry_bits);
+    let counted = if count.width() > entry_bits { count.low(entry_bits) } else { count.zext(entry_bits) };
+    let list_end = m.wire("list_end", &list_first + counted + lit((WORD_ENTRIES - 1).into(), entry_bits));
+    let to_word = |value: &Bits| value.high(entry_bits - log2(WORD_ENTRIES));
+    m.unused(list_end.low(log2(WORD_ENTRIES)), "lists are written by the word");
+    let is_list = one_of(&["list"]);
+    let list_used = m.wire("list_used", &is_list | (one_of(&["dot", "axpy"]) & &listed));
+    let list_range = Range { used: list_used, first: to_word(&list_first), end: to_word(&list_end) };
+
+    // What runs, and whether it is in the way.
+    let start = m.forward("start", 1);
+    let mut in_the_way = Vec::new();
+    for ((part, kinds), busy) in parts.iter().zip(&busy) {
+        let own = one_of(kinds);
+        if TRANSFERS.contains(part) {
+            // They use neither buffer nor lists.
+            in_the_way.push(busy & own);
+            continue;
+        }
+        let starts = m.wire(format!("{part}_starts"), &*start & &own);
+        let others = match *part {
+            "load" => vec!["list"],
+            "list" => vec!["load"],
+            "gemv" | "activation" => vec!["round"],
+            "round" => [&PRODUCTS[..], &ACTIVATIONS].concat(),
+            _ => Vec::new(),
+        };
+        let mut conflicts = vec![one_of(&[*kinds, &others[..]].concat())];
+        if *part == "list" || *part == "gemv" {
+            let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
+            // Two readers do not disturb each other.
+            let against = if *part == "list" { lit(1, 1) } else { is_list.clone() };
+            conflicts.push(list_range.meets(&held) & against);
+        }
+        if *part != "list" {
+            let held_source = source_range.held(&m, &format!("{part}_source"), &starts, busy);
+            let held_target = target_range.held(&m, &format!("{part}_target"), &starts, busy);
+            if *part == "activation" {
+                let held_other = other_range.held(&m, "activation_other", &starts, busy);
+                conflicts.push(target_range.meets(&held_other));
+            }
+            if *part != "load" && *part != "zero" {
+                conflicts.push(target_range.meets(&held_source));
+            } else {
+                let Range { used, first, end } = held_source;
+                m.unused(cat([used, first, end]), "it reads nothing");
+            }
+            if *part != "store" {
+                conflicts.push(target_range.meets(&held_target));
+                conflicts.push(source_range.meets(&held_target));
+                conflicts.push(other_range.meets(&held_target));
+            } else {
+                let Range { used, first, end } = held_target;
+                m.unused(cat([used, first, end]), "it writes nothing");
+            }
+        }
+        in_the_way.push(busy & any_of(&conflicts));
+    }
+    let fences = one_of(&["barrier", "signal"]);
+    let in_work = m.wire("in_work", any_of(&busy) | &holds);
+    in_the_way.push(&in_work & &fences);
+    // What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
+    let clear = m.reg("clear_q", 1).reset(0);
+    clear.next(waits.q() & !any_of(&in_the_way) & !&*start);
+    start.drive(waits.q() & clear.q());
+    waits.next(any_of(&[legal, waits.q() & !&*start]));
+
+    // Status.
+    let counter = |name: &str, step: &Bits| {
+        let reg = m.reg(name, SEQUENCE_BITS).reset(0).enable(step);
+        reg.next(reg.plus_one());
+        reg.q()
+    };
+    let taken = counter("taken_q", &takes);
+    let finished = counter("started_q", &start);
+    // Errors are counted in the cycle after the check, which is a long way by itself.
+    let refused = m.reg("refused_q", 1).reset(0);
+    refused.next(&malformed);
+    let refused_for = m.reg("refused_for_q", ERROR_BITS);
+    refused_for.next(&error);
+    let wrong = counter("malformed_q", &refused.q());
+    let any_error = m.wire("any_error", refused.q() | &overflow);
+    let first_error = m.reg("first_error_q", ERROR_BITS).reset(0);
+    let fresh = m.wire("fresh", first_error.is_zero() & any_error);
+    let new_error = mux(&refused, &refused_for.q(), &code(8));
+    first_error.next(mux(&fresh, &new_error, &first_error));
+    let first_sequence = m.reg("first_sequence_q", SEQUENCE_BITS).reset(0).enable(&fresh);
+    first_sequence.next(mux(&refused, &taken.minus_one(), &taken));
+    let signals = m.wire("signals", &*start & one_of(&["signal"]));
+    let last_tag = m.reg("last_tag_q", TAG_BITS).reset(0).enable(&signals);
+    last_tag.next(&tag);
+    let signalled = counter("signals_q", &signals);
+
+    m.output("word_ready_o", &takes, "the instruction is taken");
+    m.output("start_o", &*start, "the instruction starts; one that no part executes is complete");
+    m.output("refuse_o", &malformed, "the instruction is malformed");
+    for name in STARTS {
+        m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+    }
+    if config.core().link() {
+        for name in TRANSFERS {
+            m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+        }
+        let [ranks, node, slot] = transfer_fields(&instruction, config);
+        debug_assert_eq!((node.width(), slot.width()), (NODE_BITS, SLOT_BITS));
+        m.output("transfer_count_o", instruction.slice(64, COUNT_BITS), "transfer: bursts in every rank");
+        m.output("transfer_ranks_o", ranks, "transfer: ranks");
+        m.output("transfer_node_o", node, "transfer: the other DIMM");
+        m.output("transfer_slot_o", slot, "transfer: what its message is known by");
+    }
+    m.output("start_activation_o", &*start & &activates, "start the activation unit");
+    let vectors = batch.zext(gemv.vectors_bits()).shl(&heads);
+    // In the order of the unit's fields: by which way, and with what.
+    let ways =
+        [one_of(&["exp"]), one_of(&["add", "sub"]), one_of(&["scale", "mul"]), one_of(&["relu", "max"])];
+    let (is_softmax, is_sub, is_max) = (one_of(&["softmax"]), one_of(&["sub"]), one_of(&["max"]));
+    let operation = [
+        cat(ways.into_iter().rev()),
+        is_softmax,
+        reads_two,
+        is_sub,
+        is_max,
+        scalar,
+        vectors,
+        other.low(addr_bits.min(10)),
+    ];
+    for ((name, bits, doc), value) in operation_fields(gemv).into_iter().zip(operation) {
+        m.output(
+            format!("activation_{name}_o"),
+            if value.width() < bits { value.zext(bits) } else { value },
+            doc,
+        );
+    }
+    for (part, layout) in [("cols", &cols_layout), ("rows", &rows_layout)] {
+        let Layout { waves, tail, last_beat, last_elem } = layout;
+        for ((name, _, doc), value) in
+            layout_fields(gemv).into_iter().zip([waves, tail, last_beat, last_elem])
+        {
+            m.output(format!("{part}_{name}_o"), value, format!("{part}: {doc}"));
+        }
+    }
+    let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
+    m.output("rows_o", fit(&count, gemv.row_bits()), "rows, words or entries");
+    m.output("batch_o", &batch, "vectors");
+    m.output("heads_o", &heads, "logarithm of the number of heads");
+    m.output("source_o", fit(&source, addr_bits), "first word of the source");
+    m.output("target_o", fit(&target, addr_bits), "first word of the destination");
+    m.output("address_o", &address, "burst address");
+    m.output("listed_o", &listed, "rows come from the list memory");
+    m.output("list_o", &list, "first entry");
+    let list_words = to_word(&counted_words(&m, &count, entry_bits));
+    let beat_bits = beat_count_bits(config);
+    m.output(
+        "beats_o",
+        mux(&is_list, &fit(&list_words, beat_bits), &fit(&beats, beat_bits)),
+        "bursts to move",
+    );
+    m.output("busy_o", any_of(&[in_work, working, refused.q()]), "an instruction is in work");
+    m.output("taken_o", taken, "instructions taken");
+    m.output("started_o", finished, "instructions started, markers included");
+    m.output("malformed_o", wrong, "malformed instructions");
+    m.output("error_o", &first_error, "code of the first error");
+    m.output("error_sequence_o", &first_sequence, "its sequence number");
+    m.output("tag_o", &last_tag, "tag of the last signal");
+    m.output("signals_o", signalled, "signals");
+    m.finish()
+}
+
+/// Entries rounded up to words of the list memory, still counted in entries.
+fn counted_words(m: &ModuleBuilder, count: &Bits, bits: u32) -> Bits {
+    let low = if count.width() > bits { count.low(bits) } else { count.zext(bits) };
+    let up = m.wire("entries_up", low + lit((WORD_ENTRIES - 1).into(), bits));
+    m.unused(up.low(log2(WORD_ENTRIES)), "lists are read by the word");
+    up
+}

@@ -1,0 +1,135 @@
+//! Counts what the host's scheduler and predictor want to know: activations per neuron, and where the cycles go.
+
+use super::host_port::{LINK_REGISTER, REGISTER_BITS};
+use super::instruction_decoder::link_suffix;
+use crate::blocks::common::encoding::bits_for;
+use crate::blocks::common::sram::sram;
+use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
+use std::rc::Rc;
+
+/// Bits of a counter.
+pub(crate) const COUNTER_BITS: u32 = 32;
+/// Counters of one register.
+pub(crate) const COUNTERS: u32 = BEAT_BITS / COUNTER_BITS;
+/// Bits of an activation count.
+const ACTIVATION_BITS: u32 = 8;
+/// Neurons whose activations are kept.
+const NEURONS: u32 = 4096;
+/// What a group does in a cycle.
+const CAUSES: u32 = 4;
+
+/// The monitor: register 0 is `status_i`, register 1 the counters, registers 64..127 the activations.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let gemv = config.gemv();
+    let (ranks, batch_bits) = (gemv.ranks(), gemv.batch_bits());
+    let m = ModuleBuilder::new(
+        format!("monitor_g{ranks}_b{}{}", gemv.max_batch(), link_suffix(config)),
+        "Counters and status for the host.",
+    );
+    let status = m.input("status_i", BEAT_BITS, "status");
+    let read = m.input("register_re_i", 1, "read a register");
+    let register = m.input("register_i", REGISTER_BITS, "its number");
+    let causes: Vec<Bits> = (0..ranks)
+        .map(|g| {
+            m.input(
+                format!("cause{g}_i"),
+                CAUSES,
+                format!("what group {g} does in this cycle, one-hot or nothing"),
+            )
+        })
+        .collect();
+    let activation = m.input("activation_i", 1, "the core is busy with: activation");
+    let parts = ["gemv", "axpy", "round", "load", "store", "list", "zero"]
+        .map(|part| m.input(format!("{part}_i"), 1, format!("the core is busy with: {part}")));
+    let start = m.input("dot_start_i", 1, "a DOT begins");
+    let batch = m.input("batch_i", batch_bits, "its vectors; stays");
+    let taken = m.input("result_taken_i", 1, "a result, rows in order, in each the vectors");
+    let positive = m.input("result_positive_i", 1, "it is greater than zero");
+
+    let link = config.core().link().then(|| {
+        [
+            m.input("link_status_i", BEAT_BITS, "status of the link"),
+            m.input(
+                "link_counter_i",
+                COUNTER_BITS,
+                "the link's counter with the register's number, a cycle later",
+            ),
+        ]
+    });
+
+    let share_bits = bits_for(ranks);
+    let mut steps: Vec<Bits> = (0..CAUSES)
+        .map(|cause| {
+            let each = causes.iter().map(|of_group| of_group.bit(cause).zext(share_bits));
+            let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
+            let step = m.reg(format!("cause{cause}_step_q"), share_bits).reset(0);
+            step.next(sum);
+            step.q()
+        })
+        .collect();
+    // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
+    // their own, not as what the others leave over.
+    let (product, rounds) = (&parts[0], &parts[2]);
+    let fills = causes.iter().map(|of_group| (product & !of_group.any()).zext(share_bits));
+    let filling = m.reg("filling_step_q", share_bits).reset(0);
+    filling.next(fills.fold(zeros(share_bits), |sum, one| sum + one));
+    let outside = m.wire("outside", !(product | rounds));
+    steps.extend(parts);
+    steps.extend([filling.q(), outside, lit(1, 1), activation]);
+    let counters: Vec<Bits> = steps
+        .iter()
+        .enumerate()
+        .map(|(i, step)| {
+            let counter = m.reg(format!("counter{i}_q"), COUNTER_BITS).reset(0);
+            counter.next(counter.q() + step.zext(COUNTER_BITS));
+            counter.q()
+        })
+        .collect();
+    let spare = (COUNTERS as usize - counters.len()) as u32 * COUNTER_BITS;
+    let counters = cat(std::iter::once(zeros(spare)).chain(counters.into_iter().rev()));
+
+    // Activations of a row: counted over its vectors, written with the last one.
+    let vector = m.reg("vector_q", batch_bits);
+    let last = m.wire("last", &taken & vector.plus_one().eq(&batch));
+    let next = mux(&taken, &vector.plus_one(), &vector);
+    vector.next(next.gated(&!(&start | &last)));
+    let active = m.reg("active_q", ACTIVATION_BITS);
+    let counted = m.wire("counted", active.q() + positive.zext(ACTIVATION_BITS));
+    active.next(mux(&taken, &counted, &active).gated(&!(&start | &last)));
+    let row = m.reg("row_q", bits_for(NEURONS - 1));
+    row.next(mux(&last, &row.plus_one(), &row).gated(&!&start));
+    let lanes = BEAT_BITS / ACTIVATION_BITS;
+    let lane_bits = bits_for(lanes - 1);
+    let at: Vec<Bits> = (0..lanes).map(|l| row.low(lane_bits).eq_lit(l.into()) & &last).collect();
+    let word_bits = row.width() - lane_bits;
+    let memory = m
+        .instance("activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?)
+        .input("raddr_i", register.low(word_bits))
+        .input("re_i", &read)
+        .input("waddr_i", row.high(word_bits))
+        .input("we_i", cat(at.into_iter().rev()))
+        .input("wdata_i", ndp_hdl_language::repeat(lanes, &counted));
+
+    let number = m.reg("register_q", REGISTER_BITS).enable(&read);
+    number.next(&register);
+    let is_activations = cat([!number.msb(), number.bit(6)]).all();
+    let select = cat([is_activations, number.eq_lit(1), number.is_zero()]);
+    let sampled = m.reg("sampled_q", 2 * BEAT_BITS).enable(&read);
+    sampled.next(cat([counters, status]));
+    let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.output("rdata_o")];
+    let mut selects = vec![select];
+    if let Some([status, counter]) = link {
+        let status_q = m.reg("link_status_q", BEAT_BITS).enable(&read);
+        status_q.next(status);
+        choices.extend([status_q.q(), counter.zext(BEAT_BITS)]);
+        let is_counter = number.high(REGISTER_BITS - 4).eq_lit(1);
+        selects.insert(0, cat([is_counter, number.eq_lit(LINK_REGISTER)]));
+    }
+    let select = m.wire("select", cat(selects));
+    m.output("register_data_o", one_hot_mux(&select, &choices), "the register read last");
+    m.finish()
+}

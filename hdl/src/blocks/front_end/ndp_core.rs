@@ -1,0 +1,455 @@
+//! The NDP core of a DIMM (Hermes, section IV-A2): GEMV unit, rank ports, and the front end that drives them by instructions.
+//!
+//! Two clocks: the core's own, and `dram` for what lies behind the rank ports. Everything enters and leaves through the host's port
+//! and the pins of the ranks; the host's normal accesses pass through while the core works.
+
+use super::dma_reader::dma_reader;
+use super::host_port::{HOST_TAG_BITS, host_port, request_tag_bits};
+use super::instruction_decoder::{INSTRUCTION_BITS, NODE_BITS, TRANSFERS};
+use super::issue::{PARTS, PRODUCTS, STARTS, issue, parts};
+use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
+use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
+use super::row_generator::{list_addr_bits, row_generator};
+use crate::blocks::activation::activation_unit::operation_fields;
+use crate::blocks::common::fifo::fifo;
+use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits};
+use crate::blocks::common::sram::sram;
+use crate::blocks::common::sram_fifo::sram_fifo;
+use crate::blocks::gemv::gemv_unit::gemv_unit;
+use crate::blocks::link::transfer_unit::transfer_unit;
+use crate::blocks::memory::rank_intake::RankPorts;
+use crate::blocks::memory::rank_port::{PINS, rank_port};
+use crate::blocks::memory::rank_timing::BUS_BITS;
+use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, zeros,
+};
+use std::rc::Rc;
+
+/// Rows that the unit's distributor can find waiting.
+const QUEUED_TOKENS: u32 = 16;
+
+/// Connects all four fields of a layout, each prefixed.
+fn connect_layout<'a>(
+    instance: InstanceBuilder<'a>,
+    config: &DesignConfig,
+    prefix: &str,
+    layout: &Layout,
+) -> InstanceBuilder<'a> {
+    let Layout { waves, tail, last_beat, last_elem } = layout;
+    layout_fields(config.gemv())
+        .into_iter()
+        .zip([waves, tail, last_beat, last_elem])
+        .fold(instance, |instance, ((name, ..), value)| instance.input(format!("{prefix}{name}_i"), value))
+}
+
+/// The core of `config`.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let gemv = config.gemv();
+    let ranks = gemv.ranks();
+    let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
+    let unit_module = gemv_unit(gemv)?;
+    let m = ModuleBuilder::new(
+        unit_module.title().replace("gemv_unit", "ndp_core"),
+        "NDP core of a DIMM: executes instructions on data in DRAM.",
+    );
+    let clock = m.clock_domain("dram");
+    let host_inputs = [
+        ("host_valid_i", 1, "host: a request is offered"),
+        ("host_write_i", 1, "host: write, otherwise read"),
+        ("host_addr_i", dimm_bits + 1, "host: burst; the uppermost bit selects the core"),
+        ("host_tag_i", HOST_TAG_BITS, "host: tag of the response"),
+        ("host_data_i", BEAT_BITS, "host: burst to write"),
+        ("response_ready_i", 1, "host: the response is taken"),
+    ]
+    .map(|(name, width, doc)| (name, m.input(name, width, doc)));
+    let data_pins: Vec<Bits> = (0..ranks)
+        .map(|g| {
+            m.input(
+                format!("r{g}_dq_i"),
+                BUS_BITS,
+                format!("rank {g}: data bus, two transfers; on the DRAM's clock"),
+            )
+        })
+        .collect();
+
+    let link = config.core().link();
+    let link_pins = link.then(|| {
+        let bits = config.link().word_bits();
+        [
+            m.input("link_lanes_i", bits, "link: 25 bits of each lane, lane 0 lowest, first bit lowest"),
+            m.input("link_node_i", NODE_BITS, "link: number of this DIMM; stable"),
+        ]
+    });
+
+    // Instructions.
+    let (queue_pop, host_overflow) = (m.forward("queue_pop", 1), m.forward("lost", 1));
+    let (queue_push, queue_word) = (m.forward("queue_push", 1), m.forward("queue_word", INSTRUCTION_BITS));
+    let queue = m
+        .instance("queue", &sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?)
+        .input("push_i", &queue_push)
+        .input("data_i", &queue_word)
+        .input("pop_i", &queue_pop)
+        .ignore("ready_o", "there is room for a burst before it is taken");
+    let (queue_valid, queue_count) = (queue.output("valid_o"), queue.output("count_o"));
+    let busy: Vec<_> =
+        parts(config).iter().map(|(part, _)| (*part, m.forward(format!("{part}_busy"), 1))).collect();
+    let link_holds = link.then(|| m.forward("link_holds", 1));
+    let front = m
+        .instance("issue", &issue(config)?)
+        .input("word_valid_i", &queue_valid)
+        .input("word_i", queue.output("data_o"))
+        .input("overflow_i", &host_overflow);
+    let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
+    if let Some(holds) = &link_holds {
+        front.connect_input("link_holds_i", holds);
+    }
+    queue_pop.drive(front.output("word_ready_o"));
+    let starts: Vec<(&str, Bits)> = STARTS
+        .into_iter()
+        .chain(["activation"])
+        .map(|name| (name, front.output(&format!("start_{name}_o"))))
+        .collect();
+    let start = |name: &str| named(&starts, name);
+    let layout = |part: &str| {
+        let [waves, tail, last_beat, last_elem] =
+            layout_fields(gemv).map(|(name, ..)| front.output(&format!("{part}_{name}_o")));
+        Layout { waves, tail, last_beat, last_elem }
+    };
+    let (cols, rows_layout) = (layout("cols"), layout("rows"));
+    let (rows, batch, address) = (front.output("rows_o"), front.output("batch_o"), front.output("address_o"));
+    let (listed, list, beats) = (front.output("listed_o"), front.output("list_o"), front.output("beats_o"));
+    let product = m.wire("product", any_of(&PRODUCTS.map(start)));
+
+    // Rows of the product in work, and where each rank finds them.
+    let held = |name: &str, value: &Bits, enable: &Bits| {
+        let reg = m.reg(format!("{name}_q"), value.width()).enable(enable);
+        reg.next(value);
+        reg.q()
+    };
+    let strobe = |name: &str, value: &Bits| {
+        let reg = m.reg(name, 1).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let held_cols = Layout {
+        waves: held("waves", &cols.waves, &product),
+        tail: held("tail", &cols.tail, &product),
+        last_beat: held("last_beat", &cols.last_beat, &product),
+        last_elem: held("last_elem", &cols.last_elem, &product),
+    };
+    let product_start = strobe("product_start_q", &product);
+    let matrix = held("matrix", &address.low(burst_bits), &product);
+    let list_word = m.forward("list_word", BEAT_BITS);
+    let row_ready = m.forward("row_ready", 1);
+    let generator = m
+        .instance("generator", &row_generator(config)?)
+        .input("start_i", &product_start)
+        .input("listed_i", held("listed", &listed, &product))
+        .input("rows_i", held("rows", &rows, &product))
+        .input("list_i", held("list", &list, &product))
+        .input("waves_i", &held_cols.waves)
+        .input("tail_i", &held_cols.tail)
+        .input("list_data_i", &list_word)
+        .input("row_ready_i", &row_ready);
+    let (row_valid, row, row_offset) =
+        (generator.output("row_valid_o"), generator.output("row_o"), generator.output("row_offset_o"));
+    let row_start = generator.output("row_start_o");
+    let generator_idle = generator.output("idle_o");
+
+    // Loads and lists share the reader.
+    let loads = m.wire("loads", &start("load") | &start("list"));
+    let reads_list = m.reg("reads_list_q", 1).reset(0).enable(&loads);
+    reads_list.next(start("list"));
+    let reader_start = strobe("reader_start_q", &loads);
+    let reader_ready = m.forward("reader_ready", 1);
+    let reader = m
+        .instance("reader", &dma_reader(config)?)
+        .input("start_i", &reader_start)
+        .input("address_i", held("reader_address", &address, &loads))
+        .input("count_i", held("reader_count", &beats, &loads))
+        .input("beat_ready_i", &reader_ready);
+    let (read_valid, read_beat) = (reader.output("beat_valid_o"), reader.output("beat_data_o"));
+    let reader_idle = reader.output("idle_o");
+
+    // List memory.
+    let list_bits = list_addr_bits(config);
+    let list_at = m.reg("list_at_q", list_bits);
+    let list_writes = m.wire("list_writes", &read_valid & reads_list.q());
+    let first_word = list.high(list_bits);
+    list_at.next(mux(&start("list"), &first_word, &mux(&list_writes, &list_at.plus_one(), &list_at)));
+    let lists = m
+        .instance("lists", &sram(1 << list_bits, BEAT_BITS, 1)?)
+        .input("raddr_i", generator.output("list_addr_o"))
+        .input("re_i", generator.output("list_re_o"))
+        .input("waddr_i", &list_at)
+        .input("we_i", &list_writes)
+        .input("wdata_i", &read_beat);
+    list_word.drive(lists.output("rdata_o"));
+
+    // The unit. A row goes to the feeders and, as the place of its tail, to the unit.
+    let token_pop = m.forward("token_pop", 1);
+    let row_taken = m.wire("row_taken", &row_valid & &*row_ready);
+    let tokens = m
+        .instance("tokens", &fifo(rank_bits(gemv), QUEUED_TOKENS)?)
+        .input("push_i", &row_taken)
+        .input("data_i", &row_start)
+        .input("pop_i", &token_pop);
+    let y_ready = m.forward("y_ready", 1);
+    let unit = m
+        .instance("unit", &unit_module)
+        .input("rows_i", &rows)
+        .input("batch_i", &batch)
+        .input("source_i", front.output("source_o"))
+        .input("target_i", front.output("target_o"))
+        .input("heads_i", front.output("heads_o"))
+        .input("x_valid_i", &read_valid & !reads_list.q())
+        .input("x_data_i", &read_beat)
+        .input("y_ready_i", &y_ready)
+        .input("row_valid_i", tokens.output("valid_o"))
+        .input("row_start_i", tokens.output("data_o"));
+    let unit = connect_layout(connect_layout(unit, config, "cols_", &cols), config, "rows_", &rows_layout);
+    let unit = operation_fields(gemv).into_iter().fold(unit, |unit, (name, ..)| {
+        let port = format!("activation_{name}");
+        unit.input(format!("{port}_i"), front.output(&format!("{port}_o")))
+    });
+    // The unit reads the same beats for a store and an append; where they go is the host port's business.
+    let exports = start("export");
+    let stores = m.wire("stores", any_of(&[start("store"), start("append"), exports.clone()]));
+    let unit = ["load", "export", "zero", "dot", "axpy", "merge", "import", "round", "activation"]
+        .into_iter()
+        .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)))
+        .input("start_store_i", start("store") | start("append"));
+    token_pop.drive(unit.output("row_ready_o"));
+    reader_ready.drive(reads_list.q() | unit.output("x_ready_o"));
+    let unit_busy = |part: &str| unit.output(&format!("{part}_busy_o"));
+    let (load_busy, store_busy, zero_busy) = (unit_busy("load"), unit_busy("store"), unit_busy("zero"));
+    let (gemv_busy, round_busy) = (unit_busy("gemv"), unit_busy("round"));
+    let activation_busy = unit_busy("activation");
+
+    // The host.
+    let (register_data, stores_pending) =
+        (m.forward("register_data", BEAT_BITS), m.forward("stores_pending", 1));
+    let host = m
+        .instance("host", &host_port(config)?)
+        .input("store_start_i", &stores)
+        .input("store_rows_i", start("append"))
+        .input("store_waves_i", &exports)
+        .input("store_row_i", rows.gated(&!&exports))
+        .input("store_batch_i", &batch)
+        .input("store_address_i", &address)
+        .input("store_valid_i", unit.output("y_valid_o"))
+        .input("store_data_i", unit.output("y_data_o"))
+        .input("queue_count_i", &queue_count)
+        .input("register_data_i", &register_data);
+    let host = host_inputs.iter().fold(host, |host, (name, value)| host.input(*name, value));
+    y_ready.drive(host.output("store_ready_o"));
+    stores_pending.drive(host.output("stores_pending_o"));
+    queue_push.drive(host.output("queue_push_o"));
+    queue_word.drive(host.output("queue_data_o"));
+    host_overflow.drive(host.output("overflow_o"));
+    let register = host.output("register_o");
+    let mut transfers = None;
+    if let (Some([lanes, node]), Some(holds)) = (link_pins, &link_holds) {
+        let unit = m
+            .instance("transfer", &transfer_unit(config)?)
+            .input("address_i", address.low(burst_bits))
+            .input("own_i", node)
+            .input("control_i", host.output("control_o"))
+            .input("counter_i", register.low(4))
+            .input("passed_i", host.output("transfer_ready_o"))
+            .input("lanes_i", lanes);
+        for name in TRANSFERS {
+            unit.connect_input(format!("start_{name}_i"), front.output(&format!("start_{name}_o")));
+        }
+        for field in ["count", "ranks", "node", "slot"] {
+            unit.connect_input(format!("{field}_i"), front.output(&format!("transfer_{field}_o")));
+        }
+        for field in ["valid", "write", "rank", "addr", "data"] {
+            host.connect_input(format!("transfer_{field}_i"), unit.output(&format!("req_{field}_o")));
+        }
+        holds.drive(unit.output("holds_o"));
+        m.output(
+            "link_lanes_o",
+            unit.output("lanes_o"),
+            "link: 25 bits of each lane, lane 0 lowest, first bit lowest",
+        );
+        transfers = Some(unit);
+    }
+    let request = ["write", "addr", "tag", "data"].map(|field| host.output(&format!("req_{field}_o")));
+    let [request_write, request_addr, request_tag, request_data] = &request;
+
+    // Ranks. What the reader asks for goes before weights: it has reserved a place for all of it.
+    let feeder = rank_feeder(config)?;
+    let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
+    let (mut room, mut feeders_idle) = (vec![tokens.output("ready_o")], Vec::new());
+    for (g, dq) in (0..ranks).zip(&data_pins) {
+        let seg_ready = m.forward(format!("seg{g}_ready"), 1);
+        let reader_asks = reader.output(&format!("seg{g}_valid_o"));
+        let feeder = m
+            .instance(format!("feeder{g}"), &feeder)
+            .input("rank_i", lit(g.into(), rank_bits(gemv)))
+            .input("base_i", &matrix)
+            .input("row_push_i", &row_taken)
+            .input("row_i", &row)
+            .input("row_offset_i", &row_offset)
+            .input("row_start_i", &row_start)
+            .input("seg_ready_i", &*seg_ready & !&reader_asks);
+        let feeder = connect_layout(feeder, config, "", &held_cols);
+        room.push(feeder.output("row_room_o"));
+        feeders_idle.push(feeder.output("idle_o"));
+        reader.connect_input(format!("seg{g}_ready_i"), &seg_ready);
+        let choose = |of_reader: &Bits, of_feeder: &Bits| mux(&reader_asks, of_reader, of_feeder);
+        let length = choose(&reader.output(&format!("seg{g}_len_o")), &feeder.output("seg_len_o"));
+        let less_one = m.wire(format!("length{g}"), length.minus_one());
+        m.unused(less_one.msb(), "a segment has 1 to 16 bursts");
+        let less_one = less_one.low(SEGMENT_BITS - 1);
+        let beat_ready = m.forward(format!("beat{g}_ready"), 1);
+        let rank = m
+            .instance(format!("rank{g}"), &port)
+            .pass_domain("dram", &clock)
+            .input("seg_valid_i", &reader_asks | feeder.output("seg_valid_o"))
+            .input("seg_tag_i", &reader_asks)
+            .input("seg_length_i", less_one)
+            .input(
+                "seg_address_i",
+                choose(&reader.output(&format!("seg{g}_addr_o")), &feeder.output("seg_addr_o")),
+            )
+            .input("req_valid_i", host.output(&format!("req{g}_valid_o")))
+            .input("req_write_i", request_write)
+            .input("req_tag_i", request_tag)
+            .input("req_address_i", request_addr)
+            .input("req_data_i", request_data)
+            .input("beat_ready_i", &beat_ready)
+            .input("rsp_ready_i", host.output(&format!("rsp{g}_ready_o")))
+            .input("dq_i", dq)
+            .ignore("beat_last_o", "beats are counted where they are used");
+        seg_ready.drive(rank.output("seg_ready_o"));
+        let (valid, tag, data) =
+            (rank.output("beat_valid_o"), rank.output("beat_tag_o"), rank.output("beat_data_o"));
+        let for_reader = m.wire(format!("for_reader{g}"), &valid & &tag);
+        beat_ready.drive(&tag | unit.output(&format!("w{g}_ready_o")));
+        reader.connect_input(format!("beat{g}_valid_i"), &for_reader);
+        reader.connect_input(format!("beat{g}_data_i"), &data);
+        unit.connect_input(format!("w{g}_valid_i"), &valid & !&tag);
+        unit.connect_input(format!("w{g}_data_i"), &data);
+        host.connect_input(format!("req{g}_ready_i"), rank.output("req_ready_o"));
+        let response = ["valid", "write", "tag", "data"].map(|field| rank.output(&format!("rsp_{field}_o")));
+        for (field, value) in ["valid", "write", "tag", "data"].into_iter().zip(&response) {
+            host.connect_input(format!("rsp{g}_{field}_i"), value);
+        }
+        if let Some(unit) = &transfers {
+            unit.connect_input(format!("rsp{g}_valid_i"), host.output(&format!("transfer{g}_valid_o")));
+            unit.connect_input(format!("rsp{g}_write_i"), &response[1]);
+            unit.connect_input(format!("rsp{g}_data_i"), &response[3]);
+        }
+        for (pin, doc) in PINS {
+            m.output(format!("r{g}_{pin}"), rank.output(pin), format!("rank {g}: {doc}"));
+        }
+    }
+    row_ready.drive(cat(room).all());
+
+    // Busy: from the start of an instruction until nothing of it is left.
+    let product_parts = [product_start, gemv_busy.clone(), !generator_idle, !cat(feeders_idle).all()];
+    let reading = m.wire("reading", &reader_start | !&reader_idle);
+    let transfers_busy: Vec<(&str, Bits)> = transfers
+        .iter()
+        .flat_map(|unit| TRANSFERS.map(|part| (part, unit.output(&format!("{part}_busy_o")))))
+        .collect();
+    let of_part = |part: &str| match part {
+        "load" => any_of(&[load_busy.clone(), &reading & !reads_list.q()]),
+        "list" => &reading & reads_list.q(),
+        "store" => any_of(&[store_busy.clone(), stores_pending.q()]),
+        "zero" => zero_busy.clone(),
+        "gemv" => any_of(&product_parts),
+        "round" => round_busy.clone(),
+        "activation" => activation_busy.clone(),
+        part => named(&transfers_busy, part),
+    };
+    busy.iter().for_each(|(part, busy)| busy.drive(of_part(part)));
+    // A core without a link has all parts but those of transfers.
+    let absent = TRANSFERS.iter().filter(|_| transfers.is_none()).map(|part| (*part, zeros(1)));
+    let all_busy: Vec<(&str, Bits)> =
+        busy.iter().map(|(part, busy)| (*part, busy.q())).chain(absent).collect();
+    let part_busy = |part: &str| named(&all_busy, part);
+
+    // Status and counters.
+    let axpy = m.reg("axpy_q", 1).reset(0).enable(&product);
+    axpy.next(!start("dot"));
+    let cycles = m.reg("cycles_q", COUNTER_BITS).reset(0);
+    cycles.next(cycles.plus_one());
+    let in_work = [front.output("busy_o"), queue_valid, host.output("unpacking_o")];
+    let core_busy = m.wire("core_busy", any_of(&in_work));
+    let free = lit(config.core().queue_entries().into(), COUNTER_BITS) - queue_count.zext(COUNTER_BITS);
+    let word = |bits: &Bits| bits.zext(COUNTER_BITS);
+    let of_front = |port: &str| word(&front.output(port));
+    let status = [
+        word(&core_busy),
+        free,
+        of_front("taken_o"),
+        of_front("started_o"),
+        of_front("malformed_o"),
+        of_front("error_o"),
+        of_front("error_sequence_o"),
+        of_front("tag_o"),
+        of_front("signals_o"),
+        cycles.q(),
+    ];
+    let spare = (COUNTERS - status.len() as u32) * COUNTER_BITS;
+    let status = cat(std::iter::once(zeros(spare)).chain(status.into_iter().rev()));
+    let counters = m
+        .instance("monitor", &monitor(config)?)
+        .input("status_i", status)
+        .input("register_re_i", host.output("register_re_o"))
+        .input("register_i", &register)
+        .input("gemv_i", part_busy("gemv"))
+        .input("axpy_i", part_busy("gemv") & axpy.q())
+        .input("round_i", part_busy("round"))
+        .input("load_i", part_busy("load"))
+        .input("store_i", part_busy("store"))
+        .input("list_i", part_busy("list"))
+        .input("zero_i", part_busy("zero"))
+        .input("activation_i", part_busy("activation"))
+        .input("dot_start_i", start("dot"))
+        .input("batch_i", held("product_batch", &batch, &product))
+        .input("result_taken_i", unit.output("result_taken_o"))
+        .input("result_positive_i", unit.output("result_positive_o"));
+    let counters = (0..ranks).fold(counters, |counters, g| {
+        counters.input(format!("cause{g}_i"), unit.output(&format!("cause{g}_o")))
+    });
+    if let Some(unit) = &transfers {
+        counters.connect_input("link_status_i", unit.output("status_o"));
+        counters.connect_input("link_counter_i", unit.output("counter_o"));
+    }
+    register_data.drive(counters.output("register_data_o"));
+
+    // What a trace shows, a cycle late. Nothing depends on it.
+    let seen = |name: &str, value: Bits| {
+        let reg = m.reg(format!("{name}_seen_q"), value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let parts = cat(PARTS.iter().rev().map(|(part, _)| part_busy(part)));
+    m.output(
+        "parts_busy_o",
+        seen("parts", parts),
+        "trace: busy parts; load, list, store, zero, gemv, round, activation, send, receive from bit 0",
+    );
+    m.output("take_o", seen("take", queue_pop.q()), "trace: an instruction was taken from the queue");
+    m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");
+    m.output("refuse_o", seen("refuse", front.output("refuse_o")), "trace: the one taken last was malformed");
+    m.output("host_ready_o", host.output("host_ready_o"), "host: the request is taken");
+    for (port, doc) in [
+        ("response_valid_o", "host: a response is offered"),
+        ("response_write_o", "host: it is a write's"),
+        ("response_tag_o", "host: tag of its request"),
+        ("response_data_o", "host: the burst or register, if it was read"),
+    ] {
+        m.output(port, host.output(port), doc);
+    }
+    m.output("busy_o", &core_busy, "an instruction waits or is in work");
+    m.finish()
+}

@@ -1,0 +1,159 @@
+//! Turns the rows of a product into the segments of DRAM that one rank has to read.
+//!
+//! A rank holds of each row its full waves and, if the row's tail reaches it, a tail stripe; rows follow each other
+//! without gaps. So the first burst of a row is `base + beats_per_stripe * (waves * row + tails before the row)`, and
+//! the tails before it can be counted without a loop, because they go round the ranks. A segment ends at a multiple of 16 bursts, so
+//! that it never leaves an open row.
+
+use super::row_generator::stripe_offset_bits;
+use crate::blocks::common::encoding::log2;
+use crate::blocks::common::fifo::fifo;
+use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
+use ndp_config::DesignConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Longest segment in bursts.
+pub(crate) const SEGMENT_BURSTS: u32 = 16;
+/// Bits of a segment's length.
+pub(crate) const SEGMENT_BITS: u32 = 5;
+/// Rows that can wait.
+const QUEUED_ROWS: u32 = 2;
+
+/// Length of the next segment: up to the next multiple of 16 bursts, but not more than is left.
+pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bits {
+    let to_end = lit(SEGMENT_BURSTS.into(), SEGMENT_BITS) - addr.low(SEGMENT_BITS - 1).zext(SEGMENT_BITS);
+    let to_end = m.wire("to_end", to_end);
+    let fits = if left.width() > SEGMENT_BITS {
+        left.high(left.width() - SEGMENT_BITS).is_zero() & left.low(SEGMENT_BITS).lt(&to_end)
+    } else {
+        left.zext(SEGMENT_BITS).lt(&to_end)
+    };
+    let left_low = if left.width() > SEGMENT_BITS { left.low(SEGMENT_BITS) } else { left.zext(SEGMENT_BITS) };
+    m.wire("length", mux(&m.wire("fits", fits), &left_low, &to_end))
+}
+
+/// Where the segment after the one at `addr` begins: at the next multiple of 16 bursts. After the last one this is not used.
+pub(crate) fn after_segment(addr: &Bits) -> Bits {
+    let within = SEGMENT_BITS - 1;
+    cat([addr.high(addr.width() - within).plus_one(), zeros(within)])
+}
+
+/// The feeder of one rank. A row takes three cycles and one for each segment. The command's fields have to stay until all is
+/// read.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let gemv = config.gemv();
+    let (ranks, beats) = (gemv.ranks(), gemv.beats_per_stripe());
+    let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
+    let (offset_bits, addr_bits) = (stripe_offset_bits(config), config.dram().burst_bits());
+    let beat_bits = log2(beats);
+    let m = ModuleBuilder::new(
+        format!("rank_feeder_g{ranks}_p{beats}_a{addr_bits}"),
+        "Segments of DRAM that a rank reads for a product.",
+    );
+    let rank = m.input("rank_i", rank_width, "which rank this is");
+    let layout = Layout::inputs(&m, gemv);
+    let base = m.input("base_i", addr_bits, "first burst of the matrix");
+    let push = m.input("row_push_i", 1, "take a row; only with `row_room_o`");
+    let row = m.input("row_i", row_bits, "its index");
+    let row_offset = m.input("row_offset_i", offset_bits, "full waves of all rows before it");
+    let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
+    let ready = m.input("seg_ready_i", 1, "the segment is taken");
+
+    let next = m.forward("next", 1);
+    let queue = m
+        .instance("rows", &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?)
+        .input("push_i", &push)
+        .input("data_i", cat([row_start, row_offset, row]))
+        .input("pop_i", &next);
+    let head = queue.output("data_o");
+    let (row, row_offset) = (head.low(row_bits), head.slice(row_bits, offset_bits));
+    let row_start = head.high(rank_width);
+
+    // First step: tails on this rank before the row. With t tail stripes over 4 ranks the tail of row r starts at rank
+    // t * r mod 4. One stripe: ranks take turns. Two: ranks 0, 1 in even rows, 2, 3 in odd ones. Three: each rank is left out
+    // once in four rows, rank g first in row 3 - g.
+    let counted = m.reg("counted_q", 1).reset(0);
+    let placed = m.reg("placed_q", 1).reset(0);
+    let tail_at = m.wire("tail_at", &rank - &row_start);
+    let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
+    let wide = row_bits + 1;
+    let turns = match ranks {
+        1 => zeros(wide),
+        2 => {
+            let turns = row.zext(wide) + (!&rank).zext(wide);
+            let turns = m.wire("turns", turns);
+            m.unused(turns.bit(0), "half a round");
+            cat([zeros(1), turns.high(wide - 1)]).gated(&layout.tail.bit(0))
+        }
+        _ => {
+            let one = m.wire("one", row.zext(wide) + (lit(3, 2) - &rank).zext(wide));
+            let two = m.wire("two", row.zext(wide) + (!rank.bit(1)).zext(wide));
+            let left_out = m.wire("left_out", row.zext(wide) + rank.zext(wide));
+            let three = row.zext(wide) - cat([zeros(2), left_out.high(wide - 2)]);
+            m.unused(cat([one.low(2), two.low(1), left_out.low(2)]), "fractions of a round");
+            any_of(&[
+                cat([zeros(2), one.high(wide - 2)]).gated(&layout.tail.eq_lit(1)),
+                cat([zeros(1), two.high(wide - 1)]).gated(&layout.tail.eq_lit(2)),
+                m.wire("three", three).gated(&layout.tail.eq_lit(3)),
+            ])
+        }
+    };
+    if ranks == 1 {
+        m.unused(&row, "a single rank has no tails");
+    }
+    let fit =
+        |value: &Bits, bits: u32| if value.width() >= bits { value.low(bits) } else { value.zext(bits) };
+    let tails = m.reg("tails_q", wide).enable(&*next);
+    tails.next(turns);
+    if wide > offset_bits {
+        m.unused(tails.high(wide - offset_bits), "addresses count modulo the rank");
+    }
+    let waves_before = m.reg("waves_before_q", offset_bits).enable(&*next);
+    waves_before.next(row_offset);
+    // Beats: whole stripes, of which the row's last one may end early.
+    let stripes = layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1);
+    let stripes = m.wire("stripes", stripes);
+    let ends_tail = tail_at.plus_one().eq(&layout.tail) & layout.tail.any();
+    let ends_wave = layout.tail.is_zero() & rank.eq_lit((ranks - 1).into()) & layout.waves.any();
+    let ends = m.wire("ends", ends_tail | ends_wave);
+    let left_bits = wave_width + 1 + beat_bits;
+    let all_beats = if beat_bits == 0 { stripes.clone() } else { cat([stripes.clone(), zeros(beat_bits)]) };
+    let position_width = position_bits(gemv);
+    let spare = lit((beats - 1).into(), position_width) - &layout.last_beat;
+    let spare = m.wire("spare", spare.gated(&ends));
+    let row_beats = m.wire("row_beats", all_beats - spare.zext(left_bits));
+
+    let beats_now = m.reg("beats_q", left_bits).enable(&*next);
+    beats_now.next(row_beats);
+
+    // Second step: stripes before the row; third: its first burst; then the segments.
+    counted.next(&*next);
+    let before = m.reg("before_q", offset_bits).enable(&counted);
+    before.next(waves_before.q() + fit(&tails, offset_bits));
+    placed.next(&counted);
+    let left = m.reg("left_q", left_bits).reset(0);
+    let addr = m.reg("addr_q", addr_bits);
+    let length = segment_length(&m, &addr, &left);
+    let valid = m.wire("valid", left.any());
+    let taken = m.wire("taken", &valid & &ready);
+    let fewer = m.wire("fewer", left.q() - fit(&length, left_bits));
+    left.next(mux(&placed, &beats_now, &mux(&taken, &fewer, &left)));
+    let first = if beat_bits == 0 { before.q() } else { cat([before.q(), zeros(beat_bits)]) };
+    let onward = after_segment(&addr);
+    addr.next(mux(&placed, &(&base + &first), &mux(&taken, &onward, &addr)));
+    let working = m.wire("working", any_of(&[counted.q(), placed.q(), valid.clone()]));
+    let waiting = queue.output("valid_o");
+    next.drive(&waiting & !&working);
+
+    m.output("idle_o", !(&working | &waiting), "no row is in work");
+    m.output("row_room_o", queue.output("ready_o"), "a row can be taken");
+    m.output("seg_valid_o", &valid, "a segment is offered");
+    m.output("seg_addr_o", &addr, "its first burst");
+    m.output("seg_len_o", &length, "its bursts");
+    m.unused(layout.last_elem, "whole beats are read");
+    m.finish()
+}

@@ -1,0 +1,99 @@
+//! Compute tile: a multiplier unit with its weight buffer and its slice of the buffer.
+//!
+//! The unit that is repeated 256 times. Weights are double-buffered: `next` fills beat by beat while the lanes work from
+//! `current`; the step from one to the other happens for all tiles of a rank at once. In DOT the activations come from
+//! the slice and the products of a window are summed; in AXPY all lanes share one activation and each product is added to a
+//! sum of its own, which the slice holds. When to fill, to step, to read and to write is decided in
+//! [`super::fill_sequencer`] and [`super::window_sequencer`]. Beside them a lane of the activation unit works on the slice's
+//! words.
+
+use crate::blocks::activation::activation_lane::{activation_lane, lane_controls};
+use crate::blocks::arithmetic::multiplier_unit::{multiplier_unit, sum_bits};
+use crate::blocks::arithmetic::number_format::FP16_BITS;
+use crate::blocks::common::sram::sram;
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
+use std::rc::Rc;
+
+/// The tile of `config`.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let unit = multiplier_unit(config)?;
+    let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());
+    let chunk_bits = lanes * FP16_BITS;
+    let sram = sram(config.slice_words(), chunk_bits, lanes)?;
+    let m = ModuleBuilder::new(
+        format!(
+            "compute_tile_{}_a{}",
+            unit.title().trim_start_matches("multiplier_unit_"),
+            config.slice_words()
+        ),
+        "Multiplier unit with double-buffered weights and its slice of the buffer.",
+    );
+    m.share_code();
+    let phase = m.input("phase_i", config.window_cycles(), "phase of the window, one-hot");
+    let weight = m.input("weight_i", chunk_bits, "recoded weights of the next stripe");
+    let weight_write = m.input("weight_we_i", 1, "take `weight_i` as the next weights");
+    let advance =
+        m.input("advance_i", 1, "make the next weights the current ones; in the window's last phase");
+    let broadcast = m.input("broadcast_i", 1, "all lanes use `scalar_i` instead of the slice's last word");
+    let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
+    let read_addr = m.input("raddr_i", addr_bits, "word of the slice to read");
+    let read = m.input("re_i", 1, "read the slice");
+    let separate = m.input("separate_i", 1, "add the leaving product to the slice's last word");
+    let import = m.input("import_i", 1, "add the weights, which are a sum, instead of a product");
+    let keep_sum = m.input("sum_we_i", 1, "write the sum with what was added last");
+    let write_addr = m.input("waddr_i", addr_bits, "word of the slice to write");
+    let write = m.input("we_i", lanes, "lanes of `wdata_i` to write; not together with a sum");
+    let data = m.input("wdata_i", chunk_bits, "recoded FP16 values");
+
+    let controls =
+        lane_controls().map(|(name, bits, doc)| (name, m.input(format!("lane_{name}_i"), bits, doc)));
+    let counts = m.input("lane_counts_i", 1, "the element counts in maximum and sum");
+    let blank = m.input("lane_blank_i", 1, "the element is beyond the vector's end");
+    let keep_result = m.input("lane_we_i", lanes, "lanes to write with the activation unit's result; alone");
+
+    let next = m.reg("weight_next_q", chunk_bits).enable(&weight_write);
+    next.next(&weight);
+    let current = m.reg("weight_q", chunk_bits).enable(&advance);
+    current.next(&next);
+    let sum = m.forward("sum", sum_bits(config));
+    let result = m.forward("result", FP16_BITS);
+    let from_lane = m.wire("from_lane", keep_result.any());
+    let other_data = mux(&from_lane, &repeat(lanes, &result), &data);
+    let slice = m
+        .instance("slice", &sram)
+        .input("raddr_i", &read_addr)
+        .input("re_i", &read)
+        .input("waddr_i", &write_addr)
+        .input("we_i", any_of(&[write, repeat(lanes, &keep_sum), keep_result.clone()]))
+        .input("wdata_i", mux(&keep_sum, &sum.zext(chunk_bits), &other_data));
+    let word = slice.output("rdata_o");
+    let unit = m
+        .instance("unit", &unit)
+        .input("phase_i", &phase)
+        .input("w_i", &current)
+        .input("x_i", &word)
+        .input("broadcast_i", &broadcast)
+        .input("scalar_i", &scalar)
+        .input("separate_i", &separate)
+        .input("import_i", &import)
+        .input("sum_i", word.low(sum_bits(config)));
+    sum.drive(unit.output("sum_o"));
+    m.output("digit_o", unit.output("digit_o"), "digit of the sum over the last window, in its phase");
+    m.output("flags_o", unit.output("flags_o"), "NaN, +Inf, -Inf seen; valid with the last digit");
+    let lane = m
+        .instance("lane", &activation_lane(config)?)
+        .input("word_i", &word)
+        .input("counts_i", counts)
+        .input("blank_i", blank);
+    let lane = controls.iter().fold(lane, |lane, (name, value)| lane.input(format!("{name}_i"), value));
+    result.drive(lane.output("value_o"));
+    m.output("key_o", lane.output("key_o"), "order of the activation unit's element, 0 if it does not count");
+    m.output("bad_o", lane.output("bad_o"), "it counts and is NaN or +Inf");
+    m.output("term_o", lane.output("term_o"), "its exponential in units of 2^-28");
+    m.output("word_o", word, "the slice's last word");
+    m.finish()
+}

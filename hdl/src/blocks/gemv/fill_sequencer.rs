@@ -1,0 +1,128 @@
+//! Decides what becomes of each beat of weights that a rank delivers.
+//!
+//! Knows the order in which a rank sends a matrix: row by row, in a row the full waves and then the tail stripe if the
+//! rank has one, which depends on where the row's tail starts. Gives each beat its position among the tiles, cuts the row's
+//! end, fills up what the row does not reach with zeros, and describes the finished stripe to
+//! [`super::window_sequencer`].
+
+use super::scalar_banks::scalar_slot_bits;
+use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
+use std::rc::Rc;
+
+/// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
+/// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it
+/// runs.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (row_bits, rank_width, positions) = (config.row_bits(), rank_bits(config), config.beats_per_stripe());
+    let m = ModuleBuilder::new(
+        format!("fill_sequencer_g{}_p{positions}", config.ranks()),
+        "Places a rank's beats of weights and describes each stripe.",
+    );
+    let rank = m.input("rank_i", rank_width, "which rank this is");
+    let start_command = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let rows = m.input("rows_i", row_bits, "rows, at least one");
+    let layout = Layout::inputs(&m, config);
+    let row_valid = m.input("row_valid_i", 1, "the next row is known");
+    let tail_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
+    let beat_valid = m.input("beat_valid_i", 1, "the FIFO has a beat");
+    let take_stripe = m.input("stripe_take_i", 1, "the described stripe starts computing");
+
+    // Where the next plan stands: row, wave and tail.
+    let active = m.reg("active_q", 1).reset(0);
+    let plan_valid = m.reg("plan_valid_q", 1).reset(0);
+    let make_plan = m.wire("make_plan", active.q() & !plan_valid.q() & &row_valid);
+    let wave = m.reg("wave_q", wave_bits(config));
+    let rows_left = m.reg("rows_left_q", row_bits);
+    // The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
+    let tail_at = m.wire("tail_at", &rank - &tail_start);
+    let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
+    let in_waves = m.wire("in_waves", wave.ne(&layout.waves));
+    let last_wave = m.wire("last_wave", wave.plus_one().eq(&layout.waves));
+    let row_first = m.wire("row_first", wave.is_zero());
+    let row_last = m.wire("row_last", mux(&in_waves, &(&last_wave & !&has_tail), &lit(1, 1)));
+    // The stripe that holds the row's end: the last tail stripe, or the last rank's last wave.
+    let ends_tail = tail_at.plus_one().eq(&layout.tail) & layout.tail.any();
+    let ends_wave = layout.tail.is_zero() & &last_wave & rank.eq_lit((config.ranks() - 1).into());
+    let row_end = m.wire("row_end", mux(&in_waves, &ends_wave, &ends_tail));
+    // Three tail stripes over four ranks: a rank meets all three in turn and its slice holds all three; with one or
+    // two tail stripes it always meets the same.
+    let skip = if config.ranks() == 4 {
+        let three = layout.tail.eq_lit(3);
+        tail_at.gated(&(three & !&in_waves))
+    } else {
+        zeros(rank_width)
+    };
+    let planned = m.wire("planned", &make_plan & (&in_waves | &has_tail));
+    // A row that leaves this rank out takes a cycle and makes no plan.
+    let row_done = m.wire("row_done", &make_plan & &row_last);
+    let command_done = m.wire("command_done", &row_done & rows_left.eq_lit(1));
+    active.next(any_of(&[start_command.clone(), active.q() & !&command_done]));
+    rows_left.next(mux(&start_command, &rows, &mux(&row_done, &rows_left.minus_one(), &rows_left)));
+    let restart = m.wire("restart", &start_command | &row_done);
+    wave.next(mux(&restart, &zeros(wave_bits(config)), &mux(&planned, &wave.plus_one(), &wave)));
+    // Rows in which this rank takes part, in whose order their scalars were stored.
+    let slot = m.reg("slot_q", scalar_slot_bits()).reset(0);
+    let next_slot = mux(&(&row_done & &planned), &slot.plus_one(), &slot);
+    slot.next(next_slot.gated(&!&start_command));
+
+    let row = m.reg("row_q", config.slice_addr_bits());
+    let next_row = mux(&row_done, &row.plus_one(), &row);
+    row.next(next_row.gated(&!&start_command));
+
+    let plan = |name: &str, value: &Bits| {
+        let reg = m.reg(format!("plan_{name}_q"), value.width()).enable(&planned);
+        reg.next(value);
+        reg.q()
+    };
+    let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
+    let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
+    let plan_row = plan("row", &row);
+
+    // Beats of the planned stripe, while the tiles' next weights are free.
+    let full = m.reg("stripe_valid_q", 1).reset(0);
+    let position = m.reg("position_q", position_bits(config)).reset(0);
+    let beyond = m.wire("beyond", &plan_end & layout.last_beat.lt(&position));
+    let ready = m.wire("ready", plan_valid.q() & !full.q());
+    let pop = m.wire("pop", &ready & !&beyond & &beat_valid);
+    let step = m.wire("step", &ready & (&beyond | &beat_valid));
+    // All that lies beyond the row's end is blanked in one step.
+    let last_step = m.wire("last_step", &beyond | position.eq_lit((positions - 1).into()));
+    let finish = m.wire("finish", &step & &last_step);
+    let onward = m.wire("onward", position.plus_one().gated(&!&last_step));
+    position.next(mux(&step, &onward, &position));
+    plan_valid.next(any_of(&[planned.clone(), plan_valid.q() & !&finish]));
+    full.next(any_of(&[finish.clone(), full.q() & !&take_stripe]));
+
+    let stripe = |name: &str, value: &Bits| {
+        let reg = m.reg(format!("stripe_{name}_q"), value.width()).enable(&finish);
+        reg.next(value);
+        reg.q()
+    };
+    let outputs = [
+        ("stripe_first_o", stripe("first", &plan_first), "it is the row's first on this rank"),
+        ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),
+        ("stripe_skip_o", stripe("skip", &plan_skip), "tail stripes to skip in the slice"),
+        ("stripe_slot_o", stripe("slot", &plan_slot), "place of the row's scalars"),
+        ("stripe_row_o", stripe("row", &plan_row), "number of its row, counted from 0"),
+    ];
+
+    m.output("idle_o", !(active.q() | plan_valid.q() | full.q()), "a command can be taken, no stripe waits");
+    m.output("rowless_o", active.q() & !plan_valid.q() & !&row_valid, "waiting for a row");
+    m.output("row_pop_o", row_done, "the row is planned");
+    m.output("beat_pop_o", pop, "take a beat from the FIFO");
+    m.output("place_o", &step, "a beat goes to the tiles");
+    m.output("place_position_o", &position, "its position among the tiles");
+    m.output("place_clear_o", &beyond, "zeros instead, for this position and all after it");
+    m.output("place_cut_o", &plan_end & position.eq(&layout.last_beat), "it is the row's last");
+    m.output("stripe_valid_o", &full, "the tiles' next weights are complete and described");
+    for (name, value, doc) in outputs {
+        m.output(name, value, doc);
+    }
+    m.unused(layout.last_elem, "who cuts the last beat knows the element");
+    m.finish()
+}

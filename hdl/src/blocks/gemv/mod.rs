@@ -1,0 +1,21 @@
+//! The GEMV unit: products of matrix rows from the ranks with vectors in the buffer.
+//!
+//! Reading order: [`compute_tile`]; [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when),
+//! [`rank_group`]. The buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`], [`row_distributor`],
+//! [`round_sequencer`], [`round_column`]. What products of several heads need: [`scalar_banks`], [`head_sender`],
+//! [`head_results`]. All together: [`gemv_unit`].
+
+pub mod compute_tile;
+pub mod fill_sequencer;
+pub mod gemv_unit;
+pub mod head_results;
+pub mod head_sender;
+pub mod rank_group;
+pub mod round_column;
+pub mod round_sequencer;
+pub mod row_distributor;
+pub mod scalar_banks;
+pub mod vector_reader;
+pub mod vector_walker;
+pub mod vector_writer;
+pub mod window_sequencer;

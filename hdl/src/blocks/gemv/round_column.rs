@@ -1,0 +1,123 @@
+//! Rounds the kept sums of one position in all ranks.
+//!
+//! A column of a full wave has its sum in one rank, and every rank rounds its own. The columns of a tail were
+//! summed in several ranks, as tails move from rank to rank with the row: two ranks apart with two tail stripes, all ranks else. Then
+//! their sums are added, digit by digit, and all of these ranks get the same result.
+
+use crate::blocks::arithmetic::fp16_rounder::fp16_rounder;
+use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
+use crate::blocks::arithmetic::operand_recoder::recoded;
+use crate::blocks::common::encoding::bits_for;
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
+use std::rc::Rc;
+
+/// One rank's digit with what goes with it.
+struct Stream {
+    digit: Bits,
+    carry: Bits,
+    flags: Bits,
+}
+
+/// The column for the ranks of `config`. One sum of each rank every `acc_segments` cycles; latency: six cycles from the last
+/// digit.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let (ranks, digit_bits) = (config.ranks(), config.digit_bits());
+    let m = ModuleBuilder::new(
+        format!("round_column_g{ranks}_d{digit_bits}_w{}", config.acc_bits()),
+        "Adds the kept sums of the ranks that share a column, and rounds.",
+    );
+    m.share_code();
+    let valid = m.input("valid_i", 1, "digits arrive");
+    let first = m.input("first_i", 1, "they are the least significant ones");
+    let last = m.input("last_i", 1, "they are the most significant ones");
+    let pairs = m.input("pairs_i", 1, "ranks of the same parity share their columns");
+    let all = m.input("all_i", 1, "all ranks share their columns");
+    let result_pairs = m.input("result_pairs_i", 1, "the same for the result that comes out");
+    let result_all = m.input("result_all_i", 1, "the same for the result that comes out");
+    let streams: Vec<Stream> = (0..ranks)
+        .map(|g| Stream {
+            digit: m.input(format!("digit{g}_i"), digit_bits, format!("digit of rank {g}")),
+            carry: m.input(format!("carry{g}_i"), 1, format!("carry to add to it, rank {g}")),
+            flags: m.input(format!("flags{g}_i"), FLAG_BITS, format!("flags of rank {g}'s sum")),
+        })
+        .collect();
+    let shared = m.wire("shared", &pairs | &all);
+    let stage = |name: &str, value: &Bits| {
+        let reg = m.reg(name, 1).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let (valid_q, first_q, last_q) =
+        (stage("valid_q", &valid), stage("first_q", &first), stage("last_q", &last));
+    let mut results = Vec::new();
+    let mut result_valid = None;
+    for g in 0..ranks {
+        // Rank 0 adds up for all, rank 1 for the odd ones.
+        let others = |h: u32| match (g, h) {
+            (_, h) if h == g => None,
+            (0, 2) => Some(&shared),
+            (0, _) => Some(&all),
+            (1, 3) => Some(&pairs),
+            _ => None,
+        };
+        let gates: Vec<(&Stream, Option<&Bits>)> = (0..ranks)
+            .filter(|h| *h == g || others(*h).is_some())
+            .map(|h| (&streams[h as usize], others(h)))
+            .collect();
+        let gated = |value: &Bits, gate: Option<&Bits>| gate.map_or(value.clone(), |gate| value.gated(gate));
+        // The sum of n digits, n pending carries and the carry before is below n * 2^digit_bits + n.
+        let carry_bits = bits_for(gates.len() as u32);
+        let wide = digit_bits + carry_bits;
+        let carry = m.reg(format!("carry{g}_q"), carry_bits).enable(&valid);
+        let mut sum = carry.gated(&!&first).zext(wide);
+        for (stream, gate) in &gates {
+            sum = sum + gated(&stream.digit, *gate).zext(wide) + gated(&stream.carry, *gate).zext(wide);
+        }
+        let sum = m.wire(format!("sum{g}"), sum);
+        carry.next(sum.high(carry_bits));
+        let digit = m.reg(format!("digit{g}_q"), digit_bits).enable(&valid);
+        digit.next(sum.low(digit_bits));
+        let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(&valid);
+        flags.next(any_of(&gates.iter().map(|(s, gate)| gated(&s.flags, *gate)).collect::<Vec<_>>()));
+        let rounder = m
+            .instance(format!("rounder{g}"), &fp16_rounder(config)?)
+            .input("valid_i", &valid_q)
+            .input("first_i", &first_q)
+            .input("last_i", &last_q)
+            .input("digit_i", &digit)
+            .input("flags_i", &flags);
+        results.push(m.wire(format!("result{g}"), recoded(&rounder.output("data_o"))));
+        if g == 0 {
+            result_valid = Some(m.wire("result_valid", rounder.output("valid_o")));
+        } else {
+            m.unused(rounder.output("valid_o"), "all rounders go in step");
+        }
+    }
+    let result_valid = result_valid.unwrap_or_else(|| zeros(1));
+    for g in 0..ranks {
+        let own = &results[g as usize];
+        let chosen = match g {
+            0 => own.clone(),
+            1 => mux(&result_all, &results[0], own),
+            _ => {
+                let parity = &results[g as usize % 2];
+                mux(&result_all, &results[0], &mux(&result_pairs, parity, own))
+            }
+        };
+        let reg = m.reg(format!("rounded{g}_q"), FP16_BITS).enable(&result_valid);
+        reg.next(chosen);
+        m.output(format!("rounded{g}_o"), &reg, format!("recoded result of rank {g}"));
+    }
+    m.output("valid_o", stage("done_q", &result_valid), "results, for one cycle; they stay until the next");
+    if ranks < 4 {
+        m.unused(cat([pairs, result_pairs, shared]), "only four ranks can have two tail stripes");
+    }
+    if ranks == 1 {
+        m.unused(cat([all, result_all]), "a single rank has no tail");
+    }
+    m.finish()
+}

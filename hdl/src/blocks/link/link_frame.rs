@@ -1,0 +1,202 @@
+//! What the parts of a DIMM-link agree on: the header's fields, markers, the place of every payload bit, the ring of words.
+//!
+//! A flit is `flit_words` words, one per cycle. Counted from bit 0 of its first word: header, payload, padding, and the CRC in
+//! the uppermost bits of the last word. Lane `l` carries bits `25 l .. 25 l + 24` of each word, the lowest bit first. Between frames of
+//! `frame_flits` flits there is one word of markers. docs/dimm-link.md has the tables.
+
+use crate::blocks::common::encoding::log2;
+use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
+use std::rc::Rc;
+
+/// Bits of a sequence number.
+pub(super) const SEQ: u32 = LinkConfig::SEQUENCE_BITS;
+/// Bits of the number of a replay round.
+pub(super) const ROUND: u32 = 4;
+/// Bits of the number of a DIMM.
+pub(super) const NODE: u32 = LinkConfig::NODE_BITS;
+/// Bits of the number of a flit's last beat.
+pub(super) const BEAT: u32 = 3;
+/// Bits of a flit's kind.
+pub(super) const KIND: u32 = 2;
+/// Bits of the label, which the link carries and does not look at.
+pub(super) const LABEL: u32 = LinkConfig::LABEL_BITS;
+/// Bits of what the transmitter keeps beside each flit's payload: destination, source, last beat, end of message, label.
+pub(super) const TAG: u32 = 2 * NODE + BEAT + 1 + LABEL;
+
+/// Kinds: no payload; payload; a side after reset, which knows nothing of the other; its answer.
+pub(super) const IDLE: u128 = 0;
+/// A flit with payload.
+pub(super) const DATA: u128 = 1;
+/// A side after reset, which knows nothing of the other.
+pub(super) const INIT: u128 = 2;
+/// The answer to [`INIT`].
+pub(super) const ANSWER: u128 = 3;
+
+/// The fields of a header.
+#[derive(Clone, Debug)]
+pub(super) struct Header {
+    pub kind: Bits,
+    pub fault: Bits,
+    pub nack: Bits,
+    pub nack_round: Bits,
+    pub round: Bits,
+    pub sequence: Bits,
+    pub ack: Bits,
+    pub limit: Bits,
+    pub tag: Bits,
+}
+
+/// Bits of the fields; the rest of the header is zero.
+pub(super) const FIELD_BITS: u32 = KIND + 2 + 2 * ROUND + 3 * SEQ + TAG;
+
+impl Header {
+    pub fn pack(&self) -> Bits {
+        let fields = cat([
+            self.tag.clone(),
+            self.limit.clone(),
+            self.ack.clone(),
+            self.sequence.clone(),
+            self.round.clone(),
+            self.nack_round.clone(),
+            self.nack.clone(),
+            self.fault.clone(),
+            self.kind.clone(),
+        ]);
+        fields.zext(LinkConfig::HEADER_BITS)
+    }
+
+    /// From the lowest [`FIELD_BITS`] of a header.
+    pub fn unpack(bits: &Bits) -> Self {
+        let mut at = 0;
+        let mut field = |width| {
+            at += width;
+            bits.slice(at - width, width)
+        };
+        Self {
+            kind: field(KIND),
+            fault: field(1),
+            nack: field(1),
+            nack_round: field(ROUND),
+            round: field(ROUND),
+            sequence: field(SEQ),
+            ack: field(SEQ),
+            limit: field(SEQ),
+            tag: field(TAG),
+        }
+    }
+}
+
+/// The parts of a tag.
+pub(super) struct Tag {
+    pub dest: Bits,
+    pub source: Bits,
+    pub last_beat: Bits,
+    pub end: Bits,
+    pub label: Bits,
+}
+
+impl Tag {
+    pub fn pack(&self) -> Bits {
+        let Self { dest, source, last_beat, end, label } = self;
+        cat([label, end, last_beat, source, dest].map(Bits::clone))
+    }
+
+    pub fn unpack(bits: &Bits) -> Self {
+        Self {
+            dest: bits.low(NODE),
+            source: bits.slice(NODE, NODE),
+            last_beat: bits.slice(2 * NODE, BEAT),
+            end: bits.bit(2 * NODE + BEAT),
+            label: bits.high(LABEL),
+        }
+    }
+}
+
+/// Part of module names.
+pub(super) fn name(config: &LinkConfig) -> String {
+    format!(
+        "l{}_b{}_f{}_t{}_r{}",
+        config.lanes(),
+        config.flit_beats(),
+        config.frame_flits(),
+        config.replay_flits(),
+        config.receive_flits()
+    )
+}
+
+/// The marker of a lane: 22 bits that differ from themselves at every shift, and the lane's number.
+pub(super) fn marker(lane: u32) -> u128 {
+    0b11_1110_0110_1010_0001_0111 << 3 | u128::from(lane)
+}
+
+/// The word of markers.
+pub(super) fn markers(config: &LinkConfig) -> Bits {
+    cat((0..config.lanes()).rev().map(|lane| lit(marker(lane), LinkConfig::LANE_BITS)))
+}
+
+/// Place of payload bit 0 in a flit.
+const PAYLOAD: u32 = LinkConfig::HEADER_BITS;
+
+/// The beat in which word `w`'s first payload bit lies; the first one for word 0.
+pub(super) fn beat_of_word(config: &LinkConfig, w: u32) -> u32 {
+    let bit = (w * config.word_bits()).saturating_sub(PAYLOAD);
+    (bit / BEAT_BITS).min(config.flit_beats() - 1)
+}
+
+/// Payload bits of word `w`, and the place of the first one in its beat.
+pub(super) fn payload_of_word(config: &LinkConfig, w: u32) -> (u32, u32) {
+    let start = (w * config.word_bits()).max(PAYLOAD);
+    let end = ((w + 1) * config.word_bits()).min(PAYLOAD + config.payload_bits());
+    let offset = (start - PAYLOAD).saturating_sub(beat_of_word(config, w) * BEAT_BITS);
+    (end.saturating_sub(start), offset)
+}
+
+/// The word that completes beat `b`, and how many bits of that word come after the beat.
+pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
+    let end = PAYLOAD + (b + 1) * BEAT_BITS;
+    let word = (end - 1) / config.word_bits();
+    (word, (word + 1) * config.word_bits() - end)
+}
+
+/// Where in frame and flit the present word is.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn link_ring(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
+    let (words, flits) = (config.flit_words(), config.frame_flits());
+    let m =
+        ModuleBuilder::new(format!("link_ring_{flits}x{words}"), "Place of a word in its frame, one-hot.");
+    let run = m.input("run_i", 1, "stay in step; otherwise no place is set");
+    let begin = m.input("begin_i", 1, "the next word is a marker");
+    let mark = m.reg("mark_q", 1).reset(0);
+    let at = m.reg("at_q", words).reset(0);
+    let flit_bits = log2(flits);
+    let flit = m.reg("flit_q", flit_bits).reset(0);
+    let ends = at.msb();
+    let last = m.wire("last", &ends & flit.all());
+    flit.next(mux_count(&flit.q(), &ends, &mark.q()));
+    mark.next((&begin | &last) & &run);
+    let first = any_of(&[mark.q(), &ends & !&last]);
+    at.next(cat([at.low(words - 1), first]).gated(&run));
+    m.output("mark_o", &mark, "markers");
+    m.output("at_o", &at, "word of the flit, one-hot");
+    m.finish()
+}
+
+/// A counter that steps and is cleared.
+fn mux_count(value: &Bits, step: &Bits, clear: &Bits) -> Bits {
+    let stepped = ndp_hdl_language::mux(step, &value.plus_one(), value);
+    ndp_hdl_language::mux(clear, &zeros(value.width()), &stepped)
+}
+
+/// `value` one to `count` cycles later, cleared by reset.
+pub(super) fn delayed(m: &ModuleBuilder, name: &str, value: &Bits, count: u32) -> Vec<Bits> {
+    let mut stages = vec![value.clone()];
+    for k in 1..=count {
+        let stage = m.reg(format!("{name}{k}_q"), value.width()).reset(0);
+        stage.next(&stages[k as usize - 1]);
+        stages.push(stage.q());
+    }
+    stages
+}

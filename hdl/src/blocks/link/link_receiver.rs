@@ -1,0 +1,187 @@
+//! Receiving side of a link: checks flits, keeps those that are next in order, and hands their beats out.
+//!
+//! Beats are written to the buffer as they come, behind the last flit that was accepted; only when the CRC is right and the number the
+//! expected one does that place count as filled. Nothing else of a flit is used before the CRC is known.
+
+use super::link_aligner::link_aligner;
+use super::link_crc::link_crc;
+use super::link_frame::{
+    BEAT, DATA, FIELD_BITS, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name,
+};
+use crate::blocks::common::encoding::log2;
+use crate::blocks::common::sram::sram;
+use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
+use std::rc::Rc;
+
+/// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(
+        format!("link_receiver_{}", name(config)),
+        "Checks flits and hands them out in order.",
+    );
+    let lanes = m.input("lanes_i", config.word_bits(), "bits of all lanes");
+    let restart = m.input("restart_i", 1, "search the markers anew");
+    let up = m.input("up_i", 1, "both sides know each other's numbers");
+    let syncs = m.input("syncs_i", 1, "the flit that is good says which number comes next");
+    let ready = m.input("rx_ready_i", 1, "the beat is taken");
+
+    let aligner =
+        m.instance("aligner", &link_aligner(config)?).input("lanes_i", &lanes).input("restart_i", &restart);
+    let word = aligner.output("word_o");
+    let at = delayed(&m, "at", &aligner.output("at_o"), 3);
+
+    // The check, and the header of the flit that it is about.
+    let crc = m
+        .instance("crc", &link_crc(config.word_bits())?)
+        .input("word_i", &word)
+        .input("first_i", at[0].bit(0))
+        .output("crc_o");
+    let ends = m.wire("ends", at[2].msb());
+    let zero = m.wire("zero", crc.is_zero());
+    let good = m.reg("good_q", 1).reset(0);
+    good.next(&ends & &zero);
+    let bad = m.reg("bad_q", 1).reset(0);
+    bad.next(&ends & !&zero);
+    let first = m.reg("first_q", FIELD_BITS).enable(at[0].bit(0));
+    first.next(word.low(FIELD_BITS));
+    let header_q = m.reg("header_q", FIELD_BITS).enable(at[0].msb());
+    header_q.next(first.q());
+    let header = Header::unpack(&header_q.q());
+
+    // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is overwritten before
+    // that.
+    let said =
+        cat([header.limit.clone(), header.nack_round.clone(), header.nack.clone(), header.ack.clone()]);
+    let said_q = m.reg("said_q", said.width()).enable(&good);
+    said_q.next(said);
+
+    // Its number against the expected one: worked out while the check is.
+    let expected = m.reg("expected_q", SEQ).reset(0);
+    let gap = m.wire("gap", &header.sequence - expected.q());
+    let in_turn = m.reg("in_turn_q", 1);
+    in_turn.next(gap.is_zero());
+    let beyond = m.reg("beyond_q", 1);
+    beyond.next(gap.any() & !gap.msb());
+
+    let (depth, beat_bits) = (config.receive_flits(), log2(config.flit_beats()));
+    let slot_bits = log2(depth);
+    let filled = m.reg("filled_q", slot_bits + 1).reset(0);
+    // The flit before is accepted, if at all, by the time that this looks.
+    let room = m.reg("room_q", 1).reset(0).enable(at[3].bit(0));
+    room.next(!filled.msb());
+    let has_payload = m.wire("has_payload", header.kind.eq(&lit(DATA, KIND)));
+    let normal = m.wire("normal", cat([good.q(), up, !header.kind.msb()]).all());
+    let accepts = m.wire("accepts", cat([normal.clone(), has_payload.clone(), in_turn.q(), room.q()]).all());
+    expected.next(mux(&syncs, &header.sequence, &(expected.q() + accepts.zext(SEQ))));
+    let nack = m.reg("nack_q", 1).reset(0);
+    let misses = m.wire("misses", &normal & beyond.q());
+    // A flit in turn, or an idle one that says that there is none beyond, ends the search.
+    let caught_up =
+        any_of(&[accepts.clone(), cat([normal.clone(), in_turn.q(), !&has_payload]).all(), syncs]);
+    nack.next(any_of(&[misses.clone(), nack.q() & !caught_up]));
+    let nack_round = m.reg("nack_round_q", ROUND).reset(0).enable(&misses);
+    nack_round.next(&header.round);
+
+    // Words become beats: the word that completes a beat is the newest of the history.
+    let past = BEAT_BITS.div_ceil(config.word_bits());
+    let mut history = Vec::new();
+    let mut newest = word;
+    for k in 0..=past {
+        let kept = m.reg(format!("word{k}_q"), config.word_bits());
+        kept.next(&newest);
+        newest = kept.q();
+        history.push(kept.q());
+    }
+    let history = cat(history);
+    let (mut at_end, mut cuts) = (Vec::new(), Vec::new());
+    for b in 0..config.flit_beats() {
+        let (word, after) = end_of_beat(config, b);
+        at_end.push(at[1].bit(word));
+        cuts.push(history.slice(history.width() - after - BEAT_BITS, BEAT_BITS));
+    }
+    m.unused(history.clone(), "beats begin within the oldest word");
+    m.unused(cat(at[1..].iter().cloned()), "only some places matter");
+    let at_end = m.wire("at_end", cat(at_end.into_iter().rev()));
+    let beat = m.reg("beat_q", BEAT_BITS);
+    beat.next(one_hot_mux(&at_end, &cuts));
+    let writes = m.reg("writes_q", 1).reset(0);
+    writes.next(at_end.any());
+    let index = m.reg("index_q", beat_bits);
+    let numbers: Vec<Bits> = (0..config.flit_beats()).map(|b| lit(b.into(), beat_bits)).collect();
+    index.next(one_hot_mux(&at_end, &numbers));
+    let write = m.reg("write_q", slot_bits).reset(0);
+    write.next(write.q() + accepts.zext(slot_bits));
+    let tags = m.memory("tags", TAG, depth);
+    tags.write(&accepts, &write, &header.tag);
+
+    // Beats go out; a flit's place is free when its last beat has been read.
+    let read = m.reg("read_q", slot_bits).reset(0);
+    let from = m.reg("from_q", beat_bits).reset(0);
+    let valid = m.reg("valid_q", 1).reset(0);
+    let tag = m.wire("tag", tags.read(&read));
+    let tag = Tag::unpack(&tag);
+    let reads = m.wire("reads", filled.any() & (&ready | !valid.q()));
+    valid.next(any_of(&[reads.clone(), valid.q() & !&ready]));
+    let last_beat = m.wire("last_beat", from.zext(BEAT).eq(&tag.last_beat));
+    let frees = m.wire("frees", &reads & &last_beat);
+    from.next(mux(&reads, &mux(&last_beat, &zeros(beat_bits), &from.plus_one()), &from));
+    read.next(read.q() + frees.zext(slot_bits));
+    let count_bits = slot_bits + 1;
+    filled.next(filled.q() + accepts.zext(count_bits) - frees.zext(count_bits));
+    let buffer = m
+        .instance("buffer", &sram(depth * config.flit_beats(), BEAT_BITS, 1)?)
+        .input("raddr_i", cat([read.q(), from.q()]))
+        .input("re_i", &reads)
+        .input("waddr_i", cat([write.q(), index.q()]))
+        .input("we_i", &writes.q() & room.q())
+        .input("wdata_i", &beat);
+    let held = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width()).enable(&reads);
+        reg.next(value);
+        reg.q()
+    };
+    let flit_ends = held("flit_ends_q", last_beat.clone());
+    let message_ends = held("message_ends_q", &last_beat & &tag.end);
+    let dest = held("dest_q", tag.dest.clone());
+    let source = held("source_q", tag.source.clone());
+    let label = held("label_q", tag.label.clone());
+    // Not a cycle later than the expected number: a header has both.
+    let limit = m.wire("limit", expected.q() + lit(depth.into(), SEQ) - filled.zext(SEQ));
+
+    m.output("rx_valid_o", &valid, "a beat is offered");
+    m.output("rx_data_o", buffer.output("rdata_o"), "the beat");
+    m.output("rx_last_o", message_ends, "it is the last of its message");
+    m.output("rx_flit_last_o", flit_ends, "it is the last of its flit");
+    m.output("rx_dest_o", dest, "the message's destination");
+    m.output("rx_source_o", source, "its source");
+    m.output("rx_label_o", label, "label of the flit");
+    m.output("good_o", &good, "a flit came whose CRC is right");
+    m.output("bad_o", &bad, "a flit came whose CRC is wrong");
+    m.output("kind_o", header.kind, "kind of the good flit, in the cycle of `good_o`");
+    m.output("peer_fault_o", header.fault, "its sender has a fault; in the same cycle");
+    m.output(
+        "peer_ack_o",
+        said_q.low(SEQ),
+        "number that its sender expects; this and what follows come a cycle later and stay up to the next good flit",
+    );
+    m.output("peer_nack_o", said_q.bit(SEQ), "its sender misses a flit");
+    m.output("peer_nack_round_o", said_q.slice(SEQ + 1, ROUND), "round in which it saw that");
+    m.output("peer_limit_o", said_q.high(SEQ), "first number for which it gives no credit");
+    m.output("accepts_o", &accepts, "a flit is accepted");
+    m.output(
+        "refuses_o",
+        cat([normal, has_payload, !&accepts]).all(),
+        "a flit is out of order: it came before, or one before it is missing",
+    );
+    m.output("expected_o", &expected, "number expected next");
+    m.output("nack_o", &nack, "a flit is missing");
+    m.output("nack_round_o", &nack_round, "round in which that was seen");
+    m.output("limit_o", &limit, "first number for which there is no credit");
+    m.output("aligned_o", aligner.output("aligned_o"), "lanes are in step");
+    m.output("locked_o", aligner.output("locked_o"), "lanes whose markers are found");
+    m.finish()
+}

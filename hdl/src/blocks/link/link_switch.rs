@@ -1,0 +1,147 @@
+//! Crossbar of a bridge: moves flits, beat by beat, from the links' receivers to their transmitters.
+//!
+//! Each input has a register, which knows the output that its flit goes to. Each output serves the inputs in turn, a whole flit at a
+//! time. A beat takes two cycles from input to output and one passes every other cycle: 32 bytes per cycle and port.
+
+use super::link_frame::{LABEL, NODE};
+use crate::blocks::common::encoding::log2;
+use ndp_config::BEAT_BITS;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, rom};
+use std::rc::Rc;
+
+/// Bits of a port's number in the routes.
+pub(super) const PORT: u32 = 3;
+/// Bits of the route to one DIMM: the port, and whether there is a route.
+pub(super) const ROUTE: u32 = PORT + 1;
+/// DIMMs that can be told apart.
+pub(super) const NODES: u32 = 1 << NODE;
+/// Bits of a beat on its way: data, end of message, destination, source, label.
+const BEAT: u32 = BEAT_BITS + 1 + 2 * NODE + LABEL;
+
+/// The crossbar for `ports` links.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(format!("link_switch_{ports}"), "Moves flits between the links of a bridge.");
+    let routes = m.input(
+        "routes_i",
+        NODES * ROUTE,
+        "route to each DIMM, stable: port, and above it that there is one",
+    );
+    let inputs: Vec<_> = (0..ports)
+        .map(|p| {
+            let of = |what: &str| format!("link {p}: {what}");
+            let valid = m.input(format!("rx{p}_valid_i"), 1, of("a beat is offered"));
+            let data = m.input(format!("rx{p}_data_i"), BEAT_BITS, of("the beat"));
+            let end = m.input(format!("rx{p}_last_i"), 1, of("it is the last of its message"));
+            let flit_end = m.input(format!("rx{p}_flit_last_i"), 1, of("it is the last of its flit"));
+            let dest = m.input(format!("rx{p}_dest_i"), NODE, of("the message's destination"));
+            let source = m.input(format!("rx{p}_source_i"), NODE, of("its source"));
+            let label = m.input(format!("rx{p}_label_i"), LABEL, of("label of the flit"));
+            let ready = m.input(format!("tx{p}_ready_i"), 1, of("the beat sent to it is taken"));
+            (valid, flit_end, dest.clone(), cat([label, source, dest, end, data]), ready)
+        })
+        .collect();
+
+    // Inputs: the beat, and where it goes.
+    let moved: Vec<_> = (0..ports).map(|p| m.forward(format!("moved{p}"), 1)).collect();
+    let (mut waits, mut beats, mut lasts, mut ways) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (p, (valid, flit_end, dest, beat, _)) in inputs.iter().enumerate() {
+        let held = m.reg(format!("held{p}_q"), 1).reset(0);
+        let takes = m.wire(format!("takes{p}"), valid & !held.q());
+        let entries: Vec<Bits> = (0..NODES).map(|n| routes.slice(n * ROUTE, ROUTE)).collect();
+        let select: Vec<Bits> = (0..NODES).rev().map(|n| dest.eq_lit(n.into())).collect();
+        let route = m.wire(format!("route{p}"), one_hot_mux(&cat(select), &entries));
+        let (port, known) = (route.low(PORT), route.msb());
+        let table: Vec<u128> = (0..1 << PORT).map(|o| if o < ports { 1 << o } else { 0 }).collect();
+        let to = m.wire(format!("to{p}"), rom(&port, &table, ports).gated(&known));
+        let way = m.reg(format!("way{p}_q"), ports).enable(&takes);
+        way.next(&to);
+        let word = m.reg(format!("beat{p}_q"), BEAT).enable(&takes);
+        word.next(beat);
+        let last = m.reg(format!("last{p}_q"), 1).enable(&takes);
+        last.next(flit_end);
+        // What has no route is dropped.
+        let nowhere = m.wire(format!("nowhere{p}"), &held.q() & !way.any());
+        held.next(any_of(&[takes, held.q() & !&any_of(&[moved[p].q(), nowhere.clone()])]));
+        m.output(format!("rx{p}_ready_o"), !held.q(), format!("link {p}: the beat is taken"));
+        m.output(
+            format!("misrouted{p}_o"),
+            &nowhere & &last.q(),
+            format!("link {p}: a flit is dropped, there is no route to its destination"),
+        );
+        waits.push(held.q());
+        beats.push(word.q());
+        lasts.push(last.q());
+        ways.push(way.q());
+    }
+
+    // Outputs: one input at a time, chosen by turns.
+    let mut taken_from: Vec<Vec<Bits>> = vec![Vec::new(); ports as usize];
+    for (o, (.., ready)) in inputs.iter().enumerate() {
+        let wants: Vec<Bits> = (0..ports as usize).map(|p| &waits[p] & ways[p].bit(o as u32)).collect();
+        let wants = m.wire(format!("wants{o}"), cat(wants.into_iter().rev()));
+        let served = m.reg(format!("served{o}_q"), ports).reset(1);
+        let active = m.reg(format!("active{o}_q"), 1).reset(0);
+        let turn = m.wire(format!("turn{o}"), next_in_turn(&wants, &served.q()));
+        let chooses = m.wire(format!("chooses{o}"), !active.q() & wants.any());
+        served.next(mux(&chooses, &turn, &served));
+        let full = m.reg(format!("full{o}_q"), 1).reset(0);
+        let there = m.wire(format!("there{o}"), (&wants & served.q()).any());
+        let moves = m.wire(format!("moves{o}"), cat([active.q(), there, !full.q()]).all());
+        let ends =
+            m.wire(format!("ends{o}"), &moves & (&served.q() & cat(lasts.iter().rev().cloned())).any());
+        active.next(any_of(&[chooses, active.q() & !&ends]));
+        full.next(any_of(&[moves.clone(), full.q() & !ready]));
+        let out = m.reg(format!("out{o}_q"), BEAT).enable(&moves);
+        out.next(one_hot_mux(&served.q(), &beats));
+        for (p, from) in taken_from.iter_mut().enumerate() {
+            from.push(&moves & served.bit(p as u32));
+        }
+        let of = |what: &str| format!("link {o}: {what}");
+        m.output(format!("tx{o}_valid_o"), &full, of("a beat is offered"));
+        m.output(format!("tx{o}_data_o"), out.low(BEAT_BITS), of("the beat"));
+        m.output(format!("tx{o}_last_o"), out.bit(BEAT_BITS), of("it is the last of its message"));
+        m.output(format!("tx{o}_dest_o"), out.slice(BEAT_BITS + 1, NODE), of("the message's destination"));
+        m.output(format!("tx{o}_source_o"), out.slice(BEAT_BITS + 1 + NODE, NODE), of("its source"));
+        m.output(format!("tx{o}_label_o"), out.high(LABEL), of("label of the flit"));
+    }
+    for (wire, from) in moved.iter().zip(&taken_from) {
+        wire.drive(any_of(from));
+    }
+    m.finish()
+}
+
+/// The first of `wants` after the one that was served last, going round.
+fn next_in_turn(wants: &Bits, served: &Bits) -> Bits {
+    let count = wants.width();
+    let grant = |i: u32| {
+        let cases: Vec<Bits> = (0..count)
+            .map(|last| {
+                // Those between the last one and this one go first.
+                let between: Vec<Bits> = (1..count)
+                    .map(|d| (last + d) % count)
+                    .take_while(|j| *j != i)
+                    .map(|j| wants.bit(j))
+                    .collect();
+                if between.is_empty() {
+                    return served.bit(last);
+                }
+                served.bit(last) & !any_of(&between)
+            })
+            .collect();
+        wants.bit(i) & any_of(&cases)
+    };
+    cat((0..count).rev().map(grant))
+}
+
+/// Bits of the routes of all DIMMs.
+pub(super) const fn routes_bits() -> u32 {
+    NODES * ROUTE
+}
+
+/// Bits of a number of one of `ports` links.
+pub(super) fn port_bits(ports: u32) -> u32 {
+    log2(ports.next_power_of_two())
+}

@@ -1,0 +1,15 @@
+//! The way to the DRAM: one DDR4 controller per rank, in the clock of the DRAM.
+//!
+//! Reading order: [`rank_timing`] (slots and what waits), [`rank_controller`] and its parts in the order in which an entry
+//! passes them, [`rank_intake`], `rank_queue`, `rank_scheduler` with `rank_banks` and `rank_refresh`, `rank_data`; then
+//! [`rank_port`], the controller behind FIFOs between the two clocks.
+
+mod rank_banks;
+pub mod rank_controller;
+mod rank_data;
+pub mod rank_intake;
+pub mod rank_port;
+mod rank_queue;
+mod rank_refresh;
+mod rank_scheduler;
+pub mod rank_timing;

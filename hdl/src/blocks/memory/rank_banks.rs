@@ -1,0 +1,69 @@
+//! State of a rank's banks: which row is open, and which commands the timing rules allow next.
+//!
+//! Commands change the state at the end of a slot's last phase. In the phase after it, the state of the banks that the
+//! entries ask for is looked up into registers.
+
+use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs, piped};
+use crate::blocks::common::phase_ring::phase_ring;
+use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
+use std::rc::Rc;
+
+/// Bits of a bank's state beside its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
+pub(super) const FLAGS: u32 = 4;
+
+/// The banks.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
+    let (slots, banks) = (Slots::new(dram), dram.banks());
+    let m = ModuleBuilder::new(
+        format!("rank_banks_{name}"),
+        "Open rows of a rank and when its banks may be used.",
+    );
+    let commands = ["act", "pre", "rd", "wr"]
+        .map(|kind| m.input(format!("{kind}_i"), banks, format!("{kind} of these banks; in the last phase")));
+    if slots.read_to_pre == 1 {
+        m.unused(&commands[2], "PRE is allowed in the slot after a RD anyway");
+    }
+    let row = m.input("row_i", dram.row_bits(), "row that is opened");
+    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
+    m.unused(ring.low(SLOT - 1), "the state changes in the last phase");
+    let step = ring.msb();
+
+    let mut states = Vec::new();
+    let mut bars = Vec::new();
+    for bank in 0..banks {
+        let [act, pre, rd, wr] = commands.each_ref().map(|command| command.bit(bank));
+        let open = m.reg(format!("open{bank}_q"), 1).reset(0);
+        open.next(any_of(&[act.clone(), open.q() & !&pre]));
+        let open_row = m.reg(format!("row{bank}_q"), dram.row_bits()).enable(&act);
+        open_row.next(&row);
+        let bar =
+            |what: &str, loads: &[(Bits, u32)]| countdown(&m, &format!("{what}_bar{bank}"), &step, loads);
+        let column = bar("column", &[(act.clone(), slots.act_to_column)]);
+        let precharge = [
+            (act.clone(), slots.act_to_pre),
+            (rd.clone(), slots.read_to_pre),
+            (wr.clone(), slots.write_to_pre),
+        ];
+        let precharge = bar("pre", &precharge);
+        let activate = bar("act", &[(act.clone(), slots.act_to_act), (pre.clone(), slots.pre_to_act)]);
+        states.push(cat([open_row.q(), !activate, !&precharge, !column, open.q()]));
+        bars.push(precharge);
+    }
+    for i in 0..ENTRIES {
+        let bits = EntryLayout::new(dram, 0).bank;
+        let select = decoded(&m.input(format!("bank{i}_i"), bits, format!("bank of entry {i}")));
+        for group in 0..HALVES {
+            let own = states.iter().skip(group * pairs(dram)).zip(&select);
+            let state: Vec<Bits> = own.map(|(state, select)| state.gated(select)).collect();
+            let state = piped(&m, format!("state{i}_{group}_q"), &any_of(&state));
+            let doc = format!("open, column, PRE, ACT allowed, row of entry {i}'s bank in group {group}");
+            m.output(format!("state{i}_{group}_o"), state, doc);
+        }
+    }
+    m.output("quiet_o", piped(&m, "quiet_q", &!any_of(&bars)), "PRE is allowed for every bank");
+    m.finish()
+}

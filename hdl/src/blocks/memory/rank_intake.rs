@@ -1,0 +1,129 @@
+//! Chooses what enters a rank controller next: a segment of the core's reads or a single request.
+//!
+//! Nothing enters before the place for what it returns is reserved, so the controller never waits for those who take
+//! it. If both sources can enter, they take turns: up to [`TURN_REQUESTS`] requests, then [`TURN_SEGMENTS`] segments. A
+//! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
+//! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
+
+use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT, piped};
+use crate::blocks::common::encoding::bits_for;
+use crate::blocks::common::phase_ring::phase_ring;
+use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Requests that may go before a waiting segment.
+pub const TURN_REQUESTS: u32 = 16;
+/// Segments that may go before a waiting request.
+pub const TURN_SEGMENTS: u32 = 4;
+
+/// Widths and depths at a rank controller's boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RankPorts {
+    /// Bits of a segment's tag.
+    pub segment_tag_bits: u32,
+    /// Bits of a request's tag.
+    pub request_tag_bits: u32,
+    /// Places for beats of segments, a power of two.
+    pub beats: u32,
+    /// Places for responses, a power of two.
+    pub responses: u32,
+}
+
+impl RankPorts {
+    /// Tag of an entry: that of a segment or that of a request.
+    pub(super) fn tag_bits(&self) -> u32 {
+        self.segment_tag_bits.max(self.request_tag_bits)
+    }
+
+    /// Part of a module name.
+    pub(super) fn name(&self, dram: &DramConfig) -> String {
+        let Self { segment_tag_bits, request_tag_bits, beats, responses } = self;
+        let groups = match dram.bank_groups() {
+            2 => String::new(),
+            more => format!("g{more}"),
+        };
+        format!("r{}{groups}_s{segment_tag_bits}_q{request_tag_bits}_b{beats}_a{responses}", dram.row_bits())
+    }
+}
+
+/// The intake.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
+    let layout = EntryLayout::new(dram, ports.tag_bits());
+    let m = ModuleBuilder::new(
+        format!("rank_intake_{}", ports.name(dram)),
+        "Reserves the places for what comes back and chooses the next entry.",
+    );
+    let segment_valid = m.input("seg_valid_i", 1, "a segment is offered");
+    let segment_address = m.input("seg_address_i", dram.burst_bits(), "its first burst");
+    let length = m.input("seg_length_i", LENGTH_BITS, "its bursts less one");
+    let segment_tag = m.input("seg_tag_i", ports.segment_tag_bits, "its tag");
+    let request_valid = m.input("req_valid_i", 1, "a request is offered");
+    let write = m.input("req_write_i", 1, "it is a write");
+    let request_address = m.input("req_address_i", dram.burst_bits(), "its burst");
+    let request_tag = m.input("req_tag_i", ports.request_tag_bits, "its tag");
+    let take = m.input("take_i", 1, "the entry is taken; only in the last phase");
+
+    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
+    m.unused(ring.bit(2), "the used places are counted in every phase");
+    let [compare, choose, add] = [0, 1, 3].map(|phase| ring.bit(phase));
+
+    // Places: reserved so far less taken so far, modulo twice the depth, and with the new ones.
+    let staged = m.reg("staged_q", 1).reset(0);
+    let chooses = m.wire("chooses", &choose & !&staged.q());
+    let fits = |name: &str, depth: u32, valid: &Bits, more: &Bits, chosen: &Bits| {
+        let bits = bits_for(depth);
+        let taken =
+            m.input(format!("{name}_taken_i"), bits, "words that have left the FIFO, modulo twice its depth");
+        let reserved = m.reg(format!("{name}_reserved_q"), bits).reset(0).enable(chosen);
+        reserved.next(&reserved.q() + more.zext(bits) + lit(1, bits));
+        let used = piped(&m, format!("{name}_used_q"), &(&reserved.q() - &taken));
+        let wide = bits + 1;
+        let sum = m.reg(format!("{name}_sum_q"), wide).enable(&add);
+        sum.next(used.zext(wide) + more.zext(wide));
+        let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(&add);
+        seen.next(valid);
+        let fits = m.reg(format!("{name}_fits_q"), 1).reset(0).enable(&compare);
+        fits.next(&seen.q() & sum.lt(&lit(depth.into(), wide)));
+        fits.q()
+    };
+    let (segment, request) = (m.forward("segment", 1), m.forward("request", 1));
+    let segment_fits = fits("beat", ports.beats, &segment_valid, &length, &segment);
+    let request_fits = fits("rsp", ports.responses, &request_valid, &zeros(1), &request);
+
+    // Whose turn it is, and how many of it have gone. The requests' turn begins with the first one and ends early if a segment
+    // can go and no request can; the segments' turn waits for all of its segments.
+    let run_bits = bits_for(TURN_REQUESTS - 1);
+    let run = m.reg("run_q", run_bits).reset(0);
+    let segments_turn = m.reg("segments_turn_q", 1).reset(0);
+    let segment_first = m.wire("segment_first", &segment_fits & (segments_turn.q() | !&request_fits));
+    segment.drive(&chooses & &segment_first);
+    request.drive(&chooses & &request_fits & !&segment_first);
+    let of_turn = m.wire("of_turn", mux(&segments_turn, &segment, &request));
+    let ends_early = m.wire("ends_early", cat([!segments_turn.q(), segment.q(), run.any()]).all());
+    let last =
+        mux(&segments_turn, &run.eq_lit((TURN_SEGMENTS - 1).into()), &run.eq_lit((TURN_REQUESTS - 1).into()));
+    let ends = m.wire("ends", &of_turn & last);
+    segments_turn.next(segments_turn.q() ^ (&ends | &ends_early));
+    let counted = mux(&of_turn, &run.plus_one(), &run).gated(&!&ends);
+    // The segment that ends the requests' turn is the first one of its own.
+    run.next(mux(&ends_early, &lit(1, run_bits), &counted));
+
+    let entry = m.reg("entry_q", layout.bits()).enable(&chooses);
+    let tags = |tag: &Bits| tag.zext(ports.tag_bits());
+    let from_segment = layout.entry(&segment_address, length.clone(), zeros(1), zeros(1), tags(&segment_tag));
+    let from_request =
+        layout.entry(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
+    entry.next(mux(&segment_first, &from_segment.pack(), &from_request.pack()));
+    let arrives = any_of(&[segment.q(), request.q()]);
+    staged.next(any_of(&[arrives, staged.q() & !&take]));
+
+    m.output("seg_pop_o", &segment, "the segment is taken");
+    m.output("req_pop_o", &request, "the request is taken");
+    m.output("valid_o", &staged, "there is an entry");
+    m.output("entry_o", &entry, "the entry");
+    m.finish()
+}

@@ -1,0 +1,231 @@
+//! Time in slots, and what waits in a rank controller: shared by the parts of [`super::rank_controller`].
+//!
+//! A slot is four clocks of the DRAM, the time of one burst on the data bus. Column commands (RD, WR) are on the pins
+//! in the first clock of a slot, row commands (ACT, PRE, REF) in the third. So `n` slots from one command to another
+//! are `4n` clocks within a class, `4n + 2` from column to row and `4n - 2` from row to column, and every time of
+//! [`DramConfig`] is rounded up to the next such distance. With the default timings that costs two clocks in each of
+//! tRCD, tRTP and tWR, tRRD_L becomes 8 and tFAW 28.
+
+use crate::blocks::common::encoding::bits_for;
+use ndp_config::DramConfig;
+use ndp_hdl_language::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
+
+/// Clocks of a slot.
+pub(super) const SLOT: u32 = DramConfig::T_BL;
+/// Clocks from a slot's column command to its row command.
+const ROW_OFFSET: u32 = 2;
+/// Entries that are looked at together.
+pub(super) const ENTRIES: usize = 4;
+/// Banks between which consecutive bursts alternate, in two bank groups whose numbers differ in bit 0: a row pair's.
+pub(super) const HALVES: usize = 2;
+/// Bits of a bank of a bank group.
+const BANK_PINS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
+/// Most bursts of an entry.
+pub const SEGMENT_BURSTS: u32 = 16;
+/// Bits of a number of bursts less one.
+pub const LENGTH_BITS: u32 = bits_for(SEGMENT_BURSTS - 1);
+/// Bits of a burst.
+pub const BURST_BITS: u32 = 512;
+/// Bits on the data bus in one clock.
+pub(crate) const BUS_BITS: u32 = BURST_BITS / SLOT;
+
+/// Least distances in slots.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    pub act_to_column: u32,
+    pub act_to_pre: u32,
+    pub act_to_act: u32,
+    pub pre_to_act: u32,
+    pub read_to_pre: u32,
+    pub write_to_pre: u32,
+    /// RD to RD and WR to WR: in the other bank group, in the same one.
+    pub column_to_column: [u32; 2],
+    pub write_to_read: [u32; 2],
+    pub read_to_write: u32,
+    /// ACT to ACT of another bank.
+    pub act_to_other: [u32; 2],
+    pub four_acts: u32,
+    pub refresh: u32,
+    pub refresh_interval: u32,
+}
+
+impl Slots {
+    pub fn new(dram: &DramConfig) -> Self {
+        let same_class = |clocks: u32| clocks.div_ceil(SLOT);
+        let to_row = |clocks: u32| (clocks - ROW_OFFSET.min(clocks)).div_ceil(SLOT).max(1);
+        let to_column = |clocks: u32| (clocks + ROW_OFFSET).div_ceil(SLOT);
+        let written = dram.t_cwl() + SLOT;
+        Self {
+            act_to_column: to_column(dram.t_rcd()),
+            act_to_pre: same_class(dram.t_ras()),
+            act_to_act: same_class(dram.t_rc()),
+            pre_to_act: same_class(dram.t_rp()),
+            read_to_pre: to_row(dram.t_rtp()),
+            write_to_pre: to_row(written + dram.t_wr()),
+            column_to_column: [same_class(dram.t_ccd_s()), same_class(dram.t_ccd_l())],
+            write_to_read: [same_class(written + dram.t_wtr_s()), same_class(written + dram.t_wtr_l())],
+            read_to_write: same_class(dram.t_rtw()),
+            act_to_other: [same_class(dram.t_rrd_s()), same_class(dram.t_rrd_l())],
+            four_acts: same_class(dram.t_faw()),
+            refresh: same_class(dram.t_rfc()),
+            // The mean interval must not be longer.
+            refresh_interval: dram.t_refi() / SLOT,
+        }
+    }
+
+    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device.
+    pub fn settle(&self) -> u32 {
+        self.refresh.max(self.act_to_pre).max(self.read_to_pre).max(self.write_to_pre)
+    }
+}
+
+/// A bar against commands: `blocked` from the slot after a load until `gap` slots after it, the longest of all that
+/// were loaded.
+///
+/// One flip-flop per slot that is left, shifted once a slot, so that loading the longer of two times is an OR.
+pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bits, u32)]) -> Bits {
+    let length = loads.iter().map(|(_, gap)| gap - 1).max().unwrap_or(0);
+    if length == 0 {
+        return zeros(1);
+    }
+    let left = m.reg(format!("{name}_q"), length).reset(0).enable(step);
+    let next = (0..length).map(|slot| {
+        let mut sources: Vec<Bits> =
+            loads.iter().filter(|(_, gap)| slot + 1 < *gap).map(|(load, _)| load.clone()).collect();
+        if slot + 1 < length {
+            sources.push(left.bit(slot + 1));
+        }
+        any_of(&sources)
+    });
+    left.next(cat(next.collect::<Vec<_>>().into_iter().rev()));
+    left.bit(0)
+}
+
+/// A register that takes a value every clock, cleared by reset.
+pub(super) fn delayed(m: &ModuleBuilder, name: impl Into<String>, value: &Bits) -> Bits {
+    let reg = m.reg(name, value.width()).reset(0);
+    reg.next(value);
+    reg.q()
+}
+
+/// A register that takes a value every clock, for data.
+pub(super) fn piped(m: &ModuleBuilder, name: impl Into<String>, value: &Bits) -> Bits {
+    let reg = m.reg(name, value.width());
+    reg.next(value);
+    reg.q()
+}
+
+/// A counter's value less one, or `reload` where `load` is set.
+pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
+    mux(load, &lit(reload.into(), less.width()), less)
+}
+
+/// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups, which are the
+/// lower ones, and by their bank of the group.
+pub(super) fn pairs(dram: &DramConfig) -> usize {
+    dram.banks() as usize / HALVES
+}
+
+/// Widths of what is read or written by one entry: up to 16 bursts of a segment, or a single request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EntryLayout {
+    /// Bits of a row pair's number.
+    pub bank: u32,
+    pub row_bits: u32,
+    pub tag_bits: u32,
+}
+
+/// An entry taken apart.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Next burst: bit 0 of the bank group and, above it, column burst.
+    pub burst: Bits,
+    /// Row pair.
+    pub bank: Bits,
+    pub row: Bits,
+    /// Bursts less one.
+    pub left: Bits,
+    pub write: Bits,
+    /// A request, not a segment.
+    pub request: Bits,
+    pub tag: Bits,
+}
+
+impl EntryLayout {
+    /// Bursts of a row pair.
+    pub const BURST: u32 = HALVES.trailing_zeros() + DramConfig::BURSTS_PER_ROW.trailing_zeros();
+
+    pub fn new(dram: &DramConfig, tag_bits: u32) -> Self {
+        Self { bank: pairs(dram).trailing_zeros(), row_bits: dram.row_bits(), tag_bits }
+    }
+
+    pub fn bits(self) -> u32 {
+        Self::BURST + self.bank + self.row_bits + LENGTH_BITS + 2 + self.tag_bits
+    }
+
+    pub fn unpack(self, packed: &Bits) -> Entry {
+        let mut low = 0;
+        let mut field = |width: u32| {
+            low += width;
+            packed.slice(low - width, width)
+        };
+        Entry {
+            burst: field(Self::BURST),
+            bank: field(self.bank),
+            row: field(self.row_bits),
+            left: field(LENGTH_BITS),
+            write: field(1),
+            request: field(1),
+            tag: field(self.tag_bits),
+        }
+    }
+}
+
+impl EntryLayout {
+    /// From a burst address of the rank.
+    pub fn entry(self, address: &Bits, left: Bits, write: Bits, request: Bits, tag: Bits) -> Entry {
+        let (burst, bank) = (Self::BURST, self.bank);
+        Entry {
+            burst: address.low(burst),
+            bank: address.slice(burst, bank),
+            row: address.high(address.width() - burst - bank),
+            left,
+            write,
+            request,
+            tag,
+        }
+    }
+}
+
+impl Entry {
+    pub fn pack(&self) -> Bits {
+        let parts = [&self.tag, &self.request, &self.write, &self.left, &self.row, &self.bank, &self.burst];
+        cat(parts.map(Bits::clone))
+    }
+
+    /// Half of the next burst: bit 0 of its bank group.
+    pub fn half(&self) -> Bits {
+        self.burst.bit(0)
+    }
+
+    /// Bits of the bank group above bit 0, if there are any.
+    pub fn upper_group(&self) -> Option<Bits> {
+        let bits = self.bank.width() - BANK_PINS;
+        (bits > 0).then(|| self.bank.low(bits))
+    }
+
+    /// Bank group of a burst in `half`.
+    pub fn group(&self, half: Bits) -> Bits {
+        self.upper_group().map_or(half.clone(), |upper| cat([upper, half]))
+    }
+
+    /// Bank of the bank group.
+    pub fn bank_of_group(&self) -> Bits {
+        self.bank.high(BANK_PINS)
+    }
+}
+
+/// One bit per row pair.
+pub(super) fn decoded(bank: &Bits) -> Vec<Bits> {
+    (0..1u32 << bank.width()).map(|index| bank.eq_lit(index.into())).collect()
+}

@@ -1,0 +1,24 @@
+//! A channel of HBM2 whose banks compute (LibraPIM's memory), and its controller.
+//!
+//! Reading order: `pim_timer`, [`pim_decoder`], [`pim_lane`], [`pim_mac`], [`pim_column_path`], [`pim_bank_state`],
+//! [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`], [`pim_channel_timing`], [`pim_refresh_watch`],
+//! [`pim_channel`]. The controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`], [`pim_operations`], [`pim_controller`].
+
+pub mod pim_array;
+pub mod pim_bank;
+pub mod pim_bank_state;
+pub mod pim_buffer;
+pub mod pim_channel;
+pub mod pim_channel_timing;
+pub mod pim_column_path;
+pub mod pim_controller;
+pub mod pim_decoder;
+pub mod pim_io;
+pub mod pim_lane;
+pub mod pim_mac;
+pub mod pim_operations;
+pub mod pim_refresh_watch;
+pub mod pim_requests;
+pub mod pim_shadow;
+pub mod pim_sharing;
+mod pim_timer;

@@ -1,0 +1,58 @@
+//! The cells of a bank, as far as simulation needs them: a memory behind the row buffers and column decoders.
+//!
+//! Stands for what a DRAM bank has between word lines and column select lines. Each path gives the open row and the
+//! column's select line; what the sense amplifiers hold is the row itself, so there is nothing to restore. Synthesis replaces the
+//! module by a black box.
+
+use super::pim_decoder::COLUMN;
+use super::pim_mac::COLUMN_BITS;
+use crate::blocks::arithmetic::number_format::FP16_BITS;
+use crate::blocks::common::encoding::log2;
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
+use std::rc::Rc;
+
+/// The number of the bit that is set.
+fn number(one_hot: &Bits, bits: u32) -> Bits {
+    let of = |bit: u32| {
+        let with: Vec<Bits> =
+            (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i)).collect();
+        any_of(&with)
+    };
+    cat((0..bits).rev().map(of))
+}
+
+/// The cells, `rows * 32` columns of 256 bits, with `paths` ways to them. Reading takes no clock, writing ends with the clock. One path
+/// writes at a time.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_array(config: &HbmConfig, paths: u32) -> Result<Rc<Module>, HdlError> {
+    let (rows, row_bits) = (config.rows(), log2(config.rows()));
+    let m = ModuleBuilder::new(
+        format!("pim_array_{rows}x{}_p{paths}", HbmConfig::COLUMNS),
+        "Cells of a bank: simulation only.",
+    );
+    m.share_code();
+    let depth = rows * HbmConfig::COLUMNS;
+    m.memory_macro(depth, COLUMN_BITS);
+    let data = m.input("wdata_i", COLUMN_BITS / 2, "half a column to write");
+    let memory = m.memory("columns", COLUMN_BITS, depth);
+    let mut writes = Vec::new();
+    for p in 0..paths {
+        let row = m.input(format!("row{p}_i"), row_bits, format!("open row of path {p}"));
+        let select = m.input(format!("select{p}_i"), HbmConfig::COLUMNS, "column select lines, one-hot");
+        m.unused(select.bit(0), "column 0 is the one without any of the others");
+        let write = m.input(format!("we{p}_i"), 2, "halves of the column to write");
+        let addr = m.wire(format!("addr{p}"), cat([row, number(&select, COLUMN)]));
+        m.output(format!("data{p}_o"), memory.read(&addr), format!("column of path {p}"));
+        writes.push((write, addr));
+    }
+    let (enable, addr) = match writes.as_slice() {
+        [(e0, a0), (e1, a1)] => (m.wire("we", e0 | e1), m.wire("waddr", mux(&e1.any(), a1, a0))),
+        _ => writes[0].clone(),
+    };
+    memory.write(&enable, &addr, &cat([data.clone(), data]));
+    debug_assert_eq!(COLUMN_BITS % (2 * FP16_BITS), 0);
+    m.finish()
+}

@@ -1,0 +1,287 @@
+//! A channel of HBM2 whose banks compute: what `docs/hbm-pim.md` describes, at its pins.
+//!
+//! Two command buses, a data bus and the answers. Each command is decoded ([`super::pim_decoder`]), asked of the banks and of the
+//! channel's own rules at once, and carried out at the end of its clock if nobody objects; otherwise it is answered with the first
+//! objection and leaves no trace. The row command comes first: what is said to the column command counts with it.
+//!
+//! Data come from and go to [`super::pim_bank`]s by way of [`super::pim_io`]; [`super::pim_buffer`] broadcasts its columns to all of
+//! them. The cells are [`super::pim_array`]s.
+
+use super::pim_array::pim_array;
+use super::pim_bank::{paths, pim_bank};
+use super::pim_bank_state::{self as bank_state, View};
+use super::pim_buffer::pim_buffer;
+use super::pim_channel_timing::{self as timing, pim_channel_timing};
+use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS, WORD, pim_decoder};
+use super::pim_io::{BUS, LEAST_CL, pim_io};
+use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
+use super::pim_refresh_watch::pim_refresh_watch;
+use super::pim_timer::{bus, first_code, suffix};
+use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
+use std::rc::Rc;
+
+/// Bits of a status.
+pub const STATUS: u32 = 7;
+
+/// What the multipliers' pipeline and the rounding need; a memory that is faster than that cannot be built.
+fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
+    // A sum is there one clock after the operands have been loaded and SUM_LATENCY more.
+    for (signal, value, least) in
+        [("timing.t_cl", config.t_cl(), LEAST_CL), ("timing.t_mac", config.t_mac(), SUM_LATENCY + 1)]
+    {
+        if value < least {
+            return Err(HdlError::Expression {
+                module: module.to_owned(),
+                signal: signal.to_owned(),
+                what: format!("{value} clocks, but the banks' pipeline needs at least {least}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The channel. Answers are combinational, data are registered.
+///
+/// # Errors
+/// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the
+/// description breaks a rule of the language.
+pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let name = format!("pim_channel_{}", suffix(c));
+    check(c, &name)?;
+    let (banks, per_group) = (c.banks(), c.banks_per_group());
+    let m = ModuleBuilder::new(name, "HBM2 channel whose banks compute.");
+    let row_word = m.input("row_i", WORD, "row command bus");
+    let column_word = m.input("column_i", WORD, "column command bus");
+    let data_valid = m.input("data_valid_i", 1, "the controller drives the data bus");
+    let data = m.input("data_i", BUS, "what it drives");
+
+    let decoder =
+        m.instance("decoder", &pim_decoder(c)?).input("row_i", &row_word).input("column_i", &column_word);
+    let row_ops = ROW_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
+    let column_ops = COLUMN_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
+    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = &row_ops;
+    let [rd, wr, rdg, gbw, mac, res, sum] = &column_ops;
+    let (row_group, row_bank) = (decoder.output("row_group_o"), decoder.output("row_bank_o"));
+    let (column_group, column_bank) = (decoder.output("column_group_o"), decoder.output("column_bank_o"));
+    let [row_undefined, column_undefined] =
+        ["row_undefined_o", "column_undefined_o"].map(|port| decoder.output(port));
+    let [row_partition, column_partition] =
+        ["row_partition_o", "column_partition_o"].map(|port| decoder.output(port));
+    let (row, boundary) = (decoder.output("row_o"), decoder.output("boundary_o"));
+    let (column, flag, slot) =
+        (decoder.output("column_o"), decoder.output("flag_o"), decoder.output("slot_o"));
+    let outside = decoder.output("outside_o");
+    if !c.slicing() {
+        m.unused(&boundary, "there is no boundary");
+        m.unused(&outside, "there is no boundary");
+    }
+
+    let row_go = m.forward("row_go", 1);
+    let column_go = m.forward("column_go", 1);
+    let mut rules = m
+        .instance("timing", &pim_channel_timing(c, View::Channel)?)
+        .input("row_group_i", &row_group)
+        .input("row_go_i", &row_go)
+        .input("column_group_i", &column_group)
+        .input("column_go_i", &column_go);
+    let ops = ROW_COMMANDS.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
+    for (op, bits) in ops {
+        rules = rules.input(format!("{op}_i"), bits);
+    }
+    let go = |name: &str, kind: Bits| m.wire(name, kind & column_go.q());
+    let [rd_go, rdg_go, gbw_go, mac_go, res_go] =
+        [("rd_go", rd), ("rdg_go", rdg), ("gbw_go", gbw), ("mac_go", mac), ("res_go", res)]
+            .map(|(name, kind)| go(name, kind.clone()));
+    let sum_go = go("sum_go", sum.clone());
+    let write_go = go("write_go", wr | gbw);
+    let read_go = m.wire("read_go", any_of(&[rd_go.clone(), rdg_go.clone(), res_go.clone(), sum_go.clone()]));
+    let io_write = m.forward("bank_write", 2 * banks);
+    let io_path = m.forward("bank_write_path", 1);
+    let io_column = m.forward("bank_write_column", column.width());
+    let operand = m.forward("broadcast", COLUMN_BITS);
+    let later = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let mac_load = later("mac_load_q", mac_go.clone());
+    let mac_first = later("mac_first_q", flag.clone());
+    let reads = m.wire("reads", rd | rdg);
+    let auto = m.wire("auto", (rd | wr) & &flag);
+
+    let (bank, array) = (pim_bank(c)?, pim_array(c, paths(c))?);
+    let (mut row_flags, mut column_flags, mut results) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut columns, mut sums, mut used_paths) = (Vec::new(), Vec::new(), Vec::new());
+    for b in 0..banks {
+        let (named, addressed) = (row_bank.bit(b), column_bank.bit(b));
+        let group = row_group.bit(b / per_group);
+        let here = m.wire(format!("read{b}"), &reads & &addressed);
+        let mut instance = m
+            .instance(format!("bank{b}"), &bank)
+            .input("act_i", act & &named)
+            .input("pre_i", pre & &named)
+            .input("prea_i", prea)
+            .input("ref_i", refresh)
+            .input("slice_i", slice & &named)
+            .input("pact_i", (pact & group) | pacta)
+            .input("ppre_i", ppre)
+            .input("row_partition_i", &row_partition)
+            .input("row_i", &row)
+            .input("row_go_i", &row_go)
+            .input("auto_i", &auto)
+            .input("rd_i", &here)
+            .input("wr_i", wr & &addressed)
+            .input("mac_i", mac)
+            .input("column_partition_i", &column_partition)
+            .input("column_i", &column)
+            .input("column_go_i", &column_go)
+            .input("write_i", io_write.slice(2 * b, 2))
+            .input("write_path_i", &io_path)
+            .input("write_column_i", &io_column)
+            .input("operand_i", &operand)
+            .input("mac_load_i", &mac_load)
+            .input("mac_first_i", &mac_first)
+            .input("round_i", &res_go);
+        if c.slicing() {
+            instance = instance.input("boundary_i", &boundary);
+        }
+        let mut cells = m.instance(format!("cells{b}"), &array).input("wdata_i", &data);
+        for p in 0..paths(c) {
+            cells = cells
+                .input(format!("row{p}_i"), instance.output(&format!("row{p}_o")))
+                .input(format!("select{p}_i"), instance.output(&format!("select{p}_o")))
+                .input(format!("we{p}_i"), instance.output(&format!("we{p}_o")));
+            instance = instance.input(format!("cells{p}_i"), cells.output(&format!("data{p}_o")));
+        }
+        row_flags.push(instance.output("row_flags_o"));
+        column_flags.push(instance.output("column_flags_o"));
+        results.push(instance.output("result_o"));
+        let was_read = later(&format!("was_read{b}_q"), &here & column_go.q());
+        columns.push(instance.output("data_o").gated(&was_read));
+        sums.push(instance.output("sum_o").gated(&addressed));
+        used_paths.push(instance.output("path_o") & &addressed);
+    }
+    // Also of a sum one clock after the command.
+    let sum_bits = c.acc_bits() + FLAG_BITS;
+    let sum_read = m.reg("sum_read_q", sum_bits);
+    sum_read.next(any_of(&sums).gated(&sum_go));
+    let column_data = m.wire("column_data", any_of(&columns) | sum_read.zext(COLUMN_BITS));
+    let result_data = m.wire("result_data", bus(&results).zext(COLUMN_BITS));
+    debug_assert_eq!(results[0].width(), FP16_BITS);
+
+    let io = m
+        .instance("io", &pim_io(c)?)
+        .input("read_i", &read_go)
+        .input("rdg_i", &rdg_go)
+        .input("res_i", &res_go)
+        .input("slot_i", &slot)
+        .input("column_data_i", column_data)
+        .input("result_data_i", result_data)
+        .input("write_i", write_go)
+        .input("gbw_i", &gbw_go)
+        .input("bank_i", &column_bank)
+        .input("path_i", any_of(&used_paths))
+        .input("column_i", &column)
+        .input("data_valid_i", &data_valid)
+        .input("data_i", &data);
+    io_write.drive(io.output("write_o"));
+    io_path.drive(io.output("write_path_o"));
+    io_column.drive(io.output("write_column_o"));
+    let buffer = m
+        .instance("buffer", &pim_buffer(c)?)
+        .input("slot_i", &slot)
+        .input("rdg_i", &rdg_go)
+        .input("gbw_i", &gbw_go)
+        .input("read_i", &mac_go)
+        .input("write_i", io.output("fill_o"))
+        .input("write_slot_i", io.output("fill_slot_o"))
+        .input("data_i", io.output("fill_data_o"));
+    operand.drive(buffer.output("operand_o"));
+
+    // Who objects.
+    let row_wrong = m.wire("row_wrong", any_of(&row_flags));
+    let column_wrong = m.wire("column_wrong", any_of(&column_flags));
+    let between_rows = rules.output("row_flags_o");
+    let between_columns = rules.output("column_flags_o");
+    let found = |flags: &Bits, names: &[&'static str], name: &str| {
+        let flags: Vec<(&str, Bits)> =
+            names.iter().zip(0..).map(|(name, bit)| (*name, flags.bit(bit))).collect();
+        named(&flags, name)
+    };
+    let by_bank = |name: &str| found(&row_wrong, &bank_state::ROW_FLAGS, name);
+    let between = |name: &str| found(&between_rows, &timing::ROW_FLAGS, name);
+    let open = by_bank("open");
+    let never = zeros(1);
+    let (cannot_slice, cannot_open_all) = (
+        if c.slicing() { never.clone() } else { slice.clone() },
+        if c.all_bank_activate() { never } else { pacta.clone() },
+    );
+    let row_codes = [
+        (row_undefined, 1),
+        (cannot_slice, 13),
+        (if c.slicing() { slice & &outside } else { zeros(1) }, 12),
+        (slice & &open, 11),
+        (refresh & &open, 4),
+        (cannot_open_all, 14),
+        (by_bank("absent"), 5),
+        (by_bank("outside"), 6),
+        (open, 2),
+        (by_bank("rc"), 32),
+        (by_bank("ras"), 33),
+        (by_bank("rp"), 35),
+        (between("rrd_s"), 36),
+        (between("rrd_l"), 37),
+        (by_bank("rtp"), 41),
+        (by_bank("wr"), 42),
+        (between("rfc"), 46),
+        (between("bus"), 47),
+        (by_bank("slice"), 48),
+        (between("faw"), 38),
+    ];
+    let by_bank = |name: &str| found(&column_wrong, &bank_state::COLUMN_FLAGS, name);
+    let between = |name: &str| found(&between_columns, &timing::COLUMN_FLAGS, name);
+    let (closed, owner) = (by_bank("closed"), by_bank("owner"));
+    let column_codes = [
+        (column_undefined, 1),
+        (by_bank("absent"), 5),
+        (mac & &closed, 8),
+        (closed, 3),
+        (mac & &owner, 9),
+        (owner, 7),
+        (mac & buffer.output("empty_o"), 10),
+        (mac & buffer.output("early_o"), 50),
+        (by_bank("rcd"), 34),
+        (between("ccd_s"), 39),
+        (between("ccd_l"), 40),
+        (between("wtr_s"), 43),
+        (between("wtr_l"), 44),
+        (between("rtw"), 45),
+        (between("rfc"), 46),
+        (between("mac"), 49),
+        (between("collision"), 51),
+    ];
+    let [row_status, column_status] = [("row_status", &row_codes[..]), ("column_status", &column_codes[..])]
+        .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
+    // Without a command there is nothing to be carried out.
+    let any_row = m.wire("any_row", any_of(&row_ops));
+    let any_column = m.wire("any_column", any_of(&column_ops));
+    row_go.drive(&any_row & row_status.is_zero());
+    column_go.drive(&any_column & column_status.is_zero());
+
+    let watch = m
+        .instance("watch", &pim_refresh_watch(c.t_refi())?)
+        .input("refresh_i", refresh & row_go.q())
+        .input("row_command_i", any_row)
+        .input("column_command_i", any_column);
+    m.output("row_status_o", row_status, "answer to the row command of this clock; 0: done, or no command");
+    m.output("column_status_o", column_status, "answer to the column command of this clock");
+    m.output("data_valid_o", io.output("data_valid_o"), "the channel drives the data bus");
+    m.output("data_o", io.output("data_o"), "what it drives");
+    m.output("refresh_late_o", watch.output("late_o"), "code 64: a refresh is overdue");
+    m.output("write_missing_o", io.output("missing_o"), "code 65: write data missing");
+    m.output("write_unexpected_o", io.output("unexpected_o"), "code 66: write data without WR");
+    m.finish()
+}

@@ -1,0 +1,186 @@
+//! Rules between the banks of a PIM channel: distances between groups, the activation window, the turns of the data bus.
+//!
+//! One timer for each rule and place, loaded by the commands that are carried out. Banks keep the rules of their own rows
+//! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
+
+use super::pim_bank_state::View;
+use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
+use super::pim_timer::{any_or_none, bus, suffix, timer};
+use crate::blocks::common::encoding::bits_for;
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// What is wrong with a row command, from bit 0.
+pub(super) const ROW_FLAGS: [&str; 5] = ["rrd_s", "rrd_l", "rfc", "bus", "faw"];
+/// What is wrong with a column command, from bit 0.
+pub(super) const COLUMN_FLAGS: [&str; 8] =
+    ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
+/// Rows that may be activated in a window of tFAW.
+const WINDOW: u32 = 4;
+
+/// Timers of a bank group: of accesses in another one, and in the same one.
+struct Distances {
+    other: Vec<Bits>,
+    same: Vec<Bits>,
+}
+
+impl Distances {
+    /// Whether a command in one of `groups` comes too early after one in another group, and after one in the same.
+    fn broken(&self, groups: &[Bits]) -> [Bits; 2] {
+        let each = |timers: &[Bits], there: &dyn Fn(usize) -> Bits| {
+            let early: Vec<Bits> = timers.iter().enumerate().map(|(g, left)| left.any() & there(g)).collect();
+            any_or_none(&early)
+        };
+        [each(&self.other, &|g| !&groups[g]), each(&self.same, &|g| groups[g].clone())]
+    }
+
+    /// Whether a command without a bank comes too early: it counts as one in another group.
+    fn broken_anywhere(&self) -> Bits {
+        any_of(&self.other.iter().map(Bits::any).collect::<Vec<_>>())
+    }
+}
+
+/// The rules. Combinational answers; commands are carried out at the end of their clock if `*_go_i` is set.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let groups = c.bank_groups();
+    let m = ModuleBuilder::new(
+        match view {
+            View::Channel => format!("pim_channel_timing_{}", suffix(c)),
+            View::Record => format!("pim_channel_record_{}", suffix(c)),
+        },
+        "Rules between the banks of a PIM channel.",
+    );
+    m.share_code();
+    let used = ["act", "pre", "prea", "ref", "slice", "pact", "pacta", "ppre"];
+    debug_assert_eq!(used, ROW_COMMANDS);
+    let row: Vec<Bits> = used.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).into();
+    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &row[i]);
+    let row_group = m.input("row_group_i", groups, "bank group of the row command, one-hot");
+    let row_go = m.input("row_go_i", 1, "the row command is carried out");
+    let column: Vec<Bits> = COLUMN_COMMANDS.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).into();
+    let [rd, wr, rdg, gbw, mac, res, sum] = [0, 1, 2, 3, 4, 5, 6].map(|i| &column[i]);
+    let column_group = m.input("column_group_i", groups, "bank group of the column command, one-hot");
+    let column_go = m.input("column_go_i", 1, "the column command is carried out");
+
+    // Distances between commands in bank groups.
+    let distances = |name: &str, kind: &Bits, of: &[Bits], gaps: [u32; 2]| {
+        let timers = |place: &str, gap: u32| {
+            let of_group = |(g, here): (usize, &Bits)| {
+                let load = m.wire(format!("{name}_{place}{g}_load"), kind & here);
+                timer(&m, &format!("{name}_{place}{g}"), &load, gap)
+            };
+            of.iter().enumerate().map(of_group).collect::<Vec<_>>()
+        };
+        Distances { other: timers("s", gaps[0]), same: timers("l", gaps[1]) }
+    };
+    let activates = m.wire("activates", any_of(&[act.clone(), pact.clone(), pacta.clone()]));
+    let activated = m.wire("activated", &activates & &row_go);
+    let row_groups: Vec<Bits> =
+        (0..groups).map(|g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta)).collect();
+    let rrd = distances("rrd", &activated, &row_groups, [c.t_rrd_s(), c.t_rrd_l()]);
+    let [rrd_s, rrd_l] = rrd.broken(&row_groups);
+
+    // The window: the last four activations, the newest first. PACT counts as many as its banks, PACTA nothing.
+    let weight = c.banks_per_group();
+    let counts = m.wire("counts", (act | pact) & &row_go);
+    let mut window: Vec<Bits> = Vec::new();
+    let bits = bits_for(c.t_faw() - 1);
+    let full = lit((c.t_faw() - 1).into(), bits);
+    let slots: Vec<_> = (0..WINDOW).map(|i| m.reg(format!("window{i}_q"), bits).reset(0)).collect();
+    for (i, slot) in slots.iter().enumerate() {
+        let aged = |i: usize| super::pim_timer::counted(&slots[i]);
+        let after = |weight: u32| match i.checked_sub(weight as usize) {
+            Some(older) => aged(older),
+            None => full.clone(),
+        };
+        let shifted = mux(act, &after(1), &after(weight));
+        slot.next(mux(&counts, &shifted, &aged(i)));
+        window.push(slot.q());
+    }
+    let binding = |weight: u32| window[(WINDOW - weight) as usize].any();
+    let faw = (act & binding(1)) | (pact & binding(weight));
+
+    let row_bus = timer(&m, "row_bus", &activated, HbmConfig::ACTIVATE_CLOCKS).any();
+    let narrow = any_of(&[pre, prea, ppre, refresh, slice].map(Bits::clone));
+    let refreshes = m.wire("refreshes", refresh & &row_go);
+    let rfc = timer(&m, "rfc", &refreshes, c.t_rfc()).any();
+    let any_row = any_of(&row);
+    let row_flags = [&activates & rrd_s, &activates & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
+    m.output(
+        "row_flags_o",
+        bus(&row_flags),
+        ROW_FLAGS.join(", ") + ", from bit 0: wrong with the row command",
+    );
+
+    // Column commands.
+    let groups_of: Vec<Bits> = (0..groups).map(|g| column_group.bit(g)).collect();
+    let reads = m.wire("reads", rd | rdg);
+    let results = m.wire("results", res | sum);
+    let done = |name: &str, kind: &Bits| m.wire(name, kind & &column_go);
+    let [was_read, was_write] = [done("was_read", &reads), done("was_write", wr)];
+    let [was_result, was_fill] = [done("was_result", &results), done("was_fill", gbw)];
+    let was_mac = done("was_mac", mac);
+    let ccd = [c.t_ccd_s(), c.t_ccd_l()];
+    let end = c.t_cwl() + HbmConfig::T_BL;
+    let read_ccd = distances("read", &was_read, &groups_of, ccd);
+    let write_ccd = distances("write", &was_write, &groups_of, ccd);
+    let wtr = distances("wtr", &was_write, &groups_of, [end + c.t_wtr_s(), end + c.t_wtr_l()]);
+    let after_result = timer(&m, "result_ccd", &was_result, c.t_ccd_s()).any();
+    let after_fill = timer(&m, "fill_ccd", &was_fill, c.t_ccd_s()).any();
+    let after_fill_read = timer(&m, "fill_wtr", &was_fill, end + c.t_wtr_s()).any();
+    let out = m.wire("was_out", &was_read | &was_result);
+    let rtw = timer(&m, "rtw", &out, c.t_rtw()).any();
+    let mac_ccd = timer(&m, "mac_ccd", &was_mac, c.t_ccd_l()).any();
+    let mac_left = timer(&m, "mac", &was_mac, c.t_mac()).any();
+    let [read_s, read_l] = read_ccd.broken(&groups_of);
+    let [write_s, write_l] = write_ccd.broken(&groups_of);
+    let [wtr_s, wtr_l] = wtr.broken(&groups_of);
+    let ins = m.wire("ins", wr | gbw);
+    let ccd_s = any_of(&[
+        &reads & (read_s | &after_result),
+        &results & (read_ccd.broken_anywhere() | &after_result),
+        wr & (write_s | &after_fill),
+        gbw & (write_ccd.broken_anywhere() | &after_fill),
+    ]);
+    let ccd_l = any_of(&[&reads & read_l, wr & write_l, mac & mac_ccd]);
+    let wtr_s =
+        any_of(&[&reads & (wtr_s | &after_fill_read), &results & (wtr.broken_anywhere() | &after_fill_read)]);
+    let any_column = any_of(&column);
+
+    // Clocks of the data bus that are taken, from the present one on. The distances keep bursts apart already.
+    let length = c.t_cl().max(c.t_cwl()) + HbmConfig::T_BL;
+    let taken = m.reg("taken_q", length).reset(0);
+    let moves_out = m.wire("moves_out", &reads | &results);
+    let burst = |latency: u32| -> Vec<Bits> {
+        (0..length).map(|at| lit(u128::from(at >= latency && at < latency + HbmConfig::T_BL), 1)).collect()
+    };
+    let at = |latency: u32| taken.slice(latency, HbmConfig::T_BL).any();
+    let collision = (&moves_out & at(c.t_cl())) | (&ins & at(c.t_cwl()));
+    let (out_mask, in_mask) = (bus(&burst(c.t_cl())), bus(&burst(c.t_cwl())));
+    let going = out_mask.gated(&(&moves_out & &column_go)) | in_mask.gated(&(&ins & &column_go));
+    let occupied = m.wire("occupied", taken.q() | going);
+    m.unused(occupied.bit(0), "the present clock is over then");
+    taken.next(cat([zeros(1), occupied.high(length - 1)]));
+
+    let column_flags = [
+        ccd_s,
+        ccd_l,
+        wtr_s,
+        &reads & wtr_l,
+        &ins & rtw,
+        any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
+        &results & mac_left,
+        collision,
+    ];
+    m.output(
+        "column_flags_o",
+        bus(&column_flags),
+        COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
+    );
+    m.finish()
+}

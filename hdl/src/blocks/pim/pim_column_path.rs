@@ -1,0 +1,47 @@
+//! The column decoder and the I/O sense amplifiers of a partition: what slicing a bank needs twice.
+
+use super::pim_decoder::COLUMN;
+use super::pim_mac::COLUMN_BITS;
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux};
+use std::rc::Rc;
+
+/// The decoder. Combinational.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_column_decoder() -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new("pim_column_decoder", "Column decoder of a partition.");
+    m.share_code();
+    let column = m.input("column_i", COLUMN, "column to read");
+    let write = m.input("write_i", 1, "half a column is written");
+    let write_column = m.input("write_column_i", COLUMN, "its column");
+    let selected = m.wire("selected", mux(&write, &write_column, &column));
+    let lines = (0..HbmConfig::COLUMNS).rev().map(|line| selected.eq_lit(line.into()));
+    m.output("select_o", cat(lines), "column select lines, one-hot");
+    m.finish()
+}
+
+/// One path. The select lines are combinational, the column that was read is there from the next clock to the next read.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_column_path() -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new("pim_column_path", "Column decoder and I/O sense amplifiers of a partition.");
+    m.share_code();
+    let read = m.input("read_i", 1, "read a column");
+    let column = m.input("column_i", COLUMN, "column to read");
+    let write = m.input("write_i", 1, "half a column is written");
+    let write_column = m.input("write_column_i", COLUMN, "its column");
+    let cells = m.input("cells_i", COLUMN_BITS, "what the selected cells hold");
+    let decoder = m
+        .instance("decoder", &pim_column_decoder()?)
+        .input("column_i", &column)
+        .input("write_i", &write)
+        .input("write_column_i", &write_column);
+    m.output("select_o", decoder.output("select_o"), "column select lines, one-hot");
+    let sensed = m.reg("sensed_q", COLUMN_BITS).enable(&read);
+    sensed.next(&cells);
+    m.output("data_o", &sensed, "the column that was read");
+    m.finish()
+}

@@ -1,0 +1,489 @@
+//! Controller of a channel whose banks compute: takes reads, writes and operations, gives the commands.
+//!
+//! Two queues: requests of the host ([`super::pim_requests`]) and operations ([`super::pim_operations`]). Each says in every clock which
+//! row and which column command it wants; one of each is chosen, and in the next clock asked of the record of the channel
+//! ([`super::pim_shadow`]), which says whether every rule allows it. If both queues want a bus they have it by turns. So a read and a MAC
+//! share the column bus clock by clock, which is LibraPIM's dual-path execution; nothing else is needed for it, since their rows are in
+//! different partitions. Where they are not (joined banks, requests to partition 1), the queues take turns, a request or an operation at
+//! a time.
+//!
+//! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, all rows are closed and refreshed; then each opens again what it
+//! needs.
+//!
+//! A command's way, a clock each, so that a clock is 1 ns: what a row needs is compared; the row command is chosen; the record says
+//! whether it is legal; it is on the pins. Column commands have no first step of their own. What was chosen before a row command was given
+//! may be out of date in the clock behind it and is dropped then, so row commands are three clocks apart; a queue's column command is
+//! chosen anew two clocks after the last one, and the other queue's goes in between.
+
+use super::pim_decoder::{COLUMN_COMMANDS, ROW, ROW_COMMANDS, SLOT, WORD};
+use super::pim_io::BUS;
+use super::pim_mac::COLUMN_BITS;
+use super::pim_operations::{OperationLayout, pim_operations};
+use super::pim_requests::{RequestLayout, pim_requests};
+use super::pim_shadow::pim_shadow;
+use super::pim_sharing::pim_sharing;
+use super::pim_timer::{bus, suffix, timer};
+use crate::blocks::common::encoding::{bits_for, log2};
+use crate::blocks::common::fifo::fifo;
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Requests and operations that wait.
+const QUEUE: u32 = 4;
+/// Kinds of what is read: a column, rounded sums, an exact sum.
+const KIND: u32 = 2;
+/// Bits of a bank of the group, and of a bank group, in a word.
+const BANK: u32 = 2;
+/// Bits of the number of clocks that the multipliers' rows wait for those of a request.
+const PATIENCE: u32 = 6;
+/// Bits of a status.
+const STATUS: u32 = 7;
+
+/// One command as the record and the word on the bus need it, in registers.
+struct Choice {
+    ops: Vec<Bits>,
+    group: Bits,
+    bank: Bits,
+    partition: Bits,
+}
+
+/// One-hot to a number of [`BANK`] bits.
+fn encoded(one_hot: &Bits) -> Bits {
+    let bit = |bit: u32| {
+        let with: Vec<Bits> =
+            (0..one_hot.width()).filter(|i| i >> bit & 1 == 1).map(|i| one_hot.bit(i)).collect();
+        super::pim_timer::any_or_none(&with)
+    };
+    cat((0..BANK).rev().map(bit))
+}
+
+/// The controller. What is read comes without a way to stop it: who asks has a place for it.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let (groups, per_group, row_bits) = (c.bank_groups(), c.banks_per_group(), log2(c.rows()));
+    let (request_layout, operation_layout) = (RequestLayout::new(c), OperationLayout::new(c));
+    let parts = super::pim_bank::paths(c);
+    let boundary_bits = bits_for(c.subarrays() - 1);
+    let m = ModuleBuilder::new(format!("pim_controller_{}", suffix(c)), "Controller of a PIM channel.");
+    let request_valid = m.input("request_valid_i", 1, "there is a request");
+    let request = m.input(
+        "request_i",
+        request_layout.bits(),
+        "position in the stripe (column, bank group), columns less one, row, bank of the group, slot, kind (0 read, 1 write, 2 read into the buffer too, 3 the same for a run that takes); from bit 0",
+    );
+    let operation_valid = m.input("operation_valid_i", 1, "there is an operation");
+    let operation = m.input(
+        "operation_i",
+        operation_layout.bits(),
+        "bank, row, slot, column, steps less one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
+    );
+    let write_valid = m.input("write_valid_i", 1, "there is a column to write; stays until it is taken");
+    let write_data = m.input("write_data_i", COLUMN_BITS, "the column");
+    let load_valid = m.input("load_valid_i", 1, "there is a column for the buffer; stays until it is taken");
+    let load_data = m.input("load_data_i", COLUMN_BITS, "the column");
+    let boundary = if c.slicing() {
+        m.input("boundary_i", boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
+    } else {
+        zeros(boundary_bits)
+    };
+    let device_valid = m.input("data_valid_i", 1, "the channel drives the data bus");
+    let device_data = m.input("data_i", BUS, "what it drives");
+    let row_status = m.input("row_status_i", STATUS, "answer to `row_o`");
+    let column_status = m.input("column_status_i", STATUS, "answer to `column_o`");
+    let reports = ["refresh_late", "write_missing", "write_unexpected"]
+        .map(|name| m.input(format!("{name}_i"), 1, format!("the channel's `{name}_o`")));
+
+    let queue =
+        |name: &str, width: u32, valid: &Bits, data: &Bits, pop: &Bits| -> Result<[Bits; 3], HdlError> {
+            let queue = m
+                .instance(name, &fifo(width, QUEUE)?)
+                .input("push_i", valid)
+                .input("data_i", data)
+                .input("pop_i", pop);
+            Ok(["valid_o", "data_o", "ready_o"].map(|port| queue.output(port)))
+        };
+    let (request_pop, operation_pop) = (m.forward("request_pop", 1), m.forward("operation_pop", 1));
+    let [has_request, next_request, takes_request] =
+        queue("requests_in", request_layout.bits(), &request_valid, &request, &request_pop)?;
+    let [has_operation, next_operation, takes_operation] =
+        queue("operations_in", operation_layout.bits(), &operation_valid, &operation, &operation_pop)?;
+    m.output("request_ready_o", takes_request, "the request is taken");
+    m.output("operation_ready_o", takes_operation, "the operation is taken");
+
+    // What is to be done before, and every tREFI: cut the banks, refresh.
+    let normal = m.forward("normal", 1);
+    let row_go = m.forward("row_go", 1);
+    let column_go = m.forward("column_go", 1);
+    let given = m.reg("given_q", 1).reset(0);
+    given.next(&row_go);
+    let turn = m.reg("turn_q", 1).reset(0);
+    // Who is chosen for each bus, and whose the command is that is asked for.
+    let (host_row, host_column) = (m.forward("host_row", 1), m.forward("host_column", 1));
+    let asked_host = m.reg("asked_host_q", 1).reset(0);
+    asked_host.next(&host_column);
+    // There is an operation, in work or before it.
+    let computes = m.forward("computes", 1);
+    let mut requests = m
+        .instance("requests", &pim_requests(c)?)
+        .input("request_valid_i", &has_request)
+        .input("request_i", next_request)
+        .input("boundary_i", &boundary)
+        .input("turn_i", !turn.q())
+        .input("alone_i", !computes.q())
+        .input("data_valid_i", &write_valid)
+        .input("given_i", &given)
+        .input("row_taken_i", &host_row)
+        .input("column_go_i", asked_host.q() & column_go.q());
+    let closed_rows = m.forward("closed_rows", 1);
+    let mut operations = m
+        .instance("operations", &pim_operations(c)?)
+        .input("operation_valid_i", &has_operation)
+        .input("operation_i", next_operation)
+        .input("data_valid_i", &load_valid)
+        .input("given_i", &given)
+        .input("closed_i", &closed_rows)
+        .input("column_go_i", !asked_host.q() & column_go.q());
+
+    let row_ops: Vec<_> = ROW_COMMANDS.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
+    let column_ops: Vec<_> = COLUMN_COMMANDS.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
+    let row_bank = m.forward("row_bank", c.banks());
+    let row_group = m.forward("row_group", groups);
+    let row_partition = m.forward("row_partition", 1);
+    let row = m.forward("row", row_bits);
+    let column_bank = m.forward("column_bank", c.banks());
+    let column_group = m.forward("column_group", groups);
+    let column_partition = m.forward("column_partition", 1);
+    let mut shadow = m
+        .instance("shadow", &pim_shadow(c)?)
+        .input("row_group_i", &row_group)
+        .input("row_bank_i", &row_bank)
+        .input("row_partition_i", &row_partition)
+        .input("row_i", &row)
+        .input("column_group_i", &column_group)
+        .input("column_bank_i", &column_bank)
+        .input("column_partition_i", &column_partition)
+        .input("boundary_i", &boundary);
+    let ops = ROW_COMMANDS.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
+    for (op, wire) in ops {
+        shadow = shadow.input(format!("{op}_i"), wire);
+    }
+    row_go.drive(shadow.output("row_go_o"));
+    column_go.drive(shadow.output("column_go_o"));
+    for b in 0..c.banks() {
+        let [open, pim] = ["open", "pim"].map(|part| shadow.output(&format!("{part}{b}_o")));
+        requests = requests.input(format!("open{b}_i"), &open).input(format!("pim{b}_i"), &pim);
+        operations = operations.input(format!("open{b}_i"), open.msb()).input(format!("pim{b}_i"), pim.msb());
+        for p in 0..parts {
+            let row = shadow.output(&format!("row{b}_{p}_o"));
+            requests = requests.input(format!("row{b}_{p}_i"), &row);
+            if p + 1 == parts {
+                operations = operations.input(format!("row{b}_i"), &row);
+            }
+        }
+    }
+    computes.drive(&has_operation | operations.output("busy_o"));
+    let shared = requests.output("shared_o");
+    operations.connect_input("enable_i", turn.q() | !&shared);
+    requests.connect_input("hold_i", operations.output("hold_o"));
+    let request_done = requests.output("finished_o");
+    let operation_done = operations.output("finished_o");
+    request_pop.drive(requests.output("pop_o"));
+    operation_pop.drive(operations.output("pop_o"));
+    // Whoever shares rows has them for one request or operation, if the other one waits; and not while it waits for the other one itself.
+    let [request_waits, operation_waits] = [requests.output("waits_o"), operations.output("waits_o")];
+    let idle = operations.output("between_o");
+    let give = mux(
+        &turn,
+        &!(&shared & any_of(&[operation_done, operation_waits, idle & !computes.q()])),
+        &(computes.q() & any_of(&[!&shared, request_done.clone(), request_waits])),
+    );
+    turn.next(give);
+
+    // Setup and refresh.
+    let asked_forced = m.reg("asked_forced_q", 1).reset(0);
+    asked_forced.next(!&normal.q());
+    let forced = m.wire("forced_done", row_go.q() & asked_forced.q());
+    let (slicing, slice_bank) = if c.slicing() {
+        let banks = c.banks();
+        let count = m.reg("cut_q", bits_for(banks)).reset(0);
+        let cutting = m.wire("cutting", count.ne(&lit(banks.into(), bits_for(banks))) & boundary.any());
+        count.next(mux(&(&cutting & &forced), &count.plus_one(), &count));
+        (cutting, cat((0..banks).rev().map(|b| count.eq_lit(b.into()))))
+    } else {
+        (zeros(1), zeros(c.banks()))
+    };
+    let interval_bits = bits_for(c.t_refi() - 1);
+    let interval = m.reg("interval_q", interval_bits).reset(0);
+    let elapsed = m.wire("elapsed", interval.eq_lit((c.t_refi() - 1).into()));
+    interval.next(interval.plus_one().gated(&!&elapsed));
+    let due = m.reg("due_q", 1).reset(0);
+    let closed = m.reg("closed_q", 1).reset(0);
+    let refreshed = m.wire("refreshed", cat([forced.clone(), closed.q(), !&slicing]).all());
+    due.next(&elapsed | (due.q() & !&refreshed));
+    closed.next(cat([due.q(), !&slicing, &forced | closed.q(), !&refreshed]).all());
+    normal.drive(!(&slicing | due.q()));
+
+    // The row command to be asked for next.
+    let [host_act, host_pre] = ["act_o", "pre_o"].map(|port| requests.output(port));
+    let [pact, pacta, ppre] = ["pact_o", "pacta_o", "ppre_o"].map(|port| operations.output(port));
+    let host_wants = m.wire("host_wants_row", &host_act | &host_pre);
+    // After a refresh both want all their rows. The host's few do not hold up the multipliers for long; the other way round they would.
+    let patience = m.reg("patience_q", PATIENCE).reset(0);
+    let waits = cat([requests.output("urgent_o"), &pact | &pacta, !patience.all()]).all();
+    let waits = m.wire("pim_waits", waits);
+    patience.next(mux(&waits, &patience.plus_one(), &zeros(PATIENCE)));
+    let (pact, pacta) = (pact & !&waits, pacta & !&waits);
+    let pim_wants = m.wire("pim_wants_row", any_of(&[pact.clone(), pacta.clone(), ppre.clone()]));
+    let host_next = m.reg("host_next_q", 1).reset(0);
+    host_row.drive(cat([normal.q(), host_wants, !&pim_wants | host_next.q()]).all());
+    host_next.next(!host_row.q());
+    let pim_row = m.wire("pim_row", normal.q() & !host_row.q());
+    let refreshing = m.wire("refreshing", due.q() & !&slicing);
+    let values = [
+        &host_row.q() & host_act,
+        &host_row.q() & host_pre,
+        &refreshing & !closed.q(),
+        &refreshing & closed.q(),
+        slicing.clone(),
+        &pim_row & pact,
+        &pim_row & pacta,
+        &pim_row & ppre,
+    ];
+    let spread = |group: &Bits, bank: &Bits| {
+        let bank_is: Vec<Bits> = (0..per_group).map(|i| bank.eq_lit(i.into())).collect();
+        let banks: Vec<Bits> = (0..groups)
+            .flat_map(|g| bank_is.iter().map(move |is| (g, is)))
+            .map(|(g, is)| group.bit(g) & is)
+            .collect();
+        bus(&banks)
+    };
+    let later = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let kept = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width());
+        reg.next(value);
+        reg.q()
+    };
+    for ((wire, value), op) in row_ops.iter().zip(values).zip(ROW_COMMANDS) {
+        // What was chosen before the last command may be out of date.
+        wire.drive(later(&format!("{op}_q"), value) & !given.q());
+    }
+    let host_group = requests.output("row_group_o");
+    let host_bank = spread(&host_group, &requests.output("row_bank_o"));
+    let slice_group =
+        bus(&(0..groups).map(|g| slice_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
+    row_bank.drive(kept("row_bank_q", mux(&slicing, &slice_bank, &host_bank)));
+    let pim_group = operations.output("row_group_o");
+    let group = mux(&slicing, &slice_group, &mux(&host_row, &host_group, &pim_group));
+    row_group.drive(kept("row_group_q", group));
+    row_partition.drive(kept("row_partition_q", requests.output("row_partition_o")));
+    let chosen_row = mux(&host_row, &requests.output("row_o"), &operations.output("row_o"));
+    row.drive(kept("row_q", chosen_row));
+    let row_choice = Choice {
+        ops: row_ops.iter().map(|wire| wire.q()).collect(),
+        group: row_group.q(),
+        bank: row_bank.q(),
+        partition: row_partition.q(),
+    };
+    closed_rows.drive(row_go.q() & row_ops[7].q());
+
+    // The column command to be asked for next. What needs the data bus for a buffer load or a result has it first: reads would never leave
+    // a gap. What is asked for may be given, so its queue does not ask for the next one yet; if it is not, it is asked for again.
+    let [rd, wr, rdg] = ["rd_o", "wr_o", "rdg_o"].map(|port| requests.output(port));
+    let [mac, gbw, res, sum] = ["mac_o", "gbw_o", "res_o", "sum_o"].map(|port| operations.output(port));
+    let pim_bus = m.wire("pim_bus", any_of(&[gbw.clone(), res.clone(), sum.clone()]));
+    // Right after an access the next one is not even asked for, so that what comes between them does not shift it.
+    let host_served = m.wire("host_served", asked_host.q() & column_go.q());
+    let host_rests = timer(&m, "host_rests", &host_served, c.t_ccd_s() - 1).any();
+    let host_wants =
+        m.wire("host_wants_column", any_of(&[rd.clone(), wr.clone(), rdg.clone()]) & !host_rests);
+    let chosen = cat([normal.q(), host_wants, !&pim_bus, !&mac | !asked_host.q()]).all();
+    host_column.drive(chosen);
+    let pim_column = m.wire("pim_column", normal.q() & !host_column.q());
+    let values = [
+        &host_column.q() & rd,
+        &host_column.q() & wr,
+        &host_column.q() & rdg,
+        &pim_column & gbw,
+        &pim_column & mac,
+        &pim_column & res,
+        &pim_column & sum,
+    ];
+    let same = m.wire("same_queue", !(&host_column.q() ^ asked_host.q()));
+    let repeated = m.wire("repeated", &same & column_go.q());
+    // Data that were there may have gone.
+    let load_asked = m.forward("load_asked", 1);
+    // A slot that was to be taken in the clock in which it was chosen.
+    let early = later("early_q", &host_column.q() & requests.output("early_o"));
+    let unfounded = m.wire("unfounded", early & !later("column_given_q", column_go.q()));
+    for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
+        let asked = later(&format!("{name}_q"), value & !&repeated);
+        wire.drive(match op {
+            1 => asked & &write_valid,
+            2 => asked & !&unfounded,
+            3 => {
+                load_asked.drive(&asked);
+                asked & &load_valid
+            }
+            _ => asked,
+        });
+    }
+    let host_group = requests.output("column_group_o");
+    let host_bank = spread(&host_group, &requests.output("column_bank_o"));
+    let sum_bank = operations.output("bank_o");
+    let sum_bank = bus(&(0..c.banks()).map(|b| sum_bank.eq_lit(b.into())).collect::<Vec<_>>());
+    column_bank.drive(kept("column_bank_q", mux(&host_column, &host_bank, &sum_bank)));
+    let sum_group =
+        bus(&(0..groups).map(|g| sum_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
+    column_group.drive(kept("column_group_q", mux(&host_column, &host_group, &sum_group)));
+    column_partition.drive(kept("column_partition_q", requests.output("column_partition_o")));
+    let of_queue = |name: &str, request: &Bits, operation: &str| {
+        kept(name, mux(&host_column, request, &operations.output(operation)))
+    };
+    let host_slot = requests.output("slot_o");
+    let takes = of_queue("takes_q", &requests.output("share_o"), "take_o");
+    let column = of_queue("column_q", &requests.output("column_o"), "column_o");
+    let slot = of_queue("slot_q", &host_slot, "slot_o");
+    let flag = kept("flag_q", operations.output("flag_o"));
+    let passes = |op: usize| cat([takes.clone(), column_ops[op].q(), column_go.q()]).all();
+    let sharing = m
+        .instance("sharing", &pim_sharing(c)?)
+        .input("share_i", passes(2))
+        .input("take_i", passes(4))
+        .input("slot_i", &slot);
+    let soon = cat([takes.clone(), column_ops[4].q(), slot.eq(&host_slot)]).all();
+    requests.connect_input("soon_i", soon);
+    requests.connect_input("promised_i", sharing.output("promised_o"));
+    operations.connect_input("there_i", sharing.output("there_o"));
+    let column_choice = Choice {
+        ops: column_ops.iter().map(|wire| wire.q()).collect(),
+        group: column_group.q(),
+        bank: column_bank.q(),
+        partition: column_partition.q(),
+    };
+
+    // The words, a clock later. Fields that a command does not use are 0.
+    let field = |choice: &Choice, users: &[usize], value: Bits| {
+        let uses: Vec<Bits> = users.iter().map(|op| choice.ops[op - 1].clone()).collect();
+        value.gated(&any_of(&uses))
+    };
+    let opcode = |choice: &Choice| {
+        let codes = choice.ops.iter().zip(1..).map(|(op, code)| lit(code, 4).gated(op)).collect::<Vec<_>>();
+        any_of(&codes)
+    };
+    let bank_of = |choice: &Choice| {
+        let within: Vec<Bits> = (0..per_group)
+            .map(|i| any_of(&(0..groups).map(|g| choice.bank.bit(g * per_group + i)).collect::<Vec<_>>()))
+            .collect();
+        encoded(&bus(&within))
+    };
+    let target = mux(&slicing, &boundary.zext(ROW), &row.zext(ROW));
+    let row_word = cat([
+        zeros(WORD - 9 - ROW),
+        field(&row_choice, &[1, 5, 6, 7], target),
+        field(&row_choice, &[1, 2, 5, 6], encoded(&row_choice.group)),
+        field(&row_choice, &[1, 2, 5], bank_of(&row_choice)),
+        field(&row_choice, &[1, 2], row_choice.partition.clone()),
+        opcode(&row_choice),
+    ]);
+    let column_word = cat([
+        zeros(WORD - 15 - SLOT),
+        field(&column_choice, &[3, 4, 5], slot),
+        field(&column_choice, &[5], flag),
+        field(&column_choice, &[1, 2, 3, 5], column),
+        field(&column_choice, &[1, 2, 3, 7], encoded(&column_choice.group)),
+        field(&column_choice, &[1, 2, 3, 7], bank_of(&column_choice)),
+        field(&column_choice, &[1, 2, 3], column_choice.partition.clone()),
+        opcode(&column_choice),
+    ]);
+    m.output("row_o", later("row_word_q", row_word.gated(&row_go)), "row command bus");
+    m.output("column_o", later("column_word_q", column_word.gated(&column_go)), "column command bus");
+
+    // Data to the channel: tCWL after the command.
+    let [writes, loads] = [&column_ops[1], &column_ops[3]].map(|op| op.q() & column_go.q());
+    m.output("write_ready_o", &writes, "the column is taken");
+    m.output("load_ready_o", &loads, "the column is taken");
+    let depth = (c.t_cwl() / HbmConfig::T_BL + 2).next_power_of_two();
+    let waiting = m.memory("waiting", COLUMN_BITS, depth);
+    let goes_out = m.wire("goes_out", &writes | &loads);
+    // What is offered is kept in any case, and stored a clock later if it was taken.
+    let offered = m.reg("offered_q", COLUMN_BITS);
+    offered.next(mux(&load_asked, &load_data, &write_data));
+    let went_out = later("went_out_q", goes_out.clone());
+    let tail = m.reg("tail_q", log2(depth)).reset(0).enable(&went_out);
+    tail.next(tail.plus_one());
+    waiting.write(&went_out, &tail, &offered);
+    let line = m.reg("line_q", c.t_cwl() + 1).reset(0);
+    line.next(cat([line.low(c.t_cwl()), goes_out]));
+    let first_half = line.bit(c.t_cwl() - 1);
+    let second_half = line.bit(c.t_cwl());
+    let head = m.reg("head_q", log2(depth)).reset(0).enable(&second_half);
+    head.next(head.plus_one());
+    let out = m.wire("out", waiting.read(&head));
+    let driving = m.wire("driving", &first_half | &second_half);
+    // With a tCWL of one clock it is not stored yet.
+    let lower = if c.t_cwl() == 1 { offered.low(BUS) } else { out.low(BUS) };
+    let half = mux(&second_half, &out.high(BUS), &lower);
+    m.output("data_valid_o", later("driving_q", driving.clone()), "the controller drives the data bus");
+    m.output("data_o", later("driven_q", half.gated(&driving)), "what it drives");
+
+    // Data from the channel: in the order of the commands.
+    let reads = m.wire("reads", (column_ops[0].q() | column_ops[2].q()) & column_go.q());
+    let [results, sums] = [&column_ops[5], &column_ops[6]].map(|op| op.q() & column_go.q());
+    let places = (c.t_cl() / HbmConfig::T_BL + 4).next_power_of_two();
+    let asks = m.wire("asks", any_of(&[reads, results.clone(), sums.clone()]));
+    let asked = m.reg("asked_q", log2(places)).reset(0).enable(&asks);
+    asked.next(asked.plus_one());
+    let kind = m.memory("kinds", KIND, places);
+    kind.write(&asks, &asked, &cat([sums, results]));
+    let second = m.reg("second_q", 1).reset(0).enable(&device_valid);
+    second.next(!second.q());
+    let lower = m.reg("lower_q", BUS).enable(&device_valid);
+    lower.next(&device_data);
+    let arrives = m.wire("arrives", &device_valid & second.q());
+    let answered = m.reg("answered_q", log2(places)).reset(0).enable(&arrives);
+    answered.next(answered.plus_one());
+    m.output("read_valid_o", later("read_valid_q", arrives), "a column was read");
+    m.output("read_o", later("read_q", cat([device_data, lower.q()])), "the column");
+    m.output(
+        "read_kind_o",
+        later("read_kind_q", kind.read(&answered)),
+        "0: of a request, 1: results, 2: a sum",
+    );
+    let refused = m.reg("refused_q", 2 * STATUS).reset(0);
+    let seen = |low: u32, status: &Bits| {
+        let before = refused.slice(low, STATUS);
+        mux(&before.any(), &before, status)
+    };
+    refused.next(cat([seen(STATUS, &column_status), seen(0, &row_status)]));
+    m.output(
+        "refused_o",
+        &refused,
+        "first refusals of the channel: row command, column command; 0 if all is well",
+    );
+    let reported = m.reg("reported_q", reports.len() as u32).reset(0);
+    reported.next(reported.q() | bus(&reports));
+    m.output(
+        "reported_o",
+        &reported,
+        "what the channel has reported: a late refresh, missing data, unexpected data; from bit 0",
+    );
+    m.output(
+        "request_done_o",
+        later("request_done_q", request_done),
+        "the last command of a request is on the pins; for each request, in their order",
+    );
+    m.output(
+        "idle_o",
+        !any_of(&[requests.output("busy_o"), has_request, computes.q()]),
+        "nothing is to be done",
+    );
+    m.finish()
+}

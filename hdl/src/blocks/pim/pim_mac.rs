@@ -1,0 +1,115 @@
+//! What computes in a bank: sixteen multipliers, an adder tree, an exact accumulator, and the rounding of its result.
+//!
+//! A column of the bank and a column of the global buffer give sixteen products, which are added without loss
+//! (`docs/numerics.md`): near and far ones in a tree of their own, so that no adder of a tree is wider than 58 bits, and both trees
+//! into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder are those of the NDP core.
+
+use super::pim_lane::{FAR, TERM, pim_lane};
+use crate::blocks::arithmetic::fp16_rounder::rounder;
+use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
+use crate::blocks::arithmetic::operand_recoder::recoded;
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
+use std::rc::Rc;
+
+/// Lanes of a column.
+pub(super) const LANES: u32 = HbmConfig::LANES;
+/// Bits of a column.
+pub(super) const COLUMN_BITS: u32 = LANES * FP16_BITS;
+/// Lanes that the first level of a tree adds.
+const RADIX: u32 = 4;
+/// Clocks from `load_i` to a sum that a rounding can begin with.
+pub(super) const SUM_LATENCY: u32 = 5;
+/// Clocks from `round_i` to `result_o`.
+pub(super) const ROUND_LATENCY: u32 = 5;
+
+/// The unit. Operands with `load_i`, at most every clock; the sum has them [`SUM_LATENCY`] clocks later; rounded
+/// [`ROUND_LATENCY`] clocks after `round_i`.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let acc_bits = config.acc_bits();
+    let m = ModuleBuilder::new(
+        format!("pim_mac_w{acc_bits}"),
+        "Sixteen FP16 multipliers with an exact accumulator.",
+    );
+    m.share_code();
+    let load = m.input("load_i", 1, "takes the operands");
+    let first = m.input("first_i", 1, "the sum begins with them");
+    let w = m.input("w_i", COLUMN_BITS, "FP16 column of the bank");
+    let x = m.input("x_i", COLUMN_BITS, "column of the buffer, recoded");
+    let round = m.input("round_i", 1, "round the sum");
+    let later = |name: &str, value: &Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let multiplied = later("multiplied_q", &load);
+    let placed = later("placed_q", &multiplied);
+    let grouped = later("grouped_q", &placed);
+    let totalled = later("totalled_q", &grouped);
+    let beginning = (0..4).fold(first, |first, k| later(&format!("beginning{k}_q"), &first));
+
+    let lane = pim_lane()?;
+    let column = |v: &Bits, i: u32| v.slice(i * FP16_BITS, FP16_BITS);
+    // Near terms lose the two bits that are always 0.
+    let near_bits = TERM - 2;
+    let (mut near, mut far, mut flags) = (Vec::new(), Vec::new(), Vec::new());
+    for i in 0..LANES {
+        let weight = m.wire(format!("w{i}"), recoded(&column(&w, i)));
+        let product = m
+            .instance(format!("lane{i}"), &lane)
+            .input("load_i", &load)
+            .input("place_i", &multiplied)
+            .input("w_i", weight)
+            .input("x_i", column(&x, i));
+        let (term, is_far) = (product.output("term_o"), product.output("far_o"));
+        let negative = product.output("negative_o");
+        // With the one that makes a complement a negative number.
+        near.push((m.wire(format!("near{i}"), term.high(near_bits).gated(&!&is_far)), &negative & !&is_far));
+        far.push((m.wire(format!("far{i}"), term.gated(&is_far)), negative & is_far));
+        flags.push(product.output("flags_o"));
+    }
+    let level = |name: &str, enable: &Bits, terms: &[(Bits, Bits)]| -> Vec<(Bits, Bits)> {
+        let width = terms[0].0.width() + RADIX.trailing_zeros();
+        let of = |(i, group): (usize, &[(Bits, Bits)])| {
+            let sum = m.reg(format!("{name}{i}_q"), width).enable(enable);
+            let wide: Vec<Bits> = group.iter().map(|(term, _)| term.sext(width)).collect();
+            let pairs: Vec<Bits> = wide.chunks(2).map(|pair| &pair[0] + &pair[1]).collect();
+            let ones = group.iter().map(|(_, one)| one.zext(3)).fold(zeros(3), |sum, one| sum + one);
+            sum.next(&pairs[0] + &pairs[1] + ones.zext(width));
+            (sum.q(), zeros(1))
+        };
+        terms.chunks(RADIX as usize).enumerate().map(of).collect()
+    };
+    let tree = |name: &str, terms: &[(Bits, Bits)]| {
+        let groups = level(&format!("{name}_group"), &placed, terms);
+        level(&format!("{name}_total"), &grouped, &groups).remove(0).0
+    };
+    let (near, far) = (tree("near", &near), tree("far", &far));
+    let seen = m.reg("group_flags_q", FLAG_BITS).enable(&placed);
+    seen.next(any_of(&flags));
+    let all_seen = m.reg("total_flags_q", FLAG_BITS).enable(&grouped);
+    all_seen.next(&seen);
+
+    let keep = m.wire("keep", !&beginning);
+    let sum = m.reg("sum_q", acc_bits).reset(0).enable(&totalled);
+    let far_placed = cat([far.sext(acc_bits - FAR), lit(0, FAR)]);
+    sum.next(sum.gated(&keep) + near.sext(acc_bits) + far_placed);
+    let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(&totalled);
+    sum_flags.next(sum_flags.gated(&keep) | all_seen.q());
+    let rounded = m
+        .instance("rounder", &rounder(acc_bits, 1)?)
+        .input("valid_i", &round)
+        .input("first_i", lit(1, 1))
+        .input("last_i", lit(1, 1))
+        .input("digit_i", &sum)
+        .input("flags_i", &sum_flags);
+    m.output("result_o", rounded.output("data_o"), "the rounded sum");
+    let _ = rounded.ignore("valid_o", "the channel counts the clocks");
+    // A flag decides the result, so the value does not matter any more.
+    let value = sum.gated(&sum_flags.any().eq_lit(0));
+    m.output("sum_o", cat([sum_flags.q(), value]), "exact sum: flags, value");
+    m.finish()
+}

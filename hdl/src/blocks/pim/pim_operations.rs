@@ -1,0 +1,188 @@
+//! The computing side of a PIM controller: buffer loads, runs of MACs on a row, results; one operation after the other.
+//!
+//! A run needs its row open in every bank. What is missing is derived from the rows that are open, so a run goes on by itself
+//! after a refresh. Groups are opened one by one, as tFAW allows, or all at once if the memory can. An operation that is the last on
+//! its row says so, and the rows are closed while its result is on the way.
+//!
+//! As in [`super::pim_requests`], what the rows need is compared in one clock and said in the next, and not said when it is out of date.
+
+use super::pim_decoder::{COLUMN, SLOT};
+use super::pim_requests::{at, lowest};
+use super::pim_timer::{bus, suffix, timer};
+use crate::blocks::common::encoding::{bits_for, log2};
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
+use std::rc::Rc;
+
+/// Bits of a kind.
+const KIND: u32 = 2;
+/// Kinds of operations.
+pub(super) const LOAD: u128 = 0;
+/// A run of MACs.
+pub(super) const RUN: u128 = 1;
+/// The rounded sums of all banks.
+pub(super) const RESULTS: u128 = 2;
+/// The exact sum of a bank.
+pub(super) const SUM: u128 = 3;
+
+/// Widths of an operation's parts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OperationLayout {
+    pub row: u32,
+    pub bank: u32,
+}
+
+impl OperationLayout {
+    pub fn new(config: &HbmConfig) -> Self {
+        Self { row: log2(config.rows()), bank: bits_for(config.banks() - 1) }
+    }
+
+    /// Kind, take, first, last, count, column, slot, row, bank.
+    pub fn bits(self) -> u32 {
+        KIND + 3 + COLUMN + COLUMN + SLOT + self.row + self.bank
+    }
+}
+
+/// MACs that have to be left while the host opens rows ahead, so that the window is free again for the next run: its ACTs at
+/// tRRD, and tFAW, less the time from the last MAC to the next activation.
+fn quiet_macs(c: &HbmConfig) -> u32 {
+    let busy = c.t_faw() + c.bank_groups() * c.t_rrd_s();
+    busy.saturating_sub(c.t_rtp() + c.t_rp()).div_ceil(c.t_ccd_l())
+}
+
+/// The operation in work. What is asked for goes on being asked for until it is given.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let c = config;
+    let layout = OperationLayout::new(c);
+    let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
+    let m = ModuleBuilder::new(format!("pim_operations_{}", suffix(c)), "Operations of a PIM controller.");
+    let head_valid = m.input("operation_valid_i", 1, "there is an operation");
+    let head = m.input(
+        "operation_i",
+        layout.bits(),
+        "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
+    );
+    let enable = m.input("enable_i", 1, "the multipliers may use their rows");
+    let data_valid = m.input("data_valid_i", 1, "there are data to load");
+    let there = m.input("there_i", c.buffer_slots(), "slots with a column for a MAC that takes it");
+    let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
+    let closed = m.input("closed_i", 1, "PPRE is given");
+    let column_go = m.input("column_go_i", 1, "the column command is given");
+    let parts = super::pim_bank::paths(c);
+    let last_part = parts - 1;
+    let (mut open, mut pim, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+    for b in 0..c.banks() {
+        let opened = m.input(format!("open{b}_i"), 1, "the row buffer with the multipliers is open");
+        pim.push(m.input(format!("pim{b}_i"), 1, "opened to compute with"));
+        rows.push(m.input(format!("row{b}_i"), layout.row, "its last row"));
+        open.push(opened);
+    }
+    debug_assert!(last_part < 2);
+    // The operation in work, and the next one; the row is that of the last run.
+    let finished = m.forward("finished", 1);
+    let valid = m.reg("valid_q", 1).reset(0);
+    let pop = m.wire("pop", &head_valid & (finished.q() | !valid.q()));
+    valid.next(&pop | (valid.q() & !finished.q()));
+    let current = m.reg("current_q", layout.bits() - layout.row).enable(&pop);
+    let (before, behind) = (layout.bank, layout.bank + layout.row);
+    current.next(cat([head.high(layout.bits() - behind), head.low(before)]));
+    let next_row = head.slice(before, layout.row);
+    let next_runs = m.wire("next_runs", &pop & head.high(KIND).eq_lit(RUN));
+    let row = m.reg("row_q", layout.row).enable(&next_runs);
+    row.next(&next_row);
+    let other_row = m.wire("other_row", &next_runs & next_row.ne(&row.q()));
+    let (row, valid) = (row.q(), valid.q());
+    let mut low = 0;
+    let mut field = |width: u32| {
+        low += width;
+        current.q().slice(low - width, width)
+    };
+    let bank = field(layout.bank);
+    let (slot, column, count) = (field(SLOT), field(COLUMN), field(COLUMN));
+    let (first, last, take, kind) = (field(1), field(1), field(1), field(KIND));
+    let is = |code: u128, name: &str| m.wire(name, &valid & kind.eq_lit(code));
+    let [load, run, results, sum] =
+        [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
+
+    // Rows: what is open and should not be, and which groups are missing.
+    let fits: Vec<Bits> = (0..c.banks() as usize)
+        .map(|b| m.wire(format!("fits{b}"), cat([open[b].clone(), pim[b].clone(), rows[b].eq(&row)]).all()))
+        .collect();
+    let wrong = any_of(&fits.iter().zip(&open).map(|(fits, open)| open & !fits).collect::<Vec<_>>());
+    let of_group = |g: u32| &open[(g * per_group) as usize..((g + 1) * per_group) as usize];
+    // Groups that are half open (a bank was closed by a PRE of its own) are closed before.
+    let partial: Vec<Bits> =
+        (0..groups).map(|g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all()).collect();
+    let missing: Vec<Bits> = (0..groups).map(|g| !any_of(of_group(g))).collect();
+    let noted = |name: &str, value: Bits| {
+        let reg = m.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let all_fit = m.wire("all_fit", noted("all_fit_q", cat(fits).all() & !other_row));
+    let to_close = noted("to_close_q", wrong | any_of(&partial));
+    let missing = noted("missing_q", bus(&missing));
+    let known = m.wire("known", !noted("next_q", pop.clone()));
+    let closing = m.reg("closing_q", 1).reset(0);
+    let works = cat([run.clone(), enable.clone(), known, !&given, !closing.q(), !&all_fit]).all();
+    let starts = m.wire("starts", works);
+    let close = m.wire("close", (&starts & &to_close) | closing.q());
+    let opens = m.wire("opens", &starts & !&close);
+    let all_missing = missing.all();
+    let (pact, pacta) = if c.all_bank_activate() {
+        (&opens & !&all_missing, &opens & all_missing)
+    } else {
+        (opens.clone(), zeros(1))
+    };
+    m.output("pact_o", pact & missing.any(), "PACT is wanted");
+    m.output("pacta_o", pacta, "PACTA is wanted");
+    m.output("ppre_o", &close, "PPRE is wanted");
+    m.output("row_group_o", lowest(&missing), "bank group of PACT, one-hot");
+    m.output("row_o", &row, "row to open");
+
+    // Steps of the operation.
+    let step = m.reg("step_q", COLUMN).reset(0).enable(&column_go);
+    let ends = m.wire("ends", !(&load | &run) | step.eq(&count));
+    finished.drive(&column_go & &ends);
+    step.next(step.plus_one().gated(&!&ends));
+    let mac_done = m.wire("mac_done", &column_go & &run);
+    let load_done = m.wire("load_done", &column_go & &load);
+    closing.next(any_of(&[cat([finished.q(), run.clone(), last.clone()]).all(), closing.q() & !&closed]));
+    // Not before the sum is there, or the slot: so the data bus is not kept free for nothing. What is asked for is given a clock later at the
+    // earliest.
+    let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac() - 1);
+    let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL - 1);
+    let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step.q());
+    let filled = m.wire("filled", !&take | at(&there, &slot_now));
+    m.output("waits_o", &run & !&filled, "a MAC waits for a column");
+    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q(), filled]);
+    m.output("mac_o", mac.all(), "MAC is wanted");
+    m.output("take_o", &take, "it takes what a read has brought for it");
+    m.output("gbw_o", &load & &data_valid, "GBW is wanted");
+    m.output("res_o", &results & !sum_left.any(), "RES is wanted");
+    m.output("sum_o", &sum & !sum_left.any(), "SUM is wanted");
+    m.output("column_o", column_now, "column of MAC");
+    m.output("slot_o", slot_now, "slot of GBW or MAC");
+    m.output("flag_o", &first & step.is_zero(), "the sum begins with this MAC");
+    m.output("bank_o", &bank, "bank of SUM");
+    m.output("finished_o", &finished, "the operation ends with this clock");
+    m.output("pop_o", &pop, "the operation is taken");
+    m.output("busy_o", &valid, "there is an operation in work");
+    m.output("between_o", step.is_zero() & !closing.q(), "no operation is half done");
+    // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of all banks leaves the
+    // window alone, but waits for tRRD.
+    let hold = if c.all_bank_activate() {
+        opens
+    } else {
+        let enough = match quiet_macs(c).min(31) {
+            0 => lit(1, 1),
+            quiet => !&last | (&count - step.q()).ge(&lit(quiet.into(), COLUMN)),
+        };
+        cat([valid, enable, !cat([run, all_fit, enough]).all()]).all()
+    };
+    m.output("hold_o", hold, "rows that are opened ahead would be in the way");
+    m.finish()
+}

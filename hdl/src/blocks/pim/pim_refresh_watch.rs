@@ -1,0 +1,51 @@
+//! Tells when a refresh is overdue: JEDEC's postponement of up to eight REFs, and up to eight ahead of time.
+//!
+//! REF number `k` (from 1) is due at `k * tREFI`. The next one is late more than nine intervals after the last one, or when nine are
+//! missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
+
+use crate::blocks::common::encoding::bits_for;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
+use std::rc::Rc;
+
+/// REFs that may be postponed, and ahead of time.
+const ALLOWANCE: u32 = 8;
+/// Bits of the number of REFs that are missing; more than that is as good as none.
+const DEBT: u32 = 16;
+
+/// The watch.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_refresh_watch(t_refi: u32) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(format!("pim_refresh_watch_{t_refi}"), "Tells when a refresh is overdue.");
+    m.share_code();
+    let refresh = m.input("refresh_i", 1, "REF is carried out");
+    let row = m.input("row_command_i", 1, "there is a row command");
+    let column = m.input("column_command_i", 1, "there is a column command; it comes after the row command");
+    let phase = m.reg("phase_q", bits_for(t_refi - 1)).reset(0);
+    let wraps = m.wire("wraps", phase.eq_lit((t_refi - 1).into()));
+    phase.next(phase.plus_one().gated(&!&wraps));
+
+    // Intervals that are over less REFs that count, plus the eight that may be ahead.
+    let debt = m.reg("debt_q", DEBT).reset(ALLOWANCE.into());
+    let paid = m.wire("paid", debt.q() - (&refresh & debt.any()).zext(DEBT));
+    debt.next(mux(&paid.all(), &paid, &(&paid + wraps.zext(DEBT))));
+    let most = lit((2 * ALLOWANCE + 1).into(), DEBT);
+    let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(&most) & phase.any());
+    let behind = m.wire("behind", is_behind(&debt));
+    // One REF may not be enough.
+    let still_behind = m.wire("still_behind", cat([refresh.clone(), column.clone(), is_behind(&paid)]).all());
+
+    let intervals = (ALLOWANCE + 1) * t_refi;
+    let since_bits = bits_for(intervals + 1);
+    let since = m.reg("since_q", since_bits).reset(0);
+    let over = m.wire("over", since.eq_lit((intervals + 1).into()));
+    let next: Bits = mux(&over, &since, &since.plus_one());
+    since.next(mux(&refresh, &lit(1, since_bits), &next));
+
+    let told = m.reg("told_q", 1).reset(0);
+    let late = m.wire("late", (&over | &behind) & !told.q() & (row | column));
+    told.next(((told.q() | &late) & !&refresh) | &still_behind);
+    m.output("late_o", late | still_behind, "a refresh is overdue");
+    m.finish()
+}

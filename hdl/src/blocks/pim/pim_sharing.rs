@@ -1,0 +1,47 @@
+//! Slots of the global buffer that both queues of a PIM controller share: a read fills a slot, one MAC takes it (FFN offload; LibraPIM,
+//! section 4.4, Fig. 14).
+//!
+//! Two bits for each slot. It is *promised* from the read to the MAC, so that no other read fills it; it is *there* from the clock in which a
+//! MAC may be chosen, which is when the column has passed on the data bus. So neither queue waits for the host in between.
+
+use super::pim_decoder::SLOT;
+use super::pim_timer::{bus, suffix};
+use ndp_config::HbmConfig;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
+use std::rc::Rc;
+
+/// The slots' bits.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn pim_sharing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let slots = config.buffer_slots();
+    let m = ModuleBuilder::new(
+        format!("pim_sharing_{}", suffix(config)),
+        "Slots of the buffer on their way from a read to a MAC.",
+    );
+    let share = m.input("share_i", 1, "RDG is given for a MAC that waits for it");
+    let take = m.input("take_i", 1, "MAC is given that has waited");
+    let slot = m.input("slot_i", SLOT, "slot of either");
+    // A MAC is chosen in the clock before it may be given.
+    let mut arrives = (share.clone(), slot.clone());
+    for k in 0..config.t_cl() {
+        let valid = m.reg(format!("valid{k}_q"), 1).reset(0);
+        valid.next(&arrives.0);
+        let late = m.reg(format!("slot{k}_q"), SLOT);
+        late.next(&arrives.1);
+        arrives = (valid.q(), late.q());
+    }
+    let bits = |name: &str, set: &ndp_hdl_language::Bits, of: &ndp_hdl_language::Bits| {
+        let bit = |s: u32| {
+            let bit = m.reg(format!("{name}{s}_q"), 1).reset(0);
+            let taken = &take & slot.eq_lit(s.into());
+            bit.next((set & of.eq_lit(s.into())) | (bit.q() & !taken));
+            bit.q()
+        };
+        bus(&(0..slots).map(bit).collect::<Vec<_>>())
+    };
+    m.output("promised_o", bits("promised", &share, &slot), "slots that a MAC has yet to take");
+    m.output("there_o", bits("there", &arrives.0, &arrives.1), "of these, those that it may");
+    m.finish()
+}
