@@ -78,10 +78,6 @@ impl CoreConfig {
         ns * 1000 / self.clock_ps()
     }
 
-    pub(crate) fn in_cycles(&self) -> Self {
-        Self { clock_mhz: RawCore::default().clock_mhz, ..self.clone() }
-    }
-
     /// Instructions that can wait.
     pub fn queue_entries(&self) -> u32 {
         self.queue_entries

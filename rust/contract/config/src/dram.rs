@@ -151,11 +151,6 @@ impl DramConfig {
         16_000.0 / self.clock_ps() as f64
     }
 
-    /// The same rank in slots and clocks, whatever these are in ns: with the default speed and no limits of the standard.
-    pub(crate) fn in_clocks(&self) -> Self {
-        Self(RawDram { speed: RawDram::default().speed, jedec: false, ..self.0.clone() })
-    }
-
     times! {
         /// Bank groups of a rank.
         bank_groups,

@@ -187,16 +187,6 @@ impl DesignConfig {
         Ok(Self { name, link: self.link.with_bridge_ports(ports)?, ..self.clone() })
     }
 
-    /// Whether both describe the same hardware: they differ in name, clocks and limits of the standard at most, which are nowhere in
-    /// the Verilog. A model that was compiled for one simulates the other.
-    pub fn same_hardware(&self, other: &Self) -> bool {
-        let hardware = |config: &Self| {
-            let Self { name: _, gemv, dram, core, link } = config;
-            (gemv.clone(), dram.in_clocks(), core.in_cycles(), link.clone())
-        };
-        hardware(self) == hardware(other)
-    }
-
     /// FP16 weights that all ranks deliver per core cycle, at most: `ranks * GB/s of a rank / 2 * ns of a cycle` (51.2 for
     /// four ranks of DDR4-3200 at 1 GHz).
     pub fn dram_weights_per_cycle(&self) -> f64 {

@@ -152,26 +152,3 @@ fn the_core_s_period_is_rounded_to_a_picosecond() {
     let slow = parsed("[core]\nclock_mhz = 800\n[dram]\nspeed = 2666").unwrap();
     assert!((slow.dram_weights_per_cycle() - 4.0 * 64.0 / 3.0 * 1.25 / 2.0).abs() < 1e-12);
 }
-
-#[test]
-fn clocks_make_no_other_hardware() {
-    let tiny = DesignConfig::preset("tiny").unwrap();
-    let with = |from: &str, keys: &str| {
-        let text = include_str!("../presets/tiny.toml").replace(from, &format!("{from}{keys}"));
-        DesignConfig::from_toml(&text).unwrap()
-    };
-    // The same times in clocks, which are other times.
-    let slower = with("[link]", "").dram().clone();
-    let own = with(
-        "weight_fifo_beats = 4\n",
-        "[core]\nclock_mhz = 800\n[dram]\nspeed = 2933\njedec = false\n\
-        t_rc = 76\nt_rcd = 24\nt_cl = 24\nt_rp = 24\nt_rrd_l = 6\nt_faw = 26\nt_ras = 52\nt_wr = 24\nt_wtr_l = 12\n\
-        t_rtp = 12\nt_rfc = 560\nt_refi = 12480\n",
-    );
-    assert_eq!(slower, *tiny.dram());
-    assert!(own != tiny && own.same_hardware(&tiny) && tiny.same_hardware(&own));
-    let other = with("weight_fifo_beats = 4\n", "[dram]\nspeed = 2933\n");
-    assert!(!other.same_hardware(&tiny));
-    let other = with("weight_fifo_beats = 4\n", "[core]\nread_fifo_beats = 64\n");
-    assert!(!other.same_hardware(&tiny));
-}

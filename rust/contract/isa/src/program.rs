@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, RANKS, SCALAR, TAG};
 use crate::malformed::{decode, decode_fields};
-use crate::{Instruction, IsaError, Malformed};
+use crate::{Instruction, Malformed};
 use ndp_config::DesignConfig;
 
 /// One place in the instruction stream.
@@ -20,17 +20,6 @@ pub enum Code {
 }
 
 impl Code {
-    /// The 128 bits.
-    ///
-    /// # Errors
-    /// [`IsaError::Field`] for an instruction without an encoding. A parsed program has none.
-    pub fn try_word(&self) -> Result<u128, IsaError> {
-        match self {
-            Self::Instruction(instruction) => instruction.try_encode(),
-            Self::Word(word) => Ok(*word),
-        }
-    }
-
     /// The 128 bits.
     ///
     /// # Panics

@@ -1,7 +1,5 @@
 //! The one error type of the crate: each variant carries the offending value and the limit it broke.
 
-use std::path::PathBuf;
-
 /// What cannot be placed, cut or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -53,22 +51,6 @@ pub enum LayoutError {
         found: u64,
         /// Elements expected.
         expected: u64,
-    },
-    /// A file that cannot be read.
-    #[error("cannot read {path}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's reason.
-        source: std::io::Error,
-    },
-    /// A file that is no safetensors file.
-    #[error("{path}: {reason}", path = path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with the values.
-        reason: String,
     },
     /// Rows that their source could not deliver.
     #[error("row {row} cannot be read: {reason}")]

@@ -6,8 +6,8 @@
 //!
 //! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's
 //! words in the buffer), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements to bursts), [`order`] (in which
-//! order to ask for rows), [`tiles`] (how to cut an `axpy` that does not fit), [`dimm_map`] (what lies where),
-//! [`safetensors`] (models from files). Apart from these, [`hbm`]: HBM2 whose banks compute.
+//! order to ask for rows), [`tiles`] (how to cut an `axpy` that does not fit), [`dimm_map`] (what lies
+//! where). For HBM2 whose banks compute: [`hbm`].
 //!
 //! How a row is cut into stripes is `ndp_config::RowLayout`'s; what is computed, and when, is left to others.
 
@@ -22,7 +22,6 @@ pub mod hbm;
 pub mod matrix;
 pub mod order;
 pub mod pack;
-pub mod safetensors;
 pub mod tiles;
 pub mod vector;
 
@@ -33,6 +32,5 @@ pub use exported::{ExportedSums, SumBurst};
 pub use matrix::{MatrixLayout, MatrixPlace};
 pub use order::{OrderQuality, measure_order, order_rows};
 pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};
-pub use safetensors::{SafetensorsFile, TensorInfo, TensorRows, load_matrices};
 pub use tiles::{AxpyTiling, ColumnTile, column_tiles};
 pub use vector::{BufferLayout, BufferPlace, VectorBlock};

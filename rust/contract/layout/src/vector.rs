@@ -12,8 +12,8 @@
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 
+use crate::LayoutError;
 use crate::error::in_range;
-use crate::{DimmAddress, LayoutError};
 
 /// `batch` vectors of `elements` FP16 values in DRAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -85,11 +85,6 @@ impl VectorBlock {
         let index = u32::try_from(index).ok().filter(|index| *index < self.bursts())?;
         let element = index / self.batch * BEAT_ELEMS + element;
         (element < self.elements).then_some((index % self.batch, element))
-    }
-
-    /// The first burst, as rank and burst of the rank.
-    pub fn dimm_address(&self, config: &DesignConfig) -> DimmAddress {
-        DimmAddress::from_burst(config, self.address.into())
     }
 }
 

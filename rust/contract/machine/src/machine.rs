@@ -198,11 +198,6 @@ impl<M: Memory> Machine<M> {
         &mut self.memory
     }
 
-    /// The DRAM alone.
-    pub fn into_memory(self) -> M {
-        self.memory
-    }
-
     /// FP16 elements of a burst, a bit each, whose values the program has left unspecified.
     pub fn unspecified(&self, burst: u64) -> u32 {
         self.unspecified.get(&burst).copied().unwrap_or(0)

@@ -48,11 +48,6 @@ impl<M: Memory> Machine<M> {
         &self.link
     }
 
-    /// The same, for who brings messages.
-    pub fn link_mut(&mut self) -> &mut Link {
-        &mut self.link
-    }
-
     /// The bursts of the DIMM that a transfer names, in the order of the message.
     fn transfer_bursts(&self, transfer: &Transfer) -> Vec<u64> {
         let place = |(rank, burst)| DimmAddress { rank, burst }.to_burst(&self.config);

@@ -67,12 +67,6 @@ impl Children {
         }
     }
 
-    /// Bytes of the lists.
-    pub(crate) fn bytes(&self) -> usize {
-        let tile = |tile: &Tile| 8 * tile.has.len() + 2 * (tile.starts.len() + tile.positions.len());
-        self.tiles.iter().map(tile).sum()
-    }
-
     /// Inverts the bits of all children of the parents whose bits are set.
     pub(crate) fn invert(&self, flipped: &[u64], parent_words: &mut [u64], room: &mut Room) {
         for (tile, words) in self.tiles.iter().zip(parent_words.chunks_mut(TILE_WORDS)) {

@@ -13,7 +13,6 @@ mod error;
 mod evaluate;
 mod file;
 mod kernel;
-mod order;
 mod predictor;
 mod rules;
 mod sample;
@@ -22,7 +21,6 @@ mod table;
 
 pub use error::PredictorError;
 pub use evaluate::{Confusion, Evaluation, evaluate};
-pub use order::NeuronOrder;
 pub use predictor::Predictor;
 pub use rules::{MAX_STATE, PredictorKind, PredictorRules, first_state};
 pub use states::NeuronStates;

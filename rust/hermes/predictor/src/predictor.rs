@@ -152,13 +152,6 @@ impl Predictor {
         self.kind
     }
 
-    /// Bytes beside the states: the table as lists of children, and the activity of parents and of the last token.
-    pub fn table_bytes(&self) -> usize {
-        self.children.iter().map(Children::bytes).sum::<usize>()
-            + (self.parents.len() + self.last.len()) * 8
-            + self.quiet.len()
-    }
-
     /// Inverts what the next block knows of the neurons of `block` that are in `flipped`.
     fn tell_children(&mut self, block: usize) {
         if self.kind == PredictorKind::TokenOnly {

@@ -4,7 +4,7 @@
 
 use ndp_numerics::SplitMix64;
 use ndp_predictor::{
-    Confusion, LayerTable, NeuronOrder, Parents, PredictorKind, PredictorRules, evaluate, previous_block,
+    Confusion, LayerTable, Parents, PredictorKind, PredictorRules, evaluate, previous_block,
 };
 use ndp_traces::{Activity, NeuronShape};
 
@@ -111,32 +111,6 @@ fn parents_that_cannot_be_are_refused() {
     }
     assert!(LayerTable::new(&shape, &[]).is_err());
     assert!(LayerTable::new(&shape, &[vec![[None; 2]; 2], vec![[None; 2]; 2]]).is_err());
-}
-
-#[test]
-fn another_order_of_neurons_changes_no_count() {
-    let shape = NeuronShape::new(2, 40, 150);
-    let tokens = random_tokens(&shape, 90, 4);
-    let table = LayerTable::sample(&shape, tokens.iter().cloned()).unwrap();
-    let mut rng = SplitMix64::new(8);
-    let weights: Vec<u64> = (0..shape.neurons()).map(|_| rng.next_u64()).collect();
-    let order = NeuronOrder::by_activity(&shape, &weights).unwrap();
-    let renamed: Vec<Activity> = tokens.iter().map(|token| order.activity(token).unwrap()).collect();
-    let renamed_table = order.table(&table).unwrap();
-    for kind in PredictorKind::ALL {
-        let rules = PredictorRules::default();
-        let plain = evaluate(&shape, &table, rules, kind, 30, tokens.iter().cloned()).unwrap();
-        let other = evaluate(&shape, &renamed_table, rules, kind, 30, renamed.iter().cloned()).unwrap();
-        assert_eq!(plain, other);
-        assert_eq!(plain.all().total(), 60 * shape.neurons());
-        assert!(plain.all().true_positives > 0 && plain.all().true_negatives > 0, "{plain:?}");
-    }
-    for (block, n) in [(0, 39), (3, 149)] {
-        assert_eq!(order.new_number(block, order.old(block, n)), n);
-    }
-    let twice = vec![vec![0; 40], (0..150).collect(), (0..40).collect(), (0..150).collect()];
-    let error = NeuronOrder::new(&shape, twice).unwrap_err().to_string();
-    assert_eq!(error, "order of block 0: neuron 0 occurs twice or is not below 40");
 }
 
 #[test]
