@@ -131,6 +131,8 @@ fn two_runs_that_write_one_file_leave_a_whole_one() {
 
 #[test]
 fn a_full_disk_leaves_no_partial_file() {
+    // The model is built without the limit.
+    ndp().succeeds("gemv --config tiny --rows 4 --cols 8 --waves waves.vcd");
     // Too large for the limit of the shell's child, as it would be for a disk.
     let ndp = ndp();
     for name in ["waves.vcd", "waves.fst"] {
