@@ -31,6 +31,9 @@ type Outcome = Result<(), Box<dyn Error>>;
 const OPT_LEVEL: Option<u32> = Some(0);
 /// The variable that names one seed.
 const ONE: &str = "NDP_RANDOM_CONFIG";
+/// Seeds that have found an error: in the cycle model, and after a warm reset. 6 and 7 did too, with stripes of one beat.
+const EXPORT_AFTER_STORE: u64 = 1019;
+const LONG_ROW_CYCLE: u64 = 1085;
 /// Cycles within which a program has to come to its end.
 const LIMIT: u64 = 1_000_000;
 
@@ -153,8 +156,11 @@ fn run_programs(
     Ok(compared)
 }
 
-/// A product of random sizes, cut by the planner, with its cycles by the model beside it.
-fn run_product(backend: &mut RtlBackend, random: &mut SplitMix64) -> Result<Compared, Box<dyn Error>> {
+/// A product of random sizes, cut by the planner, and its cycles by the model; none if the buffer is too small for any.
+fn run_product(
+    backend: &mut RtlBackend,
+    random: &mut SplitMix64,
+) -> Result<Option<Compared>, Box<dyn Error>> {
     let config = backend.unit().config().clone();
     let gemv = config.gemv();
     let (stripe, wave) = (gemv.stripe_elems(), gemv.stripe_elems() * gemv.ranks());
@@ -164,6 +170,9 @@ fn run_product(backend: &mut RtlBackend, random: &mut SplitMix64) -> Result<Comp
     let mode = if below(random, 2) == 0 && holds(1) { Mode::Axpy } else { Mode::Dot };
     // A vector of a DOT leaves two words for results.
     let fits = |cols: u32| mode == Mode::Axpy || words_of(cols) + 2 <= gemv.slice_words();
+    if !fits(1) {
+        return Ok(None);
+    }
     let mut size = |most: u32| {
         let size = match below(random, 4) {
             0 => 1 + below(random, 40),
@@ -202,7 +211,7 @@ fn run_product(backend: &mut RtlBackend, random: &mut SplitMix64) -> Result<Comp
     if model != Some(rtl) {
         return Err(format!("{name}: {rtl} cycles, {model:?} by the model").into());
     }
-    Ok(Compared { products: 1, cycles: rtl, elements: run.bits.len() as u64, ..Compared::default() })
+    Ok(Some(Compared { products: 1, cycles: rtl, elements: run.bits.len() as u64, ..Compared::default() }))
 }
 
 /// Adds messages in both directions to the programs of two cores; from and to bursts that no program touches.
@@ -331,7 +340,7 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
     };
     let mut backend = RtlBackend::open(config, &options)?;
     for _ in 0..3 {
-        compared += run_product(&mut backend, &mut random)?;
+        compared += run_product(&mut backend, &mut random)?.unwrap_or_default();
     }
     if config.core().link() {
         compared += run_linked(config, *seed, &mut random).map_err(|e| format!("linked: {e}"))?;
@@ -340,10 +349,10 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
 }
 
 /// Runs configurations of these seeds, or the one that the environment names, and reports all that fail.
-fn run_all(test: &str, seeds: Range<u64>) -> Outcome {
+fn run_all(test: &str, seeds: impl IntoIterator<Item = u64>) -> Outcome {
     let seeds: Vec<u64> = match std::env::var(ONE) {
         Ok(seed) => vec![seed.parse().map_err(|e| format!("{ONE}={seed}: {e}"))?],
-        Err(_) => seeds.collect(),
+        Err(_) => seeds.into_iter().collect(),
     };
     let (mut all, mut failures) = (Compared::default(), Vec::new());
     for seed in &seeds {
@@ -368,12 +377,12 @@ fn run_all(test: &str, seeds: Range<u64>) -> Outcome {
 
 #[test]
 fn random_configurations_do_what_they_should() -> Outcome {
-    run_all("random_configurations_do_what_they_should", 0..5)
+    run_all("random_configurations_do_what_they_should", [0, 1, 2, 3, 4, EXPORT_AFTER_STORE])
 }
 
 #[test]
 fn other_random_configurations_do_so() -> Outcome {
-    run_all("other_random_configurations_do_so", 5..10)
+    run_all("other_random_configurations_do_so", [5, 6, 7, 8, 9, LONG_ROW_CYCLE])
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const CONFIGS: [&str; 4] = ["hermes", "odd-timings", "hermes-x8", "hermes-x16"];
+const CONFIGS: [&str; 5] = ["hermes", "odd-timings", "long-row-cycle", "hermes-x8", "hermes-x16"];
 /// Those whose rates the documentation has.
 const MEASURED: [&str; 3] = ["hermes", "hermes-x8", "hermes-x16"];
 /// Bursts of an open row in two bank groups.
@@ -24,8 +24,10 @@ fn pairs(dram: &DramConfig) -> u64 {
     u64::from(dram.bank_groups()) / 2 * 4
 }
 
-fn dram(config: &str) -> Result<DramConfig, Box<dyn Error>> {
-    Ok(design_config(config)?.dram().clone())
+/// The DRAM of a configuration, or of that of a mutant.
+fn dram(name: &str) -> Result<DramConfig, Box<dyn Error>> {
+    let of = MUTANTS.iter().find(|(_, mutation)| mutation.name == name).map_or(name, |(of, _)| *of);
+    Ok(design_config(of)?.dram().clone())
 }
 
 /// The port of a configuration or of a mutant with a device of possibly other timings, after reset.

@@ -143,9 +143,13 @@ pub fn compare(
     let mut host = Replay::new(recording, memories);
     model.run_until(cycles, &mut host);
     let record = model.take_record();
-    commands(recording, &record)?;
-    instructions(recording, &record)?;
-    requests(recording, &host.requests)?;
+    let found =
+        [commands(recording, &record), instructions(recording, &record), requests(recording, &host.requests)];
+    let found: Vec<String> =
+        found.into_iter().filter_map(|outcome| Some(outcome.err()?.to_string())).collect();
+    if !found.is_empty() {
+        return Err(found.join("\n").into());
+    }
     if host.requests != answers {
         return Err("recording changes the model".into());
     }
@@ -187,6 +191,9 @@ pub fn instructions(recording: &Recording, record: &Record) -> Result<(), Box<dy
     Ok(())
 }
 
+/// Commands before the first one that differs that are shown.
+const BEFORE: usize = 8;
+
 /// Compares the commands of all ranks.
 pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Error>> {
     // The model knows some commands before they are on the pins.
@@ -199,16 +206,18 @@ pub fn commands(recording: &Recording, record: &Record) -> Result<(), Box<dyn Er
         let model: Vec<_> = model.map(|(at, command)| (*at, command_of(command))).collect();
         let different = (0..rtl.len().max(model.len())).find(|&i| model.get(i) != rtl.get(i));
         if let Some(index) = different {
+            let before = rtl[index.saturating_sub(BEFORE)..index].to_vec();
             let (rtl, model) = (rtl.get(index).copied(), model.get(index).copied());
             let at = [rtl, model].into_iter().flatten().map(|command| command.0).min();
-            firsts.push((at, rank, index, rtl, model));
+            firsts.push((at, rank, index, before, rtl, model));
         }
     }
     firsts.sort_by_key(|first| first.0);
     match firsts.first() {
-        Some((at, rank, index, rtl, model)) => {
+        Some((at, rank, index, before, rtl, model)) => {
             let core = clocks.rise_ps(Edge::Dram, origin + at.unwrap_or(0)) / clocks.core_ps();
-            differ(format!("command {index} of rank {rank}, about core cycle {core}"), rtl, model)
+            let what = format!("command {index} of rank {rank}, about core cycle {core}, after {before:?}");
+            differ(what, rtl, model)
         }
         None => Ok(()),
     }
