@@ -73,9 +73,16 @@ impl Slots {
         }
     }
 
-    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device.
+    /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device. Longer if what follows (tRP, REF, tRFC,
+    /// and tRCD up to a column command) does not cover what an ACT, RD or WR has to wait for.
     pub fn settle(&self) -> u32 {
-        self.refresh.max(self.act_to_pre).max(self.read_to_pre).max(self.write_to_pre)
+        let to_pre = self.refresh.max(self.act_to_pre).max(self.read_to_pre).max(self.write_to_pre);
+        let acts = self.act_to_act.max(self.act_to_other[0]).max(self.act_to_other[1]).max(self.four_acts);
+        let pairs = [self.column_to_column, self.write_to_read].into_iter().flatten();
+        let columns = pairs.fold(self.read_to_write, u32::max);
+        let to_act = self.pre_to_act + self.refresh;
+        let to_column = to_act + self.act_to_column;
+        to_pre.max(acts.saturating_sub(to_act)).max(columns.saturating_sub(to_column))
     }
 }
 

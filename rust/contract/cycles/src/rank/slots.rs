@@ -48,12 +48,24 @@ impl Slots {
         let written = clocks(dram.t_cwl()) + SLOT;
         let write_to_pre = column_to_row(written + clocks(dram.t_wr()));
         let read_to_pre = column_to_row(clocks(dram.t_rtp()));
-        let [refresh, act_to_pre] = [dram.t_rfc(), dram.t_ras()].map(|time| up(clocks(time)));
+        let [refresh, act_to_pre, pre_to_act] =
+            [dram.t_rfc(), dram.t_ras(), dram.t_rp()].map(|time| up(clocks(time)));
+        let act_to_column = row_to_column(clocks(dram.t_rcd()));
+        // What lies between PRE of all banks after reset and the first ACT, RD or WR.
+        let first_act = pre_to_act + refresh;
+        let first_column = first_act + act_to_column;
+        let acts = [dram.t_rc(), dram.t_rrd_s(), dram.t_rrd_l(), dram.t_faw()].map(|time| up(clocks(time)));
+        let [turn, write_turn] = [dram.t_rtw(), dram.t_wtr_s().max(dram.t_wtr_l())].map(clocks);
+        let columns = [clocks(dram.t_ccd_s()), clocks(dram.t_ccd_l()), turn, written + write_turn].map(up);
+        let late =
+            |times: [u64; 4], covered: u64| times.into_iter().max().unwrap_or(0).saturating_sub(covered);
+        let settled = [refresh, act_to_pre, read_to_pre, write_to_pre].into_iter().max().unwrap_or(0);
+        let settled = settled.max(late(acts, first_act)).max(late(columns, first_column));
         Self {
-            act_to_column: row_to_column(clocks(dram.t_rcd())),
+            act_to_column,
             act_to_pre,
             act_to_act: up(clocks(dram.t_rc())),
-            pre_to_act: up(clocks(dram.t_rp())),
+            pre_to_act,
             read_to_pre,
             write_to_pre,
             column: [dram.t_ccd_l(), dram.t_ccd_s()].map(|time| up(clocks(time))),
@@ -62,7 +74,7 @@ impl Slots {
             act: [dram.t_rrd_l(), dram.t_rrd_s()].map(|time| up(clocks(time))),
             four_acts: up(clocks(dram.t_faw())),
             refresh,
-            settled: refresh.max(act_to_pre).max(read_to_pre).max(write_to_pre),
+            settled,
             refresh_interval: clocks(dram.t_refi()) / SLOT,
             read_latency: SLOT + clocks(dram.t_cl()) + SLOT,
             write_latency: SLOT + clocks(dram.t_cwl()) + 2,
