@@ -160,6 +160,8 @@ impl Unit {
     pub fn start_store(&mut self, cut: Cut, batch: u32) {
         self.store_reader.start(cut, batch);
         self.store_comes = READ;
+        // Beats of the store before are gone; an export looks further back than a store.
+        self.stores_back = 0;
     }
 
     /// As a store of whole waves, but the beats' sums are resolved on their way, a digit per cycle.
