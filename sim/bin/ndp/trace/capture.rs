@@ -3,6 +3,7 @@
 use anyhow::{Context, ensure};
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
@@ -22,7 +23,7 @@ pub struct Args {
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     tokens: u64,
     /// Temperature in hundredths, 0 for the most likely token
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=MAX_TEMPERATURE_PERCENT.into()))]
     temperature_percent: u32,
     /// Seed of the sampler
     #[arg(long, default_value_t = 4)]
