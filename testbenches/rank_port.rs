@@ -13,7 +13,9 @@ use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const CONFIGS: [&str; 5] = ["hermes", "odd-timings", "long-row-cycle", "hermes-x8", "hermes-x16"];
+const CONFIGS: [&str; 4] = ["hermes", "odd-timings", "hermes-x8", "hermes-x16"];
+/// Those that are reset amid work.
+const RESET: [&str; 5] = ["hermes", "odd-timings", "hermes-x8", "hermes-x16", "long-row-cycle"];
 /// Those whose rates the documentation has.
 const MEASURED: [&str; 3] = ["hermes", "hermes-x8", "hermes-x16"];
 /// Bursts of an open row in two bank groups.
@@ -91,7 +93,7 @@ fn random_traffic_comes_back_intact_and_breaks_no_rule() -> Outcome {
 /// Rows stay open and timers run in the device: what the controller forgets of them must not break a rule.
 #[test]
 fn a_warm_reset_amid_traffic_breaks_no_rule_and_loses_no_data() -> Outcome {
-    for config in CONFIGS {
+    for config in RESET {
         let mut bench = open(config, &dram(config)?, 11)?;
         for round in 0..120 {
             bench.stalls = stalls(["none", "some", "slow sinks"][round % 3]);
@@ -130,7 +132,7 @@ fn resets_around_refreshes(design: &str, device: &DramConfig) -> Outcome {
 
 #[test]
 fn a_warm_reset_at_any_moment_of_a_refresh_breaks_no_rule() -> Outcome {
-    CONFIGS.into_iter().try_for_each(|config| resets_around_refreshes(config, &dram(config)?))
+    RESET.into_iter().try_for_each(|config| resets_around_refreshes(config, &dram(config)?))
 }
 
 /// GB/s of whatever `feed` keeps in the queues, over `refreshes` refresh intervals after the first one.
