@@ -203,7 +203,7 @@ fn a_slow_host_that_streams_from_one_rank_is_answered_by_the_others() -> Outcome
                 streams -= 1;
             }
         }
-        for _ in streams..40 {
+        while streams < 40 {
             streams += 1;
             core.submit(streamed, None);
         }

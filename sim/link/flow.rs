@@ -52,7 +52,7 @@ impl Flow {
         let first = LinkConfig::HEADER_BITS + place * BEAT_BITS;
         let (noise, end) = (first + NUMBERS, first + BEAT_BITS);
         for at in (noise.next_multiple_of(LANE_BITS)..end - LANE_BITS + 1).step_by(LANE_BITS as usize) {
-            let marker = MARKER | at / LANE_BITS % self.marked_lanes;
+            let marker = MARKER | (at / LANE_BITS % self.marked_lanes);
             for bit in 0..LANE_BITS {
                 let (word, bit_of) = ((at + bit - first) as usize / 64, (at + bit - first) % 64);
                 beat[word] = beat[word] & !(1 << bit_of) | u64::from(marker >> bit & 1) << bit_of;

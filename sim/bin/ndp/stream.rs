@@ -12,6 +12,7 @@ pub struct TextStream {
     progress: Progress,
     /// Bytes that do not make a character yet.
     pending: Vec<u8>,
+    tokens: u32,
     text: String,
     direct: bool,
     json: bool,
@@ -22,7 +23,7 @@ impl TextStream {
     pub fn new(prompt: &str, progress: Progress, json: bool) -> Self {
         let shared = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let direct = !(json || shared);
-        let mut stream = Self { progress, pending: Vec::new(), text: String::new(), direct, json };
+        let mut stream = Self { progress, pending: Vec::new(), tokens: 0, text: String::new(), direct, json };
         stream.show(prompt);
         stream
     }
@@ -36,7 +37,9 @@ impl TextStream {
             let text = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
             self.show(&text);
         }
-        self.progress.add(1);
+        // The first token is the prompt's, which the GPU of several DIMMs computes in no time to speak of.
+        self.progress.add(u64::from(self.tokens > 0));
+        self.tokens += 1;
     }
 
     fn show(&mut self, text: &str) {

@@ -71,8 +71,11 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
     let page = create(args.html.as_deref())?;
     // The timeline of a system is not that of a core.
     let traces = Traces::create(&crate::args::TraceArgs { timeline: None, ..args.traces.clone() })?;
-    let mut stream =
-        TextStream::new(&host.job.prompt, Progress::new(args.tokens.into(), "tokens"), args.unit.json);
+    let mut stream = TextStream::new(
+        &host.job.prompt,
+        Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
+        args.unit.json,
+    );
     let outcome = simulate(host, choice, |token| stream.push(token));
     stream.finish();
     let mut outcome = outcome?;
