@@ -77,7 +77,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("link_crc", |c| link::link_crc::link_crc(c.link().word_bits())),
 ];
 
-/// The same for a memory that computes.
+/// The same for HBM-PIM.
 const MEMORY: &[(&str, Elaborate<HbmConfig>)] = &[
     ("pim_channel", pim::pim_channel::pim_channel),
     ("pim_controller", pim::pim_controller::pim_controller),
@@ -100,7 +100,7 @@ const MEMORY: &[(&str, Elaborate<HbmConfig>)] = &[
 /// Names of the blocks of a core, the largest first.
 pub const BLOCKS: &[&str] = &names::<_, { CORE.len() }>(CORE);
 
-/// Names of the blocks of a memory that computes, which are built from an [`HbmConfig`], the largest first.
+/// Names of the blocks of HBM-PIM, which are built from an [`HbmConfig`], the largest first.
 pub const HBM_BLOCKS: &[&str] = &names::<_, { MEMORY.len() }>(MEMORY);
 
 /// The names in a table.
@@ -126,7 +126,7 @@ pub enum BuildError {
         /// The name.
         block: String,
     },
-    /// No block of that name among those of a memory that computes.
+    /// No block of that name among those of HBM-PIM.
     #[error("unknown block `{block}` of an HBM memory; the blocks are {}", HBM_BLOCKS.join(", "))]
     UnknownHbmBlock {
         /// The name.
@@ -147,7 +147,7 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
     Ok(Design::new(&elaborate(config)?)?)
 }
 
-/// Elaborates one block of a memory that computes, with everything below it.
+/// Elaborates one block of HBM-PIM, with everything below it.
 ///
 /// # Errors
 /// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::Hdl`] if the memory is faster than

@@ -14,7 +14,7 @@
 //! | [`memory`] | the way to the DRAM | `common` |
 //! | [`link`] | the DIMM-link and transfers between cores | `common` |
 //! | [`front_end`] | the host's port, instructions, the core | all above |
-//! | [`pim`] | a memory that computes, and its controller | `common`, `arithmetic` |
+//! | [`pim`] | HBM-PIM: the channel and its controller | `common`, `arithmetic` |
 
 pub mod activation;
 pub mod arithmetic;

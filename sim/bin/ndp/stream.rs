@@ -37,7 +37,7 @@ impl TextStream {
             let text = String::from_utf8_lossy(&std::mem::take(&mut self.pending)).into_owned();
             self.show(&text);
         }
-        // The first token is the prompt's, which the GPU of several DIMMs computes in no time to speak of.
+        // The GPU computes the first token with the prompt, within a second or two.
         self.progress.add(u64::from(self.tokens > 0));
         self.tokens += 1;
     }

@@ -105,7 +105,7 @@ pub enum ChannelKind {
 pub enum ControllerKind {
     /// The host's scheduler
     Software,
-    /// The controller in RTL, which is given requests; it has to be compiled in
+    /// The controller in RTL, which is given requests
     Rtl,
 }
 
@@ -139,7 +139,7 @@ pub struct Args {
     /// Mode; may be given several times, all of them by default
     #[arg(long, value_enum, value_name = "MODE")]
     mode: Vec<PimMode>,
-    /// What is behind the pins of the channels; the RTL of a memory has to be compiled in
+    /// What is behind the pins of the channels
     #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
     channel: ChannelKind,
     /// Who gives the channels their commands
@@ -196,7 +196,7 @@ pub struct Args {
     /// Clock behind the last one of --commands
     #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX)]
     commands_to: u64,
-    /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL that was built for it
+    /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL
     #[arg(long, value_name = "FILE")]
     waves: Option<PathBuf>,
     /// What --waves shows
