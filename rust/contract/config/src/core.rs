@@ -1,6 +1,7 @@
 //! Parameters of the NDP core around the GEMV unit: queues between the instruction stream, the DRAM and the unit.
 
-use crate::{ConfigError, gemv::power_of_two};
+use crate::ConfigError;
+use crate::limits::{in_range, power_of_two};
 use serde::{Deserialize, Serialize};
 
 /// The `[core]` table as written: every key optional.
@@ -38,15 +39,7 @@ impl CoreConfig {
 
     pub(crate) fn validate(raw: RawCore) -> Result<Self, ConfigError> {
         let RawCore { clock_mhz, queue_entries, list_entries, read_fifo_beats, link } = raw;
-        let (min, max) = (Self::SLOWEST_MHZ, Self::FASTEST_MHZ);
-        if !(min..=max).contains(&clock_mhz) {
-            return Err(ConfigError::Range {
-                key: "core.clock_mhz",
-                value: clock_mhz.into(),
-                min: min.into(),
-                max: max.into(),
-            });
-        }
+        in_range("core.clock_mhz", clock_mhz, Self::SLOWEST_MHZ, Self::FASTEST_MHZ)?;
         power_of_two("core.queue_entries", queue_entries, 8, 1024)?;
         power_of_two("core.list_entries", list_entries, 64, 4096)?;
         power_of_two("core.read_fifo_beats", read_fifo_beats, 16, 256)?;

@@ -5,7 +5,8 @@
 //! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us. Other speed grades,
 //! and which times a grade allows: `speed`.
 
-use crate::{ConfigError, gemv::power_of_two, speed};
+use crate::ConfigError;
+use crate::limits::{in_ranges, power_of_two, row_and_refresh_fit};
 use serde::{Deserialize, Serialize};
 
 /// The `[dram]` table as written: every key optional, the paper's value the default.
@@ -86,7 +87,7 @@ impl DramConfig {
         power_of_two("dram.bank_groups", raw.bank_groups, 2, 4)?;
         // 8 GiB at most: of four ranks the burst address has the 29 bits of the instruction.
         let row_bits = if raw.bank_groups == 4 { 16 } else { 17 };
-        let limits = [
+        in_ranges(&[
             ("dram.row_bits", raw.row_bits, 8, row_bits),
             ("dram.t_rc", raw.t_rc, 8, 240),
             ("dram.t_rcd", raw.t_rcd, 4, 120),
@@ -106,34 +107,9 @@ impl DramConfig {
             ("dram.t_rtp", raw.t_rtp, 4, 60),
             ("dram.t_rfc", raw.t_rfc, 16, 4000),
             ("dram.t_refi", raw.t_refi, 512, 65532),
-        ];
-        for (key, value, min, max) in limits {
-            if !(min..=max).contains(&value) {
-                return Err(ConfigError::Range {
-                    key,
-                    value: value.into(),
-                    min: min.into(),
-                    max: max.into(),
-                });
-            }
-        }
-        let mismatch = |what: &str, value: u32, rule: String| {
-            Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule })
-        };
-        if raw.t_ras + raw.t_rp > raw.t_rc {
-            return mismatch(
-                "dram.t_rc",
-                raw.t_rc,
-                format!("be at least t_ras + t_rp = {}", raw.t_ras + raw.t_rp),
-            );
-        }
-        // Beyond the refresh itself a row cycle and the work that waited have to fit in between.
-        if raw.t_refi < 2 * raw.t_rfc + raw.t_rc {
-            let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * raw.t_rfc + raw.t_rc);
-            return mismatch("dram.t_refi", raw.t_refi, rule);
-        }
-        let dram = Self(raw);
-        if dram.0.jedec { speed::check(&dram).map(|()| dram) } else { Ok(dram) }
+        ])?;
+        row_and_refresh_fit("dram", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])?;
+        Ok(Self(raw))
     }
 
     /// Transfers per pin in 10^6 a second: 2400, 2666, 2933 or 3200.
@@ -141,14 +117,9 @@ impl DramConfig {
         self.0.speed
     }
 
-    /// Period of the clock in ps, tCK as the standard rounds it: 833, 750, 682 or 625.
-    pub fn clock_ps(&self) -> u64 {
-        speed::clock_ps(self.0.speed)
-    }
-
-    /// Peak bandwidth of a rank in GB/s: two transfers of 64 bits in a clock, 25.6 at 3200.
-    pub fn rank_gbps(&self) -> f64 {
-        16_000.0 / self.clock_ps() as f64
+    /// Whether times that the speed grade does not have are refused.
+    pub(crate) fn jedec(&self) -> bool {
+        self.0.jedec
     }
 
     times! {

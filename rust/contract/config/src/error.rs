@@ -6,8 +6,8 @@ use thiserror::Error;
 const SIMILAR: f64 = 0.8;
 
 /// The known name that somebody may have meant, as the end of a message.
-fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> String {
-    let similar = known.into_iter().map(|known| (strsim::jaro(name, known), known));
+fn nearest(name: &str, known: &[&str]) -> String {
+    let similar = known.iter().map(|known| (strsim::jaro(name, known), known));
     let nearest = similar.filter(|(similarity, _)| *similarity > SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0));
     nearest.map_or_else(String::new, |(_, known)| format!("; did you mean '{known}'?"))
 }
@@ -17,28 +17,16 @@ fn nearest(name: &str, known: impl IntoIterator<Item = &'static str>) -> String 
 #[non_exhaustive]
 pub enum ConfigError {
     /// No preset has that name.
-    #[error("unknown preset '{name}', expected one of {} or a path ending in .toml{}", crate::DesignConfig::PRESETS.join(", "), nearest(name, crate::DesignConfig::PRESETS))]
+    #[error("unknown {kind} '{name}', expected one of {}{}{}", known.join(", "), if *file { " or a path ending in .toml" } else { "" }, nearest(name, known))]
     UnknownPreset {
+        /// What it would be: a preset of the core, a system, a model ...
+        kind: &'static str,
         /// The name that was asked for.
         name: String,
-    },
-    /// No model preset has that name.
-    #[error("unknown model '{name}', expected one of {}{}", crate::LlmShape::preset_names().collect::<Vec<_>>().join(", "), nearest(name, crate::LlmShape::preset_names()))]
-    UnknownModel {
-        /// The name that was asked for.
-        name: String,
-    },
-    /// No system preset has that name.
-    #[error("unknown system '{name}', expected one of {} or a path ending in .toml{}", crate::SystemConfig::PRESETS.join(", "), nearest(name, crate::SystemConfig::PRESETS))]
-    UnknownSystem {
-        /// The name that was asked for.
-        name: String,
-    },
-    /// No preset of an HBM2 memory has that name.
-    #[error("unknown HBM memory '{name}', expected one of {} or a path ending in .toml{}", crate::HbmConfig::PRESETS.join(", "), nearest(name, crate::HbmConfig::PRESETS))]
-    UnknownHbm {
-        /// The name that was asked for.
-        name: String,
+        /// The names that exist.
+        known: Vec<&'static str>,
+        /// Whether a file could be named as well.
+        file: bool,
     },
     /// The text is not TOML, has an unknown key or a value of the wrong type.
     #[error("not a valid configuration: {0}")]
@@ -121,4 +109,11 @@ pub enum ConfigError {
         /// The rule it breaks, with the limit.
         rule: String,
     },
+}
+
+impl ConfigError {
+    /// A name that no preset and no file has.
+    pub fn unknown_preset(kind: &'static str, name: &str, known: &[&'static str]) -> Self {
+        Self::UnknownPreset { kind, name: name.to_owned(), known: known.to_vec(), file: true }
+    }
 }

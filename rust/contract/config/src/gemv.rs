@@ -3,6 +3,7 @@
 //! Source of the defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree,
 //! 256 KB buffer) and Table II's four DDR4-3200 ranks.
 
+use crate::limits::{in_range, power_of_two, require};
 use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError};
 use serde::{Deserialize, Serialize};
 
@@ -49,33 +50,6 @@ pub struct GemvConfig {
     buffer_kib: u32,
     max_batch: u32,
     weight_fifo_beats: u32,
-}
-
-pub(crate) fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(ConfigError::Range { key, value: value.into(), min: min.into(), max: max.into() })
-}
-
-pub(crate) fn power_of_two(key: &'static str, value: u32, min: u32, max: u32) -> Result<(), ConfigError> {
-    in_range(key, value, min, max)?;
-    if value.is_power_of_two() {
-        return Ok(());
-    }
-    Err(ConfigError::PowerOfTwo { key, value: value.into() })
-}
-
-fn require(
-    ok: bool,
-    what: impl Into<String>,
-    value: u32,
-    rule: impl Into<String>,
-) -> Result<(), ConfigError> {
-    if ok {
-        return Ok(());
-    }
-    Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule: rule.into() })
 }
 
 /// Bits needed to hold `0..=max`; at least one.

@@ -5,7 +5,8 @@
 //! and 256 bits per column access, which in HBM2 is a pseudo channel. Times are clocks of the memory (tCK = 1 ns),
 //! from command to command. `docs/hbm-pim.md` has the rules and the source of each default.
 
-use crate::ConfigError;
+use crate::limits::{in_range, in_ranges, power_of_two, row_and_refresh_fit};
+use crate::{ConfigError, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// What an HBM file holds; unknown keys are refused.
@@ -123,10 +124,17 @@ macro_rules! fields {
     };
 }
 
+// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing.
+presets!(
+    HbmConfig,
+    "HBM memory",
+    "librapim" => "../presets/hbm/librapim.toml",
+    "librapim-small" => "../presets/hbm/librapim-small.toml",
+    "librapim-tiny" => "../presets/hbm/librapim-tiny.toml",
+    "newton-aim" => "../presets/hbm/newton-aim.toml",
+);
+
 impl HbmConfig {
-    /// Names of the presets: the paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's
-    /// baseline without slicing.
-    pub const PRESETS: [&'static str; 4] = ["librapim", "librapim-small", "librapim-tiny", "newton-aim"];
     /// Clocks in which the 256 bits of a column are on the bus: four transfers of 64 bits.
     pub const T_BL: u32 = 2;
     /// Clocks that an activation takes on the row command bus (JESD235).
@@ -140,46 +148,16 @@ impl HbmConfig {
     /// Partitions of a sliced bank.
     pub const PARTITIONS: u32 = 2;
 
-    /// The preset of that name.
-    ///
-    /// # Errors
-    /// [`ConfigError::UnknownHbm`] lists the names that exist.
-    pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        let text = match name {
-            "librapim" => include_str!("../presets/hbm/librapim.toml"),
-            "librapim-small" => include_str!("../presets/hbm/librapim-small.toml"),
-            "librapim-tiny" => include_str!("../presets/hbm/librapim-tiny.toml"),
-            "newton-aim" => include_str!("../presets/hbm/newton-aim.toml"),
-            _ => return Err(ConfigError::UnknownHbm { name: name.to_owned() }),
-        };
-        Self::from_toml(text)
-    }
-
     /// Parses and validates a memory in TOML.
     ///
     /// # Errors
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise the first limit that
     /// a value breaks.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let raw: RawHbm =
-            toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string().trim_end().to_owned()))?;
-        let RawHbm { name, device, timing } = raw;
+        let RawHbm { name, device, timing } = parse(text)?;
         check_device(&device)?;
         check_timing(&timing)?;
         Ok(Self { name, device, timing })
-    }
-
-    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
-    ///
-    /// # Errors
-    /// As [`HbmConfig::preset`] and [`HbmConfig::from_toml`], with the path; or [`ConfigError::Read`].
-    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
-        if !preset_or_path.ends_with(".toml") {
-            return Self::preset(preset_or_path);
-        }
-        let path = preset_or_path.to_owned();
-        let text = crate::read(preset_or_path)?;
-        Self::from_toml(&text).map_err(|e| ConfigError::InFile { path, error: Box::new(e) })
     }
 
     /// The same memory with banks that cannot be cut.
@@ -309,43 +287,21 @@ impl HbmConfig {
     }
 }
 
-fn check(limits: &[(&'static str, u32, u32, u32)]) -> Result<(), ConfigError> {
-    for &(key, value, min, max) in limits {
-        if !(min..=max).contains(&value) {
-            let [value, min, max] = [value, min, max].map(u64::from);
-            return Err(ConfigError::Range { key, value, min, max });
-        }
-    }
-    Ok(())
-}
-
 fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
-    check(&[
-        ("device.channels", raw.channels, 1, 1024),
-        ("device.bank_groups", raw.bank_groups, 1, 4),
-        ("device.banks_per_group", raw.banks_per_group, 1, 4),
-        ("device.row_bits", raw.row_bits, 2, 15),
-        ("device.subarray_rows", raw.subarray_rows, 1, 1 << (raw.row_bits - 1)),
-        ("device.buffer_slots", raw.buffer_slots, 1, 32),
-        // A sum with its flags fits half a column.
-        ("device.acc_bits", raw.acc_bits, 97, 120),
-    ])?;
-    for (key, value) in [
-        ("device.channels", raw.channels),
-        ("device.bank_groups", raw.bank_groups),
-        ("device.banks_per_group", raw.banks_per_group),
-        ("device.subarray_rows", raw.subarray_rows),
-    ] {
-        if !value.is_power_of_two() {
-            return Err(ConfigError::PowerOfTwo { key, value: value.into() });
-        }
-    }
+    power_of_two("device.channels", raw.channels, 1, 1024)?;
+    power_of_two("device.bank_groups", raw.bank_groups, 1, 4)?;
+    power_of_two("device.banks_per_group", raw.banks_per_group, 1, 4)?;
+    in_range("device.row_bits", raw.row_bits, 2, 15)?;
+    power_of_two("device.subarray_rows", raw.subarray_rows, 1, 1 << (raw.row_bits - 1))?;
+    in_range("device.buffer_slots", raw.buffer_slots, 1, 32)?;
+    // A sum with its flags fits half a column.
+    in_range("device.acc_bits", raw.acc_bits, 97, 120)?;
     let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
-    check(&[("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)])
+    in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)
 }
 
 fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
-    check(&[
+    in_ranges(&[
         ("timing.t_cl", raw.t_cl, 2, 60),
         ("timing.t_rcd", raw.t_rcd, 2, 120),
         ("timing.t_rp", raw.t_rp, 2, 120),
@@ -366,16 +322,5 @@ fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
         ("timing.t_slice", raw.t_slice, 1, 240),
         ("timing.t_mac", raw.t_mac, 1, 240),
     ])?;
-    let mismatch = |what: &str, value: u32, rule: String| {
-        Err(ConfigError::Mismatch { what: what.into(), value: value.into(), rule })
-    };
-    if raw.t_ras + raw.t_rp > raw.t_rc {
-        let rule = format!("be at least t_ras + t_rp = {}", raw.t_ras + raw.t_rp);
-        return mismatch("timing.t_rc", raw.t_rc, rule);
-    }
-    if raw.t_refi < 2 * raw.t_rfc + raw.t_rc {
-        let rule = format!("be at least 2 * t_rfc + t_rc = {}", 2 * raw.t_rfc + raw.t_rc);
-        return mismatch("timing.t_refi", raw.t_refi, rule);
-    }
-    Ok(())
+    row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
 }

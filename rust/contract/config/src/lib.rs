@@ -15,8 +15,10 @@ mod dram;
 mod error;
 mod gemv;
 mod hbm;
+mod limits;
 mod link;
 mod llm;
+mod presets;
 mod shape;
 mod speed;
 mod system;
@@ -26,13 +28,14 @@ pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::GemvConfig;
 pub use hbm::HbmConfig;
+pub use limits::{in_range, in_ranges, require};
 pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmShape};
+pub use presets::{from_file, parse};
 pub use shape::{GemvShape, RowLayout};
 pub use system::{Bus, Dimms, Gpu, SystemConfig};
 
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// Bits of one DDR4 burst on a 64-bit rank (BL8): the unit in which weights and activations arrive.
 pub const BEAT_BITS: u32 = 512;
@@ -70,61 +73,30 @@ struct RawDesign {
     link: link::RawLink,
 }
 
-/// Longest configuration file: more than all keys with comments, and no device that never ends.
-const MAX_FILE_BYTES: u64 = 1 << 20;
-
-/// The text of a configuration file.
-fn read(path: &str) -> Result<String, ConfigError> {
-    ndp_files::read_text(Path::new(path), MAX_FILE_BYTES)
-        .map_err(|e| ConfigError::Read { path: path.to_owned(), reason: e.to_string() })
-}
+presets!(
+    DesignConfig,
+    "preset",
+    "hermes" => "../presets/hermes.toml",
+    "hermes-32" => "../presets/hermes-32.toml",
+    "hermes-64" => "../presets/hermes-64.toml",
+    "hermes-128" => "../presets/hermes-128.toml",
+    "hermes-512" => "../presets/hermes-512.toml",
+    "hermes-2400" => "../presets/hermes-2400.toml",
+    "hermes-2666" => "../presets/hermes-2666.toml",
+    "hermes-2933" => "../presets/hermes-2933.toml",
+    "hermes-x8" => "../presets/hermes-x8.toml",
+    "hermes-x16" => "../presets/hermes-x16.toml",
+    "tiny" => "../presets/tiny.toml",
+);
 
 impl DesignConfig {
-    /// Names of the embedded presets, in the order in which `--help` lists them.
-    pub const PRESETS: [&'static str; 11] = [
-        "hermes",
-        "hermes-32",
-        "hermes-64",
-        "hermes-128",
-        "hermes-512",
-        "hermes-2400",
-        "hermes-2666",
-        "hermes-2933",
-        "hermes-x8",
-        "hermes-x16",
-        "tiny",
-    ];
-
-    /// The preset of that name.
-    ///
-    /// # Errors
-    /// [`ConfigError::UnknownPreset`] lists the names that exist.
-    pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        let text = match name {
-            "hermes" => include_str!("../presets/hermes.toml"),
-            "hermes-32" => include_str!("../presets/hermes-32.toml"),
-            "hermes-64" => include_str!("../presets/hermes-64.toml"),
-            "hermes-128" => include_str!("../presets/hermes-128.toml"),
-            "hermes-512" => include_str!("../presets/hermes-512.toml"),
-            "hermes-2400" => include_str!("../presets/hermes-2400.toml"),
-            "hermes-2666" => include_str!("../presets/hermes-2666.toml"),
-            "hermes-2933" => include_str!("../presets/hermes-2933.toml"),
-            "hermes-x8" => include_str!("../presets/hermes-x8.toml"),
-            "hermes-x16" => include_str!("../presets/hermes-x16.toml"),
-            "tiny" => include_str!("../presets/tiny.toml"),
-            _ => return Err(ConfigError::UnknownPreset { name: name.to_owned() }),
-        };
-        Self::from_toml(text)
-    }
-
     /// Parses and validates a configuration in TOML.
     ///
     /// # Errors
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise
     /// the first limit that a value breaks.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let raw: RawDesign =
-            toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string().trim_end().to_owned()))?;
+        let raw: RawDesign = parse(text)?;
         let legal = raw.name.starts_with(|c: char| c.is_ascii_lowercase())
             && raw.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
         if !legal {
@@ -133,24 +105,10 @@ impl DesignConfig {
         Ok(Self {
             name: raw.name,
             gemv: GemvConfig::validate(raw.gemv)?,
-            dram: DramConfig::validate(speed::complete(raw.dram, text)?)?,
+            dram: speed::validate(raw.dram, text)?,
             core: CoreConfig::validate(raw.core)?,
             link: LinkConfig::validate(raw.link)?,
         })
-    }
-
-    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
-    ///
-    /// # Errors
-    /// As [`DesignConfig::preset`] and [`DesignConfig::from_toml`], with the path; or
-    /// [`ConfigError::Read`] when the file cannot be read.
-    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
-        if !preset_or_path.ends_with(".toml") {
-            return Self::preset(preset_or_path);
-        }
-        let text = read(preset_or_path)?;
-        Self::from_toml(&text)
-            .map_err(|e| ConfigError::InFile { path: preset_or_path.to_owned(), error: Box::new(e) })
     }
 
     /// Name of the design: lower-case letters, digits and `-`.

@@ -3,7 +3,7 @@
 //! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and direction). The paper gives no
 //! frame format; what follows is this project's, described in `docs/dimm-link.md`.
 
-use crate::gemv::{in_range, power_of_two};
+use crate::limits::{in_range, power_of_two, require};
 use crate::{BEAT_BITS, ConfigError};
 use serde::{Deserialize, Serialize};
 
@@ -72,29 +72,26 @@ impl LinkConfig {
         power_of_two("link.transfer_cycles", raw.transfer_cycles, 2048, 1 << 25)?;
         in_range("link.bridge_ports", raw.bridge_ports, 2, 8)?;
         let config = Self(raw);
-        if config.flit_bits() > Self::MAX_FLIT_BITS {
-            return Err(ConfigError::Mismatch {
-                what: "flit_words * word_bits of [link]".into(),
-                value: config.flit_bits().into(),
-                rule: format!("be at most {}, as far as the CRC keeps its distance", Self::MAX_FLIT_BITS),
-            });
-        }
+        require(
+            config.flit_bits() <= Self::MAX_FLIT_BITS,
+            "flit_words * word_bits of [link]",
+            config.flit_bits(),
+            format!("be at most {}, as far as the CRC keeps its distance", Self::MAX_FLIT_BITS),
+        )?;
         // A receiver that is told to start anew after a quarter of the time has to be able to lock within it.
-        if config.fault_cycles() < 4 * config.lock_cycles() {
-            return Err(ConfigError::Mismatch {
-                what: "link.fault_cycles".into(),
-                value: config.fault_cycles().into(),
-                rule: format!("be at least four times the {} cycles to lock", config.lock_cycles()),
-            });
-        }
+        require(
+            config.fault_cycles() >= 4 * config.lock_cycles(),
+            "link.fault_cycles",
+            config.fault_cycles(),
+            format!("be at least four times the {} cycles to lock", config.lock_cycles()),
+        )?;
         // A transfer over a broken link ends with the link's fault, not with its own.
-        if config.transfer_cycles() < 2 * config.fault_cycles() {
-            return Err(ConfigError::Mismatch {
-                what: "link.transfer_cycles".into(),
-                value: config.transfer_cycles().into(),
-                rule: format!("be at least twice the {} of link.fault_cycles", config.fault_cycles()),
-            });
-        }
+        require(
+            config.transfer_cycles() >= 2 * config.fault_cycles(),
+            "link.transfer_cycles",
+            config.transfer_cycles(),
+            format!("be at least twice the {} of link.fault_cycles", config.fault_cycles()),
+        )?;
         Ok(config)
     }
 

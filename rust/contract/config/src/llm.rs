@@ -4,7 +4,7 @@
 //! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
 //! with column `i` of the down projection. Weights are FP16. What the numbers do is left to who plans with them.
 
-use crate::ConfigError;
+use crate::{ConfigError, in_ranges, require};
 use serde::Serialize;
 
 /// Bytes of a weight.
@@ -68,11 +68,16 @@ impl LlmShape {
     /// The model of that name; upper and lower case are the same.
     ///
     /// # Errors
-    /// [`ConfigError::UnknownModel`] lists the names that exist.
+    /// [`ConfigError::UnknownPreset`] lists the names that exist.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         let row = PRESETS.iter().find(|row| row.0.eq_ignore_ascii_case(name));
-        let &(name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings) =
-            row.ok_or_else(|| ConfigError::UnknownModel { name: name.to_owned() })?;
+        let &(name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings) = row
+            .ok_or_else(|| ConfigError::UnknownPreset {
+                kind: "model",
+                name: name.to_owned(),
+                known: Self::preset_names().collect(),
+                file: false,
+            })?;
         let name = name.to_owned();
         Ok(Self { name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings })
     }
@@ -89,25 +94,14 @@ impl LlmShape {
         ffn: u32,
         vocabulary: u32,
     ) -> Result<Self, ConfigError> {
-        let sizes = [
-            ("layers", layers),
-            ("hidden", hidden),
-            ("heads", heads),
-            ("ffn", ffn),
-            ("vocabulary", vocabulary),
-        ];
-        for (key, value) in sizes {
-            if !(1..=1 << 20).contains(&value) {
-                return Err(ConfigError::Range { key, value: value.into(), min: 1, max: 1 << 20 });
-            }
-        }
-        if !hidden.is_multiple_of(heads) {
-            return Err(ConfigError::Mismatch {
-                what: "heads".to_owned(),
-                value: heads.into(),
-                rule: format!("divide hidden = {hidden}"),
-            });
-        }
+        in_ranges(&[
+            ("layers", layers, 1, 1 << 20),
+            ("hidden", hidden, 1, 1 << 20),
+            ("heads", heads, 1, 1 << 20),
+            ("ffn", ffn, 1, 1 << 20),
+            ("vocabulary", vocabulary, 1, 1 << 20),
+        ])?;
+        require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;
         Ok(Self {
             name: name.to_owned(),
             layers,

@@ -4,7 +4,7 @@
 //! rank `j mod ranks`. What is left over (fewer than `ranks` stripes) is the tail: tails of consecutive rows are
 //! laid side by side, so that row `r`'s tail starts at rank `r * tail_stripes mod ranks` and no rank idles.
 
-use crate::{ConfigError, DesignConfig, GemvConfig};
+use crate::{ConfigError, DesignConfig, GemvConfig, in_ranges, require};
 use serde::Serialize;
 
 /// Size of one matrix-vector product: `y[batch x rows] = w[rows x cols] * x[batch x cols]`.
@@ -80,25 +80,19 @@ impl GemvShape {
     /// [`ConfigError::Range`] for rows, columns or batch, [`ConfigError::Mismatch`] when the
     /// activations do not fit the buffer.
     pub fn check(&self, config: &GemvConfig) -> Result<RowLayout, ConfigError> {
-        let limits = [
-            ("rows", self.rows, config.max_rows()),
-            ("cols", self.cols, config.max_cols()),
-            ("batch", self.batch, config.max_batch()),
-        ];
-        for (key, value, max) in limits {
-            if value < 1 || value > max {
-                return Err(ConfigError::Range { key, value: value.into(), min: 1, max: max.into() });
-            }
-        }
+        in_ranges(&[
+            ("rows", self.rows, 1, config.max_rows()),
+            ("cols", self.cols, 1, config.max_cols()),
+            ("batch", self.batch, 1, config.max_batch()),
+        ])?;
         let layout = RowLayout::new(config, self.cols);
         let words = layout.words_per_vector() * self.batch;
-        if words > config.slice_words() {
-            return Err(ConfigError::Mismatch {
-                what: format!("slice words for cols = {} at batch = {}", self.cols, self.batch),
-                value: words.into(),
-                rule: format!("be at most {} (a {} KiB buffer)", config.slice_words(), config.buffer_kib()),
-            });
-        }
+        require(
+            words <= config.slice_words(),
+            format!("slice words for cols = {} at batch = {}", self.cols, self.batch),
+            words,
+            format!("be at most {} (a {} KiB buffer)", config.slice_words(), config.buffer_kib()),
+        )?;
         Ok(layout)
     }
 

@@ -8,7 +8,7 @@
 //! as they are.
 
 use crate::dram::RawDram;
-use crate::{ConfigError, DramConfig};
+use crate::{ConfigError, DramConfig, parse};
 use toml::{Table, Value};
 
 struct Grade {
@@ -87,15 +87,31 @@ impl Grade {
     }
 }
 
-/// tCK in ps; that of 3200 for a speed which is no grade's.
-pub(crate) fn clock_ps(speed: u32) -> u64 {
-    Grade::of(speed).unwrap_or(&GRADES[3]).clock_ps
+impl DramConfig {
+    /// Period of the clock in ps, tCK as the standard rounds it: 833, 750, 682 or 625.
+    pub fn clock_ps(&self) -> u64 {
+        // That of 3200 for a speed which is no grade's.
+        Grade::of(self.speed()).unwrap_or(&GRADES[3]).clock_ps
+    }
+
+    /// Peak bandwidth of a rank in GB/s: two transfers of 64 bits in a clock, 25.6 at 3200.
+    pub fn rank_gbps(&self) -> f64 {
+        16_000.0 / self.clock_ps() as f64
+    }
+}
+
+/// The parameters of the file `text`, whose `[dram]` table is `raw`.
+pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig, ConfigError> {
+    let dram = DramConfig::validate(complete(raw, text)?)?;
+    if dram.jedec() {
+        check(&dram)?;
+    }
+    Ok(dram)
 }
 
 /// Times that a file leaves open are those of the speed grade that it names. `raw` is what was read, `text` the file.
-pub(crate) fn complete(raw: RawDram, text: &str) -> Result<RawDram, ConfigError> {
-    let syntax = |e: toml::de::Error| ConfigError::Syntax(e.to_string());
-    let mut file: Table = toml::from_str(text).map_err(syntax)?;
+fn complete(raw: RawDram, text: &str) -> Result<RawDram, ConfigError> {
+    let mut file: Table = parse(text)?;
     let Some(Value::Table(given)) = file.remove("dram") else { return Ok(raw) };
     let Some(speed) = given.get("speed").and_then(Value::as_integer) else { return Ok(raw) };
     let Some(grade) = Grade::of(speed as u32) else {
@@ -107,11 +123,11 @@ pub(crate) fn complete(raw: RawDram, text: &str) -> Result<RawDram, ConfigError>
     }
     let mut times = grade.times();
     times.extend(given);
-    times.try_into().map_err(syntax)
+    times.try_into().map_err(|e: toml::de::Error| ConfigError::Syntax(e.to_string()))
 }
 
 /// Refuses times that devices of the grade do not have.
-pub(crate) fn check(dram: &DramConfig) -> Result<(), ConfigError> {
+fn check(dram: &DramConfig) -> Result<(), ConfigError> {
     let Some(grade) = Grade::of(dram.speed()) else { return Ok(()) };
     let refuse = |key, clocks: u32, rule: String| {
         let ns = u64::from(clocks) as f64 * grade.clock_ps as f64 / 1e3;

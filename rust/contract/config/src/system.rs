@@ -3,7 +3,7 @@
 //! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
-use crate::ConfigError;
+use crate::{ConfigError, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -72,26 +72,18 @@ pub struct SystemConfig {
     dimms: Dimms,
 }
 
-impl SystemConfig {
-    /// Names of the presets: the paper's system, and the same with the other GPUs of its Fig. 14.
-    pub const PRESETS: [&'static str; 3] = ["hermes", "hermes-3090", "hermes-t4"];
+// The paper's system, and the same with the other GPUs of its Fig. 14.
+presets!(
+    SystemConfig,
+    "system",
+    "hermes" => "../presets/systems/hermes.toml",
+    "hermes-3090" => "../presets/systems/hermes-3090.toml",
+    "hermes-t4" => "../presets/systems/hermes-t4.toml",
+);
 
+impl SystemConfig {
     /// Most DIMMs that a system may have.
     pub const MAX_DIMMS: u32 = 64;
-
-    /// The preset of that name.
-    ///
-    /// # Errors
-    /// [`ConfigError::UnknownSystem`] lists the names that exist.
-    pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        let text = match name {
-            "hermes" => include_str!("../presets/systems/hermes.toml"),
-            "hermes-3090" => include_str!("../presets/systems/hermes-3090.toml"),
-            "hermes-t4" => include_str!("../presets/systems/hermes-t4.toml"),
-            _ => return Err(ConfigError::UnknownSystem { name: name.to_owned() }),
-        };
-        Self::from_toml(text)
-    }
 
     /// Parses and validates a system in TOML.
     ///
@@ -99,9 +91,7 @@ impl SystemConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let raw: RawSystem =
-            toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string().trim_end().to_owned()))?;
-        let RawSystem { name, gpu, bus, dimms } = raw;
+        let RawSystem { name, gpu, bus, dimms } = parse(text)?;
         for (key, value, min, max) in [
             ("gpu.memory_gb", gpu.memory_gb, 0.0, 1e4),
             ("gpu.workspace_gb", gpu.workspace_gb, 0.0, gpu.memory_gb.max(0.0)),
@@ -119,19 +109,6 @@ impl SystemConfig {
             }
         }
         Ok(Self { name, gpu, bus, dimms })
-    }
-
-    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
-    ///
-    /// # Errors
-    /// As [`SystemConfig::preset`] and [`SystemConfig::from_toml`], with the path; or [`ConfigError::Read`].
-    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
-        if !preset_or_path.ends_with(".toml") {
-            return Self::preset(preset_or_path);
-        }
-        let path = preset_or_path.to_owned();
-        let text = crate::read(preset_or_path)?;
-        Self::from_toml(&text).map_err(|e| ConfigError::InFile { path, error: Box::new(e) })
     }
 
     /// The same system with so many DIMMs.

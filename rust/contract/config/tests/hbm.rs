@@ -10,7 +10,7 @@ fn every_preset_loads_under_its_own_name() {
         assert_eq!(HbmConfig::load(name).unwrap(), HbmConfig::preset(name).unwrap());
     }
     let error = HbmConfig::preset("hbm3").unwrap_err();
-    assert_eq!(error, ConfigError::UnknownHbm { name: "hbm3".into() });
+    assert_eq!(error, ConfigError::unknown_preset("HBM memory", "hbm3", &HbmConfig::PRESETS));
     assert!(error.to_string().contains("newton-aim"));
     assert!(HbmConfig::load("nowhere.toml").unwrap_err().to_string().contains("nowhere.toml"));
 }
