@@ -11,7 +11,7 @@ use std::path::PathBuf;
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// A slow NPU: one array of 4 x 4.
-const SLOW: &str = "--npu-arrays 1 --npu-side 4 --npu-load-rows 4";
+const SLOW: &str = "--hardware librapim-small-npu";
 const SHORT: &str =
     "pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
 
@@ -25,7 +25,7 @@ fn number(value: &Value, key: &str) -> Result<u64, Box<dyn Error>> {
 
 #[test]
 fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
-    let report = json(&format!("{SHORT} {SLOW} --mode all --json"))?;
+    let report = json(&format!("{SHORT} {SLOW} --json"))?;
     let modes = report["modes"].as_array().ok_or("modes")?;
     let names: Vec<_> = modes.iter().map(|mode| mode["mode"].as_str().unwrap_or_default()).collect();
     assert_eq!(names, ["serial", "pipelined", "dex", "dex+dbo"]);
@@ -188,8 +188,8 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         "columns of weights in a channel: 4608 needed, 3072 there",
     )?;
     says("--channels 3", "device.channels = 3 must be a power of two")?;
-    says("--npu-side 0", "array_side = 0 must be in 1..=4096")?;
-    says("--mode dbo+dex", "[possible values: serial, pipelined, dex, dex+dbo, all]")?;
+    says("--hardware librapim-smal", "did you mean 'librapim-small-npu'?")?;
+    says("--mode dbo+dex", "[possible values: serial, pipelined, dex, dex+dbo]")?;
     says("--commands x.txt", "--commands shows one mode, and these are 4")?;
     says(
         "--mode dex --commands x.txt --commands-from 7 --commands-to 7",

@@ -11,7 +11,7 @@ use ndp_cosim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
-use ndp_offloading::{Hardware, Rule};
+use ndp_offloading::{Hardware, Pim, Rule};
 use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
@@ -67,7 +67,7 @@ fn texts_from_verilated_banks_are_those_of_the_software() -> Outcome {
 fn texts_agree<P: Pins>(config: &HbmConfig, channels: Vec<P>) -> Outcome {
     let model = Model::load(Path::new("golden/model"))?;
     let prompts = prompts();
-    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     let (outcome, machine) = run_batch(&model, config, &hardware, 2, &prompts, channels)?;
     assert_texts(&model, &prompts, &outcome);
     assert!(outcome.checked.attention > 0 && outcome.columns_checked > 0);
@@ -105,7 +105,7 @@ fn a_channel_that_is_slower_than_its_controller_knows_is_found() -> Outcome {
 fn a_memory_of_another_kind_than_its_model_is_found() -> Outcome {
     let model = Model::load(Path::new("golden/model"))?;
     let config = HbmConfig::preset("librapim-small")?;
-    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     // The banks of one cannot be cut.
     let channels = channels(&config.clone().unsliced(), &config)?;
     match run_batch(&model, &config, &hardware, 2, &prompts(), channels) {
@@ -124,7 +124,7 @@ fn offloaded<P: Pins>(
     prompts: &[Prompt],
     channels: Vec<P>,
 ) -> Result<(ndp_pim::Outcome, Machine<P>), Box<dyn Error>> {
-    let hardware = Hardware { channels: config.channels(), ..hardware.clone() };
+    let hardware = Hardware { pim: Pim { channels: config.channels(), ..hardware.pim }, ..*hardware };
     let arrangement = Arrangement { groups: 2, offloading, record: 0..0 };
     Ok(run_arranged(model, config, &hardware, arrangement, prompts, channels)?)
 }
@@ -189,7 +189,7 @@ fn decided_shares_agree<P: Pins>(
     config: &HbmConfig,
     channels: impl Fn() -> Result<Vec<P>, Box<dyn Error>>,
 ) -> Outcome {
-    let slow = Hardware { arrays: 1, array_side: 4, load_rows: 4, ..Hardware::default() };
+    let slow = Hardware::preset("librapim-small-npu")?;
     let prompts = short_prompts(&[(2, 5), (3, 4), (1, 5), (2, 3), (2, 4), (1, 2)]);
     let (wide, attentive) = (random_model(64, 4, 256), random_model(64, 4, 32));
     for (model, hardware, moves_ffn) in [(&wide, &slow, true), (&attentive, &Hardware::default(), false)] {
@@ -255,7 +255,7 @@ fn products_are_exact<P: Pins>(
     config: &HbmConfig,
     channels: impl Fn() -> Result<Vec<P>, Box<dyn Error>>,
 ) -> Outcome {
-    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
     let mut rng = SplitMix64::new(17);
     for (rows, cols, vectors, special) in [(9, 70, 4, false), (6, 530, 3, false), (8, 40, 4, true)] {

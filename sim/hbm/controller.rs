@@ -15,7 +15,7 @@ use ndp_numerics::{NumericsError, SplitMix64};
 use std::collections::VecDeque;
 
 /// Something to compute: what a scheduler of [`ndp_pim`] asks for too.
-pub use ndp_pim::scheduled::Work as Operation;
+pub use ndp_pim::scheduler::Work as Operation;
 
 /// What is done with the columns of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

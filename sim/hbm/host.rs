@@ -5,8 +5,8 @@ use crate::error::SimError;
 use crate::ffi::Rtl;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, HbmCommand, HbmOutputs, HbmStatistics};
-use ndp_pim::controller::Given;
-use ndp_pim::scheduled::{Stepped, Stripe, Transfer, Work};
+use ndp_pim::scheduler::Given;
+use ndp_pim::scheduler::{Stepped, Stripe, Transfer, Work};
 use ndp_pim::{PimError, Pins, Scheduler};
 
 /// A controller in RTL with its channel.

@@ -85,17 +85,19 @@ fn wrong_arguments_are_named() {
     assert!(refused(&["--batches", "many"]).contains("many"));
     assert!(refused(&["--times", "/nonexistent.json"]).contains("/nonexistent.json"));
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("hardware.json");
-    std::fs::write(&path, "{\"channels\": 64}").unwrap();
-    assert!(refused(&["--hardware", path.to_str().unwrap()]).contains("hardware.json"));
-    let json: Value =
-        serde_json::from_str(&text(&["--sequences", "16", "--batches", "32", "--json"])).unwrap();
-    let mut hardware = json["hardware"].clone();
-    std::fs::write(&path, hardware.to_string()).unwrap();
-    text(&["--hardware", path.to_str().unwrap(), "--sequences", "16"]);
-    hardware["banks"] = 0.into();
-    std::fs::write(&path, hardware.to_string()).unwrap();
-    assert!(refused(&["--hardware", path.to_str().unwrap()]).contains("banks = 0 must be in 1..=256"));
+    let path = directory.path().join("hardware.toml");
+    let name = path.to_str().unwrap();
+    let hardware = |toml: &str| std::fs::write(&path, toml).unwrap();
+    hardware("channels = 64");
+    let error = refused(&["--hardware", name]);
+    assert!(error.contains("hardware.toml") && error.contains("unknown field `channels`"), "{error}");
+    hardware("[pim]\nbanks = 0");
+    assert!(refused(&["--hardware", name]).contains("pim.banks = 0 must be in 1..=256"));
+    hardware("[pim]\nkv_mapping = \"requests\"");
+    let step = ["--sequences", "16", "--batches", "32", "--json"];
+    let read = text(&[&step[..], &["--hardware", name]].concat());
+    assert_eq!(read, text(&[&step[..], &["--kv-mapping", "requests"]].concat()));
+    assert!(refused(&["--hardware", "libra"]).contains("expected one of librapim, "));
     for option in ["--llm", "--sequences", "--rule", "--times", "--timeline", "Examples"] {
         assert!(text(&["--help"]).contains(option));
     }

@@ -31,5 +31,5 @@ fn no_output_is_an_input() {
 #[test]
 fn endless_input_is_refused() {
     offload().refuses_endless(&format!("{STEP} --times"), "times.json");
-    offload().refuses_endless(&format!("{STEP} --hardware"), "hardware.json");
+    offload().refuses_endless(&format!("{STEP} --hardware"), "hardware.toml");
 }

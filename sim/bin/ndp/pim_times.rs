@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_files::{FileSet, OutputFile, Progress, say};
 use ndp_offloading::pim::PimTimes;
-use ndp_offloading::{Hardware, MeasuredTimes, Model, TableFile};
+use ndp_offloading::{Hardware, MeasuredTimes, Model, Pim, TableFile};
 use ndp_pim::measure::MeasuredAttention;
 use std::path::PathBuf;
 
@@ -38,12 +38,12 @@ pub fn run(args: &Args) -> Result<()> {
     files.optional("--out", args.out.as_ref()).check()?;
     let model = Model::of(&LlmShape::preset(&args.llm)?);
     let config = HbmConfig::load(&args.memory)?;
-    let hardware = Hardware {
+    let hardware = Hardware::from(Pim {
         channels: config.channels(),
         banks: config.banks(),
         t_faw: config.t_faw(),
-        ..Hardware::default()
-    };
+        ..Pim::default()
+    });
     let file = args.out.as_deref().map(OutputFile::create).transpose()?;
     let progress = Progress::new(args.sequences.len() as u64, "sequences");
     let times = MeasuredAttention::new(&model, &hardware, &config, &args.sequences, |done| {

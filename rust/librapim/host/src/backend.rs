@@ -5,8 +5,8 @@
 //! other home is read there first: a sequence that is moved costs its keys and values twice on the bus.
 
 use crate::PimError;
+use crate::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::attention::{Append, HeadQuery, NewToken};
-use crate::groups::{Asked, Both, NpuWork, Reply, Request};
 use crate::machine::{Attention, Stream};
 use crate::memory::Memory;
 use crate::policy::Share;

@@ -14,6 +14,7 @@ use crate::PimError;
 use crate::pins::Pins;
 pub use crate::queues::{Access, Operation, Place};
 use crate::queues::{Accesses, Need, ROWS_AHEAD};
+use crate::scheduler::Given;
 use crate::timing::{Timing, User};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, HbmCommand};
@@ -41,19 +42,6 @@ enum Source {
 struct OnBus {
     clock: u64,
     what: Source,
-}
-
-/// What was given in a clock, for diagrams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Given {
-    /// On the row bus.
-    pub row: Option<HbmCommand>,
-    /// On the column bus.
-    pub column: Option<HbmCommand>,
-    /// Whether data were on the bus.
-    pub data: bool,
-    /// By bus: whether the command was for the multipliers' part of a product of both devices.
-    pub product: [bool; 2],
 }
 
 /// The scheduler of one channel and the channel.

@@ -6,47 +6,13 @@
 //! are waited for before the clock goes on, so a run is the same every time.
 
 use crate::PimError;
+use crate::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::backend::{GroupBackend, Plan};
-use crate::machine::{Attention, Done, Machine, Stream};
+use crate::machine::{Done, Machine};
 use crate::pins::Pins;
-use crate::policy::{Decided, Policy, Share};
-use crate::shared::Product;
+use crate::policy::{Decided, Policy};
 use ndp_numerics::f16;
 use std::sync::mpsc::{Receiver, Sender, channel};
-
-/// Work of the NPU.
-pub(crate) enum NpuWork {
-    Matrix { label: String, vectors: usize },
-    Stream(Stream),
-}
-
-/// Work of both devices.
-pub(crate) enum Both {
-    Product(Product),
-    /// Keys and values that change their home, while there is no attention in memory.
-    Move(Stream),
-}
-
-/// Pieces of work that may go on at the same time; the group waits for all of them.
-#[derive(Default)]
-pub(crate) struct Asked {
-    pub npu: Option<NpuWork>,
-    pub pim: Option<Attention>,
-    pub both: Option<Both>,
-}
-
-/// What a group wants.
-pub(crate) enum Request {
-    Work(Box<Asked>),
-    /// A decision for a step with these contexts.
-    Step(Vec<u32>),
-}
-
-/// What it gets.
-pub(crate) enum Reply {
-    Values(Vec<f16>),
-    Share(Share),
-}
 
 enum Message {
     Wants(usize, Request),

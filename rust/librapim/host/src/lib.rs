@@ -11,7 +11,7 @@
 //! | `dex` | sliced | two: reads and computing at the same time |
 //! | `dex+dbo` | sliced | two, and parts of a group's FFN or attention move to the other device |
 //!
-//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduled`] (or somebody else
+//! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduler`] (or the channel
 //! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
 //! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
 //! (what is offloaded), [`batch`] (texts); [`measure`] (times, also for larger models).
@@ -19,6 +19,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod asked;
 pub mod attention;
 pub mod backend;
 pub mod batch;
@@ -33,7 +34,8 @@ pub mod policy;
 pub mod progress;
 pub mod queues;
 pub mod record;
-pub mod scheduled;
+mod scheduled;
+pub mod scheduler;
 pub mod shared;
 pub mod times;
 pub mod timing;
@@ -44,4 +46,4 @@ pub use machine::Machine;
 pub use pins::Pins;
 pub use policy::{Decided, Offloading, Share};
 pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
-pub use scheduled::Scheduler;
+pub use scheduler::Scheduler;

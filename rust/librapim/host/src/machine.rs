@@ -18,7 +18,7 @@ use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::work::Matrix;
-use ndp_offloading::{Device, Hardware, Picos};
+use ndp_offloading::{Device, Hardware, OffloadError, Picos};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -175,7 +175,7 @@ impl<P: Pins> Machine<P> {
             let value = pins.len() as u64;
             return Err(PimError::Range { what: "channels", value, min: channels, max: channels });
         }
-        hardware.validate()?;
+        hardware.validate().map_err(OffloadError::from)?;
         let memory = Memory::with_inputs(config, shape, widest)?;
         let controllers = (0..).zip(pins).map(|(channel, pins)| Controller::new(config, channel, pins));
         Ok(Self {
@@ -183,7 +183,7 @@ impl<P: Pins> Machine<P> {
             controllers: controllers.collect::<Result<_, _>>()?,
             memory,
             npu: NpuTimes::new(hardware, config.slicing()),
-            clock_ps: hardware.dram_clock_ps,
+            clock_ps: hardware.pim.clock_ps.into(),
             npu_job: None,
             pim_job: None,
             product_job: None,

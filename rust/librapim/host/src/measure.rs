@@ -122,7 +122,7 @@ impl MeasuredAttention {
         }
         Ok(Self {
             model: model.clone(),
-            hardware: hardware.clone(),
+            hardware: *hardware,
             computed: AnalyticTimes::new(model, hardware, config.slicing()),
             npu: NpuTimes::new(hardware, config.slicing()),
             heads,
@@ -139,7 +139,7 @@ impl MeasuredAttention {
     pub fn head(&self, context: u32) -> Picos {
         let longer = self.heads.range(context..).next().or(self.heads.last_key_value());
         let clocks = longer.map_or(0, |(_, &clocks)| clocks);
-        Picos(self.hardware.dram_clock_ps) * (clocks * u64::from(self.model.group()))
+        Picos(self.hardware.pim.clock_ps.into()) * (clocks * u64::from(self.model.group()))
     }
 }
 
@@ -165,9 +165,9 @@ impl DeviceTimes for MeasuredAttention {
     }
 
     fn mha_pim(&self, requests: u32, context: u32) -> Picos {
-        let channels = u64::from(self.hardware.channels);
+        let channels = u64::from(self.hardware.pim.channels);
         let (requests, heads) = (u64::from(requests), u64::from(self.model.kv_heads));
-        let in_channel = match self.hardware.kv_mapping {
+        let in_channel = match self.hardware.pim.kv_mapping {
             KvMapping::Heads => (requests * heads).div_ceil(channels),
             KvMapping::Requests => requests.div_ceil(channels) * heads,
         };

@@ -1,7 +1,7 @@
 //! The pins of a channel, whoever is behind them.
 
 use crate::PimError;
-use crate::scheduled::Scheduler;
+use crate::scheduler::Scheduler;
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
 
 /// A channel, clock by clock: the device model, or RTL.

@@ -9,113 +9,15 @@
 //! MACs that wait for it: while a product is under way, only its own inputs are written.
 
 use crate::PimError;
-use crate::controller::{Access, Controller, Given, Operation, Returned, is_of_multipliers};
+use crate::controller::{Access, Controller, Operation, Returned, is_of_multipliers};
 use crate::pins::Pins;
+use crate::scheduler::{Given, Stripe, Transfer, Work};
 use ndp_dram::hbm::{Column, HbmCommand};
 
 /// Requests and operations that wait in front of the channel, at most.
 const AHEAD: usize = 2;
 /// Writes that are looked at for one that continues a stripe.
 const LOOK_AHEAD: usize = 256;
-
-/// What is done with the columns of a stripe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transfer {
-    /// They are read.
-    Read,
-    /// They are written.
-    Write,
-    /// They are read, and go into consecutive slots of the global buffer too, each when what was there has been taken.
-    Share {
-        /// First slot.
-        slot: u32,
-    },
-}
-
-/// Consecutive columns: position `p` is column `p / groups` of bank group `p mod groups`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stripe {
-    /// What is done with them.
-    pub transfer: Transfer,
-    /// Bank of each group.
-    pub bank: u32,
-    /// Row.
-    pub row: u32,
-    /// First position.
-    pub position: u32,
-    /// Number of columns.
-    pub columns: u32,
-}
-
-/// Something for the multipliers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
-    /// Columns into consecutive slots.
-    Load {
-        /// First slot.
-        slot: u32,
-        /// Number of columns.
-        columns: u32,
-    },
-    /// MACs on consecutive columns and slots.
-    Run {
-        /// Row.
-        row: u32,
-        /// First column.
-        column: u32,
-        /// First slot.
-        slot: u32,
-        /// Number of MACs.
-        columns: u32,
-        /// Whether sums begin.
-        first: bool,
-        /// Whether the row is not needed afterwards.
-        last: bool,
-        /// Whether each MAC waits for what [`Transfer::Share`] brings, and frees its slot.
-        take: bool,
-    },
-    /// The rounded sums.
-    Results,
-    /// The exact sum of a bank.
-    Sum {
-        /// Bank of the channel.
-        bank: u32,
-    },
-}
-
-/// What came of a clock.
-#[derive(Clone, Debug, Default)]
-pub struct Stepped {
-    /// On the buses.
-    pub given: Given,
-    /// Columns of stripes, in their order.
-    pub columns: Vec<Column>,
-    /// Rounded or exact sums, in the order of the operations.
-    pub results: Vec<Column>,
-    /// Whether there is nothing to do and nothing on its way.
-    pub idle: bool,
-}
-
-/// A channel with a scheduler.
-pub trait Scheduler {
-    /// Requests and operations that have not been taken.
-    fn waiting(&self) -> [usize; 2];
-
-    /// Adds a request, with what is written.
-    fn request(&mut self, stripe: Stripe, data: Vec<Column>);
-
-    /// Adds an operation, with what is loaded.
-    fn operate(&mut self, work: Work, data: Vec<Column>);
-
-    /// Requests whose commands have all been given.
-    fn requests_done(&self) -> u64;
-
-    /// One clock.
-    ///
-    /// # Errors
-    /// If the channel or its scheduler fails.
-    fn step(&mut self) -> Result<Stepped, PimError>;
-}
 
 impl<P: Pins> Controller<P> {
     /// One clock of a channel with a scheduler.

@@ -56,7 +56,7 @@ impl HostTimes {
         }
         Ok(Self {
             model: model.clone(),
-            clock_ps: hardware.dram_clock_ps,
+            clock_ps: hardware.pim.clock_ps.into(),
             channels: config.channels().into(),
             npu: NpuTimes::new(hardware, config.slicing()),
             computed: AnalyticTimes::new(model, hardware, config.slicing()),

@@ -9,7 +9,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
-use ndp_offloading::{Device, Hardware, Rule};
+use ndp_offloading::{Device, Hardware, Pim, Rule};
 use ndp_pim::controller::{Access, Controller, Place, Returned};
 use ndp_pim::machine::Done;
 use ndp_pim::memory::{CacheShape, Memory};
@@ -25,7 +25,7 @@ fn run(
     prompts: &[Prompt],
 ) -> Result<(Outcome, Machine<PseudoChannel>), PimError> {
     let channels = (0..config.channels()).map(|_| PseudoChannel::new(config)).collect::<Result<_, _>>()?;
-    let hardware = Hardware { channels: config.channels(), ..hardware.clone() };
+    let hardware = Hardware { pim: Pim { channels: config.channels(), ..hardware.pim }, ..*hardware };
     run_arranged(
         model,
         config,
@@ -94,7 +94,7 @@ fn the_scheduler_moves_ffns_from_a_slow_npu_and_attention_from_a_memory_with_mor
     // Few weights: attention is longer than reading them.
     let attentive = random_model(64, 4, 32);
     // One array of 4 x 4: the NPU computes for longer than it reads.
-    let slow = Hardware { arrays: 1, array_side: 4, load_rows: 4, ..Hardware::default() };
+    let slow = Hardware::preset("librapim-small-npu").unwrap();
     let wide = random_model(64, 4, 256);
     let lengths = [(3, 30), (4, 25), (2, 28), (5, 20), (1, 31), (3, 30), (3, 29), (4, 32)];
     let prompts = prompts(&lengths, 64);
@@ -128,8 +128,8 @@ fn what_is_decided_follows_the_measured_times() {
     use ndp_pim::policy::Policy;
     use ndp_pim::times::HostTimes;
     let (model, config) = (random_model(64, 4, 256), memory(2));
-    let hardware = Hardware { channels: 2, ..Hardware::default() };
-    let slow = Hardware { arrays: 1, array_side: 4, load_rows: 4, ..hardware.clone() };
+    let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
+    let slow = Hardware { npu: Hardware::preset("librapim-small-npu").unwrap().npu, ..hardware };
     let sizes = sizes_of(&model);
     let policy = |hardware: &Hardware| {
         let times = || HostTimes::new(&sizes, hardware, &config, 8, 64);
@@ -183,7 +183,7 @@ fn offloading_that_cannot_be_is_refused() {
     let many = common::prompts(&[(60, 2), (60, 2), (60, 2)], 64);
     let channels = (0..2).map(|_| PseudoChannel::new(&small).unwrap()).collect();
     let arrangement = Arrangement { groups: 2, offloading: fixed(0, 1), record: 0..0 };
-    let hardware = Hardware { channels: 2, ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let error = run_arranged(&model, &small, &hardware, arrangement, &many, channels).map(drop).unwrap_err();
     let expected = "columns of weights and of keys and values for the NPU: 3408 needed, 3072 there";
     assert_eq!(error.to_string(), expected);
@@ -193,7 +193,7 @@ fn offloading_that_cannot_be_is_refused() {
 #[test]
 fn shared_products_are_exact_for_any_numbers() {
     let config = memory(2);
-    let hardware = Hardware { channels: 2, ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 16 };
     let mut rng = SplitMix64::new(5);
     // One row of inputs, exactly one, one and an element, three; outputs that the channels share unevenly.

@@ -6,7 +6,7 @@ use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
 use ndp_layout::hbm::Interleaved;
 use ndp_model::Model;
 use ndp_numerics::f16;
-use ndp_offloading::Hardware;
+use ndp_offloading::{Hardware, Pim};
 use ndp_pim::backend::Plan;
 use ndp_pim::batch::sizes_of;
 use ndp_pim::controller::{Access, Controller, Operation, Place};
@@ -120,7 +120,7 @@ fn model() -> Model {
 
 fn run(channel: &HbmConfig, device: &HbmConfig, flip: fn(u64, u32) -> bool) -> Result<(), PimError> {
     let model = model();
-    let hardware = Hardware { channels: channel.channels(), ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: channel.channels(), ..Pim::default() });
     let pins = (0..channel.channels())
         .map(|_| Faulty { channel: PseudoChannel::new(device).unwrap(), flip, clock: 0, due: Vec::new() })
         .collect();
@@ -148,7 +148,7 @@ impl Pins for Dead {
 #[test]
 fn work_may_take_long_but_a_dead_channel_is_an_error() {
     let config = HbmConfig::preset("librapim-small").unwrap();
-    let hardware = Hardware { channels: 2, ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
     let data = vec![f16::ONE; 8192 * 192];
     let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
@@ -169,7 +169,7 @@ fn work_may_take_long_but_a_dead_channel_is_an_error() {
 #[test]
 fn a_group_that_panics_ends_the_run() {
     let config = HbmConfig::preset("librapim-small").unwrap();
-    let hardware = Hardware { channels: 2, ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
     let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
     let mut machine: Machine<PseudoChannel> = Machine::new(&config, &hardware, shape, channels).unwrap();

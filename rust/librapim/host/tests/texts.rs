@@ -4,7 +4,7 @@
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
-use ndp_offloading::{Device, Hardware};
+use ndp_offloading::{Device, Hardware, Pim};
 use ndp_pim::{Machine, Outcome, PimError, Pins, Prompt, run_batch};
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn run(
     prompts: &[Prompt],
 ) -> Result<(Outcome, Machine<PseudoChannel>), PimError> {
     let channels = (0..config.channels()).map(|_| PseudoChannel::new(config)).collect::<Result<_, _>>()?;
-    let hardware = Hardware { channels: config.channels(), ..Hardware::default() };
+    let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     run_batch(model, config, &hardware, groups, prompts, channels)
 }
 

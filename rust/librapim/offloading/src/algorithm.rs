@@ -56,14 +56,14 @@ pub enum Decision {
     Mha(u32),
 }
 
-/// What the sides are taken to be.
+/// The memory's side of equation 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Rule {
-    /// Equations 1 and 2 as they are.
+    /// As printed: `tMHA_PIM + tFFN_PIM(m)`
     Equation,
-    /// As [`Rule::Equation`], but Q, K and V of the next layer (or logits) wait for the offloaded FFN, whose inputs come from the
-    /// projection: the memory's side of equation 1 is `tFFN_PIM(m) + max(tMHA_PIM, tProj + tQKV)`.
+    /// An offloaded FFN waits for the projection and Q, K and V wait for it: `tFFN_PIM(m) + max(tMHA_PIM, tProj + tQKV)`
     #[default]
     Slot,
 }

@@ -2,7 +2,7 @@
 //! the rules within one are.
 
 use crate::algorithm::{Choice, Decision, Stage};
-use crate::plan::{Layout, Mode, Step};
+use crate::step::{Layout, Mode, Step};
 use crate::time::Picos;
 use crate::timeline::{Device, Event, Timeline, Work};
 use crate::times::DeviceTimes;

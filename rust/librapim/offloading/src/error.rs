@@ -1,11 +1,15 @@
 //! What can be wrong with sizes, tables and batches.
 
+use ndp_config::ConfigError;
 use thiserror::Error;
 
 /// Why something cannot be scheduled.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum OffloadError {
+    /// Hardware that cannot be.
+    #[error(transparent)]
+    Hardware(#[from] ConfigError),
     /// A number outside its range.
     #[error("{what} = {value} must be in {min}..={max}")]
     Range {
@@ -17,16 +21,6 @@ pub enum OffloadError {
         min: u64,
         /// The most.
         max: u64,
-    },
-    /// A number that does not go with another.
-    #[error("{what} = {value} must {rule}")]
-    Mismatch {
-        /// What it is.
-        what: &'static str,
-        /// What was given.
-        value: u64,
-        /// What it has to do.
-        rule: String,
     },
     /// A table whose axis does not rise.
     #[error("table: {axis}[{index}] = {value} must be above {previous}")]

@@ -4,7 +4,8 @@ use crate::algorithm::{Choice, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
 use crate::error::OffloadError;
 use crate::hardware::Hardware;
-use crate::plan::{Layout, Mode, Planner, Step};
+use crate::plan::Planner;
+use crate::step::{Layout, Mode, Step};
 use crate::timeline::Device;
 use crate::times::DeviceTimes;
 use crate::work::Model;
@@ -53,7 +54,7 @@ impl ModeResult {
     /// Figures of a step with so many requests.
     pub fn of(step: &Step, requests: u32, hardware: &Hardware) -> Self {
         let span = step.timeline.span;
-        let sliced = !matches!(step.mode, Mode::Serial | Mode::Pipelined);
+        let sliced = step.mode.sliced();
         let seconds = span.us() / 1e6;
         let over = |amount: f64, rate: f64| if seconds > 0.0 { amount / (rate * seconds) } else { 0.0 };
         Self {
@@ -108,7 +109,7 @@ pub fn evaluate(
     batch: u32,
 ) -> Result<Cell, OffloadError> {
     let requests = Batch::uniform(batch, sequence)?;
-    let planner = Planner::new(model, plain, sliced, hardware.channels).with_rule(rule);
+    let planner = Planner::new(model, plain, sliced, hardware.pim.channels).with_rule(rule);
     let [first, second] = requests.groups().map(|group| group.len() as u32);
     let slot = Slot { stage: Stage::Middle, requests: first, mha_requests: second, context: sequence };
     let mut modes = Vec::new();
@@ -116,7 +117,7 @@ pub fn evaluate(
         modes.push(ModeResult::of(&planner.step(&requests, mode)?, batch, hardware));
     }
     let chosen = |rule| {
-        let scheduler = Scheduler::new(sliced, hardware.channels, rule);
+        let scheduler = Scheduler::new(sliced, hardware.pim.channels, rule);
         Chosen { chosen: scheduler.decide(slot), exhaustive: scheduler.decide_exhaustively(slot) }
     };
     Ok(Cell {

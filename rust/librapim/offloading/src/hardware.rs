@@ -14,12 +14,13 @@
 //! A channel moves 32 bytes per tCCD_S, so 64 of them have 2.048 TB/s. A MAC command reads one column of each of the 16 banks
 //! and the next one to the same banks is tCCD_L later: 256 MACs per 2 ns and channel, 16.4 TFLOPS in all. The NPU has 65.5.
 
-use crate::error::{OffloadError, in_range};
 use crate::time::Picos;
+use ndp_config::{ConfigError, in_ranges, require};
 use serde::{Deserialize, Serialize};
 
 /// What of K and V goes to a channel as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum KvMapping {
     /// A head of a request ("each K, V matrix is gathered", section 5.3).
@@ -29,10 +30,10 @@ pub enum KvMapping {
     Requests,
 }
 
-/// An NPU and its PIM memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Hardware {
+/// The NPU: the `[npu]` table of a hardware file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Npu {
     /// Systolic arrays.
     pub arrays: u32,
     /// Rows, and columns, of an array: MAC units each way.
@@ -43,9 +44,21 @@ pub struct Hardware {
     pub vector_units: u32,
     /// Lanes of a vector unit, an operation per clock each.
     pub vector_lanes: u32,
-    /// Period of the NPU's clock, in picoseconds.
-    pub npu_clock_ps: u64,
-    /// Channels of the memory.
+    /// Period of the clock, in picoseconds.
+    pub clock_ps: u32,
+}
+
+impl Default for Npu {
+    fn default() -> Self {
+        Self { arrays: 8, array_side: 64, load_rows: 1, vector_units: 8, vector_lanes: 128, clock_ps: 1000 }
+    }
+}
+
+/// The PIM memory: the `[pim]` table of a hardware file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Pim {
+    /// Channels.
     pub channels: u32,
     /// Banks of a channel.
     pub banks: u32,
@@ -53,8 +66,8 @@ pub struct Hardware {
     pub row_bytes: u32,
     /// Bytes of a column access: what the MAC units of a bank take at once.
     pub column_bytes: u32,
-    /// Period of the memory's clock, in picoseconds.
-    pub dram_clock_ps: u64,
+    /// Period of the clock, in picoseconds.
+    pub clock_ps: u32,
     /// Column to column of different bank groups, in clocks: the pace of the channel's bus.
     pub t_ccd_s: u32,
     /// Column to column of the same bank, in clocks: the pace of the MAC units.
@@ -77,20 +90,14 @@ pub struct Hardware {
     pub kv_mapping: KvMapping,
 }
 
-impl Default for Hardware {
+impl Default for Pim {
     fn default() -> Self {
         Self {
-            arrays: 8,
-            array_side: 64,
-            load_rows: 1,
-            vector_units: 8,
-            vector_lanes: 128,
-            npu_clock_ps: 1000,
             channels: 64,
             banks: 16,
             row_bytes: 1024,
             column_bytes: 32,
-            dram_clock_ps: 1000,
+            clock_ps: 1000,
             t_ccd_s: 1,
             t_ccd_l: 2,
             t_rcd: 14,
@@ -105,94 +112,124 @@ impl Default for Hardware {
     }
 }
 
+/// An NPU and its PIM memory. Keys that a file leaves out have the values of the table above.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Hardware {
+    /// The NPU.
+    pub npu: Npu,
+    /// Its memory.
+    pub pim: Pim,
+}
+
+impl From<Npu> for Hardware {
+    fn from(npu: Npu) -> Self {
+        Self { npu, ..Self::default() }
+    }
+}
+
+impl From<Pim> for Hardware {
+    fn from(pim: Pim) -> Self {
+        Self { pim, ..Self::default() }
+    }
+}
+
+ndp_config::presets!(
+    Hardware,
+    "hardware",
+    "librapim" => "../presets/librapim.toml",
+    "librapim-small-npu" => "../presets/librapim-small-npu.toml",
+);
+
 impl Hardware {
+    /// Parses and checks hardware in TOML.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is no such file (unknown keys included), or as [`Hardware::validate`].
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let hardware: Self = ndp_config::parse(text)?;
+        hardware.validate()?;
+        Ok(hardware)
+    }
+
     /// Checks all numbers.
     ///
     /// # Errors
-    /// [`OffloadError::Range`] for a size of 0 or too large, [`OffloadError::Mismatch`] if columns do not divide a row.
-    pub fn validate(&self) -> Result<(), OffloadError> {
-        let sizes = [
-            ("arrays", self.arrays, 1, 4096),
-            ("array_side", self.array_side, 1, 4096),
-            ("load_rows", self.load_rows, 1, 4096),
-            ("vector_units", self.vector_units, 1, 4096),
-            ("vector_lanes", self.vector_lanes, 1, 4096),
-            ("channels", self.channels, 1, 4096),
-            ("banks", self.banks, 1, 256),
-            ("row_bytes", self.row_bytes, 2, 1 << 16),
-            ("column_bytes", self.column_bytes, 2, 1 << 10),
-            ("t_ccd_s", self.t_ccd_s, 1, 1000),
-            ("t_ccd_l", self.t_ccd_l, 1, 1000),
-            ("t_rcd", self.t_rcd, 0, 1000),
-            ("t_rp", self.t_rp, 0, 1000),
-            ("t_ras", self.t_ras, 0, 1000),
-            ("t_rtp", self.t_rtp, 0, 1000),
-            ("t_faw", self.t_faw, 0, 1000),
-            ("acts_per_window", self.acts_per_window, 1, 256),
-            ("slicing_permille", self.slicing_permille, 0, 1000),
-        ];
-        for (what, value, min, max) in sizes {
-            in_range(what, value.into(), min, max)?;
-        }
-        for (what, value) in [("npu_clock_ps", self.npu_clock_ps), ("dram_clock_ps", self.dram_clock_ps)] {
-            in_range(what, value, 1, 1_000_000)?;
-        }
-        if !self.row_bytes.is_multiple_of(self.column_bytes) || !self.column_bytes.is_multiple_of(2) {
-            return Err(OffloadError::Mismatch {
-                what: "column_bytes",
-                value: self.column_bytes.into(),
-                rule: format!("be even and divide row_bytes = {}", self.row_bytes),
-            });
-        }
-        if self.t_ccd_l < self.t_ccd_s {
-            return Err(OffloadError::Mismatch {
-                what: "t_ccd_l",
-                value: self.t_ccd_l.into(),
-                rule: format!("be at least t_ccd_s = {}", self.t_ccd_s),
-            });
-        }
-        Ok(())
+    /// [`ConfigError::Range`] for a size of 0 or too large, [`ConfigError::Mismatch`] if columns do not divide a row.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let Self { npu, pim } = self;
+        in_ranges(&[
+            ("npu.arrays", npu.arrays, 1, 4096),
+            ("npu.array_side", npu.array_side, 1, 4096),
+            ("npu.load_rows", npu.load_rows, 1, 4096),
+            ("npu.vector_units", npu.vector_units, 1, 4096),
+            ("npu.vector_lanes", npu.vector_lanes, 1, 4096),
+            ("npu.clock_ps", npu.clock_ps, 1, 1_000_000),
+            ("pim.channels", pim.channels, 1, 4096),
+            ("pim.banks", pim.banks, 1, 256),
+            ("pim.row_bytes", pim.row_bytes, 2, 1 << 16),
+            ("pim.column_bytes", pim.column_bytes, 2, 1 << 10),
+            ("pim.clock_ps", pim.clock_ps, 1, 1_000_000),
+            ("pim.t_ccd_s", pim.t_ccd_s, 1, 1000),
+            ("pim.t_ccd_l", pim.t_ccd_l, pim.t_ccd_s, 1000),
+            ("pim.t_rcd", pim.t_rcd, 0, 1000),
+            ("pim.t_rp", pim.t_rp, 0, 1000),
+            ("pim.t_ras", pim.t_ras, 0, 1000),
+            ("pim.t_rtp", pim.t_rtp, 0, 1000),
+            ("pim.t_faw", pim.t_faw, 0, 1000),
+            ("pim.acts_per_window", pim.acts_per_window, 1, 256),
+            ("pim.slicing_permille", pim.slicing_permille, 0, 1000),
+        ])?;
+        require(
+            pim.row_bytes.is_multiple_of(pim.column_bytes) && pim.column_bytes.is_multiple_of(2),
+            "pim.column_bytes",
+            pim.column_bytes,
+            format!("be even and divide pim.row_bytes = {}", pim.row_bytes),
+        )
     }
 
     fn ccd(&self, clocks: u32, sliced: bool) -> Picos {
-        let permille = 1000 + if sliced { u64::from(self.slicing_permille) } else { 0 };
-        Picos((u64::from(clocks) * self.dram_clock_ps * permille).div_ceil(1000))
+        let permille = 1000 + if sliced { u64::from(self.pim.slicing_permille) } else { 0 };
+        Picos((u64::from(clocks) * u64::from(self.pim.clock_ps) * permille).div_ceil(1000))
     }
 
     /// From column to column on a channel's bus.
     pub fn bus_column(&self, sliced: bool) -> Picos {
-        self.ccd(self.t_ccd_s, sliced)
+        self.ccd(self.pim.t_ccd_s, sliced)
     }
 
     /// From MAC command to MAC command.
     pub fn mac_column(&self, sliced: bool) -> Picos {
-        self.ccd(self.t_ccd_l, sliced)
+        self.ccd(self.pim.t_ccd_l, sliced)
     }
 
     /// FP16 numbers of a column.
     pub fn column_elements(&self) -> u32 {
-        self.column_bytes / 2
+        self.pim.column_bytes / 2
     }
 
     /// Columns of a row.
     pub fn row_columns(&self) -> u32 {
-        self.row_bytes / self.column_bytes
+        self.pim.row_bytes / self.pim.column_bytes
     }
 
     /// MACs per second of the NPU's arrays.
     pub fn npu_macs_per_second(&self) -> f64 {
-        f64::from(self.arrays) * f64::from(self.array_side).powi(2) * 1e12 / self.npu_clock_ps as f64
+        f64::from(self.npu.arrays) * f64::from(self.npu.array_side).powi(2) * 1e12
+            / f64::from(self.npu.clock_ps)
     }
 
     /// MACs per second of all banks.
     pub fn pim_macs_per_second(&self, sliced: bool) -> f64 {
-        let lanes = f64::from(self.channels) * f64::from(self.banks) * f64::from(self.column_elements());
+        let lanes =
+            f64::from(self.pim.channels) * f64::from(self.pim.banks) * f64::from(self.column_elements());
         lanes * 1e12 / self.mac_column(sliced).0 as f64
     }
 
     /// Bytes per second of all channels' buses.
     pub fn bus_bytes_per_second(&self, sliced: bool) -> f64 {
-        f64::from(self.channels) * f64::from(self.column_bytes) * 1e12 / self.bus_column(sliced).0 as f64
+        f64::from(self.pim.channels) * f64::from(self.pim.column_bytes) * 1e12
+            / self.bus_column(sliced).0 as f64
     }
 }
 
@@ -211,12 +248,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_changes_what_it_names_and_nothing_else() {
+        let read = Hardware::from_toml("[npu]\narrays = 2\n[pim]\nkv_mapping = \"requests\"").unwrap();
+        let pim = Pim { kv_mapping: KvMapping::Requests, ..Pim::default() };
+        assert_eq!(read, Hardware { npu: Npu { arrays: 2, ..Npu::default() }, pim });
+        assert_eq!(Hardware::from_toml("").unwrap(), Hardware::default());
+        let refused = |text| Hardware::from_toml(text).unwrap_err().to_string();
+        assert!(refused("[npu]\nsides = 4").contains("unknown field `sides`"));
+        assert_eq!(refused("[pim]\nbanks = 0"), "pim.banks = 0 must be in 1..=256");
+    }
+
+    #[test]
     fn sizes_that_do_not_fit_are_refused_by_name() {
-        let zero = Hardware { channels: 0, ..Hardware::default() };
-        assert_eq!(zero.validate().unwrap_err().to_string(), "channels = 0 must be in 1..=4096");
-        let odd = Hardware { column_bytes: 48, ..Hardware::default() };
-        assert!(odd.validate().unwrap_err().to_string().contains("row_bytes = 1024"));
-        let fast = Hardware { t_ccd_l: 1, t_ccd_s: 2, ..Hardware::default() };
-        assert!(fast.validate().unwrap_err().to_string().contains("t_ccd_s = 2"));
+        let refused = |pim: Pim| Hardware::from(pim).validate().unwrap_err().to_string();
+        assert_eq!(refused(Pim { channels: 0, ..Pim::default() }), "pim.channels = 0 must be in 1..=4096");
+        assert!(refused(Pim { column_bytes: 48, ..Pim::default() }).contains("pim.row_bytes = 1024"));
+        assert!(
+            refused(Pim { t_ccd_l: 1, t_ccd_s: 2, ..Pim::default() })
+                .contains("pim.t_ccd_l = 1 must be in 2..=1000")
+        );
     }
 }

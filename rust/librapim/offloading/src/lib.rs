@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (times from them), [`times`] (what
 //! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`](mod@balance) (equations 1 and 2 in integers), [`algorithm`]
-//! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`plan`] (a step in each mode),
+//! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`step`] (its modes), [`plan`] (a step in each mode),
 //! [`evaluate`](mod@evaluate) (the paper's grid).
 //!
 //! Bank slicing itself, the commands of a channel and real K, V placement are the hardware's business, not this crate's.
@@ -24,6 +24,7 @@ pub mod hardware;
 pub mod npu;
 pub mod pim;
 pub mod plan;
+pub mod step;
 pub mod table;
 pub mod time;
 pub mod timeline;
@@ -35,8 +36,9 @@ pub use balance::{Balance, Linear, balance, exhaustive};
 pub use batch::{Batch, Request};
 pub use error::OffloadError;
 pub use evaluate::{Cell, ModeResult, evaluate};
-pub use hardware::{Hardware, KvMapping};
-pub use plan::{Layout, Mode, Planner, Step};
+pub use hardware::{Hardware, KvMapping, Npu, Pim};
+pub use plan::Planner;
+pub use step::{Layout, Mode, Step};
 pub use table::{MeasuredTimes, TableFile};
 pub use time::Picos;
 pub use timeline::{Device, Event, Timeline, Work};

@@ -43,25 +43,25 @@ pub struct NpuTimes {
 impl NpuTimes {
     /// With banks `sliced` or not.
     pub fn new(hardware: &Hardware, sliced: bool) -> Self {
-        Self { hardware: hardware.clone(), sliced }
+        Self { hardware: *hardware, sliced }
     }
 
     /// Reading so many bytes over all channels.
     pub fn read(&self, bytes: u64) -> Picos {
         let h = &self.hardware;
-        let columns = bytes.div_ceil(u64::from(h.column_bytes) * u64::from(h.channels));
+        let columns = bytes.div_ceil(u64::from(h.pim.column_bytes) * u64::from(h.pim.channels));
         h.bus_column(self.sliced) * columns
     }
 
     fn clocks(&self, clocks: u64) -> Picos {
-        Picos(self.hardware.npu_clock_ps) * clocks
+        Picos(self.hardware.npu.clock_ps.into()) * clocks
     }
 
     /// Clocks of so many tiles with `vectors` each.
     fn tiles(&self, tiles: u64, vectors: u64) -> u64 {
-        let side = u64::from(self.hardware.array_side);
-        let load = side.div_ceil(self.hardware.load_rows.into());
-        tiles.div_ceil(self.hardware.arrays.into()) * vectors.max(load) + load + 2 * side - 1
+        let side = u64::from(self.hardware.npu.array_side);
+        let load = side.div_ceil(self.hardware.npu.load_rows.into());
+        tiles.div_ceil(self.hardware.npu.arrays.into()) * vectors.max(load) + load + 2 * side - 1
     }
 
     /// A GEMM of so many vectors; none take no time.
@@ -69,7 +69,7 @@ impl NpuTimes {
         if vectors == 0 {
             return NpuTime::default();
         }
-        let side = self.hardware.array_side;
+        let side = self.hardware.npu.array_side;
         let tiles = u64::from(matrix.inputs.div_ceil(side)) * u64::from(matrix.outputs.div_ceil(side));
         let compute = self.clocks(self.tiles(tiles, vectors.into()));
         NpuTime { read: self.read(2 * matrix.weights()), compute }
@@ -89,14 +89,14 @@ impl NpuTimes {
 
     /// Softmax of so many scores.
     pub fn softmax(&self, scores: u64) -> Picos {
-        let lanes = u64::from(self.hardware.vector_units) * u64::from(self.hardware.vector_lanes);
+        let lanes = u64::from(self.hardware.npu.vector_units) * u64::from(self.hardware.npu.vector_lanes);
         self.clocks((SOFTMAX_PASSES * scores).div_ceil(lanes))
     }
 
     /// Attention of requests with those contexts, read from memory.
     pub fn attention(&self, model: &Model, contexts: impl Iterator<Item = u32>) -> NpuTime {
-        let side = self.hardware.array_side;
-        let lanes = u64::from(self.hardware.vector_units) * u64::from(self.hardware.vector_lanes);
+        let side = self.hardware.npu.array_side;
+        let lanes = u64::from(self.hardware.npu.vector_units) * u64::from(self.hardware.npu.vector_lanes);
         let (mut bytes, mut tiles, mut macs, mut scores) = (0, 0, 0, 0);
         for context in contexts {
             let of_head = u64::from(model.head_width.div_ceil(side)) * u64::from(context.div_ceil(side));
@@ -117,6 +117,7 @@ impl NpuTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Npu;
 
     fn npu() -> NpuTimes {
         NpuTimes::new(&Hardware::default(), false)
@@ -133,7 +134,7 @@ mod tests {
         // 8 MB over 64 channels of 32 bytes.
         assert_eq!(small.read, Picos(4096 * 1000));
         assert_eq!(npu().gemm(matrix, 0), NpuTime::default());
-        let wide = NpuTimes::new(&Hardware { load_rows: 4, ..Hardware::default() }, false);
+        let wide = NpuTimes::new(&Hardware::from(Npu { load_rows: 4, ..Npu::default() }), false);
         assert_eq!(wide.gemm(matrix, 1).compute, Picos((128 * 16 + 16 + 127) * 1000));
         assert_eq!(wide.gemm(matrix, 1).total(), small.read);
     }

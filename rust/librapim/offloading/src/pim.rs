@@ -39,17 +39,18 @@ pub struct PimTimes {
 impl PimTimes {
     /// With banks `sliced` or not.
     pub fn new(hardware: &Hardware, sliced: bool) -> Self {
-        Self { hardware: hardware.clone(), sliced, npu: NpuTimes::new(hardware, sliced) }
+        Self { hardware: *hardware, sliced, npu: NpuTimes::new(hardware, sliced) }
     }
 
     /// A row in all banks of a channel with so many MAC commands on it.
     pub fn row(&self, macs: u64) -> Picos {
         let h = &self.hardware;
-        let windows = u64::from(h.banks.div_ceil(h.acts_per_window)) - 1;
-        let clocks = |clocks: u32| Picos(h.dram_clock_ps) * clocks.into();
-        let opening = clocks(h.t_faw) * windows;
-        let columns = clocks(h.t_rcd) + h.mac_column(self.sliced) * macs.saturating_sub(1) + clocks(h.t_rtp);
-        opening + columns.max(clocks(h.t_ras)) + clocks(h.t_rp)
+        let windows = u64::from(h.pim.banks.div_ceil(h.pim.acts_per_window)) - 1;
+        let clocks = |clocks: u32| Picos(h.pim.clock_ps.into()) * clocks.into();
+        let opening = clocks(h.pim.t_faw) * windows;
+        let columns =
+            clocks(h.pim.t_rcd) + h.mac_column(self.sliced) * macs.saturating_sub(1) + clocks(h.pim.t_rtp);
+        opening + columns.max(clocks(h.pim.t_ras)) + clocks(h.pim.t_rp)
     }
 
     /// `columns` consecutive columns of a bank, `macs` on each.
@@ -67,9 +68,9 @@ impl PimTimes {
         }
         let h = &self.hardware;
         let group = u64::from(model.group());
-        let keys = u64::from(context.div_ceil(h.banks));
+        let keys = u64::from(context.div_ceil(h.pim.banks));
         let key_columns = u64::from(model.head_width.div_ceil(h.column_elements()));
-        let dimensions = u64::from(model.head_width.div_ceil(h.banks));
+        let dimensions = u64::from(model.head_width.div_ceil(h.pim.banks));
         let value_columns = u64::from(context.div_ceil(h.column_elements()));
         let moved = group * (key_columns + keys + value_columns + dimensions);
         self.rows(keys * key_columns, group)
@@ -79,9 +80,9 @@ impl PimTimes {
 
     /// Attention of `requests`, all with the same context.
     pub fn attention(&self, model: &Model, requests: u32, context: u32) -> Picos {
-        let channels = u64::from(self.hardware.channels);
+        let channels = u64::from(self.hardware.pim.channels);
         let (requests, heads) = (u64::from(requests), u64::from(model.kv_heads));
-        let in_channel = match self.hardware.kv_mapping {
+        let in_channel = match self.hardware.pim.kv_mapping {
             KvMapping::Heads => (requests * heads).div_ceil(channels),
             KvMapping::Requests => requests.div_ceil(channels) * heads,
         };
@@ -94,12 +95,12 @@ impl PimTimes {
     pub fn attention_ragged(&self, model: &Model, contexts: &[u32]) -> Picos {
         let mut contexts = contexts.to_vec();
         contexts.sort_unstable_by_key(|&context| Reverse(context));
-        let (pieces, heads) = match self.hardware.kv_mapping {
+        let (pieces, heads) = match self.hardware.pim.kv_mapping {
             KvMapping::Heads => (model.kv_heads, 1),
             KvMapping::Requests => (1, model.kv_heads),
         };
         let mut channels: BinaryHeap<_> =
-            (0..self.hardware.channels).map(|channel| Reverse((Picos::ZERO, channel))).collect();
+            (0..self.hardware.pim.channels).map(|channel| Reverse((Picos::ZERO, channel))).collect();
         let (mut longest, mut scores) = (Picos::ZERO, 0);
         for context in contexts {
             scores += u64::from(model.heads) * u64::from(context);
@@ -120,10 +121,10 @@ impl PimTimes {
             return Picos::ZERO;
         }
         let h = &self.hardware;
-        let channels = u64::from(h.channels);
-        let passes = u64::from(requests.div_ceil(h.banks));
-        let weights = (2 * matrix.weights()).div_ceil(u64::from(h.column_bytes) * channels);
-        let pieces = u64::from(matrix.inputs.div_ceil(h.row_bytes / 2));
+        let channels = u64::from(h.pim.channels);
+        let passes = u64::from(requests.div_ceil(h.pim.banks));
+        let weights = (2 * matrix.weights()).div_ceil(u64::from(h.pim.column_bytes) * channels);
+        let pieces = u64::from(matrix.inputs.div_ceil(h.pim.row_bytes / 2));
         let sums = (u64::from(matrix.outputs) * pieces).div_ceil(channels);
         let vectors = u64::from(requests) * u64::from(matrix.inputs.div_ceil(h.column_elements()));
         let mac = h.mac_column(self.sliced);
@@ -140,9 +141,10 @@ impl PimTimes {
     pub fn activation_load(&self) -> f64 {
         let h = &self.hardware;
         let columns = u64::from(h.row_columns());
-        let by_pim = f64::from(h.banks) / self.row(columns).0 as f64;
+        let by_pim = f64::from(h.pim.banks) / self.row(columns).0 as f64;
         let by_reads = 1.0 / (h.bus_column(self.sliced) * columns).0 as f64;
-        let allowed = f64::from(h.acts_per_window) / (u64::from(h.t_faw).max(1) * h.dram_clock_ps) as f64;
+        let allowed = f64::from(h.pim.acts_per_window)
+            / (u64::from(h.pim.t_faw).max(1) * u64::from(h.pim.clock_ps)) as f64;
         (by_pim + by_reads) / allowed
     }
 }
@@ -150,6 +152,7 @@ impl PimTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pim;
     use ndp_config::LlmShape;
 
     fn pim() -> PimTimes {
@@ -187,7 +190,7 @@ mod tests {
     fn requests_of_one_length_take_the_same_time_ragged_or_not() {
         for name in ["gpt3-175b", "llama3-70b"] {
             for kv_mapping in [KvMapping::Heads, KvMapping::Requests] {
-                let pim = PimTimes::new(&Hardware { kv_mapping, ..Hardware::default() }, true);
+                let pim = PimTimes::new(&Hardware::from(Pim { kv_mapping, ..Pim::default() }), true);
                 for requests in [0, 1, 5, 63, 64, 65, 192] {
                     let contexts = vec![77; requests];
                     assert_eq!(
@@ -213,7 +216,7 @@ mod tests {
     fn reads_at_full_speed_and_attention_fit_into_tfaw_together() {
         let load = PimTimes::new(&Hardware::default(), true).activation_load();
         assert!((0.8..1.0).contains(&load), "{load}");
-        let tight = Hardware { t_faw: 60, ..Hardware::default() };
+        let tight = Hardware::from(Pim { t_faw: 60, ..Pim::default() });
         assert!(PimTimes::new(&tight, true).activation_load() > 1.0);
     }
 }

@@ -26,76 +26,9 @@ use crate::algorithm::{Choice, Decision, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
 use crate::builder::{Builder, InMha, OnNpu};
 use crate::error::{OffloadError, in_range};
-use crate::timeline::Timeline;
+use crate::step::{Layout, Mode, Step};
 use crate::times::DeviceTimes;
 use crate::work::Model;
-use serde::{Deserialize, Serialize};
-
-/// How a step is executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mode {
-    /// One device after the other.
-    #[serde(rename = "serial")]
-    Serial,
-    /// Two groups, memory exclusive.
-    #[serde(rename = "pipelined")]
-    Pipelined,
-    /// Two groups, sliced banks.
-    #[serde(rename = "dex")]
-    Dex,
-    /// Two groups, sliced banks, offloading.
-    #[serde(rename = "dex+dbo")]
-    DexDbo,
-    /// Sliced banks, offloading, the shortest layout.
-    #[serde(rename = "shortest")]
-    Shortest,
-}
-
-/// How requests are spread over groups and devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Layout {
-    /// One group; attention begins when its matrices are done.
-    OneGroup,
-    /// Two groups that change places.
-    TwoGroups,
-    /// Two groups, one of them in memory as a whole.
-    WholeGroup,
-}
-
-impl Mode {
-    /// All of them, each adding something.
-    pub const ALL: [Self; 5] = [Self::Serial, Self::Pipelined, Self::Dex, Self::DexDbo, Self::Shortest];
-
-    /// Name, as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Serial => "serial",
-            Self::Pipelined => "pipelined",
-            Self::Dex => "dex",
-            Self::DexDbo => "dex+dbo",
-            Self::Shortest => "shortest",
-        }
-    }
-}
-
-/// A decode step.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Step {
-    /// How it was executed.
-    pub mode: Mode,
-    /// Groups and devices.
-    pub layout: Layout,
-    /// The decision in a middle layer, while the first group is on the NPU. `None` without DBO, with another layout than two
-    /// groups, or if there is one layer only.
-    pub choice: Option<Choice>,
-    /// MACs of the NPU.
-    pub npu_macs: u64,
-    /// MACs of the memory.
-    pub pim_macs: u64,
-    /// Who is busy when.
-    pub timeline: Timeline,
-}
 
 /// Plans steps of one model on one system.
 pub struct Planner<'a> {
@@ -130,6 +63,10 @@ impl<'a> Planner<'a> {
         Scheduler::new(self.sliced, self.channels, self.rule)
     }
 
+    fn times(&self, mode: Mode) -> &'a dyn DeviceTimes {
+        if mode.sliced() { self.sliced } else { self.plain }
+    }
+
     /// A step of the batch.
     ///
     /// # Errors
@@ -137,10 +74,7 @@ impl<'a> Planner<'a> {
     /// [`OffloadError::Range`] for a step that takes longer than can be counted.
     pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step, OffloadError> {
         let contexts = batch.contexts();
-        let times = match mode {
-            Mode::Serial | Mode::Pipelined => self.plain,
-            Mode::Dex | Mode::DexDbo | Mode::Shortest => self.sliced,
-        };
+        let times = self.times(mode);
         let (requests, context) = times.limits();
         let asked = [
             ("requests", contexts.len() as u32, requests),
@@ -198,8 +132,7 @@ impl<'a> Planner<'a> {
     }
 
     fn one_group(&self, mode: Mode, contexts: &[u32]) -> Step {
-        let times = if mode == Mode::Serial { self.plain } else { self.sliced };
-        let mut step = Builder::new(&self.model, times, mode, Layout::OneGroup);
+        let mut step = Builder::new(&self.model, self.times(mode), mode, Layout::OneGroup);
         let requests = contexts.len() as u32;
         let context = contexts.first().copied().unwrap_or(1);
         let decide = |slot| match mode {
@@ -229,8 +162,7 @@ impl<'a> Planner<'a> {
     }
 
     fn slots(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {
-        let times = if mode == Mode::Pipelined { self.plain } else { self.sliced };
-        let mut step = Builder::new(&self.model, times, mode, Layout::TwoGroups);
+        let mut step = Builder::new(&self.model, self.times(mode), mode, Layout::TwoGroups);
         let mut decided: Vec<(Slot, Choice)> = Vec::new();
         let mut shown = None;
         // Slot k: the NPU has stage k / 2 of group k mod 2; in attention is what it had before.

@@ -8,8 +8,8 @@ use ndp_offloading::algorithm::{Slot, Stage};
 use ndp_offloading::balance::PaperTimes;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
-    AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, Linear, MeasuredTimes, Model, Picos, Rule,
-    Scheduler, TableFile, balance, exhaustive,
+    AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, Linear, MeasuredTimes, Model, Npu, Picos, Pim,
+    Rule, Scheduler, TableFile, balance, exhaustive,
 };
 
 fn below(rng: &mut SplitMix64, end: u64) -> u64 {
@@ -114,9 +114,9 @@ fn algorithm_1_with_flops_is_exact_over_the_grid_and_line_16_as_printed_is_not()
 fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
     let (mut points, mut ffn, mut mha) = (0, 0, 0);
     // As it is, with multipliers at an eighth of the pace, and with arrays that load tiles faster than HBM delivers them.
-    let slow = Hardware { t_ccd_l: 16, ..Hardware::default() };
-    let wide = Hardware { load_rows: 4, ..Hardware::default() };
-    let by_request = Hardware { kv_mapping: KvMapping::Requests, ..slow.clone() };
+    let slow = Hardware::from(Pim { t_ccd_l: 16, ..Pim::default() });
+    let wide = Hardware::from(Npu { load_rows: 4, ..Npu::default() });
+    let by_request = Hardware { pim: Pim { kv_mapping: KvMapping::Requests, ..slow.pim }, ..slow };
     for hardware in [Hardware::default(), slow, wide, by_request] {
         for name in ["gpt3-175b", "llama3-70b"] {
             for model in [model(name), model(name).with_all_kv_heads()] {
@@ -132,7 +132,7 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
                         ] {
                             let requests = if stage == Stage::Idle { 0 } else { batch / 2 };
                             let slot = Slot { stage, requests, mha_requests: batch / 2, context: sequence };
-                            let scheduler = Scheduler::new(&times, hardware.channels, rule);
+                            let scheduler = Scheduler::new(&times, hardware.pim.channels, rule);
                             let choice = scheduler.decide(slot);
                             assert_eq!(
                                 choice,
@@ -167,7 +167,7 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
 fn more_work_never_takes_less_time() {
     for name in ["gpt3-175b", "llama3-70b"] {
         for kv_mapping in [KvMapping::Heads, KvMapping::Requests] {
-            let hardware = Hardware { kv_mapping, ..Hardware::default() };
+            let hardware = Hardware::from(Pim { kv_mapping, ..Pim::default() });
             let times = AnalyticTimes::new(&model(name), &hardware, true);
             let of = |b: u32| {
                 let npu = [times.qkv_npu(b), times.projection_npu(b), times.ffn_npu(b), times.head_npu(b)];

@@ -7,7 +7,7 @@ use ndp_numerics::SplitMix64;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, Decision, Device, DeviceTimes, Event, Hardware, KvMapping, Layout, MeasuredTimes,
-    Mode, Model, OffloadError, Picos, Planner, Request, Step, TableFile, Work,
+    Mode, Model, OffloadError, Picos, Pim, Planner, Request, Step, TableFile, Work,
 };
 
 fn model(name: &str, layers: u32) -> Model {
@@ -29,7 +29,7 @@ impl System {
     }
 
     fn planner(&self) -> Planner<'_> {
-        Planner::new(&self.model, &self.plain, &self.sliced, self.hardware.channels)
+        Planner::new(&self.model, &self.plain, &self.sliced, self.hardware.pim.channels)
     }
 }
 
@@ -93,7 +93,7 @@ fn all_work_is_done_once_and_in_order() {
     let (mut ffn, mut mha) = (0, 0);
     for t_ccd_l in [2, 16] {
         for name in ["gpt3-175b", "llama3-70b"] {
-            let hardware = Hardware { t_ccd_l, ..Hardware::default() };
+            let hardware = Hardware::from(Pim { t_ccd_l, ..Pim::default() });
             let system = System::new(model(name, 3), hardware);
             for requests in [1, 2, 3, 31, 64, 127, 128, 129, 300, 384] {
                 for longest in [1, 50, 6000] {
@@ -188,7 +188,7 @@ fn offloading_never_makes_a_step_longer_over_the_grid() {
     for name in ["gpt3-175b", "llama3-70b"] {
         for t_ccd_l in [2, 16] {
             // Without the longer tCCD, so that modes differ by what they overlap only.
-            let hardware = Hardware { t_ccd_l, slicing_permille: 0, ..Hardware::default() };
+            let hardware = Hardware::from(Pim { t_ccd_l, slicing_permille: 0, ..Pim::default() });
             let system = System::new(model(name, 4), hardware);
             for batch in BATCHES {
                 for sequence in SEQUENCES {
@@ -213,9 +213,9 @@ fn offloading_never_makes_a_step_longer_over_the_grid() {
 fn the_predicted_sides_of_a_slot_are_the_timelines() {
     // One long stretch of middle slots: the step grows by two of them for each layer.
     for (t_ccd_l, sequence) in [(2, 512), (2, 4096), (4, 2048), (16, 4096)] {
-        let hardware = Hardware { t_ccd_l, ..Hardware::default() };
+        let hardware = Hardware::from(Pim { t_ccd_l, ..Pim::default() });
         let span = |layers| {
-            let system = System::new(model("gpt3-175b", layers), hardware.clone());
+            let system = System::new(model("gpt3-175b", layers), hardware);
             let step = system.planner().step(&Batch::uniform(384, sequence).unwrap(), Mode::DexDbo).unwrap();
             (step.timeline.span, step.choice.unwrap())
         };
@@ -248,7 +248,7 @@ fn a_run_lasts_until_the_last_request_is_finished_and_gets_shorter_on_the_way() 
 fn different_lengths_take_no_longer_than_the_longest_for_all() {
     let mut rng = SplitMix64::new(5);
     for kv_mapping in [KvMapping::Heads, KvMapping::Requests] {
-        let hardware = Hardware { kv_mapping, ..Hardware::default() };
+        let hardware = Hardware::from(Pim { kv_mapping, ..Pim::default() });
         let times = AnalyticTimes::new(&model("llama3-70b", 1), &hardware, true);
         for _ in 0..200 {
             let requests = 1 + rng.next_u64() % 200;
@@ -277,15 +277,15 @@ fn a_table_is_asked_for_what_it_has_only() {
 
 #[test]
 fn a_step_that_takes_too_long_to_count_is_refused() {
-    let hardware = Hardware {
+    let hardware = Hardware::from(Pim {
         channels: 1,
         banks: 1,
         row_bytes: 32,
         t_faw: 1000,
         t_rp: 1000,
-        dram_clock_ps: 1_000_000,
-        ..Hardware::default()
-    };
+        clock_ps: 1_000_000,
+        ..Pim::default()
+    });
     hardware.validate().unwrap();
     let system = System::new(model("gpt3-175b", 96), hardware);
     for mode in Mode::ALL {

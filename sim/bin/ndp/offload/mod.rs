@@ -3,7 +3,6 @@
 mod table;
 
 use anyhow::{Context, Result, ensure};
-use clap::ValueEnum;
 use ndp_config::LlmShape;
 use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
@@ -36,18 +35,18 @@ pub struct Args {
     /// Requests of both groups together, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = BATCHES)]
     batches: Vec<u32>,
-    /// The memory's side of equation 1: as printed, or with Q, K and V waiting for the offloaded FFN.
+    /// The memory's side of equation 1.
     #[arg(long, value_enum, default_value = "slot")]
-    rule: RuleArg,
-    /// What of K and V goes to a channel as a whole.
-    #[arg(long, value_enum, default_value = "heads")]
-    kv_mapping: KvMappingArg,
+    rule: Rule,
+    /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
+    #[arg(long, value_enum)]
+    kv_mapping: Option<KvMapping>,
     /// K and V for every head, as algorithm 1 counts them, whatever the model shares.
     #[arg(long)]
     no_gqa: bool,
-    /// Hardware, JSON, every number of `--json`'s `hardware`. That of the paper if left out.
-    #[arg(long, value_name = "FILE", conflicts_with = "kv_mapping")]
-    hardware: Option<PathBuf>,
+    /// NPU and PIM memory: preset (librapim, librapim-small-npu) or TOML file with tables [npu] and [pim].
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    hardware: String,
     /// Times of a layer on sliced banks, JSON as --sample-times writes it, in place of the computed ones.
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
@@ -59,62 +58,16 @@ pub struct Args {
     timeline: Option<PathBuf>,
     /// Mode of the timeline.
     #[arg(long, value_enum, default_value = "dex+dbo", requires = "timeline")]
-    mode: ModeArg,
+    mode: Mode,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum RuleArg {
-    Equation,
-    Slot,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum KvMappingArg {
-    Heads,
-    Requests,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ModeArg {
-    Serial,
-    Pipelined,
-    Dex,
-    #[value(name = "dex+dbo")]
-    DexDbo,
-    Shortest,
-}
-
 impl Args {
-    fn rule(&self) -> Rule {
-        match self.rule {
-            RuleArg::Equation => Rule::Equation,
-            RuleArg::Slot => Rule::Slot,
-        }
-    }
-
-    fn mode(&self) -> Mode {
-        match self.mode {
-            ModeArg::Serial => Mode::Serial,
-            ModeArg::Pipelined => Mode::Pipelined,
-            ModeArg::Dex => Mode::Dex,
-            ModeArg::DexDbo => Mode::DexDbo,
-            ModeArg::Shortest => Mode::Shortest,
-        }
-    }
-
     fn hardware(&self) -> Result<Hardware> {
-        let Some(path) = &self.hardware else {
-            let kv_mapping = match self.kv_mapping {
-                KvMappingArg::Heads => KvMapping::Heads,
-                KvMappingArg::Requests => KvMapping::Requests,
-            };
-            return Ok(Hardware { kv_mapping, ..Hardware::default() });
-        };
-        let hardware: Hardware = read(path)?;
-        hardware.validate().with_context(|| format!("in '{}'", path.display()))?;
+        let mut hardware = Hardware::load(&self.hardware).context("--hardware")?;
+        hardware.pim.kv_mapping = self.kv_mapping.unwrap_or(hardware.pim.kv_mapping);
         Ok(hardware)
     }
 }
@@ -135,7 +88,7 @@ fn write_json(file: OutputFile, value: &impl Serialize) -> Result<()> {
     Ok(file.finish(|out| out.write_all(text.as_bytes()))?)
 }
 
-/// Longest file of hardware or times.
+/// Longest table of times.
 const MAX_BYTES: u64 = 256 << 20;
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
@@ -146,10 +99,8 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
-    let mut files = FileSet::new();
-    for (what, path) in [("the hardware", &args.hardware), ("the table of times", &args.times)] {
-        files = path.iter().fold(files, |files, path| files.input(what, path));
-    }
+    let files = FileSet::new().configuration("the hardware", &args.hardware);
+    let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
     let files = files.optional("--timeline", args.timeline.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
     let mut model = Model::of(&LlmShape::preset(&args.llm)?);
@@ -164,13 +115,13 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let measured = args.times.as_deref().map(measured).transpose()?;
     let sliced: &dyn DeviceTimes = measured.as_ref().map_or(&computed, |times| times);
-    let rule = args.rule();
+    let rule = args.rule;
     if let Some(path) = &args.timeline {
         let (&[sequence], &[batch]) = (&*args.sequences, &*args.batches) else {
             anyhow::bail!("--timeline needs one sequence and one batch: --sequences 4096 --batches 384");
         };
-        let planner = Planner::new(&model, &plain, sliced, hardware.channels).with_rule(rule);
-        let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode())?;
+        let planner = Planner::new(&model, &plain, sliced, hardware.pim.channels).with_rule(rule);
+        let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
         write_json(OutputFile::create(path)?, &step)?;
     }
     let mut cells = Vec::new();

@@ -1,10 +1,10 @@
 //! The figures of a run in one mode: time, who was busy, what passed over the buses, what was offloaded.
 
-use super::{CLOCKS_PER_US, PimMode, Ran};
+use super::{CLOCKS_PER_US, Ran};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmBusCycles, PimCycles};
 use ndp_model::Generation;
-use ndp_offloading::Device;
+use ndp_offloading::{Device, Mode};
 use ndp_pim::{Commands, Decided, Event, Outcome, Work};
 use serde::Serialize;
 
@@ -79,7 +79,7 @@ pub struct ChannelFigures {
 /// One mode.
 #[derive(Debug, Serialize)]
 pub struct Figures {
-    pub mode: PimMode,
+    pub mode: Mode,
     pub memory: String,
     pub groups: usize,
     /// Everything behind the writing of the weights.
@@ -120,7 +120,7 @@ pub struct Figures {
 
 impl Figures {
     /// Of a run; `alone` is what each prompt gives by itself.
-    pub fn new(mode: PimMode, memory: &HbmConfig, ran: &Ran, alone: &[Generation]) -> Self {
+    pub fn new(mode: Mode, memory: &HbmConfig, ran: &Ran, alone: &[Generation]) -> Self {
         let Ran { outcome, violations, channels, .. } = ran;
         let busy = |device| spans(&outcome.events, device);
         let length = |spans: &[(u64, u64)]| -> u64 { spans.iter().map(|(start, end)| end - start).sum() };
@@ -145,7 +145,7 @@ impl Figures {
         Self {
             mode,
             memory: memory.name().to_owned(),
-            groups: mode.groups(),
+            groups: super::groups(mode),
             clocks: outcome.clocks,
             loading_clocks: outcome.loading_clocks,
             tokens,

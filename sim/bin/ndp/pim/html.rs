@@ -2,12 +2,12 @@
 
 use super::figures::{Bytes, Figures};
 use super::timeline::decision;
-use super::{Args, ChannelKind, ControllerKind, PimMode, Ran};
+use super::{Args, ChannelKind, ControllerKind, Ran};
 use crate::rerun::Rerun;
 use crate::tools::grouped;
 use ndp_model::Generation;
 use ndp_offloading::algorithm::Choice;
-use ndp_offloading::{Device, Picos};
+use ndp_offloading::{Device, Mode, Picos};
 use ndp_pim::{ChannelSpan, Decided, Event, Outcome};
 use ndp_report::{BarChart, Gantt, Report, ReportError};
 
@@ -15,7 +15,7 @@ use ndp_report::{BarChart, Gantt, Report, ReportError};
 pub fn html(
     args: &Args,
     figures: &[Figures],
-    runs: &[(PimMode, Ran)],
+    runs: &[(Mode, Ran)],
     alone: &[Generation],
 ) -> Result<String, ReportError> {
     let channels = figures.first().map_or(0, |f| f.channels.len());
@@ -169,7 +169,7 @@ fn decisions(mut report: Report, figures: &[Figures]) -> Report {
     let times = |choice: Option<Choice>| {
         choice.map_or_else(Vec::new, |c| [c.npu_before, c.npu, c.pim_before, c.pim].map(us).to_vec())
     };
-    for f in figures.iter().filter(|f| f.mode == PimMode::DexDbo) {
+    for f in figures.iter().filter(|f| f.mode == Mode::DexDbo) {
         let row = |d: &Decided| {
             let mut row = vec![format!("group {}, step {}", d.group, d.step), grouped(d.clock)];
             let counts = [d.requests, d.context, d.other_requests, d.other_context, d.share.ffn, d.share.mha];
@@ -193,7 +193,7 @@ fn decisions(mut report: Report, figures: &[Figures]) -> Report {
 }
 
 /// The step of the first group that is in the middle, and what happens meanwhile.
-fn middle_step(report: Report, mode: PimMode, outcome: &Outcome) -> Result<Report, ReportError> {
+fn middle_step(report: Report, mode: Mode, outcome: &Outcome) -> Result<Report, ReportError> {
     let last = outcome.events.iter().filter(|event| event.group == 0).map(|event| event.step).max();
     let step = last.unwrap_or(0).div_ceil(2);
     let own = || outcome.events.iter().filter(|event| event.group == 0 && event.step == step);
@@ -221,7 +221,7 @@ fn middle_step(report: Report, mode: PimMode, outcome: &Outcome) -> Result<Repor
         .chart(&chart.draw()?))
 }
 
-fn steps(mut report: Report, mode: PimMode, outcome: &Outcome) -> Report {
+fn steps(mut report: Report, mode: Mode, outcome: &Outcome) -> Report {
     let mut keys: Vec<(usize, u32)> = outcome.events.iter().map(|e| (e.group, e.step)).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -276,17 +276,14 @@ fn row(event: &Event, spans: &[&ChannelSpan]) -> Vec<String> {
 }
 
 /// The command that writes the commands of a range of a run.
-fn rerun(args: &Args, mode: PimMode) -> String {
+fn rerun(args: &Args, mode: Mode) -> String {
     let mut rerun = Rerun::bare("pim");
     rerun.option("memory", &args.memory);
+    rerun.option("hardware", &args.hardware);
     let numbers = [
         ("channels", args.channels),
-        ("offload-ffn", args.offload_ffn.filter(|_| mode == PimMode::DexDbo)),
-        ("offload-mha", args.offload_mha.filter(|_| mode == PimMode::DexDbo)),
-        ("npu-arrays", args.npu_arrays),
-        ("npu-side", args.npu_side),
-        ("npu-load-rows", args.npu_load_rows),
-        ("vector-units", args.vector_units),
+        ("offload-ffn", args.offload_ffn.filter(|_| mode == Mode::DexDbo)),
+        ("offload-mha", args.offload_mha.filter(|_| mode == Mode::DexDbo)),
     ];
     for (name, value) in numbers {
         if let Some(value) = value {

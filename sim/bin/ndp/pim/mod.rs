@@ -13,6 +13,7 @@ use crate::golden::workspace_path;
 use crate::tools::Tools;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;
 use ndp_config::HbmConfig;
 use ndp_cosim::ffi::{OpenOptions, WaveOptions};
@@ -20,7 +21,7 @@ use ndp_cosim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
-use ndp_offloading::{Hardware, Rule};
+use ndp_offloading::{Hardware, Mode, Pim, Rule};
 use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -28,65 +29,18 @@ use std::path::PathBuf;
 /// Clocks per microsecond: tCK is 1 ns.
 const CLOCKS_PER_US: f64 = 1000.0;
 
-/// How memory and NPU work together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum PimMode {
-    /// One group of requests: the devices take turns
-    Serial,
-    /// Two groups, banks not sliced: rows are open for reads or for computing
-    Pipelined,
-    /// Two groups, sliced banks: reads and computing at the same time
-    Dex,
-    /// As dex; parts of FFN or attention move to the other device
-    #[value(name = "dex+dbo", alias = "dbo")]
-    #[serde(rename = "dex+dbo")]
-    DexDbo,
-    /// Each of them
-    All,
+/// The modes in which texts are generated.
+const MODES: [Mode; 4] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo];
+
+/// Groups of requests in a mode.
+fn groups(mode: Mode) -> usize {
+    if mode == Mode::Serial { 1 } else { 2 }
 }
 
-impl PimMode {
-    const EACH: [Self; 4] = [Self::Serial, Self::Pipelined, Self::Dex, Self::DexDbo];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Serial => "serial",
-            Self::Pipelined => "pipelined",
-            Self::Dex => "dex",
-            Self::DexDbo => "dex+dbo",
-            Self::All => "all",
-        }
-    }
-
-    fn groups(self) -> usize {
-        if self == Self::Serial { 1 } else { 2 }
-    }
-
-    fn memory(self, config: &HbmConfig) -> HbmConfig {
-        match self {
-            Self::Dex | Self::DexDbo => config.clone(),
-            Self::Serial | Self::Pipelined | Self::All => config.clone().unsliced(),
-        }
-    }
-}
-
-/// What the memory's side of equation 1 is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RuleChoice {
-    /// An offloaded FFN waits for the projection and is waited for
-    Slot,
-    /// As printed
-    Equation,
-}
-
-impl From<RuleChoice> for Rule {
-    fn from(choice: RuleChoice) -> Self {
-        match choice {
-            RuleChoice::Slot => Self::Slot,
-            RuleChoice::Equation => Self::Equation,
-        }
-    }
+/// Reads one of [`MODES`].
+fn mode_parser() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(MODES.iter().filter_map(Mode::to_possible_value))
+        .try_map(|name| Mode::from_str(&name, false))
 }
 
 /// What is behind the pins of a channel.
@@ -124,7 +78,7 @@ pub enum WaveBlock {
         ndp pim\n  \
         ndp pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
         ndp pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
-        ndp pim --mode dex --mode dex+dbo --npu-arrays 1 --npu-side 4 --npu-load-rows 4 --tokens 4,2\n  \
+        ndp pim --mode dex --mode dex+dbo --hardware librapim-small-npu --tokens 4,2\n  \
         ndp pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
         Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
         In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
@@ -137,8 +91,8 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
     /// Mode; may be given several times, all of them by default
-    #[arg(long, value_enum, value_name = "MODE")]
-    mode: Vec<PimMode>,
+    #[arg(long, value_parser = mode_parser(), value_name = "MODE")]
+    mode: Vec<Mode>,
     /// What is behind the pins of the channels
     #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]
     channel: ChannelKind,
@@ -166,21 +120,12 @@ pub struct Args {
     /// In dex+dbo, give the NPU the attention of so many requests of each group in each step, likewise
     #[arg(long, value_name = "N")]
     offload_mha: Option<u32>,
-    /// In dex+dbo, what the scheduler takes the memory's side of equation 1 to be
+    /// In dex+dbo, the memory's side of equation 1
     #[arg(long, value_enum, default_value = "slot")]
-    rule: RuleChoice,
-    /// Systolic arrays of the NPU [default: 8]
-    #[arg(long, value_name = "N")]
-    npu_arrays: Option<u32>,
-    /// Rows, and columns, of an array [default: 64]
-    #[arg(long, value_name = "N")]
-    npu_side: Option<u32>,
-    /// Rows of weights that an array takes in per clock [default: 1]
-    #[arg(long, value_name = "N")]
-    npu_load_rows: Option<u32>,
-    /// Vector units of the NPU, 128 lanes each [default: 8]
-    #[arg(long, value_name = "N")]
-    vector_units: Option<u32>,
+    rule: Rule,
+    /// NPU: preset (librapim, librapim-small-npu) or TOML file with a table [npu]
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    hardware: String,
     /// Write a timeline for ui.perfetto.dev: a process for each mode, tracks for decisions, NPU, memory and channels
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
@@ -233,8 +178,10 @@ struct Report<'a> {
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
-    let files =
-        FileSet::new().configuration("the memory", &args.memory).input_folder("part of the model", &folder);
+    let files = FileSet::new()
+        .configuration("the memory", &args.memory)
+        .configuration("the NPU", &args.hardware)
+        .input_folder("part of the model", &folder);
     let files = files.optional("--timeline", args.timeline.as_ref()).optional("--html", args.html.as_ref());
     files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
     let mut config = HbmConfig::load(&args.memory)?;
@@ -278,7 +225,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let progress = Progress::watch(weights(&model, &prompts, &modes), "weights", ndp_pim::progress::weights);
     let (mut figures, mut runs) = (Vec::new(), Vec::new());
     for &mode in &modes {
-        let memory = mode.memory(&config);
+        let memory = if mode.sliced() { config.clone() } else { config.clone().unsliced() };
         let arrangement = arrangement(args, mode);
         let job = Job {
             model: &model,
@@ -314,7 +261,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 /// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
-fn weights(model: &Model, prompts: &[Prompt], modes: &[PimMode]) -> u64 {
+fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
     let layers = model.layers.iter().flat_map(|layer| {
         [&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.out_proj, &layer.fc1, &layer.fc2]
     });
@@ -325,56 +272,51 @@ fn weights(model: &Model, prompts: &[Prompt], modes: &[PimMode]) -> u64 {
         let of_group = |group| of(group).count() + of(group).max().unwrap_or(0).saturating_sub(1);
         1 + (0..groups).map(of_group).sum::<usize>()
     };
-    (all * modes.iter().map(|mode| passes(mode.groups())).sum::<usize>()) as u64
+    (all * modes.iter().map(|&mode| passes(groups(mode))).sum::<usize>()) as u64
 }
 
 /// The modes that are asked for, each once.
-fn modes(args: &Args) -> anyhow::Result<Vec<PimMode>> {
+fn modes(args: &Args) -> anyhow::Result<Vec<Mode>> {
     let mut modes = Vec::new();
-    let asked = if args.mode.is_empty() { &[PimMode::All][..] } else { &args.mode };
-    for &mode in asked {
-        let own = [mode];
-        let meant: &[PimMode] = if mode == PimMode::All { &PimMode::EACH } else { &own };
-        for &mode in meant {
-            if !modes.contains(&mode) {
-                modes.push(mode);
-            }
+    for &mode in if args.mode.is_empty() { &MODES[..] } else { &args.mode } {
+        if !modes.contains(&mode) {
+            modes.push(mode);
         }
     }
     let forced = [("--offload-ffn", args.offload_ffn), ("--offload-mha", args.offload_mha)];
     if let Some((option, _)) = forced.into_iter().find(|(_, value)| value.is_some()) {
-        ensure!(modes.contains(&PimMode::DexDbo), "{option} has no meaning without --mode dex+dbo");
+        ensure!(modes.contains(&Mode::DexDbo), "{option} has no meaning without --mode dex+dbo");
     }
     Ok(modes)
 }
 
 /// NPU and memory as the scheduler sees them.
 fn hardware(args: &Args, config: &HbmConfig) -> anyhow::Result<Hardware> {
-    let default = Hardware::default();
-    let hardware = Hardware {
-        arrays: args.npu_arrays.unwrap_or(default.arrays),
-        array_side: args.npu_side.unwrap_or(default.array_side),
-        load_rows: args.npu_load_rows.unwrap_or(default.load_rows),
-        vector_units: args.vector_units.unwrap_or(default.vector_units),
+    let Hardware { npu, pim } = Hardware::load(&args.hardware).context("--hardware")?;
+    ensure!(
+        pim == Pim::default(),
+        "--hardware {}: a table [pim] has no meaning here, --memory is the memory",
+        args.hardware
+    );
+    let pim = Pim {
         channels: config.channels(),
         banks: config.banks(),
         t_faw: config.t_faw(),
         t_ccd_s: config.t_ccd_s(),
         t_ccd_l: config.t_ccd_l(),
-        ..default
+        ..pim
     };
-    hardware.validate().context("the NPU")?;
-    Ok(hardware)
+    Ok(Hardware { npu, pim })
 }
 
-fn arrangement(args: &Args, mode: PimMode) -> Arrangement {
+fn arrangement(args: &Args, mode: Mode) -> Arrangement {
     let offloading = match (mode, args.offload_ffn, args.offload_mha) {
-        (PimMode::DexDbo, None, None) => Offloading::Live(args.rule.into()),
-        (PimMode::DexDbo, ffn, mha) => Offloading::Fixed { ffn: ffn.unwrap_or(0), mha: mha.unwrap_or(0) },
+        (Mode::DexDbo, None, None) => Offloading::Live(args.rule),
+        (Mode::DexDbo, ffn, mha) => Offloading::Fixed { ffn: ffn.unwrap_or(0), mha: mha.unwrap_or(0) },
         _ => Offloading::None,
     };
     let record = if args.commands.is_some() { args.commands_from..args.commands_to } else { 0..0 };
-    Arrangement { groups: mode.groups(), offloading, record }
+    Arrangement { groups: groups(mode), offloading, record }
 }
 
 /// Files that are asked for.
@@ -385,7 +327,7 @@ struct Files {
 }
 
 impl Files {
-    fn create(args: &Args, modes: &[PimMode], channels: u32) -> anyhow::Result<Self> {
+    fn create(args: &Args, modes: &[Mode], channels: u32) -> anyhow::Result<Self> {
         if args.commands.is_some() {
             ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
             let (from, to) = (args.commands_from, args.commands_to);
@@ -418,7 +360,7 @@ impl Files {
         self,
         args: &Args,
         figures: &[Figures],
-        runs: &[(PimMode, Ran)],
+        runs: &[(Mode, Ran)],
         alone: &[Generation],
     ) -> anyhow::Result<()> {
         if let Some(file) = self.timeline {

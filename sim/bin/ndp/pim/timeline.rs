@@ -4,8 +4,8 @@
 //! each channel what it was given for the NPU, for attention and for products. Perfetto takes thread 0, and the one with the number of its
 //! process, for the same main thread; so the numbers of tracks begin above those of processes.
 
-use super::{CLOCKS_PER_US, PimMode};
-use ndp_offloading::Device;
+use super::CLOCKS_PER_US;
+use ndp_offloading::{Device, Mode};
 use ndp_pim::{Decided, Event, Outcome, Work};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -18,7 +18,7 @@ const OF_DEVICES: usize = 5;
 const OF_CHANNEL: usize = 3;
 
 /// Writes it.
-pub fn write(out: &mut dyn Write, modes: &[(PimMode, &Outcome)]) -> std::io::Result<()> {
+pub fn write(out: &mut dyn Write, modes: &[(Mode, &Outcome)]) -> std::io::Result<()> {
     out.write_all(b"{\"traceEvents\":[\n")?;
     let mut first = true;
     for (number, (mode, outcome)) in modes.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn write(out: &mut dyn Write, modes: &[(PimMode, &Outcome)]) -> std::io::Res
     out.write_all(b"\n]}\n")
 }
 
-fn events(pid: usize, mode: PimMode, outcome: &Outcome) -> Vec<Value> {
+fn events(pid: usize, mode: Mode, outcome: &Outcome) -> Vec<Value> {
     let name = |kind: &str, tid: usize, name: &str| json!({"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": {"name": name}});
     let complete = |track: usize, name: &str, (start, end): (u64, u64), args: Value| {
         let us = |clocks: u64| clocks as f64 / CLOCKS_PER_US;

@@ -8,8 +8,6 @@
 use serde::Serialize;
 
 use crate::DramError;
-use crate::hbm::partitions::{Features, Partitions};
-use crate::rules::command_set::{CommandSet, Direction};
 
 /// A command to a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -379,51 +377,6 @@ impl HbmCommand {
     /// Whether it is RDA or WRA.
     pub fn auto_precharge(&self) -> bool {
         matches!(self, Self::Read { auto_precharge: true, .. } | Self::Write { auto_precharge: true, .. })
-    }
-}
-
-impl CommandSet for HbmCommand {
-    type Kind = HbmKind;
-    type State = Partitions;
-    type Features = Features;
-
-    const KINDS: usize = HbmKind::ALL.len();
-    const DESELECT: Self = Self::Nop;
-    const REFRESH: Self = Self::Refresh;
-    const PRECHARGE: HbmKind = HbmKind::Precharge;
-    const WRITES: &'static [HbmKind] = &[HbmKind::Write, HbmKind::BufferWrite];
-
-    fn kind(&self) -> Option<HbmKind> {
-        Some(match self {
-            Self::Nop => return None,
-            Self::Activate { .. } => HbmKind::Activate,
-            Self::Precharge { .. } | Self::PrechargeAll | Self::PimPrecharge => HbmKind::Precharge,
-            Self::Refresh => HbmKind::Refresh,
-            Self::Slice { .. } => HbmKind::Slice,
-            Self::PimActivate { .. } => HbmKind::PimActivate,
-            Self::PimActivateAll { .. } => HbmKind::PimActivateAll,
-            Self::Read { .. } | Self::ReadToBuffer { .. } => HbmKind::Read,
-            Self::Write { .. } => HbmKind::Write,
-            Self::BufferWrite { .. } => HbmKind::BufferWrite,
-            Self::Mac { .. } => HbmKind::Mac,
-            Self::ReadResults | Self::ReadSum { .. } => HbmKind::ResultRead,
-        })
-    }
-
-    fn index(kind: HbmKind) -> usize {
-        kind as usize
-    }
-
-    fn transfer(kind: HbmKind) -> Option<Direction> {
-        match kind {
-            HbmKind::Read | HbmKind::ResultRead => Some(Direction::Read),
-            HbmKind::Write | HbmKind::BufferWrite => Some(Direction::Write),
-            _ => None,
-        }
-    }
-
-    fn precharges_itself(&self) -> bool {
-        self.auto_precharge()
     }
 }
 

@@ -8,7 +8,7 @@
 use ndp_config::HbmConfig;
 
 use crate::hbm::command::{HbmCommand, HbmKind};
-use crate::rules::command_set::{Breach, RowState, Target};
+use crate::rules::command_set::{Breach, CommandSet, Direction, RowState, Target};
 use crate::rules::{Rule, RuleSet};
 
 /// What the device can do, beside its numbers of banks and its times.
@@ -157,6 +157,51 @@ impl Partitions {
                 self.open[unit] = row;
             }
         }
+    }
+}
+
+impl CommandSet for HbmCommand {
+    type Kind = HbmKind;
+    type State = Partitions;
+    type Features = Features;
+
+    const KINDS: usize = HbmKind::ALL.len();
+    const DESELECT: Self = Self::Nop;
+    const REFRESH: Self = Self::Refresh;
+    const PRECHARGE: HbmKind = HbmKind::Precharge;
+    const WRITES: &'static [HbmKind] = &[HbmKind::Write, HbmKind::BufferWrite];
+
+    fn kind(&self) -> Option<HbmKind> {
+        Some(match self {
+            Self::Nop => return None,
+            Self::Activate { .. } => HbmKind::Activate,
+            Self::Precharge { .. } | Self::PrechargeAll | Self::PimPrecharge => HbmKind::Precharge,
+            Self::Refresh => HbmKind::Refresh,
+            Self::Slice { .. } => HbmKind::Slice,
+            Self::PimActivate { .. } => HbmKind::PimActivate,
+            Self::PimActivateAll { .. } => HbmKind::PimActivateAll,
+            Self::Read { .. } | Self::ReadToBuffer { .. } => HbmKind::Read,
+            Self::Write { .. } => HbmKind::Write,
+            Self::BufferWrite { .. } => HbmKind::BufferWrite,
+            Self::Mac { .. } => HbmKind::Mac,
+            Self::ReadResults | Self::ReadSum { .. } => HbmKind::ResultRead,
+        })
+    }
+
+    fn index(kind: HbmKind) -> usize {
+        kind as usize
+    }
+
+    fn transfer(kind: HbmKind) -> Option<Direction> {
+        match kind {
+            HbmKind::Read | HbmKind::ResultRead => Some(Direction::Read),
+            HbmKind::Write | HbmKind::BufferWrite => Some(Direction::Write),
+            _ => None,
+        }
+    }
+
+    fn precharges_itself(&self) -> bool {
+        self.auto_precharge()
     }
 }
 

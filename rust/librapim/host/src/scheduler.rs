@@ -1,0 +1,116 @@
+//! The interface of a channel that brings a scheduler of its own: requests and operations in place of commands.
+
+use crate::PimError;
+use ndp_dram::hbm::{Column, HbmCommand};
+
+/// What is done with the columns of a stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// They are read.
+    Read,
+    /// They are written.
+    Write,
+    /// They are read, and go into consecutive slots of the global buffer too, each when what was there has been taken.
+    Share {
+        /// First slot.
+        slot: u32,
+    },
+}
+
+/// Consecutive columns: position `p` is column `p / groups` of bank group `p mod groups`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stripe {
+    /// What is done with them.
+    pub transfer: Transfer,
+    /// Bank of each group.
+    pub bank: u32,
+    /// Row.
+    pub row: u32,
+    /// First position.
+    pub position: u32,
+    /// Number of columns.
+    pub columns: u32,
+}
+
+/// Something for the multipliers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Columns into consecutive slots.
+    Load {
+        /// First slot.
+        slot: u32,
+        /// Number of columns.
+        columns: u32,
+    },
+    /// MACs on consecutive columns and slots.
+    Run {
+        /// Row.
+        row: u32,
+        /// First column.
+        column: u32,
+        /// First slot.
+        slot: u32,
+        /// Number of MACs.
+        columns: u32,
+        /// Whether sums begin.
+        first: bool,
+        /// Whether the row is not needed afterwards.
+        last: bool,
+        /// Whether each MAC waits for what [`Transfer::Share`] brings, and frees its slot.
+        take: bool,
+    },
+    /// The rounded sums.
+    Results,
+    /// The exact sum of a bank.
+    Sum {
+        /// Bank of the channel.
+        bank: u32,
+    },
+}
+
+/// What came of a clock.
+#[derive(Clone, Debug, Default)]
+pub struct Stepped {
+    /// On the buses.
+    pub given: Given,
+    /// Columns of stripes, in their order.
+    pub columns: Vec<Column>,
+    /// Rounded or exact sums, in the order of the operations.
+    pub results: Vec<Column>,
+    /// Whether there is nothing to do and nothing on its way.
+    pub idle: bool,
+}
+
+/// A channel with a scheduler.
+pub trait Scheduler {
+    /// Requests and operations that have not been taken.
+    fn waiting(&self) -> [usize; 2];
+
+    /// Adds a request, with what is written.
+    fn request(&mut self, stripe: Stripe, data: Vec<Column>);
+
+    /// Adds an operation, with what is loaded.
+    fn operate(&mut self, work: Work, data: Vec<Column>);
+
+    /// Requests whose commands have all been given.
+    fn requests_done(&self) -> u64;
+
+    /// One clock.
+    ///
+    /// # Errors
+    /// If the channel or its scheduler fails.
+    fn step(&mut self) -> Result<Stepped, PimError>;
+}
+
+/// What was given in a clock, for diagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// On the row bus.
+    pub row: Option<HbmCommand>,
+    /// On the column bus.
+    pub column: Option<HbmCommand>,
+    /// Whether data were on the bus.
+    pub data: bool,
+    /// By bus: whether the command was for the multipliers' part of a product of both devices.
+    pub product: [bool; 2],
+}

@@ -1,0 +1,75 @@
+//! A decode step: its mode, how requests are spread over groups and devices, and what came of it.
+
+use crate::algorithm::Choice;
+use crate::timeline::Timeline;
+use serde::{Deserialize, Serialize};
+
+/// How NPU and memory work together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// One group of requests: the devices take turns
+    Serial,
+    /// Two groups, banks not sliced: rows are open for reads or for MACs
+    Pipelined,
+    /// Two groups, sliced banks: reads and MACs at the same time
+    Dex,
+    /// As dex; parts of FFN or attention move to the other device
+    #[cfg_attr(feature = "clap", value(name = "dex+dbo"))]
+    #[serde(rename = "dex+dbo")]
+    DexDbo,
+    /// As dex+dbo, with one group or two, whichever is shorter; not from the paper
+    Shortest,
+}
+
+/// How requests are spread over groups and devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// One group; attention begins when its matrices are done.
+    OneGroup,
+    /// Two groups that change places.
+    TwoGroups,
+    /// Two groups, one of them in memory as a whole.
+    WholeGroup,
+}
+
+impl Mode {
+    /// All of them, each adding something.
+    pub const ALL: [Self; 5] = [Self::Serial, Self::Pipelined, Self::Dex, Self::DexDbo, Self::Shortest];
+
+    /// Name, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Serial => "serial",
+            Self::Pipelined => "pipelined",
+            Self::Dex => "dex",
+            Self::DexDbo => "dex+dbo",
+            Self::Shortest => "shortest",
+        }
+    }
+
+    /// Whether banks are sliced.
+    pub fn sliced(self) -> bool {
+        !matches!(self, Self::Serial | Self::Pipelined)
+    }
+}
+
+/// A decode step.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// How it was executed.
+    pub mode: Mode,
+    /// Groups and devices.
+    pub layout: Layout,
+    /// The decision in a middle layer, while the first group is on the NPU. `None` without DBO, with another layout than two
+    /// groups, or if there is one layer only.
+    pub choice: Option<Choice>,
+    /// MACs of the NPU.
+    pub npu_macs: u64,
+    /// MACs of the memory.
+    pub pim_macs: u64,
+    /// Who is busy when.
+    pub timeline: Timeline,
+}
