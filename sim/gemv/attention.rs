@@ -7,70 +7,11 @@
 use super::bit_flip::BitFlip;
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
 use crate::error::SimError;
-use ndp_config::DesignConfig;
 use ndp_isa::Instruction;
-use ndp_layout::{DimmAddress, DimmMap, MatrixLayout};
+use ndp_layout::{DimmAddress, MatrixLayout};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use ndp_planner::{AttentionUnit, HeadCut, attention_program, slot_words};
-use std::collections::BTreeMap;
-
-/// What a cache is for: sequence, layer, heads, elements of a head, positions.
-type CacheKey = (u32, usize, usize, usize, usize);
-
-/// Keys and values of one layer of one sequence.
-#[derive(Clone, Debug)]
-struct Cache {
-    /// Positions that have been written.
-    held: usize,
-    /// Of each group of heads: the matrix of the keys, that of the values.
-    groups: Vec<[MatrixLayout; 2]>,
-}
-
-/// All caches in DRAM.
-#[derive(Clone, Debug)]
-pub(super) struct Caches {
-    map: DimmMap,
-    entries: BTreeMap<CacheKey, Cache>,
-}
-
-impl Caches {
-    pub(super) fn new(config: &DesignConfig) -> Self {
-        Self { map: DimmMap::new(config), entries: BTreeMap::new() }
-    }
-
-    /// A map in which the caches' places are taken.
-    pub(super) fn free_map(&self) -> DimmMap {
-        self.map.clone()
-    }
-
-    /// Keeps bursts of the DIMM for something else; returns the first one's address.
-    pub(super) fn keep(&mut self, name: &str, bursts: u32) -> Result<u32, SimError> {
-        Ok(self.map.add_bursts(name, bursts)?)
-    }
-
-    /// The cache of a sequence; it is placed if there is none.
-    fn entry(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, sequence: u32) -> Result<&mut Cache, SimError> {
-        let key = key_of(op, sequence);
-        if !self.entries.contains_key(&key) {
-            let rows = u32::try_from(op.capacity()).unwrap_or(u32::MAX);
-            let mut groups = Vec::new();
-            for group in 0..cut.groups() {
-                let mut add = |what| {
-                    let name = format!("{what} {key:?} group {group}");
-                    self.map.add_matrix(&name, rows, cut.columns(group).1)
-                };
-                groups.push([add("keys")?, add("values")?]);
-            }
-            self.entries.insert(key, Cache { held: 0, groups });
-        }
-        Ok(self.entries.entry(key).or_insert_with(|| Cache { held: 0, groups: Vec::new() }))
-    }
-}
-
-fn key_of(op: &AttentionOp<'_>, sequence: u32) -> CacheKey {
-    (sequence, op.layer(), op.heads(), op.head_width(), op.capacity())
-}
 
 /// Results and cycles of attention.
 #[derive(Clone, Debug, PartialEq, Eq)]

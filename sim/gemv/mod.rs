@@ -7,6 +7,7 @@ mod attention;
 mod bit_flip;
 mod check;
 mod partial;
+mod state;
 mod transfer;
 mod unit;
 

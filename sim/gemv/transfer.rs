@@ -4,36 +4,13 @@
 //! kind of range of another DIMM, where the host takes it. The host's own copying within a DIMM takes no time, as all operands of
 //! products are placed in no time. A parcel can also go beside the core's next program.
 
+use super::state::{Beside, Transfers};
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
 use crate::cluster::lockstep::HasCore;
 use crate::core::{Burst, Exchange, LinkStatus, NdpCore};
 use crate::error::SimError;
 use ndp_isa::{Instruction, Transfer};
 use std::sync::{Arc, Mutex};
-
-/// A unit's end of the links.
-#[derive(Debug)]
-pub(super) struct Transfers {
-    /// First bursts of the DIMM of what leaves, of what comes, and of what the host reads for the GPU.
-    ranges: [u32; 3],
-    /// Bursts of the DIMM in each range.
-    bursts: u32,
-    /// Messages that the core's register has counted: sent and received.
-    counted: [u32; 2],
-    /// What goes before the next program.
-    next: Beside,
-}
-
-/// What goes on beside a program.
-#[derive(Debug, Default)]
-pub(super) struct Beside {
-    pub instructions: Vec<Instruction>,
-    /// Cycles by which it begins before the program.
-    pub lead: u64,
-    /// Bursts that the host reads, and has read.
-    pub reads: Vec<u64>,
-    pub read: Vec<Burst>,
-}
 
 /// What has become of the transfers of a program.
 #[derive(Clone, Copy, Debug)]

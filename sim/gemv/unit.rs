@@ -3,9 +3,8 @@
 //! Operands are written into the device models at once; everything after that happens in RTL, driven by instructions that go
 //! through the host's port.
 
-use super::attention::Caches;
 use super::bit_flip::BitFlip;
-use super::transfer::Transfers;
+use super::state::{Caches, Transfers};
 use crate::core::{
     CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };

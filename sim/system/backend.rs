@@ -3,11 +3,11 @@
 //! Which device does what, and which results are compared with what; the operations themselves are in `meet` (Q, K, V and FC2),
 //! `rows` (FC1) and `heads` (attention).
 
-use super::books::{Books, Event, Operation, Place, Step};
+use super::books::{Books, Event, Operation, Step};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
 use super::gpu::{Gpu, GpuNumerics};
 use super::links::{LinkOptions, Links};
-use super::live::{LivePredictor, masked};
+use super::live::{LivePredictor, layer_of, masked};
 use super::places::{Device, Places};
 use super::residence::Part;
 use crate::core::Recording;
@@ -457,12 +457,3 @@ fn order(value: f16) -> i32 {
     let magnitude = i32::from(value.to_bits() & 0x7FFF);
     if fp16::is_sign_negative(value) { -magnitude } else { magnitude }
 }
-
-/// The layer that a label names: `layers.2.fc1`.
-pub(super) fn layer_of(label: &str) -> Result<u32, SimError> {
-    let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
-    number.ok_or_else(|| SimError::Host { cycle: 0, what: format!("'{label}' names no layer") })
-}
-
-/// The bus towards the DIMMs, for what an operation needs there.
-pub(super) const DOWN: Place = Place::BusDown;

@@ -1,8 +1,8 @@
 //! Attention: each core has some of the heads, with their keys and values.
 
-use super::backend::{DOWN, SystemBackend};
-use super::books::Place;
+use super::backend::SystemBackend;
 use super::links::{Delivery, Message};
+use super::place::Place;
 use super::places::Places;
 use super::pool::together;
 use crate::error::SimError;
@@ -112,7 +112,8 @@ impl<P: Places> SystemBackend<P> {
             let (values, cycles) = came.remove(&core).unzip();
             let handed = self.update_cache(op, (core, &heads), values.as_deref());
             self.books.figures.bytes.bus_prompt_cache += handed;
-            let mut start = self.books.carry(DOWN, ("keys and values of the prompt", begin), handed);
+            let mut start =
+                self.books.carry(Place::BusDown, ("keys and values of the prompt", begin), handed);
             let columns = heads.start * op.head_width()..heads.end * op.head_width();
             let mut queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();

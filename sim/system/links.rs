@@ -7,8 +7,8 @@
 //! Which neurons move is the scheduler's decision ([`Places`]). Where a neuron is computed changes only when all of its weights have
 //! arrived, and at the end of a layer, so that no product sees half of a move: [`Residence`].
 
-use super::books::Place;
 use super::figures::{LinkCounters, LinkFigures};
+use super::place::Place;
 use super::residence::{Flight, Residence};
 use crate::cluster::lockstep::{LaneFault, Lockstep};
 use crate::core::{Burst, LinkStatus};

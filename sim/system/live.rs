@@ -5,6 +5,7 @@
 //! another one. What the predictor learns from is what the machine knows ([`Knowledge`]): of the blocks in front of attention all
 //! inputs, of the MLP what was computed. How good it is is measured against what would have been active given the same inputs.
 
+use crate::error::SimError;
 use ndp_config::BlockKind;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::{f16, fp16};
@@ -239,7 +240,7 @@ impl GemvBackend for PredictedSoftware {
 
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, PredictedError> {
         let product = op.product();
-        let layer = super::backend::layer_of(product.label()).unwrap_or(0);
+        let layer = layer_of(product.label()).unwrap_or(0);
         match product.class() {
             GemvClass::Qkv => {
                 if product.label().ends_with(".q_proj") {
@@ -275,6 +276,12 @@ impl GemvBackend for PredictedSoftware {
         let Ok(result) = self.software.attend(op);
         Ok(result)
     }
+}
+
+/// The layer that a label names: `layers.2.fc1`.
+pub(super) fn layer_of(label: &str) -> Result<u32, SimError> {
+    let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
+    number.ok_or_else(|| SimError::Host { cycle: 0, what: format!("'{label}' names no layer") })
 }
 
 #[cfg(test)]

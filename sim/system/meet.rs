@@ -1,8 +1,9 @@
 //! Q, K, V and FC2: each device adds up the products of its own neurons, and the sums meet on one core.
 
-use super::backend::{DOWN, SystemBackend};
-use super::books::{Operation, Place};
+use super::backend::SystemBackend;
+use super::books::Operation;
 use super::links::Message;
+use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
 use super::residence::Part as product;
@@ -132,7 +133,7 @@ impl<P: Places> SystemBackend<P> {
         let cold = parts.iter().filter(|(device, _)| **device != Device::Gpu);
         let bytes = cold.map(|(_, neurons)| neurons.len() as u64).sum::<u64>() * (2 * batch as u64 + 4);
         self.books.figures.bytes.bus_inputs += bytes;
-        let end = self.books.carry(DOWN, ("inputs", self.books.now), bytes);
+        let end = self.books.carry(Place::BusDown, ("inputs", self.books.now), bytes);
         self.books.advance(end);
     }
 
@@ -201,7 +202,7 @@ impl<P: Places> SystemBackend<P> {
             let part = Part::of(format, &self.config, (cols, batch), sums_of_gpu)?;
             let weights = 2 * neurons.len() as u64 * u64::from(cols);
             let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
-            ready = ready.max(self.books.carry(DOWN, ("sums of the GPU", end), part.bytes()));
+            ready = ready.max(self.books.carry(Place::BusDown, ("sums of the GPU", end), part.bytes()));
             let figures = &mut self.books.figures;
             figures.gpu_sent_bytes += part.bytes();
             figures.bytes.bus_gpu_sums += part.bytes();
@@ -259,7 +260,7 @@ impl<P: Places> SystemBackend<P> {
         if let Some(residual) = &residual {
             let bytes = 2 * residual.len() as u64;
             self.books.figures.bytes.bus_inputs += bytes;
-            ready = ready.max(self.books.carry(DOWN, ("residual", begin), bytes));
+            ready = ready.max(self.books.carry(Place::BusDown, ("residual", begin), bytes));
         }
         let jobs = vec![(receiver, (&sums, &epilogue))];
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());

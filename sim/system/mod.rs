@@ -5,8 +5,8 @@
 //! neuron's output where the neuron lives, attention goes over the cores head by head. The GPU computes in software, the prompt too if
 //! asked to; the projection and the logits are its own. Cores are simulated one after the other or side by side on threads, with the
 //! same results. [`Online`] lets neurons move as the host's scheduler wants them to, [`LivePredictor`] decides which are computed.
-//! What one device leaves and another takes, the host moves in no time, and the time that bus and links would take is in [`Event`]s; or it
-//! goes over links in RTL ([`LinkOptions`]), neurons that move included, and takes the time that it takes.
+//! The host copies data between devices; the copy takes zero core cycles, and [`Event`]s have the time that bus and links would take. With
+//! [`LinkOptions`] data between DIMMs, moving neurons included, go over links in RTL instead, and their cycles count.
 //!
 //! Reading order: [`SystemBackend`], [`SystemFigures`], [`Event`], [`Setup`] (a model, a machine and a profile to begin with).
 
@@ -19,6 +19,7 @@ mod links;
 mod live;
 mod meet;
 mod online;
+mod place;
 mod places;
 mod pool;
 mod residence;
@@ -26,7 +27,7 @@ mod rows;
 mod setup;
 
 pub use backend::{SystemBackend, SystemOptions};
-pub use books::{Event, Operation, Place, ProgramEvent};
+pub use books::{Event, Operation, ProgramEvent};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
     TokenFigures, imbalance,
@@ -35,5 +36,6 @@ pub use gpu::{Gpu, GpuNumerics, sum_f32};
 pub use links::{FaultKind, LinkFault, LinkOptions};
 pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
 pub use online::{Online, OnlineStart};
+pub use place::Place;
 pub use places::{Device, Places, StaticPlaces};
 pub use setup::{Perplexity, Setup, SetupError, perplexity, small_system};

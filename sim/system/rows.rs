@@ -1,8 +1,8 @@
 //! FC1: each neuron's output where the neuron lives.
 
-use super::backend::{DOWN, SystemBackend};
-use super::books::Place;
+use super::backend::SystemBackend;
 use super::gpu::GpuNumerics;
+use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
 use super::residence::Part;
@@ -66,7 +66,7 @@ impl<P: Places> SystemBackend<P> {
         let wanted: usize = jobs.iter().flat_map(|(_, job)| job).map(|(neurons, ..)| neurons.len()).sum();
         let bytes = (2 * jobs.len() * product.activations().len() + 4 * wanted) as u64;
         self.books.figures.bytes.bus_inputs += bytes;
-        let start = self.books.carry(DOWN, ("inputs", begin), bytes);
+        let start = self.books.carry(Place::BusDown, ("inputs", begin), bytes);
         let (cols, vectors) = (product.cols() as u32, product.activations());
         // Neurons that change places have begun to do so in the projection.
         if let Some(links) = &mut self.links {

@@ -409,3 +409,30 @@ impl Not for Bits {
         !&self
     }
 }
+
+impl Bits {
+    /// Does `action` to this expression and to all in it.
+    pub(crate) fn visit(&self, action: &mut impl FnMut(&Self)) {
+        action(self);
+        match self.node() {
+            Node::Unary(_, a) | Node::Repeat(_, a) => a.visit(action),
+            Node::Slice { base, .. } => base.visit(action),
+            Node::MemoryRead { addr, .. } => addr.visit(action),
+            Node::Binary(_, a, b) => [a, b].into_iter().for_each(|part| part.visit(action)),
+            Node::Mux(select, a, b) => [select, a, b].into_iter().for_each(|part| part.visit(action)),
+            Node::Cat(parts) => parts.iter().for_each(|part| part.visit(action)),
+            Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {}
+        }
+    }
+
+    /// Numbers of the signals in it, as often as they are there.
+    pub(crate) fn signals(&self) -> Vec<usize> {
+        let mut ids = Vec::new();
+        self.visit(&mut |bits| {
+            if let Node::Signal(signal) = bits.node() {
+                ids.push(signal.id);
+            }
+        });
+        ids
+    }
+}

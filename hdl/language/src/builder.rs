@@ -4,89 +4,14 @@
 //! block descriptions free of `?` on every line.
 
 use crate::bits::{Node, Owner, Signal};
+use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, RegBody};
+use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
-use crate::{Bits, Domain, HdlError, check, domains, lower};
+use crate::{Bits, Domain, HdlError, check, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-#[derive(Clone, Debug)]
-pub(crate) enum Kind {
-    Input { doc: String },
-    Output { doc: String },
-    Wire,
-    Reg,
-    InstanceOutput,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Declaration {
-    pub name: String,
-    pub width: u32,
-    pub kind: Kind,
-}
-
-#[derive(Debug)]
-pub(crate) struct RegBody {
-    pub id: usize,
-    pub next: Vec<Bits>,
-    /// At most one; `check` refuses more.
-    pub enable: Vec<Bits>,
-    pub reset: Option<u128>,
-}
-
-#[derive(Debug)]
-pub(crate) struct MemoryBody {
-    pub name: String,
-    pub width: u32,
-    pub depth: u32,
-    /// Enable, address, data.
-    pub writes: Vec<(Bits, Bits, Bits)>,
-    /// Address widths of the reads, for checking.
-    pub read_addrs: Vec<Bits>,
-}
-
-#[derive(Debug)]
-pub(crate) struct InstanceBody {
-    pub name: String,
-    pub module: Rc<Module>,
-    pub inputs: Vec<(String, Bits)>,
-    /// Port, signal id.
-    pub outputs: Vec<(String, usize)>,
-    /// Domain of the child's `clk_i`, unless it is the parent's own; at most one, `domains` refuses more.
-    pub own_domain: Vec<Domain>,
-    /// Further domains of the child, and the parent's behind them.
-    pub passed: Vec<(String, Domain)>,
-    /// Inputs that come from another domain, with the reason why that is right.
-    pub crossings: Vec<(String, String)>,
-}
-
-#[derive(Debug, Default)]
-pub(crate) struct Inner {
-    pub owner: Owner,
-    pub doc: String,
-    pub declarations: Vec<Declaration>,
-    /// Signal id and driving expression, of wires and outputs.
-    pub drives: Vec<(usize, Bits)>,
-    pub regs: Vec<RegBody>,
-    pub memories: Vec<MemoryBody>,
-    pub instances: Vec<InstanceBody>,
-    /// Signals that are deliberately not read, with the reason.
-    pub unused: Vec<(Bits, String)>,
-    /// All instances run the same code in simulation.
-    pub shares_code: bool,
-    pub memory_macro: Option<MemoryInfo>,
-    /// Names of the clock domains beside the module's own.
-    pub domains: Vec<String>,
-}
-
-impl Inner {
-    /// Name of the module.
-    pub fn name(&self) -> &str {
-        &self.owner.module
-    }
-}
 
 /// Describes one module; see [the language](crate) for the conventions.
 #[derive(Debug)]
@@ -225,7 +150,7 @@ impl ModuleBuilder {
             ports.push(implicit_port("rst_ni", "synchronous reset, active low"));
         }
         for domain in &inner.domains {
-            let [clock, reset] = domains::implicit_names(domain);
+            let [clock, reset] = implicit_names(domain);
             ports.push(implicit_port(&clock, &format!("clock of the domain `{domain}`, rising edge")));
             if report.domain_resets.contains(&reset) {
                 ports.push(implicit_port(&reset, "its synchronous reset, active low"));

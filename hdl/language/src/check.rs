@@ -1,8 +1,9 @@
 //! The rules a module has to keep before it is emitted.
 
 use crate::bits::{Node, Signal};
-use crate::builder::{Inner, InstanceBody, Kind};
-use crate::domains::{self, PortDomains};
+use crate::body::{Inner, InstanceBody, Kind};
+use crate::domain::{PortDomains, implicit_names};
+use crate::domains;
 use crate::module::Direction;
 use crate::{Bits, HdlError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +107,7 @@ fn check_names(inner: &Inner) -> Result<(), HdlError> {
             return Err(HdlError::IllegalName { module: inner.name().to_owned(), name: name.clone() });
         }
     }
-    let domain_ports: Vec<String> = inner.domains.iter().flat_map(|d| domains::implicit_names(d)).collect();
+    let domain_ports: Vec<String> = inner.domains.iter().flat_map(|d| implicit_names(d)).collect();
     for name in names.chain(&domain_ports) {
         if !seen.insert(name) {
             return Err(HdlError::DuplicateName { module: inner.name().to_owned(), name: name.clone() });
@@ -173,7 +174,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
 
 fn check_expression(inner: &Inner, signal: &str, expression: &Bits) -> Result<(), HdlError> {
     let mut failure = None;
-    visit(expression, &mut |bits| {
+    expression.visit(&mut |bits| {
         if failure.is_some() {
             return;
         }
@@ -263,7 +264,7 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
 fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
     let mut read = vec![false; inner.declarations.len()];
     for (target, _, expression) in expressions {
-        visit(expression, &mut |bits| {
+        expression.visit(&mut |bits| {
             // A register that only feeds itself is as useless as one that feeds nothing.
             if let Node::Signal(signal) = bits.node()
                 && signal.name != *target
@@ -287,12 +288,12 @@ fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) ->
 fn check_loops(inner: &Inner) -> Result<BTreeMap<String, Vec<String>>, HdlError> {
     let mut sources: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); inner.declarations.len()];
     for (id, value) in &inner.drives {
-        sources[*id].extend(signals_of(value));
+        sources[*id].extend(value.signals());
     }
     for instance in &inner.instances {
         for (port, id) in &instance.outputs {
             for input in instance.module.comb_inputs_of(port) {
-                sources[*id].extend(input_expression(instance, input).into_iter().flat_map(signals_of));
+                sources[*id].extend(input_expression(instance, input).into_iter().flat_map(Bits::signals));
             }
         }
     }
@@ -354,35 +355,5 @@ impl Search<'_> {
         self.path.pop();
         self.state[id] = State::Done(inputs.clone());
         Ok(inputs)
-    }
-}
-
-pub(crate) fn signals_of(expression: &Bits) -> Vec<usize> {
-    let mut ids = Vec::new();
-    visit(expression, &mut |bits| {
-        if let Node::Signal(signal) = bits.node() {
-            ids.push(signal.id);
-        }
-    });
-    ids
-}
-
-pub(crate) fn visit(expression: &Bits, action: &mut impl FnMut(&Bits)) {
-    action(expression);
-    match expression.node() {
-        Node::Unary(_, a) | Node::Repeat(_, a) => visit(a, action),
-        Node::Slice { base, .. } => visit(base, action),
-        Node::MemoryRead { addr, .. } => visit(addr, action),
-        Node::Binary(_, a, b) => {
-            visit(a, action);
-            visit(b, action);
-        }
-        Node::Mux(select, a, b) => {
-            visit(select, action);
-            visit(a, action);
-            visit(b, action);
-        }
-        Node::Cat(parts) => parts.iter().for_each(|part| visit(part, action)),
-        Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {}
     }
 }

@@ -12,50 +12,11 @@
 //! are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
 //! have to be active together for some cycles of the slowest one.
 
-use crate::bits::{Node, Owner};
-use crate::builder::{Inner, InstanceBody, Kind};
-use crate::check::{signals_of, visit};
-use crate::module::Direction;
+use crate::bits::Node;
+use crate::body::{Inner, InstanceBody, Kind, port_of};
+use crate::domain::{PortDomains, implicit_names};
 use crate::{Bits, HdlError};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A clock of a module with its reset.
-#[derive(Clone, Debug)]
-pub struct Domain {
-    pub(crate) owner: Owner,
-    /// Number among the module's further domains; `None` is the module's own clock.
-    pub(crate) index: Option<usize>,
-}
-
-/// Name of the clock or reset port of a domain of the module.
-fn port_of(inner: &Inner, domain: Option<usize>, port: &str) -> String {
-    domain.map_or_else(|| port.to_owned(), |index| format!("{}_{port}", inner.domains[index]))
-}
-
-/// The ports `clk_i` and `rst_ni` that further domains may add to a module.
-pub(crate) fn implicit_names(domain: &str) -> [String; 2] {
-    [format!("{domain}_clk_i"), format!("{domain}_rst_ni")]
-}
-
-impl InstanceBody {
-    /// The parent's domain behind a domain of the child; the empty name is the child's own clock.
-    fn parent_domain(&self, name: &str) -> Option<usize> {
-        if name.is_empty() {
-            return self.own_domain.first().and_then(|domain| domain.index);
-        }
-        self.passed.iter().find(|(child, _)| child == name).and_then(|(_, domain)| domain.index)
-    }
-
-    /// What drives `port` of the child if it is a clock or reset: a port of the parent.
-    pub(crate) fn clock_or_reset(&self, inner: &Inner, port: &str) -> Option<String> {
-        if matches!(port, "clk_i" | "rst_ni") {
-            return Some(port_of(inner, self.parent_domain(""), port));
-        }
-        let domain =
-            self.module.domains.iter().find(|d| implicit_names(d).iter().any(|name| name == port))?;
-        Some(port_of(inner, self.parent_domain(domain), &port[domain.len() + 1..]))
-    }
-}
 
 /// Which clock and reset ports the module needs for its instances, in the order of its domains.
 pub(crate) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
@@ -127,15 +88,6 @@ pub(crate) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
         }
     }
     Ok(())
-}
-
-/// Domain of each port, by name; the empty name is the module's own clock.
-#[derive(Debug, Default)]
-pub(crate) struct PortDomains {
-    /// Inputs by the domain that reads them.
-    pub sinks: BTreeMap<String, String>,
-    /// Outputs by the domain whose registers they come from.
-    pub sources: BTreeMap<String, String>,
 }
 
 /// Where a value comes from.
@@ -234,12 +186,12 @@ struct Search<'a> {
 impl Search<'_> {
     fn of(&mut self, value: &Bits) -> BTreeSet<Source> {
         let mut found = BTreeSet::new();
-        visit(value, &mut |bits| {
+        value.visit(&mut |bits| {
             if matches!(bits.node(), Node::MemoryRead { .. }) {
                 found.insert(Source::Domain(None));
             }
         });
-        for id in signals_of(value) {
+        for id in value.signals() {
             found.extend(self.visit(id));
         }
         found
@@ -278,12 +230,4 @@ impl Search<'_> {
         self.known[id] = Some(found.clone());
         found
     }
-}
-
-/// Whether an input of that name is a clock or reset of the module.
-pub(crate) fn is_implicit(module: &crate::Module, name: &str) -> bool {
-    let port = module.port(name);
-    port.is_some_and(|port| port.direction == Direction::Input)
-        && (matches!(name, "clk_i" | "rst_ni")
-            || module.domains.iter().any(|domain| implicit_names(domain).iter().any(|port| port == name)))
 }

@@ -13,9 +13,11 @@
 #![deny(missing_docs)]
 
 mod bits;
+mod body;
 mod builder;
 mod check;
 mod design;
+mod domain;
 mod domains;
 mod error;
 mod keywords;
@@ -25,6 +27,6 @@ mod module;
 pub use bits::{Bits, any_named, any_of, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros};
 pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
 pub use design::Design;
-pub use domains::Domain;
+pub use domain::Domain;
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port};

@@ -5,8 +5,9 @@
 //! and enter the AST as placeholder signals that are replaced after printing.
 
 use crate::bits::{BinaryOp, Node, UnaryOp};
-use crate::builder::{Inner, Kind};
+use crate::body::{Inner, InstanceBody, Kind};
 use crate::check::Report;
+use crate::domain::implicit_names;
 use crate::{Bits, Direction};
 use rust_hdl_core::ast::{
     Verilog, VerilogExpression, VerilogLiteral, VerilogOp, VerilogOpUnary, VerilogStatement,
@@ -30,7 +31,7 @@ pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
         nets.push(Net::new("rst_ni", 1, AtomKind::InputParameter));
     }
     for domain in &inner.domains {
-        let [clock, reset] = crate::domains::implicit_names(domain);
+        let [clock, reset] = implicit_names(domain);
         nets.push(Net::new(&clock, 1, AtomKind::InputParameter));
         if report.domain_resets.contains(&reset) {
             nets.push(Net::new(&reset, 1, AtomKind::InputParameter));
@@ -155,7 +156,7 @@ impl Printer {
         text + &assigns + &instances + &clocked + &unused
     }
 
-    fn instance(&mut self, inner: &Inner, body: &crate::builder::InstanceBody) -> String {
+    fn instance(&mut self, inner: &Inner, body: &InstanceBody) -> String {
         let mut connections = Vec::new();
         for port in body.module.ports() {
             let value = if let Some(clock_or_reset) = body.clock_or_reset(inner, &port.name) {

@@ -1,6 +1,6 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
-use crate::domains::{self, PortDomains};
+use crate::domain::{PortDomains, implicit_names};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -108,7 +108,9 @@ impl Module {
 
     /// Whether an input is a clock or a reset, which parents connect through domains.
     pub fn is_clock_or_reset(&self, input: &str) -> bool {
-        domains::is_implicit(self, input)
+        let of_domain = |domain: &String| implicit_names(domain).iter().any(|port| port == input);
+        self.port(input).is_some_and(|port| port.direction == Direction::Input)
+            && (matches!(input, "clk_i" | "rst_ni") || self.domains.iter().any(of_domain))
     }
 
     pub(crate) fn port(&self, name: &str) -> Option<&Port> {

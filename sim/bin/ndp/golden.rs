@@ -51,6 +51,21 @@ impl Comparison {
     }
 }
 
+/// What a comparison says, or that there was none.
+pub fn verdict_text(comparison: Option<&Comparison>) -> String {
+    match comparison {
+        None => "none stored for this model, prompt, temperature and seed".to_owned(),
+        Some(c) if c.agrees() => format!("{}: all {} tokens and logits are equal", c.file, c.tokens),
+        Some(c) => {
+            let at = c.first_difference.unwrap_or(0);
+            format!(
+                "{}: differs from token {at} on (text equal: {}, logits equal: {})",
+                c.file, c.text_equal, c.logits_equal
+            )
+        }
+    }
+}
+
 /// A file or directory of the workspace.
 pub fn workspace_path(relative: &str) -> PathBuf {
     let here = PathBuf::from(relative);

@@ -48,6 +48,16 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// A rate: that of something that takes so many nanoseconds; 0 if it takes none.
+pub fn per_second(ns: f64) -> f64 {
+    if ns > 0.0 { 1e9 / ns } else { 0.0 }
+}
+
+/// A share in per cent; a dash for none.
+pub fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,9 +7,9 @@
 use half::f16;
 
 use crate::NumericsError;
-use crate::exact_sum::SpecialFlags;
 use crate::fp16::{SIGNIFICAND_BITS, any_special, fixed_of_finite, is_finite};
 use crate::rounding::round_fixed;
+use crate::special_flags::SpecialFlags;
 
 /// How many leading significand bits of a weight take part in a bit-serial multiplication: 1..=11.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,9 +5,9 @@
 
 use half::f16;
 
-use crate::exact_sum::SpecialFlags;
 use crate::fp16::{self, CANONICAL_NAN, NEG_ZERO, POS_INF, POS_ZERO};
 use crate::rounding::{SUM_LSB, round_fixed, round_scaled};
+use crate::special_flags::SpecialFlags;
 
 const SIGN: u16 = 0x8000;
 

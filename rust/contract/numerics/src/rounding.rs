@@ -6,8 +6,8 @@
 
 use half::f16;
 
-use crate::exact_sum::SpecialFlags;
 use crate::fp16::{CANONICAL_NAN, POS_INF};
+use crate::special_flags::SpecialFlags;
 
 /// Fixed-point sums are in units of 2^-`SUM_LSB`: a product of two multiples of 2^-24.
 pub const SUM_LSB: u32 = 48;

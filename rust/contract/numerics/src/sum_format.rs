@@ -6,7 +6,8 @@
 //! the value decides nothing any more and is written as 0. A sum has one such form, so equal sums have equal bits.
 
 use crate::NumericsError;
-use crate::exact_sum::{ExactSum, SpecialFlags};
+use crate::exact_sum::ExactSum;
+use crate::special_flags::SpecialFlags;
 
 /// The form of the sums of a design.
 ///

@@ -1,12 +1,10 @@
 //! One run as a single HTML file: charts, tables, and a way from each token to programs, cycles and commands.
 
-use super::report::{
-    OperationFigures, operations, paths, per_second, percent, text_verdict, timed_by_bandwidth,
-};
+use super::report::{OperationFigures, operations, paths, text_verdict, timed_by_bandwidth};
 use super::run::{Choice, Hits, Host, Outcome, rerun};
 use crate::gemv::name;
-use crate::generate::verdict_text;
-use crate::tools::grouped;
+use crate::golden::verdict_text;
+use crate::tools::{grouped, per_second, percent};
 use ndp_cosim::system::{Event, Perplexity, TokenFigures, imbalance};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 

@@ -11,7 +11,7 @@ mod table;
 
 use self::args::PolicyChoice;
 use crate::Verdict;
-use crate::generate::Job;
+use crate::generate::args::{Args, Job};
 use crate::output::Traces;
 use crate::stream::TextStream;
 use anyhow::{Context, bail, ensure};
@@ -27,11 +27,7 @@ use run::{Choice, Host, Outcome, simulate};
 const PROFILE_TOKENS: usize = 64;
 
 /// Runs the job.
-pub fn run(
-    args: &crate::generate::Args,
-    job: &Job,
-    (model, config): (&Model, &DesignConfig),
-) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> anyhow::Result<Verdict> {
     ensure!(
         args.neurons == Neurons::Active,
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"

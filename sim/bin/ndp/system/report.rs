@@ -3,9 +3,8 @@
 use super::args::PredictorChoice;
 use super::run::{Choice, Host, Outcome, Predictions, Quality, is_exact, rerun};
 use crate::gemv::name;
-use crate::generate::verdict_text;
-use crate::golden::Comparison;
-use crate::tools::{Tools, grouped};
+use crate::golden::{Comparison, verdict_text};
+use crate::tools::{Tools, grouped, per_second, percent};
 use ndp_config::DesignConfig;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::system::{
@@ -197,11 +196,6 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Of something that takes so many nanoseconds; 0 if it takes none.
-pub fn per_second(ns: f64) -> f64 {
-    if ns > 0.0 { 1e9 / ns } else { 0.0 }
-}
-
 /// How text and logits compare with those of exact sums in software.
 pub fn text_verdict(outcome: &Outcome) -> String {
     match outcome.difference {
@@ -384,9 +378,4 @@ fn print_links(links: &LinkFigures, ber: f64) {
             of.without_credit
         );
     }
-}
-
-/// A share in per cent; a dash for none.
-pub fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
 }

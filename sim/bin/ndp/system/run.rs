@@ -1,11 +1,11 @@
 //! One run of a system: what it is asked for, and what comes of it.
 
 use super::args::{LinksChoice, PredictorChoice};
-use super::report::percent;
 use crate::gemv::name;
-use crate::generate::{Job, verdict_text};
-use crate::golden::{self, Comparison, workspace_path};
+use crate::generate::args::{Args, Job};
+use crate::golden::{self, Comparison, verdict_text, workspace_path};
 use crate::rerun::Rerun;
+use crate::tools::percent;
 use anyhow::Context;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::Recording;
@@ -28,7 +28,7 @@ const LISTED: usize = 16;
 
 /// What all runs have in common.
 pub struct Host<'a> {
-    pub args: &'a crate::generate::Args,
+    pub args: &'a Args,
     pub job: &'a Job,
     pub model: &'a Model,
     pub config: &'a DesignConfig,
@@ -289,7 +289,7 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
 }
 
 /// What is wrong with the options of links, if anything is.
-pub fn check_links(args: &crate::generate::Args) -> anyhow::Result<()> {
+pub fn check_links(args: &Args) -> anyhow::Result<()> {
     let most = ndp_cosim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
         anyhow::ensure!(

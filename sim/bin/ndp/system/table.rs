@@ -1,10 +1,9 @@
 //! Several runs in one table: numbers of DIMMs, policies, forms of partial results.
 
 use super::args::LinksChoice;
-use super::report::per_second;
 use super::run::{Choice, Host, Outcome, Quality};
 use crate::gemv::name;
-use crate::tools::Tools;
+use crate::tools::{Tools, per_second};
 use ndp_config::DesignConfig;
 use ndp_cosim::system::{Differences, GpuNumerics, MergeFigures};
 use serde::Serialize;

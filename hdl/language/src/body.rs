@@ -1,0 +1,109 @@
+//! The contents of a module as they are collected: declarations, drivers, registers, memories, instances.
+
+use crate::Bits;
+use crate::bits::Owner;
+use crate::domain::{Domain, implicit_names};
+use crate::module::{MemoryInfo, Module};
+use std::rc::Rc;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Input { doc: String },
+    Output { doc: String },
+    Wire,
+    Reg,
+    InstanceOutput,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Declaration {
+    pub name: String,
+    pub width: u32,
+    pub kind: Kind,
+}
+
+#[derive(Debug)]
+pub(crate) struct RegBody {
+    pub id: usize,
+    pub next: Vec<Bits>,
+    /// At most one; `check` refuses more.
+    pub enable: Vec<Bits>,
+    pub reset: Option<u128>,
+}
+
+#[derive(Debug)]
+pub(crate) struct MemoryBody {
+    pub name: String,
+    pub width: u32,
+    pub depth: u32,
+    /// Enable, address, data.
+    pub writes: Vec<(Bits, Bits, Bits)>,
+    /// Address widths of the reads, for checking.
+    pub read_addrs: Vec<Bits>,
+}
+
+#[derive(Debug)]
+pub(crate) struct InstanceBody {
+    pub name: String,
+    pub module: Rc<Module>,
+    pub inputs: Vec<(String, Bits)>,
+    /// Port, signal id.
+    pub outputs: Vec<(String, usize)>,
+    /// Domain of the child's `clk_i`, unless it is the parent's own; at most one, `domains` refuses more.
+    pub own_domain: Vec<Domain>,
+    /// Further domains of the child, and the parent's behind them.
+    pub passed: Vec<(String, Domain)>,
+    /// Inputs that come from another domain, with the reason why that is right.
+    pub crossings: Vec<(String, String)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inner {
+    pub owner: Owner,
+    pub doc: String,
+    pub declarations: Vec<Declaration>,
+    /// Signal id and driving expression, of wires and outputs.
+    pub drives: Vec<(usize, Bits)>,
+    pub regs: Vec<RegBody>,
+    pub memories: Vec<MemoryBody>,
+    pub instances: Vec<InstanceBody>,
+    /// Signals that are deliberately not read, with the reason.
+    pub unused: Vec<(Bits, String)>,
+    /// All instances run the same code in simulation.
+    pub shares_code: bool,
+    pub memory_macro: Option<MemoryInfo>,
+    /// Names of the clock domains beside the module's own.
+    pub domains: Vec<String>,
+}
+
+impl Inner {
+    /// Name of the module.
+    pub fn name(&self) -> &str {
+        &self.owner.module
+    }
+}
+
+/// Name of the clock or reset port of a domain of the module.
+pub(crate) fn port_of(inner: &Inner, domain: Option<usize>, port: &str) -> String {
+    domain.map_or_else(|| port.to_owned(), |index| format!("{}_{port}", inner.domains[index]))
+}
+
+impl InstanceBody {
+    /// The parent's domain behind a domain of the child; the empty name is the child's own clock.
+    pub(crate) fn parent_domain(&self, name: &str) -> Option<usize> {
+        if name.is_empty() {
+            return self.own_domain.first().and_then(|domain| domain.index);
+        }
+        self.passed.iter().find(|(child, _)| child == name).and_then(|(_, domain)| domain.index)
+    }
+
+    /// What drives `port` of the child if it is a clock or reset: a port of the parent.
+    pub(crate) fn clock_or_reset(&self, inner: &Inner, port: &str) -> Option<String> {
+        if matches!(port, "clk_i" | "rst_ni") {
+            return Some(port_of(inner, self.parent_domain(""), port));
+        }
+        let domain =
+            self.module.domains.iter().find(|d| implicit_names(d).iter().any(|name| name == port))?;
+        Some(port_of(inner, self.parent_domain(domain), &port[domain.len() + 1..]))
+    }
+}

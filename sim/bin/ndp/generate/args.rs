@@ -1,0 +1,146 @@
+//! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
+
+use crate::args::{TraceArgs, UnitArgs, temperature_percent};
+use crate::golden::{self, workspace_path};
+use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
+use anyhow::Context;
+use ndp_cosim::backend::Neurons;
+use ndp_cosim::gemv::MergeFormat;
+use ndp_cosim::system::{GpuNumerics, LinkFault};
+use ndp_model::GenerateOptions;
+use std::path::{Path, PathBuf};
+
+/// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included
+#[derive(clap::Args, Debug)]
+#[command(after_long_help = "Examples:\n  \
+        ndp generate\n  \
+        ndp generate --config tiny --tokens 8 --stalls 20\n  \
+        ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
+        ndp generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
+        ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n\n\
+        If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
+        tokens than it has, text and logits are compared with it.")]
+pub struct Args {
+    /// Hardware.
+    #[command(flatten)]
+    pub unit: UnitArgs,
+    /// Text to continue [default: that of golden/generate/default.json]
+    #[arg(long)]
+    pub prompt: Option<String>,
+    /// Tokens (bytes) to generate; with the prompt at most the model's positions
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tokens: u32,
+    /// Directory with config.json and model.safetensors [default: golden/model]
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// Sampling temperature, 0 (greedy) to 10, two decimals [default: that of golden/generate/default.json]
+    #[arg(long, value_name = "T", value_parser = temperature_percent)]
+    pub temperature: Option<u32>,
+    /// Seed of the sampler and of the stalls [default: that of golden/generate/default.json]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Neurons that take part
+    #[arg(long, value_enum, default_value_t = Neurons::Active)]
+    pub neurons: Neurons,
+    /// Several DIMMs, each with a core in RTL, and a GPU in software, with the host's scheduler in the loop (1..=16). With several
+    /// numbers, policies or forms of partial results all combinations are run, and shown in one table
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16),
+        conflicts_with = "chart")]
+    pub dimms: Vec<u32>,
+    /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all
+    #[arg(
+        long,
+        value_name = "POLICY,...",
+        value_delimiter = ',',
+        default_value = "hermes",
+        requires = "dimms"
+    )]
+    pub policy: Vec<PolicyChoice>,
+    /// With --dimms: which neurons are computed: exactly the active ones, or those that the live predictor says
+    #[arg(long, value_enum, default_value_t = PredictorChoice::Exact, requires = "dimms")]
+    pub predictor: PredictorChoice,
+    /// With --dimms: how the GPU adds
+    #[arg(long, value_enum, default_value_t = GpuNumerics::Exact, requires = "dimms")]
+    pub gpu_numerics: GpuNumerics,
+    /// With --dimms: in which form partial results go from device to device
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [MergeFormat::Exact], requires = "dimms")]
+    pub merge: Vec<MergeFormat>,
+    /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
+    #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
+    pub links: LinksChoice,
+    /// With --dimms: bit error rate of all lanes of the links (0 to 0.001)
+    #[arg(long, value_name = "RATE", default_value_t = 0.0, requires = "dimms", value_parser = bit_error_rate)]
+    pub ber: f64,
+    /// With --dimms: what happens to the link of a DIMM, in a cycle counted from the beginning: cut@CYCLE:DIMM=CYCLES (no lane works for a
+    /// while), burst@CYCLE:DIMM=CYCLES (noise on all lanes), dead-lane@CYCLE:DIMM=LANE or full@CYCLE:DIMM=CYCLES (the DIMM takes
+    /// nothing for a while, so that all queues are full)
+    #[arg(long = "fault", value_name = "KIND@CYCLE:DIMM=NUMBER", requires = "dimms")]
+    pub faults: Vec<LinkFault>,
+    /// With --dimms: cores that are simulated at the same time; changes nothing but the time that it takes [default: one for each
+    /// processor]
+    #[arg(long, value_name = "N", requires = "dimms", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub threads: Option<u32>,
+    /// With --dimms: report as a single HTML file
+    #[arg(long, value_name = "FILE", requires = "dimms")]
+    pub html: Option<PathBuf>,
+    /// With --dimms: the DIMM of which --waves and --trace show something
+    #[arg(long, value_name = "DIMM", default_value_t = 0, requires = "dimms")]
+    pub trace_dimm: u32,
+    /// With --dimms: the program of that DIMM from which on --trace shows --timeline-products ones
+    #[arg(long, value_name = "PROGRAM", default_value_t = 0, requires = "dimms")]
+    pub trace_program: u64,
+    /// With --dimms: how many percent of the neurons the GPU has room for
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
+        value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub gpu_percent: u32,
+    /// Chart of where the time goes, as SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub chart: Option<PathBuf>,
+    /// Recordings.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+    /// Products that --trace and --timeline show, the first ones; with --dimms --timeline shows all of them
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub timeline_products: u32,
+}
+
+/// Arguments with the defaults filled in.
+pub struct Job {
+    /// Text to continue.
+    pub prompt: String,
+    /// How.
+    pub options: GenerateOptions,
+    /// Directory of the model.
+    pub model: PathBuf,
+    /// Whether it is the repository's own, of which texts are stored.
+    pub own_model: bool,
+}
+
+impl Job {
+    /// The job that is asked for.
+    pub fn new(args: &Args) -> anyhow::Result<Self> {
+        let default = workspace_path("golden/generate/default.json");
+        let needed = args.prompt.is_none() || args.temperature.is_none() || args.seed.is_none();
+        let stored = if needed {
+            let context = || "--prompt, --temperature and --seed were not all given, and their defaults are stored there";
+            Some(golden::read(&default).with_context(context)?)
+        } else {
+            None
+        };
+        let stored = stored.as_ref();
+        let prompt = args.prompt.clone().or(stored.map(|stored| stored.prompt.clone())).unwrap_or_default();
+        let options = GenerateOptions {
+            tokens: args.tokens as usize,
+            temperature_percent: args
+                .temperature
+                .or(stored.map(|s| s.temperature_percent))
+                .unwrap_or_default(),
+            seed: args.seed.or(stored.map(|stored| stored.seed)).unwrap_or_default(),
+        };
+        let own = workspace_path("golden/model");
+        let model = args.model.clone().unwrap_or_else(|| own.clone());
+        let canonical = |path: &Path| path.canonicalize().ok();
+        let own_model = canonical(&model).is_some() && canonical(&model) == canonical(&own);
+        Ok(Self { prompt, options, model, own_model })
+    }
+}
