@@ -614,7 +614,7 @@ fn the_documented_diagrams_are_those_of_the_rtl() -> Outcome {
         let path = format!("{}/docs/pim-{mode}.svg", env!("CARGO_MANIFEST_DIR"));
         let documented = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
         let title = format!("{title} ({})", c.name());
-        let drawn = draw(trace, &c, &title, serial.clocks.max(dex.clocks));
+        let drawn = draw(trace, &c, &title, serial.clocks.max(dex.clocks))?;
         assert!(
             drawn == documented,
             "docs/pim-{mode}.svg: ndp pim-trace --mode {mode} --out docs/pim-{mode}.svg"

@@ -7,21 +7,17 @@
 use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Operation, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand;
-use std::fmt::Write;
+use ndp_report::{Gantt, ReportError};
 
-/// Units per clock, and of a lane.
-const CLOCK: u64 = 3;
-const LANE: u64 = 26;
-const LEFT: u64 = 130;
-const TOP: u64 = 54;
 /// Columns that the host reads in the scenario.
 const READS: u32 = 64;
 
-/// Colours: the host, the multipliers, results, refresh and closing. They can be told apart with any colour vision.
-const HOST: &str = "#0072b2";
-const PIM: &str = "#d55e00";
-const RESULT: &str = "#009e73";
-const OTHER: &str = "#8c8c8c";
+/// What a bar is for, in the order of their colours.
+const KINDS: [&str; 4] = [HOST, PIM, RESULT, OTHER];
+const HOST: &str = "host";
+const PIM: &str = "multipliers";
+const RESULT: &str = "results";
+const OTHER: &str = "closing and refresh";
 
 /// What a scenario did.
 #[derive(Clone, Debug)]
@@ -83,88 +79,53 @@ fn drives(command: &HbmCommand) -> bool {
     matches!(command, Read { .. } | ReadToBuffer { .. } | ReadResults | ReadSum { .. })
 }
 
-/// A box in a lane.
-struct Mark {
-    lane: usize,
-    from: u64,
-    to: u64,
-    colour: &'static str,
-    label: String,
-    tip: String,
-}
-
 /// Draws `trace`, with room for `clocks` clocks.
-pub fn draw(trace: &Trace, config: &HbmConfig, title: &str, clocks: u64) -> String {
+///
+/// # Errors
+/// None but those of a chart, whose numbers are finite here.
+pub fn draw(trace: &Trace, config: &HbmConfig, title: &str, clocks: u64) -> Result<String, ReportError> {
     let groups = config.bank_groups();
     let mut lanes = vec!["row commands".to_owned(), "column commands".to_owned()];
     lanes.extend((0..groups).map(|g| format!("group {g}, host's row")));
     lanes.extend((0..groups).map(|g| format!("group {g}, PIM row")));
     lanes.extend(["multipliers".to_owned(), "data bus".to_owned()]);
-    let marks = marks(trace, config, lanes.len());
-    let (width, height) = (LEFT + CLOCK * clocks + 20, TOP + LANE * lanes.len() as u64 + 50);
-    let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\">\n\
-         <title>{title}</title>\n\
-         <style>text{{font:11px system-ui,sans-serif;fill:currentColor}}.in{{fill:#fff;text-anchor:middle;font-size:9px}}\
-         .grid{{stroke:currentColor;opacity:.15}}.lane{{stroke:currentColor;opacity:.4}}</style>\n\
-         <text x=\"{LEFT}\" y=\"18\">{title}: {} clocks</text>\n",
-        trace.clocks
-    );
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        text,
-        "<text x=\"{LEFT}\" y=\"34\"><tspan fill=\"{HOST}\">host</tspan>, <tspan fill=\"{PIM}\">multipliers</tspan>, \
-         <tspan fill=\"{RESULT}\">results</tspan>, <tspan fill=\"{OTHER}\">closing</tspan>; a clock is 1 ns</text>"
-    );
-    let bottom = TOP + LANE * lanes.len() as u64;
-    for clock in (0..=clocks).step_by(20) {
-        let x = LEFT + CLOCK * clock;
-        let _ = writeln!(text, "<line x1=\"{x}\" y1=\"{TOP}\" x2=\"{x}\" y2=\"{bottom}\" class=\"grid\"/>");
-        let _ = writeln!(text, "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{clock}</text>", bottom + 16);
-    }
-    for (lane, name) in lanes.iter().enumerate() {
-        let y = TOP + LANE * (lane as u64 + 1);
-        let right = LEFT + CLOCK * clocks;
-        let _ = writeln!(text, "<text x=\"8\" y=\"{}\">{name}</text>", y - 8);
-        let _ = writeln!(text, "<line x1=\"{LEFT}\" y1=\"{y}\" x2=\"{right}\" y2=\"{y}\" class=\"lane\"/>");
-    }
-    for Mark { lane, from, to, colour, label, tip } in marks {
-        let (x, y) = (LEFT + CLOCK * from, TOP + LANE * lane as u64 + 5);
-        let width = CLOCK * (to.min(clocks) - from.min(clocks));
-        let _ = writeln!(
-            text,
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{colour}\" stroke=\"#fff\" \
-             stroke-width=\".6\"><title>{tip}</title></rect>",
-            LANE - 6
-        );
-        if !label.is_empty() {
-            let _ =
-                writeln!(text, "<text x=\"{}\" y=\"{}\" class=\"in\">{label}</text>", x + width / 2, y + 14);
-        }
-    }
-    let _ = writeln!(text, "<text x=\"{LEFT}\" y=\"{}\">clock</text>", bottom + 34);
-    text + "</svg>\n"
+    let title = format!("{title}: {} clocks", trace.clocks);
+    let chart = Gantt::new(&title, "clock (1 ns)", &lanes).kinds(KINDS).until(clocks as f64).with_heading();
+    let bars = bars(trace, config, lanes.len());
+    let chart = bars.into_iter().fold(chart, |chart, Bar { lane, from, to, kind, tip }| {
+        chart.bar(lane, kind, (from as f64, to.min(clocks) as f64), &tip)
+    });
+    chart.draw()
+}
+
+/// A bar in a lane.
+struct Bar {
+    lane: usize,
+    from: u64,
+    to: u64,
+    kind: &'static str,
+    tip: String,
 }
 
 /// Everything in the picture.
-fn marks(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Mark> {
+fn bars(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
     use HbmCommand::{Activate, Mac, PimActivate, PimActivateAll, PimPrecharge, Precharge, PrechargeAll};
     let groups = config.bank_groups() as usize;
     let (multipliers, data) = (lanes - 2, lanes - 1);
-    let mut marks = Vec::new();
+    let mut bars = Vec::new();
     // Rows that are open, host's and PIM's: from when.
     let mut open: Vec<Option<(u64, String)>> = vec![None; 2 * groups];
-    let close = |marks: &mut Vec<Mark>, open: &mut Vec<Option<(u64, String)>>, which: usize, at: u64| {
+    let close = |bars: &mut Vec<Bar>, open: &mut Vec<Option<(u64, String)>>, which: usize, at: u64| {
         if let Some((from, tip)) = open[which].take() {
-            let colour = if which < groups { HOST } else { PIM };
-            marks.push(Mark { lane: 2 + which, from, to: at, colour, label: "open".into(), tip });
+            let kind = if which < groups { HOST } else { PIM };
+            bars.push(Bar { lane: 2 + which, from, to: at, kind, tip });
         }
     };
     for (clock, command) in &trace.commands {
         let clock = *clock;
         let tip = format!("{clock}: {command}");
         let is_row = ndp_dram::CommandSet::kind(command).is_some_and(ndp_dram::hbm::HbmKind::is_row);
-        let colour = match command {
+        let kind = match command {
             PimActivate { .. } | PimActivateAll { .. } | Mac { .. } => PIM,
             Activate { .. } | HbmCommand::Read { .. } => HOST,
             HbmCommand::ReadResults | HbmCommand::ReadSum { .. } => RESULT,
@@ -176,14 +137,7 @@ fn marks(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Mark> {
             1
         };
         let lane = usize::from(!is_row);
-        marks.push(Mark {
-            lane,
-            from: clock,
-            to: clock + length,
-            colour,
-            label: String::new(),
-            tip: tip.clone(),
-        });
+        bars.push(Bar { lane, from: clock, to: clock + length, kind, tip: tip.clone() });
         match command {
             Activate { bank_group, .. } => open[usize::from(*bank_group)] = Some((clock, tip.clone())),
             PimActivate { bank_group, .. } => {
@@ -191,31 +145,24 @@ fn marks(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Mark> {
             }
             PimActivateAll { .. } => open[groups..].fill(Some((clock, tip.clone()))),
             // Joined banks have one row buffer.
-            PimPrecharge => (groups..2 * groups).for_each(|which| close(&mut marks, &mut open, which, clock)),
+            PimPrecharge => (groups..2 * groups).for_each(|which| close(&mut bars, &mut open, which, clock)),
             Precharge { bank_group, .. } => {
                 let group = usize::from(*bank_group);
                 let which = if open[group].is_some() { group } else { groups + group };
-                close(&mut marks, &mut open, which, clock);
+                close(&mut bars, &mut open, which, clock);
             }
-            PrechargeAll => (0..2 * groups).for_each(|which| close(&mut marks, &mut open, which, clock)),
+            PrechargeAll => (0..2 * groups).for_each(|which| close(&mut bars, &mut open, which, clock)),
             Mac { .. } => {
                 let to = clock + u64::from(config.t_ccd_l());
-                marks.push(Mark {
-                    lane: multipliers,
-                    from: clock,
-                    to,
-                    colour,
-                    label: String::new(),
-                    tip: tip.clone(),
-                });
+                bars.push(Bar { lane: multipliers, from: clock, to, kind, tip: tip.clone() });
             }
             _ => {}
         }
         if drives(command) {
             let from = clock + u64::from(config.t_cl());
-            marks.push(Mark { lane: data, from, to: from + 2, colour, label: String::new(), tip });
+            bars.push(Bar { lane: data, from, to: from + 2, kind, tip });
         }
     }
-    (0..2 * groups).for_each(|which| close(&mut marks, &mut open, which, trace.clocks));
-    marks
+    (0..2 * groups).for_each(|which| close(&mut bars, &mut open, which, trace.clocks));
+    bars
 }

@@ -6,10 +6,11 @@
 //! links follow from bandwidths. Every event names token, layer and operation, and a program also its number and the cycle of the core in
 //! which it began, which waves and command traces count.
 
-use super::timeline::{Timeline, fields_of, write};
+use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
 use crate::system::{Event, Operation, Place, ProgramEvent};
 use ndp_isa::Code;
+use ndp_report::Timeline;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
@@ -63,22 +64,22 @@ pub struct SystemTimeline<'a> {
 pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
     for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links")] {
-        timeline.processes.push((process, name.into()));
+        timeline.process(process, name);
     }
-    timeline.tracks.push(((GPU, 0), "products".into()));
+    timeline.track((GPU, 0), "products");
     for (track, name) in [(0, "to the DIMMs"), (1, "from the DIMMs"), (UPLOADS, "neurons to the GPU")] {
-        timeline.tracks.push(((BUS, track), name.into()));
+        timeline.track((BUS, track), name);
     }
-    timeline.tracks.push(((LINKS, MIGRATIONS), "neurons that migrate".into()));
+    timeline.track((LINKS, MIGRATIONS), "neurons that migrate");
     for dimm in 0..system.dimms {
-        timeline.tracks.push(((LINKS, 2 * dimm + 1), format!("to DIMM {dimm}")));
-        timeline.tracks.push(((LINKS, 2 * dimm + 2), format!("from DIMM {dimm}")));
+        timeline.track((LINKS, 2 * dimm + 1), format!("to DIMM {dimm}"));
+        timeline.track((LINKS, 2 * dimm + 2), format!("from DIMM {dimm}"));
         let process = FIRST_DIMM + dimm;
-        timeline.processes.push((process, format!("DIMM {dimm} ({})", system.name)));
-        timeline.tracks.push(((process, 0), "programs".into()));
-        timeline.tracks.push(((process, 1), "front end".into()));
+        timeline.process(process, format!("DIMM {dimm} ({})", system.name));
+        timeline.track((process, 0), "programs");
+        timeline.track((process, 1), "front end");
         for (track, part) in (2..).zip(PARTS) {
-            timeline.tracks.push(((process, track), part.into()));
+            timeline.track((process, track), part);
         }
     }
     for event in system.events {
@@ -99,7 +100,7 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
         let migrations = (moves.migrations, moves.migration_bytes, moves.migration_ns);
         moved((LINKS, MIGRATIONS), "from DIMM to DIMM", migrations);
     }
-    write(timeline, out)
+    timeline.write(out)
 }
 
 fn track_of(place: Place) -> (u32, u32) {

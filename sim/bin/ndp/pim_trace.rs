@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         PimTraceMode::Dex => "Banks cut in two compute and are read at once",
     };
     let title = format!("{title} ({})", config.name());
-    let picture = draw(&trace, &config, &title, serial.clocks.max(trace.clocks));
+    let picture = draw(&trace, &config, &title, serial.clocks.max(trace.clocks))?;
     out.finish(|out| out.write_all(picture.as_bytes()))?;
     say!("{}: {} commands in {} clocks", args.out.display(), trace.commands.len(), trace.clocks);
     Ok(Verdict::Agreed)

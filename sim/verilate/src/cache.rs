@@ -7,6 +7,7 @@
 
 use crate::files::{file_failure, hash, lock, write_if_changed};
 use crate::{Failure, Rtl, Tools, Unit, compile, pool};
+use ndp_files::OutputFile;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -219,9 +220,8 @@ fn clear_but(dir: &Path, kept: &Path) -> Result<(), Failure> {
 
 /// Writes a file that is complete or absent.
 fn write_whole(path: &Path, content: &[u8]) -> Result<(), Failure> {
-    let partial = path.with_extension("part");
-    write_if_changed(&partial, content)?;
-    std::fs::rename(&partial, path).map_err(|e| file_failure("rename", &partial, &e))
+    let written = OutputFile::create(path).and_then(|file| file.finish(|out| out.write_all(content)));
+    written.map_err(|e| vec![e.to_string()])
 }
 
 /// Says on the standard error that something takes long, and when it is done.

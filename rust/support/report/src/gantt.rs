@@ -25,6 +25,8 @@ pub struct Gantt {
     rows: Vec<String>,
     kinds: Vec<String>,
     bars: Vec<Bar>,
+    until: Option<f64>,
+    heading: bool,
 }
 
 impl Gantt {
@@ -32,6 +34,27 @@ impl Gantt {
     pub fn new(title: &str, x: &str, rows: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let rows = rows.into_iter().map(Into::into).collect();
         Self { title: title.to_owned(), x: x.to_owned(), rows, ..Self::default() }
+    }
+
+    /// Fixes which kinds there are and the order of their colours, which is otherwise that of the bars.
+    #[must_use]
+    pub fn kinds(mut self, kinds: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.kinds = kinds.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The axis reaches to `end` at least: charts of one scale.
+    #[must_use]
+    pub fn until(mut self, end: f64) -> Self {
+        self.until = Some(end);
+        self
+    }
+
+    /// The title is part of the picture: for a file of its own.
+    #[must_use]
+    pub fn with_heading(mut self) -> Self {
+        self.heading = true;
+        self
     }
 
     /// A bar in row number `row`, with the colour of its `kind` and a text that appears when it is pointed at.
@@ -55,7 +78,7 @@ impl Gantt {
     /// # Errors
     /// [`ReportError::NotFinite`].
     pub fn draw(&self) -> Result<String, ReportError> {
-        let ends = || self.bars.iter().flat_map(|bar| [bar.from, bar.to]);
+        let ends = || self.bars.iter().flat_map(|bar| [bar.from, bar.to]).chain(self.until);
         check_finite(&self.title, ends())?;
         let colour = |kind: usize| COLOURS[kind % COLOURS.len()];
         let names: Vec<(&str, &str)> =
@@ -64,10 +87,14 @@ impl Gantt {
         let (left, right) = (16.0 + LETTER * longest as f64, WIDTH - 28.0);
         // As many lines of names as there can be, each of its own length.
         let room: f64 = names.iter().map(|(name, _)| 30.0 + LETTER * name.chars().count() as f64).sum();
-        let head = 18.0 * (1.0 + (room / (WIDTH - left)).ceil());
+        let heading = if self.heading { 22.0 } else { 0.0 };
+        let head = heading + 18.0 * (1.0 + (room / (WIDTH - left)).ceil());
         let height = head + ROW * self.rows.len() as f64 + 48.0;
         let mut picture = Picture::new(WIDTH, height);
-        let top = picture.legend(&names, left, 16.0);
+        if self.heading {
+            picture.text(left, 16.0, Anchor::Start, &self.title);
+        }
+        let top = picture.legend(&names, left, 16.0 + heading);
         let bottom = top + ROW * self.rows.len() as f64;
         let x = Axis::new(ends(), false, 6.0, (left, right));
         for (value, text) in x.ticks() {

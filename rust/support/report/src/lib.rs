@@ -1,9 +1,9 @@
-//! Charts as SVG and reports as a single HTML file, without scripts or anything from outside.
+//! Charts as SVG, reports as a single HTML file without scripts or anything from outside, and timelines for Perfetto.
 //!
 //! Numbers come from others; here they are drawn. The output is the same byte for byte whenever the numbers are. Written by hand
 //! rather than with a plotting library: what is needed are lines, bars and a legend, readable in light and dark, with a tooltip on
 //! every mark, which the SVG back ends of the libraries looked at (plotters) do not write.
-//! Reading order: [`LineChart`], [`BarChart`], [`Gantt`], [`Report`]. Writing them to files is the binaries' job.
+//! Reading order: [`LineChart`], [`BarChart`], [`Rows`], [`Gantt`], [`Report`], [`Timeline`]. Writing them to files is the binaries' job.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,12 +13,16 @@ mod bars;
 mod document;
 mod gantt;
 mod line;
+mod ranked;
 mod svg;
+mod timeline;
 
 pub use bars::{BarChart, Bars};
 pub use document::Report;
 pub use gantt::Gantt;
 pub use line::{LineChart, Series};
+pub use ranked::Rows;
+pub use timeline::{Timeline, Track};
 
 use thiserror::Error;
 

@@ -1,0 +1,126 @@
+//! Timelines: trace events in the JSON form that ui.perfetto.dev and chrome://tracing read.
+//!
+//! Complete events (`X`) with times in microseconds, one event per line. Events of a track must not overlap.
+//!
+//! Perfetto keeps whole nanoseconds, cut off, and drops events that overlap after that. So all instants are rounded to nanoseconds
+//! here, each once, and the exact begin is among the arguments of the event. Perfetto also takes thread 0, and the thread with the
+//! number of its process, for the same main thread; so the numbers of threads begin above those of processes.
+
+use serde_json::{Value, json};
+use std::io::{self, Write};
+
+/// A process and a track of it.
+pub type Track = (u32, u32);
+
+/// More than a process has tracks.
+const TRACKS: u32 = 1000;
+
+#[derive(Debug)]
+struct Event {
+    track: Track,
+    name: String,
+    begin_ps: u64,
+    end_ps: u64,
+    args: Value,
+}
+
+/// Processes, their tracks, and events on them.
+#[derive(Debug, Default)]
+pub struct Timeline {
+    processes: Vec<(u32, String)>,
+    tracks: Vec<(Track, String)>,
+    events: Vec<Event>,
+}
+
+impl Timeline {
+    /// Names process `number`, which is 1 or more. Processes are shown in the order of their numbers.
+    pub fn process(&mut self, number: u32, name: impl Into<String>) {
+        self.processes.push((number, name.into()));
+    }
+
+    /// Names a track. The tracks of a process are shown in the order of their numbers.
+    pub fn track(&mut self, track: Track, name: impl Into<String>) {
+        self.tracks.push((track, name.into()));
+    }
+
+    /// An event from `begin` to `end`, in picoseconds; `args` is a JSON object.
+    pub fn event(&mut self, track: Track, name: impl Into<String>, (begin, end): (u64, u64), args: Value) {
+        let (name, begin_ps, end_ps) = (name.into(), begin, end.max(begin));
+        self.events.push(Event { track, name, begin_ps, end_ps, args });
+    }
+
+    /// Writes the timeline.
+    ///
+    /// # Errors
+    /// What `out` says.
+    pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { processes, tracks, mut events } = self;
+        let metadata = |track: Track, name: &str, args: Value| json!({ "ph": "M", "pid": track.0, "tid": thread(track), "name": name, "args": args });
+        let mut lines: Vec<Value> = Vec::new();
+        for (pid, name) in processes {
+            lines.push(metadata((pid, 0), "process_name", json!({ "name": name })));
+            lines.push(metadata((pid, 0), "process_sort_index", json!({ "sort_index": pid })));
+        }
+        for (track, name) in tracks {
+            lines.push(metadata(track, "thread_name", json!({ "name": name })));
+            lines.push(metadata(track, "thread_sort_index", json!({ "sort_index": track.1 })));
+        }
+        events.sort_by_key(|event| (event.track, event.begin_ps));
+        let events = events.into_iter().map(|Event { track, name, begin_ps, end_ps, mut args }| {
+            args["begin ns"] = json!(begin_ps as f64 / 1e3);
+            let (begin, end) = (ns(begin_ps), ns(end_ps));
+            json!({
+                "ph": "X", "pid": track.0, "tid": thread(track), "name": name,
+                "ts": begin_us(begin), "dur": (end - begin) as f64 / 1e3, "args": args,
+            })
+        });
+        writeln!(out, "{{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
+        for (index, line) in lines.into_iter().chain(events).enumerate() {
+            let separator = if index == 0 { "" } else { ",\n" };
+            write!(out, "{separator}{line}")?;
+        }
+        writeln!(out, "\n]}}")
+    }
+}
+
+/// Whole nanoseconds.
+fn ns(ps: u64) -> u64 {
+    (ps + 500) / 1000
+}
+
+/// In microseconds, with a picosecond more: what is cut off after a conversion to nanoseconds is less than that, and never a whole
+/// one because of a double's rounding.
+fn begin_us(ns: u64) -> f64 {
+    (ns as f64 + 1e-3) / 1e3
+}
+
+/// Number of a track's thread, other than that of any process or other track.
+fn thread((process, track): Track) -> u32 {
+    TRACKS * process + track
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_track_is_a_thread_of_its_own_and_times_are_whole_nanoseconds() {
+        let mut timeline = Timeline::default();
+        for process in [1, 2] {
+            timeline.process(process, format!("p{process}"));
+            timeline.track((process, 0), "t");
+            timeline.event((process, 0), "late", (2600, 2400), json!({}));
+            timeline.event((process, 0), "early", (0, 1499), json!({ "a": 1 }));
+        }
+        let mut text = Vec::new();
+        timeline.write(&mut text).unwrap();
+        let json: Value = serde_json::from_slice(&text).unwrap();
+        let events = json["traceEvents"].as_array().unwrap();
+        let shown: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+        let names: Vec<_> = shown.iter().map(|event| event["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["early", "late", "early", "late"]);
+        assert_eq!([&shown[0]["tid"], &shown[2]["tid"]], [&json!(1000), &json!(2000)]);
+        assert_eq!([&shown[0]["dur"], &shown[1]["dur"]], [&json!(0.001), &json!(0.0)]);
+        assert_eq!([&shown[1]["ts"], &shown[1]["args"]["begin ns"]], [&json!(0.003001), &json!(2.6)]);
+    }
+}
