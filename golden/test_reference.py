@@ -234,7 +234,7 @@ class DotProduct(unittest.TestCase):
                 product = vector.Matrix(np.array(matrix, np.uint16)).times(np.array(x, np.uint16))
                 self.assertEqual(product.tolist(), [dot.dot(row, x) for row in matrix], (n, exponents))
 
-    def test_the_fast_matrix_product_rounds_planted_ties_like_the_definition(self):
+    def test_the_fast_matrix_product_rounds_forced_ties_like_the_definition(self):
         rng = random.Random(17)
         matrix, one = [], 0x3C00
         for _ in range(400):

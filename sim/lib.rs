@@ -3,7 +3,7 @@
 //! Downstream of `ndp_hdl`, whose Verilog build.rs turns into models, and beside the software model. Reading order:
 //! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on it),
 //! [`backend`] (the decoder's layers on that), [`layer`] (one of them in one step), [`phases`] (where their cycles go), [`system`]
-//! (several cores and a GPU), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of memory that computes),
+//! (several cores and a GPU), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of HBM-PIM),
 //! [`stimulus`] (operands), [`recordings`] (what was recorded, as text and timelines). What is compared with what is left to the testbenches and binaries.
 
 #![deny(missing_docs)]

@@ -1,4 +1,4 @@
-//! A channel of memory that computes: does the RTL say the same as the device model in every clock, whatever it is given?
+//! A channel of HBM-PIM: are the outputs of the RTL those of the device model in every clock, for any input?
 //!
 //! Both get the same words on the command buses and the data bus; every answer, every word on the bus and every report is compared,
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,

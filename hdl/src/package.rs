@@ -61,7 +61,7 @@ impl Source {
         Ok(Self::new(config.name(), Table::try_from(config)?, argument, block, prefix, derived))
     }
 
-    /// The source of a block of a memory that computes.
+    /// The source of a PIM block.
     ///
     /// # Errors
     /// If the configuration cannot be written as TOML.

@@ -85,7 +85,7 @@ fn every_block_of_every_memory_that_computes_passes_all_linters() {
     }
 }
 
-/// A memory that computes and passes validation, with pipelines that fit.
+/// A PIM memory that passes validation, with pipelines that fit.
 fn random_memory(draw: &mut Draw) -> HbmConfig {
     loop {
         let mut one_of = |from: &[u32]| draw.one_of(from);

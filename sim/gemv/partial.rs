@@ -2,7 +2,7 @@
 //!
 //! Each core computes the sums of its own rows ([`GemvUnit::partial`]); all but one hand them over ([`GemvUnit::hand_over`]), as
 //! exact sums or rounded to FP16 ([`MergeFormat`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host
-//! carries what is handed over from DRAM to DRAM as it is, in no time, or it goes over links (`transfer`).
+//! copies it from DRAM to DRAM in zero cycles, or it goes over links (`transfer`).
 
 use super::transfer::{bursts_of, values_of};
 use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};

@@ -1,8 +1,8 @@
 //! Parcels between DIMMs: what one core has, another one gets by `send` and `receive` over their links.
 //!
 //! A parcel is bursts that the host has put together in a range of the DRAM that is kept for that; it goes as one message to the same
-//! kind of range of another DIMM, where the host takes it. The host's own copying within a DIMM takes no time, as all operands of
-//! products are placed in no time. A parcel can also go beside the core's next program.
+//! kind of range of another DIMM, where the host takes it. The host copies data within a DIMM, operands of products
+//! included; the copy takes zero cycles. A parcel can also go while the core's next program runs.
 
 use super::state::{Beside, Transfers};
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};

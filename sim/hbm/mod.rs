@@ -1,4 +1,4 @@
-//! A channel of memory that computes, in simulation: the Verilated channel, and beside it the device model.
+//! A channel of HBM-PIM in simulation: the Verilated channel in lockstep with the device model.
 //!
 //! [`channel`] is the channel at its pins; [`lockstep`] gives every clock to both and compares all that either says. What
 //! commands there are is left to the callers. [`controller`] is the Verilated controller before such a channel; [`host`] makes both of them a channel of `ndp_pim`; [`diagram`]

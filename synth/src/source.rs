@@ -101,7 +101,7 @@ impl Hierarchy {
     }
 }
 
-/// A block of a configuration, a preset's name or the path of a file; the configuration's own name. Blocks of a memory that computes
+/// A block of a configuration, a preset's name or the path of a file; the configuration's own name. PIM blocks
 /// (`pim_*`) are built from the configuration of a memory.
 ///
 /// # Errors

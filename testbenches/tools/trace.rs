@@ -68,7 +68,10 @@ fn bad_input_ends_with_code_2_a_message_and_no_file() {
         (&["capture", "--prompt", "", "--out", "x"], "empty prompt"),
         (&["capture", "--tokens", "300", "--out", "x"], "326 positions, the model has 256"),
         (&["capture", "--model", "nowhere", "--out", "x"], "nowhere"),
-        (&["capture", "--temperature-percent", "9999", "--out", "x"], "9999"),
+        (
+            &["capture", "--temperature", "99.99", "--out", "x"],
+            "temperature 99.99 must be a number in 0..=10",
+        ),
         (&["frobnicate"], "frobnicate"),
     ] {
         let output = trace(directory.path(), args);

@@ -131,9 +131,9 @@ fn all_tools_accept_what_the_layer_prints() {
 #[test]
 #[should_panic(expected = "dut.v")]
 fn the_lint_of_this_test_can_fail() {
-    let planted = registers().verilog().replace("[3:0] data_i", "[4:0] data_i");
-    assert_ne!(planted, registers().verilog(), "nothing was planted");
-    common::lint(&planted, registers().name());
+    let mutant = registers().verilog().replace("[3:0] data_i", "[4:0] data_i");
+    assert_ne!(mutant, registers().verilog(), "nothing was changed");
+    common::lint(&mutant, registers().name());
 }
 
 #[test]

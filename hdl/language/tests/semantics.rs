@@ -383,7 +383,7 @@ fn random_expressions_mean_the_same_in_verilog() {
 }
 
 #[test]
-fn a_planted_wrong_bit_is_found() {
+fn a_flipped_bit_is_found() {
     let wrong = mismatches(1, true, &mut Vec::new());
     assert_eq!(wrong.len(), 1, "{wrong:?}");
     assert!(wrong[0].starts_with("seed 1, vector 1, y1_o: "), "{wrong:?}");

@@ -29,7 +29,7 @@ use std::process::ExitCode;
         by signal n."
 )]
 struct Args {
-    /// Preset, or path of a configuration ending in .toml; for blocks of a memory that computes (pim_*) that of a memory
+    /// Preset, or path of a configuration ending in .toml; for PIM blocks (pim_*) that of an HBM memory
     #[arg(long, default_value = "hermes")]
     config: String,
     /// Directory for the files; created if missing
@@ -71,7 +71,7 @@ fn run(args: &Args) -> Result<String> {
         prefix.chars().all(legal) && !prefix.starts_with(|c: char| !c.is_ascii_lowercase()),
         "--prefix {prefix}: expected a lower-case letter, then a-z, 0-9 and _"
     );
-    // Blocks of a memory that computes are built from a memory.
+    // PIM blocks are built from an HBM memory.
     let (source, design) = if HBM_BLOCKS.contains(&args.block.as_str()) {
         let config = HbmConfig::load(&args.config)?;
         let design = build_hbm(&config, &args.block)?;
@@ -102,7 +102,7 @@ fn run(args: &Args) -> Result<String> {
 
 fn list(config: &str, design: &Design) -> String {
     let mut text = format!("presets: {}\nblocks:  {}\n", DesignConfig::PRESETS.join(", "), BLOCKS.join(", "));
-    text += &format!("memories that compute: {}\n", HbmConfig::PRESETS.join(", "));
+    text += &format!("HBM-PIM memories: {}\n", HbmConfig::PRESETS.join(", "));
     text += &format!("their blocks: {}\n", HBM_BLOCKS.join(", "));
     text += &format!("\nmodules of {config} / {}:\n", design.top().name());
     for (module, count) in design.instance_counts() {

@@ -6,7 +6,6 @@ use clap::Args;
 use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::{BitFlip, GemvOptions};
 use ndp_files::FileSet;
-use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use std::path::PathBuf;
 
 /// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.
@@ -107,33 +106,4 @@ impl TraceArgs {
 pub fn density(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value| (f64::MIN_POSITIVE..=1.0).contains(value));
     value.ok_or_else(|| format!("density {text} must be a number above 0 and at most 1"))
-}
-
-/// A temperature in hundredths.
-pub fn temperature_percent(text: &str) -> Result<u32, String> {
-    let limit = f64::from(MAX_TEMPERATURE_PERCENT) / 100.0;
-    let wrong = || format!("temperature {text} must be a number in 0..={limit} with at most two decimals");
-    let value: f64 = text.parse().map_err(|_| wrong())?;
-    let percent = (value * 100.0).round();
-    if !(0.0..=f64::from(MAX_TEMPERATURE_PERCENT)).contains(&percent)
-        || (percent / 100.0 - value).abs() > 1e-9
-    {
-        return Err(wrong());
-    }
-    Ok(percent as u32)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn temperatures_are_hundredths() {
-        for (text, percent) in [("0", 0), ("0.5", 50), ("0.07", 7), ("10", 1000), ("1.13", 113)] {
-            assert_eq!(temperature_percent(text), Ok(percent));
-        }
-        for bad in ["-1", "10.01", "0.005", "warm", "NaN", "inf"] {
-            assert!(temperature_percent(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -15,6 +15,7 @@ mod pim_times;
 mod place;
 mod program;
 mod synth;
+mod temperature;
 mod tools;
 mod trace;
 

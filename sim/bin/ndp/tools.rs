@@ -49,11 +49,13 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// A rate: that of something that takes so many nanoseconds; 0 if it takes none.
+#[cfg(feature = "rtl")]
 pub fn per_second(ns: f64) -> f64 {
     if ns > 0.0 { 1e9 / ns } else { 0.0 }
 }
 
 /// A share in per cent; a dash for none.
+#[cfg(feature = "rtl")]
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
 }

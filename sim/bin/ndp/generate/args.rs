@@ -1,8 +1,9 @@
 //! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
 
-use crate::args::{TraceArgs, UnitArgs, temperature_percent};
+use crate::args::{TraceArgs, UnitArgs};
 use crate::golden::{self, workspace_path};
 use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
+use crate::temperature::temperature_percent;
 use anyhow::Context;
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::gemv::MergeFormat;

@@ -300,7 +300,7 @@ fn rerun(args: &Args, mode: Mode) -> String {
     args.prompt.iter().for_each(|prompt| rerun.option("prompt", prompt));
     let tokens: Vec<String> = args.tokens.iter().map(u32::to_string).collect();
     rerun.option("tokens", tokens.join(","));
-    rerun.option("temperature", args.temperature);
+    rerun.option("temperature", f64::from(args.temperature) / 100.0);
     rerun.option("seed", args.seed);
     if let Some(model) = &args.model {
         rerun.option("model", model.display());

@@ -10,6 +10,7 @@ mod timeline;
 
 use crate::Verdict;
 use crate::golden::workspace_path;
+use crate::temperature::temperature_percent;
 use crate::tools::Tools;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
@@ -106,8 +107,8 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [8, 5, 7, 6], value_parser = clap::value_parser!(u32).range(1..=10_000))]
     tokens: Vec<u32>,
     /// Temperature of the sampler, 0 (most likely token) to 10
-    #[arg(long, value_name = "T", default_value_t = 0.5)]
-    temperature: f64,
+    #[arg(long, value_name = "T", default_value = "0.5", value_parser = temperature_percent)]
+    temperature: u32,
     /// Seed of the sampler
     #[arg(long, default_value_t = 4)]
     seed: u64,
@@ -188,12 +189,6 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if let Some(channels) = args.channels {
         config = config.with_channels(channels).context("--channels")?;
     }
-    ensure!(
-        (0.0..=10.0).contains(&args.temperature),
-        "--temperature is {}, must be 0 to 10",
-        args.temperature
-    );
-    let temperature_percent = (args.temperature * 100.0).round() as u32;
     let model = Model::load(&folder).with_context(|| format!("cannot load model {}", folder.display()))?;
     let modes = modes(args)?;
     let hardware = hardware(args, &config)?;
@@ -205,7 +200,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         .map(|(number, text)| Prompt {
             tokens: text.bytes().map(u32::from).collect(),
             generate: args.tokens[number % args.tokens.len()] as usize,
-            temperature_percent,
+            temperature_percent: args.temperature,
             seed: args.seed.wrapping_add(number as u64),
         })
         .collect();

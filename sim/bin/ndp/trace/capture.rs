@@ -1,9 +1,9 @@
 //! `ndp trace capture`: the repository's model on real text.
 
+use crate::temperature::temperature_percent;
 use anyhow::{Context, ensure};
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
-use ndp_numerics::sampling::MAX_TEMPERATURE_PERCENT;
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
@@ -22,9 +22,9 @@ pub struct Args {
     /// Tokens to generate for each prompt
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     tokens: u64,
-    /// Temperature in hundredths, 0 for the most likely token
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=MAX_TEMPERATURE_PERCENT.into()))]
-    temperature_percent: u32,
+    /// Temperature of the sampler, 0 (most likely token) to 10
+    #[arg(long, value_name = "T", default_value = "0.5", value_parser = temperature_percent)]
+    temperature: u32,
     /// Seed of the sampler
     #[arg(long, default_value_t = 4)]
     seed: u64,
@@ -75,7 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         seed: args.seed,
         source: format!(
             "trace capture: {sequences} prompt(s), temperature {} %, {} generated tokens each",
-            args.temperature_percent, args.tokens
+            args.temperature, args.tokens
         ),
     };
     let bar = ndp_files::Progress::new(header.tokens, "tokens");
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut writer = TraceFileWriter::create(&args.out, header)?;
     let options = GenerateOptions {
         tokens: args.tokens as usize,
-        temperature_percent: args.temperature_percent,
+        temperature_percent: args.temperature,
         seed: args.seed,
     };
     for prompt in &args.prompt {
