@@ -34,6 +34,7 @@ mod pim_host;
 mod random_configs;
 mod rank_port;
 mod ratios;
+mod replication;
 mod run;
 mod system;
 mod waves;

@@ -7,7 +7,7 @@
 use super::raw::Shim;
 use crate::error::SimError;
 use ndp_verilate::{Cache, Failure, Rtl, Tools, tools};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The library of one variant of a model.
@@ -45,6 +45,26 @@ pub fn verilator_version() -> Option<&'static str> {
     tools().ok().map(|tools| tools.verilator_version.as_str())
 }
 
+/// Version of the C++ compiler that models are built with; none if there is none.
+pub fn compiler_version() -> Option<&'static str> {
+    tools().ok().map(|tools| tools.compiler_version.as_str())
+}
+
+/// Loads a library. A symbol that is missing is an error here and not when it is called.
+///
+/// # Safety
+/// That of [`libloading::Library::new`].
+unsafe fn open(path: &Path) -> Result<Shim, libloading::Error> {
+    #[cfg(unix)]
+    let library: libloading::Library = {
+        use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+        unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }?.into()
+    };
+    #[cfg(not(unix))]
+    let library = unsafe { libloading::Library::new(path) }?;
+    unsafe { Shim::from_library(library) }
+}
+
 /// One variant of a model, loaded.
 pub(super) fn load(rtl: &Rtl, waves: bool) -> Result<Library, SimError> {
     let failed = |lines: Failure| SimError::build(&rtl.name, lines);
@@ -60,7 +80,7 @@ pub(super) fn load(rtl: &Rtl, waves: bool) -> Result<Library, SimError> {
     let built = cache.library(&unit, tools).map_err(failed)?;
     // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key.
     // When it is loaded it constructs Verilator's tables.
-    let shim = unsafe { Shim::new(&built.path) };
+    let shim = unsafe { open(&built.path) };
     let shim = shim.map_err(|e| failed(vec![format!("{}: {e}", built.path.display())]))?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = known(&loaded) {

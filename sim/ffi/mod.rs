@@ -29,7 +29,7 @@ mod waves;
 
 pub use crate::error::{Direction, SimError};
 pub use clocks::{Clocks, Edge};
-pub use library::verilator_version;
+pub use library::{compiler_version, verilator_version};
 pub use model::{Model, OpenOptions};
 pub use ndp_verilate::{Hardware, Mutation, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};

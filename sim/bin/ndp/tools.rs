@@ -7,6 +7,7 @@ use serde::Serialize;
 pub struct Tools {
     ndp_cosim: &'static str,
     verilator: &'static str,
+    compiler: &'static str,
     rustc: &'static str,
 }
 
@@ -16,6 +17,7 @@ impl Tools {
         Self {
             ndp_cosim: env!("CARGO_PKG_VERSION"),
             verilator: verilator(),
+            compiler: compiler(),
             rustc: env!("NDP_RUSTC_VERSION"),
         }
     }
@@ -30,6 +32,14 @@ impl Tools {
 fn verilator() -> &'static str {
     #[cfg(feature = "rtl")]
     let version = ndp_cosim::ffi::verilator_version();
+    #[cfg(not(feature = "rtl"))]
+    let version = None;
+    version.unwrap_or("none")
+}
+
+fn compiler() -> &'static str {
+    #[cfg(feature = "rtl")]
+    let version = ndp_cosim::ffi::compiler_version();
     #[cfg(not(feature = "rtl"))]
     let version = None;
     version.unwrap_or("none")

@@ -162,15 +162,18 @@ fn includes(tools: &Tools, ffi: &Path, own: &Path) -> Vec<PathBuf> {
 }
 
 /// The C++ compiler for a machine; cargo's environment is not needed.
-pub(crate) fn compiler(target: &str) -> cc::Build {
+pub(crate) fn compiler(target: &str, compiler: Option<&Path>) -> cc::Build {
     let mut build = cc::Build::new();
+    if let Some(compiler) = compiler {
+        build.compiler(compiler);
+    }
     build.cpp(true).std("c++17").cargo_metadata(false).cargo_warnings(false).debug(false).warnings(false);
     build.target(target).host(target);
     build
 }
 
 fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
-    let mut build = compiler(&tools.target);
+    let mut build = compiler(&tools.target, tools.compiler.as_deref());
     build.opt_level(task.opt_level).includes(&task.include).flag("-w").flags(&tools.flags);
     for define in DEFINES {
         build.define(define, if matches!(define, "VM_TRACE" | "VM_TRACE_VCD") { "1" } else { "0" });
@@ -191,11 +194,15 @@ pub fn link<'a>(
     library: &Path,
     tools: &Tools,
 ) -> Result<(), Failure> {
-    let compiler =
-        compiler(&tools.target).opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
+    let mut build = compiler(&tools.target, tools.compiler.as_deref());
+    let compiler = build.opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let dir = library.parent().unwrap_or(Path::new("."));
     let mut command = compiler.to_command();
     command.args(LINK_FLAGS).args(objects);
+    if compiler.is_like_clang() && cfg!(target_os = "linux") {
+        // What Verilator asks of atomics, gcc answers itself.
+        command.arg("-latomic");
+    }
     if cfg!(target_os = "linux") {
         // Code of Verilator that is also in the program, perhaps of another version, must not take this one's place.
         let script = dir.join("exports");

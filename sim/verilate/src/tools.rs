@@ -26,6 +26,10 @@ pub struct Tools {
     pub verilator_number: (u32, u32),
     /// For which machine it compiles, as a target triple.
     pub target: String,
+    /// The C++ compiler; `None` if it is left to `cc`, which knows `CXX` and the system's.
+    pub compiler: Option<PathBuf>,
+    /// What it calls itself, such as `Debian clang version 14.0.6`.
+    pub compiler_version: String,
     /// Those of the flags for models that the compiler knows.
     pub flags: Vec<&'static str>,
     /// Everything about the C++ compiler that changes its output, the processor of `-march=native` included.
@@ -39,8 +43,11 @@ pub struct Tools {
 pub fn find(target: &str) -> Result<Tools, Failure> {
     let (verilator, verilator_root, export_root) = find_verilator()?;
     let (verilator_version, verilator_number) = check_version(&verilator, &verilator_root)?;
-    let (compiler_identity, flags) = find_compiler(target)?;
+    let compiler = find_clang(target);
+    let (compiler_version, compiler_identity, flags) = check_compiler(target, compiler.as_deref())?;
     Ok(Tools {
+        compiler,
+        compiler_version,
         verilator,
         verilator_root,
         export_root,
@@ -145,17 +152,38 @@ fn dotted((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor:03}")
 }
 
-/// What identifies the compiler, and the flags that it knows.
-fn find_compiler(target: &str) -> Result<(String, Vec<&'static str>), Failure> {
+/// clang++, if it is there with headers and libraries and `CXX` does not name another compiler: models that it compiles are
+/// faster by about a fifth (docs/results.md) and are built in less time than with g++.
+fn find_clang(target: &str) -> Option<PathBuf> {
+    let chosen = ["CXX", "HOST_CXX", "TARGET_CXX"].map(str::to_owned).into_iter();
+    let mut chosen = chosen.chain([format!("CXX_{target}"), format!("CXX_{}", target.replace('-', "_"))]);
+    if chosen.any(|name| std::env::var_os(name).is_some()) {
+        return None;
+    }
+    let clang = PathBuf::from("clang++");
+    let prints = |arguments: &[&str]| {
+        let output = Command::new(&clang).args(arguments).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    prints(&["-std=c++17", "-fsyntax-only", "-include", "atomic", "-x", "c++", "/dev/null"])?;
+    // The bare name if it is not found.
+    prints(&["-print-file-name=libatomic.so"])?.contains('/').then_some(clang)
+}
+
+/// The compiler's version, what identifies it, and the flags that it knows.
+fn check_compiler(
+    target: &str,
+    compiler: Option<&Path>,
+) -> Result<(String, String, Vec<&'static str>), Failure> {
     let missing = |reason: String| {
         vec![
             "A C++17 compiler is needed to compile the Verilated models.".to_owned(),
             format!("  {reason}"),
-            "Install one (g++ 8 or newer; Debian 12: apt-get install g++, which is 12.2) or set CXX."
+            "Install one (clang++, or g++ 8 or newer; Debian 12: apt-get install clang g++) or set CXX."
                 .to_owned(),
         ]
     };
-    let compiler = crate::compile::compiler(target).opt_level(0).try_get_compiler();
+    let compiler = crate::compile::compiler(target, compiler).opt_level(0).try_get_compiler();
     let compiler = compiler.map_err(|e| missing(e.to_string()))?;
     let version = Command::new(compiler.path()).arg("--version").output();
     let version = version.map_err(|e| missing(format!("{}: {e}", compiler.path().display())))?;
@@ -167,12 +195,15 @@ fn find_compiler(target: &str) -> Result<(String, Vec<&'static str>), Failure> {
         Command::new(compiler.path()).args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"]).output();
     let native = native.map(|output| output.stderr).unwrap_or_default();
     let text = String::from_utf8_lossy(&native);
-    let target = text.lines().find(|line| line.contains("cc1plus")).unwrap_or_default();
+    // "cc1plus" of gcc, "-cc1" of clang.
+    let target = text.lines().find(|line| line.contains("cc1")).unwrap_or_default();
     let mut flags = crate::compile::FLAGS.to_vec();
     flags.retain(|flag| {
         let tried =
             Command::new(compiler.path()).args([flag, "-fsyntax-only", "-x", "c++", "/dev/null"]).output();
         tried.is_ok_and(|output| output.status.success())
     });
-    Ok((format!("{}\n{target}", String::from_utf8_lossy(&version.stdout)), flags))
+    let version = String::from_utf8_lossy(&version.stdout);
+    let first = version.lines().next().unwrap_or_default().to_owned();
+    Ok((first, format!("{version}\n{target}"), flags))
 }

@@ -75,7 +75,6 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         format!("activation_lane_l{lanes}"),
         "Exponential, adder and multiplier for the elements of a slice's word, one after the other.",
     );
-    m.share_code();
     let word = m.input("word_i", lanes * FP16_BITS, "the slice's last word, recoded FP16 values");
     let controls = lane_controls().map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
     let [

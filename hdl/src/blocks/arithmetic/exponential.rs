@@ -99,7 +99,6 @@ impl Scaled {
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn exponential() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("exponential", "Exponential of FP16 values as significand and exponent.");
-    m.share_code();
     let advance = m.input("advance_i", 1, "all stages move on");
     let value = m.input("value_i", FP16_BITS, "finite FP16 value");
     let argument =

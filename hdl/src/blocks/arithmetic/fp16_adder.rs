@@ -16,7 +16,6 @@ const EXTRA_BITS: u32 = 3;
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_adder() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.");
-    m.share_code();
     let advance = m.input("advance_i", 1, "all stages move on");
     let a = m.input("a_i", FP16_BITS, "recoded FP16 value");
     let b = m.input("b_i", FP16_BITS, "recoded FP16 value");

@@ -19,7 +19,6 @@ pub(crate) const RECIPROCAL_BITS: u32 = 17;
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("fp16_multiplier", "Multiplies two FP16 values exactly.");
-    m.share_code();
     let advance = m.input("advance_i", 1, "the result moves on");
     let a = m.input("a_i", FP16_BITS, "recoded FP16 value, or a wide one");
     let b = m.input("b_i", FP16_BITS, "recoded FP16 value");

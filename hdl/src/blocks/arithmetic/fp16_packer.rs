@@ -28,7 +28,6 @@ fn signed(value: i32, bits: u32) -> Bits {
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("fp16_packer", "Normalises and rounds to FP16, to nearest even.");
-    m.share_code();
     let advance = m.input("advance_i", 1, "all stages move on");
     let magnitude = m.input(
         "magnitude_i",
