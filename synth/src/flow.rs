@@ -75,9 +75,9 @@ pub struct Flow {
     pub sta: Option<Tool>,
     /// Cell library; without one only generic gates are counted.
     pub library: Option<Library>,
-    /// Recipes to try; of several, the smallest result that meets the target is kept.
+    /// Recipes to try; of several, the smallest result that meets its timing is kept.
     pub recipes: Vec<Recipe>,
-    /// Recipes to try beside these for modules that miss the target; each of them takes its time again.
+    /// Recipes to try beside these for modules that miss it; each of them takes its time again.
     pub fallback: Vec<Recipe>,
     /// Clock period.
     pub period_ps: f64,
@@ -223,8 +223,8 @@ impl Flow {
 
     fn module(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<Figures, SynthError> {
         let figures = self.module_by(hierarchy, index, folder, &self.recipes)?;
-        let delay = figures.mapped.as_ref().and_then(|mapped| mapped.delay_ps);
-        if self.fallback.is_empty() || delay.is_none_or(|delay| delay <= self.target_ps()) {
+        let met = figures.mapped.as_ref().is_none_or(|mapped| miss(mapped, self.target_ps()) <= 0.0);
+        if self.fallback.is_empty() || met {
             return Ok(figures);
         }
         let all = [&self.recipes[..], &self.fallback].concat();
@@ -252,7 +252,7 @@ impl Flow {
             let log = read(&own.join(script::abc_log(*recipe)))?;
             let delay = parse::abc_delay(&log, dumped.get(position).copied())
                 .map_err(|reason| output(YOSYS, &unit.name, reason))?;
-            found.push(Mapped {
+            let mut mapped = Mapped {
                 recipe: *recipe,
                 area_um2: cells.area_um2,
                 cells: cells.cells,
@@ -262,13 +262,13 @@ impl Flow {
                     AbcDelay::NoLogic => None,
                 },
                 timing: None,
-            });
+            };
+            if let Some(tool) = &self.sta {
+                mapped.timing = Some(self.time(tool, library, unit, &mapped, &own)?);
+            }
+            found.push(mapped);
         }
-        let mut mapped = best(found, self.target_ps());
-        if let (Some(mapped), Some(tool)) = (&mut mapped, &self.sta) {
-            mapped.timing = Some(self.time(tool, library, unit, mapped, &own)?);
-        }
-        Ok(Figures { generic, mapped })
+        Ok(Figures { generic, mapped: best(found, self.target_ps()) })
     }
 
     fn time(
@@ -334,14 +334,20 @@ impl Flow {
     }
 }
 
-/// The smallest result that meets the target, or the fastest when none does.
+/// By how much a result misses its timing, in ps: the slack of OpenSTA if it was asked, which sees clock-to-Q and setup, else ABC's
+/// delay beyond the target. 0 or less if it does not.
+fn miss(mapped: &Mapped, target_ps: f64) -> f64 {
+    let worst = mapped.timing.as_ref().and_then(|timing| timing.worst.as_ref());
+    worst.map_or_else(|| mapped.delay_ps.unwrap_or(0.0) - target_ps, |path| -path.slack_ps)
+}
+
+/// The smallest result that meets its timing, or the fastest when none does.
 fn best(found: Vec<Mapped>, target_ps: f64) -> Option<Mapped> {
-    let delay = |mapped: &Mapped| mapped.delay_ps.unwrap_or(0.0);
-    let misses = |mapped: &Mapped| delay(mapped) > target_ps;
-    found.into_iter().min_by(|a, b| {
-        let by_figure =
-            if misses(a) { delay(a).total_cmp(&delay(b)) } else { a.area_um2.total_cmp(&b.area_um2) };
-        misses(a).cmp(&misses(b)).then(by_figure)
+    let miss = |mapped: &Mapped| miss(mapped, target_ps);
+    found.into_iter().min_by(|a, b| match (miss(a) > 0.0, miss(b) > 0.0) {
+        (true, true) => miss(a).total_cmp(&miss(b)),
+        (false, false) => a.area_um2.total_cmp(&b.area_um2),
+        (a, b) => a.cmp(&b),
     })
 }
 
@@ -404,6 +410,24 @@ mod tests {
         assert_eq!(chosen(734.0), Some(Recipe::Balanced));
         assert_eq!(chosen(733.9), Some(Recipe::Speed));
         assert_eq!(chosen(100.0), Some(Recipe::Speed));
+    }
+
+    #[test]
+    fn slack_decides_if_there_is_any() {
+        let slack = |slack_ps: f64, mapped: Mapped| {
+            let worst = Some(sta::Path { slack_ps, ..sta::Path::default() });
+            Mapped { timing: Some(sta::Timing { worst, registers: None }), ..mapped }
+        };
+        let found = |balanced, speed| {
+            vec![
+                slack(balanced, mapped(Recipe::Balanced, 438.0, 893.0)),
+                slack(speed, mapped(Recipe::Speed, 468.0, 899.0)),
+            ]
+        };
+        let chosen = |balanced, speed| best(found(balanced, speed), 900.0).map(|m| m.recipe);
+        assert_eq!(chosen(0.0, 20.0), Some(Recipe::Balanced));
+        assert_eq!(chosen(-15.8, 0.0), Some(Recipe::Speed));
+        assert_eq!(chosen(-15.8, -20.0), Some(Recipe::Balanced));
     }
 
     #[test]

@@ -223,7 +223,7 @@ impl Report {
             };
             let choice = match (self.recipes.len(), &self.fallback[..]) {
                 (1, []) => String::new(),
-                (_, []) => ", of which the smallest that meets the target is kept".into(),
+                (_, []) => ", of which the smallest that meets the timing is kept".into(),
                 (_, more) => format!("; for modules that miss the target with it also {}", names(more)),
             };
             lines.push(format!(

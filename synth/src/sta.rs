@@ -39,7 +39,7 @@ pub struct Request<'a> {
 }
 
 /// One path.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Path {
     /// Register or port where it starts.
     pub from: String,

@@ -45,8 +45,8 @@ pub struct Args {
     /// Clock period in ps
     #[arg(long, default_value_t = 1000.0)]
     period_ps: f64,
-    /// How ABC maps; `best` tries all and keeps the smallest that meets the target, `needed` is `balanced`, and `best` for modules
-    /// that miss the target with it
+    /// How ABC maps; `best` tries all and keeps the smallest that meets the timing (OpenSTA's with --sta, else ABC's), `needed`
+    /// is `balanced`, and `best` for modules that miss it
     #[arg(long, default_value = "balanced")]
     recipe: RecipeArg,
     /// Synthesise the block as a whole, memories apart: shows paths that cross modules
