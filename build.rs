@@ -125,6 +125,7 @@ mod models {
                 "libclang is needed to bind the C interface of the models.".to_owned(),
                 format!("  {}", reason.lines().next().unwrap_or_default()),
                 "Install version 9 or newer (Debian 12: apt-get install libclang-dev, which is 14) or set LIBCLANG_PATH.".to_owned(),
+                tools::HOST_ONLY.to_owned(),
             ]
         })
     }

@@ -391,7 +391,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     assert_eq!(Some(program + 1), report["per_dimm"][1]["programs"].as_u64());
     let (trace, waves) = (path("dram.txt"), path("range.vcd"));
     let shown = ndp(&format!(
-        "{line} --trace-dimm 1 --trace-program {program} --timeline-products 1 --trace {trace} --waves {waves} \
+        "{line} --shown-dimm 1 --shown-program {program} --timeline-products 1 --commands {trace} --waves {waves} \
          --wave-start {first} --wave-stop {}",
         first + 20
     ))?;
@@ -416,7 +416,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         "Share of the GPU",
         "Flits of each link",
         "token 27",
-        "--trace-dimm DIMM",
+        "--shown-dimm DIMM",
     ] {
         assert!(page.contains(words), "{words}");
     }
@@ -555,11 +555,11 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         "`fire@1:1` is no fault; expected KIND@CYCLE:DIMM",
     )?;
     refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all has no meaning with --dimms")?;
-    refused(&format!("{tiny} --dimms 2 --trace-dimm 2"), "trace-dimm = 2 must be in 0..=1")?;
+    refused(&format!("{tiny} --dimms 2 --shown-dimm 2"), "shown-dimm = 2 must be in 0..=1")?;
     let dir = tempfile::tempdir()?;
     let trace = dir.path().join("t.txt");
-    let late = format!("{tiny} --dimms 2 --trace-program 9999 --trace {}", trace.display());
-    refused(&late, "trace-program = 9999 must be below the ")?;
+    let late = format!("{tiny} --dimms 2 --shown-program 9999 --commands {}", trace.display());
+    refused(&late, "shown-program = 9999 must be below the ")?;
     assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing is left");
     refused(&format!("{tiny} --dimms 2 --html /no/dir/t.html"), "cannot create `/no/dir/t.html`")?;
     refused(&format!("{tiny} --dimms 2 --html x.out --timeline x.out"), "both name `x.out`")?;
@@ -642,11 +642,11 @@ fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
 #[test]
 fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
     let out = std::env::temp_dir().join(format!("ndp-cosim-{}.svg", std::process::id()));
-    let to = |rest: &str| format!("pim-trace {rest} --out {}", out.display());
+    let to = |rest: &str| format!("pim-diagram {rest} --out {}", out.display());
     refused(&to("--mode dex --memory newton-aim"), "the banks of `newton-aim` cannot be cut in two")?;
     refused(&to("--mode dex --memory hbm4"), "'hbm4', expected one of librapim, ")?;
     refused(&to("--mode both"), "possible values: serial, dex")?;
-    refused("pim-trace --mode dex --out /no/such/folder/x.svg", "cannot create `/no/such/folder/x.svg`")?;
+    refused("pim-diagram --mode dex --out /no/such/folder/x.svg", "cannot create `/no/such/folder/x.svg`")?;
     assert!(!out.exists());
     let drawn = ndp(&to("--mode dex --memory librapim-tiny"))?;
     assert!(drawn.status.success(), "{}", stderr(&drawn));

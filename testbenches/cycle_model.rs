@@ -82,7 +82,7 @@ fn sessions(
         let seed = seed.wrapping_mul(1000) + index as u64;
         // A host that seldom offers what it has to send lets many requests pile up: the last one waits for long.
         let watchdog_cycles = 1 << 20;
-        let options = CoreOptions { seed, stalls, trace: true, watchdog_cycles, ..CoreOptions::default() };
+        let options = CoreOptions { seed, stalls, record: true, watchdog_cycles, ..CoreOptions::default() };
         let mut core = NdpCore::open(&config, &options)?;
         let compared = session(&mut core, &batch, behaviour, seed)
             .map_err(|e| format!("{preset}, seed {seed}, session {index}: {e}"))?;
@@ -142,7 +142,7 @@ fn they_do_so_among_malformed_instructions() -> Outcome {
 #[test]
 fn transfers_without_a_partner_do_so() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
     let transfers = "send address=0x100, count=3, ranks=0x3, node=1, slot=1\ndot src=0, dst=32, cols=256, count=64, address=0\n\
                      receive address=0x200, count=2, ranks=0x1, node=1, slot=2\nbarrier\n\
                      send address=0x100, count=300, ranks=0x2, node=1, slot=3\nsignal 1";
@@ -203,7 +203,7 @@ const LONG: [(&str, &str); 14] = [
 fn long_products_do_so_on_the_full_core() -> Outcome {
     let config = DesignConfig::preset("hermes")?;
     for (name, product) in LONG {
-        let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+        let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
         let matrix = ".matrix 0x10000 rows=512 cols=4096 seed=2 kind=normal";
         let program = ndp_isa::parse(&format!("{matrix}\n{product}\nsignal 1"))?;
         let behaviour = Behaviour { stall_percent: 0, every: 0 };
@@ -237,7 +237,7 @@ fn many_random_programs_do_so() -> Outcome {
 #[test]
 fn a_burst_for_a_full_queue_is_lost_in_the_model_too() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
     let queue = 1 << config.dimm_burst_bits();
     let dot = ndp_isa::parse("dot src=0, dst=32, cols=256, count=256, address=0")?.words()[0];
     let signal = ndp_isa::parse("signal 5")?.words()[0];
@@ -264,7 +264,7 @@ fn a_burst_for_a_full_queue_is_lost_in_the_model_too() -> Outcome {
 #[test]
 fn a_request_that_is_a_cycle_off_is_found() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
-    let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+    let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
     let program = RandomPrograms::new(&config, 4).next_program();
     core.place(&program)?;
     core.run_words(&program.words(), |_| {})?;

@@ -53,7 +53,7 @@ fn outputs_are_written_with_care() {
 fn no_output_is_an_input_or_another_output() {
     let ndp = ndp();
     let program = ndp.file("program.asm", std::fs::read(FFN).unwrap());
-    for option in ["--trace", "--timeline"] {
+    for option in ["--commands", "--timeline"] {
         ndp.spares_its_input(&format!("run {program} --config tiny {option}"), &program);
     }
     let toml = ndp.file("tiny.toml", "name = \"tiny\"\n");
@@ -66,15 +66,17 @@ fn no_output_is_an_input_or_another_output() {
     std::os::unix::fs::symlink("new", ndp.path("link")).unwrap();
     std::os::unix::fs::symlink(".", ndp.path("here")).unwrap();
     for second in ["new", "./new", "here/new", "link"] {
-        let text = ndp
-            .refused(&format!("{run} --trace new --timeline {second}"), "--trace and --timeline both name");
+        let text = ndp.refused(
+            &format!("{run} --commands new --timeline {second}"),
+            "--commands and --timeline both name",
+        );
         assert!(text.contains(second), "{text}");
         assert!(!ndp.left().contains(&"new".to_owned()));
     }
-    ndp.refused(&format!("{run} --waves a.vcd --trace a.vcd"), "both name `a.vcd`");
-    ndp.refused("gemv --config tiny --rows 8 --cols 8 --waves a.vcd --trace a.vcd", "both name `a.vcd`");
+    ndp.refused(&format!("{run} --waves a.vcd --commands a.vcd"), "both name `a.vcd`");
+    ndp.refused("gemv --config tiny --rows 8 --cols 8 --waves a.vcd --commands a.vcd", "both name `a.vcd`");
     // Devices may be shared.
-    ndp.succeeds(&format!("{run} --trace /dev/null --timeline /dev/null"));
+    ndp.succeeds(&format!("{run} --commands /dev/null --timeline /dev/null"));
 }
 
 #[test]
@@ -103,7 +105,7 @@ fn signals_leave_nothing_behind() {
     for (name, signal) in [("waves.vcd", "TERM"), ("waves.fst", "INT"), ("waves.vcd", "HUP")] {
         ndp.ends_by(&format!("{long} --waves {name}"), begun("waves"), signal);
     }
-    ndp.ends_by(&format!("{long} --trace text --timeline line"), begun("line"), "TERM");
+    ndp.ends_by(&format!("{long} --commands text --timeline line"), begun("line"), "TERM");
 }
 
 #[test]

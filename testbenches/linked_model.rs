@@ -146,7 +146,7 @@ fn open(of: &Series, seed: u64, predict: bool) -> Result<LinkedCores, Box<dyn Er
     let options = CoreOptions {
         seed,
         stalls,
-        trace: !predict,
+        record: !predict,
         predict,
         random_contents: Some(seed as u32),
         // The paper's clocks as always, others at any phase.

@@ -104,7 +104,7 @@ impl Module {
         let options = CoreOptions {
             seed: shape.seed,
             random_contents: Some(shape.seed as u32),
-            trace: true,
+            record: true,
             ..CoreOptions::default()
         };
         Ok(Self { core: NdpCore::open(config, &options)?, config: config.clone() })

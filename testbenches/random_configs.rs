@@ -326,7 +326,7 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
     let mut random = SplitMix64::new(*seed);
     let mut compared = Compared::default();
     for session in 0..2 {
-        let options = CoreOptions { trace: true, ..core_options(*seed + session, &mut random) };
+        let options = CoreOptions { record: true, ..core_options(*seed + session, &mut random) };
         let mut core = NdpCore::open(config, &options)?;
         compared += run_programs(&mut core, &mut random, 4).map_err(|e| format!("session {session}: {e}"))?;
     }
@@ -414,7 +414,7 @@ fn sessions_of(config: &DesignConfig, core: &Rtl) -> Result<Vec<String>, Box<dyn
     let mut random = SplitMix64::new(MUTATED);
     let mut found = Vec::new();
     for session in 0..4 {
-        let options = CoreOptions { trace: true, ..core_options(MUTATED + session, &mut random) };
+        let options = CoreOptions { record: true, ..core_options(MUTATED + session, &mut random) };
         let mut core = NdpCore::of_rtl(core, config, &options)?;
         found.extend(run_programs(&mut core, &mut random, 4).err().map(|e| e.to_string()));
     }

@@ -33,7 +33,7 @@ fn session(
         seed,
         random_contents: Some(seed as u32),
         watchdog_cycles: 1 << 20,
-        trace: true,
+        record: true,
         predict: true,
         phase_ps,
         ..CoreOptions::default()
@@ -162,7 +162,7 @@ fn a_rank_s_queues_hold_at_every_ratio() -> Outcome {
 fn clocks_of_a_core_have_their_periods() -> Outcome {
     for ratio in RATIOS {
         let config = at("tiny", ratio)?;
-        let mut core = NdpCore::open(&config, &CoreOptions { trace: true, ..CoreOptions::default() })?;
+        let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
         (0..1000).try_for_each(|_| core.step())?;
         let recording = core.take_recording().ok_or("nothing was recorded")?;
         let (begin, end) = (recording.origin, recording.end);

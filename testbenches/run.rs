@@ -46,8 +46,8 @@ fn what_cannot_be_run_is_explained() -> Outcome {
     fails(&format!("run {empty} --config tiny"), 2, "empty.asm: there are no instructions")?;
     let huge = file("huge.asm", ".random 0 bursts=0x1000000 seed=1 kind=normal\nbarrier\n")?;
     fails(&format!("run {huge} --config tiny"), 2, "16777216 bursts of data must be at most 8388608")?;
-    fails(&format!("run {FFN} --config tiny --trace /no/dir/t"), 2, "cannot create `/no/dir/t`")?;
-    fails(&format!("run {FFN} --config tiny --trace a --timeline a"), 2, "both name `a`")
+    fails(&format!("run {FFN} --config tiny --commands /no/dir/t"), 2, "cannot create `/no/dir/t`")?;
+    fails(&format!("run {FFN} --config tiny --commands a --timeline a"), 2, "both name `a`")
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn the_trace_is_pinned() -> Outcome {
         &path,
         "load dst=0, cols=40, address=0x100\nstore src=0, cols=40, address=0x300\nsignal 1\n",
     )?;
-    let line = format!("run {} --config tiny --trace {}", path.display(), trace.display());
+    let line = format!("run {} --config tiny --commands {}", path.display(), trace.display());
     let output = ndp(&line)?;
     assert!(output.status.success(), "{}", stderr(&output));
     insta::assert_snapshot!("trace_of_a_copy", std::fs::read_to_string(&trace)?);
@@ -164,7 +164,7 @@ fn timelines_have_a_track_for_everything() -> Outcome {
 fn products_have_timelines_too() -> Outcome {
     let dir = tempfile::tempdir()?;
     let (path, trace) = (dir.path().join("timeline.json"), dir.path().join("trace.txt"));
-    let files = format!("--timeline {} --trace {} --json", path.display(), trace.display());
+    let files = format!("--timeline {} --commands {} --json", path.display(), trace.display());
     json(&format!("gemv --config tiny --rows 8 --cols 100 --batch 2 {files}"))?;
     assert_eq!(timeline(&path)?["core (tiny)/gemv"].len(), 1);
     json(&format!(

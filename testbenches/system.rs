@@ -297,7 +297,7 @@ fn systems_that_do_not_exist_are_refused() -> Outcome {
     let options = SystemOptions { observed_dimm: 2, ..SystemOptions::new(&system(2)?) };
     let system = SystemBackend::open(&config, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0));
     let error = system.err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(error.contains("trace-dimm = 2 must be in 0..=1"), "{error}");
+    assert!(error.contains("shown-dimm = 2 must be in 0..=1"), "{error}");
     // Weights cut to fewer bits on the DIMMs and not on the GPU would be two models.
     let narrow = include_str!("../rust/contract/config/presets/tiny.toml")
         .replace("[gemv]", "[gemv]\nserial_steps = 8");

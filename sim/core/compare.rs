@@ -1,6 +1,6 @@
 //! A program's results against the functional model: DRAM, status, monitor.
 
-use super::Burst;
+use super::burst::Burst;
 use super::ndp_core::NdpCore;
 use super::program::{BURST_INSTRUCTIONS, ProgramRun};
 use crate::error::SimError;

@@ -1,6 +1,6 @@
 //! The DRAM of a DIMM: one device model per rank, and a way into their contents that takes no time.
 
-use super::Burst;
+use super::burst::Burst;
 use super::pins::CorePins;
 use crate::error::SimError;
 use crate::ffi::Model;
@@ -16,11 +16,11 @@ pub(crate) struct Dimm {
 }
 
 impl Dimm {
-    pub(super) fn new(config: &DesignConfig, trace: bool) -> Self {
+    pub(super) fn new(config: &DesignConfig, record: bool) -> Self {
         let rank = |_| {
             let mut rank = Rank::new(config.dram());
-            if trace {
-                rank.record_trace();
+            if record {
+                rank.record_commands();
             }
             rank
         };
@@ -28,17 +28,17 @@ impl Dimm {
     }
 
     /// Ends the recording of commands and hands it out, in clocks since the last reset.
-    pub(super) fn take_traces(&mut self) -> Vec<Vec<(u64, Command)>> {
-        let since_reset = |trace: Vec<(u64, Command)>| {
-            trace.into_iter().map(|(clock, command)| (clock - self.origin, command)).collect()
+    pub(super) fn take_commands(&mut self) -> Vec<Vec<(u64, Command)>> {
+        let since_reset = |commands: Vec<(u64, Command)>| {
+            commands.into_iter().map(|(clock, command)| (clock - self.origin, command)).collect()
         };
-        self.ranks.iter_mut().map(Rank::take_trace).map(since_reset).collect()
+        self.ranks.iter_mut().map(Rank::take_commands).map(since_reset).collect()
     }
 
     /// The core's reset ends: clocks of recorded commands count from here.
     pub(super) fn leave_reset(&mut self) {
         self.origin = self.ranks.first().map_or(0, Rank::cycle);
-        self.ranks.iter_mut().for_each(Rank::forget_trace);
+        self.ranks.iter_mut().for_each(Rank::forget_commands);
     }
 
     /// One clock of the DRAM: before its rising edge.

@@ -3,7 +3,8 @@
 //! A request that is offered stays until it is taken; stalls only delay it. Responses have to be asked for, once, and may come
 //! in any order among ranks; those of one rank come in order, which is checked.
 
-use super::{Burst, LinkStatus};
+use super::LinkStatus;
+use super::burst::Burst;
 use crate::error::SimError;
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! What the host reads of a core's link (docs/isa.md, "Transfers").
 
-use super::Burst;
+use super::burst::Burst;
 use serde::Serialize;
 
 /// Register 2.

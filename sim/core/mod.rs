@@ -6,6 +6,7 @@
 //! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
 
+mod burst;
 mod compare;
 pub(crate) mod dimm;
 mod host;
@@ -18,6 +19,7 @@ mod program;
 mod recording;
 mod wire;
 
+pub use burst::Burst;
 pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use link_status::LinkStatus;
@@ -30,6 +32,3 @@ pub use program::ProgramRun;
 pub use recording::{InstructionRecord, PARTS, Recording, RequestRecord, part_of};
 pub(crate) use wire::at_once;
 pub use wire::{Exchange, QUANTUM, Span};
-
-/// One burst of 64 bytes.
-pub type Burst = [u64; 8];

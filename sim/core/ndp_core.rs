@@ -4,13 +4,14 @@
 //! device ranks see the command pins and drive the data bus. All outputs of the core are registers, so the order of the two
 //! does not matter.
 
+use super::burst::Burst;
 use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::pins::CorePins;
 use super::prediction::{PortCycle, Prediction};
 use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
-use super::{Burst, LinkStatus, PartCycles};
+use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
 use crate::ffi::{Clocks, Edge, Model, OpenOptions, Rtl, WaveOptions, rtl};
 use crate::link::Lanes;
@@ -36,7 +37,7 @@ pub struct CoreOptions {
     /// Core cycles without any sign of life after which a run is given up.
     pub watchdog_cycles: u64,
     /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
-    pub trace: bool,
+    pub record: bool,
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::cluster::cores::LinkedCores::predicted`].
     pub predict: bool,
@@ -64,7 +65,7 @@ impl Default for CoreOptions {
             waves: None,
             random_contents: None,
             watchdog_cycles: 50_000,
-            trace: false,
+            record: false,
             predict: false,
             opt_level: None,
             phase_ps: None,
@@ -136,13 +137,13 @@ impl NdpCore {
         let mut core = Self {
             pins: CorePins::new(&model, config)?,
             model,
-            dimm: Dimm::new(config, options.trace),
+            dimm: Dimm::new(config, options.record),
             host: Host::new(ranks, config.dimm_burst_bits(), options.stalls, options.seed),
             config: config.clone(),
             options: options.clone(),
             wall: Duration::ZERO,
             parts: PartCycles::default(),
-            recorder: options.trace.then(|| Recorder::new(queue, 0)),
+            recorder: options.record.then(|| Recorder::new(queue, 0)),
             prediction: None,
             port: PortCycle::default(),
             dram_origin: 0,
@@ -394,7 +395,7 @@ impl NdpCore {
     pub fn begin_recording(&mut self, commands: bool) {
         self.recorder = Some(Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle()));
         if commands {
-            self.dimm.ranks.iter_mut().for_each(Rank::record_trace);
+            self.dimm.ranks.iter_mut().for_each(Rank::record_commands);
         }
     }
 
@@ -403,10 +404,10 @@ impl NdpCore {
         self.recorder.as_ref().map_or(&[], Recorder::instructions)
     }
 
-    /// What was recorded since the reset or since [`NdpCore::begin_recording`], if [`CoreOptions::trace`] asked for it; nothing is recorded any more.
+    /// What was recorded since the reset or since [`NdpCore::begin_recording`], if [`CoreOptions::record`] asked for it; nothing is recorded any more.
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
-        let commands = self.dimm.take_traces();
+        let commands = self.dimm.take_commands();
         let clocks = (self.model.clocks(), self.dram_origin);
         Some(self.recorder.take()?.finish(config, end, clocks, commands))
     }

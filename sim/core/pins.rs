@@ -1,6 +1,6 @@
 //! Ports of a Verilated `ndp_core`.
 
-use super::Burst;
+use super::burst::Burst;
 use super::host::{HostRequest, HostResponse};
 use super::recording::{PARTS, Strobes};
 use crate::error::SimError;

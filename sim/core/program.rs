@@ -2,9 +2,10 @@
 //!
 //! What it should have done is `compare`'s business.
 
+use super::burst::Burst;
 use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
-use super::{Answer, Burst, PartCycles};
+use super::{Answer, PartCycles};
 use crate::error::SimError;
 use ndp_isa::Program;
 use ndp_isa::Status;

@@ -3,7 +3,7 @@
 //! The core's trace outputs are a cycle late, which is made up for here: all cycles are those in which something
 //! happened. How it is shown is `trace`'s business.
 
-use super::Burst;
+use super::burst::Burst;
 use super::host::{Answer, HostRequest};
 use crate::ffi::Clocks;
 use ndp_config::DesignConfig;

@@ -1,6 +1,6 @@
 //! Products whose rows are on several cores: sums that stay, leave and meet.
 //!
-//! Each core computes the sums of its own rows ([`GemvUnit::partial`]); all but one hand them over ([`GemvUnit::hand_over`]), as
+//! Each core computes the sums of its own rows ([`GemvUnit::partial`]); all but one hand them over (`hand_over_async`), as
 //! exact sums or rounded to FP16 ([`MergeFormat`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host
 //! copies it from DRAM to DRAM in zero cycles, or it goes over links (`transfer`).
 
@@ -177,16 +177,6 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
-    pub fn hand_over(
-        &mut self,
-        format: MergeFormat,
-        cols: u32,
-        batch: u32,
-    ) -> Result<(Part, ProgramFigures), SimError> {
-        self.alone(async |unit| unit.hand_over_async(format, cols, batch).await)
-    }
-
-    /// The same in a future.
     pub(crate) async fn hand_over_async(
         &mut self,
         format: MergeFormat,

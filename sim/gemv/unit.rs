@@ -38,9 +38,9 @@ pub struct GemvOptions {
     /// Core cycles without any progress after which a run is given up.
     pub watchdog_cycles: u64,
     /// Record so many programs; 0 for none.
-    pub traced_products: u32,
+    pub recorded_products: u32,
     /// Programs before the first recorded one.
-    pub traced_from: u64,
+    pub recorded_from: u64,
     /// Keep when each instruction of each program began and ended: [`ProgramFigures::records`].
     pub log_instructions: bool,
     /// Ask the cycle model for the cycles of each program.
@@ -61,8 +61,8 @@ impl Default for GemvOptions {
             waves: None,
             random_contents: None,
             watchdog_cycles: 50_000,
-            traced_products: 0,
-            traced_from: 0,
+            recorded_products: 0,
+            recorded_from: 0,
             log_instructions: false,
             predict: false,
             phase_ps: None,
@@ -73,15 +73,15 @@ impl Default for GemvOptions {
 }
 
 impl GemvOptions {
-    /// How its core is opened; `trace` asks for a recording.
-    pub fn core(&self, trace: bool) -> CoreOptions {
+    /// How its core is opened; `record` asks for a recording.
+    pub fn core(&self, record: bool) -> CoreOptions {
         CoreOptions {
             stalls: HostStalls { request: self.stall_percent, response: self.stall_percent },
             seed: self.seed,
             waves: self.waves.clone(),
             random_contents: self.random_contents,
             watchdog_cycles: self.watchdog_cycles.max(1),
-            trace,
+            record,
             predict: self.predict,
             opt_level: self.opt_level,
             phase_ps: self.phase_ps,
@@ -167,7 +167,7 @@ pub struct GemvUnit {
     /// Programs so far.
     programs: u64,
     /// Programs that are recorded.
-    traced: Range<u64>,
+    recorded: Range<u64>,
     log_instructions: bool,
     recording: Option<Recording>,
     /// Its end of the links, if it is linked to others.
@@ -180,15 +180,15 @@ impl GemvUnit {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
-        let GemvOptions { traced_products, traced_from, log_instructions, flip, .. } = *options;
-        let core = NdpCore::open(config, &options.core(traced_products > 0 && traced_from == 0))?;
+        let GemvOptions { recorded_products, recorded_from, log_instructions, flip, .. } = *options;
+        let core = NdpCore::open(config, &options.core(recorded_products > 0 && recorded_from == 0))?;
         Ok(Self {
             core,
             flip,
             caches: Caches::new(config),
             cycles: 0,
             programs: 0,
-            traced: traced_from..traced_from.saturating_add(traced_products.into()),
+            recorded: recorded_from..recorded_from.saturating_add(recorded_products.into()),
             log_instructions,
             recording: None,
             transfers: None,
@@ -205,10 +205,10 @@ impl GemvUnit {
         &self.core
     }
 
-    /// What was recorded, if [`GemvOptions::traced_products`] asked for it; nothing is recorded any more.
+    /// What was recorded, if [`GemvOptions::recorded_products`] asked for it; nothing is recorded any more.
     pub fn take_recording(&mut self) -> Option<Recording> {
         // Without a window that has begun there are instructions at most.
-        let begun = self.programs > self.traced.start && !self.traced.is_empty();
+        let begun = self.programs > self.recorded.start && !self.recorded.is_empty();
         self.recording.take().or_else(|| self.core.take_recording().filter(|_| begun))
     }
 
@@ -304,13 +304,13 @@ impl GemvUnit {
         instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
         let before = self.core.counters_async().await?;
         let number = self.programs;
-        let traced = self.traced.contains(&number);
-        if traced && number == self.traced.start && number > 0 {
+        let recorded = self.recorded.contains(&number);
+        if recorded && number == self.recorded.start && number > 0 {
             self.core.begin_recording(true);
-        } else if self.log_instructions && !traced {
+        } else if self.log_instructions && !recorded {
             self.core.begin_recording(false);
         }
-        let recorded = self.core.recorded().len();
+        let earlier = self.core.recorded().len();
         let beside = self.take_beside();
         if let Some(beside) = &beside {
             let words: Vec<u128> = beside.instructions.iter().map(Instruction::encode).collect();
@@ -323,10 +323,10 @@ impl GemvUnit {
         }
         let counters = self.core.counters_async().await?.since(&before);
         let records =
-            if self.log_instructions { self.core.recorded()[recorded..].to_vec() } else { Vec::new() };
+            if self.log_instructions { self.core.recorded()[earlier..].to_vec() } else { Vec::new() };
         self.cycles += run.cycles;
         self.programs += 1;
-        if traced && self.programs == self.traced.end {
+        if recorded && self.programs == self.recorded.end {
             self.recording = self.core.take_recording();
         }
         self.core.check_protocol()?;

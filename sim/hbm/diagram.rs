@@ -1,7 +1,7 @@
 //! Timing diagrams of a channel, drawn from the commands that a controller gave: LibraPIM's Fig. 16.
 //!
 //! [`scenario`] runs the work of the figure on the Verilated controller: one run of MACs on a row of all banks with its result, and reads
-//! of the host. [`draw`] makes a picture of any trace. Boxes are as wide as what they stand for takes: an activation two
+//! of the host. [`draw`] makes a picture of any scenario. Boxes are as wide as what they stand for takes: an activation two
 //! clocks of its bus, a column two clocks of the data bus, a row from its opening to its closing.
 
 use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Operation, Request};
@@ -21,7 +21,7 @@ const OTHER: &str = "closing and refresh";
 
 /// What a scenario did.
 #[derive(Clone, Debug)]
-pub struct Trace {
+pub struct Scenario {
     /// Commands by clock; clock 0 is that of the first one.
     pub commands: Vec<(u64, HbmCommand)>,
     /// Clocks from the first command to the last data on the bus.
@@ -33,7 +33,7 @@ pub struct Trace {
 ///
 /// # Errors
 /// As [`Controlled::step`].
-pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Trace, ControlledError> {
+pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario, ControlledError> {
     // At most the subarrays of a bank.
     let boundary = if cut { config.weight_subarrays() as u16 } else { 0 };
     let mut system = Controlled::open(config, boundary, false, 1, ControlledWaves::default())?;
@@ -70,7 +70,7 @@ pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Trace, ControlledError>
         .filter(|(_, command)| drives(command))
         .map(|(clock, _)| clock + u64::from(config.t_cl()) + 2);
     let clocks = ends.max().unwrap_or(0);
-    Ok(Trace { commands, clocks })
+    Ok(Scenario { commands, clocks })
 }
 
 /// Whether the channel drives the data bus for it.
@@ -79,19 +79,24 @@ fn drives(command: &HbmCommand) -> bool {
     matches!(command, Read { .. } | ReadToBuffer { .. } | ReadResults | ReadSum { .. })
 }
 
-/// Draws `trace`, with room for `clocks` clocks.
+/// Draws `scenario`, with room for `clocks` clocks.
 ///
 /// # Errors
 /// None but those of a chart, whose numbers are finite here.
-pub fn draw(trace: &Trace, config: &HbmConfig, title: &str, clocks: u64) -> Result<String, ReportError> {
+pub fn draw(
+    scenario: &Scenario,
+    config: &HbmConfig,
+    title: &str,
+    clocks: u64,
+) -> Result<String, ReportError> {
     let groups = config.bank_groups();
     let mut lanes = vec!["row commands".to_owned(), "column commands".to_owned()];
     lanes.extend((0..groups).map(|g| format!("group {g}, host's row")));
     lanes.extend((0..groups).map(|g| format!("group {g}, PIM row")));
     lanes.extend(["multipliers".to_owned(), "data bus".to_owned()]);
-    let title = format!("{title}: {} clocks", trace.clocks);
+    let title = format!("{title}: {} clocks", scenario.clocks);
     let chart = Gantt::new(&title, "clock (1 ns)", &lanes).kinds(KINDS).until(clocks as f64).with_heading();
-    let bars = bars(trace, config, lanes.len());
+    let bars = bars(scenario, config, lanes.len());
     let chart = bars.into_iter().fold(chart, |chart, Bar { lane, from, to, kind, tip }| {
         chart.bar(lane, kind, (from as f64, to.min(clocks) as f64), &tip)
     });
@@ -108,7 +113,7 @@ struct Bar {
 }
 
 /// Everything in the picture.
-fn bars(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
+fn bars(scenario: &Scenario, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
     use HbmCommand::{Activate, Mac, PimActivate, PimActivateAll, PimPrecharge, Precharge, PrechargeAll};
     let groups = config.bank_groups() as usize;
     let (multipliers, data) = (lanes - 2, lanes - 1);
@@ -121,7 +126,7 @@ fn bars(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
             bars.push(Bar { lane: 2 + which, from, to: at, kind, tip });
         }
     };
-    for (clock, command) in &trace.commands {
+    for (clock, command) in &scenario.commands {
         let clock = *clock;
         let tip = format!("{clock}: {command}");
         let is_row = ndp_dram::CommandSet::kind(command).is_some_and(ndp_dram::hbm::HbmKind::is_row);
@@ -163,6 +168,6 @@ fn bars(trace: &Trace, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
             bars.push(Bar { lane: data, from, to: from + 2, kind, tip });
         }
     }
-    (0..2 * groups).for_each(|which| close(&mut bars, &mut open, which, trace.clocks));
+    (0..2 * groups).for_each(|which| close(&mut bars, &mut open, which, scenario.clocks));
     bars
 }

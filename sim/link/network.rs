@@ -4,7 +4,7 @@ use super::Lanes;
 use super::bridge::Bridge;
 use super::channel::{Channel, ChannelEvent};
 use super::flow::{Arrival, Cursor, Flow, Inbox};
-use super::pins::{COUNTERS, Endpoint, Seen, Status};
+use super::pins::{COUNTERS, ControllerStatus, Endpoint, Seen};
 use super::probe::Probe;
 use crate::error::{LinkError, SimError};
 use crate::ffi::{Rtl, rtl};
@@ -418,7 +418,7 @@ impl Network {
 /// What was at a controller's outputs, in the words of the model.
 fn shown(seen: &Seen) -> EndOutputs {
     let Seen { ready, arrival, holds, status, .. } = *seen;
-    let Status { up, fault, cause, peer_fault, locked, aligned } = status;
+    let ControllerStatus { up, fault, cause, peer_fault, locked, aligned } = status;
     EndOutputs {
         ready,
         offers: arrival.map(|Arrival { last, flit_last, dest, source, label, .. }| Arrived {

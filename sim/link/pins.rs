@@ -60,7 +60,7 @@ fn unpack(words: &[u32; 7]) -> Lanes {
 
 /// Status outputs of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct ControllerStatus {
     /// Flits can be exchanged.
     pub up: bool,
     /// The link is faulty.
@@ -91,7 +91,7 @@ pub struct Seen {
     /// Beats were taken and not acknowledged.
     pub holds: bool,
     /// The status outputs.
-    pub status: Status,
+    pub status: ControllerStatus,
 }
 
 /// A controller with the core side's source and sink.
@@ -217,9 +217,9 @@ impl Endpoint {
     }
 
     /// The status outputs.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> ControllerStatus {
         let [up, fault, cause, peer_fault, locked, aligned] = self.status.map(|port| self.model.get(port));
-        Status {
+        ControllerStatus {
             up: up == 1,
             fault: fault == 1,
             cause: cause as u32,

@@ -93,7 +93,7 @@ impl<P: Places> SystemBackend<P> {
         let dimms = options.system.dimms().count as usize;
         let full = u64::from(SerialSteps::FULL.get());
         for (key, value, min, max) in [
-            ("trace-dimm", options.observed_dimm as u64, 0, dimms as u64 - 1),
+            ("shown-dimm", options.observed_dimm as u64, 0, dimms as u64 - 1),
             ("serial_steps", config.gemv().serial_steps().into(), full, full),
         ] {
             if !(min..=max).contains(&value) {
@@ -103,7 +103,7 @@ impl<P: Places> SystemBackend<P> {
         let open = |index: usize| {
             let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
             if index != options.observed_dimm {
-                (unit.waves, unit.traced_products) = (None, 0);
+                (unit.waves, unit.recorded_products) = (None, 0);
             }
             GemvUnit::open(config, &unit)
         };

@@ -56,7 +56,7 @@ impl Online {
     /// Places the neurons.
     ///
     /// # Errors
-    /// [`SchedulerError::Mapper`] for a model that does not fit the system, [`SchedulerError::Predictor`] for a profile of another
+    /// [`SchedulerError::Placement`] for a model that does not fit the system, [`SchedulerError::Predictor`] for a profile of another
     /// model.
     pub fn new(start: &OnlineStart<'_>) -> Result<Self, SchedulerError> {
         let OnlineStart { design, model, system, policy, profile, prompt_tokens, seed } = *start;

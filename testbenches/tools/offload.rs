@@ -64,7 +64,7 @@ fn a_timeline_is_written_whole_or_not_at_all() {
     let name = path.to_str().unwrap();
     let grid = ["--sequences", "4096", "--batches", "384"];
     for (mode, devices) in [("serial", 2), ("shortest", 2)] {
-        text(&[&grid[..], &["--timeline", name, "--mode", mode]].concat());
+        text(&[&grid[..], &["--step", name, "--mode", mode]].concat());
         let step: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(step["mode"], mode);
         let events = step["timeline"]["events"].as_array().unwrap();
@@ -72,9 +72,9 @@ fn a_timeline_is_written_whole_or_not_at_all() {
         assert!(of("npu") > 0 && of("pim") > 0 && of("npu") + of("pim") == events.len(), "{devices}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
-    assert!(refused(&["--timeline", name]).contains("one sequence and one batch"));
+    assert!(refused(&["--step", name]).contains("one sequence and one batch"));
     let nowhere = directory.path().join("none").join("x.json");
-    assert!(refused(&[&grid[..], &["--timeline", nowhere.to_str().unwrap()]].concat()).contains("x.json"));
+    assert!(refused(&[&grid[..], &["--step", nowhere.to_str().unwrap()]].concat()).contains("x.json"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn wrong_arguments_are_named() {
     let read = text(&[&step[..], &["--hardware", name]].concat());
     assert_eq!(read, text(&[&step[..], &["--kv-mapping", "requests"]].concat()));
     assert!(refused(&["--hardware", "libra"]).contains("expected one of librapim, "));
-    for option in ["--llm", "--sequences", "--rule", "--times", "--timeline", "Examples"] {
+    for option in ["--llm", "--sequences", "--rule", "--times", "--step", "Examples"] {
         assert!(text(&["--help"]).contains(option));
     }
 }

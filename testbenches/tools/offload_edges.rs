@@ -16,7 +16,7 @@ fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
 
 #[test]
 fn outputs_are_written_with_care() {
-    offload().writes_with_care(&format!("{STEP} --timeline"), "step.json");
+    offload().writes_with_care(&format!("{STEP} --step"), "step.json");
     offload().writes_with_care(&format!("{STEP} --sample-times"), "times.json");
 }
 
@@ -25,7 +25,7 @@ fn no_output_is_an_input() {
     let offload = offload();
     offload.succeeds(&format!("{STEP} --sample-times times.json"));
     let times = offload.path("times.json");
-    offload.spares_its_input(&format!("{STEP} --times {times} --timeline"), &times);
+    offload.spares_its_input(&format!("{STEP} --times {times} --step"), &times);
 }
 
 #[test]

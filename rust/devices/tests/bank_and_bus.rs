@@ -252,7 +252,7 @@ fn the_trace_records_commands_only_when_asked() {
     let mut rank = Rank::new(&config(""));
     run(&mut rank, 30, &[(3, act(0, 0))], |_| None);
     assert_eq!(rank.trace(), []);
-    rank.record_trace();
+    rank.record_commands();
     rank.clock(&rd(0, 0).encode(), None);
     rank.clock(&CommandPins::DESELECT, None);
     assert_eq!(rank.trace(), [(30, rd(0, 0))]);

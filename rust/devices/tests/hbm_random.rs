@@ -10,7 +10,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::CommandSet;
 use ndp_dram::Rule;
 use ndp_dram::hbm::pim::{column_of, lane};
-use ndp_dram::hbm::{Column, HbmCommand, HbmKind, HbmPlace, PseudoChannel, Status};
+use ndp_dram::hbm::{Answer, Column, HbmCommand, HbmKind, HbmPlace, PseudoChannel};
 use ndp_numerics::{ExactSum, SumFormat, dot, f16};
 use support::Random;
 use support::hbm::{Oracle, hbm_configs, is_row};
@@ -303,7 +303,7 @@ fn a_second_checker_refuses_the_same_commands_for_the_same_reasons() {
                 }
                 Err(rule) => {
                     assert!(expected.contains(&rule));
-                    assert_ne!(Status::of(rule), Status::OK);
+                    assert_ne!(Answer::of(rule), Answer::OK);
                 }
             }
         }

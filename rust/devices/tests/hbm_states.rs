@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand::{self, *};
-use ndp_dram::hbm::{HbmPlace, HbmStorage, PseudoChannel, Status, decode_column, decode_row};
+use ndp_dram::hbm::{Answer, HbmPlace, HbmStorage, PseudoChannel, decode_column, decode_row};
 use ndp_dram::{CommandSet, DramError, Rule};
 use support::hbm::{hbm_configs, is_row};
 
@@ -18,9 +18,9 @@ fn word_pair(command: HbmCommand) -> [u32; 2] {
 }
 
 /// Gives a command and lets [`APART`] clocks pass, with data for a WR or GBW.
-fn give(device: &mut PseudoChannel, command: HbmCommand) -> Status {
+fn give(device: &mut PseudoChannel, command: HbmCommand) -> Answer {
     let [row, column] = word_pair(command);
-    let mut status = Status::OK;
+    let mut status = Answer::OK;
     let t_cwl = u64::from(device.config().t_cwl());
     for after in 0..APART {
         let [row, column] = if after == 0 { [row, column] } else { [0, 0] };
@@ -62,11 +62,11 @@ fn compute(c: &HbmConfig) -> Vec<HbmCommand> {
 fn refused(c: &HbmConfig, before: &[HbmCommand], command: HbmCommand, rule: Rule) {
     let mut device = PseudoChannel::with_storage(c, HbmStorage::pattern(3)).unwrap();
     for &command in before {
-        assert_eq!(give(&mut device, command), Status::OK, "{command} of {before:?}");
+        assert_eq!(give(&mut device, command), Answer::OK, "{command} of {before:?}");
     }
     let mut untouched = device.clone();
     let status = give(&mut device, command);
-    assert_eq!(status, Status::of(rule), "{command} after {before:?}: {:?}", device.violations());
+    assert_eq!(status, Answer::of(rule), "{command} after {before:?}: {:?}", device.violations());
     assert_eq!(device.violations().iter().map(|v| v.rule).collect::<Vec<_>>(), [rule]);
     (0..APART).for_each(|_| assert_eq!(untouched.clock(0, 0, None).read, None));
     assert_eq!(device.storage(), untouched.storage());
@@ -108,7 +108,7 @@ fn rows_and_accesses_across_the_boundary_are_refused() {
         for command in
             [slice(2), act(0, 0, 0, first - 1), act(0, 0, 1, first), rd(0, 0, 0), rd(0, 0, 1), wr(0, 0, 1)]
         {
-            assert_eq!(give(&mut device, command), Status::OK, "{command}");
+            assert_eq!(give(&mut device, command), Answer::OK, "{command}");
         }
         assert_eq!(device.read_column(HbmPlace { bank: 0, row: first, column: 0 }), [7; 4]);
         assert_eq!(device.read_column(HbmPlace { bank: 0, row: first - 1, column: 0 }), [0; 4]);
@@ -142,10 +142,10 @@ fn a_boundary_moves_in_a_closed_bank_and_to_where_it_can_be() {
         }
         let mut device = PseudoChannel::new(&c).unwrap();
         for boundary in [1, c.subarrays() - 1, 0] {
-            assert_eq!(give(&mut device, slice(boundary)), Status::OK);
+            assert_eq!(give(&mut device, slice(boundary)), Answer::OK);
             assert_eq!(u32::from(device.partitions().boundary(0)), boundary);
         }
-        assert_eq!(give(&mut device, act(0, 0, 0, c.rows() - 1)), Status::OK);
+        assert_eq!(give(&mut device, act(0, 0, 0, c.rows() - 1)), Answer::OK);
     }
 }
 
@@ -241,9 +241,9 @@ fn every_rule_has_a_status_of_its_own() {
         Rule::WriteDataMissing,
         Rule::WriteDataUnexpected,
     ];
-    let codes: BTreeMap<u8, Rule> = rules.iter().map(|&rule| (Status::of(rule).code(), rule)).collect();
+    let codes: BTreeMap<u8, Rule> = rules.iter().map(|&rule| (Answer::of(rule).code(), rule)).collect();
     assert_eq!(codes.len(), rules.len());
-    assert!(!codes.contains_key(&Status::OK.code()));
+    assert!(!codes.contains_key(&Answer::OK.code()));
     let page = include_str!("../../../docs/hbm-pim.md");
     for (code, rule) in codes {
         let line = format!("| {code} | {} |", rule.to_string().split(" (").next().unwrap());

@@ -18,7 +18,7 @@ fn run(config: &DramConfig, seed: u64, storage: Storage) -> Rank {
     let mut traffic = Traffic::new(config, seed);
     let initial = storage.clone();
     let mut rank = Rank::with_storage(config, storage);
-    rank.record_trace();
+    rank.record_commands();
     let mut model: HashMap<Location, [u64; 8]> = HashMap::new();
     let mut rows: HashMap<(u8, u8), u32> = HashMap::new();
     let mut to_write: VecDeque<(u64, [u64; 2])> = VecDeque::new();

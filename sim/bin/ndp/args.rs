@@ -81,24 +81,24 @@ impl UnitArgs {
 
 /// Recordings as files.
 #[derive(Args, Clone, Debug, Default)]
-pub struct TraceArgs {
+pub struct RecordArgs {
     /// Write DRAM commands, instructions and host requests as text to this file: a line per event, in the order of time
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub commands: Option<PathBuf>,
     /// Write a timeline to this file: trace events in JSON for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE")]
     pub timeline: Option<PathBuf>,
 }
 
-impl TraceArgs {
+impl RecordArgs {
     /// With the files that are written.
     pub fn files(&self, files: FileSet) -> FileSet {
-        files.optional("--trace", self.trace.as_ref()).optional("--timeline", self.timeline.as_ref())
+        files.optional("--commands", self.commands.as_ref()).optional("--timeline", self.timeline.as_ref())
     }
 
     /// Whether there is anything to record.
     pub fn is_asked(&self) -> bool {
-        self.trace.is_some() || self.timeline.is_some()
+        self.commands.is_some() || self.timeline.is_some()
     }
 }
 

@@ -3,13 +3,13 @@
 //! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
 //! every run; the simulation's speed is that of this machine.
 
-use crate::Verdict;
-use crate::args::{TraceArgs, UnitArgs, density};
+use crate::args::{RecordArgs, UnitArgs, density};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
 use crate::gemv::{Product, name, simulate};
 use crate::report::Summary;
 use crate::tools::{Tools, grouped};
+use crate::verdict::Verdict;
 use anyhow::ensure;
 use ndp_config::{DesignConfig, GemvShape};
 use ndp_cosim::gemv::{BitFlip, Mode};
@@ -19,6 +19,10 @@ use serde::Serialize;
 
 /// Run the row lengths of the paper's models and compare their cycles with the roofline
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+        ndp bench\n  \
+        ndp bench --config tiny --rows 64 --cols 256,512\n  \
+        ndp bench --cols 4096 --json")]
 pub struct Args {
     /// Preset or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
@@ -177,8 +181,8 @@ fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
     let unit = UnitArgs::quiet(&args.config, args.flip);
     let Case { mode, density, shape } = *case;
     let GemvShape { rows, cols, batch } = shape;
-    let (data, traces) = (DataKind::Gaussian, TraceArgs::default());
-    let job = gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, traces };
+    let (data, records) = (DataKind::Gaussian, RecordArgs::default());
+    let job = gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, records };
     let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job)?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(args.seed, rerun.line());

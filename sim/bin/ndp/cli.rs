@@ -1,6 +1,6 @@
 //! The command line: all subcommands, by groups.
 
-use crate::Verdict;
+use crate::verdict::Verdict;
 use clap::{Parser, Subcommand};
 use ndp_files::EXIT_CODES;
 use std::fmt::Write;
@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// What the subcommands do, in groups, in the order of the help.
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate the NDP core in RTL", &["gemv", "layer", "generate", "bench", "run", "link"]),
-    ("Simulate HBM-PIM", &["pim", "pim-trace", "pim-times"]),
+    ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
     ("Model and schedule, without RTL", &["cycles", "trace", "place", "evaluate", "offload"]),
     ("Synthesise; this tool", &["synth", "completions", "help"]),
 ];
@@ -40,7 +40,7 @@ pub enum Command {
     #[cfg(feature = "rtl")]
     Pim(Box<crate::pim::Args>),
     #[cfg(feature = "rtl")]
-    PimTrace(crate::pim_trace::Args),
+    PimDiagram(crate::pim_diagram::Args),
     PimTimes(crate::pim_times::Args),
     Cycles(crate::cycles::Args),
     Trace(crate::trace::Args),
@@ -78,7 +78,7 @@ impl Command {
             #[cfg(feature = "rtl")]
             Self::Pim(args) => return crate::pim::run(args),
             #[cfg(feature = "rtl")]
-            Self::PimTrace(args) => return crate::pim_trace::run(args),
+            Self::PimDiagram(args) => return crate::pim_diagram::run(args),
             Self::PimTimes(args) => crate::pim_times::run(args),
             Self::Cycles(args) => crate::cycles::run(args),
             Self::Trace(args) => crate::trace::run(args),
@@ -148,6 +148,16 @@ mod tests {
             assert_eq!(found.count(), 1, "{name}");
             let about = command.find_subcommand(name).and_then(clap::Command::get_about);
             assert!(about.is_some_and(|about| !about.to_string().is_empty()), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_subcommand_shows_an_example_in_its_short_help() {
+        let mut cli = <Cli as clap::CommandFactory>::command();
+        cli.build();
+        for command in cli.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            let help = command.render_help().to_string();
+            assert!(help.contains("Example"), "{}: {help}", command.get_name());
         }
     }
 }

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 /// Predict the cycles of a program with the cycle model, without data and without the hardware
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp cycles testbenches/programs/ffn.asm --config tiny\n  \
         ndp cycles program.asm --json\n\n\
         The cycles are those of `ndp run` without stalls. Of the program's data only the lists matter (.u32).")]

@@ -3,13 +3,13 @@
 //! Checks the sizes, makes the operands, runs the unit through the checking backend and reports. Which kinds of operands
 //! there are is the library's.
 
-use crate::Verdict;
-use crate::args::{TraceArgs, UnitArgs, density};
+use crate::args::{RecordArgs, UnitArgs, density};
 use crate::breakdown::StallBreakdown;
-use crate::output::Traces;
+use crate::output::Records;
 use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::tools::Tools;
+use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout};
@@ -24,7 +24,7 @@ use serde::Serialize;
 
 /// Run one product of a random matrix in DRAM with a batch of random vectors
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp gemv --rows 1024 --cols 4096\n  \
         ndp gemv --config tiny --rows 8 --cols 100 --batch 3 --data mixed --stalls 30 --waves gemv.fst\n  \
         ndp gemv --rows 2048 --cols 9216 --batch 16 --density 0.1 --mode axpy --json")]
@@ -55,7 +55,7 @@ pub struct Args {
     pub data: DataKind,
     /// Recordings.
     #[command(flatten)]
-    pub traces: TraceArgs,
+    pub records: RecordArgs,
 }
 
 /// Weights of the largest matrix: 512 MiB.
@@ -102,8 +102,8 @@ pub struct Product {
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
-    let Args { unit, rows, cols, batch, mode, density, seed, data, traces } = args;
-    traces.files(unit.files()).check()?;
+    let Args { unit, rows, cols, batch, mode, density, seed, data, records } = args;
+    records.files(unit.files()).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
     check(&shape, *mode, &config)?;
@@ -115,9 +115,9 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let active = (*density < 1.0).then(|| draw_rows(*rows, *density, *seed));
     let count = active.as_ref().map_or(*rows as usize, Vec::len);
 
-    let options = GemvOptions { traced_products: traces.is_asked().into(), ..unit.options(*seed) };
+    let options = GemvOptions { recorded_products: records.is_asked().into(), ..unit.options(*seed) };
     let mut backend = RtlBackend::open(&config, &options)?;
-    let traces = Traces::create(traces)?;
+    let records = Records::create(records)?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
     let w = data.weights(count, cols, *seed);
     let length = if *mode == Mode::Dot { cols } else { count };
@@ -149,7 +149,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let progress = Progress::watch(cycles as u64, "cycles", ndp_cosim::progress::cycles);
     let run = backend.product(&product, &op);
     drop(progress);
-    let written = traces.write(backend.unit_mut().take_recording().as_ref());
+    let written = records.write(backend.unit_mut().take_recording().as_ref());
     let run = match run {
         Ok(run) => Some(run),
         Err(SimError::Mismatch { .. }) => None,

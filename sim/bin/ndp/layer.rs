@@ -2,17 +2,17 @@
 //!
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
 
-use crate::Verdict;
-use crate::args::{TraceArgs, UnitArgs};
+use crate::args::{RecordArgs, UnitArgs};
 use crate::breakdown::StallBreakdown;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::workspace_path;
-use crate::output::Traces;
+use crate::output::Records;
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::tools::{Tools, grouped};
+use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 
 /// Run one decoder layer in one decode step, and say where its time goes
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp layer --context 200\n  \
         ndp layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
         ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n\n\
@@ -70,7 +70,7 @@ pub struct Args {
     pub chart: Option<PathBuf>,
     /// Recordings.
     #[command(flatten)]
-    pub traces: TraceArgs,
+    pub records: RecordArgs,
 }
 
 /// Weights of the largest matrix: 512 MiB.
@@ -156,16 +156,16 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let Args { unit, context, batch, neurons, seed, traces, .. } = args;
-    let files = traces.files(unit.files()).optional("--chart", args.chart.as_ref());
+    let Args { unit, context, batch, neurons, seed, records, .. } = args;
+    let files = records.files(unit.files()).optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let step = step(args, &config)?;
-    let traced_products = if traces.is_asked() { u32::MAX } else { 0 };
+    let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
     let backend =
-        RtlBackend::open(&config, &GemvOptions { traced_products, predict: true, ..unit.options(*seed) })?;
+        RtlBackend::open(&config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
     let mut backend = backend.with_neurons(*neurons);
-    let traces = Traces::create(traces)?;
+    let records = Records::create(records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
     let rerun = rerun(args);
 
@@ -174,7 +174,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
     let result = step.run(&mut backend);
     drop(progress);
-    let written = traces.write(backend.unit_mut().take_recording().as_ref());
+    let written = records.write(backend.unit_mut().take_recording().as_ref());
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());

@@ -3,8 +3,8 @@
 //! Two Verilated ends on a cable with skewed lanes. Every beat that arrives is compared with the one that is next in its flow and every flit on
 //! the lanes with the protocol; the rate counts payload alone, start and end of the run included.
 
-use crate::Verdict;
 use crate::tools::{Tools, grouped};
+use crate::verdict::Verdict;
 use anyhow::ensure;
 use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
 use ndp_cosim::link::flow::Flow;
@@ -27,7 +27,7 @@ const BEAT_BYTES: u32 = 64;
 
 /// Measure payload rate and latency of a link in RTL over the bit error rate of its lanes
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp link --ber 0,1e-6,1e-5 --message 512 --bytes 262144\n  \
         ndp link --chart docs/link-rates.svg")]
 pub struct Args {

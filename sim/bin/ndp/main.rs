@@ -18,6 +18,7 @@ mod synth;
 mod temperature;
 mod tools;
 mod trace;
+mod verdict;
 
 #[cfg(feature = "rtl")]
 mod args;
@@ -42,7 +43,7 @@ mod phases;
 #[cfg(feature = "rtl")]
 mod pim;
 #[cfg(feature = "rtl")]
-mod pim_trace;
+mod pim_diagram;
 #[cfg(feature = "rtl")]
 mod report;
 #[cfg(feature = "rtl")]
@@ -57,22 +58,14 @@ mod system;
 #[cfg(feature = "rtl")]
 use ndp_cosim::error::SimError;
 #[cfg(feature = "rtl")]
-use ndp_model::ModelError;
+use ndp_cosim::hbm::{ControlledError, LockstepError};
 #[cfg(feature = "rtl")]
+use ndp_model::ModelError;
 use ndp_pim::PimError;
 #[cfg(feature = "rtl")]
 use ndp_traces::capture::CaptureError;
 use std::process::ExitCode;
-
-/// How a job ended that could be started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Everything that was checked agreed.
-    Agreed,
-    /// Something differed; it has been reported.
-    #[cfg_attr(not(feature = "rtl"), expect(dead_code, reason = "only the RTL can be wrong"))]
-    Differed,
-}
+use verdict::Verdict;
 
 fn main() -> ExitCode {
     let job = |cli: cli::Cli| {
@@ -84,7 +77,7 @@ fn main() -> ExitCode {
     #[cfg(feature = "rtl")]
     let code = |error: &anyhow::Error| if is_failure_of_the_run(error) { 1 } else { 2 };
     #[cfg(not(feature = "rtl"))]
-    let code = |_: &anyhow::Error| 2;
+    let code = |error: &anyhow::Error| if error.chain().any(is_failure_of_pim) { 1 } else { 2 };
     ndp_files::program(job, code)
 }
 
@@ -108,16 +101,63 @@ fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
                     | SimError::Link(_)
             )
         );
-        let pim = matches!(
+        // What else these say of a model or port is a `SimError` that is a cause of its own.
+        let channel =
+            matches!(cause.downcast_ref(), Some(LockstepError::Mismatch { .. } | LockstepError::Numerics(_)));
+        let controller = matches!(
             cause.downcast_ref(),
             Some(
-                PimError::Refused { .. }
-                    | PimError::Data { .. }
-                    | PimError::Mismatch { .. }
-                    | PimError::Stuck { .. }
-                    | PimError::Channel(_)
+                ControlledError::Refused { .. }
+                    | ControlledError::Hang { .. }
+                    | ControlledError::Numerics(_)
+                    | ControlledError::Lockstep(LockstepError::Mismatch { .. } | LockstepError::Numerics(_))
             )
         );
-        sim || pim || matches!(cause.downcast_ref(), Some(ModelError::Numerics { .. }))
+        let model = matches!(cause.downcast_ref(), Some(ModelError::Numerics { .. }));
+        sim || channel || controller || model || is_failure_of_pim(cause)
     })
+}
+
+/// The same for the channels of a PIM memory, which need no RTL.
+fn is_failure_of_pim(cause: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(
+        cause.downcast_ref(),
+        Some(
+            PimError::Refused { .. }
+                | PimError::Data { .. }
+                | PimError::Mismatch { .. }
+                | PimError::Stuck { .. }
+                | PimError::Channel(_)
+        )
+    )
+}
+
+#[cfg(all(test, feature = "rtl"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_hardware_does_wrong_is_told_from_unusable_arguments() {
+        let mismatch = || LockstepError::Mismatch {
+            clock: 7,
+            signal: "read_o",
+            found: "1".into(),
+            expected: "0".into(),
+            commands: String::new(),
+        };
+        let refused = ControlledError::Refused {
+            clock: 7,
+            status: [1, 0],
+            commands: "ACT".into(),
+            reason: "tRC".into(),
+        };
+        for wrong in [
+            mismatch().into(),
+            ControlledError::from(mismatch()).into(),
+            anyhow::Error::from(refused).context("dex"),
+        ] {
+            assert!(is_failure_of_the_run(&wrong), "{wrong:#}");
+        }
+        assert!(!is_failure_of_the_run(&anyhow::anyhow!("no such file")));
+    }
 }

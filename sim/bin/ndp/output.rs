@@ -1,6 +1,6 @@
 //! The files that show a recording.
 
-use crate::args::TraceArgs;
+use crate::args::RecordArgs;
 use ndp_cosim::core::Recording;
 use ndp_cosim::recordings::{write_text, write_timeline};
 use ndp_files::OutputFile;
@@ -8,17 +8,17 @@ use std::path::PathBuf;
 
 /// The files that show a recording.
 #[derive(Debug)]
-pub struct Traces {
+pub struct Records {
     text: Option<OutputFile>,
     timeline: Option<OutputFile>,
 }
 
-impl Traces {
+impl Records {
     /// Creates those that are asked for, which have been checked with the other files of the run.
-    pub fn create(args: &TraceArgs) -> anyhow::Result<Self> {
-        let TraceArgs { trace, timeline } = args;
+    pub fn create(args: &RecordArgs) -> anyhow::Result<Self> {
+        let RecordArgs { commands, timeline } = args;
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
-        Ok(Self { text: create(trace)?, timeline: create(timeline)? })
+        Ok(Self { text: create(commands)?, timeline: create(timeline)? })
     }
 
     /// Writes and completes them.

@@ -2,14 +2,14 @@
 //!
 //! Assembles, runs and reports. What a program means is `ndp_machine`'s business, what is compared the library's.
 
-use crate::Verdict;
-use crate::args::{TraceArgs, UnitArgs};
+use crate::args::{RecordArgs, UnitArgs};
 use crate::breakdown::StallBreakdown;
 use crate::cycles::predict;
-use crate::output::Traces;
+use crate::output::Records;
 use crate::program::assemble;
 use crate::rerun::Rerun;
 use crate::tools::{Tools, grouped};
+use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
@@ -26,10 +26,10 @@ use std::path::PathBuf;
 
 /// Run a program in the text form of docs/isa.md and compare DRAM, status and monitor with the functional model
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp run testbenches/programs/ffn.asm --config tiny --dump\n  \
         ndp run program.asm --stalls 30 --seed 2 --json\n  \
-        ndp run program.asm --trace run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
+        ndp run program.asm --commands run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
         The program is checked against the configuration when it is read. With --allow-malformed, a malformed instruction is no \
         failure as long as the functional model refuses it too.")]
 pub struct Args {
@@ -50,7 +50,7 @@ pub struct Args {
     pub dump: bool,
     /// Recordings.
     #[command(flatten)]
-    pub traces: TraceArgs,
+    pub records: RecordArgs,
 }
 
 /// Mismatches that are listed; the rest is only counted.
@@ -104,13 +104,13 @@ struct DumpedBurst {
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let Args { file, unit, seed, allow_malformed, dump, traces } = args;
-    traces.files(unit.files()).input("the program", file).check()?;
+    let Args { file, unit, seed, allow_malformed, dump, records } = args;
+    records.files(unit.files()).input("the program", file).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let program = assemble(file, &config, *allow_malformed)?;
     let options = unit.options(*seed);
-    let mut core = NdpCore::open(&config, &options.core(traces.is_asked()))?;
-    let traces = Traces::create(traces)?;
+    let mut core = NdpCore::open(&config, &options.core(records.is_asked()))?;
+    let records = Records::create(records)?;
     let mut rerun = Rerun::new("run", unit);
     rerun.argument(file.display());
     rerun.option("seed", seed);
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let progress = Progress::watch(predicted.cycles, "cycles", ndp_cosim::progress::cycles);
     let result = simulate(&mut core, &program, unit.flip);
     drop(progress);
-    let written = traces.write(core.take_recording().as_ref());
+    let written = records.write(core.take_recording().as_ref());
     let closed = core.close_waves();
     let (check, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
     written?;

@@ -8,6 +8,9 @@ use crate::Failure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// What can be done without any of the tools.
+pub const HOST_ONLY: &str = "Subcommands that simulate no RTL (cycles, trace, place, evaluate, offload, synth) need none of this: cargo build --no-default-features --bin ndp.";
+
 /// Oldest Verilator whose output is known to work: the one of Debian 12.
 const OLDEST: (u32, u32) = (5, 6);
 
@@ -100,6 +103,7 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     lines.push(
         "Install it (Debian 12: apt-get install verilator, which is 5.006) or set VERILATOR or VERILATOR_ROOT.".into(),
     );
+    lines.push(HOST_ONLY.into());
     Err(lines)
 }
 
@@ -153,7 +157,7 @@ fn dotted((major, minor): (u32, u32)) -> String {
 }
 
 /// clang++, if it is there with headers and libraries and `CXX` does not name another compiler: models that it compiles are
-/// faster by about a fifth (docs/results.md) and are built in less time than with g++.
+/// faster (docs/results.md) and are built in less time than with g++.
 fn find_clang(target: &str) -> Option<PathBuf> {
     let chosen = ["CXX", "HOST_CXX", "TARGET_CXX"].map(str::to_owned).into_iter();
     let mut chosen = chosen.chain([format!("CXX_{target}"), format!("CXX_{}", target.replace('-', "_"))]);

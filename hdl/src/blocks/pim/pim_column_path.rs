@@ -3,7 +3,7 @@
 use super::pim_decoder::COLUMN;
 use super::pim_mac::COLUMN_BITS;
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, lit, mux};
 use std::rc::Rc;
 
 /// The decoder. Combinational.
@@ -12,13 +12,11 @@ use std::rc::Rc;
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_column_decoder() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("pim_column_decoder", "Column decoder of a partition.");
-    m.share_code();
     let column = m.input("column_i", COLUMN, "column to read");
     let write = m.input("write_i", 1, "half a column is written");
     let write_column = m.input("write_column_i", COLUMN, "its column");
     let selected = m.wire("selected", mux(&write, &write_column, &column));
-    let lines = (0..HbmConfig::COLUMNS).rev().map(|line| selected.eq_lit(line.into()));
-    m.output("select_o", cat(lines), "column select lines, one-hot");
+    m.output("select_o", lit(1, HbmConfig::COLUMNS).shl(&selected), "column select lines, one-hot");
     m.finish()
 }
 
@@ -28,7 +26,6 @@ pub fn pim_column_decoder() -> Result<Rc<Module>, HdlError> {
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_column_path() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("pim_column_path", "Column decoder and I/O sense amplifiers of a partition.");
-    m.share_code();
     let read = m.input("read_i", 1, "read a column");
     let column = m.input("column_i", COLUMN, "column to read");
     let write = m.input("write_i", 1, "half a column is written");

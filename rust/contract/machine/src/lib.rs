@@ -29,7 +29,7 @@ pub mod transfers;
 
 pub use error::MachineError;
 pub use image::{dump_bursts, write_data};
-pub use machine::{FirstError, Machine, Status};
+pub use machine::{FirstError, Machine, Progress};
 pub use malform::malformed_word;
 pub use memory::{Memory, SparseMemory};
 pub use random_programs::{ProgramOptions, RandomPrograms};

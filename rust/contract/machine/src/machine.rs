@@ -23,7 +23,7 @@ pub struct FirstError {
 
 /// The part of the status that does not depend on time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Status {
+pub struct Progress {
     /// Instructions taken, malformed ones and `nop`s included.
     pub taken: u32,
     /// Malformed instructions.
@@ -56,7 +56,7 @@ pub struct Machine<M> {
     pub(crate) buffer: Buffer,
     /// List memory; `None` for entries that are unspecified.
     list: Vec<Option<u32>>,
-    status: Status,
+    status: Progress,
     activations: Vec<Option<u8>>,
     /// FP16 elements in DRAM, a bit each, that a program has left unspecified.
     unspecified: BTreeMap<u64, u32>,
@@ -86,7 +86,7 @@ impl<M: Memory> Machine<M> {
             memory,
             buffer: Buffer::new(config, format),
             list: vec![None; config.core().list_entries() as usize],
-            status: Status::default(),
+            status: Progress::default(),
             activations: Vec::new(),
             unspecified: BTreeMap::new(),
             unfenced: BTreeSet::new(),
@@ -178,7 +178,7 @@ impl<M: Memory> Machine<M> {
     }
 
     /// The status.
-    pub fn status(&self) -> &Status {
+    pub fn status(&self) -> &Progress {
         &self.status
     }
 

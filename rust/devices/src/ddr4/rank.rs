@@ -151,17 +151,17 @@ impl Rank {
     }
 
     /// Records commands from now on (off by default); what was recorded before is dropped.
-    pub fn record_trace(&mut self) {
+    pub fn record_commands(&mut self) {
         self.trace = Some(Vec::new());
     }
 
     /// Drops what was recorded so far.
-    pub fn forget_trace(&mut self) {
+    pub fn forget_commands(&mut self) {
         self.trace.iter_mut().for_each(Vec::clear);
     }
 
     /// Ends the recording and hands out what it has.
-    pub fn take_trace(&mut self) -> Vec<(u64, Command)> {
+    pub fn take_commands(&mut self) -> Vec<(u64, Command)> {
         self.trace.take().unwrap_or_default()
     }
 

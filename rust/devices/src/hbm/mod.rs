@@ -12,19 +12,19 @@
 //! and mode registers; two pseudo channels that share command buses (each has its own here); signal timing below a
 //! clock, so also the 2 % that slicing adds to tCCD.
 
+pub mod answer;
 pub mod command;
 pub mod partitions;
 pub mod pim;
 pub mod pseudo_channel;
 pub mod rules;
 pub mod statistics;
-pub mod status;
 pub mod storage;
 
+pub use answer::Answer;
 pub use command::{HbmCommand, HbmKind, decode_column, decode_row};
 pub use partitions::{Features, Owner, Partitions};
 pub use pim::PimUnits;
 pub use pseudo_channel::{HbmOutputs, HbmPlace, PseudoChannel};
 pub use statistics::{HbmBusCycles, HbmCommandCounts, HbmStatistics, PimCycles};
-pub use status::Status;
 pub use storage::{Column, HbmStorage};

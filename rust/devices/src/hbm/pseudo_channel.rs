@@ -9,11 +9,11 @@ use ndp_config::HbmConfig;
 use ndp_numerics::NumericsError;
 
 use crate::DramError;
+use crate::hbm::answer::Answer;
 use crate::hbm::command::{HbmCommand, decode_column, decode_row};
 use crate::hbm::partitions::Partitions;
 use crate::hbm::pim::PimUnits;
 use crate::hbm::statistics::{Accountant, HbmStatistics, Traffic};
-use crate::hbm::status::Status;
 use crate::hbm::storage::{Column, HbmStorage};
 use crate::rules::{Checker, Rule, RuleSet, Violation};
 
@@ -36,9 +36,9 @@ pub struct HbmOutputs {
     /// The data bus: two transfers of 64 bits, the first in `[0]`.
     pub read: Option<[u64; 2]>,
     /// Answer to the row command of this clock.
-    pub row_status: Status,
+    pub row_status: Answer,
     /// Answer to the column command of this clock.
-    pub column_status: Status,
+    pub column_status: Answer,
 }
 
 /// Where data go.
@@ -201,13 +201,13 @@ impl PseudoChannel {
         self.storage.read(place.bank, place.row, place.column)
     }
 
-    fn take(&mut self, cycle: u64, decoded: Result<HbmCommand, DramError>) -> Status {
+    fn take(&mut self, cycle: u64, decoded: Result<HbmCommand, DramError>) -> Answer {
         let command = match decoded.and_then(|command| self.fits(command)) {
             Ok(command) => command,
             Err(error) => {
                 self.checker.undefined(cycle, error);
                 self.accountant.refused();
-                return Status::of(Rule::Undefined(error));
+                return Answer::of(Rule::Undefined(error));
             }
         };
         // Before RDA or WRA closes the row.
@@ -215,11 +215,11 @@ impl PseudoChannel {
         match self.checker.admit(cycle, command) {
             Ok(()) => {
                 self.execute(cycle, command, place);
-                Status::OK
+                Answer::OK
             }
             Err(rule) => {
                 self.accountant.refused();
-                Status::of(rule)
+                Answer::of(rule)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Which DIMM holds which neurons: the loads of a term are made equal, group by group and then with parts of groups.
 
-use crate::{Instance, MapperError, Placement};
+use crate::{Instance, Placement, PlacementError};
 
 /// The slowest DIMM of a term may exceed the mean by this part of it.
 const TOLERANCE: f64 = 5e-5;
@@ -54,14 +54,14 @@ impl<'a> Dimms<'a> {
     /// those in front. Only the ones behind, which load the DIMMs, are worth cutting groups for.
     ///
     /// # Errors
-    /// [`MapperError::Fragmented`] if a neuron finds no room.
+    /// [`PlacementError::Fragmented`] if a neuron finds no room.
     pub(crate) fn spread(
         &mut self,
         term: usize,
         taken: &[u32],
         front: bool,
         placement: &mut Placement,
-    ) -> Result<(), MapperError> {
+    ) -> Result<(), PlacementError> {
         self.pieces.clear();
         self.loads.fill(0);
         let piece = |index: usize| {
@@ -108,7 +108,7 @@ impl<'a> Dimms<'a> {
     ///
     /// Equally loaded are the empty ones at first. The hottest group goes to the fullest of them, because that one will get the
     /// fewest bytes; groups that are never active go where most room is.
-    fn put(&mut self, mut group: Piece) -> Result<(), MapperError> {
+    fn put(&mut self, mut group: Piece) -> Result<(), PlacementError> {
         let bytes = group.bytes(self.instance);
         let fitting = (0..self.free.len()).filter(|&dimm| self.free[dimm] >= bytes);
         let chosen = match group.work {
@@ -125,7 +125,7 @@ impl<'a> Dimms<'a> {
             let Some(part) = group.cut(self.instance, u64::MAX, free) else {
                 let block = group.block as usize;
                 let needed = self.instance.blocks()[block].neuron_bytes;
-                return Err(MapperError::Fragmented { block, needed, free });
+                return Err(PlacementError::Fragmented { block, needed, free });
             };
             self.add(Piece { dimm: roomiest, ..part });
         }

@@ -3,7 +3,7 @@
 /// What cannot be planned, or is no placement.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum MapperError {
+pub enum PlacementError {
     /// The dense weights alone exceed the GPU.
     #[error(
         "the GPU has {available} bytes for weights, the projections and embeddings of {model} take {resident}"

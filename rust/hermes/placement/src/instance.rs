@@ -3,7 +3,7 @@
 //! Frequencies are rounded to multiples of 2^-23 and sums of `frequency x bytes` ("work") are integers, so that loads are exact
 //! whatever the order in which they are added. What is done with the problem is left to the other modules.
 
-use crate::MapperError;
+use crate::PlacementError;
 use crate::machine::Machine;
 use crate::sort::{Scratch, descending};
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
@@ -107,7 +107,7 @@ impl Instance {
         system: &SystemConfig,
         frequencies: &[impl AsRef<[f32]>],
         options: &Options,
-    ) -> Result<Self, MapperError> {
+    ) -> Result<Self, PlacementError> {
         let machine = Machine::of(model, system, options.kv_tokens)?;
         let bytes = [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.neuron_bytes(kind));
         Self::with_machine(NeuronShape::of(model), bytes, machine, frequencies, options)
@@ -117,25 +117,25 @@ impl Instance {
     ///
     /// # Errors
     /// Frequencies of other shape or outside 0..=1; group sizes of 0; machines that [`Machine::check`] refuses; neurons that
-    /// exceed the DIMMs together ([`MapperError::DimmsTooSmall`]).
+    /// exceed the DIMMs together ([`PlacementError::DimmsTooSmall`]).
     pub fn with_machine(
         shape: NeuronShape,
         neuron_bytes: [u64; 2],
         machine: Machine,
         frequencies: &[impl AsRef<[f32]>],
         options: &Options,
-    ) -> Result<Self, MapperError> {
+    ) -> Result<Self, PlacementError> {
         machine.check()?;
         let range = |what, value, max| match (1..=max).contains(&value) {
             true => Ok(()),
-            false => Err(MapperError::Range { what, value, min: 1, max }),
+            false => Err(PlacementError::Range { what, value, min: 1, max }),
         };
         range("group size", options.group_neurons.into(), 1 << 20)?;
         range("bytes of a neuron", neuron_bytes[0].min(neuron_bytes[1]), MAX_BYTES)?;
         let expected = shape.blocks().len() as u64;
         if frequencies.len() as u64 != expected {
             let (what, found) = ("blocks with frequencies".to_owned(), frequencies.len() as u64);
-            return Err(MapperError::Shape { what, found, expected });
+            return Err(PlacementError::Shape { what, found, expected });
         }
         let all: u128 = shape
             .blocks()
@@ -145,7 +145,7 @@ impl Instance {
         range("bytes of all neurons", u64::try_from(all).unwrap_or(u64::MAX), MAX_BYTES)?;
         let available = machine.dimm_bytes.saturating_mul(machine.dimms.into());
         if all as u64 > available {
-            return Err(MapperError::DimmsTooSmall {
+            return Err(PlacementError::DimmsTooSmall {
                 needed: all as u64,
                 available,
                 each: machine.dimm_bytes,
@@ -174,7 +174,7 @@ impl Instance {
         neuron_bytes: [u64; 2],
         frequencies: &[impl AsRef<[f32]>],
         options: &Options,
-    ) -> Result<(), MapperError> {
+    ) -> Result<(), PlacementError> {
         let mut scratch = Scratch::default();
         let mut keys = Vec::new();
         for (block, (of, frequencies)) in self.shape.blocks().iter().zip(frequencies).enumerate() {
@@ -299,10 +299,10 @@ fn fixed_point(
     neurons: u32,
     frequencies: &[f32],
     keys: &mut Vec<u32>,
-) -> Result<(), MapperError> {
+) -> Result<(), PlacementError> {
     if frequencies.len() != neurons as usize {
         let (what, found) = (format!("frequencies of block {block}"), frequencies.len() as u64);
-        return Err(MapperError::Shape { what, found, expected: neurons.into() });
+        return Err(PlacementError::Shape { what, found, expected: neurons.into() });
     }
     // In 1..=2 neighbouring FP32 numbers are 2^-23 apart, so the addition rounds.
     keys.clear();
@@ -313,5 +313,5 @@ fn fixed_point(
         return Ok(());
     }
     let neuron = frequencies.iter().position(|&f| !valid(f)).unwrap_or(0);
-    Err(MapperError::Frequency { block, neuron, value: frequencies[neuron] })
+    Err(PlacementError::Frequency { block, neuron, value: frequencies[neuron] })
 }

@@ -27,7 +27,7 @@ mod synthetic;
 
 pub use baselines::{place_greedy, place_random};
 pub use bound::{Bound, group_bound, neuron_bound};
-pub use error::MapperError;
+pub use error::PlacementError;
 pub use instance::{BlockNeurons, Group, Instance, ONE, Options, Terms};
 pub use lp_file::{LpForm, write_lp};
 pub use machine::Machine;

@@ -1,6 +1,6 @@
 //! The machine as the mapping problem sees it: capacities, bandwidths and the synchronisation.
 
-use crate::{MapperError, ONE};
+use crate::{ONE, PlacementError};
 use ndp_config::{LlmShape, SystemConfig};
 use serde::Serialize;
 
@@ -28,16 +28,16 @@ impl Machine {
     /// keys and values of `kv_tokens` tokens, which lie evenly over them.
     ///
     /// # Errors
-    /// [`MapperError::GpuTooSmall`]; [`MapperError::DimmsTooSmall`] if the keys and values alone exceed the DIMMs.
-    pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self, MapperError> {
+    /// [`PlacementError::GpuTooSmall`]; [`PlacementError::DimmsTooSmall`] if the keys and values alone exceed the DIMMs.
+    pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self, PlacementError> {
         let (available, resident) = (system.gpu_weight_bytes(), model.resident_bytes());
         let gpu_bytes = available.checked_sub(resident).ok_or_else(|| {
             let model = model.name().to_owned();
-            MapperError::GpuTooSmall { model, resident, available }
+            PlacementError::GpuTooSmall { model, resident, available }
         })?;
         let dimms = system.dimms().count;
         let kv_bytes = (model.kv_bytes_per_token() * u64::from(kv_tokens)).div_ceil(dimms.into());
-        let dimm_bytes = system.dimm_bytes().checked_sub(kv_bytes).ok_or(MapperError::DimmsTooSmall {
+        let dimm_bytes = system.dimm_bytes().checked_sub(kv_bytes).ok_or(PlacementError::DimmsTooSmall {
             needed: model.neurons_bytes(),
             available: 0,
             each: 0,
@@ -58,12 +58,12 @@ impl Machine {
     /// Whether the numbers make sense.
     ///
     /// # Errors
-    /// [`MapperError::Range`] for a number of DIMMs outside 1..=64, [`MapperError::Quantity`] for bandwidths that are not
+    /// [`PlacementError::Range`] for a number of DIMMs outside 1..=64, [`PlacementError::Quantity`] for bandwidths that are not
     /// positive and times that are negative.
-    pub fn check(&self) -> Result<(), MapperError> {
+    pub fn check(&self) -> Result<(), PlacementError> {
         let max = SystemConfig::MAX_DIMMS;
         if !(1..=max).contains(&self.dimms) {
-            return Err(MapperError::Range {
+            return Err(PlacementError::Range {
                 what: "dimms",
                 value: self.dimms.into(),
                 min: 1,
@@ -72,12 +72,12 @@ impl Machine {
         }
         for (what, value) in [("GPU bandwidth", self.gpu_gbps), ("DIMM bandwidth", self.dimm_gbps)] {
             if !(value > 0.0 && value.is_finite()) {
-                return Err(MapperError::Quantity { what, value, rule: "a positive number of GB/s" });
+                return Err(PlacementError::Quantity { what, value, rule: "a positive number of GB/s" });
             }
         }
         if !(self.sync_us >= 0.0 && self.sync_us.is_finite()) {
             let (what, value) = ("synchronisation", self.sync_us);
-            return Err(MapperError::Quantity { what, value, rule: "a number of us, 0 or more" });
+            return Err(PlacementError::Quantity { what, value, rule: "a number of us, 0 or more" });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! minimise `sum t_l` with `t_l >= sum work x / BW_gpu + 2 T_sync`, `t_l >= (W_l - sum work x) / (D BW_dimm)` and `sum bytes x <= S_GPU`.
 
 use crate::structured::with_gpu_groups;
-use crate::{Instance, MapperError, Placement};
+use crate::{Instance, Placement, PlacementError};
 use good_lp::solvers::SolutionStatus;
 use good_lp::{
     Expression, ProblemVariables, Solution, SolverModel, Variable, WithMipGap, WithTimeLimit, variable,
@@ -44,12 +44,12 @@ pub struct MilpReport {
 /// Solves the reduced problem and places neurons accordingly.
 ///
 /// # Errors
-/// [`MapperError::Solver`] if there is no solution in time; numbers of groups outside 1..=2^20; time limits that are not positive;
-/// [`MapperError::Fragmented`] as [`place_structured`](crate::place_structured).
+/// [`PlacementError::Solver`] if there is no solution in time; numbers of groups outside 1..=2^20; time limits that are not positive;
+/// [`PlacementError::Fragmented`] as [`place_structured`](crate::place_structured).
 pub fn place_milp(
     instance: &Instance,
     options: &MilpOptions,
-) -> Result<(Placement, MilpReport), MapperError> {
+) -> Result<(Placement, MilpReport), PlacementError> {
     let solved = solve(instance, options, true)?;
     let mut on = vec![false; instance.groups().len()];
     for (groups, value) in &solved.parts {
@@ -64,7 +64,7 @@ pub fn place_milp(
 ///
 /// # Errors
 /// As [`place_milp`].
-pub fn relaxation_us(instance: &Instance, options: &MilpOptions) -> Result<f64, MapperError> {
+pub fn relaxation_us(instance: &Instance, options: &MilpOptions) -> Result<f64, PlacementError> {
     Ok(solve(instance, options, false)?.us)
 }
 
@@ -74,15 +74,15 @@ struct Solved {
     timed_out: bool,
 }
 
-fn solve(instance: &Instance, options: &MilpOptions, whole: bool) -> Result<Solved, MapperError> {
+fn solve(instance: &Instance, options: &MilpOptions, whole: bool) -> Result<Solved, PlacementError> {
     let &MilpOptions { groups_per_variable, time_limit_s: seconds, gap } = options;
     if !(1..=1 << 20).contains(&groups_per_variable) {
         let (what, value) = ("groups per variable", groups_per_variable.into());
-        return Err(MapperError::Range { what, value, min: 1, max: 1 << 20 });
+        return Err(PlacementError::Range { what, value, min: 1, max: 1 << 20 });
     }
     if !(seconds > 0.0 && seconds <= 1e6) {
         let (what, rule) = ("time limit", "a positive number of seconds, at most 10^6");
-        return Err(MapperError::Quantity { what, value: seconds, rule });
+        return Err(PlacementError::Quantity { what, value: seconds, rule });
     }
     let machine = instance.machine();
     let mut variables = ProblemVariables::new();
@@ -114,7 +114,7 @@ fn solve(instance: &Instance, options: &MilpOptions, whole: bool) -> Result<Solv
         model.add_constraint(gpu.leq(time));
         model.add_constraint(dimm.leq(time));
     }
-    let failed = |reason: String| MapperError::Solver { seconds, reason };
+    let failed = |reason: String| PlacementError::Solver { seconds, reason };
     let model = model.with_mip_gap(gap).map_err(|error| failed(error.to_string()))?;
     let solution = model.solve().map_err(|error| failed(error.to_string()))?;
     Ok(Solved {

@@ -2,7 +2,7 @@
 //!
 //! A plain value: whoever adjusts a placement while tokens are generated changes a clone of it.
 
-use crate::{Instance, MapperError};
+use crate::{Instance, PlacementError};
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
 
@@ -84,39 +84,39 @@ impl Placement {
     ///
     /// # Errors
     /// The first of the rules that is broken.
-    pub fn check(&self, instance: &Instance) -> Result<(), MapperError> {
+    pub fn check(&self, instance: &Instance) -> Result<(), PlacementError> {
         self.checked_usage(instance).map(|_| ())
     }
 
     /// Checks, and returns bytes in use.
-    fn checked_usage(&self, instance: &Instance) -> Result<Usage, MapperError> {
+    fn checked_usage(&self, instance: &Instance) -> Result<Usage, PlacementError> {
         if &self.shape != instance.shape() {
             let (what, found, expected) =
                 ("neurons placed".to_owned(), self.shape.neurons(), instance.shape().neurons());
-            return Err(MapperError::Shape { what, found, expected });
+            return Err(PlacementError::Shape { what, found, expected });
         }
         let dimms = instance.machine().dimms;
         for (block, of) in self.shape.blocks().iter().enumerate() {
             let stray = |bits: &[u64]| of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0;
             if stray(self.gpu_bits(block)) {
-                return Err(MapperError::StrayBits { block, last: of.neurons - 1 });
+                return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
             }
             let highest = self.dimms(block).iter().copied().fold(0, u8::max);
             if u32::from(highest) >= dimms {
                 let exists = |&dimm: &u8| u32::from(dimm) < dimms;
                 let neuron = self.dimms(block).iter().take_while(|dimm| exists(dimm)).count();
                 let dimm = self.dimm(block, neuron);
-                return Err(MapperError::NoSuchDimm { block, neuron, dimm, dimms });
+                return Err(PlacementError::NoSuchDimm { block, neuron, dimm, dimms });
             }
         }
         let usage = self.usage(instance);
         let (used, capacity) = (usage.gpu_bytes, instance.machine().gpu_bytes);
         if used > capacity {
-            return Err(MapperError::GpuFull { used, capacity });
+            return Err(PlacementError::GpuFull { used, capacity });
         }
         let capacity = instance.machine().dimm_bytes;
         match usage.dimm_bytes.iter().position(|&used| used > capacity) {
-            Some(dimm) => Err(MapperError::DimmFull { dimm, used: usage.dimm_bytes[dimm], capacity }),
+            Some(dimm) => Err(PlacementError::DimmFull { dimm, used: usage.dimm_bytes[dimm], capacity }),
             None => Ok(usage),
         }
     }
@@ -140,7 +140,7 @@ impl Placement {
     ///
     /// # Errors
     /// As [`Placement::check`].
-    pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation, MapperError> {
+    pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation, PlacementError> {
         let Usage { gpu_bytes, dimm_bytes } = self.checked_usage(instance)?;
         let machine = instance.machine();
         let mut terms = Vec::with_capacity(instance.terms().len());

@@ -1,6 +1,6 @@
 //! A placement as JSON: one line of text per block for the GPU, one for the DIMMs.
 
-use crate::{MapperError, Placement};
+use crate::{Placement, PlacementError};
 use ndp_config::BlockKind;
 use ndp_traces::NeuronShape;
 use serde::{Deserialize, Serialize};
@@ -61,15 +61,15 @@ impl PlacementFile {
     /// The placement, for neurons of that shape.
     ///
     /// # Errors
-    /// [`MapperError::Syntax`] names the block that is not as it should be, [`MapperError::Shape`] a wrong number of blocks.
-    pub fn placement(&self, shape: &NeuronShape) -> Result<Placement, MapperError> {
+    /// [`PlacementError::Syntax`] names the block that is not as it should be, [`PlacementError::Shape`] a wrong number of blocks.
+    pub fn placement(&self, shape: &NeuronShape) -> Result<Placement, PlacementError> {
         if self.blocks.len() != shape.blocks().len() {
             let (what, found) = ("blocks placed".to_owned(), self.blocks.len() as u64);
-            return Err(MapperError::Shape { what, found, expected: shape.blocks().len() as u64 });
+            return Err(PlacementError::Shape { what, found, expected: shape.blocks().len() as u64 });
         }
         let mut placement = Placement::new(shape);
         for (block, (of, text)) in shape.blocks().iter().zip(&self.blocks).enumerate() {
-            let wrong = |what: String| MapperError::Syntax(format!("block {block}: {what}"));
+            let wrong = |what: String| PlacementError::Syntax(format!("block {block}: {what}"));
             if (text.layer, text.kind.as_str()) != (of.layer, kind_name(of.kind)) {
                 let expected = format!("{} of layer {}", kind_name(of.kind), of.layer);
                 return Err(wrong(format!("{} of layer {} instead of {expected}", text.kind, text.layer)));
@@ -96,7 +96,7 @@ impl PlacementFile {
                 bits[i / 16] |= u64::from(nibble) << (i % 16 * 4);
             }
             if of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0 {
-                return Err(MapperError::StrayBits { block, last: of.neurons - 1 });
+                return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
             }
         }
         Ok(placement)

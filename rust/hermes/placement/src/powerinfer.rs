@@ -8,7 +8,7 @@
 //! fractional knapsack over bundles and groups, and the same order without fractions gives the placement.
 
 use crate::structured::with_gpu_groups;
-use crate::{Instance, MapperError, ONE, Placement};
+use crate::{Instance, ONE, Placement, PlacementError};
 use serde::Serialize;
 
 /// Bandwidth of the host memory of PowerInfer's PC-High in GB/s (section 8.1).
@@ -31,11 +31,11 @@ pub struct PowerInferReport {
 /// bandwidth (equations 4 and 5).
 ///
 /// # Errors
-/// [`MapperError::Quantity`] for a bandwidth that is not positive.
-pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u32>>, MapperError> {
+/// [`PlacementError::Quantity`] for a bandwidth that is not positive.
+pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u32>>, PlacementError> {
     if !(cpu_gbps > 0.0 && cpu_gbps.is_finite()) {
         let (what, rule) = ("CPU bandwidth", "a positive number of GB/s");
-        return Err(MapperError::Quantity { what, value: cpu_gbps, rule });
+        return Err(PlacementError::Quantity { what, value: cpu_gbps, rule });
     }
     let machine = instance.machine();
     let least = |bytes: u64, neurons: usize| {
@@ -49,15 +49,15 @@ pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u3
 /// Places neurons by impact per byte, with that least number of neurons for each block.
 ///
 /// # Errors
-/// [`MapperError::Shape`] if there is not one number per block; [`MapperError::Fragmented`] as
+/// [`PlacementError::Shape`] if there is not one number per block; [`PlacementError::Fragmented`] as
 /// [`place_structured`](crate::place_structured).
 pub fn place_powerinfer(
     instance: &Instance,
     least: &[Option<u32>],
-) -> Result<(Placement, PowerInferReport), MapperError> {
+) -> Result<(Placement, PowerInferReport), PlacementError> {
     if least.len() != instance.blocks().len() {
         let (what, found) = ("least numbers of neurons".to_owned(), least.len() as u64);
-        return Err(MapperError::Shape { what, found, expected: instance.blocks().len() as u64 });
+        return Err(PlacementError::Shape { what, found, expected: instance.blocks().len() as u64 });
     }
     let on = select(instance, least);
     let picked = instance.groups().iter().zip(&on).filter(|&(_, &on)| on);

@@ -2,7 +2,7 @@
 
 use crate::balance::Dimms;
 use crate::bound::{group_bound, neuron_bound};
-use crate::{Evaluation, Instance, MapperError, Placement, TermTime, gpu};
+use crate::{Evaluation, Instance, Placement, PlacementError, TermTime, gpu};
 use serde::Serialize;
 
 /// What a placement costs, and what none can go below.
@@ -41,7 +41,7 @@ impl Certificate {
     ///
     /// # Errors
     /// As [`Placement::check`].
-    pub fn of(instance: &Instance, placement: &Placement) -> Result<Self, MapperError> {
+    pub fn of(instance: &Instance, placement: &Placement) -> Result<Self, PlacementError> {
         let Evaluation { objective_us, terms, gpu_bytes, dimm_bytes } = placement.evaluate(instance)?;
         let bound = neuron_bound(instance);
         let terms = terms.into_iter().zip(bound.terms_us);
@@ -61,9 +61,9 @@ impl Certificate {
 /// Places neurons as the linear relaxation does: the hottest groups on the GPU, cut where a limit is reached, and evenly loaded DIMMs.
 ///
 /// # Errors
-/// [`MapperError::Fragmented`] if the DIMMs are so full that a neuron finds no room; cannot happen while they have room for as many
+/// [`PlacementError::Fragmented`] if the DIMMs are so full that a neuron finds no room; cannot happen while they have room for as many
 /// more of the largest neurons as there are DIMMs.
-pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate), MapperError> {
+pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate), PlacementError> {
     let placement = with_gpu_neurons(instance, &gpu::select(instance))?;
     let certificate = Certificate::of(instance, &placement)?;
     Ok((placement, certificate))
@@ -72,7 +72,7 @@ pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate),
 /// The placement with the first `taken[g]` neurons of each group `g` on the GPU, and evenly loaded DIMMs.
 ///
 /// The copies' originals load no DIMM. They are spread evenly too, so that a copy that is dropped later does little harm.
-pub(crate) fn with_gpu_neurons(instance: &Instance, taken: &[u32]) -> Result<Placement, MapperError> {
+pub(crate) fn with_gpu_neurons(instance: &Instance, taken: &[u32]) -> Result<Placement, PlacementError> {
     let mut placement = Placement::new(instance.shape());
     let mut dimms = Dimms::new(instance);
     for front in [false, true] {
@@ -92,7 +92,7 @@ pub(crate) fn with_gpu_neurons(instance: &Instance, taken: &[u32]) -> Result<Pla
 }
 
 /// The same for whole groups.
-pub(crate) fn with_gpu_groups(instance: &Instance, on: &[bool]) -> Result<Placement, MapperError> {
+pub(crate) fn with_gpu_groups(instance: &Instance, on: &[bool]) -> Result<Placement, PlacementError> {
     let taken: Vec<u32> =
         instance.groups().iter().zip(on).map(|(group, &on)| u32::from(on) * group.len).collect();
     with_gpu_neurons(instance, &taken)

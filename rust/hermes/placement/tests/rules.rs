@@ -7,7 +7,7 @@ mod common;
 use common::{Sizes, problem};
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_placement::{
-    Instance, LpForm, Machine, MapperError, MilpOptions, Options, Placement, PlacementFile, least_neurons,
+    Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementError, PlacementFile, least_neurons,
     place_greedy, place_milp, place_powerinfer, place_random, place_structured, synthetic_frequencies,
     write_lp,
 };
@@ -100,19 +100,21 @@ fn each_broken_rule_of_a_placement_is_found() {
     };
     assert_eq!(
         broken(|p| p.dimms_mut(1)[5] = 4),
-        MapperError::NoSuchDimm { block: 1, neuron: 5, dimm: 4, dimms: 4 }
+        PlacementError::NoSuchDimm { block: 1, neuron: 5, dimm: 4, dimms: 4 }
     );
-    assert_eq!(broken(|p| p.gpu_bits_mut(0)[1] |= 1 << 6), MapperError::StrayBits { block: 0, last: 69 });
+    assert_eq!(broken(|p| p.gpu_bits_mut(0)[1] |= 1 << 6), PlacementError::StrayBits { block: 0, last: 69 });
     let all_on_gpu = |p: &mut Placement| {
         for block in 0..6 {
             (0..p.dimms(block).len()).for_each(|neuron| p.set_gpu(block, neuron, true));
         }
     };
-    assert!(matches!(broken(all_on_gpu), MapperError::GpuFull { used, capacity } if used > capacity));
+    assert!(matches!(broken(all_on_gpu), PlacementError::GpuFull { used, capacity } if used > capacity));
     let all_on_2 = |p: &mut Placement| (0..6).for_each(|block| p.dimms_mut(block).fill(2));
-    assert!(matches!(broken(all_on_2), MapperError::DimmFull { dimm: 2, used, capacity } if used > capacity));
+    assert!(
+        matches!(broken(all_on_2), PlacementError::DimmFull { dimm: 2, used, capacity } if used > capacity)
+    );
     let other = Placement::new(&NeuronShape::new(3, 70, 131));
-    assert!(matches!(other.check(&instance), Err(MapperError::Shape { found: 603, expected: 600, .. })));
+    assert!(matches!(other.check(&instance), Err(PlacementError::Shape { found: 603, expected: 600, .. })));
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn problems_that_make_no_sense_are_refused_with_their_numbers() {
     let (shape, machine) = (NeuronShape::new(1, 0, 10), Machine { dimm_bytes: 25, ..machine() });
     let instance = Instance::with_machine(shape, [10, 10], machine, &[vec![0.5; 10]], &Options::default());
     let error = place_structured(&instance.unwrap()).unwrap_err();
-    assert_eq!(error, MapperError::Fragmented { block: 0, needed: 10, free: 5 });
+    assert_eq!(error, PlacementError::Fragmented { block: 0, needed: 10, free: 5 });
 }
 
 #[test]
@@ -177,7 +179,7 @@ fn models_that_do_not_fit_the_machine_are_refused_with_bytes() {
     let frequencies = synthetic_frequencies(&model, 1);
     let error = Instance::new(&model, &three, &frequencies, &Options::default()).map(|_| ()).unwrap_err();
     assert!(
-        matches!(error, MapperError::DimmsTooSmall { dimms: 3, needed, .. } if needed == model.neurons_bytes())
+        matches!(error, PlacementError::DimmsTooSmall { dimms: 3, needed, .. } if needed == model.neurons_bytes())
     );
 }
 

@@ -53,7 +53,7 @@ pub enum SchedulerError {
     Trace(#[from] ndp_traces::TraceError),
     /// A model that cannot be placed.
     #[error(transparent)]
-    Mapper(#[from] ndp_placement::MapperError),
+    Placement(#[from] ndp_placement::PlacementError),
     /// A trace that does not serve.
     #[error("the trace is of {what}, not {expected}")]
     Unfit {

@@ -214,7 +214,7 @@ struct Prepared {
 ///
 /// # Errors
 /// [`SchedulerError::Trace`] for a broken trace, [`SchedulerError::Unfit`] for one of another model or with nothing generated,
-/// [`SchedulerError::Mapper`] for a model that does not fit the system, and what sessions return.
+/// [`SchedulerError::Placement`] for a model that does not fit the system, and what sessions return.
 pub fn evaluate<R: Read>(
     reader: &mut TraceReader<R>,
     design: &DesignConfig,

@@ -1,6 +1,6 @@
 //! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
 
-use crate::args::{TraceArgs, UnitArgs};
+use crate::args::{RecordArgs, UnitArgs};
 use crate::golden::{self, workspace_path};
 use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp generate\n  \
         ndp generate --config tiny --tokens 8 --stalls 20\n  \
         ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
@@ -84,12 +84,12 @@ pub struct Args {
     /// With --dimms: report as a single HTML file
     #[arg(long, value_name = "FILE", requires = "dimms")]
     pub html: Option<PathBuf>,
-    /// With --dimms: the DIMM of which --waves and --trace show something
+    /// With --dimms: the DIMM of which --waves and --commands show something
     #[arg(long, value_name = "DIMM", default_value_t = 0, requires = "dimms")]
-    pub trace_dimm: u32,
-    /// With --dimms: the program of that DIMM from which on --trace shows --timeline-products ones
+    pub shown_dimm: u32,
+    /// With --dimms: the program of that DIMM from which on --commands shows --timeline-products ones
     #[arg(long, value_name = "PROGRAM", default_value_t = 0, requires = "dimms")]
-    pub trace_program: u64,
+    pub shown_program: u64,
     /// With --dimms: how many percent of the neurons the GPU has room for
     #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
         value_parser = clap::value_parser!(u32).range(0..=100))]
@@ -99,8 +99,8 @@ pub struct Args {
     pub chart: Option<PathBuf>,
     /// Recordings.
     #[command(flatten)]
-    pub traces: TraceArgs,
-    /// Products that --trace and --timeline show, the first ones; with --dimms --timeline shows all of them
+    pub records: RecordArgs,
+    /// Products that --commands and --timeline show, the first ones; with --dimms --timeline shows all of them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
 }

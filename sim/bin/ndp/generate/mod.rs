@@ -10,17 +10,17 @@ pub mod args;
 pub use self::args::Args;
 
 use self::args::Job;
-use crate::Verdict;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, verdict_text, workspace_path};
-use crate::output::Traces;
+use crate::output::Records;
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use crate::system;
 use crate::tools::{Tools, grouped};
+use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::{Neurons, RtlBackend};
@@ -69,7 +69,7 @@ struct Layer {
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let unit = &args.unit;
-    let files = args.traces.files(unit.files()).optional("--chart", args.chart.as_ref());
+    let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");
     let files = files.optional("--html", args.html.as_ref());
     let files = files.input_folder("part of the model", args.model.as_ref().unwrap_or(&own));
@@ -83,10 +83,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if !args.dimms.is_empty() {
         return system::run(args, &job, (&model, &config));
     }
-    let traced_products = if args.traces.is_asked() { args.timeline_products } else { 0 };
-    let backend = RtlBackend::open(&config, &GemvOptions { traced_products, ..unit.options(seed) })?;
+    let recorded_products = if args.records.is_asked() { args.timeline_products } else { 0 };
+    let backend = RtlBackend::open(&config, &GemvOptions { recorded_products, ..unit.options(seed) })?;
     let mut backend = backend.with_neurons(args.neurons);
-    let traces = Traces::create(&args.traces)?;
+    let records = Records::create(&args.records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
 
     let mut rerun = Rerun::new("generate", unit);
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         stream.push(token.token as u8);
     });
     let shown = stream.finish();
-    let written = traces.write(backend.unit_mut().take_recording().as_ref());
+    let written = records.write(backend.unit_mut().take_recording().as_ref());
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(seed, rerun.line());

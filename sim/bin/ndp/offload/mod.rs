@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  \
     ndp offload --llm llama3-70b\n  \
     ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
-    ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --timeline step.json --mode dex+dbo\n  \
+    ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
     ndp offload --llm llama3-70b --sample-times times.json\n  \
     ndp offload --llm llama3-70b --times times.json")]
 pub struct Args {
@@ -55,9 +55,9 @@ pub struct Args {
     sample_times: Option<PathBuf>,
     /// Write the events of one step, JSON; needs a single sequence and batch.
     #[arg(long, value_name = "FILE")]
-    timeline: Option<PathBuf>,
-    /// Mode of the timeline.
-    #[arg(long, value_enum, default_value = "dex+dbo", requires = "timeline")]
+    step: Option<PathBuf>,
+    /// Mode of --step.
+    #[arg(long, value_enum, default_value = "dex+dbo", requires = "step")]
     mode: Mode,
     /// Print JSON instead of a table.
     #[arg(long)]
@@ -101,7 +101,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().configuration("the hardware", &args.hardware);
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
-    let files = files.optional("--timeline", args.timeline.as_ref());
+    let files = files.optional("--step", args.step.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
     let mut model = Model::of(&LlmShape::preset(&args.llm)?);
     if args.no_gqa {
@@ -116,9 +116,9 @@ pub fn run(args: &Args) -> Result<()> {
     let measured = args.times.as_deref().map(measured).transpose()?;
     let sliced: &dyn DeviceTimes = measured.as_ref().map_or(&computed, |times| times);
     let rule = args.rule;
-    if let Some(path) = &args.timeline {
+    if let Some(path) = &args.step {
         let (&[sequence], &[batch]) = (&*args.sequences, &*args.batches) else {
-            anyhow::bail!("--timeline needs one sequence and one batch: --sequences 4096 --batches 384");
+            anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
         };
         let planner = Planner::new(&model, &plain, sliced, hardware.pim.channels).with_rule(rule);
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;

@@ -8,10 +8,10 @@ mod html;
 mod text;
 mod timeline;
 
-use crate::Verdict;
 use crate::golden::workspace_path;
 use crate::temperature::temperature_percent;
 use crate::tools::Tools;
+use crate::verdict::Verdict;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -38,9 +38,9 @@ fn groups(mode: Mode) -> usize {
     if mode == Mode::Serial { 1 } else { 2 }
 }
 
-/// Reads one of [`MODES`].
-fn mode_parser() -> impl TypedValueParser<Value = Mode> {
-    PossibleValuesParser::new(MODES.iter().filter_map(Mode::to_possible_value))
+/// Reads one of some modes.
+pub fn mode_parser(modes: &[Mode]) -> impl TypedValueParser<Value = Mode> + use<> {
+    PossibleValuesParser::new(modes.iter().filter_map(Mode::to_possible_value))
         .try_map(|name| Mode::from_str(&name, false))
 }
 
@@ -75,7 +75,7 @@ pub enum WaveBlock {
 
 /// Generate texts with an NPU and an HBM-PIM, in each mode
 #[derive(clap::Args, Debug)]
-#[command(after_long_help = "Examples:\n  \
+#[command(after_help = "Examples:\n  \
         ndp pim\n  \
         ndp pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
         ndp pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     channels: Option<u32>,
     /// Mode; may be given several times, all of them by default
-    #[arg(long, value_parser = mode_parser(), value_name = "MODE")]
+    #[arg(long, value_parser = mode_parser(&MODES), value_name = "MODE")]
     mode: Vec<Mode>,
     /// What is behind the pins of the channels
     #[arg(long, value_enum, default_value_t = ChannelKind::Rtl)]

@@ -230,9 +230,9 @@ fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
              neurons are those whose products or outputs it computes, by their numbers in the block (inputs of Q, K, V; outputs \
              of FC1). With these,",
         )
-        .paragraph(&format!("{command} --trace-dimm DIMM --trace-program PROGRAM --timeline-products 1 --trace FILE"))
+        .paragraph(&format!("{command} --shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands FILE"))
         .paragraph("writes the program's instructions and all DRAM commands with their times, and")
-        .paragraph(&format!("{command} --trace-dimm DIMM --waves FILE.fst --wave-start FIRST --wave-stop LAST"))
+        .paragraph(&format!("{command} --shown-dimm DIMM --waves FILE.fst --wave-start FIRST --wave-stop LAST"))
         .paragraph(
             "the signals of these cycles. Tokens of the text are counted from 0, the prompt's too; the logits behind the token at a \
              position choose the one at the next.",

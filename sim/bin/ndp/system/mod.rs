@@ -10,10 +10,10 @@ mod run;
 mod table;
 
 use self::args::PolicyChoice;
-use crate::Verdict;
 use crate::generate::args::{Args, Job};
-use crate::output::Traces;
+use crate::output::Records;
 use crate::stream::TextStream;
+use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
 use ndp_cosim::backend::Neurons;
@@ -63,10 +63,10 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
 fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
     let args = host.args;
     let create = |path: Option<&std::path::Path>| path.map(OutputFile::create).transpose();
-    let timeline = create(args.traces.timeline.as_deref())?;
+    let timeline = create(args.records.timeline.as_deref())?;
     let page = create(args.html.as_deref())?;
     // The timeline of a system is not that of a core.
-    let traces = Traces::create(&crate::args::TraceArgs { timeline: None, ..args.traces.clone() })?;
+    let records = Records::create(&crate::args::RecordArgs { timeline: None, ..args.records.clone() })?;
     let mut stream = TextStream::new(
         &host.job.prompt,
         Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
@@ -77,15 +77,15 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
     let mut outcome = outcome?;
     warn_of_faults(&outcome);
     outcome.quality = run::quality(host)?;
-    if args.traces.trace.is_some() && outcome.recording.is_none() && outcome.failure.is_none() {
-        let ran = outcome.figures.dimms[args.trace_dimm as usize].programs;
+    if args.records.commands.is_some() && outcome.recording.is_none() && outcome.failure.is_none() {
+        let ran = outcome.figures.dimms[args.shown_dimm as usize].programs;
         bail!(
-            "trace-program = {} must be below the {ran} programs of DIMM {}",
-            args.trace_program,
-            args.trace_dimm
+            "shown-program = {} must be below the {ran} programs of DIMM {}",
+            args.shown_program,
+            args.shown_dimm
         );
     }
-    traces.write(outcome.recording.as_ref())?;
+    records.write(outcome.recording.as_ref())?;
     if let Some(file) = timeline {
         let moves = outcome.moves();
         let shown = outcome.timeline(host, &moves);
@@ -110,8 +110,8 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
     let args = host.args;
     let single = [
         ("--html", args.html.is_some()),
-        ("--timeline", args.traces.timeline.is_some()),
-        ("--trace", args.traces.trace.is_some()),
+        ("--timeline", args.records.timeline.is_some()),
+        ("--commands", args.records.commands.is_some()),
         ("--waves", args.unit.waves.is_some()),
     ];
     if let Some((option, _)) = single.into_iter().find(|(_, given)| *given) {

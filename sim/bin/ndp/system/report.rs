@@ -337,7 +337,7 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
     if let Some(path) = &args.html {
         say!("report             {}", path.display());
     }
-    if let Some(path) = &args.traces.timeline {
+    if let Some(path) = &args.records.timeline {
         say!("timeline           {} (open it in ui.perfetto.dev)", path.display());
     }
     let seconds = outcome.wall.as_secs_f64();

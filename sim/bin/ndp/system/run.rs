@@ -323,13 +323,13 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
     let begin = Instant::now();
     let system = small_system(&setup.shape, choice.dimms, args.gpu_percent)?;
     let online = setup.online(config, &system, choice.policy, (prompt.len(), options.seed))?;
-    let traced_products = if args.traces.trace.is_some() { args.timeline_products } else { 0 };
+    let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
     let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
     let unit = GemvOptions {
         predict: true,
-        log_instructions: args.traces.timeline.is_some(),
-        traced_products,
-        traced_from: args.trace_program,
+        log_instructions: args.records.timeline.is_some(),
+        recorded_products,
+        recorded_from: args.shown_program,
         ..args.unit.options(options.seed)
     };
     let asked = SystemOptions {
@@ -337,7 +337,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         prompt_on_gpu: prompt.len(),
         gpu_numerics: args.gpu_numerics,
         merge: choice.merge,
-        observed_dimm: args.trace_dimm as usize,
+        observed_dimm: args.shown_dimm as usize,
         ..SystemOptions::new(&system)
     };
     let mut backend = SystemBackend::open(config, &unit, &asked, online.clone())?;

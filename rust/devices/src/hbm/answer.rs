@@ -9,9 +9,9 @@ use crate::rules::Rule;
 
 /// The answer to a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Status(u8);
+pub struct Answer(u8);
 
-impl Status {
+impl Answer {
     /// The command was carried out, or there was none.
     pub const OK: Self = Self(0);
 

@@ -1,0 +1,4 @@
+//! The unit in which DRAM is read and written.
+
+/// One burst of 64 bytes.
+pub type Burst = [u64; 8];
