@@ -6,7 +6,7 @@
 
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, NdpCore};
-use ndp_machine::RandomPrograms;
+use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::io::Write;
 

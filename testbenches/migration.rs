@@ -11,8 +11,9 @@ use ndp_cosim::cluster::cores::LinkedCores;
 use ndp_cosim::core::{Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
 use ndp_cosim::ffi::{Mutation, mutant};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
-use ndp_machine::{Machine, ProgramOptions, RandomPrograms, SparseMemory, run_together};
+use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_numerics::SplitMix64;
+use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 

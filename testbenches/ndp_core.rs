@@ -6,8 +6,8 @@ use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_isa::ErrorCode;
-use ndp_machine::{ProgramOptions, RandomPrograms, malformed_word};
 use ndp_numerics::SplitMix64;
+use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -10,8 +10,9 @@ use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore, Recording};
 use ndp_cosim::ffi::{Clocks, Edge, rtl};
-use ndp_machine::{ProgramOptions, RandomPrograms, SparseMemory};
+use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
+use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 

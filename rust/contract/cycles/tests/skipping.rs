@@ -6,7 +6,7 @@ use ndp_cycles::{
     Answer, COUNTERS, ClockRelation, Command, CommandCounts, CycleModel, Host, InstructionTimes, Request,
     RequestKind,
 };
-use ndp_machine::{ProgramOptions, RandomPrograms};
+use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::collections::VecDeque;
 use std::error::Error;
 

@@ -3,10 +3,10 @@
 //! The golden of the core. [`Machine`] executes one instruction after the other, as `docs/isa.md` defines them, on a
 //! DRAM behind the trait [`Memory`]; there are no cycles, no overlap and no hardware structure in it. Where the
 //! document leaves a value open it does too: such values are marked and poison what is computed from them, so that a
-//! comparison can leave them out. [`RandomPrograms`] writes programs that have none.
+//! comparison can leave them out.
 //!
 //! Reading order: [`memory`], [`image`] (a program's data), [`buffer`] (what the buffer's words hold), [`machine`],
-//! `sums` (the instructions on accumulators), [`transfers`] (messages between machines), then the generator: [`random_programs`] and [`malform`].
+//! `sums` (the instructions on accumulators), [`transfers`] (messages between machines). Random programs are in `ndp-testkit`.
 //!
 //! It leaves to others: encoding and checks (`ndp-isa`), placement (`ndp-layout`), arithmetic (`ndp-numerics`), and the
 //! comparison with the RTL.
@@ -19,18 +19,12 @@ pub mod buffer;
 mod error;
 pub mod image;
 pub mod machine;
-pub mod malform;
 pub mod memory;
-mod program_writer;
-mod random_merges;
-pub mod random_programs;
 mod sums;
 pub mod transfers;
 
 pub use error::MachineError;
 pub use image::{dump_bursts, write_data};
 pub use machine::{FirstError, Machine, Progress};
-pub use malform::malformed_word;
 pub use memory::{Memory, SparseMemory};
-pub use random_programs::{ProgramOptions, RandomPrograms};
 pub use transfers::{Link, Message, run_together};

@@ -5,8 +5,9 @@
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Instruction, parse};
 use ndp_layout::{MatrixLayout, elements_of, pack_elements};
-use ndp_machine::{Machine, Memory, RandomPrograms, SparseMemory};
+use ndp_machine::{Machine, Memory, SparseMemory};
 use ndp_numerics::{SplitMix64, f16};
+use ndp_testkit::RandomPrograms;
 
 /// Integers in -3..=3, whose sums FP16 has exactly.
 fn integers(random: &mut SplitMix64, vectors: usize, length: usize) -> Vec<Vec<i64>> {

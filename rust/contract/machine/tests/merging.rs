@@ -5,8 +5,9 @@
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Instruction, accumulator_words, block_words, parse};
 use ndp_layout::{BufferLayout, DimmAddress, ExportedSums, MatrixLayout, elements_of, pack_elements};
-use ndp_machine::{Machine, Memory, RandomPrograms, SparseMemory};
+use ndp_machine::{Machine, Memory, SparseMemory};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
+use ndp_testkit::RandomPrograms;
 
 const MATRIX: u32 = 5000;
 const EXPORTED: u32 = 40_000;

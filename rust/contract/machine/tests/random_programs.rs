@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, ErrorCode, Instruction, Program, decode, parse};
 use ndp_layout::elements_of;
-use ndp_machine::{Machine, ProgramOptions, RandomPrograms, SparseMemory, dump_bursts, malformed_word};
+use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::SplitMix64;
+use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 
 fn run(config: &DesignConfig, program: &Program) -> Machine<SparseMemory> {
     let mut machine = Machine::new(config, SparseMemory::new()).unwrap();

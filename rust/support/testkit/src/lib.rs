@@ -1,10 +1,19 @@
-//! Legal configurations drawn at random, for tests of the generator, of the planner and of the simulation.
+//! What tests of several crates draw at random: legal configurations, for tests of the generator, of the planner and of the simulation, and
+//! programs ([`random_programs`], [`malform`]).
 //!
 //! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit itself, else
 //! any value between. What ties keys together is kept by the order in which they are drawn, or by drawing again. A new key gets a
 //! line in the table that it belongs to. What a configuration is tested for is left to the tests.
 
 #![deny(missing_docs)]
+
+pub mod malform;
+mod program_writer;
+mod random_merges;
+pub mod random_programs;
+
+pub use malform::malformed_word;
+pub use random_programs::{ProgramOptions, RandomPrograms};
 
 use ndp_config::DesignConfig;
 use std::fmt::Write;
