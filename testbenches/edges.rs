@@ -39,7 +39,7 @@ fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
 fn outputs_are_written_with_care() {
     let run = format!("run {FFN} --config tiny");
     for (line, name) in [
-        (format!("{run} --trace"), "trace.txt"),
+        (format!("{run} --commands"), "trace.txt"),
         (format!("{run} --timeline"), "timeline.json"),
         (format!("{run} --waves"), "waves.vcd"),
         (format!("{run} --waves"), "waves.fst"),
@@ -57,7 +57,7 @@ fn no_output_is_an_input_or_another_output() {
         ndp.spares_its_input(&format!("run {program} --config tiny {option}"), &program);
     }
     let toml = ndp.file("tiny.toml", "name = \"tiny\"\n");
-    ndp.spares_its_input(&format!("run {FFN} --config {toml} --trace"), &toml);
+    ndp.spares_its_input(&format!("run {FFN} --config {toml} --commands"), &toml);
     let vcd = ndp.file("program.vcd", std::fs::read(FFN).unwrap());
     ndp.spares_its_input(&format!("run {vcd} --config tiny --waves"), &vcd);
 
@@ -90,7 +90,7 @@ fn a_model_is_spared() {
     let weights = ndp.path("model/model.safetensors");
     for line in [
         "layer --config tiny --model model --chart",
-        "generate --config tiny --tokens 1 --model model --trace",
+        "generate --config tiny --tokens 1 --model model --commands",
         "pim --channel model --model model --html",
         "generate --config tiny --tokens 1 --dimms 1 --model model --html",
     ] {
@@ -252,6 +252,8 @@ fn a_program_is_checked_when_it_is_read() {
 #[test]
 fn long_runs_say_how_long_they_take() {
     use std::io::{BufRead, BufReader};
+    // Building the model is another thing that is said.
+    ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     for line in [
         "gemv --config tiny --rows 40000 --cols 4096",
         "layer --config tiny --hidden 2048 --heads 64 --ffn 8192 --context 64",

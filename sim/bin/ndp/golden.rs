@@ -3,6 +3,7 @@
 //! They were computed by the independent Python reference. Files are looked for below the current directory first,
 //! then where the harness was built.
 
+use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_model::Generation;
 use serde::{Deserialize, Serialize};
@@ -64,12 +65,6 @@ pub fn verdict_text(comparison: Option<&Comparison>) -> String {
             )
         }
     }
-}
-
-/// A file or directory of the workspace.
-pub fn workspace_path(relative: &str) -> PathBuf {
-    let here = PathBuf::from(relative);
-    if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join(relative) }
 }
 
 /// Reads one stored text.

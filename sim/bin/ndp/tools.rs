@@ -1,6 +1,7 @@
 //! Versions, and numbers in text.
 
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// Versions of what made and ran the models.
 #[derive(Debug, Serialize)]
@@ -43,6 +44,12 @@ fn compiler() -> &'static str {
     #[cfg(not(feature = "rtl"))]
     let version = None;
     version.unwrap_or("none")
+}
+
+/// A file or directory of the workspace.
+pub fn workspace_path(relative: &str) -> PathBuf {
+    let here = PathBuf::from(relative);
+    if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join(relative) }
 }
 
 /// Digits in groups of three.

@@ -195,8 +195,11 @@ fn check_compiler(
         return Err(missing(format!("{} --version failed", compiler.path().display())));
     }
     // What `native` means differs between machines that share a cache of build output.
-    let native =
-        Command::new(compiler.path()).args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"]).output();
+    let native = Command::new(compiler.path())
+        .args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"])
+        // clang names the current directory, which is no part of its output.
+        .current_dir("/")
+        .output();
     let native = native.map(|output| output.stderr).unwrap_or_default();
     let text = String::from_utf8_lossy(&native);
     // "cc1plus" of gcc, "-cc1" of clang.

@@ -21,7 +21,7 @@ const BYTES: u32 = 256;
 #[command(after_help = "Examples:\n  \
     ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
     ndp evaluate --llm llama2-13b --trace t.trace --html report.html\n  \
-    ndp evaluate --llm llama2-13b --trace t.trace --dimms 4 --policies partition,hermes --json > result.json")]
+    ndp evaluate --llm llama2-13b --trace t.trace --dimms 4 --policy partition,hermes --json > result.json")]
 pub struct Args {
     /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b or gpt3-175b.
     /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
@@ -41,7 +41,7 @@ pub struct Args {
     config: String,
     /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes. All if left out.
     #[arg(long, value_delimiter = ',')]
-    policies: Vec<Policy>,
+    policy: Vec<Policy>,
     /// Tokens in a window of remapping.
     #[arg(long, default_value_t = ndp_scheduler::WINDOW_TOKENS, value_parser = clap::value_parser!(u32).range(1..=255))]
     window: u32,
@@ -95,8 +95,8 @@ pub fn run(args: &Args) -> Result<()> {
         seed: args.seed,
         ..EvaluateOptions::default()
     };
-    if !args.policies.is_empty() {
-        options.policies.clone_from(&args.policies);
+    if !args.policy.is_empty() {
+        options.policies.clone_from(&args.policy);
     }
     let progress = Progress::new(header.tokens, "tokens");
     let result = evaluate(&mut reader, &design, &model, &system, &options, |token, _| progress.set(token))

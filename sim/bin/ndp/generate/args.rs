@@ -1,9 +1,10 @@
 //! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
 
 use crate::args::{RecordArgs, UnitArgs};
-use crate::golden::{self, workspace_path};
+use crate::golden;
 use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
+use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::gemv::MergeFormat;

@@ -8,9 +8,8 @@ mod html;
 mod text;
 mod timeline;
 
-use crate::golden::workspace_path;
 use crate::temperature::temperature_percent;
-use crate::tools::Tools;
+use crate::tools::{Tools, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;

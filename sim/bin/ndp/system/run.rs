@@ -3,9 +3,9 @@
 use super::args::{LinksChoice, PredictorChoice};
 use crate::gemv::name;
 use crate::generate::args::{Args, Job};
-use crate::golden::{self, Comparison, verdict_text, workspace_path};
+use crate::golden::{self, Comparison, verdict_text};
 use crate::rerun::Rerun;
-use crate::tools::percent;
+use crate::tools::{percent, workspace_path};
 use anyhow::Context;
 use ndp_config::DesignConfig;
 use ndp_cosim::core::Recording;

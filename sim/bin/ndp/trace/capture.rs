@@ -1,6 +1,7 @@
 //! `ndp trace capture`: the repository's model on real text.
 
 use crate::temperature::temperature_percent;
+use crate::tools::workspace_path;
 use anyhow::{Context, ensure};
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
@@ -36,15 +37,9 @@ pub struct Args {
     out: PathBuf,
 }
 
-/// Below the current directory, else where this was built.
-fn own_model() -> PathBuf {
-    let here = PathBuf::from("golden/model");
-    if here.is_dir() { here } else { PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model")) }
-}
-
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let path = args.model.clone().unwrap_or_else(own_model);
+    let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);
     files.output("--out", &args.out).check()?;
     let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;

@@ -15,8 +15,8 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ndp trace synth --llm llama2-70b --tokens 256 --out llama.trace
-  ndp trace synth --llm opt-30b --tokens 256 --prompt 128 --sequences 8 --out profile.trace
-  ndp trace synth --llm opt-30b --tokens 256 --prompt 128 --first-sequence 8 --out other-text.trace
+  ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --sequences 8 --out profile.trace
+  ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --first-sequence 8 --out other-text.trace
   ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace")]
 pub struct Args {
     /// opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b (like
@@ -28,7 +28,7 @@ pub struct Args {
     tokens: u64,
     /// How many of them are the prompt [default: 128, at most half of the tokens]
     #[arg(long)]
-    prompt: Option<u64>,
+    prompt_tokens: Option<u64>,
     /// Independent texts
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=u32::MAX.into()))]
     sequences: u64,
@@ -55,8 +55,12 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     FileSet::new().output("--out", &args.out).check()?;
     let model = model(&args.llm)?;
-    let prompt = args.prompt.unwrap_or_else(|| (args.tokens / 2).min(128));
-    ensure!(prompt <= args.tokens, "--prompt {prompt} is more than the {} tokens of a sequence", args.tokens);
+    let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
+    ensure!(
+        prompt <= args.tokens,
+        "--prompt-tokens {prompt} is more than the {} tokens of a sequence",
+        args.tokens
+    );
     let header = TraceHeader {
         sequences: args.sequences,
         seed: args.seed,
