@@ -93,7 +93,7 @@ fn a_table_names_policies_predictors_and_the_paper_s_figures() {
         trace.to_str().unwrap(),
         "--config",
         "tiny",
-        "--policies",
+        "--policy",
         "random,partition",
         "--window",
         "3",
@@ -160,7 +160,7 @@ fn traces_that_do_not_serve_and_systems_that_are_too_small_are_refused() {
     let message = refused(&["--trace", prompts.to_str().unwrap(), "--config", "tiny"]);
     assert!(message.contains("no generated token"), "{message}");
     assert!(refused(&["--trace", trace, "--dimms", "0"]).contains("dimms.count = 0"));
-    assert!(refused(&["--trace", trace, "--policies", "best"]).contains("'best', expected one of random"));
+    assert!(refused(&["--trace", trace, "--policy", "best"]).contains("'best', expected one of random"));
     assert!(refused(&["--trace", trace, "--window", "0"]).contains("1..=255"));
     let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
     let small = dir.path().join("small.toml");

@@ -20,7 +20,7 @@ fn evaluate() -> (Program, String) {
         writer.write(info, &activity).unwrap();
     }
     writer.finish().unwrap();
-    (program, format!("--trace {path} --policies partition"))
+    (program, format!("--trace {path} --policy partition"))
 }
 
 #[test]

@@ -62,7 +62,10 @@ fn bad_input_ends_with_code_2_a_message_and_no_file() {
         (&["show", "ok.trace", "--layer", "2"], "--layer 2"),
         (&["synth", "--llm", "opt-14b", "--tokens", "1", "--out", "x"], "'opt-14b'"),
         (&["synth", "--llm", "0x4x4", "--tokens", "1", "--out", "x"], "layers = 0"),
-        (&["synth", "--llm", "1x4x4", "--tokens", "1", "--prompt", "2", "--out", "x"], "--prompt 2"),
+        (
+            &["synth", "--llm", "1x4x4", "--tokens", "1", "--prompt-tokens", "2", "--out", "x"],
+            "--prompt-tokens 2",
+        ),
         (&["synth", "--llm", "4096x1048576x1048576", "--tokens", "1", "--out", "x"], "neurons = "),
         (&["synth", "--llm", "1x4x4", "--tokens", "1", "--out", "no/such/place"], "no/such/place"),
         (&["capture", "--prompt", "", "--out", "x"], "empty prompt"),

@@ -12,9 +12,9 @@ use ndp_dram::Rule;
 use ndp_dram::hbm::pim::{column_of, lane};
 use ndp_dram::hbm::{Answer, Column, HbmCommand, HbmKind, HbmPlace, PseudoChannel};
 use ndp_numerics::{ExactSum, SumFormat, dot, f16};
-use support::Random;
 use support::hbm::{Oracle, hbm_configs, is_row};
 use support::hbm_traffic::{HbmTraffic, Step};
+use support::{DISTANCES, Random};
 
 const STEPS: usize = 6_000;
 
@@ -213,26 +213,7 @@ fn a_command_one_clock_early_is_refused_and_leaves_no_trace() {
         assert_eq!(mutated.device.pim(), plain.device.pim());
         mutated.violated.iter().for_each(|(rule, count)| *violated.entry(*rule).or_insert(0) += count);
     }
-    for rule in [
-        Rule::Rc,
-        Rule::Ras,
-        Rule::Rcd,
-        Rule::Rp,
-        Rule::RrdS,
-        Rule::RrdL,
-        Rule::Faw,
-        Rule::CcdS,
-        Rule::CcdL,
-        Rule::Rtp,
-        Rule::Wr,
-        Rule::WtrS,
-        Rule::WtrL,
-        Rule::Rtw,
-        Rule::Rfc,
-        Rule::SliceRecovery,
-        Rule::MacLatency,
-        Rule::BufferNotReady,
-    ] {
+    for rule in DISTANCES.into_iter().chain([Rule::SliceRecovery, Rule::MacLatency, Rule::BufferNotReady]) {
         assert!(violated.contains_key(&rule), "{rule} has not come up");
     }
 }

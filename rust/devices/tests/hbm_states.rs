@@ -9,6 +9,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::{Answer, HbmPlace, HbmStorage, PseudoChannel, decode_column, decode_row};
 use ndp_dram::{CommandSet, DramError, Rule};
+use support::DISTANCES;
 use support::hbm::{hbm_configs, is_row};
 
 const APART: u64 = 130;
@@ -217,21 +218,6 @@ fn every_rule_has_a_status_of_its_own() {
         Rule::Boundary,
         Rule::SlicingAbsent,
         Rule::AllBankActivateAbsent,
-        Rule::Rc,
-        Rule::Ras,
-        Rule::Rcd,
-        Rule::Rp,
-        Rule::RrdS,
-        Rule::RrdL,
-        Rule::Faw,
-        Rule::CcdS,
-        Rule::CcdL,
-        Rule::Rtp,
-        Rule::Wr,
-        Rule::WtrS,
-        Rule::WtrL,
-        Rule::Rtw,
-        Rule::Rfc,
         Rule::RowBus,
         Rule::SliceRecovery,
         Rule::MacLatency,
@@ -241,6 +227,7 @@ fn every_rule_has_a_status_of_its_own() {
         Rule::WriteDataMissing,
         Rule::WriteDataUnexpected,
     ];
+    let rules: Vec<Rule> = rules.into_iter().chain(DISTANCES).collect();
     let codes: BTreeMap<u8, Rule> = rules.iter().map(|&rule| (Answer::of(rule).code(), rule)).collect();
     assert_eq!(codes.len(), rules.len());
     assert!(!codes.contains_key(&Answer::OK.code()));

@@ -56,7 +56,7 @@ pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
     a.zext(a.width() + 1) + b.zext(b.width() + 1)
 }
 
-/// The trees over `lanes` lanes (a power of two). Latency: [`latency`].
+/// The trees over `lanes` lanes (a power of two). Latency: `latency`.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.

@@ -90,7 +90,7 @@ impl Scaled {
     }
 }
 
-/// The exponential. Everything moves on while `advance_i` is set, [`LATENCY`] steps from a value to its result.
+/// The exponential. Everything moves on while `advance_i` is set, `LATENCY` steps from a value to its result.
 ///
 /// `significand_o * 2^(exponent_o - 24)` is `exp(value_i)` times two to `argument_i`; the exponent saturates at -32 and 31, where the
 /// significand means nothing.

@@ -21,7 +21,7 @@ fn signed(value: i32, bits: u32) -> Bits {
     lit((i128::from(value) as u128) & ((1 << bits) - 1), bits)
 }
 
-/// The packer. Everything moves on while `advance_i` is set, [`LATENCY`] steps from a magnitude to its value. `raw_i` goes before NaN,
+/// The packer. Everything moves on while `advance_i` is set, `LATENCY` steps from a magnitude to its value. `raw_i` goes before NaN,
 /// that before infinity, that before the magnitude. The result is recoded ([`super::operand_recoder`]).
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError};
 use serde::{Deserialize, Serialize};
 
 /// The `[gemv]` table as written: every key optional, the paper's value the default.
-#[derive(Deserialize, Clone)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RawGemv {
     multipliers: u32,
@@ -40,17 +40,8 @@ impl Default for RawGemv {
 
 /// Validated parameters of the GEMV unit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct GemvConfig {
-    multipliers: u32,
-    lanes: u32,
-    serial_steps: u32,
-    acc_bits: u32,
-    acc_segments: u32,
-    ranks: u32,
-    buffer_kib: u32,
-    max_batch: u32,
-    weight_fifo_beats: u32,
-}
+#[serde(transparent)]
+pub struct GemvConfig(RawGemv);
 
 /// Bits needed to hold `0..=max`; at least one.
 const fn bits_for(max: u32) -> u32 {
@@ -71,28 +62,8 @@ impl GemvConfig {
         power_of_two("gemv.buffer_kib", raw.buffer_kib, 1, 1024)?;
         power_of_two("gemv.max_batch", raw.max_batch, 1, 16)?;
         power_of_two("gemv.weight_fifo_beats", raw.weight_fifo_beats, 4, 64)?;
-        let RawGemv {
-            multipliers,
-            lanes,
-            serial_steps,
-            acc_bits,
-            acc_segments,
-            ranks,
-            buffer_kib,
-            max_batch,
-            weight_fifo_beats,
-        } = raw;
-        let config = Self {
-            multipliers,
-            lanes,
-            serial_steps,
-            acc_bits,
-            acc_segments,
-            ranks,
-            buffer_kib,
-            max_batch,
-            weight_fifo_beats,
-        };
+        let RawGemv { multipliers, acc_bits, acc_segments, ranks, buffer_kib, max_batch, .. } = raw;
+        let config = Self(raw);
         require(
             acc_bits.is_multiple_of(acc_segments),
             "gemv.acc_bits",
@@ -117,52 +88,52 @@ impl GemvConfig {
 
     /// Multiplier units (the paper's "multipliers": 128 bits each).
     pub fn multipliers(&self) -> u32 {
-        self.multipliers
+        self.0.multipliers
     }
 
     /// Bit-serial lanes of a multiplier unit; one FP16 product each per window.
     pub fn lanes(&self) -> u32 {
-        self.lanes
+        self.0.lanes
     }
 
     /// Steps of one serial multiplication: the weight's significand bits (11 for FP16).
     pub fn serial_steps(&self) -> u32 {
-        self.serial_steps
+        self.0.serial_steps
     }
 
     /// Width of the exact accumulator; its least significant bit weighs 2^-48.
     pub fn acc_bits(&self) -> u32 {
-        self.acc_bits
+        self.0.acc_bits
     }
 
     /// Segments of the accumulator between which carries are saved for a cycle.
     pub fn acc_segments(&self) -> u32 {
-        self.acc_segments
+        self.0.acc_segments
     }
 
     /// Bits of one accumulator segment, and of one digit in the reduction tree: `acc_bits / acc_segments`.
     pub fn digit_bits(&self) -> u32 {
-        self.acc_bits / self.acc_segments
+        self.0.acc_bits / self.0.acc_segments
     }
 
     /// DRAM ranks, each feeding its own group of multiplier units.
     pub fn ranks(&self) -> u32 {
-        self.ranks
+        self.0.ranks
     }
 
     /// Multiplier units fed by one rank: `multipliers / ranks`.
     pub fn units_per_rank(&self) -> u32 {
-        self.multipliers / self.ranks
+        self.0.multipliers / self.0.ranks
     }
 
     /// Bytes of one chunk (the operand of one unit): `2 * lanes`.
     pub fn chunk_bytes(&self) -> u32 {
-        2 * self.lanes
+        2 * self.0.lanes
     }
 
     /// Chunks of one beat: `32 / lanes`.
     pub fn beat_chunks(&self) -> u32 {
-        BEAT_ELEMS / self.lanes
+        BEAT_ELEMS / self.0.lanes
     }
 
     /// Beats that fill one rank's units once: `units_per_rank / beat_chunks`.
@@ -173,24 +144,24 @@ impl GemvConfig {
     /// Elements of one stripe, the share of a row that one rank's units take at a time:
     /// `units_per_rank * lanes` (512 in the paper's design).
     pub fn stripe_elems(&self) -> u32 {
-        self.units_per_rank() * self.lanes
+        self.units_per_rank() * self.0.lanes
     }
 
     /// Cycles of one window, in which every lane does one product: the serial steps, or the
     /// lanes' turns at the shared aligner plus the carries that ripple through the segments afterwards:
     /// `max(serial_steps, lanes + acc_segments - 1)`.
     pub fn window_cycles(&self) -> u32 {
-        self.serial_steps.max(self.lanes + self.acc_segments - 1)
+        self.0.serial_steps.max(self.0.lanes + self.0.acc_segments - 1)
     }
 
     /// Buffer size in KiB, all slices together.
     pub fn buffer_kib(&self) -> u32 {
-        self.buffer_kib
+        self.0.buffer_kib
     }
 
     /// Words of one unit's buffer slice, a chunk each: `buffer_kib * 1024 / multipliers / chunk_bytes`.
     pub fn slice_words(&self) -> u32 {
-        self.buffer_kib * 1024 / self.multipliers / self.chunk_bytes()
+        self.0.buffer_kib * 1024 / self.0.multipliers / self.chunk_bytes()
     }
 
     /// Bits of a slice address.
@@ -200,12 +171,12 @@ impl GemvConfig {
 
     /// Largest batch of one pass.
     pub fn max_batch(&self) -> u32 {
-        self.max_batch
+        self.0.max_batch
     }
 
     /// Bits that hold `0..=max_batch`.
     pub fn batch_bits(&self) -> u32 {
-        bits_for(self.max_batch)
+        bits_for(self.0.max_batch)
     }
 
     /// Largest number of heads of a product: `min(8, units_per_rank, max_vectors)`, a power of two. A head is at least a
@@ -221,7 +192,7 @@ impl GemvConfig {
 
     /// Most vectors of a block of results or scalars, one for each vector of the batch and each head: `2 * max_batch`.
     pub fn max_vectors(&self) -> u32 {
-        2 * self.max_batch
+        2 * self.0.max_batch
     }
 
     /// Bits that hold `0..=max_vectors`.
@@ -231,7 +202,7 @@ impl GemvConfig {
 
     /// Beats of the weight FIFO in front of each rank's units.
     pub fn weight_fifo_beats(&self) -> u32 {
-        self.weight_fifo_beats
+        self.0.weight_fifo_beats
     }
 
     /// Bits of a row count or index.
@@ -246,7 +217,7 @@ impl GemvConfig {
 
     /// Longest row that fits the buffer at batch 1: `buffer bytes / 2`.
     pub fn max_cols(&self) -> u32 {
-        self.buffer_kib * 512
+        self.0.buffer_kib * 512
     }
 
     /// Bits that hold `0..=max_cols`.
@@ -261,6 +232,6 @@ impl GemvConfig {
 
     /// Multiply-accumulates per cycle of all units: `multipliers * lanes / window_cycles`.
     pub fn peak_macs_per_cycle(&self) -> f64 {
-        f64::from(self.multipliers * self.lanes) / f64::from(self.window_cycles())
+        f64::from(self.0.multipliers * self.0.lanes) / f64::from(self.window_cycles())
     }
 }

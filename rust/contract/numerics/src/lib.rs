@@ -38,7 +38,7 @@ pub use error::NumericsError;
 pub use exact_sum::ExactSum;
 pub use exp::exp;
 pub use exp_q30::exp_q30;
-pub use fp16::{CANONICAL_NAN, Class};
+pub use fp16::CANONICAL_NAN;
 pub use layer_norm::layer_norm;
 pub use rounding::{rne_ratio, rne_rsqrt, round_fixed, round_scaled};
 pub use sampling::{SplitMix64, sample};

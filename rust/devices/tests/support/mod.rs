@@ -8,6 +8,25 @@ pub mod traffic;
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{Checker, Command, Rule, RuleSet, Violation};
 
+/// The distances between commands that DDR4 and HBM2 both have.
+pub const DISTANCES: [Rule; 15] = [
+    Rule::Rc,
+    Rule::Ras,
+    Rule::Rcd,
+    Rule::Rp,
+    Rule::RrdS,
+    Rule::RrdL,
+    Rule::Faw,
+    Rule::CcdS,
+    Rule::CcdL,
+    Rule::Rtp,
+    Rule::Wr,
+    Rule::WtrS,
+    Rule::WtrL,
+    Rule::Rtw,
+    Rule::Rfc,
+];
+
 /// The default, one with all numbers odd or different, one in which reads and writes have the same latency, and one with four bank
 /// groups.
 pub fn configs() -> [DramConfig; 4] {

@@ -1,7 +1,8 @@
 //! Malformed instruction words, of each error code.
 
+use crate::random_programs::operations_on;
 use ndp_config::DesignConfig;
-use ndp_isa::{Activation, ErrorCode, Instruction, Opcode, Product, Transfer, decode, fields};
+use ndp_isa::{ErrorCode, Instruction, Opcode, Product, Transfer, decode, fields};
 use ndp_numerics::SplitMix64;
 
 /// A random word whose first error is `code`; [`ErrorCode::QueueFull`] is no property of a word and gives an unknown
@@ -84,17 +85,7 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let heads = if listed { 1 } else { [1, 1, 2, 4, 8, 16][below(random, 6)] };
     let (list_entry, list) = (list, listed.then_some(list));
     let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads };
-    let operations = [
-        Activation::Relu,
-        Activation::Exp,
-        Activation::Softmax,
-        Activation::Softmax,
-        Activation::Scale { scalar },
-        Activation::Add { other },
-        Activation::Sub { other },
-        Activation::Mul { other },
-        Activation::Max { other },
-    ];
+    let operations = operations_on(other, scalar);
     let operation = operations[below(random, operations.len())];
     // Of a product with heads.
     let short = if below(random, 2) == 0 { cols } else { cols % gemv.max_cols().min(200) + 1 };

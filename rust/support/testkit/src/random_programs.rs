@@ -337,17 +337,7 @@ impl Writer<'_> {
             1 => RandomKind::SPECIALS[self.below(12) as usize],
             _ => 0x3000 + self.below(0x1000) as u16,
         };
-        let operations = [
-            Activation::Relu,
-            Activation::Exp,
-            Activation::Softmax,
-            Activation::Softmax,
-            Activation::Scale { scalar },
-            Activation::Add { other },
-            Activation::Sub { other },
-            Activation::Mul { other },
-            Activation::Max { other },
-        ];
+        let operations = operations_on(other, scalar);
         let operation = self.pick(&operations)?;
         let dst = match self.below(3) {
             0 => block.base,
@@ -430,4 +420,19 @@ impl Writer<'_> {
             outputs.map(|region| Dump { address: region.address, bursts: region.bursts }).collect();
         self.program
     }
+}
+
+/// The activation unit's operations; softmax as often as two others.
+pub(crate) fn operations_on(other: u32, scalar: u16) -> [Activation; 9] {
+    [
+        Activation::Relu,
+        Activation::Exp,
+        Activation::Softmax,
+        Activation::Softmax,
+        Activation::Scale { scalar },
+        Activation::Add { other },
+        Activation::Sub { other },
+        Activation::Mul { other },
+        Activation::Max { other },
+    ]
 }
