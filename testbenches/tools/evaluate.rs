@@ -49,6 +49,15 @@ fn json(arguments: &[&str]) -> Value {
 }
 
 #[test]
+fn a_distance_that_a_short_text_does_not_have_is_a_dash() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 40, 16);
+    let output = evaluate(&["--trace", trace.to_str().unwrap(), "--config", "tiny", "--dimms", "4"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains(" % at 10, - at 25") && !text.contains("NaN"), "{text}");
+}
+
+#[test]
 fn every_policy_is_evaluated_and_twice_the_same() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 40, 16);
