@@ -8,9 +8,12 @@ pub fn print(result: &Evaluation) {
     say!("{model} on {system} with {dimms} DIMMs; trace: {}", result.trace);
     say!("{profiled_tokens} tokens profiled, {prompt_tokens} of the prompt, {generated_tokens} generated");
     let percent = |share: f64| 100.0 * share;
-    let at = |distance: usize| result.similarity.get(distance - 1).map_or(f64::NAN, |share| percent(*share));
+    let at = |distance: usize| {
+        let share = result.similarity.get(distance - 1);
+        share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", percent(*share)))
+    };
     say!(
-        "active {:.1} %; similarity of tokens {:.1} % at distance 1, {:.1} % at 10, {:.1} % at 25",
+        "active {:.1} %; similarity of tokens {} at distance 1, {} at 10, {} at 25",
         percent(result.density),
         at(1),
         at(10),
