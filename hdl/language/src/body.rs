@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     pub unused: Vec<(Bits, String)>,
     /// All instances run the same code in simulation.
     pub shares_code: bool,
+    /// Instances in one parent can be simulated as an array.
+    pub replicated: bool,
     pub memory_macro: Option<MemoryInfo>,
     /// Names of the clock domains beside the module's own.
     pub domains: Vec<String>,

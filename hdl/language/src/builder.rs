@@ -125,6 +125,11 @@ impl ModuleBuilder {
         self.inner.borrow_mut().shares_code = true;
     }
 
+    /// Lets instances of the module that lie in one parent be simulated as one array ([`crate::Netlist`]).
+    pub fn replicated(&self) {
+        self.inner.borrow_mut().replicated = true;
+    }
+
     /// Marks the module as standing for an SRAM or register-file macro.
     pub fn memory_macro(&self, depth: u32, width: u32) {
         self.inner.borrow_mut().memory_macro = Some(MemoryInfo { depth, width });
@@ -135,7 +140,7 @@ impl ModuleBuilder {
     /// # Errors
     /// The first rule of [`HdlError`] that is broken.
     pub fn finish(self) -> Result<Rc<Module>, HdlError> {
-        let inner = self.inner.borrow();
+        let inner = std::mem::take(&mut *self.inner.borrow_mut());
         let report = check::check(&inner)?;
         let title = inner.name().to_owned();
         let text = lower::lower(&inner, &report);
@@ -180,6 +185,7 @@ impl ModuleBuilder {
             comb_paths: report.comb_paths,
             domains: inner.domains.clone(),
             port_domains: report.port_domains,
+            body: inner,
         }))
     }
 }

@@ -23,6 +23,7 @@ mod error;
 mod keywords;
 mod lower;
 mod module;
+mod netlist;
 
 pub use bits::{Bits, any_named, any_of, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros};
 pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
@@ -30,3 +31,4 @@ pub use design::Design;
 pub use domain::Domain;
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port};
+pub use netlist::{Binary, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};

@@ -1,5 +1,6 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
+use crate::body::Inner;
 use crate::domain::{PortDomains, implicit_names};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,6 +50,7 @@ pub struct Module {
     pub(crate) comb_paths: BTreeMap<String, Vec<String>>,
     pub(crate) domains: Vec<String>,
     pub(crate) port_domains: PortDomains,
+    pub(crate) body: Inner,
 }
 
 /// The name of a module: its title and 32 bits of the FNV-1a hash of its text.
@@ -111,6 +113,10 @@ impl Module {
         let of_domain = |domain: &String| implicit_names(domain).iter().any(|port| port == input);
         self.port(input).is_some_and(|port| port.direction == Direction::Input)
             && (matches!(input, "clk_i" | "rst_ni") || self.domains.iter().any(of_domain))
+    }
+
+    pub(crate) fn body(&self) -> &Inner {
+        &self.body
     }
 
     pub(crate) fn port(&self, name: &str) -> Option<&Port> {

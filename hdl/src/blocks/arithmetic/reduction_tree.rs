@@ -14,6 +14,7 @@ use std::rc::Rc;
 /// Adds two digit streams. Latency: one cycle.
 fn tree_node(digit_bits: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("tree_node_d{digit_bits}"), "Digit-serial adder of two exact sums.");
+    m.replicated();
     let first = m.input("first_i", 1, "first digit: no carry comes in");
     let a = m.input("a_i", digit_bits, "digit of the first sum");
     let b = m.input("b_i", digit_bits, "digit of the second sum");

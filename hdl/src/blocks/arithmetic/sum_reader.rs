@@ -19,6 +19,7 @@ pub fn sum_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "Reads the kept sums of a few tiles digit by digit.",
     );
     m.share_code();
+    m.replicated();
     let select = m.input("select_i", tiles, "tile to read, one-hot");
     let load = m.input("load_i", 1, "take its word");
     let words: Vec<_> =

@@ -33,6 +33,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "Multiplier unit with double-buffered weights and its slice of the buffer.",
     );
     m.share_code();
+    m.replicated();
     let phase = m.input("phase_i", config.window_cycles(), "phase of the window, one-hot");
     let weight = m.input("weight_i", chunk_bits, "recoded weights of the next stripe");
     let weight_write = m.input("weight_we_i", 1, "take `weight_i` as the next weights");

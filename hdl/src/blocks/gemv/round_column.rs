@@ -31,6 +31,7 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "Adds the kept sums of the ranks that share a column, and rounds.",
     );
     m.share_code();
+    m.replicated();
     let valid = m.input("valid_i", 1, "digits arrive");
     let first = m.input("first_i", 1, "they are the least significant ones");
     let last = m.input("last_i", 1, "they are the most significant ones");

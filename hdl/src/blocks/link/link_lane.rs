@@ -23,6 +23,7 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         "Finds a lane's words and markers, and delays the lane.",
     );
     m.share_code();
+    m.replicated();
     let lane = m.input("lane_i", BITS, "bits of the lane, the lowest first");
     let marker = m.input("marker_i", BITS, "the lane's marker");
     let restart = m.input("restart_i", 1, "search anew");

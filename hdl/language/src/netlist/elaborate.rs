@@ -1,0 +1,441 @@
+//! From modules to a graph: hierarchy, clocks, arrays of instances.
+
+use super::graph::{Graph, Id};
+use super::value::Value;
+use super::{MemoryArray, Netlist, Register, limb_bits, limbs};
+use crate::bits::{BinaryOp, Node, UnaryOp};
+use crate::body::Inner;
+use crate::{Bits, Direction, HdlError, Module};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+/// Instances of a replicated module that lie in one parent, from which an array is made.
+const FEWEST: usize = 4;
+
+/// Where an instance's inputs come from.
+struct Parent {
+    scope: usize,
+    /// The instances of an array in the order of its lanes, or one.
+    instances: Vec<usize>,
+}
+
+/// What of a module's body is found by a signal's number.
+enum Source {
+    Input,
+    Expression(Bits),
+    Register(u32),
+    Child(usize, String),
+}
+
+/// One instance, or an array of them.
+struct Scope {
+    module: Rc<Module>,
+    /// Number of the module's title.
+    number: u32,
+    parent: Option<Parent>,
+    group: Option<u32>,
+    sources: Vec<Source>,
+    values: Vec<Option<Value>>,
+    /// Values that are being worked out.
+    open: BTreeSet<usize>,
+    /// Scope of each instance, and the lane if it is an array that begins there.
+    children: Vec<(usize, Option<u32>)>,
+    memories: HashMap<String, u32>,
+    expressions: HashMap<*const Node, Value>,
+}
+
+struct Elaboration {
+    graph: Graph,
+    scopes: Vec<Scope>,
+    registers: Vec<Register>,
+    memories: Vec<MemoryArray>,
+    ports: HashMap<String, u32>,
+    modules: Vec<String>,
+    /// Titles of modules of which no array can be made.
+    single: BTreeSet<String>,
+    /// Such a title, found just now.
+    circle: Option<String>,
+}
+
+pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
+    let mut single = BTreeSet::new();
+    loop {
+        let mut elaboration = Elaboration {
+            graph: Graph::default(),
+            scopes: Vec::new(),
+            registers: Vec::new(),
+            memories: Vec::new(),
+            ports: top.ports().iter().zip(0..).map(|(port, index)| (port.name.clone(), index)).collect(),
+            modules: Vec::new(),
+            single: single.clone(),
+            circle: None,
+        };
+        let clocks = top.ports().iter().map(|port| (port.name.clone(), port.name.clone())).collect();
+        elaboration.open(top, None, None, "", &clocks);
+        let outputs = elaboration.finish();
+        match elaboration.circle {
+            // Without the array there is no circle: `check` has looked.
+            Some(title) if single.insert(title.clone()) => {}
+            Some(title) => return Err(HdlError::CombinationalLoop { module: title, path: Vec::new() }),
+            None => {
+                return Ok(Netlist {
+                    graph: elaboration.graph,
+                    ports: top.ports().to_vec(),
+                    outputs,
+                    registers: elaboration.registers,
+                    memories: elaboration.memories,
+                    modules: elaboration.modules,
+                });
+            }
+        }
+    }
+}
+
+impl Elaboration {
+    /// Makes the scope of an instance or array and of all below it. `clocks` has the top's port behind each of its clocks and resets.
+    fn open(
+        &mut self,
+        module: &Rc<Module>,
+        parent: Option<Parent>,
+        group: Option<u32>,
+        path: &str,
+        clocks: &BTreeMap<String, String>,
+    ) -> usize {
+        let body = module.body();
+        let index = self.scopes.len();
+        let mut sources: Vec<Source> = body.declarations.iter().map(|_| Source::Input).collect();
+        for (id, value) in &body.drives {
+            sources[*id] = Source::Expression(value.clone());
+        }
+        let clock = || clocks.get("clk_i").cloned().unwrap_or_default();
+        for reg in &body.regs {
+            let declaration = &body.declarations[reg.id];
+            sources[reg.id] = Source::Register(self.registers.len() as u32);
+            self.registers.push(Register {
+                name: format!("{path}{}", declaration.name),
+                width: declaration.width,
+                group,
+                clock: clock(),
+                next: Vec::new(),
+                enable: None,
+                reset: reg.reset.map(|value| {
+                    let words = (0..limbs(declaration.width))
+                        .map(|limb| value.checked_shr(32 * limb).unwrap_or(0) as u32)
+                        .collect();
+                    (clocks.get("rst_ni").cloned().unwrap_or_default(), words)
+                }),
+            });
+        }
+        let mut memories = HashMap::new();
+        for memory in &body.memories {
+            memories.insert(memory.name.clone(), self.memories.len() as u32);
+            self.memories.push(MemoryArray {
+                name: format!("{path}{}", memory.name),
+                width: memory.width,
+                depth: memory.depth,
+                group,
+                clock: clock(),
+                enable: 0,
+                whole: true,
+                written: Vec::new(),
+                addr: 0,
+                data: Vec::new(),
+            });
+        }
+        for (number, instance) in body.instances.iter().enumerate() {
+            for (port, id) in &instance.outputs {
+                sources[*id] = Source::Child(number, port.clone());
+            }
+        }
+        let values = vec![None; sources.len()];
+        let known = self.modules.iter().position(|title| title == module.title());
+        let number = known.unwrap_or(self.modules.len()) as u32;
+        if known.is_none() {
+            self.modules.push(module.title().to_owned());
+        }
+        self.scopes.push(Scope {
+            module: module.clone(),
+            number,
+            parent,
+            group,
+            sources,
+            values,
+            open: BTreeSet::new(),
+            children: Vec::new(),
+            memories,
+            expressions: HashMap::new(),
+        });
+        let mut children = vec![None; body.instances.len()];
+        for number in 0..body.instances.len() {
+            if children[number].is_some() {
+                continue;
+            }
+            let instance = &body.instances[number];
+            let below: BTreeMap<String, String> = instance
+                .module
+                .ports()
+                .iter()
+                .filter_map(|port| {
+                    let own = instance.clock_or_reset(body, &port.name)?;
+                    Some((port.name.clone(), clocks.get(&own)?.clone()))
+                })
+                .collect();
+            let alike: Vec<usize> = (number..body.instances.len())
+                .filter(|other| {
+                    let other = &body.instances[*other];
+                    Rc::ptr_eq(&other.module, &instance.module)
+                        && instance.module.ports().iter().all(|port| {
+                            other.clock_or_reset(body, &port.name)
+                                == instance.clock_or_reset(body, &port.name)
+                        })
+                })
+                .collect();
+            let array = group.is_none()
+                && instance.module.body().replicated
+                && alike.len() >= FEWEST
+                && !self.single.contains(instance.module.title());
+            let path = format!("{path}{}.", instance.name);
+            if array {
+                let own = self.graph.lanes.len() as u32;
+                self.graph.lanes.push(alike.len() as u32);
+                let parent = Parent { scope: index, instances: alike.clone() };
+                let scope = self.open(&instance.module, Some(parent), Some(own), &path, &below);
+                for (lane, number) in (0..).zip(alike) {
+                    children[number] = Some((scope, Some(lane)));
+                }
+            } else {
+                let parent = Parent { scope: index, instances: vec![number] };
+                let scope = self.open(&instance.module, Some(parent), group, &path, &below);
+                children[number] = Some((scope, None));
+            }
+        }
+        self.scopes[index].children = children.into_iter().flatten().collect();
+        index
+    }
+
+    /// Works out all next values, writes and outputs.
+    fn finish(&mut self) -> Vec<(u32, Vec<Id>)> {
+        for scope in 0..self.scopes.len() {
+            let module = self.scopes[scope].module.clone();
+            let body: &Inner = module.body();
+            for reg in &body.regs {
+                let Source::Register(register) = self.scopes[scope].sources[reg.id] else { continue };
+                let enable = reg.enable.first().map(|enable| self.bits(scope, enable).limbs[0]);
+                let next = self.bits(scope, &reg.next[0]).limbs.to_vec();
+                let register = &mut self.registers[register as usize];
+                (register.enable, register.next) = (enable, next);
+            }
+            for memory in &body.memories {
+                let number = self.scopes[scope].memories[&memory.name];
+                let (enable, addr, data) = &memory.writes[0];
+                let enable = self.bits(scope, enable);
+                let (addr, data) = (self.bits(scope, addr), self.bits(scope, data));
+                let (addr, data) = (self.graph.words(&addr)[0], self.graph.words(&data));
+                let any = self.graph.any(&enable);
+                // Each bit of the enable is there for one part of the word.
+                let parts: Vec<Value> = (0..enable.width)
+                    .map(|bit| {
+                        let bit = self.graph.slice(&enable, bit, 1);
+                        self.graph.repeated(memory.width / enable.width, &bit)
+                    })
+                    .collect();
+                let written = self.graph.concatenation(&parts);
+                let written = self.graph.words(&written);
+                let body = &mut self.memories[number as usize];
+                (body.enable, body.written, body.addr, body.data) = (any, written, addr, data);
+                body.whole = enable.width == 1;
+            }
+        }
+        let module = self.scopes[0].module.clone();
+        let outputs = module.ports().iter().zip(0..).filter(|(port, _)| port.direction == Direction::Output);
+        outputs.map(|(port, number)| (number, self.port(0, &port.name).limbs.to_vec())).collect()
+    }
+
+    /// The value of a port of a scope.
+    fn port(&mut self, scope: usize, port: &str) -> Value {
+        let declarations = &self.scopes[scope].module.body().declarations;
+        let id = declarations.iter().position(|declaration| declaration.name == port).unwrap_or_default();
+        self.signal(scope, id)
+    }
+
+    fn signal(&mut self, scope: usize, id: usize) -> Value {
+        if let Some(value) = &self.scopes[scope].values[id] {
+            return value.clone();
+        }
+        let module = self.scopes[scope].module.clone();
+        let declaration = &module.body().declarations[id];
+        if !self.scopes[scope].open.insert(id) {
+            // Only arrays can make a circle of what has none.
+            let array = self.array_of(scope);
+            self.circle.get_or_insert(array);
+            return self.graph.literal(0, declaration.width);
+        }
+        let value = match &self.scopes[scope].sources[id] {
+            Source::Expression(expression) => {
+                let expression = expression.clone();
+                self.bits(scope, &expression)
+            }
+            Source::Register(register) => self.state(*register),
+            Source::Child(number, port) => {
+                let ((child, lane), port) = (self.scopes[scope].children[*number], port.clone());
+                let value = self.port(child, &port);
+                match lane {
+                    Some(lane) => {
+                        let words: Vec<Id> =
+                            value.limbs.iter().map(|word| self.graph.lane(*word, lane)).collect();
+                        Value::new(value.width, words)
+                    }
+                    None => value,
+                }
+            }
+            Source::Input => self.outside(scope, &declaration.name, declaration.width),
+        };
+        self.scopes[scope].open.remove(&id);
+        self.scopes[scope].values[id] = Some(value.clone());
+        value
+    }
+
+    /// The innermost array that a scope lies in, or the first one that there is.
+    fn array_of(&self, mut scope: usize) -> String {
+        loop {
+            let here = &self.scopes[scope];
+            match &here.parent {
+                Some(parent) if parent.instances.len() > 1 => return here.module.title().to_owned(),
+                Some(parent) => scope = parent.scope,
+                None => break,
+            }
+        }
+        let arrays = self
+            .scopes
+            .iter()
+            .filter(|scope| scope.parent.as_ref().is_some_and(|parent| parent.instances.len() > 1));
+        arrays
+            .map(|scope| scope.module.title().to_owned())
+            .find(|title| !self.single.contains(title))
+            .unwrap_or_default()
+    }
+
+    fn state(&mut self, register: u32) -> Value {
+        let Register { width, group, .. } = self.registers[register as usize];
+        let words: Vec<Id> = (0..limbs(width))
+            .map(|limb| self.graph.state(register, limb, limb_bits(width, limb), width == 1, group))
+            .collect();
+        Value::new(width, words)
+    }
+
+    /// What drives an input.
+    fn outside(&mut self, scope: usize, port: &str, width: u32) -> Value {
+        let Some(parent) = &self.scopes[scope].parent else {
+            let number = self.ports[port];
+            let words: Vec<Id> = (0..limbs(width))
+                .map(|limb| {
+                    self.graph.input(number, limb, if width == 1 { 1 } else { limb_bits(width, limb).max(2) })
+                })
+                .collect();
+            return Value::new(width, words);
+        };
+        let (above, instances) = (parent.scope, parent.instances.clone());
+        let module = self.scopes[above].module.clone();
+        let mut drivers = Vec::new();
+        for number in &instances {
+            let inputs = &module.body().instances[*number].inputs;
+            if let Some((_, expression)) = inputs.iter().find(|(name, _)| name == port) {
+                drivers.push(self.bits(above, expression));
+            }
+        }
+        if let [one] = &drivers[..] {
+            return one.clone();
+        }
+        let group = self.scopes[scope].group.unwrap_or_default();
+        let words: Vec<Id> = (0..drivers[0].limbs.len())
+            .map(|limb| {
+                let parts: Vec<Id> = drivers.iter().map(|driver| driver.limbs[limb]).collect();
+                self.graph.gather(group, &parts)
+            })
+            .collect();
+        Value::new(width, words)
+    }
+
+    fn bits(&mut self, scope: usize, expression: &Bits) -> Value {
+        let key: *const Node = expression.node();
+        if let Some(value) = self.scopes[scope].expressions.get(&key) {
+            return value.clone();
+        }
+        let width = expression.width();
+        let outer = std::mem::replace(&mut self.graph.module, self.scopes[scope].number);
+        let value = match expression.node() {
+            Node::Signal(signal) => self.signal(scope, signal.id),
+            Node::Literal(value) => self.graph.literal(*value, width),
+            Node::Unary(op, a) => {
+                let a = self.bits(scope, a);
+                match op {
+                    UnaryOp::Not => self.graph.inverted(&a),
+                    UnaryOp::All => Value::bit(self.graph.all(&a)),
+                    UnaryOp::Any => Value::bit(self.graph.any(&a)),
+                }
+            }
+            Node::Binary(op, a, b) => {
+                let (a, b) = (self.bits(scope, a), self.bits(scope, b));
+                self.binary(*op, &a, &b)
+            }
+            Node::Mux(c, a, b) => {
+                let [c, a, b] = [c, a, b].map(|part| self.bits(scope, part));
+                self.graph.choose(c.limbs[0], &a, &b)
+            }
+            Node::Cat(parts) => {
+                let parts: Vec<Value> = parts.iter().rev().map(|part| self.bits(scope, part)).collect();
+                self.graph.concatenation(&parts)
+            }
+            Node::Repeat(count, part) => {
+                let part = self.bits(scope, part);
+                self.graph.repeated(*count, &part)
+            }
+            Node::Slice { base, low } => {
+                let base = self.bits(scope, base);
+                self.graph.slice(&base, *low, width)
+            }
+            Node::MemoryRead { memory, addr, .. } => {
+                let number = self.scopes[scope].memories[memory];
+                let group = self.scopes[scope].group;
+                let addr = self.bits(scope, addr);
+                let addr = self.graph.words(&addr)[0];
+                let words: Vec<Id> = (0..limbs(width))
+                    .map(|limb| self.graph.read(number, limb, limb_bits(width, limb), addr, group))
+                    .collect();
+                match width {
+                    1 => Value::bit(self.graph.test(words[0], 0)),
+                    _ => Value::new(width, words),
+                }
+            }
+            // `check` has refused these.
+            Node::Mismatch { .. } | Node::Invalid(_) => self.graph.literal(0, width),
+        };
+        self.graph.module = outer;
+        self.scopes[scope].expressions.insert(key, value.clone());
+        value
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Value, b: &Value) -> Value {
+        let graph = &mut self.graph;
+        match op {
+            BinaryOp::And => graph.bitwise(a, b, Graph::and),
+            BinaryOp::Or => graph.bitwise(a, b, Graph::or),
+            BinaryOp::Xor => graph.bitwise(a, b, Graph::xor),
+            BinaryOp::Add => graph.sum(a, b),
+            BinaryOp::Sub => graph.difference(a, b),
+            BinaryOp::Mul => graph.product(a, b),
+            BinaryOp::Eq => Value::bit(graph.same(a, b)),
+            BinaryOp::Ne => {
+                let same = graph.same(a, b);
+                Value::bit(graph.not(same))
+            }
+            BinaryOp::Lt => Value::bit(graph.below(a, b)),
+            BinaryOp::Ge => {
+                let below = graph.below(a, b);
+                Value::bit(graph.not(below))
+            }
+            BinaryOp::Shl => graph.shifted(a, true, b),
+            BinaryOp::Shr => graph.shifted(a, false, b),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A design as a graph of operations on words: what a simulator has to compute, without modules.
+//!
+//! Values are cut into words of 32 bits, the lowest first; single bits are nodes of their own kind. The instances of a module that is
+//! marked with [`crate::ModuleBuilder::replicated`] and that lie in one parent are an array: each of its nodes has a value for each
+//! instance, unless it follows from what all of them get alike. The operations mean what the Verilog of
+//! [`crate::Module::verilog`] means; who evaluates the graph shares nothing with a simulator of that text.
+
+mod elaborate;
+mod graph;
+mod value;
+
+pub use graph::{Binary, Graph, Id, Node, Op};
+
+use crate::{HdlError, Module, Port};
+use std::rc::Rc;
+
+/// A register.
+#[derive(Clone, Debug)]
+pub struct Register {
+    /// Instances from the top down and the register's name, with dots between them.
+    pub name: String,
+    /// Bits.
+    pub width: u32,
+    /// The array whose instances have one each.
+    pub group: Option<u32>,
+    /// Name of the clock: an input of the top.
+    pub clock: String,
+    /// Words of its next value.
+    pub next: Vec<Id>,
+    /// Without it the register holds its value.
+    pub enable: Option<Id>,
+    /// Name of the reset, an input of the top that is active low, and the words that it sets.
+    pub reset: Option<(String, Vec<u32>)>,
+}
+
+/// A memory; reads are nodes.
+#[derive(Clone, Debug)]
+pub struct MemoryArray {
+    /// Instances from the top down and the memory's name, with dots between them.
+    pub name: String,
+    /// Bits of a word.
+    pub width: u32,
+    /// Words.
+    pub depth: u32,
+    /// The array whose instances have one each.
+    pub group: Option<u32>,
+    /// Name of the clock.
+    pub clock: String,
+    /// Something is written.
+    pub enable: Id,
+    /// Words are written as a whole.
+    pub whole: bool,
+    /// The bits of a word that are written.
+    pub written: Vec<Id>,
+    /// The address that is written.
+    pub addr: Id,
+    /// What is written.
+    pub data: Vec<Id>,
+}
+
+/// A design without modules.
+#[derive(Debug)]
+pub struct Netlist {
+    /// All operations.
+    pub graph: Graph,
+    /// Ports of the top.
+    pub ports: Vec<Port>,
+    /// Words of each output, by the number of its port.
+    pub outputs: Vec<(u32, Vec<Id>)>,
+    /// Registers.
+    pub registers: Vec<Register>,
+    /// Memories.
+    pub memories: Vec<MemoryArray>,
+    /// Titles of the modules.
+    pub modules: Vec<String>,
+}
+
+/// Words of a value.
+pub fn limbs(width: u32) -> u32 {
+    width.div_ceil(32)
+}
+
+/// Bits of a word of a value.
+pub fn limb_bits(width: u32, limb: u32) -> u32 {
+    (width - 32 * limb).min(32)
+}
+
+impl Netlist {
+    /// The netlist of a design.
+    ///
+    /// # Errors
+    /// [`HdlError::CombinationalLoop`] if there is a loop; [`crate::ModuleBuilder::finish`] has refused these.
+    pub fn of(top: &Rc<Module>) -> Result<Self, HdlError> {
+        elaborate::elaborate(top)
+    }
+}
