@@ -1,4 +1,4 @@
-//! Binds the C interface of the Verilated models, and builds those of the main job.
+//! Binds the C interface of the models, and builds those of the main job.
 //!
 //! `bindgen` binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. How a model is made and kept is in `ndp_verilate`:
 //! the models of `make demo` are asked for here, so that they are there when the program starts, and all others when they are first
@@ -28,15 +28,16 @@ fn main() {
 #[cfg(feature = "rtl")]
 mod models {
     use ndp_config::{DesignConfig, HbmConfig};
-    use ndp_verilate::{Cache, Failure, Rtl, tools, write_if_changed};
+    use ndp_verilate::{Cache, Failure, Rtl, Variant, tools, write_if_changed};
     use std::path::{Path, PathBuf};
 
     /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-    const INPUTS: [&str; 8] = [
+    const INPUTS: [&str; 9] = [
         "sim/verilate/src",
         "sim/ffi/shim.h",
         "sim/ffi/shim.cpp",
         "sim/ffi/model.hpp",
+        "sim/ffi/native.hpp",
         "hdl/language/src",
         "hdl/src",
         "rust/contract/config/src",
@@ -69,7 +70,7 @@ mod models {
         let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         let cache = Cache::new(chosen.unwrap_or_else(|| models_dir.clone()));
         let tools = tools::find(&target)?;
-        let units: Vec<_> = demo()?.iter().map(|rtl| cache.unit(rtl, false, &tools)).collect();
+        let units: Vec<_> = demo()?.iter().map(|rtl| cache.unit(rtl, Variant::Native, &tools)).collect();
         cache.libraries(&units, &tools, jobs)?;
         // For models that are built later.
         println!("cargo::rustc-env=NDP_TARGET={target}");

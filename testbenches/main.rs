@@ -25,6 +25,7 @@ mod linked_system;
 mod merge;
 mod migration;
 mod multiplier_unit;
+mod native;
 mod ndp_core;
 mod parameters;
 mod pim_channel;

@@ -4,7 +4,7 @@
 //! does so, for example, where a child of the tile is not inlined and one of its ports is the register of another child.
 
 use ndp_config::DesignConfig;
-use ndp_verilate::{Cache, Rtl, tools};
+use ndp_verilate::{Cache, Rtl, Variant, tools};
 use std::error::Error;
 
 /// Functions of the generated C++.
@@ -15,8 +15,8 @@ fn functions(multipliers: u32) -> Result<usize, Box<dyn Error>> {
     );
     let rtl = Rtl::of(&DesignConfig::from_toml(&text)?, "gemv_unit").map_err(|lines| lines.join("\n"))?;
     let tools = tools::find(env!("NDP_TARGET")).map_err(|lines| lines.join("\n"))?;
-    let unit = Cache::new(dir.path().to_owned()).unit(&rtl, false, &tools);
-    unit.verilate(&tools).map_err(|lines| lines.join("\n"))?;
+    let unit = Cache::new(dir.path().to_owned()).unit(&rtl, Variant::Verilated, &tools);
+    unit.generate(&tools).map_err(|lines| lines.join("\n"))?;
     let mut functions = 0;
     for entry in std::fs::read_dir(unit.sources())? {
         let path = entry?.path();

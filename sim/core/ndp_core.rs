@@ -13,7 +13,7 @@ use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
-use crate::ffi::{Clocks, Edge, Model, OpenOptions, Rtl, WaveOptions, rtl};
+use crate::ffi::{Clocks, Edge, Form, Model, OpenOptions, Rtl, WaveOptions, rtl};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
@@ -41,6 +41,8 @@ pub struct CoreOptions {
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::cluster::cores::LinkedCores::predicted`].
     pub predict: bool,
+    /// What simulates the core.
+    pub form: Form,
     /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
     /// When the DRAM's clock rises first, in ps, modulo its period; a tenth of it if nothing is said.
@@ -53,7 +55,7 @@ impl CoreOptions {
         let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
         let clocks = self.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
         let (waves, random_contents) = (self.waves.clone(), self.random_contents);
-        OpenOptions { waves, random_contents, clocks }
+        OpenOptions { form: self.form, waves, random_contents, clocks }
     }
 }
 
@@ -67,6 +69,7 @@ impl Default for CoreOptions {
             watchdog_cycles: 50_000,
             record: false,
             predict: false,
+            form: Form::default(),
             opt_level: None,
             phase_ps: None,
         }

@@ -6,7 +6,7 @@
 
 use super::raw::Shim;
 use crate::error::SimError;
-use ndp_verilate::{Cache, Failure, Rtl, Tools, tools};
+use ndp_verilate::{Cache, Failure, Rtl, Tools, Variant, tools};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -66,10 +66,10 @@ unsafe fn open(path: &Path) -> Result<Shim, libloading::Error> {
 }
 
 /// One variant of a model, loaded.
-pub(super) fn load(rtl: &Rtl, waves: bool) -> Result<Library, SimError> {
+pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library, SimError> {
     let failed = |lines: Failure| SimError::build(&rtl.name, lines);
     let (cache, tools) = (cache(), tools().map_err(failed)?);
-    let unit = cache.unit(rtl, waves, tools);
+    let unit = cache.unit(rtl, variant, tools);
     let known = |loaded: &[(String, Library)]| {
         loaded.iter().find(|(key, _)| key == unit.key()).map(|(_, library)| *library)
     };

@@ -1,4 +1,4 @@
-// What every Verilated model looks like to shim.cpp; ndp-verilate generates one subclass per model and variant.
+// What every model looks like to shim.cpp; ndp-verilate generates one subclass per model and variant.
 #ifndef NDP_MODEL_HPP
 #define NDP_MODEL_HPP
 
@@ -13,8 +13,6 @@ struct NdpTrace;
 struct NdpModel {
     VerilatedContext context;
     std::vector<NdpPort> ports;
-    CData* clock = nullptr;
-    CData* dram_clock = nullptr;
     NdpTrace* tracer = nullptr;
 
     explicit NdpModel(const NdpOpenOptions& options) {
@@ -27,6 +25,8 @@ struct NdpModel {
     virtual ~NdpModel() = default;
 
     virtual void eval() = 0;
+    /* An edge of a clock, if the model has it. */
+    virtual void set_clock(bool dram, bool level) = 0;
     virtual void tick(uint64_t cycles) = 0;
     virtual void trace(VerilatedVcdC* sink) = 0;
 };

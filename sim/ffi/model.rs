@@ -15,13 +15,48 @@ use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
 use crate::error::{Direction, SimError};
-use ndp_verilate::Rtl;
+use ndp_verilate::{Rtl, Variant};
 use std::ffi::CStr;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
+
+/// What simulates a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// C++ from the netlist, the fastest. Waves and mutants are Verilated all the same.
+    Native,
+    /// The Verilog, by Verilator.
+    Verilated,
+    /// Both in lockstep: all outputs are compared after each edge. Registers start at zero then.
+    Both,
+}
+
+/// What [`Form::default`] is; the first one who asks decides.
+static FORM: OnceLock<Form> = OnceLock::new();
+
+impl Form {
+    /// Makes it the default, unless a model was opened before.
+    pub fn make_default(self) {
+        FORM.get_or_init(|| self);
+    }
+}
+
+impl Default for Form {
+    /// What [`Form::make_default`] says, else what the environment variable `NDP_FORM` names (`native`, `verilated`, `both`), else native.
+    fn default() -> Self {
+        *FORM.get_or_init(|| match std::env::var("NDP_FORM").as_deref() {
+            Ok("verilated") => Self::Verilated,
+            Ok("both") => Self::Both,
+            _ => Self::Native,
+        })
+    }
+}
 
 /// How a model is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
+    /// What simulates the block.
+    pub form: Form,
     /// Dump signals to a file. Models without waves run another, faster variant of the same design.
     pub waves: Option<WaveOptions>,
     /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
@@ -56,6 +91,8 @@ pub struct Model {
     /// What was dumped last of a model with two clocks.
     last_dump_ps: Option<u64>,
     waves: Option<WaveSink>,
+    /// The Verilated model that runs in lockstep.
+    reference: Option<Box<Model>>,
 }
 
 // SAFETY: a C++ model owns all of its state, its context included, and shim.cpp leaves no pointer to it behind in
@@ -76,10 +113,18 @@ impl Model {
             .as_ref()
             .map(|waves| WaveSink::create(waves, options.clocks.core_ps()))
             .transpose()?;
-        let library = library::load(rtl, waves.is_some())?;
+        let variant = match options.form {
+            _ if waves.is_some() => Variant::Waves,
+            Form::Verilated => Variant::Verilated,
+            Form::Native | Form::Both => Variant::Native,
+        };
+        let both = options.form == Form::Both && variant == Variant::Native && rtl.native.is_some();
+        let reference = OpenOptions { form: Form::Verilated, random_contents: None, ..options.clone() };
+        let reference = both.then(|| Self::open(rtl, &reference).map(Box::new)).transpose()?;
+        let library = library::load(rtl, variant)?;
         let raw_options = raw::NdpOpenOptions {
             waves: waves.is_some(),
-            random: options.random_contents.is_some(),
+            random: options.random_contents.is_some() && !both,
             // Verilator takes a positive 31-bit seed; 0 means a random one to it.
             seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
         };
@@ -131,6 +176,7 @@ impl Model {
             falls: Vec::new(),
             last_dump_ps: None,
             waves,
+            reference,
         };
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
@@ -198,6 +244,9 @@ impl Model {
     #[inline]
     pub fn set(&mut self, port: InputPort, value: u64) {
         self.slot(port.0).write(value);
+        if let Some(other) = &mut self.reference {
+            other.slots[port.0.index as usize].write(value);
+        }
     }
 
     /// Drives an input of any width, least significant word first.
@@ -206,6 +255,9 @@ impl Model {
     /// If there are not exactly [`InputPort::words`] words or the last one has bits above the width.
     pub fn set_words(&mut self, port: InputPort, words: &[u32]) {
         self.slot(port.0).write_words(words);
+        if let Some(other) = &mut self.reference {
+            other.slots[port.0.index as usize].write_words(words);
+        }
     }
 
     /// Drives an input; ports beyond 128 bits are filled up with zeros.
@@ -214,6 +266,9 @@ impl Model {
     /// If the value is wider than the port.
     pub fn set_u128(&mut self, port: InputPort, value: u128) {
         self.slot(port.0).write_wide(value);
+        if let Some(other) = &mut self.reference {
+            other.slots[port.0.index as usize].write_wide(value);
+        }
     }
 
     /// Reads an output of up to 64 bits.
@@ -252,10 +307,46 @@ impl Model {
     }
 
     /// Lets the inputs settle without moving the clock or counting a cycle.
+    ///
+    /// # Panics
+    /// In lockstep ([`Form::Both`]), if the models differ: one of them is wrong. So do all that move a clock.
     #[inline]
     pub fn eval(&mut self) {
         // SAFETY: `raw` is of this library, and open until `drop`.
         unsafe { self.library.shim.ndp_eval(self.raw.as_ptr()) }
+        self.follow(Self::eval);
+    }
+
+    /// Does the same to the model in lockstep, and compares the outputs.
+    #[inline]
+    fn follow(&mut self, action: impl FnOnce(&mut Self)) {
+        if let Some(mut other) = self.reference.take() {
+            action(&mut other);
+            self.compare(&other);
+            self.reference = Some(other);
+        }
+    }
+
+    #[cold]
+    fn compare(&self, other: &Self) {
+        for (index, port) in
+            self.ports.iter().enumerate().filter(|(_, port)| port.direction == Direction::Output)
+        {
+            let mut words =
+                [vec![0; port.width.div_ceil(32) as usize], vec![0; port.width.div_ceil(32) as usize]];
+            self.slots[index].read_words(&mut words[0]);
+            other.slots[index].read_words(&mut words[1]);
+            assert!(
+                words[0] == words[1],
+                "{}: after {} cycles ({} of the DRAM) {} is {:x?} in the native model and {:x?} in the Verilated one",
+                self.name,
+                self.cycle,
+                self.dram_cycle,
+                port.name,
+                words[0],
+                words[1]
+            );
+        }
     }
 
     /// The clock that rises next.
@@ -293,6 +384,7 @@ impl Model {
     fn set_clock(&mut self, edge: Edge, level: bool) {
         // SAFETY: `raw` is of this library, and open until `drop`.
         unsafe { self.library.shim.ndp_set_clock(self.raw.as_ptr(), edge == Edge::Dram, level) }
+        self.follow(|other| other.set_clock(edge, level));
     }
 
     /// One clock cycle: rising edge, falling edge. A block without a clock settles and counts a cycle. With two clocks
@@ -311,9 +403,13 @@ impl Model {
         if self.waves.is_some() {
             return (0..cycles).for_each(|_| self.tick_with_waves());
         }
+        if self.reference.is_some() && cycles > 1 {
+            return (0..cycles).for_each(|_| self.ticks(1));
+        }
         // SAFETY: `raw` is of this library, and open until `drop`.
         unsafe { self.library.shim.ndp_tick(self.raw.as_ptr(), cycles) };
         self.cycle += cycles;
+        self.follow(|other| other.ticks(cycles));
     }
 
     /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the

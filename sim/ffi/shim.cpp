@@ -56,12 +56,7 @@ void ndp_eval(NdpModel* model) { model->eval(); }
 
 void ndp_tick(NdpModel* model, uint64_t cycles) { model->tick(cycles); }
 
-void ndp_set_clock(NdpModel* model, bool dram, bool level) {
-    CData* const clock = dram ? model->dram_clock : model->clock;
-    if (!clock) return;
-    *clock = level;
-    model->eval();
-}
+void ndp_set_clock(NdpModel* model, bool dram, bool level) { model->set_clock(dram, level); }
 
 void ndp_trace_begin(NdpModel* model, uint32_t depth) {
     model->tracer = new NdpTrace;

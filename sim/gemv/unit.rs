@@ -9,7 +9,7 @@ use crate::core::{
     CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
-use crate::ffi::WaveOptions;
+use crate::ffi::{Form, WaveOptions};
 use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::{Instruction, Opcode};
@@ -49,6 +49,8 @@ pub struct GemvOptions {
     pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
     pub flip: Option<BitFlip>,
+    /// What simulates the core.
+    pub form: Form,
     /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
     pub opt_level: Option<u32>,
 }
@@ -67,6 +69,7 @@ impl Default for GemvOptions {
             predict: false,
             phase_ps: None,
             flip: None,
+            form: Form::default(),
             opt_level: None,
         }
     }
@@ -83,6 +86,7 @@ impl GemvOptions {
             watchdog_cycles: self.watchdog_cycles.max(1),
             record,
             predict: self.predict,
+            form: self.form,
             opt_level: self.opt_level,
             phase_ps: self.phase_ps,
         }

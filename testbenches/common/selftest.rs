@@ -6,7 +6,9 @@
 
 use ndp_cosim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
 use ndp_hdl::designs::BuildError;
-use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, mux};
+use ndp_hdl_language::{
+    Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat,
+};
 use std::rc::Rc;
 
 /// One width per storage class, the last two in words.
@@ -24,6 +26,8 @@ impl Hardware for SelfTest {
         Ok(Design::new(&match block {
             "adder" => adder()?,
             "clocks" => clocks()?,
+            "operators" => operators()?,
+            "chain" => chain()?,
             _ => accumulator()?,
         })?)
     }
@@ -112,4 +116,132 @@ fn channel(width: u32) -> Result<Rc<Module>, HdlError> {
     sum.next(mux(&enable, &(&sum.q() + &x_q.q()), &sum.q()));
     module.output("y_o", &sum, "sum");
     module.finish()
+}
+
+/// Widths within, at and beyond the words of a native model.
+const OPERANDS: [u32; 6] = [1, 5, 32, 33, 64, 70];
+/// Instances of the array: more than a vector has, and not a multiple of it.
+const INSTANCES: u32 = 20;
+/// Not a power of two.
+const DEPTH: u32 = 6;
+
+/// Every operator at every width, registers with all kinds of enables and resets, memories with one and several enables.
+fn element() -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new("selftest_element", "every operator of the language");
+    m.replicated();
+    let choose = m.input("c_i", 1, "choice");
+    let enable = m.input("e_i", 1, "enable of some registers");
+    let amount = m.input("s_i", 7, "amount of shifts");
+    let (write_addr, read_addr) =
+        (m.input("waddr_i", 3, "word to write"), m.input("raddr_i", 3, "word to read"));
+    let parts = m.input("we_i", 5, "parts to write");
+    for width in OPERANDS {
+        let (a, b) = (
+            m.input(format!("a{width}_i"), width, "operand"),
+            m.input(format!("b{width}_i"), width, "operand"),
+        );
+        let sum = m.wire(format!("sum{width}"), &a + &b);
+        let total = m.reg(format!("total{width}_q"), width).reset(1);
+        total.next(total.q() ^ &sum);
+        let held = m.reg(format!("held{width}_q"), width).enable(&enable);
+        held.next(&total);
+        let chosen = m.reg(format!("chosen{width}_q"), width).reset(0).enable(&choose);
+        chosen.next(held.q() + &a);
+        let whole = m.memory(format!("whole{width}"), width, DEPTH);
+        whole.write(&enable, &write_addr, &a);
+        let wide = m.memory(format!("parts{width}"), 5 * width, DEPTH);
+        wide.write(&parts, &write_addr, &repeat(5, &b));
+        let word = m.reg(format!("word{width}_q"), 5 * width).enable(&enable);
+        word.next(wide.read(&read_addr));
+        let bits: Vec<Bits> = (0..width).map(|i| a.bit(i)).collect();
+        let parity = bits[1..].iter().fold(bits[0].clone(), |sum, bit| sum ^ bit);
+        let results = [
+            sum.clone(),
+            &a - &b,
+            &a * &b,
+            &a & &b,
+            &a | &b,
+            &a ^ &b,
+            !&a,
+            a.shl(&amount),
+            a.shr(&amount),
+            mux(&choose, &a, &b),
+            cat([a.eq(&b), a.ne(&b), a.lt(&b), a.ge(&b), a.all(), a.any(), parity]),
+            one_hot_mux(&parts, &[&a, &b, &sum, &total.q(), &held.q()].map(Bits::clone)),
+            repeat(3, &b),
+            cat([b.high(width.div_ceil(2)), a.low(width.div_ceil(2))]),
+            (&a * &lit(1, width)).zext(width + 3) + b.sext(width + 3),
+            any_of(&[a.gated(&choose), b.gated(&!&choose)]),
+            chosen.q(),
+            whole.read(&read_addr),
+            word.q(),
+        ];
+        for (index, result) in results.into_iter().enumerate() {
+            m.output(format!("y{width}_{index}_o"), result, "result");
+        }
+    }
+    m.finish()
+}
+
+/// A single element, and an array of them whose instances get some things alike and others not.
+fn operators() -> Result<Rc<Module>, HdlError> {
+    let element = element()?;
+    let m = ModuleBuilder::new("selftest_operators", "every operator of the language, once and in an array");
+    let inputs: Vec<(String, Bits)> = element
+        .ports()
+        .iter()
+        .filter(|port| port.name.ends_with("_i") && port.name != "clk_i")
+        .map(|port| (port.name.clone(), m.input(&port.name, port.width, "for all")))
+        .collect();
+    let turned = |bits: &Bits, by: u32| match by % bits.width() {
+        0 => bits.clone(),
+        by => cat([bits.low(bits.width() - by), bits.high(by)]),
+    };
+    let outputs: Vec<(String, u32)> = element
+        .ports()
+        .iter()
+        .filter(|port| port.name.ends_with("_o"))
+        .map(|port| (port.name.clone(), port.width))
+        .collect();
+    let instances: Vec<_> = (0..=INSTANCES)
+        .map(|lane| {
+            let instance = m.instance(format!("element{lane}"), &element);
+            inputs.iter().fold(instance, |instance, (name, bits)| {
+                let alike = matches!(name.as_str(), "e_i" | "s_i" | "waddr_i" | "a5_i" | "b64_i");
+                instance.input(name, if alike { bits.clone() } else { turned(bits, lane) })
+            })
+        })
+        .collect();
+    for (name, _) in &outputs {
+        // Neighbours, and lanes of both vectors.
+        let values: Vec<Bits> = instances.iter().map(|instance| instance.output(name)).collect();
+        let stem = name.trim_end_matches("_o");
+        m.output(format!("{stem}_first_o"), &values[0], "of the first one");
+        m.output(format!("{stem}_last_o"), &values[values.len() - 1], "of the last one");
+        let sum = values[1..].iter().fold(values[0].clone(), |sum, value| sum ^ value);
+        m.output(format!("{stem}_sum_o"), sum, "of all, modulo 2");
+    }
+    m.finish()
+}
+
+/// Replicated instances, each of which follows from the one before it in the same cycle.
+fn chain() -> Result<Rc<Module>, HdlError> {
+    let link = {
+        let m = ModuleBuilder::new("selftest_link", "adds what it has to what it gets");
+        m.replicated();
+        let (carry, own) = (m.input("carry_i", 8, "from the one before"), m.input("own_i", 8, "to hold"));
+        let held = m.reg("held_q", 8).reset(0);
+        held.next(&own);
+        m.output("carry_o", &carry + held.q(), "to the next one");
+        m.finish()?
+    };
+    let m = ModuleBuilder::new("selftest_chain", "a chain");
+    let (mut carry, own) = (m.input("carry_i", 8, "to the first"), m.input("own_i", 8, "for all"));
+    for index in 0..6 {
+        let instance =
+            m.instance(format!("link{index}"), &link).input("carry_i", &carry).input("own_i", &own);
+        carry = instance.output("carry_o");
+    }
+    m.output("carry_o", carry, "from the last");
+    m.finish()
 }

@@ -6,7 +6,7 @@
 //! `sim/ffi`.
 
 use crate::files::{file_failure, hash, lock, write_if_changed};
-use crate::{Failure, Rtl, Tools, Unit, compile, pool};
+use crate::{Failure, Rtl, Tools, Unit, Variant, compile, pool};
 use ndp_files::OutputFile;
 use std::fs::File;
 use std::io::Write;
@@ -53,8 +53,8 @@ impl Cache {
     }
 
     /// What is built for one variant of a design; [`Unit::key`] identifies it.
-    pub fn unit(&self, rtl: &Rtl, waves: bool, tools: &Tools) -> Unit {
-        Unit::new(rtl, waves, &self.dir, tools)
+    pub fn unit(&self, rtl: &Rtl, variant: Variant, tools: &Tools) -> Unit {
+        Unit::new(rtl, variant, &self.dir, tools)
     }
 
     /// The libraries of `units`, built with `workers` threads unless they are there. What takes longer than 2 s is reported on the
@@ -90,7 +90,7 @@ impl Cache {
             let common = &common;
             let job = |(unit, library): (&'a Unit, PathBuf)| {
                 pool::Job::new(VERILATE_FIRST + unit.verilog_bytes(), move || {
-                    unit.verilate(tools)?;
+                    unit.generate(tools)?;
                     compile::design(unit, tools, &common.dir, move |own| {
                         compile::link(own.iter().chain(&common.objects), &library, tools)?;
                         clear_but(&unit.dir, &library)

@@ -7,7 +7,7 @@
 
 use crate::files::{file_failure, hash, write_if_changed};
 use crate::pool::Job;
-use crate::{Failure, Tools, Unit};
+use crate::{Failure, Tools, Unit, Variant};
 use std::path::{Path, PathBuf};
 
 /// Source bytes that are joined into one unit: enough to forget the headers, and within 1 GB of compiler memory.
@@ -29,7 +29,7 @@ const RUNTIME_OPT_LEVEL: u32 = 2;
 fn opt_level(file: &str, unit: &Unit) -> u32 {
     if file.contains("__Slow") || file.contains("__Syms") || file.contains("__Trace") {
         SLOW_OPT_LEVEL
-    } else if unit.waves {
+    } else if unit.variant == Variant::Waves {
         unit.opt_level.min(TRACED_OPT_LEVEL)
     } else {
         unit.opt_level
@@ -51,9 +51,10 @@ pub(crate) fn key() -> String {
 }
 
 /// The hand-written sources: a program has no project directory.
-pub(crate) const FFI_SOURCES: [(&str, &str); 3] = [
+pub(crate) const FFI_SOURCES: [(&str, &str); 4] = [
     ("shim.h", include_str!("../../ffi/shim.h")),
     ("model.hpp", include_str!("../../ffi/model.hpp")),
+    ("native.hpp", include_str!("../../ffi/native.hpp")),
     ("shim.cpp", include_str!("../../ffi/shim.cpp")),
 ];
 

@@ -11,6 +11,7 @@
 pub mod cache;
 mod compile;
 mod files;
+mod native;
 mod pool;
 pub mod rtl;
 mod shims;
@@ -21,7 +22,7 @@ pub use cache::{Cache, Kept};
 pub use files::write_if_changed;
 pub use rtl::{Hardware, Mutation, Port, Rtl};
 pub use tools::Tools;
-pub use unit::Unit;
+pub use unit::{Unit, Variant};
 
 /// A message for the user, one line each.
 pub type Failure = Vec<String>;

@@ -1,9 +1,9 @@
 //! The Verilog of one block, from which a model is made.
 
-use crate::Failure;
+use crate::{Failure, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
-use ndp_hdl_language::{Design, Direction};
+use ndp_hdl_language::{Design, Direction, Netlist};
 
 /// Optimisation of most models.
 const OPT_LEVEL: u32 = 2;
@@ -58,6 +58,8 @@ pub struct Rtl {
     pub verilog: String,
     /// Ports of the top module.
     pub ports: Vec<Port>,
+    /// The source of the native model; none of a mutant, which is a changed text.
+    pub native: Option<String>,
     /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
     pub opt_level: u32,
 }
@@ -93,14 +95,18 @@ impl Mutation {
 
 impl Rtl {
     /// A design that was elaborated as `<configuration>/<block>`.
-    pub fn new(config: &str, block: &str, design: &Design) -> Self {
+    ///
+    /// # Errors
+    /// What the language says of its netlist.
+    pub fn new(config: &str, block: &str, design: &Design) -> Result<Self, Failure> {
         let top = design.top();
+        let netlist = Netlist::of(top).map_err(|e| vec![format!("{config}/{block}: {e}")])?;
         let ports = top.ports().iter().map(|port| Port {
             name: port.name.clone(),
             width: port.width,
             output: port.direction == Direction::Output,
         });
-        Self {
+        Ok(Self {
             name: format!("{config}/{block}"),
             block: block.to_owned(),
             top: top.title().to_owned(),
@@ -112,8 +118,9 @@ impl Rtl {
                 .collect::<Vec<_>>()
                 .join("\n"),
             ports: ports.collect(),
+            native: Some(native::source(&netlist)),
             opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
-        }
+        })
     }
 
     /// A block of a configuration.
@@ -123,7 +130,7 @@ impl Rtl {
     pub fn of(hardware: &impl Hardware, block: &str) -> Result<Self, Failure> {
         let design =
             hardware.elaborate(block).map_err(|e| vec![format!("{}/{block}: {e}", hardware.name())])?;
-        Ok(Self::new(hardware.name(), block, &design))
+        Self::new(hardware.name(), block, &design)
     }
 
     /// The same with an error, and hardly optimised.
@@ -137,6 +144,7 @@ impl Rtl {
         }
         self.name = format!("{name}/{}", self.block);
         self.verilog = self.verilog.replace(from, to);
+        self.native = None;
         self.opt_level = MUTANT_OPT_LEVEL;
         Ok(self)
     }

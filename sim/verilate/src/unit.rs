@@ -1,8 +1,8 @@
-//! One Verilator run per model and variant.
+//! One variant of a model: its sources, by a run of Verilator or from the netlist.
 //!
-//! A model has two variants: the fast one without any trace code, and the one with waves, whose signals can all be dumped.
-//! Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which of them is built is decided
-//! when a model is opened; compiling is left to `compile`.
+//! A model has three variants: the native one, which Verilator has no part in; the Verilated one; and the Verilated one with waves,
+//! whose signals can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which
+//! of them is built is decided when a model is opened; compiling is left to `compile`.
 
 use crate::files::{file_failure, hash, write_if_changed};
 use crate::{Failure, Rtl, Tools, compile, shims};
@@ -36,6 +36,17 @@ fn flags(tools: &Tools) -> Vec<&'static str> {
 /// Name of the Verilated class.
 const PREFIX: &str = "Vmodel";
 
+/// What a model is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// From the netlist, as C++ that computes arrays of instances in vectors; of a mutant, which is a changed text, the Verilated one.
+    Native,
+    /// By Verilator.
+    Verilated,
+    /// By Verilator, with all signals in reach of waves.
+    Waves,
+}
+
 /// One variant of one model.
 #[derive(Debug)]
 pub struct Unit {
@@ -43,8 +54,8 @@ pub struct Unit {
     pub name: String,
     /// Where everything of this unit is kept.
     pub dir: PathBuf,
-    /// Whether signals can be dumped.
-    pub waves: bool,
+    /// Which variant it is; [`Variant::Native`] only if there is one.
+    pub variant: Variant,
     /// Optimisation of what is evaluated every cycle.
     pub opt_level: u32,
     top: String,
@@ -56,8 +67,12 @@ pub struct Unit {
 impl Unit {
     /// Plans a variant in a directory of the cache `cache`; nothing is written yet. Names of configurations are not part of the
     /// key: one model serves all configurations with the same Verilog.
-    pub(crate) fn new(rtl: &Rtl, waves: bool, cache: &Path, tools: &Tools) -> Self {
-        let shim = shims::model(rtl, waves, PREFIX);
+    pub(crate) fn new(rtl: &Rtl, variant: Variant, cache: &Path, tools: &Tools) -> Self {
+        let (variant, shim) = match (variant, &rtl.native) {
+            (Variant::Native, Some(source)) => (variant, source.clone()),
+            (Variant::Waves, _) => (variant, shims::model(rtl, true, PREFIX)),
+            _ => (Variant::Verilated, shims::model(rtl, false, PREFIX)),
+        };
         let parts = [
             &rtl.verilog,
             &shim,
@@ -71,7 +86,7 @@ impl Unit {
         Self {
             name: rtl.name.clone(),
             dir: cache.join(format!("{}-{key}", rtl.block)),
-            waves,
+            variant,
             opt_level: rtl.opt_level,
             top: rtl.top.clone(),
             verilog: rtl.verilog.clone(),
@@ -95,11 +110,11 @@ impl Unit {
         self.dir.join("cpp")
     }
 
-    /// Writes the Verilog and the shim, and runs Verilator.
+    /// Writes the Verilog and the sources that are made without Verilator, and runs Verilator unless these are all.
     ///
     /// # Errors
     /// What Verilator says; a file that cannot be written.
-    pub fn verilate(&self, tools: &Tools) -> Result<(), Failure> {
+    pub fn generate(&self, tools: &Tools) -> Result<(), Failure> {
         match std::fs::remove_dir_all(&self.dir) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 return Err(file_failure("clear", &self.dir, &e));
@@ -110,13 +125,16 @@ impl Unit {
         std::fs::create_dir_all(&sources).map_err(|e| file_failure("create", &sources, &e))?;
         let verilog = self.dir.join("design.v");
         write_if_changed(&verilog, self.verilog.as_bytes())?;
+        if self.variant == Variant::Native {
+            return write_if_changed(&sources.join(shims::FILE), self.shim.as_bytes());
+        }
 
         let mut command = Command::new(&tools.verilator);
         command.env_remove("VERILATOR_ROOT").args(flags(tools));
         if tools.export_root {
             command.env("VERILATOR_ROOT", &tools.verilator_root);
         }
-        if self.waves {
+        if self.variant == Variant::Waves {
             command.arg("--trace");
         }
         command.args(["--prefix", PREFIX, "--top-module", &self.top, "--Mdir"]).arg(&sources).arg(&verilog);

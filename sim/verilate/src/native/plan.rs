@@ -1,0 +1,425 @@
+//! In which order the nodes of a netlist are computed.
+//!
+//! A plan is for one edge of a clock, or for the outputs. First everything is computed that more than one place needs: scalars, and
+//! vectors of which scalars are taken, in turns. Then registers and memories without lanes get their new contents, then those of
+//! each array. What only registers with one enable need is computed where that enable is set. A register that is read
+//! after it was written would give its new value: such reads move to the front.
+
+use ndp_hdl_language::{Id, MemoryArray, Netlist, Op, Register};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a plan is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An edge of the clock of that name.
+    Edge(String),
+    /// The outputs follow what was set.
+    Settle,
+}
+
+/// What gets a new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// A register.
+    Register(u32),
+    /// A memory.
+    Memory(u32),
+    /// An output, by its number among them.
+    Output(usize),
+}
+
+/// Where a node is computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Nowhere,
+    /// In any case.
+    Root,
+    /// In the block of that number.
+    Block(usize),
+    /// Before everything is written, if the block of that number, which is one of an array, will do something.
+    Feed(usize),
+}
+
+/// What is done under one condition.
+#[derive(Clone, Debug, Default)]
+pub struct Block {
+    /// The enable.
+    pub condition: Id,
+    /// What is computed, in order.
+    pub nodes: Vec<Id>,
+    /// What is written then.
+    pub targets: Vec<Target>,
+}
+
+/// New contents of everything without lanes, or of an array.
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    /// The array.
+    pub group: Option<u32>,
+    /// What is computed in any case; without lanes that is part of the first steps.
+    pub nodes: Vec<Id>,
+    /// Blocks in order.
+    pub blocks: Vec<Block>,
+    /// What is written in any case, after the blocks.
+    pub targets: Vec<Target>,
+}
+
+/// A part of what is computed before anything is written.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Scalars, and vectors that are gathered from them.
+    Scalars(Vec<Id>),
+    /// Vectors of an array.
+    Vectors(u32, Vec<Id>),
+}
+
+/// The order.
+#[derive(Debug)]
+pub struct Plan {
+    /// What is computed first.
+    pub steps: Vec<Step>,
+    /// What only blocks of arrays need, under their conditions.
+    pub feeds: Vec<Block>,
+    /// Vectors of which it is needed whether any lane is set.
+    pub tested: BTreeSet<Id>,
+    /// What is written then, things without lanes first.
+    pub updates: Vec<Update>,
+    /// Vectors that have to be kept until the plan's end because others take lanes or load them.
+    pub kept: BTreeSet<Id>,
+}
+
+struct Planner<'a> {
+    netlist: &'a Netlist,
+    needed: Vec<bool>,
+    /// Vectors that scalars need.
+    early: Vec<bool>,
+    /// Number of the turn in which it is computed.
+    turn: Vec<u32>,
+}
+
+/// The nodes that a target's new value follows from, and its enable.
+pub fn inputs_of(netlist: &Netlist, target: Target) -> (Vec<Id>, Option<Id>) {
+    match target {
+        Target::Register(number) => {
+            let Register { next, enable, .. } = &netlist.registers[number as usize];
+            (next.clone(), *enable)
+        }
+        Target::Memory(number) => {
+            let MemoryArray { addr, data, written, whole, enable, group, .. } =
+                &netlist.memories[number as usize];
+            let mut nodes = data.clone();
+            nodes.push(*addr);
+            // The mask is only looked at if there is more than one case.
+            let lanes = group.is_some() && netlist.graph.nodes[*enable as usize].group.is_some();
+            if !*whole || lanes {
+                nodes.extend(written);
+            }
+            (nodes, Some(*enable))
+        }
+        Target::Output(number) => (netlist.outputs[number].1.clone(), None),
+    }
+}
+
+fn group_of(netlist: &Netlist, target: Target) -> Option<u32> {
+    match target {
+        Target::Register(number) => netlist.registers[number as usize].group,
+        Target::Memory(number) => netlist.memories[number as usize].group,
+        Target::Output(_) => None,
+    }
+}
+
+impl Plan {
+    /// The plan for an event.
+    pub fn new(netlist: &Netlist, event: &Event) -> Self {
+        let targets = targets(netlist, event);
+        let nodes = &netlist.graph.nodes;
+        let mut planner = Planner {
+            netlist,
+            needed: vec![false; nodes.len()],
+            early: vec![false; nodes.len()],
+            turn: vec![0; nodes.len()],
+        };
+        planner.mark(&targets);
+        planner.take_turns();
+        planner.plan(&targets)
+    }
+}
+
+fn targets(netlist: &Netlist, event: &Event) -> Vec<Target> {
+    match event {
+        Event::Settle => (0..netlist.outputs.len()).map(Target::Output).collect(),
+        Event::Edge(clock) => {
+            let registers = (0..).zip(&netlist.registers).filter(|(_, register)| register.clock == *clock);
+            let memories = (0..).zip(&netlist.memories).filter(|(_, memory)| memory.clock == *clock);
+            let registers = registers.map(|(number, _)| Target::Register(number));
+            registers.chain(memories.map(|(number, _)| Target::Memory(number))).collect()
+        }
+    }
+}
+
+impl Planner<'_> {
+    fn op(&self, id: Id) -> &Op {
+        &self.netlist.graph.nodes[id as usize].op
+    }
+
+    fn group(&self, id: Id) -> Option<u32> {
+        self.netlist.graph.nodes[id as usize].group
+    }
+
+    fn constant(&self, id: Id) -> bool {
+        matches!(self.op(id), Op::Word(_) | Op::Bit(_) | Op::Table(_))
+    }
+
+    fn mark(&mut self, targets: &[Target]) {
+        for target in targets {
+            let (nodes, enable) = inputs_of(self.netlist, *target);
+            for id in nodes.into_iter().chain(enable) {
+                self.needed[id as usize] = true;
+            }
+            if let Some(enable) = enable
+                && self.group(enable).is_some()
+            {
+                self.early[enable as usize] = true;
+            }
+        }
+        for id in (0..self.needed.len()).rev() {
+            if !self.needed[id] {
+                continue;
+            }
+            let (id, early) = (id as Id, self.early[id]);
+            let lane = matches!(self.op(id), Op::Lane(..));
+            for operand in self.op(id).operands() {
+                self.needed[operand as usize] = true;
+                if self.group(operand).is_some() && (lane || early) {
+                    self.early[operand as usize] = true;
+                }
+            }
+        }
+    }
+
+    /// Scalars of a turn come before its vectors.
+    fn take_turns(&mut self) {
+        for id in 0..self.needed.len() {
+            let node = &self.netlist.graph.nodes[id];
+            let scalar = node.group.is_none() || matches!(node.op, Op::Gather(_));
+            let after = |operand: &Id| {
+                let vector = self.group(*operand).is_some() && !matches!(self.op(*operand), Op::Gather(_));
+                let state = matches!(self.op(*operand), Op::State { .. });
+                self.turn[*operand as usize] + u32::from(scalar && vector && !state)
+            };
+            self.turn[id] = node.op.operands().iter().map(after).max().unwrap_or(0);
+        }
+    }
+
+    fn plan(&self, targets: &[Target]) -> Plan {
+        let groups: BTreeSet<Option<u32>> =
+            targets.iter().map(|target| group_of(self.netlist, *target)).collect();
+        let mut places = vec![Place::Nowhere; self.needed.len()];
+        let mut updates: Vec<Update> = Vec::new();
+        for group in &groups {
+            let mut blocks: BTreeMap<Id, Block> = BTreeMap::new();
+            let mut always = Vec::new();
+            for target in targets.iter().filter(|target| group_of(self.netlist, **target) == *group) {
+                match inputs_of(self.netlist, *target).1 {
+                    Some(condition) => {
+                        let block = blocks.entry(condition).or_default();
+                        block.condition = condition;
+                        block.targets.push(*target);
+                    }
+                    None => always.push(*target),
+                }
+            }
+            let blocks = blocks.into_values().collect();
+            updates.push(Update { group: *group, nodes: Vec::new(), blocks, targets: always });
+        }
+        // Each block has a number of its own among those of all updates.
+        let mut number = 0;
+        let mut feeds: Vec<Block> = Vec::new();
+        for update in &updates {
+            for block in &update.blocks {
+                for target in &block.targets {
+                    for id in inputs_of(self.netlist, *target).0 {
+                        let place = Place::Block(number);
+                        self.use_at(&mut places, id, update.group, place);
+                    }
+                }
+                self.use_at(&mut places, block.condition, update.group, Place::Root);
+                feeds.push(Block { condition: block.condition, ..Block::default() });
+                number += 1;
+            }
+            for target in &update.targets {
+                for id in inputs_of(self.netlist, *target).0 {
+                    self.use_at(&mut places, id, update.group, Place::Root);
+                }
+            }
+        }
+        self.sink(&mut places);
+        let mut base = 0;
+        for update in &mut updates {
+            self.order(update, base, &mut places);
+            base += update.blocks.len();
+        }
+        self.collect(updates, feeds, &places)
+    }
+
+    /// `id` is used at `place` of the update of `group`.
+    fn use_at(&self, places: &mut [Place], id: Id, group: Option<u32>, place: Place) {
+        // What an array takes from outside is ready before.
+        let gathered = matches!(self.op(id), Op::Gather(_));
+        let place = match place {
+            Place::Block(number) if group.is_some() && (gathered || self.group(id).is_none()) => {
+                Place::Feed(number)
+            }
+            place if gathered || self.group(id) == group => place,
+            _ => Place::Root,
+        };
+        let vector = self.group(id).is_some() && !gathered;
+        let place = if vector && self.early[id as usize] { Place::Root } else { place };
+        let known = &mut places[id as usize];
+        *known = match *known {
+            Place::Nowhere => place,
+            same if same == place => same,
+            _ => Place::Root,
+        };
+    }
+
+    fn sink(&self, places: &mut [Place]) {
+        for id in (0..places.len()).rev() {
+            if !self.needed[id] {
+                continue;
+            }
+            let place = places[id];
+            let gathered = matches!(self.op(id as Id), Op::Gather(_));
+            let group = if gathered { None } else { self.group(id as Id) };
+            for operand in self.op(id as Id).operands() {
+                self.use_at(places, operand, group, place);
+            }
+        }
+    }
+
+    /// What a node reads: contents that change.
+    fn reads(&self, id: Id) -> Option<Target> {
+        match self.op(id) {
+            Op::State { register, .. } => Some(Target::Register(*register)),
+            Op::Read { memory, .. } => Some(Target::Memory(*memory)),
+            // Lanes are taken of arrays, which are written after everything else.
+            _ => None,
+        }
+    }
+
+    /// Puts blocks that read before blocks that write; where that is impossible, the reads move to the front.
+    fn order(&self, update: &mut Update, base: usize, places: &mut [Place]) {
+        let count = update.blocks.len();
+        let mut writers: BTreeMap<Target, Vec<usize>> = BTreeMap::new();
+        for (number, block) in update.blocks.iter().enumerate() {
+            block.targets.iter().for_each(|target| writers.entry(*target).or_default().push(number));
+        }
+        let mut reading: Vec<(usize, Id, Target)> = Vec::new();
+        for (id, place) in places.iter().enumerate() {
+            if let Place::Block(number) = *place
+                && self.needed[id]
+                && (base..base + count).contains(&number)
+                && let Some(target) = self.reads(id as Id)
+            {
+                reading.push((number - base, id as Id, target));
+            }
+        }
+        // Edges from readers to writers.
+        let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); count];
+        for (reader, _, target) in &reading {
+            for writer in writers.get(target).into_iter().flatten().filter(|writer| *writer != reader) {
+                before[*writer].insert(*reader);
+            }
+        }
+        let mut order = Vec::new();
+        let mut left: Vec<usize> = (0..count).collect();
+        let mut done = vec![false; count];
+        while !left.is_empty() {
+            let free = left.iter().position(|block| before[*block].iter().all(|other| done[*other]));
+            let block = left.remove(free.unwrap_or(0));
+            done[block] = true;
+            order.push(block);
+        }
+        let mut rank = vec![0; count];
+        for (position, block) in order.iter().enumerate() {
+            rank[*block] = position;
+        }
+        for (reader, id, target) in reading {
+            let late = writers.get(&target).into_iter().flatten().any(|writer| rank[*writer] < rank[reader]);
+            if late {
+                self.lift(places, id);
+            }
+        }
+        for (id, place) in places.iter().enumerate() {
+            if let Place::Block(number) = *place
+                && let Some(block) = number.checked_sub(base).and_then(|number| update.blocks.get_mut(number))
+                && self.needed[id]
+                && !self.constant(id as Id)
+            {
+                block.nodes.push(id as Id);
+            }
+        }
+        let mut blocks: Vec<Option<Block>> =
+            std::mem::take(&mut update.blocks).into_iter().map(Some).collect();
+        update.blocks = order.into_iter().filter_map(|number| blocks[number].take()).collect();
+    }
+
+    /// Computes a node, and what it follows from, in any case.
+    fn lift(&self, places: &mut [Place], id: Id) {
+        if places[id as usize] != Place::Root {
+            places[id as usize] = Place::Root;
+            self.op(id).operands().into_iter().for_each(|operand| self.lift(places, operand));
+        }
+    }
+
+    fn collect(&self, mut updates: Vec<Update>, mut feeds: Vec<Block>, places: &[Place]) -> Plan {
+        let mut scalars: BTreeMap<u32, Vec<Id>> = BTreeMap::new();
+        let mut vectors: BTreeMap<(u32, u32), Vec<Id>> = BTreeMap::new();
+        let mut kept = BTreeSet::new();
+        for id in 0..self.needed.len() as Id {
+            let index = id as usize;
+            if !self.needed[index] || self.constant(id) {
+                continue;
+            }
+            let turn = self.turn[index];
+            if let Place::Feed(number) = places[index] {
+                feeds[number].nodes.push(id);
+                if matches!(self.op(id), Op::Gather(_)) {
+                    kept.insert(id);
+                }
+                continue;
+            }
+            match self.op(id) {
+                Op::Gather(_) => {
+                    scalars.entry(turn).or_default().push(id);
+                    kept.insert(id);
+                }
+                op => match self.group(id) {
+                    None if places[index] == Place::Root => scalars.entry(turn).or_default().push(id),
+                    None => {}
+                    Some(group) if self.early[index] && !matches!(op, Op::State { .. }) => {
+                        vectors.entry((turn, group)).or_default().push(id);
+                        kept.insert(id);
+                    }
+                    Some(group) if places[index] == Place::Root => {
+                        if let Some(update) = updates.iter_mut().find(|update| update.group == Some(group)) {
+                            update.nodes.push(id);
+                        }
+                    }
+                    Some(_) => {}
+                },
+            }
+        }
+        let last = scalars.keys().chain(vectors.keys().map(|(turn, _)| turn)).max().copied().unwrap_or(0);
+        let mut steps = Vec::new();
+        for turn in 0..=last {
+            steps.extend(scalars.remove(&turn).map(Step::Scalars));
+            let of_turn = vectors.range((turn, 0)..=(turn, u32::MAX));
+            steps.extend(of_turn.map(|((_, group), nodes)| Step::Vectors(*group, nodes.clone())));
+        }
+        feeds.retain(|feed| !feed.nodes.is_empty());
+        let conditions = feeds.iter().map(|feed| feed.condition);
+        let tested = conditions.filter(|id| self.group(*id).is_some()).collect();
+        Plan { steps, feeds, tested, updates, kept }
+    }
+}

@@ -1,0 +1,720 @@
+//! The C++ of a native model: one structure with all that it holds, and functions over it.
+
+use super::plan::{Block, Event, Plan, Step, Target, Update, inputs_of};
+use ndp_hdl_language::{Binary, Direction, Id, Netlist, Node, Op, Port, limbs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Instances that are computed together.
+const LANES: u32 = 16;
+/// Operations of one function; more are compiled ever more slowly.
+const FUNCTION_NODES: usize = 2000;
+
+/// A part of a plan that lies in one function.
+enum Piece {
+    Scalars(Vec<Id>),
+    Vectors(u32, Vec<Id>),
+    Feed(Block),
+    Block(Block),
+    Targets(Vec<Target>),
+    Update(Update),
+}
+
+impl Piece {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Scalars(nodes) | Self::Vectors(_, nodes) => nodes.len(),
+            Self::Block(block) | Self::Feed(block) => block.nodes.len() + block.targets.len(),
+            Self::Targets(targets) => targets.len(),
+            Self::Update(_) => FUNCTION_NODES,
+        }
+    }
+
+    /// The array that it is about; it has a function of its own then.
+    fn group(&self) -> Option<u32> {
+        match self {
+            Self::Vectors(group, _) => Some(*group),
+            Self::Update(update) => update.group,
+            _ => None,
+        }
+    }
+
+    fn of_array(&self) -> bool {
+        self.group().is_some()
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        match self {
+            Self::Block(block) => vec![block],
+            Self::Update(update) => update.blocks.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The nodes that it computes in any case.
+    fn nodes(&self) -> &[Id] {
+        match self {
+            Self::Scalars(nodes) | Self::Vectors(_, nodes) => nodes,
+            Self::Update(update) => &update.nodes,
+            Self::Feed(block) => &block.nodes,
+            Self::Block(_) | Self::Targets(_) => &[],
+        }
+    }
+
+    fn targets(&self) -> &[Target] {
+        match self {
+            Self::Targets(targets) => targets,
+            Self::Update(update) => &update.targets,
+            _ => &[],
+        }
+    }
+}
+
+pub(super) struct Text<'a> {
+    netlist: &'a Netlist,
+    /// Scalars that one function computes and another one needs.
+    passed: BTreeSet<Id>,
+    kept: BTreeSet<Id>,
+    tested: BTreeSet<Id>,
+    functions: String,
+}
+
+impl<'a> Text<'a> {
+    pub fn new(netlist: &'a Netlist) -> Self {
+        Self {
+            netlist,
+            passed: BTreeSet::new(),
+            kept: BTreeSet::new(),
+            tested: BTreeSet::new(),
+            functions: String::new(),
+        }
+    }
+
+    /// Lanes of an array, rounded up.
+    fn stride(&self, group: u32) -> u32 {
+        self.netlist.graph.lanes[group as usize].next_multiple_of(LANES)
+    }
+
+    fn node(&self, id: Id) -> &Node {
+        &self.netlist.graph.nodes[id as usize]
+    }
+
+    /// The functions of an event, called by `name`.
+    pub fn event(&mut self, name: &str, event: &Event) {
+        let plan = Plan::new(self.netlist, event);
+        self.kept.extend(&plan.kept);
+        self.tested.extend(&plan.tested);
+        let mut parts: Vec<Vec<Piece>> = Vec::new();
+        let mut weight = FUNCTION_NODES;
+        for piece in pieces(plan) {
+            let full = weight + piece.weight() > FUNCTION_NODES
+                || parts.last().and_then(|part| part.last()).is_none_or(Piece::of_array);
+            if full || piece.of_array() {
+                parts.push(Vec::new());
+                weight = 0;
+            }
+            weight += piece.weight();
+            if let Some(part) = parts.last_mut() {
+                part.push(piece);
+            }
+        }
+        // Who computes what, and who needs it.
+        let mut home: BTreeMap<Id, usize> = BTreeMap::new();
+        for (number, part) in parts.iter().enumerate() {
+            for id in part.iter().filter(|piece| !piece.of_array()).flat_map(Piece::nodes) {
+                home.insert(*id, number);
+            }
+        }
+        let needed: Vec<BTreeSet<Id>> = parts
+            .iter()
+            .enumerate()
+            .map(|(number, part)| {
+                let mut used = BTreeSet::new();
+                part.iter().for_each(|piece| self.used(piece, &mut used));
+                used.retain(|id| home.get(id).is_some_and(|home| *home != number));
+                used
+            })
+            .collect();
+        let passed: BTreeSet<Id> = needed.iter().flatten().copied().collect();
+        let mut calls = String::new();
+        for (number, part) in parts.iter().enumerate() {
+            // Compilers spend minutes on loops around so much: the loop is in another function.
+            let group = part.first().and_then(Piece::group);
+            let parameters = if group.is_some() { "State& s, unsigned l" } else { "State& s" };
+            let _ = writeln!(self.functions, "NDP_ALONE void {name}{number}({parameters}) {{");
+            for id in &needed[number] {
+                let kind = if self.node(*id).bit { "bool" } else { "Word" };
+                let _ = writeln!(self.functions, "    const {kind} n{id} = s.t{id};");
+            }
+            for piece in part {
+                self.piece(piece, &passed);
+            }
+            self.functions += "}\n\n";
+            let _ = match group {
+                None => writeln!(calls, "    {name}{number}(s);"),
+                Some(group) => {
+                    let stride = self.stride(group);
+                    writeln!(
+                        calls,
+                        "    for (unsigned l = 0; l != {stride}; l += LANES) {name}{number}(s, l);"
+                    )
+                }
+            };
+        }
+        if let Event::Edge(clock) = event {
+            calls += &self.resets(clock);
+        }
+        let _ = writeln!(self.functions, "void {name}(State& s) {{\n{calls}}}\n");
+        self.passed.extend(passed);
+    }
+
+    /// Scalars that a piece uses, whoever computes them.
+    fn used(&self, piece: &Piece, used: &mut BTreeSet<Id>) {
+        let nodes = piece.nodes().iter().chain(piece.blocks().into_iter().flat_map(|block| &block.nodes));
+        for id in nodes {
+            used.extend(self.node(*id).op.operands());
+        }
+        for block in piece.blocks() {
+            used.insert(block.condition);
+        }
+        if let Piece::Feed(block) = piece {
+            used.insert(block.condition);
+        }
+        let in_blocks = piece.blocks().into_iter().flat_map(|block| &block.targets);
+        for target in piece.targets().iter().chain(in_blocks) {
+            used.extend(inputs_of(self.netlist, *target).0);
+        }
+        used.retain(|id| self.node(*id).group.is_none());
+    }
+
+    fn piece(&mut self, piece: &Piece, passed: &BTreeSet<Id>) {
+        let compute = |nodes: &[Id]| {
+            let line = |id: &Id| {
+                let pass =
+                    if passed.contains(id) { format!("    s.t{id} = n{id};\n") } else { String::new() };
+                self.scalar(*id) + &pass
+            };
+            nodes.iter().map(line).collect::<String>()
+        };
+        match piece {
+            Piece::Scalars(nodes) => self.functions += &compute(nodes),
+            Piece::Feed(block) => {
+                let id = block.condition;
+                let condition = match (self.node(id).group, &self.node(id).op) {
+                    (None, _) => self.operand(id),
+                    (_, Op::Table(_)) => "true".to_owned(),
+                    (_, Op::Gather(_) | Op::State { .. }) => {
+                        format!("any(&{}, {})", self.element(id, 0), self.words(id))
+                    }
+                    _ => format!("s.a{id}"),
+                };
+                let body = compute(&block.nodes);
+                let _ = writeln!(self.functions, "    if ({condition}) {{\n{body}    }}");
+            }
+            Piece::Vectors(_, nodes) => {
+                let mut known = BTreeSet::new();
+                let mut body = String::new();
+                for id in nodes {
+                    body += &self.vector(*id, &mut known);
+                    let _ = writeln!(body, "    store(s.g{id} + l, n{id});");
+                    if self.tested.contains(id) {
+                        let _ = writeln!(body, "    s.a{id} = (l != 0 && s.a{id}) || any(n{id});");
+                    }
+                }
+                self.functions += &body;
+            }
+            Piece::Block(block) => {
+                let mut body = String::new();
+                for id in &block.nodes {
+                    body += &self.scalar(*id);
+                }
+                for target in &block.targets {
+                    body += &self.write(*target);
+                }
+                let condition = self.operand(block.condition);
+                let _ = writeln!(self.functions, "    if ({condition}) {{\n{body}    }}");
+            }
+            Piece::Targets(targets) => {
+                for target in targets {
+                    let line = self.write(*target);
+                    self.functions += &line;
+                }
+            }
+            Piece::Update(update) => self.update(update),
+        }
+    }
+
+    fn update(&mut self, update: &Update) {
+        let mut known = BTreeSet::new();
+        let mut body = String::new();
+        for id in &update.nodes {
+            body += &self.vector(*id, &mut known);
+        }
+        for block in &update.blocks {
+            let mut inner_known = known.clone();
+            let mut inner = String::new();
+            for id in &block.nodes {
+                inner += &self.vector(*id, &mut inner_known);
+            }
+            let vector = self.node(block.condition).group.is_some();
+            let (load, condition) = self.lane_operand(block.condition, &mut known);
+            body += &load;
+            inner_known.insert(block.condition);
+            for target in &block.targets {
+                inner += &self.write_lanes(*target, vector.then_some(condition.as_str()), &mut inner_known);
+            }
+            let test = if vector { format!("any({condition})") } else { condition };
+            let _ = writeln!(body, "    if ({test}) {{\n{inner}    }}");
+        }
+        for target in &update.targets {
+            body += &self.write_lanes(*target, None, &mut known);
+        }
+        self.functions += &body;
+    }
+
+    /// What a reset overrides.
+    fn resets(&self, clock: &str) -> String {
+        let mut lines: BTreeMap<&str, String> = BTreeMap::new();
+        for (number, register) in self.netlist.registers.iter().enumerate() {
+            let Some((reset, words)) = register.reset.as_ref().filter(|_| register.clock == clock) else {
+                continue;
+            };
+            let text = lines.entry(reset).or_default();
+            for (limb, word) in words.iter().enumerate() {
+                let _ = match register.group {
+                    None => writeln!(text, "        s.r{number}[{limb}] = {word:#x}u;"),
+                    Some(group) => {
+                        let stride = self.stride(group);
+                        let word = if register.width == 1 { 0_u32.wrapping_sub(*word) } else { *word };
+                        writeln!(
+                            text,
+                            "        fill(s.r{number} + {}, {stride}, {word:#x}u);",
+                            limb as u32 * stride
+                        )
+                    }
+                };
+            }
+        }
+        lines.iter().map(|(reset, text)| format!("    if (!s.{reset}) {{\n{text}    }}\n")).collect()
+    }
+
+    /// An operand in code without lanes.
+    fn operand(&self, id: Id) -> String {
+        match self.node(id).op {
+            Op::Word(value) => format!("{value:#x}u"),
+            Op::Bit(value) => value.to_string(),
+            _ => format!("n{id}"),
+        }
+    }
+
+    /// Where a lane of a vector lies.
+    fn element(&self, vector: Id, lane: u32) -> String {
+        let node = self.node(vector);
+        match (&node.op, node.group) {
+            (Op::State { register, limb }, Some(group)) => {
+                format!("s.r{register}[{}]", limb * self.stride(group) + lane)
+            }
+            _ => format!("s.g{vector}[{lane}]"),
+        }
+    }
+
+    /// The line that computes a node without lanes, or gathers a vector.
+    fn scalar(&self, id: Id) -> String {
+        let node = self.node(id);
+        let of = |id: &Id| self.operand(*id);
+        let value = match &node.op {
+            Op::Word(_) | Op::Bit(_) | Op::Table(_) => return String::new(),
+            Op::Gather(parts) => return self.gather(id, parts),
+            Op::Input { port, limb } => {
+                let Port { name, width, .. } = &self.netlist.ports[*port as usize];
+                match width {
+                    1..=32 => format!("s.{name}"),
+                    33..=64 => format!("static_cast<Word>(s.{name} >> {})", 32 * limb),
+                    _ => format!("s.{name}[{limb}]"),
+                }
+            }
+            Op::State { register, limb } => format!("s.r{register}[{limb}]"),
+            Op::Read { memory, limb, addr } => {
+                let depth = self.netlist.memories[*memory as usize].depth;
+                let addr = of(addr);
+                format!("{addr} < {depth} ? s.m{memory}[{addr}][{limb}] : 0")
+            }
+            Op::Lane(vector, lane) => self.element(*vector, *lane),
+            Op::Not(a) => format!("!{}", of(a)),
+            Op::Flag(a) => of(a),
+            Op::Mask(a) => format!("0u - {}", of(a)),
+            Op::Test(a, bit) => format!("{} >> {bit} & 1", of(a)),
+            Op::Parity(a) => format!("__builtin_parity({})", of(a)),
+            Op::Binary(op, a, b) => {
+                let (a, b) = (of(a), of(b));
+                match op {
+                    Binary::MulHigh => format!("mul_high({a}, {b})"),
+                    Binary::And => format!("{a} & {b}"),
+                    Binary::Or => format!("{a} | {b}"),
+                    Binary::Xor => format!("{a} ^ {b}"),
+                    Binary::Add => format!("{a} + {b}"),
+                    Binary::Sub => format!("{a} - {b}"),
+                    Binary::Mul => format!("{a} * {b}"),
+                    Binary::Shl => format!("{a} << {b}"),
+                    Binary::Shr => format!("{a} >> {b}"),
+                    Binary::Eq => format!("{a} == {b}"),
+                    Binary::Lt => format!("{a} < {b}"),
+                }
+            }
+            Op::Select(c, a, b) => format!("{} ? {} : {}", of(c), of(a), of(b)),
+        };
+        let kind = if node.bit { "bool" } else { "Word" };
+        format!("    const {kind} n{id} = {value};\n")
+    }
+
+    /// Whether a gathered vector is the same in all loads.
+    fn periodic(&self, id: Id) -> bool {
+        let Op::Gather(parts) = &self.node(id).op else { return false };
+        parts.len().is_multiple_of(LANES as usize)
+            && parts[LANES as usize..].iter().eq(&parts[..parts.len() - LANES as usize])
+    }
+
+    /// Words of a vector that is kept.
+    fn words(&self, id: Id) -> u32 {
+        match self.periodic(id) {
+            true => LANES,
+            false => self.stride(self.node(id).group.unwrap_or_default()),
+        }
+    }
+
+    fn gather(&self, id: Id, parts: &[Id]) -> String {
+        let parts = if self.periodic(id) { &parts[..LANES as usize] } else { parts };
+        let bit = self.node(id).bit;
+        let mut text = String::new();
+        let source = |part: Id| match self.node(part).op {
+            Op::Lane(vector, lane) => Some((vector, lane)),
+            _ => None,
+        };
+        let mut at = 0;
+        while at < parts.len() {
+            // Lanes of one vector at equal distances.
+            if let Some((vector, first)) = source(parts[at])
+                && let Some((_, second)) = parts.get(at + 1).and_then(|part| source(*part))
+                && second > first
+            {
+                let step = second - first;
+                let follows =
+                    |(index, part): &(u32, &Id)| source(**part) == Some((vector, first + step * index));
+                let count = (0..).zip(&parts[at..]).take_while(follows).count();
+                if count > 2 {
+                    let base = self.element(vector, first);
+                    let _ = writeln!(text, "    spread<{count}, {step}>(s.g{id} + {at}, &{base});");
+                    at += count;
+                    continue;
+                }
+            }
+            let value = match source(parts[at]) {
+                Some((vector, lane)) => self.element(vector, lane),
+                None if bit => format!("0u - {}", self.operand(parts[at])),
+                None => self.operand(parts[at]),
+            };
+            let _ = writeln!(text, "    s.g{id}[{at}] = {value};");
+            at += 1;
+        }
+        text
+    }
+
+    /// An operand in a loop over lanes, and the line that makes it a vector unless that is known.
+    fn lane_operand(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
+        let node = self.node(id);
+        let kept = match (&node.op, node.group) {
+            (Op::Word(_) | Op::Bit(_), _) | (_, None) => return (String::new(), self.operand(id)),
+            (Op::Table(values), Some(group)) => {
+                let stride = self.stride(group) as usize;
+                let values: Vec<String> = values
+                    .iter()
+                    .chain(std::iter::repeat(&0))
+                    .take(stride)
+                    .map(|value| format!("{value:#x}u"))
+                    .collect();
+                let values = values.join(", ");
+                format!(
+                    "    alignas(64) static const Word c{id}[] = {{{values}}};\n    const Vector n{id} = load(c{id} + l);\n"
+                )
+            }
+            (Op::State { register, limb }, Some(group)) if !known.contains(&id) => {
+                let offset = limb * self.stride(group);
+                format!("    const Vector n{id} = load(s.r{register} + {offset} + l);\n")
+            }
+            _ if self.kept.contains(&id) && !known.contains(&id) => {
+                let at = if self.periodic(id) { "" } else { " + l" };
+                format!("    const Vector n{id} = load(s.g{id}{at});\n")
+            }
+            _ => String::new(),
+        };
+        let load = if known.insert(id) { kept } else { String::new() };
+        (load, format!("n{id}"))
+    }
+
+    /// The same, always a vector.
+    fn spread(&self, id: Id, known: &mut BTreeSet<Id>) -> (String, String) {
+        let node = self.node(id);
+        let (load, operand) = self.lane_operand(id, known);
+        let operand = match (node.group, node.bit) {
+            (Some(_), _) => operand,
+            (None, true) => format!("all(0u - {operand})"),
+            (None, false) => format!("all({operand})"),
+        };
+        (load, operand)
+    }
+
+    /// The lines that compute a node of an array.
+    fn vector(&self, id: Id, known: &mut BTreeSet<Id>) -> String {
+        let node = self.node(id);
+        let Some(group) = node.group else { return String::new() };
+        let stride = self.stride(group);
+        let mut text = String::new();
+        let mut of = |id: &Id, text: &mut String| {
+            let (load, operand) = self.spread(*id, known);
+            *text += &load;
+            operand
+        };
+        let value = match &node.op {
+            Op::Word(_) | Op::Bit(_) | Op::Table(_) | Op::Gather(_) | Op::Input { .. } | Op::Lane(..) => {
+                return String::new();
+            }
+            Op::State { register, limb } => format!("load(s.r{register} + {} + l)", limb * stride),
+            Op::Read { memory, limb, addr } => {
+                let depth = self.netlist.memories[*memory as usize].depth;
+                if self.node(*addr).group.is_none() {
+                    let addr = self.operand(*addr);
+                    format!("{addr} < {depth} ? load(s.m{memory}[{addr}] + {} + l) : all(0)", limb * stride)
+                } else {
+                    let addr = of(addr, &mut text);
+                    let _ = writeln!(
+                        text,
+                        "    Vector x{id} = all(0);\n    for (unsigned k = 0; k != LANES; ++k)\n        if ({addr}[k] < {depth}) x{id}[k] = s.m{memory}[{addr}[k]][{} + l + k];",
+                        limb * stride
+                    );
+                    format!("x{id}")
+                }
+            }
+            Op::Not(a) => format!("~{}", of(a, &mut text)),
+            Op::Flag(a) => format!("{} & all(1)", of(a, &mut text)),
+            Op::Mask(a) => of(a, &mut text),
+            Op::Test(a, bit) => format!("test({}, {:#x}u)", of(a, &mut text), 1_u32 << bit),
+            Op::Parity(a) => format!("parity({})", of(a, &mut text)),
+            Op::Binary(op, a, b) => {
+                let (a, b) = (of(a, &mut text), of(b, &mut text));
+                match op {
+                    Binary::MulHigh => format!("mul_high({a}, {b})"),
+                    Binary::Eq => format!("equal({a}, {b})"),
+                    Binary::Lt => format!("less({a}, {b})"),
+                    Binary::And => format!("{a} & {b}"),
+                    Binary::Or => format!("{a} | {b}"),
+                    Binary::Xor => format!("{a} ^ {b}"),
+                    Binary::Add => format!("{a} + {b}"),
+                    Binary::Sub => format!("{a} - {b}"),
+                    Binary::Mul => format!("{a} * {b}"),
+                    Binary::Shl => format!("{a} << {b}"),
+                    Binary::Shr => format!("{a} >> {b}"),
+                }
+            }
+            Op::Select(c, a, b) => {
+                let (then, other) = (of(a, &mut text), of(b, &mut text));
+                if self.node(*c).group.is_none() {
+                    format!("{} ? {then} : {other}", self.operand(*c))
+                } else {
+                    format!("select({}, {then}, {other})", of(c, &mut text))
+                }
+            }
+        };
+        known.insert(id);
+        let _ = writeln!(text, "    const Vector n{id} = {value};");
+        text
+    }
+
+    /// Writes something without lanes.
+    fn write(&self, target: Target) -> String {
+        let mut text = String::new();
+        match target {
+            Target::Register(number) => {
+                for (limb, word) in self.netlist.registers[number as usize].next.iter().enumerate() {
+                    let _ = writeln!(text, "    s.r{number}[{limb}] = {};", self.operand(*word));
+                }
+            }
+            Target::Memory(number) => {
+                let memory = &self.netlist.memories[number as usize];
+                let addr = self.operand(memory.addr);
+                let _ = writeln!(text, "    if ({addr} < {}) {{", memory.depth);
+                for (limb, word) in memory.data.iter().enumerate() {
+                    let (place, word) = (format!("s.m{number}[{addr}][{limb}]"), self.operand(*word));
+                    let _ = if memory.whole {
+                        writeln!(text, "        {place} = {word};")
+                    } else {
+                        let mask = self.operand(memory.written[limb]);
+                        writeln!(text, "        {place} = ({place} & ~{mask}) | ({word} & {mask});")
+                    };
+                }
+                text += "    }\n";
+            }
+            Target::Output(number) => {
+                let (port, words) = &self.netlist.outputs[number];
+                let Port { name, width, .. } = &self.netlist.ports[*port as usize];
+                let words: Vec<String> = words.iter().map(|word| self.operand(*word)).collect();
+                let _ = match (width, &words[..]) {
+                    (1..=32, [word]) => writeln!(text, "    s.{name} = {word};"),
+                    (33..=64, [low, high]) => {
+                        writeln!(text, "    s.{name} = uint64_t{{{high}}} << 32 | {low};")
+                    }
+                    _ => words
+                        .iter()
+                        .enumerate()
+                        .try_for_each(|(limb, word)| writeln!(text, "    s.{name}[{limb}] = {word};")),
+                };
+            }
+        }
+        text
+    }
+
+    /// Writes what an array has, in lanes that `only` allows.
+    fn write_lanes(&self, target: Target, only: Option<&str>, known: &mut BTreeSet<Id>) -> String {
+        let mut text = String::new();
+        match target {
+            Target::Register(number) => {
+                let register = &self.netlist.registers[number as usize];
+                let stride = self.stride(register.group.unwrap_or_default());
+                for (limb, word) in (0..).zip(&register.next) {
+                    let (load, word) = self.spread(*word, known);
+                    let place = format!("s.r{number} + {} + l", limb * stride);
+                    let value = match only {
+                        Some(only) => format!("select({only}, {word}, load({place}))"),
+                        None => word,
+                    };
+                    let _ = writeln!(text, "{load}    store({place}, {value});");
+                }
+            }
+            Target::Memory(number) => {
+                let memory = &self.netlist.memories[number as usize];
+                let stride = self.stride(memory.group.unwrap_or_default());
+                let same = self.node(memory.addr).group.is_none();
+                for (limb, word) in (0..).zip(&memory.data) {
+                    let (load, word) = self.spread(*word, known);
+                    text += &load;
+                    let offset = limb * stride;
+                    let masked = (!memory.whole || only.is_some()).then(|| {
+                        let (load, mask) = self.spread(memory.written[limb as usize], known);
+                        text += &load;
+                        mask
+                    });
+                    let (load, addr) = self.lane_operand(memory.addr, known);
+                    text += &load;
+                    let mask = masked.unwrap_or_else(|| "all(~0u)".into());
+                    let _ = if same {
+                        let place = format!("s.m{number}[{addr}] + {offset} + l");
+                        writeln!(
+                            text,
+                            "    if ({addr} < {}) store({place}, select({mask}, {word}, load({place})));",
+                            memory.depth
+                        )
+                    } else {
+                        writeln!(
+                            text,
+                            "    {{\n        const Vector a = {addr}, d = {word}, w = {mask};\n        for (unsigned k = 0; k != LANES; ++k)\n            if (a[k] < {}) {{\n                Word& place = s.m{number}[a[k]][{offset} + l + k];\n                place = (place & ~w[k]) | (d[k] & w[k]);\n            }}\n    }}",
+                            memory.depth
+                        )
+                    };
+                }
+            }
+            Target::Output(_) => {}
+        }
+        text
+    }
+
+    /// All of the source but its head and the class.
+    pub fn source(&self) -> String {
+        let mut text = String::from("struct State {\n");
+        for port in &self.netlist.ports {
+            let Port { name, width, .. } = port;
+            let _ = match width {
+                1..=8 => writeln!(text, "    uint8_t {name};"),
+                9..=16 => writeln!(text, "    uint16_t {name};"),
+                17..=32 => writeln!(text, "    uint32_t {name};"),
+                33..=64 => writeln!(text, "    uint64_t {name};"),
+                _ => writeln!(text, "    Word {name}[{}];", limbs(*width)),
+            };
+        }
+        let mut fill = String::new();
+        for (number, register) in self.netlist.registers.iter().enumerate() {
+            let words = limbs(register.width);
+            let (lanes, stride) = self.extent(register.group);
+            let align = if register.group.is_some() { "alignas(64) " } else { "" };
+            let name = &register.name;
+            let _ = writeln!(text, "    {align}Word r{number}[{}]; // {name}", words * stride);
+            let mask = register.width == 1 && register.group.is_some();
+            let width = register.width;
+            let _ = writeln!(fill, "    random.fill(s.r{number}, {width}, {lanes}, {stride}, {mask});");
+        }
+        for (number, memory) in self.netlist.memories.iter().enumerate() {
+            let (words, depth) = (limbs(memory.width), memory.depth);
+            let (lanes, stride) = self.extent(memory.group);
+            let name = &memory.name;
+            let _ = writeln!(text, "    alignas(64) Word m{number}[{depth}][{}]; // {name}", words * stride);
+            let width = memory.width;
+            let _ = writeln!(
+                fill,
+                "    for (auto& word : s.m{number}) random.fill(word, {width}, {lanes}, {stride}, false);"
+            );
+        }
+        for id in &self.kept {
+            let words = self.words(*id);
+            let _ = writeln!(text, "    alignas(64) Word g{id}[{words}];");
+        }
+        for id in &self.tested {
+            let _ = writeln!(text, "    bool a{id};");
+        }
+        for id in &self.passed {
+            let kind = if self.node(*id).bit { "bool" } else { "Word" };
+            let _ = writeln!(text, "    {kind} t{id};");
+        }
+        text += "};\n\n";
+        let _ = writeln!(text, "{}void randomise(State& s, Random random) {{\n{fill}}}\n", self.functions);
+        text
+    }
+
+    /// Lanes and their distance in words.
+    fn extent(&self, group: Option<u32>) -> (u32, u32) {
+        group.map_or((1, 1), |group| (self.netlist.graph.lanes[group as usize], self.stride(group)))
+    }
+}
+
+fn pieces(plan: Plan) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    for step in plan.steps {
+        match step {
+            Step::Scalars(nodes) => {
+                pieces.extend(nodes.chunks(FUNCTION_NODES / 4).map(|nodes| Piece::Scalars(nodes.to_vec())));
+            }
+            Step::Vectors(group, nodes) => pieces.push(Piece::Vectors(group, nodes)),
+        }
+    }
+    pieces.extend(plan.feeds.into_iter().map(Piece::Feed));
+    for update in plan.updates {
+        if update.group.is_some() {
+            pieces.push(Piece::Update(update));
+        } else {
+            pieces.extend(update.blocks.into_iter().map(Piece::Block));
+            pieces.push(Piece::Targets(update.targets));
+        }
+    }
+    pieces
+}
+
+/// Which inputs are clocks of registers or memories.
+pub(super) fn clocks(netlist: &Netlist) -> BTreeSet<&str> {
+    let registers = netlist.registers.iter().map(|register| register.clock.as_str());
+    registers.chain(netlist.memories.iter().map(|memory| memory.clock.as_str())).collect()
+}
+
+/// A row of the table of ports.
+pub(super) fn port_row(port: &Port) -> String {
+    let Port { name, width, direction, .. } = port;
+    let place = if *width > 64 { format!("s.{name}[0]") } else { format!("s.{name}") };
+    let output = *direction == Direction::Output;
+    format!("            {{\"{name}\", {width}, {output}, sizeof({place}), &{place}}},\n")
+}

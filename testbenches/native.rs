@@ -1,0 +1,166 @@
+//! Does a native model do what the Verilated one does? On every output, after every change of an input and every edge of a clock.
+//!
+//! The emitter is trusted: nearly all other tests run on what it writes. So blocks with arrays run in lockstep with Verilator here,
+//! with random values on all pins, legal or not, and resets; a core runs random programs; and errors in what the emitter writes have to
+//! be found. What is changed in the Verilog (mutants) is always Verilated.
+
+use crate::common::rtl::{design_config, hbm_config};
+use crate::common::selftest::SelfTest;
+use ndp_cosim::core::{CoreOptions, NdpCore};
+use ndp_cosim::ffi::{Direction, Form, Hardware, Model, OpenOptions, Rtl, rtl};
+use ndp_numerics::SplitMix64;
+use ndp_testkit::RandomPrograms;
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Cycles of a model with random values on all pins, in lockstep. Returns the number of values that were compared.
+fn random_pins(rtl: &Rtl, cycles: u64, seed: u64) -> Result<u64, Box<dyn Error>> {
+    let options = OpenOptions { form: Form::Both, ..OpenOptions::default() };
+    let mut model = Model::open(rtl, &options)?;
+    let mut random = SplitMix64::new(seed);
+    let of = |wanted| model.ports().iter().filter(move |port| port.direction == wanted);
+    let outputs = of(Direction::Output).count() as u64;
+    let inputs: Vec<(&str, u32)> = of(Direction::Input).map(|port| (port.name, port.width)).collect();
+    let mut pins = Vec::new();
+    for (name, width) in inputs.into_iter().filter(|(name, _)| !name.ends_with("clk_i")) {
+        pins.push((model.input(name)?, width, name.ends_with("rst_ni")));
+    }
+    let (mut steps, mut odds) = (0, 1);
+    for cycle in 0..cycles {
+        if cycle % 64 == 0 {
+            // From pins that rarely change to pins that always do.
+            odds = 1 + random.next_u64() % 4;
+        }
+        for (pin, width, reset) in &pins {
+            if *reset {
+                model.set(*pin, u64::from(!random.next_u64().is_multiple_of(97)));
+            } else if random.next_u64() % 4 < odds {
+                let mut words: Vec<u32> = (0..width.div_ceil(32)).map(|_| random.next_u64() as u32).collect();
+                if random.next_u64().is_multiple_of(4) {
+                    words.fill(if random.next_u64().is_multiple_of(2) { 0 } else { u32::MAX });
+                }
+                if width % 32 != 0 {
+                    let last = words.len() - 1;
+                    words[last] &= (1 << (width % 32)) - 1;
+                }
+                model.set_words(*pin, &words);
+            }
+        }
+        model.eval();
+        model.step();
+        steps += 2;
+    }
+    Ok(steps * outputs)
+}
+
+/// A configuration with arrays longer than a vector.
+const LONG: &str = "name = \"long\"\n[gemv]\nmultipliers = 64\nranks = 2\nbuffer_kib = 64\nmax_batch = 4\n";
+
+fn long() -> Result<ndp_config::DesignConfig, Box<dyn Error>> {
+    Ok(ndp_config::DesignConfig::from_toml(LONG)?)
+}
+
+#[test]
+fn every_operator_does_once_and_in_an_array() -> Outcome {
+    let compared = random_pins(&rtl(&SelfTest, "operators")?, 20_000, 1)?;
+    assert!(compared > 10_000_000, "{compared}");
+    Ok(())
+}
+
+#[test]
+fn a_rank_group_does_with_random_pins() -> Outcome {
+    let compared = random_pins(&rtl(&long()?, "rank_group")?, 130_000, 2)?;
+    assert!(compared > 10_000_000, "{compared}");
+    Ok(())
+}
+
+#[test]
+fn a_rounding_column_and_a_receiver_do() -> Outcome {
+    random_pins(&rtl(&long()?, "round_column")?, 60_000, 3)?;
+    random_pins(&rtl(&long()?, "link_receiver")?, 60_000, 4)?;
+    Ok(())
+}
+
+#[test]
+fn a_pim_channel_does_with_random_pins() -> Outcome {
+    let compared = random_pins(&rtl(&hbm_config("librapim-tiny")?, "pim_channel")?, 100_000, 5)?;
+    assert!(compared > 1_000_000, "{compared}");
+    Ok(())
+}
+
+/// All blocks there are.
+#[test]
+#[ignore = "minutes; run by `make exhaustive`"]
+fn every_block_does_with_random_pins() -> Outcome {
+    let (config, memory) = (design_config("tiny")?, hbm_config("librapim-tiny")?);
+    let cores = ndp_hdl::designs::BLOCKS.iter().map(|block| rtl(&config, block));
+    for block in cores.chain(ndp_hdl::designs::HBM_BLOCKS.iter().map(|block| rtl(&memory, block))) {
+        let block = block?;
+        let compared = random_pins(&block, 20_000, 6)?;
+        eprintln!("{}: {compared} values", block.name);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_core_does_while_it_executes_programs() -> Outcome {
+    let config = design_config("tiny")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { form: Form::Both, ..CoreOptions::default() })?;
+    for program in RandomPrograms::new(&config, 7).take(12) {
+        assert!(core.check_program(&program, |_| {})?.agrees());
+    }
+    core.check_protocol()?;
+    Ok(())
+}
+
+/// Errors in what the emitter writes: the block, what is replaced, and by what.
+const ERRORS: [(&str, &str, &str); 10] = [
+    ("operators", " + n", " | n"),
+    ("operators", " >> 0x", " << 0x"),
+    ("operators", "less(", "equal("),
+    // Lanes that are not enabled are written.
+    ("operators", "select(n", "select(~n"),
+    // One vector of an array is left out.
+    ("operators", "l += LANES", "l += 2 * LANES"),
+    ("operators", "if (!s.rst_ni)", "if (false)"),
+    ("operators", " ? n", " == 0 ? n"),
+    ("operators", "mul_high(n", "~(n"),
+    // Operands at the wrong distance, and operands that are not made.
+    ("rank_group", ", 2>(s.g", ", 1>(s.g"),
+    ("rank_group", "if (s.a", "if (false && s.a"),
+];
+
+#[test]
+fn errors_of_the_emitter_are_found() -> Outcome {
+    for (block, from, to) in ERRORS {
+        let mut wrong = if block == "operators" { rtl(&SelfTest, block)? } else { rtl(&long()?, block)? };
+        let source = wrong.native.take().ok_or("no native model")?;
+        if !source.contains(from) {
+            return Err(format!("the source of {block} has no `{from}`").into());
+        }
+        wrong.native = Some(source.replace(from, to));
+        let found =
+            catch_unwind(AssertUnwindSafe(|| random_pins(&wrong, 5000, 8).map_err(|e| e.to_string())));
+        match found {
+            Err(message) => {
+                let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+                assert!(message.contains("in the native model and"), "`{to}`: {message}");
+            }
+            Ok(end) => return Err(format!("`{to}` for `{from}` in {block} was not found: {end:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn two_instances_of_a_module_are_no_array_if_one_follows_from_the_other() -> Outcome {
+    // A ring oscillator's shape without its loop: each instance passes on what the one before it gives.
+    let netlist = ndp_hdl_language::Netlist::of(SelfTest.elaborate("chain")?.top())?;
+    assert!(
+        netlist.graph.lanes.is_empty() || netlist.registers.iter().all(|register| register.group.is_none())
+    );
+    random_pins(&rtl(&SelfTest, "chain")?, 5000, 9)?;
+    Ok(())
+}
