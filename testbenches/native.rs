@@ -123,7 +123,7 @@ const ERRORS: [(&str, &str, &str); 10] = [
     // Lanes that are not enabled are written.
     ("operators", "select(n", "select(~n"),
     // One vector of an array is left out.
-    ("operators", "l += LANES", "l += 2 * LANES"),
+    ("operators", "l += 16", "l += 32"),
     ("operators", "if (!s.rst_ni)", "if (false)"),
     ("operators", " ? n", " == 0 ? n"),
     ("operators", "mul_high(n", "~(n"),

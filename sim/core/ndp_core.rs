@@ -13,7 +13,7 @@ use super::recording::{InstructionRecord, Recorder, Recording, relation};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
-use crate::ffi::{Clocks, Edge, Form, Model, OpenOptions, Rtl, WaveOptions, rtl};
+use crate::ffi::{Clocks, Edge, Form, Model, ModuleShare, OpenOptions, Rtl, WaveOptions, rtl};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
@@ -111,6 +111,11 @@ pub struct NdpCore {
 const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
+    /// Where the simulation's time went: [`Model::profile`].
+    pub fn profile(&mut self) -> Vec<ModuleShare> {
+        self.model.profile()
+    }
+
     /// Name of the block.
     pub const BLOCK: &'static str = "ndp_core";
 

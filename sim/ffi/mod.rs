@@ -30,7 +30,7 @@ mod waves;
 pub use crate::error::{Direction, SimError};
 pub use clocks::{Clocks, Edge};
 pub use library::{compiler_version, verilator_version};
-pub use model::{Form, Model, OpenOptions};
+pub use model::{Form, Model, ModuleShare, OpenOptions};
 pub use ndp_verilate::{Hardware, Mutation, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;

@@ -14,6 +14,7 @@ struct NdpModel {
     VerilatedContext context;
     std::vector<NdpPort> ports;
     NdpTrace* tracer = nullptr;
+    std::vector<NdpShare> shares;
 
     explicit NdpModel(const NdpOpenOptions& options) {
         context.traceEverOn(options.waves);
@@ -29,6 +30,8 @@ struct NdpModel {
     virtual void set_clock(bool dram, bool level) = 0;
     virtual void tick(uint64_t cycles) = 0;
     virtual void trace(VerilatedVcdC* sink) = 0;
+    /* Where the time went; nothing unless the model was built for that. */
+    virtual void profile(std::vector<NdpShare>& rows) { rows.clear(); }
 };
 
 /* A new instance; generated. */

@@ -21,12 +21,16 @@ use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 /// What simulates a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Form {
     /// C++ from the netlist, the fastest. Waves and mutants are Verilated all the same.
     Native,
     /// The Verilog, by Verilator.
     Verilated,
+    /// Native, with the time counted that each module takes ([`Model::profile`]).
+    #[value(skip)]
+    Profiled,
     /// Both in lockstep: all outputs are compared after each edge. Registers start at zero then.
     Both,
 }
@@ -45,9 +49,8 @@ impl Default for Form {
     /// What [`Form::make_default`] says, else what the environment variable `NDP_FORM` names (`native`, `verilated`, `both`), else native.
     fn default() -> Self {
         *FORM.get_or_init(|| match std::env::var("NDP_FORM").as_deref() {
-            Ok("verilated") => Self::Verilated,
-            Ok("both") => Self::Both,
-            _ => Self::Native,
+            Ok(name) => <Self as clap::ValueEnum>::from_str(name, false).unwrap_or(Self::Native),
+            Err(_) => Self::Native,
         })
     }
 }
@@ -64,6 +67,17 @@ pub struct OpenOptions {
     pub random_contents: Option<u32>,
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
+}
+
+/// What a module took of a model's time, all of its instances together.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct ModuleShare {
+    /// Its title.
+    pub module: String,
+    /// Seconds: the time of each function of the model, divided among the modules by their operations in it.
+    pub seconds: f64,
+    /// Operations on words, or on vectors of words of up to 16 instances.
+    pub operations: f64,
 }
 
 /// A running model. Several can exist at once, of the same design or of different ones.
@@ -116,6 +130,7 @@ impl Model {
         let variant = match options.form {
             _ if waves.is_some() => Variant::Waves,
             Form::Verilated => Variant::Verilated,
+            Form::Profiled => Variant::Profiled,
             Form::Native | Form::Both => Variant::Native,
         };
         let both = options.form == Form::Both && variant == Variant::Native && rtl.native.is_some();
@@ -347,6 +362,24 @@ impl Model {
                 words[1]
             );
         }
+    }
+
+    /// Where the time went since the model was opened; empty unless it is [`Form::Profiled`].
+    pub fn profile(&mut self) -> Vec<ModuleShare> {
+        let mut count = 0;
+        // SAFETY: `raw` is of this library, and open until `drop`.
+        let rows = unsafe { self.library.shim.ndp_profile(self.raw.as_ptr(), &mut count) };
+        if count == 0 {
+            return Vec::new();
+        }
+        // SAFETY: the table stays where it is until the next call.
+        let rows = unsafe { std::slice::from_raw_parts(rows, count as usize) };
+        let share = |row: &raw::NdpShare| {
+            // SAFETY: the generated table has constants of a library, and libraries stay loaded.
+            let module = unsafe { CStr::from_ptr(row.module) }.to_string_lossy().into_owned();
+            ModuleShare { module, seconds: row.seconds, operations: row.operations }
+        };
+        rows.iter().map(share).collect()
     }
 
     /// The clock that rises next.

@@ -1,4 +1,4 @@
-// What the generated C++ of a native model is made of: vectors of 16 words, one for each instance of an array.
+// What the generated C++ of a native model is made of: vectors of words, one for each instance of an array.
 #ifndef NDP_NATIVE_HPP
 #define NDP_NATIVE_HPP
 
@@ -10,31 +10,38 @@
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
+#ifdef NDP_PROFILE
+#include <chrono>
+#include <map>
+#include <string>
+#endif
 
 namespace {
 
 using Word = uint32_t;
-// A bit of 16 instances is a vector too: all ones or zeros.
-typedef Word Vector __attribute__((vector_size(64), may_alias));
-typedef uint64_t Wide __attribute__((vector_size(128)));
-constexpr unsigned LANES = 16;
 
 #define NDP_INLINE inline __attribute__((always_inline))
 #define NDP_ALONE __attribute__((noinline))
 
-NDP_INLINE Vector all(Word x) { return Vector{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
+// Words of 4, 8 or 16 instances. A bit of them is a vector too: all ones or zeros.
+template <unsigned lanes> struct Lanes {
+    typedef Word Words __attribute__((vector_size(4 * lanes), may_alias));
+    typedef uint64_t Wide __attribute__((vector_size(8 * lanes)));
+};
 
-NDP_INLINE Vector load(const Word* from) { return *reinterpret_cast<const Vector*>(from); }
+template <class V> NDP_INLINE V all(Word x) { return x - V{}; }
 
-NDP_INLINE void store(Word* to, Vector x) { *reinterpret_cast<Vector*>(to) = x; }
+template <class V> NDP_INLINE V load(const Word* from) { return *reinterpret_cast<const V*>(from); }
 
-NDP_INLINE Vector select(Vector c, Vector a, Vector b) { return (c & a) | (~c & b); }
+template <class V> NDP_INLINE void store(Word* to, V x) { *reinterpret_cast<V*>(to) = x; }
 
-NDP_INLINE Vector equal(Vector a, Vector b) { return (Vector)(a == b); }
+template <class V> NDP_INLINE V select(V c, V a, V b) { return (c & a) | (~c & b); }
 
-NDP_INLINE Vector less(Vector a, Vector b) { return (Vector)(a < b); }
+template <class V> NDP_INLINE V equal(V a, V b) { return (V)(a == b); }
 
-NDP_INLINE Vector test(Vector a, Word mask) { return (Vector)((a & all(mask)) != all(0)); }
+template <class V> NDP_INLINE V less(V a, V b) { return (V)(a < b); }
+
+template <class V> NDP_INLINE V test(V a, Word mask) { return (V)((a & all<V>(mask)) != V{}); }
 
 // Loops of their own: compilers spend minutes on loops within long functions.
 template <unsigned count, unsigned step> NDP_ALONE void spread(Word* to, const Word* from) {
@@ -47,24 +54,23 @@ NDP_ALONE void fill(Word* to, unsigned count, Word x) {
 
 NDP_INLINE Word mul_high(Word a, Word b) { return static_cast<Word>((uint64_t{a} * b) >> 32); }
 
-NDP_INLINE Vector mul_high(Vector a, Vector b) {
-    const Wide product = __builtin_convertvector(a, Wide) * __builtin_convertvector(b, Wide);
-    return __builtin_convertvector(product >> 32, Vector);
+template <class V> NDP_INLINE V mul_high(V a, V b) {
+    using Wide = typename Lanes<sizeof(V) / sizeof(Word)>::Wide;
+    return __builtin_convertvector((__builtin_convertvector(a, Wide) * __builtin_convertvector(b, Wide)) >> 32, V);
 }
 
-NDP_INLINE Vector parity(Vector x) {
-    for (Word by = 16; by != 0; by >>= 1) x ^= x >> all(by);
+template <class V> NDP_INLINE V parity(V x) {
+    for (Word by = 16; by != 0; by >>= 1) x ^= x >> all<V>(by);
     return test(x, 1);
 }
 
-NDP_INLINE bool any(Vector x) {
+template <class V> NDP_INLINE bool any(V x) {
 #ifdef __AVX512F__
-    return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
-#else
-    Word sum = 0;
-    for (unsigned lane = 0; lane != LANES; ++lane) sum |= x[lane];
-    return sum != 0;
+    if constexpr (sizeof x == 64) return _mm512_test_epi32_mask((__m512i)x, (__m512i)x) != 0;
 #endif
+    Word sum = 0;
+    for (unsigned lane = 0; lane != sizeof x / sizeof sum; ++lane) sum |= x[lane];
+    return sum != 0;
 }
 
 NDP_ALONE bool any(const Word* from, unsigned count) {
@@ -72,6 +78,63 @@ NDP_ALONE bool any(const Word* from, unsigned count) {
     for (unsigned k = 0; k != count; ++k) sum |= from[k];
     return sum != 0;
 }
+
+#ifdef NDP_PROFILE
+NDP_INLINE uint64_t ticks() {
+#ifdef __x86_64__
+    return __builtin_ia32_rdtsc();
+#else
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
+// When something began, by both clocks.
+struct Clock {
+    std::chrono::steady_clock::time_point at = std::chrono::steady_clock::now();
+    uint64_t tick = ticks();
+};
+
+// Operations of one module in a function, or in a block of it that is counted, for each of its runs.
+struct Share {
+    unsigned function;
+    int counter;
+    const char* module;
+    unsigned operations;
+};
+
+// The time of each function goes to the modules by the operations that they had in it.
+template <class S, size_t n>
+void add_up(std::vector<NdpShare>& rows, const Share (&all)[n], const S& s, const Clock& began) {
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - began.at;
+    const double second = (ticks() - began.tick) / seconds.count();
+    const auto operations = [&](const Share& share) {
+        return share.operations * static_cast<double>(share.counter < 0 ? s.calls[share.function] : s.counts[share.counter]);
+    };
+    std::map<unsigned, double> of_function;
+    for (const Share& share : all) of_function[share.function] += operations(share);
+    std::map<std::string, NdpShare> modules;
+    for (const Share& share : all) {
+        NdpShare& row = modules.emplace(share.module, NdpShare{share.module, 0, 0}).first->second;
+        const double own = operations(share), whole = of_function[share.function];
+        row.operations += own;
+        if (whole > 0) row.seconds += s.ticks[share.function] / second * own / whole;
+    }
+    rows.clear();
+    for (const auto& row : modules) rows.push_back(row.second);
+}
+
+#define NDP_COUNT(counter) ++s.counts[counter]
+#define NDP_TIME(function, ...)                    \
+    do {                                           \
+        const uint64_t begin = ticks();            \
+        __VA_ARGS__;                               \
+        s.ticks[function] += ticks() - begin;      \
+        ++s.calls[function];                       \
+    } while (false)
+#else
+#define NDP_COUNT(counter)
+#define NDP_TIME(function, ...) __VA_ARGS__
+#endif
 
 // Random contents: SplitMix64.
 struct Random {

@@ -80,3 +80,9 @@ const uint8_t* ndp_trace_data(const NdpModel* model, size_t* length) {
 }
 
 void ndp_trace_clear(NdpModel* model) { model->tracer->memory.text.clear(); }
+
+const NdpShare* ndp_profile(NdpModel* model, uint32_t* count) {
+    model->profile(model->shares);
+    *count = static_cast<uint32_t>(model->shares.size());
+    return model->shares.data();
+}

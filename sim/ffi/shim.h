@@ -1,4 +1,4 @@
-/* C interface of the library of one Verilated model.
+/* C interface of the library of one model.
  *
  * Bound with bindgen by build.rs and implemented in shim.cpp. Each instance is independent: two models may be used
  * by two threads at once, one model by one thread at a time. Strings and tables are owned by the library and
@@ -34,6 +34,13 @@ typedef struct NdpPort {
     void* data;
 } NdpPort;
 
+/* What a module took of a model's time, all of its instances together. */
+typedef struct NdpShare {
+    const char* module;
+    double seconds;
+    double operations;
+} NdpShare;
+
 /* A new model with all inputs 0, evaluated once. */
 NdpModel* ndp_open(const NdpOpenOptions* options);
 void ndp_close(NdpModel* model);
@@ -57,6 +64,9 @@ void ndp_trace_end(NdpModel* model);
 /* The VCD text that was produced since the last ndp_trace_clear; valid until the next call for this model. */
 const uint8_t* ndp_trace_data(const NdpModel* model, size_t* length);
 void ndp_trace_clear(NdpModel* model);
+
+/* Where the time went since ndp_open, of a native model that was built for that, else nothing; valid until the next call. */
+const NdpShare* ndp_profile(NdpModel* model, uint32_t* count);
 
 #ifdef __cplusplus
 }

@@ -9,7 +9,7 @@ use crate::core::{
     CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
-use crate::ffi::{Form, WaveOptions};
+use crate::ffi::{Form, ModuleShare, WaveOptions};
 use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::{Instruction, Opcode};
@@ -207,6 +207,11 @@ impl GemvUnit {
     /// The core.
     pub fn core(&self) -> &NdpCore {
         &self.core
+    }
+
+    /// Where the simulation's time went: [`crate::ffi::Model::profile`].
+    pub fn profile(&mut self) -> Vec<ModuleShare> {
+        self.core.profile()
     }
 
     /// What was recorded, if [`GemvOptions::recorded_products`] asked for it; nothing is recorded any more.

@@ -22,7 +22,9 @@ use serde::Serialize;
 #[command(after_help = "Examples:\n  \
         ndp bench\n  \
         ndp bench --config tiny --rows 64 --cols 256,512\n  \
-        ndp bench --cols 4096 --json")]
+        ndp bench --cols 4096 --json\n  \
+        ndp bench --speed\n  \
+        ndp bench --profile --modes dot --cols 4096")]
 pub struct Args {
     /// Preset or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
@@ -48,6 +50,12 @@ pub struct Args {
     /// Print one JSON object on standard output instead of a table
     #[arg(long)]
     pub json: bool,
+    /// Measure the simulation instead of the hardware: native models beside Verilated ones, whatever is simulated
+    #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "batches", "densities", "seed", "profile"])]
+    pub speed: bool,
+    /// Say which modules the simulation's time goes to, for one product of each mode
+    #[arg(long)]
+    pub profile: bool,
     /// Flip one bit in every product, as `ndp gemv` does
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
@@ -109,6 +117,9 @@ struct Report<'a> {
 /// Runs all products that the configuration's buffer takes.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let config = DesignConfig::load(&args.config)?;
+    if args.speed {
+        return crate::speed::compare(&config, &args.config, args.json);
+    }
     ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
     // What was asked for has to be possible; of the defaults, what is possible in all modes is taken.
     let possible = |cols: u32, batch: u32| {
@@ -135,6 +146,12 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             crate::gemv::check(&shape, mode, &config)?;
             cases.push(Case { mode, density, shape });
         }
+    }
+
+    if args.profile {
+        cases.dedup_by_key(|case| case.mode);
+        let jobs: Vec<_> = cases.iter().map(|case| job(args, case)).collect();
+        return crate::speed::profile(&config, &jobs, args.json);
     }
 
     let cycles = |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle(case.shape.batch);
@@ -176,14 +193,18 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(if report.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed })
 }
 
+/// One product as a call of `ndp gemv`.
+fn job(args: &Args, case: &Case) -> gemv::Args {
+    let unit = UnitArgs::quiet(&args.config, args.flip);
+    let Case { mode, density, shape: GemvShape { rows, cols, batch } } = *case;
+    let (data, records) = (DataKind::Gaussian, RecordArgs::default());
+    gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, records }
+}
+
 /// Runs one product as `ndp gemv` does.
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
-    let unit = UnitArgs::quiet(&args.config, args.flip);
     let Case { mode, density, shape } = *case;
-    let GemvShape { rows, cols, batch } = shape;
-    let (data, records) = (DataKind::Gaussian, RecordArgs::default());
-    let job = gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, records };
-    let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job)?;
+    let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job(args, case))?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(args.seed, rerun.line());
     Ok(Row { mode, shape, density, active_rows, summary, stalls })

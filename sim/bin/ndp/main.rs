@@ -51,6 +51,8 @@ mod rerun;
 #[cfg(feature = "rtl")]
 mod run;
 #[cfg(feature = "rtl")]
+mod speed;
+#[cfg(feature = "rtl")]
 mod stream;
 #[cfg(feature = "rtl")]
 mod system;
@@ -69,6 +71,10 @@ use verdict::Verdict;
 
 fn main() -> ExitCode {
     let job = |cli: cli::Cli| {
+        #[cfg(feature = "rtl")]
+        if let Some(form) = cli.form {
+            form.make_default();
+        }
         Ok(match cli.command.run()? {
             Verdict::Agreed => 0,
             Verdict::Differed => 1,

@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Serialize)]
 pub struct Tools {
     ndp_cosim: &'static str,
+    /// What simulated the RTL.
+    #[cfg(feature = "rtl")]
+    form: ndp_cosim::ffi::Form,
     verilator: &'static str,
     compiler: &'static str,
     rustc: &'static str,
@@ -17,6 +20,8 @@ impl Tools {
     pub fn new() -> Self {
         Self {
             ndp_cosim: env!("CARGO_PKG_VERSION"),
+            #[cfg(feature = "rtl")]
+            form: ndp_cosim::ffi::Form::default(),
             verilator: verilator(),
             compiler: compiler(),
             rustc: env!("NDP_RUSTC_VERSION"),

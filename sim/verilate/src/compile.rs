@@ -42,6 +42,8 @@ struct Task {
     include: Vec<PathBuf>,
     opt_level: u32,
     bytes: u64,
+    /// Time is counted.
+    profiled: bool,
 }
 
 /// Identifies how models are compiled, their hand-written sources included.
@@ -102,6 +104,7 @@ fn join(unit: &Unit, tools: &Tools, ffi: &Path) -> Result<Vec<Task>, Failure> {
     }
     files.sort();
     let include = includes(tools, ffi, &dir);
+    let profiled = unit.variant == Variant::Profiled;
     let mut tasks: Vec<Task> = Vec::new();
     let mut texts: Vec<String> = Vec::new();
     for (std::cmp::Reverse(opt_level), name, bytes) in files {
@@ -110,7 +113,7 @@ fn join(unit: &Unit, tools: &Tools, ffi: &Path) -> Result<Vec<Task>, Failure> {
         if full {
             let stem = unit.dir.join(format!("unit{}", tasks.len()));
             let (source, object) = (stem.with_extension("cc"), stem.with_extension("o"));
-            tasks.push(Task { source, object, include: include.clone(), opt_level, bytes: 0 });
+            tasks.push(Task { source, object, include: include.clone(), opt_level, bytes: 0, profiled });
             texts.push(String::new());
         }
         if let (Some(task), Some(text)) = (tasks.last_mut(), texts.last_mut()) {
@@ -137,7 +140,7 @@ fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Fai
         let object = dir.join(format!("{stem}.o"));
         let bytes = source.metadata().map_err(|e| file_failure("read", source, &e))?.len();
         let (source, include) = (source.clone(), includes(tools, dir, dir));
-        Ok(Task { source, object, include, opt_level: RUNTIME_OPT_LEVEL, bytes })
+        Ok(Task { source, object, include, opt_level: RUNTIME_OPT_LEVEL, bytes, profiled: false })
     };
     sources.iter().map(task).collect()
 }
@@ -178,6 +181,9 @@ fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
     build.opt_level(task.opt_level).includes(&task.include).flag("-w").flags(&tools.flags);
     for define in DEFINES {
         build.define(define, if matches!(define, "VM_TRACE" | "VM_TRACE_VCD") { "1" } else { "0" });
+    }
+    if task.profiled {
+        build.define("NDP_PROFILE", None);
     }
     let compiler = build.try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let mut command = compiler.to_command();

@@ -41,6 +41,8 @@ const PREFIX: &str = "Vmodel";
 pub enum Variant {
     /// From the netlist, as C++ that computes arrays of instances in vectors; of a mutant, which is a changed text, the Verilated one.
     Native,
+    /// The same, with the time counted that each module takes.
+    Profiled,
     /// By Verilator.
     Verilated,
     /// By Verilator, with all signals in reach of waves.
@@ -69,13 +71,14 @@ impl Unit {
     /// key: one model serves all configurations with the same Verilog.
     pub(crate) fn new(rtl: &Rtl, variant: Variant, cache: &Path, tools: &Tools) -> Self {
         let (variant, shim) = match (variant, &rtl.native) {
-            (Variant::Native, Some(source)) => (variant, source.clone()),
+            (Variant::Native | Variant::Profiled, Some(source)) => (variant, source.clone()),
             (Variant::Waves, _) => (variant, shims::model(rtl, true, PREFIX)),
             _ => (Variant::Verilated, shims::model(rtl, false, PREFIX)),
         };
         let parts = [
             &rtl.verilog,
             &shim,
+            &format!("{variant:?}"),
             &flags(tools).join(" "),
             &tools.verilator_version,
             &tools.compiler_identity,
@@ -125,7 +128,7 @@ impl Unit {
         std::fs::create_dir_all(&sources).map_err(|e| file_failure("create", &sources, &e))?;
         let verilog = self.dir.join("design.v");
         write_if_changed(&verilog, self.verilog.as_bytes())?;
-        if self.variant == Variant::Native {
+        if matches!(self.variant, Variant::Native | Variant::Profiled) {
             return write_if_changed(&sources.join(shims::FILE), self.shim.as_bytes());
         }
 

@@ -46,6 +46,7 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, Hdl
     let name = controller.title().replace("rank_controller", "rank_port");
     let m = ModuleBuilder::new(name, "A DRAM rank's controller behind FIFOs to the core's clock.");
     m.share_code();
+    m.replicated();
     let (core, clock) = (m.own_domain(), m.clock_domain("dram"));
     let (address_bits, seg_tag, req_tag) =
         (dram.burst_bits(), ports.segment_tag_bits, ports.request_tag_bits);

@@ -32,6 +32,7 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         format!("pim_bank_{}", suffix(config)),
         "Bank with multipliers, cut into two partitions or not.",
     );
+    m.replicated();
     let mut state = m.instance("state", &pim_bank_state(config, View::Channel)?);
     for (port, width, doc) in [
         ("act_i", 1, "ACT for this bank"),

@@ -50,6 +50,10 @@ namespace {{
         settle(s);
     }}
     void trace(VerilatedVcdC*) override {{}}
+#ifdef NDP_PROFILE
+    Clock began;
+    void profile(std::vector<NdpShare>& rows) override {{ add_up(rows, SHARES, s, began); }}
+#endif
 }};
 
 }}  // namespace

@@ -5,8 +5,10 @@ use ndp_hdl_language::{Binary, Direction, Id, Netlist, Node, Op, Port, limbs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Instances that are computed together.
-const LANES: u32 = 16;
+/// Instances that are computed together, at most.
+const MOST_LANES: u32 = 16;
+/// And at least.
+const FEWEST_LANES: u32 = 4;
 /// Operations of one function; more are compiled ever more slowly.
 const FUNCTION_NODES: usize = 2000;
 
@@ -77,6 +79,12 @@ pub(super) struct Text<'a> {
     kept: BTreeSet<Id>,
     tested: BTreeSet<Id>,
     functions: String,
+    /// Functions that are timed.
+    timed: u32,
+    /// Blocks whose runs are counted.
+    counted: u32,
+    /// Operations of a timed function, or of a counted block in it, by modules: the rows of the profile's table.
+    shares: String,
 }
 
 impl<'a> Text<'a> {
@@ -87,12 +95,20 @@ impl<'a> Text<'a> {
             kept: BTreeSet::new(),
             tested: BTreeSet::new(),
             functions: String::new(),
+            timed: 0,
+            counted: 0,
+            shares: String::new(),
         }
     }
 
     /// Lanes of an array, rounded up.
     fn stride(&self, group: u32) -> u32 {
-        self.netlist.graph.lanes[group as usize].next_multiple_of(LANES)
+        self.netlist.graph.lanes[group as usize].next_multiple_of(self.vector_lanes(group))
+    }
+
+    /// Lanes of an array that are computed together.
+    fn vector_lanes(&self, group: u32) -> u32 {
+        self.netlist.graph.lanes[group as usize].next_power_of_two().clamp(FEWEST_LANES, MOST_LANES)
     }
 
     fn node(&self, id: Id) -> &Node {
@@ -142,21 +158,31 @@ impl<'a> Text<'a> {
             let group = part.first().and_then(Piece::group);
             let parameters = if group.is_some() { "State& s, unsigned l" } else { "State& s" };
             let _ = writeln!(self.functions, "NDP_ALONE void {name}{number}({parameters}) {{");
+            if let Some(group) = group {
+                let lanes = self.vector_lanes(group);
+                let _ = writeln!(self.functions, "    using V = Lanes<{lanes}>::Words;");
+            }
             for id in &needed[number] {
                 let kind = if self.node(*id).bit { "bool" } else { "Word" };
                 let _ = writeln!(self.functions, "    const {kind} n{id} = s.t{id};");
             }
+            let turns = group.map_or(1, |group| self.stride(group) / self.vector_lanes(group));
             for piece in part {
+                if !matches!(piece, Piece::Feed(_)) {
+                    self.share(None, piece.nodes(), turns);
+                }
                 self.piece(piece, &passed);
             }
             self.functions += "}\n\n";
+            let timed = self.timed;
+            self.timed += 1;
             let _ = match group {
-                None => writeln!(calls, "    {name}{number}(s);"),
+                None => writeln!(calls, "    NDP_TIME({timed}, {name}{number}(s));"),
                 Some(group) => {
-                    let stride = self.stride(group);
+                    let (stride, step) = (self.stride(group), self.vector_lanes(group));
                     writeln!(
                         calls,
-                        "    for (unsigned l = 0; l != {stride}; l += LANES) {name}{number}(s, l);"
+                        "    NDP_TIME({timed}, for (unsigned l = 0; l != {stride}; l += {step}) {name}{number}(s, l));"
                     )
                 }
             };
@@ -166,6 +192,27 @@ impl<'a> Text<'a> {
         }
         let _ = writeln!(self.functions, "void {name}(State& s) {{\n{calls}}}\n");
         self.passed.extend(passed);
+    }
+
+    /// Notes what the function that is being written, or a counted block of it, computes in so many turns.
+    fn share(&mut self, counter: Option<u32>, nodes: &[Id], turns: u32) {
+        let mut modules: BTreeMap<u32, u32> = BTreeMap::new();
+        for id in nodes {
+            *modules.entry(self.node(*id).module).or_default() += turns;
+        }
+        for (module, nodes) in modules {
+            let (function, title) = (self.timed, &self.netlist.modules[module as usize]);
+            let counter = counter.map_or(-1, i64::from);
+            let _ = writeln!(self.shares, "    {{{function}, {counter}, \"{title}\", {nodes}}},");
+        }
+    }
+
+    /// The line that counts the runs of a block.
+    fn count(&mut self, block: &Block) -> String {
+        let number = self.counted;
+        self.counted += 1;
+        self.share(Some(number), &block.nodes, 1);
+        format!("    NDP_COUNT({number});\n")
     }
 
     /// Scalars that a piece uses, whoever computes them.
@@ -209,6 +256,7 @@ impl<'a> Text<'a> {
                     _ => format!("s.a{id}"),
                 };
                 let body = compute(&block.nodes);
+                let body = self.count(block) + &body;
                 let _ = writeln!(self.functions, "    if ({condition}) {{\n{body}    }}");
             }
             Piece::Vectors(_, nodes) => {
@@ -224,7 +272,7 @@ impl<'a> Text<'a> {
                 self.functions += &body;
             }
             Piece::Block(block) => {
-                let mut body = String::new();
+                let mut body = self.count(block);
                 for id in &block.nodes {
                     body += &self.scalar(*id);
                 }
@@ -252,7 +300,7 @@ impl<'a> Text<'a> {
         }
         for block in &update.blocks {
             let mut inner_known = known.clone();
-            let mut inner = String::new();
+            let mut inner = self.count(block);
             for id in &block.nodes {
                 inner += &self.vector(*id, &mut inner_known);
             }
@@ -369,21 +417,20 @@ impl<'a> Text<'a> {
 
     /// Whether a gathered vector is the same in all loads.
     fn periodic(&self, id: Id) -> bool {
-        let Op::Gather(parts) = &self.node(id).op else { return false };
-        parts.len().is_multiple_of(LANES as usize)
-            && parts[LANES as usize..].iter().eq(&parts[..parts.len() - LANES as usize])
+        let node = self.node(id);
+        let (Op::Gather(parts), Some(group)) = (&node.op, node.group) else { return false };
+        let lanes = self.vector_lanes(group) as usize;
+        parts.len().is_multiple_of(lanes) && parts[lanes..].iter().eq(&parts[..parts.len() - lanes])
     }
 
     /// Words of a vector that is kept.
     fn words(&self, id: Id) -> u32 {
-        match self.periodic(id) {
-            true => LANES,
-            false => self.stride(self.node(id).group.unwrap_or_default()),
-        }
+        let group = self.node(id).group.unwrap_or_default();
+        if self.periodic(id) { self.vector_lanes(group) } else { self.stride(group) }
     }
 
     fn gather(&self, id: Id, parts: &[Id]) -> String {
-        let parts = if self.periodic(id) { &parts[..LANES as usize] } else { parts };
+        let parts = &parts[..parts.len().min(self.words(id) as usize)];
         let bit = self.node(id).bit;
         let mut text = String::new();
         let source = |part: Id| match self.node(part).op {
@@ -434,16 +481,16 @@ impl<'a> Text<'a> {
                     .collect();
                 let values = values.join(", ");
                 format!(
-                    "    alignas(64) static const Word c{id}[] = {{{values}}};\n    const Vector n{id} = load(c{id} + l);\n"
+                    "    alignas(64) static const Word c{id}[] = {{{values}}};\n    const V n{id} = load<V>(c{id} + l);\n"
                 )
             }
             (Op::State { register, limb }, Some(group)) if !known.contains(&id) => {
                 let offset = limb * self.stride(group);
-                format!("    const Vector n{id} = load(s.r{register} + {offset} + l);\n")
+                format!("    const V n{id} = load<V>(s.r{register} + {offset} + l);\n")
             }
             _ if self.kept.contains(&id) && !known.contains(&id) => {
                 let at = if self.periodic(id) { "" } else { " + l" };
-                format!("    const Vector n{id} = load(s.g{id}{at});\n")
+                format!("    const V n{id} = load<V>(s.g{id}{at});\n")
             }
             _ => String::new(),
         };
@@ -457,8 +504,8 @@ impl<'a> Text<'a> {
         let (load, operand) = self.lane_operand(id, known);
         let operand = match (node.group, node.bit) {
             (Some(_), _) => operand,
-            (None, true) => format!("all(0u - {operand})"),
-            (None, false) => format!("all({operand})"),
+            (None, true) => format!("all<V>(0u - {operand})"),
+            (None, false) => format!("all<V>({operand})"),
         };
         (load, operand)
     }
@@ -478,24 +525,28 @@ impl<'a> Text<'a> {
             Op::Word(_) | Op::Bit(_) | Op::Table(_) | Op::Gather(_) | Op::Input { .. } | Op::Lane(..) => {
                 return String::new();
             }
-            Op::State { register, limb } => format!("load(s.r{register} + {} + l)", limb * stride),
+            Op::State { register, limb } => format!("load<V>(s.r{register} + {} + l)", limb * stride),
             Op::Read { memory, limb, addr } => {
                 let depth = self.netlist.memories[*memory as usize].depth;
                 if self.node(*addr).group.is_none() {
                     let addr = self.operand(*addr);
-                    format!("{addr} < {depth} ? load(s.m{memory}[{addr}] + {} + l) : all(0)", limb * stride)
+                    format!(
+                        "{addr} < {depth} ? load<V>(s.m{memory}[{addr}] + {} + l) : all<V>(0)",
+                        limb * stride
+                    )
                 } else {
                     let addr = of(addr, &mut text);
                     let _ = writeln!(
                         text,
-                        "    Vector x{id} = all(0);\n    for (unsigned k = 0; k != LANES; ++k)\n        if ({addr}[k] < {depth}) x{id}[k] = s.m{memory}[{addr}[k]][{} + l + k];",
+                        "    V x{id} = all<V>(0);\n    for (unsigned k = 0; k != {}; ++k)\n        if ({addr}[k] < {depth}) x{id}[k] = s.m{memory}[{addr}[k]][{} + l + k];",
+                        self.vector_lanes(group),
                         limb * stride
                     );
                     format!("x{id}")
                 }
             }
             Op::Not(a) => format!("~{}", of(a, &mut text)),
-            Op::Flag(a) => format!("{} & all(1)", of(a, &mut text)),
+            Op::Flag(a) => format!("{} & all<V>(1)", of(a, &mut text)),
             Op::Mask(a) => of(a, &mut text),
             Op::Test(a, bit) => format!("test({}, {:#x}u)", of(a, &mut text), 1_u32 << bit),
             Op::Parity(a) => format!("parity({})", of(a, &mut text)),
@@ -525,7 +576,7 @@ impl<'a> Text<'a> {
             }
         };
         known.insert(id);
-        let _ = writeln!(text, "    const Vector n{id} = {value};");
+        let _ = writeln!(text, "    const V n{id} = {value};");
         text
     }
 
@@ -583,7 +634,7 @@ impl<'a> Text<'a> {
                     let (load, word) = self.spread(*word, known);
                     let place = format!("s.r{number} + {} + l", limb * stride);
                     let value = match only {
-                        Some(only) => format!("select({only}, {word}, load({place}))"),
+                        Some(only) => format!("select({only}, {word}, load<V>({place}))"),
                         None => word,
                     };
                     let _ = writeln!(text, "{load}    store({place}, {value});");
@@ -604,18 +655,19 @@ impl<'a> Text<'a> {
                     });
                     let (load, addr) = self.lane_operand(memory.addr, known);
                     text += &load;
-                    let mask = masked.unwrap_or_else(|| "all(~0u)".into());
+                    let mask = masked.unwrap_or_else(|| "all<V>(~0u)".into());
                     let _ = if same {
                         let place = format!("s.m{number}[{addr}] + {offset} + l");
                         writeln!(
                             text,
-                            "    if ({addr} < {}) store({place}, select({mask}, {word}, load({place})));",
+                            "    if ({addr} < {}) store({place}, select({mask}, {word}, load<V>({place})));",
                             memory.depth
                         )
                     } else {
                         writeln!(
                             text,
-                            "    {{\n        const Vector a = {addr}, d = {word}, w = {mask};\n        for (unsigned k = 0; k != LANES; ++k)\n            if (a[k] < {}) {{\n                Word& place = s.m{number}[a[k]][{offset} + l + k];\n                place = (place & ~w[k]) | (d[k] & w[k]);\n            }}\n    }}",
+                            "    {{\n        const V a = {addr}, d = {word}, w = {mask};\n        for (unsigned k = 0; k != {}; ++k)\n            if (a[k] < {}) {{\n                Word& place = s.m{number}[a[k]][{offset} + l + k];\n                place = (place & ~w[k]) | (d[k] & w[k]);\n            }}\n    }}",
+                            self.vector_lanes(memory.group.unwrap_or_default()),
                             memory.depth
                         )
                     };
@@ -672,7 +724,14 @@ impl<'a> Text<'a> {
             let kind = if self.node(*id).bit { "bool" } else { "Word" };
             let _ = writeln!(text, "    {kind} t{id};");
         }
-        text += "};\n\n";
+        let _ = writeln!(
+            text,
+            "#ifdef NDP_PROFILE\n    uint64_t ticks[{}], calls[{}], counts[{}];\n#endif\n}};\n\n#ifdef NDP_PROFILE\nconst Share SHARES[] = {{\n{}}};\n#endif\n",
+            self.timed.max(1),
+            self.timed.max(1),
+            self.counted.max(1),
+            self.shares
+        );
         let _ = writeln!(text, "{}void randomise(State& s, Random random) {{\n{fill}}}\n", self.functions);
         text
     }
