@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 /// Cores around the largest bridge.
@@ -198,7 +198,7 @@ impl Lockstep {
             results: Mutex::new(Vec::with_capacity(cores)),
         };
         let threads = threads.clamp(1, cores);
-        let barrier = Barrier::new(threads);
+        let barrier = Meeting::new(threads);
         let mut shares: Vec<Vec<(usize, &mut U, Option<J>)>> = (0..threads).map(|_| Vec::new()).collect();
         for (core, (unit, job)) in units.iter_mut().zip(jobs).enumerate() {
             shares[core % threads].push((core, unit, job));
@@ -371,6 +371,40 @@ struct Shared<T> {
     done: AtomicBool,
     failed: AtomicBool,
     results: Mutex<Vec<(usize, Ended<T>)>>,
+}
+
+/// How often a thread looks whether the others are there before it lets others run.
+const LOOKS: u32 = 4096;
+
+/// Where threads wait for one another. Spans take some 100 us, so threads look instead of sleeping: waking one would take as long as
+/// several cycles of a core.
+#[derive(Debug)]
+struct Meeting {
+    threads: usize,
+    arrived: AtomicUsize,
+    /// Meetings so far.
+    met: AtomicUsize,
+}
+
+impl Meeting {
+    fn new(threads: usize) -> Self {
+        Self { threads, arrived: AtomicUsize::new(0), met: AtomicUsize::new(0) }
+    }
+
+    /// Waits until all threads are here. What they did before is seen by all behind it.
+    fn wait(&self) {
+        let met = self.met.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.threads {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.met.store(met + 1, Ordering::Release);
+            return;
+        }
+        let mut looks = 0;
+        while self.met.load(Ordering::Acquire) == met {
+            looks += 1;
+            if looks < LOOKS { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
 }
 
 /// What came of a core's work, if it had any.
