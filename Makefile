@@ -13,10 +13,10 @@ LIBERTY ?=
 LIBERTY_SEQ ?=
 TEST_LOG := target/test.log
 
-# Runs the tests given in $(1), and fails if none ran: a filter that matches nothing would pass otherwise.
+# Runs the tests given in $(1), in the environment $(2), and fails if none ran: a filter that matches nothing would pass otherwise.
 define cargo_test
 mkdir -p target
-$(CARGO) test --release $(1) 2>&1 | tee $(TEST_LOG)
+$(2) $(CARGO) test --release $(1) 2>&1 | tee $(TEST_LOG)
 passed=$$(awk '/^test result: ok/ { n += $$4 } END { print n + 0 }' $(TEST_LOG))
 [[ $$passed -gt 0 ]] || { echo "no test ran" >&2; exit 1; }
 echo "$$passed tests passed"
@@ -30,15 +30,19 @@ help:
 demo:
 	@.ci/install build
 	mkdir -p target/demo
-	$(CARGO) run --release --bin ndp -- generate --dimms 4 --tokens 8 \
+	$(CARGO) run --release --bin ndp -- generate --dimms 4 --tokens 32 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin ndp -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
 		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
 
-## test: all tests of the workspace, then those of the Python reference
+# Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
+REFERENCE_TESTS := gemv_unit:: ndp_core:: rank_port:: pim_channel:: cycle_model::random --skip mutants --skip injected
+
+## test: all tests of the workspace on native models, some of them on Verilated models, then those of the Python reference
 test:
 	@.ci/install build test
 	$(call cargo_test,--workspace)
+	$(call cargo_test,--test testbenches -- $(REFERENCE_TESTS),NDP_FORM=verilated)
 	$(PYTHON) golden/test_reference.py
 	$(PYTHON) golden/make_goldens.py --check
 	$(PYTHON) rust/hermes/traces/python/test_capture.py
@@ -93,6 +97,7 @@ bench:
 	$(CARGO) bench --package ndp-placement --bench placement
 	$(CARGO) bench --package ndp-traces --bench traces
 	$(CARGO) run --release --bin ndp -- bench
+	$(CARGO) run --release --bin ndp -- bench --speed
 
 ## clean: everything that was built
 clean:

@@ -1,6 +1,6 @@
-//! The Verilated models behind a safe interface.
+//! The models behind a safe interface.
 //!
-//! A [`Model`] is opened from the Verilog of a block ([`Rtl`]), and built if nobody did so before. build.rs binds the C header
+//! A [`Model`] is opened from a block ([`Rtl`]) in one of its forms ([`Form`]), and built if nobody did so before. build.rs binds the C header
 //! `shim.h`; this module is the only place that calls it, and the only one with `unsafe` code. Ports are looked up once ([`InputPort`],
 //! [`OutputPort`]) and then read and written in place, without a call. Waves are asked for when a model is opened ([`OpenOptions`],
 //! [`WaveOptions`]). What the ports mean, and what should come out of them, is left to the callers.

@@ -3,7 +3,8 @@
 //! A [`ModuleBuilder`] collects ports, wires, registers, memories and instances whose expressions ([`Bits`])
 //! know their widths. [`ModuleBuilder::finish`] refuses whatever rust-hdl would pass on silently: width
 //! mismatches, signals driven twice or never, unconnected ports, combinational loops, illegal or repeated names.
-//! What passes is lowered to rust-hdl's AST and printed once per distinct module ([`Design`]).
+//! What passes is lowered to rust-hdl's AST and printed once per distinct module ([`Design`]), or elaborated to a graph of operations on
+//! words for other simulators ([`Netlist`]).
 //!
 //! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold
 //! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that

@@ -1,8 +1,8 @@
-//! From a block of the generator to a compiled Verilated model.
+//! From a block of the generator to a compiled model, native or Verilated.
 //!
 //! A model is built when it is asked for, and kept ([`Cache`]). build.rs asks for those of the main job, the harness for any other
 //! while it runs. Reading order: [`rtl`] (a design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of
-//! Verilator), `compile` (its C++), with `shims` (the C++ that differs between models), `pool` (workers), [`cache`] (libraries
+//! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models), `pool` (workers), [`cache`] (libraries
 //! that are kept) and `files` (hashes, locks). How a library is loaded is left to `sim/ffi`.
 
 #![deny(missing_docs)]
