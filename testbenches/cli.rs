@@ -3,7 +3,7 @@
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
 //! arguments or files were unusable, 1 that the hardware or the golden differed.
 
-use crate::common::tool::{ndp, refused, stderr, stdout};
+use crate::common::tool::{json, ndp, refused, stderr, stdout};
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {
 
 #[test]
 fn missing_and_misspelt_arguments_are_named() -> Outcome {
-    refused("", "Usage: ndp <COMMAND>")?;
+    refused("", "Usage: ndp [OPTIONS] <COMMAND>")?;
     refused("gemv --config tiny --cols 8", "--rows <ROWS>")?;
     refused("gemv --config tiny --rows 8 --colls 8", "unexpected argument '--colls'")?;
     refused("gemv --config tiny --rows 8 --cols 8 --data nice", "[possible values: uniform, gaussian")?;
@@ -680,6 +680,41 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     assert!(message.contains("rerun: cargo run --release --bin ndp -- gemv --config tiny "), "{message}");
     refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
     refused("bench --rows 0", "rows = 0 must be in 1..=16384")
+}
+
+#[test]
+fn all_forms_of_a_model_give_the_same_product() -> Outcome {
+    let line = "gemv --config tiny --rows 16 --cols 64 --json --form";
+    let reports = ["native", "verilated", "both"].map(|form| json(&format!("{line} {form}")));
+    let [native, verilated, both] = reports;
+    let (native, verilated, both) = (native?, verilated?, both?);
+    for (form, report) in [("native", &native), ("verilated", &verilated), ("both", &both)] {
+        assert_eq!(report["tools"]["form"], form);
+        assert_eq!(report["mismatches"], 0);
+        assert_eq!(report["cycles"], native["cycles"]);
+    }
+    refused("gemv --config tiny --rows 8 --cols 8 --form fast", "[possible values: native, verilated, both]")
+}
+
+#[test]
+fn the_profile_names_the_modules_that_work() -> Outcome {
+    let report = json("bench --config tiny --rows 64 --cols 256 --batches 1 --profile --json")?;
+    let profiles = report["profiles"].as_array().ok_or("no profiles")?;
+    assert_eq!(profiles.len(), 2, "one for each mode");
+    for profile in profiles {
+        let modules = profile["modules"].as_array().ok_or("no modules")?;
+        let of = |stem: &str, figure: &str| {
+            let module =
+                modules.iter().find(|module| module["module"].as_str().is_some_and(|m| m.starts_with(stem)));
+            module.and_then(|module| module[figure].as_f64()).unwrap_or_default()
+        };
+        // Some hundred operations in each cycle, and none of a unit without work.
+        let cycles = profile["cycles"].as_f64().ok_or("no cycles")?;
+        assert!(of("multiplier_unit", "operations") > 100.0 * cycles);
+        assert!(of("multiplier_unit", "seconds") > 0.0);
+        assert!(of("exponential", "operations") < of("multiplier_unit", "operations") / 4.0);
+    }
+    refused("bench --speed --rows 5", "cannot be used with")
 }
 
 #[test]

@@ -256,7 +256,7 @@ fn long_runs_say_how_long_they_take() {
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     for line in [
         "gemv --config tiny --rows 40000 --cols 4096",
-        "layer --config tiny --hidden 2048 --heads 64 --ffn 8192 --context 64",
+        "layer --config tiny --hidden 4096 --heads 64 --ffn 8192 --context 64",
         "generate --config tiny --tokens 200 --prompt It",
         "pim --tokens 100",
     ] {

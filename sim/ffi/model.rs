@@ -47,9 +47,15 @@ impl Form {
 
 impl Default for Form {
     /// What [`Form::make_default`] says, else what the environment variable `NDP_FORM` names (`native`, `verilated`, `both`), else native.
+    ///
+    /// # Panics
+    /// If it names something else; `ndp` has looked before.
     fn default() -> Self {
         *FORM.get_or_init(|| match std::env::var("NDP_FORM").as_deref() {
-            Ok(name) => <Self as clap::ValueEnum>::from_str(name, false).unwrap_or(Self::Native),
+            Ok(name) => match <Self as clap::ValueEnum>::from_str(name, false) {
+                Ok(form) => form,
+                Err(_) => panic!("NDP_FORM = `{name}` must be native, verilated or both"),
+            },
             Err(_) => Self::Native,
         })
     }

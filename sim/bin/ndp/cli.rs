@@ -17,9 +17,17 @@ const GROUPS: [(&str, &[&str]); 4] = [
 #[derive(Parser, Debug)]
 #[command(name = "ndp", version, help_template = template(), after_help = after_help())]
 pub struct Cli {
-    /// What simulates RTL [default: NDP_FORM, else native]; waves are always Verilated
+    /// What simulates RTL [default: native]; waves are always Verilated
     #[cfg(feature = "rtl")]
-    #[arg(long, global = true, value_enum, value_name = "FORM", hide_short_help = true)]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "FORM",
+        env = "NDP_FORM",
+        hide_env_values = true,
+        hide_short_help = true
+    )]
     pub form: Option<ndp_cosim::ffi::Form>,
     /// What to do.
     #[command(subcommand)]
