@@ -42,7 +42,7 @@ REFERENCE_TESTS := gemv_unit:: ndp_core:: rank_port:: pim_channel:: cycle_model:
 test:
 	@.ci/install build test
 	$(call cargo_test,--workspace)
-	$(call cargo_test,--test testbenches -- $(REFERENCE_TESTS),NDP_FORM=verilated)
+	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_TESTS),NDP_FORM=verilated)
 	$(PYTHON) golden/test_reference.py
 	$(PYTHON) golden/make_goldens.py --check
 	$(PYTHON) rust/hermes/traces/python/test_capture.py

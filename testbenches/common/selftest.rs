@@ -135,6 +135,9 @@ fn element() -> Result<Rc<Module>, HdlError> {
     let (write_addr, read_addr) =
         (m.input("waddr_i", 3, "word to write"), m.input("raddr_i", 3, "word to read"));
     let parts = m.input("we_i", 5, "parts to write");
+    // A constant that differs from instance to instance, and passes through.
+    let number = m.input("number_i", 8, "number of the instance");
+    m.output("number_o", &number, "the same");
     for width in OPERANDS {
         let (a, b) = (
             m.input(format!("a{width}_i"), width, "operand"),
@@ -190,7 +193,7 @@ fn operators() -> Result<Rc<Module>, HdlError> {
     let inputs: Vec<(String, Bits)> = element
         .ports()
         .iter()
-        .filter(|port| port.name.ends_with("_i") && port.name != "clk_i")
+        .filter(|port| port.name.ends_with("_i") && !matches!(port.name.as_str(), "clk_i" | "number_i"))
         .map(|port| (port.name.clone(), m.input(&port.name, port.width, "for all")))
         .collect();
     let turned = |bits: &Bits, by: u32| match by % bits.width() {
@@ -205,7 +208,8 @@ fn operators() -> Result<Rc<Module>, HdlError> {
         .collect();
     let instances: Vec<_> = (0..=INSTANCES)
         .map(|lane| {
-            let instance = m.instance(format!("element{lane}"), &element);
+            let instance =
+                m.instance(format!("element{lane}"), &element).input("number_i", lit(lane.into(), 8));
             inputs.iter().fold(instance, |instance, (name, bits)| {
                 let alike = matches!(name.as_str(), "e_i" | "s_i" | "waddr_i" | "a5_i" | "b64_i");
                 instance.input(name, if alike { bits.clone() } else { turned(bits, lane) })
