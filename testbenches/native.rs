@@ -124,7 +124,7 @@ const ERRORS: [(&str, &str, &str); 10] = [
     ("operators", "select(n", "select(~n"),
     // One vector of an array is left out.
     ("operators", "l += 16", "l += 32"),
-    ("operators", "if (!s.rst_ni)", "if (false)"),
+    ("operators", "if (!s.p_rst_ni)", "if (false)"),
     ("operators", " ? n", " == 0 ? n"),
     ("operators", "mul_high(n", "~(n"),
     // Operands at the wrong distance, and operands that are not made.

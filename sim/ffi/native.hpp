@@ -120,7 +120,8 @@ void add_up(std::vector<NdpShare>& rows, const Share (&all)[n], const S& s, cons
         if (whole > 0) row.seconds += s.ticks[share.function] / second * own / whole;
     }
     rows.clear();
-    for (const auto& row : modules) rows.push_back(row.second);
+    for (const auto& row : modules)
+        if (row.second.operations > 0) rows.push_back(row.second);
 }
 
 #define NDP_COUNT(counter) ++s.counts[counter]

@@ -654,8 +654,13 @@ impl Graph {
         if self.group(node).is_none() {
             return node;
         }
-        if let Op::Gather(parts) = self.op(node) {
-            return parts[lane as usize];
+        match self.op(node) {
+            Op::Gather(parts) => return parts[lane as usize],
+            Op::Table(values) => {
+                let value = values[lane as usize];
+                return self.word(value);
+            }
+            _ => {}
         }
         let (bit, possible) = (self.is_bit(node), self.possible(node));
         self.make(Op::Lane(node, lane), bit, None, possible)

@@ -343,7 +343,7 @@ impl<'a> Text<'a> {
                 };
             }
         }
-        lines.iter().map(|(reset, text)| format!("    if (!s.{reset}) {{\n{text}    }}\n")).collect()
+        lines.iter().map(|(reset, text)| format!("    if (!s.p_{reset}) {{\n{text}    }}\n")).collect()
     }
 
     /// An operand in code without lanes.
@@ -376,9 +376,9 @@ impl<'a> Text<'a> {
             Op::Input { port, limb } => {
                 let Port { name, width, .. } = &self.netlist.ports[*port as usize];
                 match width {
-                    1..=32 => format!("s.{name}"),
-                    33..=64 => format!("static_cast<Word>(s.{name} >> {})", 32 * limb),
-                    _ => format!("s.{name}[{limb}]"),
+                    1..=32 => format!("s.p_{name}"),
+                    33..=64 => format!("static_cast<Word>(s.p_{name} >> {})", 32 * limb),
+                    _ => format!("s.p_{name}[{limb}]"),
                 }
             }
             Op::State { register, limb } => format!("s.r{register}[{limb}]"),
@@ -609,14 +609,14 @@ impl<'a> Text<'a> {
                 let Port { name, width, .. } = &self.netlist.ports[*port as usize];
                 let words: Vec<String> = words.iter().map(|word| self.operand(*word)).collect();
                 let _ = match (width, &words[..]) {
-                    (1..=32, [word]) => writeln!(text, "    s.{name} = {word};"),
+                    (1..=32, [word]) => writeln!(text, "    s.p_{name} = {word};"),
                     (33..=64, [low, high]) => {
-                        writeln!(text, "    s.{name} = uint64_t{{{high}}} << 32 | {low};")
+                        writeln!(text, "    s.p_{name} = uint64_t{{{high}}} << 32 | {low};")
                     }
                     _ => words
                         .iter()
                         .enumerate()
-                        .try_for_each(|(limb, word)| writeln!(text, "    s.{name}[{limb}] = {word};")),
+                        .try_for_each(|(limb, word)| writeln!(text, "    s.p_{name}[{limb}] = {word};")),
                 };
             }
         }
@@ -684,11 +684,11 @@ impl<'a> Text<'a> {
         for port in &self.netlist.ports {
             let Port { name, width, .. } = port;
             let _ = match width {
-                1..=8 => writeln!(text, "    uint8_t {name};"),
-                9..=16 => writeln!(text, "    uint16_t {name};"),
-                17..=32 => writeln!(text, "    uint32_t {name};"),
-                33..=64 => writeln!(text, "    uint64_t {name};"),
-                _ => writeln!(text, "    Word {name}[{}];", limbs(*width)),
+                1..=8 => writeln!(text, "    uint8_t p_{name};"),
+                9..=16 => writeln!(text, "    uint16_t p_{name};"),
+                17..=32 => writeln!(text, "    uint32_t p_{name};"),
+                33..=64 => writeln!(text, "    uint64_t p_{name};"),
+                _ => writeln!(text, "    Word p_{name}[{}];", limbs(*width)),
             };
         }
         let mut fill = String::new();
@@ -726,7 +726,7 @@ impl<'a> Text<'a> {
         }
         let _ = writeln!(
             text,
-            "#ifdef NDP_PROFILE\n    uint64_t ticks[{}], calls[{}], counts[{}];\n#endif\n}};\n\n#ifdef NDP_PROFILE\nconst Share SHARES[] = {{\n{}}};\n#endif\n",
+            "#ifdef NDP_PROFILE\n    uint64_t ticks[{}], calls[{}], counts[{}];\n#endif\n}};\n\n#ifdef NDP_PROFILE\nconst Share SHARES[] = {{\n{}    {{0, -1, \"\", 0}},\n}};\n#endif\n",
             self.timed.max(1),
             self.timed.max(1),
             self.counted.max(1),
@@ -773,7 +773,7 @@ pub(super) fn clocks(netlist: &Netlist) -> BTreeSet<&str> {
 /// A row of the table of ports.
 pub(super) fn port_row(port: &Port) -> String {
     let Port { name, width, direction, .. } = port;
-    let place = if *width > 64 { format!("s.{name}[0]") } else { format!("s.{name}") };
+    let place = if *width > 64 { format!("s.p_{name}[0]") } else { format!("s.p_{name}") };
     let output = *direction == Direction::Output;
     format!("            {{\"{name}\", {width}, {output}, sizeof({place}), &{place}}},\n")
 }
