@@ -36,7 +36,7 @@ demo:
 		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
 
 # Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
-REFERENCE_TESTS := gemv_unit:: ndp_core:: rank_port:: pim_channel:: cycle_model::random --skip mutants --skip injected
+REFERENCE_TESTS := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random
 
 ## test: all tests of the workspace on native models, some of them on Verilated models, then those of the Python reference
 test:

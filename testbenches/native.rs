@@ -141,6 +141,7 @@ fn errors_of_the_emitter_are_found() -> Outcome {
             return Err(format!("the source of {block} has no `{from}`").into());
         }
         wrong.native = Some(source.replace(from, to));
+        wrong.opt_level = 0;
         let found =
             catch_unwind(AssertUnwindSafe(|| random_pins(&wrong, 5000, 8).map_err(|e| e.to_string())));
         match found {
