@@ -35,7 +35,7 @@ pub enum Form {
     Both,
 }
 
-/// What [`Form::default`] is; the first one who asks decides.
+/// The value of [`Form::default`]; set once, by `make_default` or by the first call of `default`.
 static FORM: OnceLock<Form> = OnceLock::new();
 
 impl Form {

@@ -91,19 +91,22 @@ impl Graph {
         all
     }
 
+    /// Sum of two words and a carry, and the carry out of it.
+    fn add_with_carry(&mut self, a: Id, b: Id, carry: Option<Id>) -> (Id, Id) {
+        let partial = self.add(a, b);
+        let out = self.less(partial, a);
+        let Some(carry) = carry else { return (partial, out) };
+        let carry = self.flag(carry);
+        let whole = self.add(partial, carry);
+        let again = self.less(whole, partial);
+        (whole, self.or(out, again))
+    }
+
     pub(super) fn sum(&mut self, a: &Value, b: &Value) -> Value {
         let (x, y) = (self.words(a), self.words(b));
         let (mut words, mut carry) = (Vec::new(), None);
         for (a, b) in x.into_iter().zip(y) {
-            let partial = self.add(a, b);
-            let mut out = self.less(partial, a);
-            let mut whole = partial;
-            if let Some(carry) = carry {
-                let carry = self.flag(carry);
-                whole = self.add(partial, carry);
-                let again = self.less(whole, partial);
-                out = self.or(out, again);
-            }
+            let (whole, out) = self.add_with_carry(a, b, carry);
             carry = Some(out);
             words.push(whole);
         }
@@ -139,15 +142,7 @@ impl Graph {
                 for (at, addend) in
                     (i + j..words.len()).zip([low, high].into_iter().chain(std::iter::repeat(zero)))
                 {
-                    let partial = self.add(words[at], addend);
-                    let mut out = self.less(partial, addend);
-                    let mut whole = partial;
-                    if let Some(carry) = carry {
-                        let carry = self.flag(carry);
-                        whole = self.add(partial, carry);
-                        let again = self.less(whole, partial);
-                        out = self.or(out, again);
-                    }
+                    let (whole, out) = self.add_with_carry(addend, words[at], carry);
                     carry = Some(out);
                     words[at] = whole;
                 }
