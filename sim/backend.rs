@@ -5,7 +5,7 @@
 
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{
-    Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, compare,
+    Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights, compare,
 };
 use crate::phases::PhaseCycles;
 use crate::progress::count_work;
@@ -300,7 +300,7 @@ impl RtlBackend {
                 rows: size(op.rows()),
                 cols: size(op.cols()),
                 active: None,
-                weights: op.weights(),
+                weights: Weights::Given(op.weights()),
                 vectors: op.activations(),
             };
             return Ok((op.cols(), self.unit.product_then(&product, epilogue)?));
@@ -325,7 +325,7 @@ impl RtlBackend {
             rows: size(op.cols()),
             cols: size(op.rows()),
             active: Some(active),
-            weights: &weights,
+            weights: Weights::Given(&weights),
             vectors: &vectors,
         };
         self.unit.product_then(&product, epilogue)

@@ -270,11 +270,11 @@ fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
 fn a_long_instruction_is_no_hang() -> Outcome {
     // More instructions than the queue holds, and each takes longer than the watchdog's patience.
     let output =
-        ndp("gemv --config tiny --rows 64 --cols 8192 --mode axpy --batch 4 --watchdog 1500 --json")?;
+        ndp("gemv --config tiny --rows 64 --cols 8192 --mode axpy --batch 4 --watchdog 1700 --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let (cycles, passes) = (report["cycles"].as_u64(), report["passes"].as_u64());
-    assert!(report["instructions"].as_u64() > Some(64) && cycles > passes.map(|n| 3 * 1500 * n), "{report}");
+    assert!(report["instructions"].as_u64() > Some(64) && cycles > passes.map(|n| 3 * 1700 * n), "{report}");
     Ok(())
 }
 
@@ -350,7 +350,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     );
     let cycles: u64 = tokens.iter().filter_map(|token| token["critical_cycles"].as_u64()).sum();
     assert_eq!(
-        (report["critical_cycles"].as_u64(), report["cycles_per_token"].as_f64()),
+        (report["cycles"].as_u64(), report["cycles_per_token"].as_f64()),
         (Some(cycles), Some(cycles as f64 / 2.0))
     );
     assert!(report["imbalance"].as_f64() >= Some(1.0) && report["tokens_per_second"].as_f64() > Some(0.0));

@@ -4,7 +4,7 @@ use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::system::{
-    Device, LinkFigures, LinkOptions, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
+    Device, LinkFigures, LinkOptions, Load, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
     SystemOptions,
 };
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
@@ -27,7 +27,8 @@ fn reference(model: &Model) -> Result<Generation, Box<dyn Error>> {
 
 fn options(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
     let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
-    Ok(SystemOptions { prompt_on_gpu: PROMPT.len(), ..SystemOptions::new(&system) })
+    let prompt_on_gpu = PROMPT.len();
+    Ok(SystemOptions { prompt_on_gpu, load: Load::Backdoor, ..SystemOptions::new(&system) })
 }
 
 fn open<P: Places>(
@@ -37,10 +38,10 @@ fn open<P: Places>(
     places: P,
 ) -> Result<SystemBackend<P>, SimError> {
     let unit = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
-    SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places)?.with_links(links, model)
+    SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?.with_links(links)
 }
 
-/// Every third neuron goes from one DIMM to the next after each token, and one in ten is on the GPU, another one each time.
+/// One in twelve neurons goes from one DIMM to the next after each token, and one in ten is on the GPU, another one each time.
 #[derive(Clone)]
 struct Wanderers {
     dimms: u32,
@@ -57,7 +58,7 @@ impl Places for Wanderers {
     }
 
     fn home(&self, layer: u32, _: BlockKind, neuron: u32) -> u32 {
-        let turns = if neuron.is_multiple_of(3) { self.turn } else { 0 };
+        let turns = if neuron.is_multiple_of(12) { self.turn } else { 0 };
         (layer + neuron / 3 + turns) % self.dimms
     }
 
@@ -140,6 +141,7 @@ fn rounded_parts_go_over_links_too() -> Outcome {
         &GemvOptions::default(),
         &options,
         StaticPlaces::new(3, 20, 7),
+        &model,
     )?;
     let expected = generate(&model, &mut unlinked, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
     assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));

@@ -15,7 +15,7 @@ use ndp_cosim::backend::RtlBackend;
 use ndp_cosim::cluster::cores::LinkedCores;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_cosim::ffi::{Mutation, Rtl, mutant, rtl};
-use ndp_cosim::gemv::{GemvOptions, Mode, Product};
+use ndp_cosim::gemv::{GemvOptions, Mode, Product, Weights};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp};
@@ -204,8 +204,14 @@ fn run_product(
         Mode::Dot => GemvOp::new("random", GemvClass::Proj, (count, cols_here), &weights, &vectors)?,
         Mode::Axpy => GemvOp::new("random", GemvClass::Proj, (cols_here, count), &transposed, &vectors)?,
     };
-    let product =
-        Product { mode, rows, cols, active: active.as_deref(), weights: &weights, vectors: &vectors };
+    let product = Product {
+        mode,
+        rows,
+        cols,
+        active: active.as_deref(),
+        weights: Weights::Given(&weights),
+        vectors: &vectors,
+    };
     let name = format!("{mode:?} of {count} of {rows} rows of {cols}, batch {batch}");
     let run = backend.product(&product, &op).map_err(|e| format!("{name}: {e}"))?;
     let (rtl, model) = (run.figures.cycles, run.figures.model_cycles);

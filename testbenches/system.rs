@@ -4,7 +4,7 @@ use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::system::{
-    Device, Event, GpuNumerics, LivePredictor, Place, Places, PredictedSoftware, Setup, StaticPlaces,
+    Device, Event, GpuNumerics, LivePredictor, Load, Place, Places, PredictedSoftware, Setup, StaticPlaces,
     SystemBackend, SystemOptions, perplexity, small_system,
 };
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
@@ -33,15 +33,48 @@ fn system(dimms: u32) -> Result<SystemConfig, Box<dyn Error>> {
     Ok(SystemConfig::preset("hermes")?.with_dimms(dimms)?)
 }
 
-fn open<P: Places>(options: &SystemOptions, places: P) -> Result<SystemBackend<P>, Box<dyn Error>> {
+fn open<P: Places>(
+    model: &Model,
+    options: &SystemOptions,
+    places: P,
+) -> Result<SystemBackend<P>, Box<dyn Error>> {
     let unit =
         GemvOptions { stall_percent: 3, predict: true, log_instructions: true, ..GemvOptions::default() };
-    Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places)?)
+    Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?)
+}
+
+#[test]
+fn weights_are_the_same_however_they_are_loaded() -> Outcome {
+    let model = model()?;
+    let tokens = GenerateOptions { tokens: 2, ..OPTIONS };
+    let load = |load| -> Result<_, Box<dyn Error>> {
+        let options = SystemOptions { load, ..behind_the_prompt(2)? };
+        let mut system = open(&model, &options, StaticPlaces::new(2, 20, 7))?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
+        assert_eq!(system.backdoor_accesses(), 0, "after loading");
+        Ok((generation.text, system))
+    };
+    let (by_port, by_backdoor) = (load(Load::Port)?, load(Load::Backdoor)?);
+    assert_eq!(by_port.0, by_backdoor.0);
+    let mut weights = 0;
+    for dimm in 0..2 {
+        for (port, backdoor) in by_port.1.ranks(dimm).iter().zip(by_backdoor.1.ranks(dimm)) {
+            for burst in 0..40_000 {
+                let data = port.read_burst(burst);
+                assert_eq!(data, backdoor.read_burst(burst), "burst {burst} of a rank of DIMM {dimm}");
+                weights += u64::from(data != [0; 8]);
+            }
+        }
+    }
+    // Of 1,622,016 weights, 32 to a burst, rows of 192 being six bursts.
+    assert!(weights >= 50_688, "{weights} bursts");
+    Ok(())
 }
 
 /// A system that leaves the prompt to the GPU.
 fn behind_the_prompt(dimms: u32) -> Result<SystemOptions, Box<dyn Error>> {
-    Ok(SystemOptions { prompt_on_gpu: PROMPT.len(), ..SystemOptions::new(&system(dimms)?) })
+    let prompt_on_gpu = PROMPT.len();
+    Ok(SystemOptions { prompt_on_gpu, load: Load::Backdoor, ..SystemOptions::new(&system(dimms)?) })
 }
 
 #[test]
@@ -51,7 +84,7 @@ fn text_and_logits_do_not_depend_on_devices() -> Outcome {
     let mut sent = Vec::new();
     for (dimms, gpu_percent) in [(1, 0), (2, 30), (4, 10)] {
         let options = SystemOptions::new(&system(dimms)?);
-        let mut system = open(&options, StaticPlaces::new(dimms, gpu_percent, 7))?;
+        let mut system = open(&model, &options, StaticPlaces::new(dimms, gpu_percent, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         assert_eq!(generation.text, expected.text, "{dimms} DIMMs");
         assert_eq!(generation.logits_digests, expected.logits_digests, "{dimms} DIMMs");
@@ -84,7 +117,7 @@ fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
     let mut runs = Vec::new();
     for threads in [1, 2, 5] {
         let options = SystemOptions { threads, ..behind_the_prompt(3)? };
-        let mut system = open(&options, StaticPlaces::new(3, 20, 7))?;
+        let mut system = open(&model, &options, StaticPlaces::new(3, 20, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
         assert_eq!(
             (&generation.text, &generation.logits_digests),
@@ -171,7 +204,7 @@ impl Places for Wanderers {
 fn neurons_may_move_between_tokens() -> Outcome {
     let model = model()?;
     let expected = reference(&model, &OPTIONS)?;
-    let mut system = open(&SystemOptions::new(&system(3)?), Wanderers { turn: 0 })?;
+    let mut system = open(&model, &SystemOptions::new(&system(3)?), Wanderers { turn: 0 })?;
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
     assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
     assert!(system.places().turn >= OPTIONS.tokens as u32);
@@ -187,7 +220,7 @@ fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
         (GpuNumerics::Fp32, MergeFormat::Exact),
     ] {
         let options = SystemOptions { gpu_numerics, merge, threads: 2, ..behind_the_prompt(2)? };
-        let mut system = open(&options, StaticPlaces::new(2, 30, 7))?.with_spoilt_sums();
+        let mut system = open(&model, &options, StaticPlaces::new(2, 30, 7))?.with_spoilt_sums();
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {});
         let Err(ModelError::Backend { source, .. }) = generation else {
             return Err(format!("a wrong bit has passed: {generation:?}").into());
@@ -204,7 +237,7 @@ fn rounding_on_the_way_is_checked_to_the_bit_and_its_differences_are_counted() -
     let expected = reference(&model, &OPTIONS)?;
     let run = |gpu_numerics, merge| -> Result<_, Box<dyn Error>> {
         let options = SystemOptions { gpu_numerics, merge, ..behind_the_prompt(3)? };
-        let mut system = open(&options, StaticPlaces::new(3, 25, 7))?;
+        let mut system = open(&model, &options, StaticPlaces::new(3, 25, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         let figures = system.figures().clone();
         assert_eq!((figures.mismatches, generation.tokens.len()), (0, OPTIONS.tokens));
@@ -249,7 +282,8 @@ fn a_live_predictor_decides_what_is_computed() -> Outcome {
     assert_ne!(expected.logits_digests, exact.logits_digests, "nothing was left out");
     assert_eq!(expected.logits_digests[0], exact.logits_digests[0], "the prompt is exact");
 
-    let mut system = open(&behind_the_prompt(3)?, StaticPlaces::new(3, 25, 7))?.with_predictor(live.clone());
+    let mut system =
+        open(&model, &behind_the_prompt(3)?, StaticPlaces::new(3, 25, 7))?.with_predictor(live.clone());
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
     assert_eq!((&generation.text, &generation.logits_digests), (&expected.text, &expected.logits_digests));
     let figures = system.figures();
@@ -293,9 +327,11 @@ fn the_perplexity_of_a_text_is_that_of_its_digests() -> Outcome {
 
 #[test]
 fn systems_that_do_not_exist_are_refused() -> Outcome {
+    let model = model()?;
     let config = DesignConfig::preset("tiny")?;
     let options = SystemOptions { observed_dimm: 2, ..SystemOptions::new(&system(2)?) };
-    let system = SystemBackend::open(&config, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0));
+    let system =
+        SystemBackend::open(&config, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0), &model);
     let error = system.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("shown-dimm = 2 must be in 0..=1"), "{error}");
     // Weights cut to fewer bits on the DIMMs and not on the GPU would be two models.
@@ -303,7 +339,8 @@ fn systems_that_do_not_exist_are_refused() -> Outcome {
         .replace("[gemv]", "[gemv]\nserial_steps = 8");
     let narrow = DesignConfig::from_toml(&narrow)?;
     let options = SystemOptions::new(&self::system(2)?);
-    let system = SystemBackend::open(&narrow, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0));
+    let system =
+        SystemBackend::open(&narrow, &GemvOptions::default(), &options, StaticPlaces::new(2, 0, 0), &model);
     let error = system.err().map(|error| error.to_string()).unwrap_or_default();
     assert!(error.contains("serial_steps = 8 must be in 11..=11"), "{error}");
     Ok(())
@@ -323,10 +360,11 @@ fn under(
     let online = setup.online(&DesignConfig::preset("tiny")?, &system, policy, (PROMPT.len(), 3))?;
     let options = SystemOptions { prompt_on_gpu: PROMPT.len(), threads: 2, ..SystemOptions::new(&system) };
     let mut failed = Vec::new();
-    let mut backend = Capture::new(open(&options, online.clone())?, shape_of(&model.config), |activity| {
-        failed.extend(online.token(activity).err());
-        Ok(())
-    });
+    let mut backend =
+        Capture::new(open(model, &options, online.clone())?, shape_of(&model.config), |activity| {
+            failed.extend(online.token(activity).err());
+            Ok(())
+        });
     let generation = generate(model, &mut backend, PROMPT.as_bytes(), &LONGER, |_| {})?;
     assert_eq!((&generation.text, &generation.logits_digests), (&expected.text, &expected.logits_digests));
     let figures = backend.into_inner().figures().clone();

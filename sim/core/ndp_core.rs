@@ -19,6 +19,7 @@ use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
 use ndp_isa::{Counters, Status};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -105,6 +106,7 @@ pub struct NdpCore {
     wire: Option<Wire>,
     /// What happened since the others were told, for the model of all.
     happened: Option<Happened>,
+    backdoor_accesses: Cell<u64>,
 }
 
 /// Cycles for which the reset is held: four of each clock at least, as the DRAM's period is at most twice the core's.
@@ -157,6 +159,7 @@ impl NdpCore {
             dram_origin: 0,
             wire: None,
             happened: None,
+            backdoor_accesses: Cell::new(0),
         };
         // The devices power up when the pins are known.
         core.model.reset(RESET_CYCLES);
@@ -219,14 +222,21 @@ impl NdpCore {
         self.wall
     }
 
-    /// A burst of the DRAM, at once and without the core's knowledge.
+    /// Backdoor access: a burst of the DRAM, at once and without the core's knowledge.
     pub fn peek(&self, address: u64) -> Burst {
+        self.backdoor_accesses.set(self.backdoor_accesses.get() + 1);
         self.dimm.read(address)
     }
 
-    /// Replaces a burst of the DRAM, at once and without the core's knowledge.
+    /// Backdoor access: replaces a burst of the DRAM, at once and without the core's knowledge.
     pub fn poke(&mut self, address: u64, burst: &Burst) {
+        self.backdoor_accesses.set(self.backdoor_accesses.get() + 1);
         self.dimm.write(address, burst);
+    }
+
+    /// Bursts that were read or written by [`NdpCore::peek`] and [`NdpCore::poke`].
+    pub fn backdoor_accesses(&self) -> u64 {
+        self.backdoor_accesses.get()
     }
 
     /// The device ranks.

@@ -10,12 +10,11 @@ use crate::error::SimError;
 use ndp_isa::Program;
 use ndp_isa::Status;
 use ndp_machine::Memory;
+use std::collections::HashMap;
 use std::time::Instant;
 
 /// Instructions of one burst.
 pub(super) const BURST_INSTRUCTIONS: usize = 4;
-/// Core cycles in which transfers leave the queue.
-const QUEUE_CYCLES: u64 = 64;
 /// Core cycles between two looks at the status while the queue is full.
 const POLL_CYCLES: u64 = 64;
 
@@ -131,38 +130,55 @@ impl NdpCore {
         Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, before, status })
     }
 
-    /// Offers instructions and reads that go on beside the next program, and lets `lead` cycles pass, or more until all
-    /// instructions are taken.
-    pub(crate) async fn begin_beside(
-        &mut self,
-        words: &[u128],
-        reads: &[u64],
-        lead: u64,
-    ) -> Result<(), SimError> {
-        let (begin, queue) = (self.cycle(), 1 << self.config().dimm_burst_bits());
-        for burst in words.chunks(BURST_INSTRUCTIONS) {
-            self.submit(queue, Some(burst_of(burst)));
-        }
-        reads.iter().for_each(|address| self.submit(*address, None));
-        while !self.host.core_is_answered() || self.cycle() - begin < lead.max(QUEUE_CYCLES) {
-            self.tick().await?;
-            if self.cycle() - begin > lead + self.options.watchdog_cycles {
-                return Err(self.hang("transfers are not taken"));
-            }
-        }
-        self.host.answers.retain(|answer| answer.request.address != queue);
-        Ok(())
+    /// Writes bursts of the DIMM by way of the host's port, and waits until all are acknowledged.
+    ///
+    /// # Errors
+    /// As [`NdpCore::step`]; [`SimError::Hang`] if an acknowledgement does not come.
+    pub(crate) async fn write_async(&mut self, bursts: &[(u64, Burst)]) -> Result<(), SimError> {
+        bursts.iter().for_each(|(address, burst)| self.submit(*address, Some(*burst)));
+        self.collect_async(bursts.len(), |answer| answer.request.write.is_some(), |_| {}).await
     }
 
-    /// The answers to reads that were submitted, in their order.
-    pub(crate) async fn answers_of(&mut self, reads: &[u64]) -> Result<Vec<Burst>, SimError> {
-        let mut bursts = Vec::with_capacity(reads.len());
-        for address in reads {
-            let wanted =
-                |answer: &Answer| answer.request.address == *address && answer.response.read.is_some();
-            bursts.push(self.wait_for(wanted).await?.response.read.unwrap_or_default());
+    /// Reads bursts of the DIMM by way of the host's port: by address, as several answers may be on their way.
+    ///
+    /// # Errors
+    /// As [`NdpCore::step`]; [`SimError::Hang`] if an answer does not come.
+    pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>, SimError> {
+        addresses.iter().for_each(|address| self.submit(*address, None));
+        let mut read = HashMap::with_capacity(addresses.len());
+        let wanted = |answer: &Answer| answer.request.write.is_none();
+        let keep = |answer: &Answer| {
+            read.insert(answer.request.address, answer.response.read.unwrap_or_default());
+        };
+        self.collect_async(addresses.len(), wanted, keep).await?;
+        Ok(read)
+    }
+
+    /// Steps until so many answers from the DRAM have come; they are taken out, others stay.
+    async fn collect_async(
+        &mut self,
+        mut left: usize,
+        wanted: impl Fn(&Answer) -> bool,
+        mut take: impl FnMut(&Answer),
+    ) -> Result<(), SimError> {
+        let registers = 1 << self.config().dimm_burst_bits();
+        let mut progress = self.cycle();
+        while left > 0 {
+            self.tick().await?;
+            let cycle = self.cycle();
+            self.host.answers.retain(|answer| {
+                if answer.request.address >= registers || !wanted(answer) {
+                    return true;
+                }
+                take(answer);
+                (left, progress) = (left - 1, cycle);
+                false
+            });
+            if cycle - progress > self.options.watchdog_cycles {
+                return Err(self.hang("no answer to a request of the host"));
+            }
         }
-        Ok(bursts)
+        Ok(())
     }
 
     /// Clocks in which data were on the bus of any rank.

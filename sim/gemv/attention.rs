@@ -5,10 +5,12 @@
 //! placed, programs run and results collected.
 
 use super::bit_flip::BitFlip;
+use super::transfer::values_of;
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
 use crate::error::SimError;
+use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::Instruction;
-use ndp_layout::{DimmAddress, MatrixLayout};
+use ndp_layout::{MatrixLayout, VectorBlock};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use ndp_planner::{AttentionUnit, HeadCut, attention_program, slot_words};
@@ -18,7 +20,7 @@ use ndp_planner::{AttentionUnit, HeadCut, attention_program, slot_words};
 pub struct AttentionRun {
     /// FP16 bits of the contexts, `[tokens x width]`.
     pub context: Vec<u16>,
-    /// FP16 bits of the keys that the core has appended, `[tokens x width]`.
+    /// FP16 bits of the keys that the core has appended, `[tokens x width]`; none without [`GemvOptions::audit`](super::GemvOptions::audit).
     pub keys: Vec<u16>,
     /// The same of the values.
     pub values: Vec<u16>,
@@ -40,11 +42,16 @@ impl GemvUnit {
     /// [`SimError::Config`] for heads or contexts that the design does not take, [`SimError::Layout`] for caches that the DRAM does not
     /// hold; else as [`GemvUnit::product`].
     pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun, SimError> {
-        self.alone(async |unit| unit.attend_async(op).await)
+        self.alone(async |unit| unit.attend_async(op, None).await)
     }
 
-    /// The same in a future.
-    pub(crate) async fn attend_async(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun, SimError> {
+    /// The same in a future. `resident`: query, key and value of the only token, if they are in DRAM already; heads take whole beats of them
+    /// then.
+    pub(crate) async fn attend_async(
+        &mut self,
+        op: &AttentionOp<'_>,
+        resident: Option<[VectorBlock; 3]>,
+    ) -> Result<AttentionRun, SimError> {
         let config = self.core.config().clone();
         let cut = HeadCut::new(&config, op.heads(), op.head_width())?;
         let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
@@ -52,20 +59,21 @@ impl GemvUnit {
         for span in op.spans() {
             self.prepare(op, &cut, span)?;
         }
-        let append = self.append(op, &cut).await?;
+        let append = self.append(op, &cut, resident).await?;
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for span in op.spans() {
             let cache = self.caches.entry(op, &cut, span.sequence)?;
             cache.held = span.position + span.tokens;
             let groups = cache.groups.clone();
-            for row in span.position..span.position + span.tokens {
+            let rows = if self.audit { span.position..span.position + span.tokens } else { 0..0 };
+            for row in rows {
                 for [key, value] in &groups {
-                    keys.extend(self.row(key, row as u32));
-                    values.extend(self.row(value, row as u32));
+                    keys.extend(self.row(key, row as u32).await?);
+                    values.extend(self.row(value, row as u32).await?);
                 }
             }
         }
-        self.flip_key(op, &cut)?;
+        self.flip_key(op, &cut).await?;
 
         let mut map = self.caches.free_map();
         let (mut units, mut places) = (Vec::new(), Vec::new());
@@ -73,17 +81,23 @@ impl GemvUnit {
             let groups = self.caches.entry(op, &cut, span.sequence)?.groups.clone();
             for (group, matrices) in (0..).zip(groups) {
                 let (first, cols) = cut.columns(group);
-                let input = map.add_vectors(&format!("q {token} {group}"), cols, 1)?;
                 let output = map.add_vectors(&format!("o {token} {group}"), cols, 1)?;
-                let query = &query[first as usize..][..cols as usize];
-                self.place_block(&input, |_, element| query[element as usize]);
-                self.spoil_block(&output);
+                let input = match &resident {
+                    Some([queries, ..]) => columns_of(&config, queries, first, cols)?,
+                    None => {
+                        let input = map.add_vectors(&format!("q {token} {group}"), cols, 1)?;
+                        self.place_block(&input, |_, element| query[(first + element) as usize]);
+                        input
+                    }
+                };
+                self.blank(&output);
                 let visible = visible as u32; // below the rows of the matrix
                 units.push(AttentionUnit { visible, matrices, input, output });
                 places.push((token, first));
             }
         }
         let attend = self.execute(&attention_program(&config, &cut, &units, words)).await?;
+        self.fetch_blocks(units.iter().map(|unit| unit.output)).await?;
         let mut context = vec![0; op.queries().len()];
         for (AttentionUnit { output, .. }, (token, first)) in units.iter().zip(places) {
             for element in 0..output.elements() {
@@ -103,12 +117,12 @@ impl GemvUnit {
         cut: &HeadCut,
         span: &AttentionSpan<'_>,
     ) -> Result<(), SimError> {
-        let config = self.core.config().clone();
         let cache = self.caches.entry(op, cut, span.sequence)?;
         let (held, groups) = (cache.held.min(span.position), cache.groups.clone());
         let missing = (held..span.position).map(|row| (row, true));
         let new = (span.position..span.position + span.tokens).map(|row| (row, false));
-        for (row, known) in missing.chain(new) {
+        let audit = self.audit;
+        for (row, known) in missing.chain(new.filter(|_| audit)) {
             let vectors = [
                 all_heads(span.cache, row, LayerCache::keys),
                 all_heads(span.cache, row, LayerCache::values),
@@ -116,11 +130,9 @@ impl GemvUnit {
             for (group, layouts) in (0..).zip(&groups) {
                 let (first, cols) = cut.columns(group);
                 for (layout, vector) in layouts.iter().zip(&vectors) {
-                    for packed in layout.pack_row(row as u32, &vector[first as usize..][..cols as usize]) {
-                        let place = DimmAddress { rank: packed.rank, burst: packed.burst };
-                        let data = if known { packed.data } else { [NEVER_STORED; 8] };
-                        self.core.poke(place.to_burst(&config), &data);
-                    }
+                    let never = vec![f16::from_bits(NEVER_STORED as u16); cols as usize];
+                    let values = if known { &vector[first as usize..][..cols as usize] } else { &never };
+                    self.write_row(layout, row as u32, values);
                 }
             }
         }
@@ -128,8 +140,14 @@ impl GemvUnit {
     }
 
     /// The program that appends keys and values: block after block, two places in turn.
-    async fn append(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<ProgramFigures, SimError> {
-        let gemv = self.core.config().gemv().clone();
+    async fn append(
+        &mut self,
+        op: &AttentionOp<'_>,
+        cut: &HeadCut,
+        resident: Option<[VectorBlock; 3]>,
+    ) -> Result<ProgramFigures, SimError> {
+        let config = self.core.config().clone();
+        let gemv = config.gemv();
         let most = gemv.max_batch().min(gemv.slice_words() / 2);
         let mut map = self.caches.free_map();
         let (mut instructions, mut half) = (Vec::new(), 0);
@@ -145,11 +163,17 @@ impl GemvUnit {
                 for (group, layouts) in (0..).zip(&groups) {
                     let (first, cols) = cut.columns(group);
                     for (kind, (layout, vectors)) in layouts.iter().zip(&both).enumerate() {
-                        let name = format!("append {index} {row} {group} {kind}");
-                        let block = map.add_vectors(&name, cols, batch)?;
-                        self.place_block(&block, |vector, element| {
-                            vectors[vector as usize][(first + element) as usize]
-                        });
+                        let block = match &resident {
+                            Some([_, both @ ..]) => columns_of(&config, &both[kind], first, cols)?,
+                            None => {
+                                let name = format!("append {index} {row} {group} {kind}");
+                                let block = map.add_vectors(&name, cols, batch)?;
+                                self.place_block(&block, |vector, element| {
+                                    vectors[vector as usize][(first + element) as usize]
+                                });
+                                block
+                            }
+                        };
                         let (place, address) = (half * most, block.address());
                         instructions.push(Instruction::Load { dst: place, cols, batch, address });
                         let address = layout.base();
@@ -162,18 +186,17 @@ impl GemvUnit {
         self.execute(&instructions).await
     }
 
-    /// A row of a cache in DRAM.
-    fn row(&self, layout: &MatrixLayout, row: u32) -> Vec<u16> {
-        let element = |col| {
-            let place = layout.locate(row, col);
-            let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(self.core.config());
-            (self.core.peek(burst)[place.element as usize / 4] >> (16 * (place.element % 4))) as u16
-        };
-        (0..layout.cols()).map(element).collect()
+    /// Reads a row of a matrix in DRAM.
+    pub(crate) async fn row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>, SimError> {
+        let places: Vec<u64> =
+            layout.row_places(row).map(|place| place.to_burst(self.core.config())).collect();
+        self.fetch(&places).await?;
+        let bursts: Vec<_> = places.into_iter().map(|place| self.fetched(place)).collect();
+        Ok(values_of(&bursts).take(layout.cols() as usize).collect())
     }
 
     /// Flips the flipped bit of a key, if a sequence has it.
-    fn flip_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<(), SimError> {
+    async fn flip_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<(), SimError> {
         let Some(BitFlip::Key { row, col, bit }) = self.flip else { return Ok(()) };
         let holds = |span: &&AttentionSpan<'_>| (row as usize) < span.position + span.tokens;
         let Some(span) = op.spans().iter().find(holds).filter(|_| (col as usize) < op.width()) else {
@@ -181,7 +204,7 @@ impl GemvUnit {
         };
         let group = col / (cut.segments * cut.width);
         let layout = self.caches.entry(op, cut, span.sequence)?.groups[group as usize][0].clone();
-        self.flip(&layout, (row, col - cut.columns(group).0, bit));
+        self.flip(&layout, (row, col - cut.columns(group).0, bit)).await?;
         self.flip = None;
         Ok(())
     }
@@ -196,6 +219,17 @@ impl GemvUnit {
             self.flip = None;
         }
     }
+}
+
+/// Some columns of a single vector in DRAM, from the beginning of a beat on.
+pub(crate) fn columns_of(
+    config: &DesignConfig,
+    vector: &VectorBlock,
+    first: u32,
+    cols: u32,
+) -> Result<VectorBlock, SimError> {
+    debug_assert!(vector.batch() == 1 && first.is_multiple_of(BEAT_ELEMS));
+    Ok(VectorBlock::new(config, vector.burst(first / BEAT_ELEMS) as u32, cols, 1)?)
 }
 
 /// One position of a cache, `[width]`: the rows of all heads side by side.

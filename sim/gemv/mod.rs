@@ -1,7 +1,7 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
 //! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`GemvUnit`] (places operands, runs, collects), `attention` (caches
-//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (parcels between them), `check` (comparison with the numerics contract), [`BitFlip`] (deliberate errors).
+//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them), `check` (comparison with the numerics contract), [`BitFlip`] (deliberate errors).
 
 mod attention;
 mod bit_flip;
@@ -12,9 +12,10 @@ mod transfer;
 mod unit;
 
 pub use attention::AttentionRun;
+pub(crate) use attention::columns_of;
 pub use bit_flip::BitFlip;
 pub use check::{Checker, compare};
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
-pub use partial::{MergeFormat, Part, PartialSums};
-pub(crate) use transfer::{Outcome, bursts_of, values_of};
-pub use unit::{GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures};
+pub use partial::{Handed, MergeFormat, Part, PartialSums};
+pub(crate) use transfer::Outcome;
+pub use unit::{GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures, Weights};

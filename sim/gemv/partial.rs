@@ -2,14 +2,14 @@
 //!
 //! Each core computes the sums of its own rows ([`GemvUnit::partial`]); all but one hand them over (`hand_over_async`), as
 //! exact sums or rounded to FP16 ([`MergeFormat`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host
-//! copies it from DRAM to DRAM in zero cycles, or it goes over links (`transfer`).
+//! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
+//! one takes it.
 
-use super::transfer::{bursts_of, values_of};
 use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_isa::accumulator_words;
-use ndp_layout::{BufferLayout, Burst, DimmAddress, DimmMap, ExportedSums, MatrixLayout, SumBurst};
+use ndp_layout::{BufferLayout, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock};
 use ndp_numerics::{ExactSum, SumFormat, f16};
 use ndp_planner::{
     Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
@@ -35,6 +35,33 @@ pub enum Part {
     Sums(PartialSums),
     /// FP16 bits, `[batch x cols]`.
     Fp16(Vec<u16>),
+    /// Either of them, in the DRAM of the core that adds it.
+    Arrived(Handed),
+}
+
+/// A partial result in the DRAM of a core, as it leaves one or has come to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    format: MergeFormat,
+    /// Bursts that it takes.
+    pub(crate) range: RowRange,
+}
+
+impl Handed {
+    /// Bytes on their way.
+    pub fn bytes(&self) -> u64 {
+        64 * u64::from(self.range.count) * u64::from(self.range.ranks.count_ones())
+    }
+
+    /// It at another burst of the same ranks.
+    pub(crate) fn at(self, address: u32) -> Self {
+        Self { range: RowRange { address, ..self.range }, ..self }
+    }
+
+    /// The block of FP16 values that begins with the range.
+    fn block(&self, config: &DesignConfig, (cols, batch): (u32, u32)) -> Result<VectorBlock, SimError> {
+        Ok(VectorBlock::new(config, self.range.address * config.gemv().ranks(), cols, batch)?)
+    }
 }
 
 impl Part {
@@ -62,30 +89,16 @@ impl Part {
         match self {
             Self::Sums(sums) => sums.bytes(),
             Self::Fp16(bits) => 2 * bits.len() as u64,
+            Self::Arrived(handed) => handed.bytes(),
         }
     }
 
-    /// It as bursts.
-    pub(crate) fn bursts(&self) -> Vec<Burst> {
-        match self {
-            Self::Sums(sums) => sums.0.clone(),
-            Self::Fp16(bits) => bursts_of(bits.iter().copied()),
-        }
-    }
-
-    /// A part of the same form and size that these bursts are.
-    pub(crate) fn with_bursts(&self, bursts: Vec<Burst>) -> Self {
-        match self {
-            Self::Sums(_) => Self::Sums(PartialSums(bursts)),
-            Self::Fp16(bits) => Self::Fp16(values_of(&bursts).take(bits.len()).collect()),
-        }
-    }
-
-    /// Flips a bit of the first value: what a test does to see that it is noticed.
+    /// Flips a bit of the first value: what a test does to see that it is noticed. Not of one in DRAM: [`GemvUnit::spoil_arrived`].
     pub fn spoil(&mut self, bit: u32) {
         match self {
             Self::Sums(sums) => sums.spoil(bit),
             Self::Fp16(bits) => bits[0] ^= 1 << (bit % 16),
+            Self::Arrived(_) => {}
         }
     }
 }
@@ -160,20 +173,18 @@ impl GemvUnit {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
         let mut map = self.caches.free_map();
-        let tiling = Plan::tiling(&config, &sizes)?;
-        let mut layouts = Vec::new();
-        for tile in &tiling.tiles {
-            let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
-            layouts.push((tile.first, layout));
-        }
+        let (Some(tiling), layouts) = product.matrices(&config, &mut map, &sizes)? else {
+            return Err(SimError::Range { key: "partial sums of a DOT", value: 1, min: 0, max: 0 });
+        };
         let plan = Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, &epilogue, Ending::Kept)?;
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
         let order = product.order(&sizes, &layouts);
-        self.place(product, &epilogue, &sizes, &plan, &order);
+        self.place(product, &epilogue, &sizes, &plan, &order).await?;
         self.execute(&plan.instructions).await
     }
 
-    /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other.
+    /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other. Of a linked core they stay in DRAM,
+    /// where they can leave from.
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
@@ -183,17 +194,59 @@ impl GemvUnit {
         cols: u32,
         batch: u32,
     ) -> Result<(Part, ProgramFigures), SimError> {
-        if format == MergeFormat::Exact {
-            let (sums, figures) = self.export_async(cols, batch).await?;
-            return Ok((Part::Sums(sums), figures));
-        }
         let config = self.core.config().clone();
+        let ranks = config.gemv().ranks();
+        let all = (1 << ranks) - 1;
+        if format == MergeFormat::Exact {
+            let Some(address) = self.leaving() else {
+                let (sums, figures) = self.export_async(cols, batch).await?;
+                return Ok((Part::Sums(sums), figures));
+            };
+            let place = ExportedSums::new(&config, address, accumulator_words(&config, cols, batch))?;
+            let figures = self.execute(&export_program(&place)).await?;
+            let range = RowRange { address, count: place.bursts_per_rank() as u32, ranks: all };
+            return Ok((Part::Arrived(Handed { format, range }), figures));
+        }
         let mut map = self.caches.free_map();
-        let plan = rounding_program(&config, &mut map, (cols, batch))?;
-        plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
+        let block = match self.leaving() {
+            Some(address) => VectorBlock::new(&config, address * ranks, cols, batch)?,
+            None => map.add_vectors("rounded", cols, batch)?,
+        };
+        let plan = rounding_program(&config, block);
+        plan.outputs.iter().for_each(|piece| self.blank(&piece.block));
         let figures = self.execute(&plan.instructions).await?;
+        if let Some(address) = self.leaving() {
+            let range = RowRange { address, count: block.bursts().div_ceil(ranks), ranks: all };
+            return Ok((Part::Arrived(Handed { format, range }), figures));
+        }
         let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
-        Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[])), figures))
+        Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[]).await?), figures))
+    }
+
+    /// Flips a bit of the first value of a part that has arrived: what a test does to see that it is noticed.
+    pub(crate) async fn spoil_arrived(
+        &mut self,
+        part: &Handed,
+        (cols, batch): (u32, u32),
+    ) -> Result<(), SimError> {
+        let config = self.core.config().clone();
+        let burst = match part.format {
+            MergeFormat::Fp16 => part.block(&config, (cols, batch))?.burst(0),
+            MergeFormat::Exact => {
+                let words = accumulator_words(&config, cols, batch);
+                let (place, layout) = (
+                    ExportedSums::new(&config, part.range.address, words)?,
+                    BufferLayout::new(&config, cols, batch),
+                );
+                let first = place.bursts().find(|burst| is_full(&config, &layout, burst));
+                first.map_or(0, |burst| burst.place.to_burst(&config))
+            }
+        };
+        self.fetch(&[burst]).await?;
+        let mut data = self.fetched(burst);
+        data[0] ^= if part.format == MergeFormat::Exact { 1 << 60 } else { 1 << 12 };
+        self.write(burst, data);
+        self.flush().await
     }
 
     /// Exports the sums that the last [`GemvUnit::partial`] has left.
@@ -215,12 +268,13 @@ impl GemvUnit {
         let figures = self.execute(&export_program(&places[0])).await?;
         let layout = BufferLayout::new(&config, cols, batch);
         let full = places[0].bursts().filter(|burst| is_full(&config, &layout, burst));
-        let read = |burst: SumBurst| self.core.peek(burst.place.to_burst(&config));
-        Ok((PartialSums(full.map(read).collect()), figures))
+        let full: Vec<u64> = full.map(|burst| burst.place.to_burst(&config)).collect();
+        self.fetch(&full).await?;
+        Ok((PartialSums(full.into_iter().map(|burst| self.fetched(burst)).collect()), figures))
     }
 
     /// Adds `parts` to the sums that the last [`GemvUnit::partial`] has left, or to none if `own` is false, and finishes the product:
-    /// `[batch x cols]`.
+    /// `[batch x cols]`. The result goes to `output`, or anywhere.
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
@@ -231,7 +285,7 @@ impl GemvUnit {
         own: bool,
         epilogue: &Epilogue<'_>,
     ) -> Result<GemvRun, SimError> {
-        self.alone(async |unit| unit.meet_async((cols, batch), parts, own, epilogue).await)
+        self.alone(async |unit| unit.meet_async((cols, batch), parts, own, epilogue, None).await)
     }
 
     /// The same in a future.
@@ -241,11 +295,16 @@ impl GemvUnit {
         parts: &[Part],
         own: bool,
         epilogue: &Epilogue<'_>,
+        output: Option<VectorBlock>,
     ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
         let mut map: DimmMap = self.caches.free_map();
-        let places = self.place_parts(&mut map, (cols, batch), parts)?;
-        let plan = meeting_program(&config, &mut map, (cols, batch), &places, own, epilogue)?;
+        let places = self.place_parts(&mut map, (cols, batch), parts).await?;
+        let output = match output {
+            Some(output) => output,
+            None => map.add_vectors("met", cols, batch)?,
+        };
+        let plan = meeting_program(&config, &mut map, output, &places, own, epilogue)?;
         for (pieces, operand, period) in
             [(&plan.biases, epilogue.bias, 0), (&plan.residuals, epilogue.residual, cols as usize)]
         {
@@ -256,15 +315,23 @@ impl GemvUnit {
                 }
             }
         }
-        plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
+        plan.outputs.iter().for_each(|piece| self.blank(&piece.block));
         let figures = self.execute(&plan.instructions).await?;
         let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
-        let bits = self.collect(Mode::Axpy, &sizes, &plan, &[]);
+        let bits = self.collect(Mode::Axpy, &sizes, &plan, &[]).await?;
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
 
+    /// The FP16 bits of a block in DRAM, `[batch x elements]`.
+    async fn block_bits(&mut self, block: VectorBlock) -> Result<Vec<u16>, SimError> {
+        self.fetch_blocks([block]).await?;
+        let of = |vector| (0..block.elements()).map(move |element| (vector, element));
+        let places: Vec<(u32, u32)> = (0..block.batch()).flat_map(of).collect();
+        Ok(places.into_iter().map(|(vector, element)| self.element(&block, vector, element)).collect())
+    }
+
     /// Writes what others have sent into the DRAM.
-    fn place_parts(
+    async fn place_parts(
         &mut self,
         map: &mut DimmMap,
         (cols, batch): (u32, u32),
@@ -272,6 +339,7 @@ impl GemvUnit {
     ) -> Result<Vec<PartPlace>, SimError> {
         let config = self.core.config().clone();
         let exact = parts.iter().filter(|part| matches!(part, Part::Sums(_))).count();
+        let words = accumulator_words(&config, cols, batch);
         let mut exported = place_sums(&config, map, (cols, batch), exact)?.into_iter();
         let mut places = Vec::new();
         for (index, part) in parts.iter().enumerate() {
@@ -282,18 +350,26 @@ impl GemvUnit {
                     let mut came = sums.0.iter();
                     for burst in place.bursts() {
                         let data = is_full(&config, &layout, &burst).then(|| came.next()).flatten();
-                        self.core.poke(burst.place.to_burst(&config), data.unwrap_or(&Burst::default()));
+                        self.write(burst.place.to_burst(&config), data.copied().unwrap_or_default());
                     }
                     places.push(PartPlace::Sums(place));
                 }
-                Part::Fp16(bits) => {
+                Part::Arrived(handed) if handed.format == MergeFormat::Exact => {
+                    places.push(PartPlace::Sums(ExportedSums::new(&config, handed.range.address, words)?));
+                }
+                Part::Fp16(_) | Part::Arrived(_) => {
+                    // What is merged is a matrix: the host puts values that came as a block into its form.
+                    let bits = match part {
+                        Part::Fp16(bits) => bits.clone(),
+                        Part::Arrived(handed) => {
+                            self.block_bits(handed.block(&config, (cols, batch))?).await?
+                        }
+                        Part::Sums(_) => continue,
+                    };
                     let layout = map.add_matrix(&format!("values {index}"), batch, cols)?;
                     for (row, values) in (0..).zip(bits.chunks(cols as usize)) {
                         let values: Vec<f16> = values.iter().map(|bits| f16::from_bits(*bits)).collect();
-                        for packed in layout.pack_row(row, &values) {
-                            let place = DimmAddress { rank: packed.rank, burst: packed.burst };
-                            self.core.poke(place.to_burst(&config), &packed.data);
-                        }
+                        self.write_row(&layout, row, &values);
                     }
                     places.push(PartPlace::Fp16(layout));
                 }

@@ -1,9 +1,7 @@
 //! What a unit keeps between programs: the caches of keys and values in DRAM, and its end of the links.
 
-use crate::core::Burst;
 use crate::error::SimError;
 use ndp_config::DesignConfig;
-use ndp_isa::Instruction;
 use ndp_layout::{DimmMap, MatrixLayout};
 use ndp_model::AttentionOp;
 use ndp_planner::HeadCut;
@@ -38,9 +36,9 @@ impl Caches {
         self.map.clone()
     }
 
-    /// Keeps bursts of the DIMM for something else; returns the first one's address.
-    pub(super) fn keep(&mut self, name: &str, bursts: u32) -> Result<u32, SimError> {
-        Ok(self.map.add_bursts(name, bursts)?)
+    /// The map, to place what stays.
+    pub(super) fn map_mut(&mut self) -> &mut DimmMap {
+        &mut self.map
     }
 
     /// The cache of a sequence; it is placed if there is none.
@@ -74,23 +72,10 @@ fn key_of(op: &AttentionOp<'_>, sequence: u32) -> CacheKey {
 /// A unit's end of the links.
 #[derive(Debug)]
 pub(super) struct Transfers {
-    /// First bursts of the DIMM of what leaves, of what comes, and of what the host reads for the GPU.
-    pub ranges: [u32; 3],
-    /// Bursts of the DIMM in each range.
-    pub bursts: u32,
+    /// First burst of each rank of what leaves.
+    pub leaving: u32,
+    /// The same of what comes, by the DIMM that sends it.
+    pub coming: Vec<u32>,
     /// Messages that the core's register has counted: sent and received.
     pub counted: [u32; 2],
-    /// What goes before the next program.
-    pub next: Beside,
-}
-
-/// What goes on beside a program.
-#[derive(Debug, Default)]
-pub(super) struct Beside {
-    pub instructions: Vec<Instruction>,
-    /// Cycles by which it begins before the program.
-    pub lead: u64,
-    /// Bursts that the host reads, and has read.
-    pub reads: Vec<u64>,
-    pub read: Vec<Burst>,
 }

@@ -1,11 +1,7 @@
-//! Parcels between DIMMs: what one core has, another one gets by `send` and `receive` over their links.
-//!
-//! A parcel is bursts that the host has put together in a range of the DRAM that is kept for that; it goes as one message to the same
-//! kind of range of another DIMM, where the host takes it. The host copies data within a DIMM, operands of products
-//! included; the copy takes zero cycles. A parcel can also go while the core's next program runs.
+//! A core's end of the links: `send` and `receive` move ranges of DRAM from where they are to where they are needed.
 
-use super::state::{Beside, Transfers};
-use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
+use super::state::Transfers;
+use super::unit::{GemvUnit, ProgramFigures};
 use crate::cluster::lockstep::HasCore;
 use crate::core::{Burst, Exchange, LinkStatus, NdpCore};
 use crate::error::SimError;
@@ -33,11 +29,16 @@ impl HasCore for GemvUnit {
 }
 
 impl GemvUnit {
-    /// Links the core to others as DIMM `node`, and keeps room for parcels in its DRAM. Nothing may be placed there yet.
+    /// Links the core to others, `dimms` in all, as DIMM `node`, and keeps room for what leaves and comes in its DRAM.
     ///
     /// # Errors
     /// [`SimError::Layout`] for a DRAM that is too small; [`SimError::Range`] for a core without a link.
-    pub(crate) fn connect(&mut self, exchange: Arc<Mutex<Exchange>>, node: u32) -> Result<(), SimError> {
+    pub(crate) fn connect(
+        &mut self,
+        exchange: Arc<Mutex<Exchange>>,
+        node: u32,
+        dimms: usize,
+    ) -> Result<(), SimError> {
         let config = self.core.config().clone();
         if !config.core().link() {
             return Err(SimError::Range { key: "core.link", value: 0, min: 1, max: 1 });
@@ -45,119 +46,48 @@ impl GemvUnit {
         let gemv = config.gemv();
         // As much as the sums of a whole buffer.
         let bursts = gemv.slice_words() * gemv.stripe_elems() / ndp_config::BEAT_ELEMS * gemv.ranks();
-        let mut ranges = [0; 3];
-        for (range, name) in ranges.iter_mut().zip(["parcels that leave", "parcels that come", "uploads"]) {
-            *range = self.caches.keep(name, bursts)?;
-        }
-        self.transfers = Some(Transfers { ranges, bursts, counted: [0; 2], next: Beside::default() });
+        let map = self.caches.map_mut();
+        let mut keep = |name: &str| Ok::<u32, SimError>(map.add_bursts(name, bursts)? / gemv.ranks());
+        let leaving = keep("what leaves")?;
+        let coming = (0..dimms).map(|from| keep(&format!("what comes from DIMM {from}")));
+        let coming = coming.collect::<Result<_, _>>()?;
+        self.transfers = Some(Transfers { leaving, coming, counted: [0; 2] });
         self.core.set_node(node);
         self.core.connect(exchange);
         Ok(())
     }
 
-    /// Bursts of the largest parcel; 0 without a link.
-    pub(crate) fn parcel_bursts(&self) -> usize {
-        self.transfers.as_ref().map_or(0, |transfers| transfers.bursts as usize)
+    /// First burst of each rank of what leaves, if the core is linked.
+    pub(crate) fn leaving(&self) -> Option<u32> {
+        Some(self.transfers.as_ref()?.leaving)
     }
 
-    /// Puts a parcel into the range of those that leave; returns what sends it.
-    pub(crate) fn stage(&mut self, node: u32, slot: u32, parcel: &[Burst]) -> Result<Instruction, SimError> {
-        let transfer = self.transfer(0, node, slot, parcel.len())?;
-        for (burst, data) in self.places(&transfer).into_iter().zip(parcel) {
-            self.core.poke(burst, data);
-        }
-        Ok(Instruction::Send(transfer))
+    /// First burst of each rank of what comes from a DIMM.
+    ///
+    /// # Errors
+    /// [`SimError::Range`] for a core without a link, or a DIMM that it is not linked to.
+    pub(crate) fn coming(&self, from: usize) -> Result<u32, SimError> {
+        let coming = self.transfers.as_ref().map_or(&[][..], |transfers| &transfers.coming);
+        let (key, value, max) = ("linked DIMM", from as u64, coming.len() as u64);
+        coming.get(from).copied().ok_or(SimError::Range { key, value, min: 0, max })
     }
 
-    /// Makes the range of parcels that come look like none; returns what receives one of so many bursts.
-    pub(crate) fn await_parcel(
-        &mut self,
-        node: u32,
-        slot: u32,
-        bursts: usize,
-    ) -> Result<Instruction, SimError> {
-        let transfer = self.transfer(1, node, slot, bursts)?;
-        for burst in self.places(&transfer) {
-            self.core.poke(burst, &[NEVER_STORED; 8]);
-        }
-        Ok(Instruction::Receive(transfer))
-    }
-
-    /// What has come.
-    pub(crate) fn parcel(&self, bursts: usize) -> Result<Vec<Burst>, SimError> {
-        let transfer = self.transfer(1, 0, 0, bursts)?;
-        Ok(self.places(&transfer).into_iter().take(bursts).map(|burst| self.core.peek(burst)).collect())
-    }
-
-    /// The range of a kind as a transfer that has room for so many bursts.
-    fn transfer(&self, kind: usize, node: u32, slot: u32, bursts: usize) -> Result<Transfer, SimError> {
-        let ranks = self.core.config().gemv().ranks();
-        let Some(Transfers { ranges, bursts: most, .. }) = &self.transfers else {
-            return Err(SimError::Range { key: "linked cores", value: 1, min: 2, max: 8 });
-        };
-        if bursts == 0 || bursts > *most as usize {
-            let (key, value, max) = ("bursts of a parcel", bursts as u64, u64::from(*most));
-            return Err(SimError::Range { key, value, min: 1, max });
-        }
-        let count = (bursts as u32).div_ceil(ranks);
-        Ok(Transfer { address: ranges[kind] / ranks, count, ranks: (1 << ranks) - 1, node, slot })
-    }
-
-    /// The bursts of the DIMM that a transfer names.
-    fn places(&self, transfer: &Transfer) -> Vec<u64> {
-        let config = self.core.config();
-        let of = |(rank, burst)| ndp_layout::DimmAddress { rank, burst }.to_burst(config);
-        transfer.places().map(of).collect()
-    }
-
-    /// Runs transfers by themselves.
+    /// Runs a program of transfers. What is sent must not wait for what comes: both kinds go in turn, each send before its receive.
     ///
     /// # Errors
     /// As [`NdpCore::run_words`].
     pub(crate) async fn transfer_async(
         &mut self,
-        instructions: &[Instruction],
+        sends: &[Transfer],
+        receives: &[Transfer],
     ) -> Result<ProgramFigures, SimError> {
-        self.execute(instructions).await
-    }
-
-    /// Lets transfers begin `lead` cycles before the next program, and go on beside it.
-    pub(crate) fn beside_next(&mut self, instructions: Vec<Instruction>, lead: u64) {
-        if let Some(transfers) = &mut self.transfers {
-            transfers.next.instructions = instructions;
-            transfers.next.lead = lead;
+        let mut instructions = Vec::with_capacity(sends.len() + receives.len() + 1);
+        for index in 0..sends.len().max(receives.len()) {
+            instructions.extend(sends.get(index).copied().map(Instruction::Send));
+            instructions.extend(receives.get(index).copied().map(Instruction::Receive));
         }
-    }
-
-    /// Lets the host read `parcel` by way of the core's port beside the next program, for the GPU; [`GemvUnit::uploaded`] has what it read.
-    pub(crate) fn upload_beside_next(&mut self, parcel: &[Burst], lead: u64) -> Result<(), SimError> {
-        let places = self.places(&self.transfer(2, 0, 0, parcel.len())?);
-        for (burst, data) in places.iter().zip(parcel) {
-            self.core.poke(*burst, data);
-        }
-        if let Some(transfers) = &mut self.transfers {
-            transfers.next.reads = places[..parcel.len()].to_vec();
-            transfers.next.lead = lead;
-        }
-        Ok(())
-    }
-
-    /// What the host has read beside the last program.
-    pub(crate) fn uploaded(&mut self) -> Vec<Burst> {
-        self.transfers.as_mut().map(|transfers| std::mem::take(&mut transfers.next.read)).unwrap_or_default()
-    }
-
-    /// What is to go beside the next program, taken.
-    pub(super) fn take_beside(&mut self) -> Option<Beside> {
-        let next = &mut self.transfers.as_mut()?.next;
-        (!next.instructions.is_empty() || !next.reads.is_empty()).then(|| std::mem::take(next))
-    }
-
-    /// Keeps what the host has read.
-    pub(super) fn keep_read(&mut self, read: Vec<Burst>) {
-        if let Some(transfers) = &mut self.transfers {
-            transfers.next.read = read;
-        }
+        instructions.push(Instruction::Barrier);
+        self.execute(&instructions).await
     }
 
     /// What has become of the transfers since it was asked last.
@@ -212,19 +142,6 @@ impl GemvUnit {
         }
         Ok(counters)
     }
-}
-
-/// FP16 bits, 32 to a burst.
-pub(crate) fn bursts_of(bits: impl Iterator<Item = u16>) -> Vec<Burst> {
-    let bits: Vec<u16> = bits.collect();
-    let burst = |chunk: &[u16]| {
-        let mut burst = Burst::default();
-        for (element, bits) in chunk.iter().enumerate() {
-            burst[element / 4] |= u64::from(*bits) << (16 * (element % 4));
-        }
-        burst
-    };
-    bits.chunks(32).map(burst).collect()
 }
 
 /// The FP16 bits of bursts.

@@ -1,7 +1,7 @@
 //! A simulated NDP core as a machine for products: operands into its DRAM, a program, results out of it.
 //!
-//! Operands are written into the device models at once; everything after that happens in RTL, driven by instructions that go
-//! through the host's port.
+//! Weights are in DRAM before the product: those of a model since its image was loaded, those of a single product by backdoor access.
+//! Everything else goes through the host's port: vectors, lists, instructions and results.
 
 use super::bit_flip::BitFlip;
 use super::state::{Caches, Transfers};
@@ -13,10 +13,12 @@ use crate::ffi::{Form, ModuleShare, WaveOptions};
 use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::{Instruction, Opcode};
-use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, order_rows, pack_words};
+use ndp_layout::{
+    AxpyTiling, Burst, DimmAddress, DimmMap, MatrixLayout, VectorBlock, order_rows, pack_words,
+};
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
-use ndp_planner::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
+use ndp_planner::{Ending, Epilogue, Mode, Piece, Plan, Sizes, Tile};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::Duration;
@@ -49,6 +51,9 @@ pub struct GemvOptions {
     pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
     pub flip: Option<BitFlip>,
+    /// Before a program, overwrite the places of its results, so that an old result there cannot pass; behind it, read back what it has
+    /// appended to caches. Neither costs cycles of a program, but both keep the port busy.
+    pub audit: bool,
     /// What simulates the core.
     pub form: Form,
     /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
@@ -69,6 +74,7 @@ impl Default for GemvOptions {
             predict: false,
             phase_ps: None,
             flip: None,
+            audit: true,
             form: Form::default(),
             opt_level: None,
         }
@@ -93,6 +99,15 @@ impl GemvOptions {
     }
 }
 
+/// Where the weights of a product come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Weights<'a> {
+    /// `[count x cols]`, the rows that take part, row-major: written into the DRAM before the product, by backdoor access.
+    Given(&'a [f16]),
+    /// In DRAM already: tiles of columns, each with its first column.
+    Resident(&'a [Tile]),
+}
+
 /// A product: rows of a matrix that take part, and the vectors.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
@@ -104,8 +119,8 @@ pub struct Product<'a> {
     pub cols: u32,
     /// The rows that take part, in order; none for all.
     pub active: Option<&'a [u32]>,
-    /// `[count x cols]`, the rows that take part, row-major.
-    pub weights: &'a [f16],
+    /// The matrix.
+    pub weights: Weights<'a>,
     /// DOT: `[batch x cols]`; AXPY: `[batch x count]`.
     pub vectors: &'a [f16],
 }
@@ -165,6 +180,11 @@ pub struct GemvRun {
 pub struct GemvUnit {
     pub(super) core: NdpCore,
     pub(super) flip: Option<BitFlip>,
+    pub(super) audit: bool,
+    /// What the next program needs in DRAM.
+    outbox: Vec<(u64, Burst)>,
+    /// What the host has read behind the last program.
+    inbox: HashMap<u64, Burst>,
     /// Keys and values that stay in DRAM; what else is placed there comes behind them.
     pub(super) caches: Caches,
     cycles: u64,
@@ -184,11 +204,14 @@ impl GemvUnit {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
-        let GemvOptions { recorded_products, recorded_from, log_instructions, flip, .. } = *options;
+        let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
         let core = NdpCore::open(config, &options.core(recorded_products > 0 && recorded_from == 0))?;
         Ok(Self {
             core,
             flip,
+            audit,
+            outbox: Vec::new(),
+            inbox: HashMap::new(),
             caches: Caches::new(config),
             cycles: 0,
             programs: 0,
@@ -197,6 +220,11 @@ impl GemvUnit {
             recording: None,
             transfers: None,
         })
+    }
+
+    /// Gives the core a DRAM in which something has its place already; before anything is placed.
+    pub(crate) fn occupy(&mut self, map: DimmMap) {
+        *self.caches.map_mut() = map;
     }
 
     /// The configuration of the core.
@@ -233,7 +261,7 @@ impl GemvUnit {
             rows: size(op.rows()),
             cols: size(op.cols()),
             active: None,
-            weights: op.weights(),
+            weights: Weights::Given(op.weights()),
             vectors: op.activations(),
         })
     }
@@ -269,28 +297,28 @@ impl GemvUnit {
         let sizes = product.sizes()?;
         product.check(epilogue, &sizes)?;
         let mut map = self.caches.free_map();
-        let plan = match product.mode {
-            Mode::Dot => {
-                let layout = map.add_matrix("w", sizes.rows, sizes.cols)?;
-                Plan::dot(&config, &mut map, &layout, &sizes, epilogue)?
-            }
-            Mode::Axpy => {
-                let tiling = Plan::tiling(&config, &sizes)?;
-                let mut layouts = Vec::new();
-                for tile in &tiling.tiles {
-                    let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
-                    layouts.push((tile.first, layout));
-                }
+        let (tiling, layouts) = product.matrices(&config, &mut map, &sizes)?;
+        let plan = match tiling {
+            None => Plan::dot(&config, &mut map, &layouts[0].1, &sizes, epilogue)?,
+            Some(tiling) => {
                 Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue, Ending::Stored)?
             }
         };
         // The order of the list is the host's to choose: neighbours open different banks.
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
         let order = product.order(&sizes, &layouts);
-        self.place(product, epilogue, &sizes, &plan, &order);
+        self.place(product, epilogue, &sizes, &plan, &order).await?;
         let figures = self.execute(&plan.instructions).await?;
-        let bits = self.collect(product.mode, &sizes, &plan, &order);
+        let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
         Ok(GemvRun { bits, passes: plan.passes, figures })
+    }
+
+    /// Reads a row of a matrix in DRAM.
+    pub(crate) fn read_row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>, SimError> {
+        self.alone(async |unit| {
+            unit.flush().await?;
+            unit.row(layout, row).await
+        })
     }
 
     /// Runs a future that waits for no other core.
@@ -308,6 +336,7 @@ impl GemvUnit {
     /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
     /// else as [`NdpCore::run_words`].
     pub(super) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+        self.flush().await?;
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
         instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
@@ -320,16 +349,7 @@ impl GemvUnit {
             self.core.begin_recording(false);
         }
         let earlier = self.core.recorded().len();
-        let beside = self.take_beside();
-        if let Some(beside) = &beside {
-            let words: Vec<u128> = beside.instructions.iter().map(Instruction::encode).collect();
-            self.core.begin_beside(&words, &beside.reads, beside.lead).await?;
-        }
         let run = self.core.run_words_async(&words, |_| {}).await?;
-        if let Some(beside) = beside {
-            let read = self.core.answers_of(&beside.reads).await?;
-            self.keep_read(read);
-        }
         let counters = self.core.counters_async().await?.since(&before);
         let records =
             if self.log_instructions { self.core.recorded()[earlier..].to_vec() } else { Vec::new() };
@@ -361,6 +381,44 @@ impl GemvUnit {
         })
     }
 
+    /// Writes a burst of the DIMM before the next program.
+    pub(super) fn write(&mut self, address: u64, burst: Burst) {
+        self.outbox.push((address, burst));
+    }
+
+    /// Writes what is to be written, and waits until it is.
+    pub(crate) async fn flush(&mut self) -> Result<(), SimError> {
+        let outbox = std::mem::take(&mut self.outbox);
+        self.core.write_async(&outbox).await
+    }
+
+    /// Reads bursts of the DIMM; [`GemvUnit::fetched`] has them until the next call.
+    pub(crate) async fn fetch(&mut self, addresses: &[u64]) -> Result<(), SimError> {
+        self.inbox = self.core.read_async(addresses).await?;
+        Ok(())
+    }
+
+    /// A burst that was fetched.
+    pub(crate) fn fetched(&self, address: u64) -> Burst {
+        self.inbox.get(&address).copied().unwrap_or([NEVER_STORED; 8])
+    }
+
+    /// Writes a row of a matrix into the DRAM, by backdoor access.
+    pub(crate) fn poke_row(&mut self, layout: &MatrixLayout, row: u32, values: &[f16]) {
+        for packed in layout.pack_row(row, values) {
+            let place = DimmAddress { rank: packed.rank, burst: packed.burst };
+            self.core.poke(place.to_burst(self.core.config()), &packed.data);
+        }
+    }
+
+    /// Writes a row of a matrix into the DRAM, before the next program.
+    pub(crate) fn write_row(&mut self, layout: &MatrixLayout, row: u32, values: &[f16]) {
+        for packed in layout.pack_row(row, values) {
+            let place = DimmAddress { rank: packed.rank, burst: packed.burst };
+            self.write(place.to_burst(self.core.config()), packed.data);
+        }
+    }
+
     /// Writes a vector block into the DRAM.
     pub(super) fn place_block(&mut self, block: &VectorBlock, value: impl Fn(u32, u32) -> f16) {
         let mut bursts = vec![[0u64; 8]; block.bursts() as usize];
@@ -372,49 +430,65 @@ impl GemvUnit {
             }
         }
         for (index, burst) in bursts.iter().enumerate() {
-            self.core.poke(block.burst(index as u32), burst);
+            self.write(block.burst(index as u32), *burst);
         }
     }
 
     /// Makes a block look like no result: an earlier program may have left the same one there.
-    pub(super) fn spoil_block(&mut self, block: &VectorBlock) {
-        (0..block.bursts()).for_each(|index| self.core.poke(block.burst(index), &[NEVER_STORED; 8]));
+    pub(super) fn blank(&mut self, block: &VectorBlock) {
+        if self.audit {
+            (0..block.bursts()).for_each(|index| self.write(block.burst(index), [NEVER_STORED; 8]));
+        }
     }
 
-    /// An element of a block in DRAM.
+    /// Reads blocks in DRAM.
+    pub(super) async fn fetch_blocks(
+        &mut self,
+        blocks: impl IntoIterator<Item = VectorBlock>,
+    ) -> Result<(), SimError> {
+        let bursts = |block: VectorBlock| (0..block.bursts()).map(move |index| block.burst(index));
+        let addresses: Vec<u64> = blocks.into_iter().flat_map(bursts).collect();
+        self.fetch(&addresses).await
+    }
+
+    /// An element of a block that was fetched.
     pub(super) fn element(&self, block: &VectorBlock, vector: u32, element: u32) -> u16 {
         let (burst, at) = block.locate(vector, element);
-        (self.core.peek(burst)[at as usize / 4] >> (16 * (at % 4))) as u16
+        (self.fetched(burst)[at as usize / 4] >> (16 * (at % 4))) as u16
     }
 
-    /// Flips a bit of a matrix in DRAM.
-    pub(super) fn flip(&mut self, layout: &MatrixLayout, (row, col, bit): (u32, u32, u32)) {
+    /// Flips a bit of a matrix in DRAM: the host reads the burst and writes another one.
+    pub(crate) async fn flip(
+        &mut self,
+        layout: &MatrixLayout,
+        (row, col, bit): (u32, u32, u32),
+    ) -> Result<(), SimError> {
         let place = layout.locate(row, col);
         let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(self.core.config());
-        let mut data = self.core.peek(burst);
+        self.flush().await?;
+        self.fetch(&[burst]).await?;
+        let mut data = self.fetched(burst);
         data[place.element as usize / 4] ^= 1 << (16 * (place.element % 4) + bit);
-        self.core.poke(burst, &data);
+        self.write(burst, data);
+        self.flush().await
     }
 
-    /// Writes matrix, vectors and lists into the DRAM.
-    pub(super) fn place(
+    /// Writes vectors and lists into the DRAM, and the matrix unless it is there.
+    pub(super) async fn place(
         &mut self,
         product: &Product<'_>,
         epilogue: &Epilogue<'_>,
         sizes: &Sizes,
         plan: &Plan,
         order: &[u32],
-    ) {
-        let config = self.core.config().clone();
+    ) -> Result<(), SimError> {
         let (cols, count) = (sizes.cols as usize, sizes.count as usize);
         for (first, layout) in &plan.matrices {
+            let Weights::Given(weights) = product.weights else { break };
             for k in 0..count {
                 let row = product.active.map_or(k as u32, |active| active[k]);
-                let values = &product.weights[k * cols + *first as usize..][..layout.cols() as usize];
-                for packed in layout.pack_row(row, values) {
-                    let place = DimmAddress { rank: packed.rank, burst: packed.burst };
-                    self.core.poke(place.to_burst(&config), &packed.data);
-                }
+                let values = &weights[k * cols + *first as usize..][..layout.cols() as usize];
+                self.poke_row(layout, row, values);
             }
         }
         if let Some(BitFlip::Weight { row, col, bit }) = self.flip
@@ -424,11 +498,11 @@ impl GemvUnit {
         {
             let tile = plan.matrices.iter().rev().find(|(first, _)| *first <= col);
             if let Some((first, layout)) = tile {
-                self.flip(layout, (row, col - first, bit));
+                self.flip(layout, (row, col - first, bit)).await?;
                 self.flip = None;
             }
         }
-        plan.outputs.iter().for_each(|piece| self.spoil_block(&piece.block));
+        plan.outputs.iter().for_each(|piece| self.blank(&piece.block));
         let length = if product.mode == Mode::Dot { cols } else { count };
         for Piece { block, first, vector: origin } in &plan.inputs {
             self.place_block(block, |vector, element| {
@@ -454,18 +528,26 @@ impl GemvUnit {
                 });
             }
         }
-        let Some(active) = product.active else { return };
         for &(first, entries, address) in &plan.lists {
+            let Some(active) = product.active else { break };
             let indices: Vec<u32> =
                 order[first as usize..][..entries as usize].iter().map(|k| active[*k as usize]).collect();
             for (index, chunk) in indices.chunks(16).enumerate() {
-                self.core.poke(u64::from(address) + index as u64, &pack_words(chunk.iter().copied()));
+                self.write(u64::from(address) + index as u64, pack_words(chunk.iter().copied()));
             }
         }
+        Ok(())
     }
 
-    /// Reads the results back.
-    pub(super) fn collect(&mut self, mode: Mode, sizes: &Sizes, plan: &Plan, order: &[u32]) -> Vec<u16> {
+    /// Reads the results.
+    pub(super) async fn collect(
+        &mut self,
+        mode: Mode,
+        sizes: &Sizes,
+        plan: &Plan,
+        order: &[u32],
+    ) -> Result<Vec<u16>, SimError> {
+        self.fetch_blocks(plan.outputs.iter().map(|piece| piece.block)).await?;
         let outputs = sizes.outputs(mode) as usize;
         let mut bits = vec![0; outputs * sizes.batch as usize];
         for piece in &plan.outputs {
@@ -486,7 +568,7 @@ impl GemvUnit {
             bits[batch as usize * outputs + row as usize] ^= 1 << bit;
             self.flip = None;
         }
-        bits
+        Ok(bits)
     }
 
     /// Cycles simulated in all products, and the wall-clock time they took, the driver included.
@@ -515,7 +597,9 @@ impl Product<'_> {
         let expect = |what, found: usize, expected: usize| {
             if found == expected { Ok(()) } else { Err(SimError::Length { what, found, expected }) }
         };
-        expect("the matrix", self.weights.len(), count.saturating_mul(cols))?;
+        if let Weights::Given(weights) = self.weights {
+            expect("the matrix", weights.len(), count.saturating_mul(cols))?;
+        }
         let length = if self.mode == Mode::Dot { cols } else { count };
         let batch = self.vectors.len().checked_div(length).unwrap_or(0);
         expect("the vectors", self.vectors.len(), batch.max(1) * length.max(1))?;
@@ -530,6 +614,32 @@ impl Product<'_> {
             batch: batch as u32,
             listed: self.active.is_some(),
         })
+    }
+
+    /// Where the matrix lies, by tiles of columns; for an AXPY also its cut. What is not in DRAM yet gets a place.
+    pub(super) fn matrices(
+        &self,
+        config: &DesignConfig,
+        map: &mut DimmMap,
+        sizes: &Sizes,
+    ) -> Result<(Option<AxpyTiling>, Vec<Tile>), SimError> {
+        if let Weights::Resident(tiles) = self.weights {
+            let cut = match self.mode {
+                Mode::Dot => None,
+                Mode::Axpy => Some(Plan::passes(config, tiles, sizes)?),
+            };
+            return Ok((cut, tiles.to_vec()));
+        }
+        if self.mode == Mode::Dot {
+            return Ok((None, vec![(0, map.add_matrix("w", sizes.rows, sizes.cols)?)]));
+        }
+        let tiling = Plan::tiling(config, sizes)?;
+        let mut layouts = Vec::new();
+        for tile in &tiling.tiles {
+            let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
+            layouts.push((tile.first, layout));
+        }
+        Ok((Some(tiling), layouts))
     }
 
     fn check(&self, epilogue: &Epilogue<'_>, sizes: &Sizes) -> Result<(), SimError> {

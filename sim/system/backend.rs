@@ -6,14 +6,18 @@
 use super::books::{Books, Event, Operation, Step};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
 use super::gpu::{Gpu, GpuNumerics};
-use super::links::{LinkOptions, Links};
+use super::links::{LinkOptions, Links, MovedNeurons};
 use super::live::{LivePredictor, layer_of, masked};
-use super::places::{Device, Places};
-use super::residence::Part;
+use super::place::Place;
+use super::places::Places;
+use super::pool::together;
+use super::residence::{Neuron, Residence};
+use super::setup::llm_shape;
 use crate::core::Recording;
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_dram::Rank;
 use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::ones;
@@ -32,6 +36,8 @@ pub struct SystemOptions {
     pub gpu_numerics: GpuNumerics,
     /// In which form partial results travel.
     pub merge: MergeFormat,
+    /// How the weights come into the DRAM.
+    pub load: Load,
     /// The DIMM of which waves are dumped and programs recorded, if the unit's options ask for them.
     pub observed_dimm: usize,
 }
@@ -45,9 +51,20 @@ impl SystemOptions {
             prompt_on_gpu: 0,
             gpu_numerics: GpuNumerics::Exact,
             merge: MergeFormat::Exact,
+            load: Load::Port,
             observed_dimm: 0,
         }
     }
+}
+
+/// How weights come into the DRAM of the DIMMs before the first token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Load {
+    /// The host writes them through the ports of the cores, in simulated cycles.
+    Port,
+    /// By backdoor access, in no cycle: for long runs and large models. The bytes are the same.
+    Backdoor,
 }
 
 /// Cores and a GPU that compute together.
@@ -74,21 +91,30 @@ pub struct SystemBackend<P> {
     pub(super) met_at: usize,
     /// The links between the cores, if they are simulated.
     pub(super) links: Option<Links>,
-    /// Nanoseconds of the last projection, in which neurons begin to move.
-    pub(super) gap: u64,
+    /// Where neurons are, and their weights.
+    pub(super) residence: Residence,
+    /// Elements of a head of attention.
+    pub(super) head_width: usize,
+    /// The weights that the DIMMs get before the first token.
+    image: Option<Model>,
+    /// Flips a bit of the next neuron that has moved.
+    spoil_move: bool,
+    /// Backdoor accesses while the weights were loaded.
+    loading_accesses: u64,
 }
 
 impl<P: Places> SystemBackend<P> {
-    /// Opens the cores.
+    /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
+    /// As [`GemvUnit::open`]; [`SimError::Layout`] for a model that does not fit the DIMMs; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
     /// FP16 has: the GPU would multiply by other weights.
     pub fn open(
         config: &DesignConfig,
         unit: &GemvOptions,
         options: &SystemOptions,
         places: P,
+        model: &Model,
     ) -> Result<Self, SimError> {
         let dimms = options.system.dimms().count as usize;
         let full = u64::from(SerialSteps::FULL.get());
@@ -100,12 +126,16 @@ impl<P: Places> SystemBackend<P> {
                 return Err(SimError::Range { key, value, min, max });
             }
         }
+        let shape = llm_shape(&model.config)?;
+        let (residence, map) = Residence::new(config, (model, &shape), dimms as u32, &places)?;
         let open = |index: usize| {
             let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
             if index != options.observed_dimm {
                 (unit.waves, unit.recorded_products) = (None, 0);
             }
-            GemvUnit::open(config, &unit)
+            let mut unit = GemvUnit::open(config, &unit)?;
+            unit.occupy(map.clone());
+            Ok::<_, SimError>(unit)
         };
         let merge = MergeFigures { format: options.merge, ..MergeFigures::default() };
         let figures =
@@ -126,7 +156,11 @@ impl<P: Places> SystemBackend<P> {
             batch: 0,
             met_at: 0,
             links: None,
-            gap: 0,
+            residence,
+            head_width: shape.head_width() as usize,
+            image: Some(model.clone()),
+            spoil_move: false,
+            loading_accesses: 0,
             options: options.clone(),
         })
     }
@@ -138,12 +172,10 @@ impl<P: Places> SystemBackend<P> {
         self
     }
 
-    /// Flips bits of the weights of the next neurons that move over links: the checks have to notice.
+    /// Flips a bit of the weights of a neuron in its slot when the next neurons have moved over links: the checks have to notice.
     #[must_use]
     pub fn with_spoilt_moves(mut self) -> Self {
-        if let Some(links) = &mut self.links {
-            links.residence.spoil = true;
-        }
+        self.spoil_move = true;
         self
     }
 
@@ -154,15 +186,13 @@ impl<P: Places> SystemBackend<P> {
         self
     }
 
-    /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them. `model` is the one that
-    /// will be computed.
+    /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them.
     ///
     /// # Errors
     /// [`SimError::Range`] for one DIMM or more than there are bridges for, for a fault of a DIMM that there is not, and for cores without links;
     /// [`SimError::Build`] for a bridge that cannot be built; [`SimError::LinkFault`] if a link does not come up.
-    pub fn with_links(mut self, links: &LinkOptions, model: &Model) -> Result<Self, SimError> {
-        let with = (model, self.options.threads);
-        self.links = Some(Links::open(&self.config, &mut self.cores, links, with)?);
+    pub fn with_links(mut self, links: &LinkOptions) -> Result<Self, SimError> {
+        self.links = Some(Links::open(&self.config, &mut self.cores, links, self.options.threads)?);
         Ok(self)
     }
 
@@ -185,21 +215,107 @@ impl<P: Places> SystemBackend<P> {
         }
     }
 
-    /// Where a neuron is computed.
-    pub(super) fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
-        let there = self.links.as_ref().and_then(|links| links.residence.device(layer, kind, neuron));
-        there.unwrap_or_else(|| self.places.device(layer, kind, neuron))
+    /// Writes the weights into the DRAM of the cores.
+    fn load(&mut self) -> Result<(), SimError> {
+        let Some(model) = self.image.take() else { return Ok(()) };
+        if self.options.load == Load::Backdoor {
+            for (dimm, core) in (0..).zip(&mut self.cores) {
+                for (layout, slot, values) in self.residence.rows(&model, dimm) {
+                    core.poke_row(&layout, slot, &values);
+                }
+            }
+            self.note_loaded();
+            return Ok(());
+        }
+        let jobs = (0..self.cores.len()).map(|dimm| (dimm, self.residence.rows(&model, dimm as u32)));
+        let jobs = jobs.collect();
+        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+        together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
+            for (layout, slot, values) in rows {
+                core.write_row(&layout, slot, &values);
+            }
+            core.flush().await
+        })?;
+        self.learn();
+        self.note_loaded();
+        Ok(())
     }
 
-    /// Weights of a neuron that have come to a device.
-    pub(super) fn weights(
-        &self,
-        device: Device,
-        block: (u32, BlockKind),
-        neuron: u32,
-        part: Part,
-    ) -> Option<&[f16]> {
-        self.links.as_ref()?.residence.weights(device, block, neuron, part)
+    /// From now on nobody but the cores' pins has anything to do with their DRAM.
+    fn note_loaded(&mut self) {
+        self.loading_accesses = self.backdoor_accesses();
+    }
+
+    /// The device ranks of a DIMM, to look at what is in them.
+    pub fn ranks(&self, dimm: usize) -> &[Rank] {
+        self.cores[dimm].core().ranks()
+    }
+
+    /// Bursts of the DIMMs' DRAM that were read or written by backdoor access since the weights were loaded.
+    pub fn backdoor_accesses(&self) -> u64 {
+        let all: u64 = self.cores.iter().map(|core| core.core().backdoor_accesses()).sum();
+        all - self.loading_accesses
+    }
+
+    /// Neurons change places as the scheduler wants it, in the time of a projection that began at `begin`: over links, or, without these,
+    /// copied by the host.
+    fn move_neurons(&mut self, begin: u64) -> Result<(), SimError> {
+        let Some(links) = &mut self.links else { return Ok(()) };
+        let rate = self.options.system.dimms().link_gbps;
+        let bytes = ((self.books.now - begin) as f64 * rate) as u64;
+        let MovedNeurons { programs, ways, arrived } =
+            links.move_neurons(&mut self.cores, &mut self.residence, bytes)?;
+        self.learn();
+        if self.spoil_move {
+            arrived.into_iter().try_for_each(|neuron| self.flip_weight(neuron, 14))?;
+        }
+        let mut end = self.books.now;
+        for (dimm, figures) in programs {
+            end = end.max(self.books.program(dimm, ("neurons move", begin), figures, &[]));
+        }
+        for (place, bytes) in ways {
+            let what = if place == Place::BusUp { "neurons to the GPU" } else { "neurons move" };
+            self.books.moved(place, what, (begin, end), bytes);
+        }
+        self.books.advance(end);
+        Ok(())
+    }
+
+    /// Flips a bit of the first weight of each matrix of a neuron, in its slot.
+    fn flip_weight(&mut self, neuron: Neuron, bit: u32) -> Result<(), SimError> {
+        let rows: Vec<_> =
+            self.residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
+        let jobs = vec![(self.residence.home(neuron).dimm as usize, rows)];
+        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+        together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
+            for (layout, slot) in rows {
+                core.flip(&layout, (slot, 0, bit)).await?;
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Without links neurons change places between tokens: the host reads their weights from one DIMM and writes them to another.
+    fn copy_neurons(&mut self) -> Result<(), SimError> {
+        loop {
+            let moves = self.residence.all_moves();
+            if moves.is_empty() {
+                self.residence.fill_gpu();
+                return Ok(());
+            }
+            for (neuron, to) in moves {
+                let from = self.residence.home(neuron).dimm as usize;
+                let rows: Vec<_> =
+                    self.residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
+                for (layout, slot) in rows {
+                    let bits = self.cores[from].read_row(&layout, slot)?;
+                    let values: Vec<f16> = bits.into_iter().map(f16::from_bits).collect();
+                    self.cores[to.dimm as usize].write_row(&layout, to.slot, &values);
+                }
+                self.residence.settle(neuron, to, true);
+            }
+        }
     }
 
     /// What has been done so far.
@@ -261,19 +377,22 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// What comes is part of this operation; the first one of a pass begins a batch.
-    fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) {
+    fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> Result<(), SimError> {
         if layer == Some(0) && operation == Operation::Q {
             self.position += self.batch;
             self.batch = batch;
             self.books.step.position = self.position;
             if !self.on_gpu() {
+                self.load()?;
                 self.books.begin_token();
-                if let Some(links) = &mut self.links {
-                    links.residence.plan(&self.places);
+                self.residence.plan(&self.places);
+                if self.links.is_none() {
+                    self.copy_neurons()?;
                 }
             }
         }
         self.books.step = Step { position: self.position, layer, operation };
+        Ok(())
     }
 
     /// A dense product that only the GPU computes.
@@ -380,7 +499,7 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
 
     /// A product without what follows it: on the GPU.
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
-        self.begin(None, Operation::Head, op.batch());
+        self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);
         let Ok(result) = self.gpu.gemv(op);
         if self.gpu.numerics() != GpuNumerics::Exact {
@@ -404,30 +523,28 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             GemvClass::Fc2 => Operation::Fc2,
             _ => Operation::Projection,
         };
-        self.begin(Some(layer), operation, product.batch());
+        self.begin(Some(layer), operation, product.batch())?;
         match operation {
             Operation::Q | Operation::K | Operation::V => self.qkv(op, layer),
             Operation::Fc1 => self.fc1(op, layer),
             Operation::Fc2 if !self.on_gpu() => {
                 let neurons = active_inputs(product);
-                let values = self.meet(op, (layer, BlockKind::Mlp), &neurons)?;
-                if let Some(links) = &mut self.links {
-                    links.residence.commit();
-                }
-                Ok(values)
+                self.meet(op, (layer, BlockKind::Mlp), &neurons)
             }
             _ => {
                 let what = if self.on_gpu() { "prompt" } else { "projection" };
                 let begin = self.books.now;
                 let values = self.linear_on_gpu(what, op);
-                self.gap = self.books.now - begin;
+                if !self.on_gpu() {
+                    self.move_neurons(begin)?;
+                }
                 Ok(values)
             }
         }
     }
 
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
-        self.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
+        self.begin(Some(op.layer() as u32), Operation::Attention, op.tokens())?;
         let Ok(exact) = self.software.attend(op);
         if !self.on_gpu() {
             return self.by_heads(op, &exact);

@@ -6,7 +6,9 @@ use super::place::Place;
 use super::places::Places;
 use super::pool::together;
 use crate::error::SimError;
-use crate::gemv::{GemvUnit, bursts_of, values_of};
+use crate::gemv::{GemvUnit, columns_of};
+use ndp_config::BEAT_ELEMS;
+use ndp_layout::{RowRange, VectorBlock};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use std::collections::BTreeMap;
@@ -29,16 +31,8 @@ impl<P: Places> SystemBackend<P> {
 
     /// The core's own copy of its heads' keys and values, up to date. Returns the bytes of positions before this batch that were
     /// missing: those of the prompt, if the GPU has computed it.
-    fn update_cache(
-        &mut self,
-        op: &AttentionOp<'_>,
-        (core, heads): (usize, &Range<usize>),
-        came: Option<&[f16]>,
-    ) -> u64 {
+    fn update_cache(&mut self, op: &AttentionOp<'_>, (core, heads): (usize, &Range<usize>)) -> u64 {
         let mut handed = 0;
-        let columns = heads.len() * op.head_width();
-        // Queries of all tokens, then keys and values of each.
-        let mut new = came.map(|came| came[op.tokens() * columns..].chunks(columns));
         for span in op.spans() {
             let key = (span.sequence, op.layer(), core);
             let own = self.caches.entry(key).or_insert_with(|| LayerCache::new(heads.len(), op.head_width()));
@@ -49,53 +43,43 @@ impl<P: Places> SystemBackend<P> {
                     let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
                     heads.clone().flat_map(head).copied().collect()
                 };
-                let is_new = row >= span.position;
-                match new.as_mut().filter(|_| is_new).map(|new| (new.next(), new.next())) {
-                    Some((Some(key), Some(value))) => own.push(key, value),
-                    _ => own.push(&of(LayerCache::keys), &of(LayerCache::values)),
-                }
+                own.push(&of(LayerCache::keys), &of(LayerCache::values));
             }
         }
         handed as u64
     }
 
-    /// Q, K and V of a batch go from the core where they met to those of their heads, if links are simulated: `[tokens x columns]` queries, then a
-    /// key and a value for each token.
-    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, (Vec<f16>, Delivery)>, SimError> {
+    /// Whether Q, K and V of a batch stay in DRAM and go over links to the cores that attend: those of a single token whose heads take whole
+    /// beats. Others the host takes and hands out.
+    pub(super) fn keeps_qkv(&self, tokens: usize) -> bool {
+        self.links.is_some() && tokens == 1 && self.head_width.is_multiple_of(BEAT_ELEMS as usize)
+    }
+
+    /// Q, K and V of a token go from the core where they met to those of their heads, to the same places there.
+    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Delivery>, SimError> {
         let from = self.met_at;
+        let ranks = self.config.gemv().ranks();
         let mut messages = Vec::new();
         for to in (0..self.cores.len()).filter(|core| *core != from) {
             let heads = self.heads(op.heads(), to);
-            if heads.is_empty() {
+            if heads.is_empty() || !self.keeps_qkv(op.tokens()) {
                 continue;
             }
-            let columns = heads.start * op.head_width()..heads.end * op.head_width();
-            let queries = op.queries().chunks(op.width()).flat_map(|query| &query[columns.clone()]);
-            let mut values: Vec<f16> = queries.copied().collect();
-            for span in op.spans() {
-                for row in span.position..span.position + span.tokens {
-                    for rows in
-                        [LayerCache::keys, LayerCache::values] as [fn(&LayerCache, usize, usize) -> &[f16]; 2]
-                    {
-                        let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
-                        values.extend(heads.clone().flat_map(head));
-                    }
-                }
-            }
-            messages.push((
-                Message { from, to, parcel: bursts_of(values.iter().map(|v| v.to_bits())) },
-                values.len(),
-            ));
+            let (first, cols) = (heads.start * op.head_width(), heads.len() * op.head_width());
+            let range = |vector: &VectorBlock| -> Result<_, SimError> {
+                let block = columns_of(&self.config, vector, first as u32, cols as u32)?;
+                // Bursts go round the ranks: from the first one's round to the last one's.
+                let (begin, end) =
+                    (block.address() / ranks, (block.address() + block.bursts()).div_ceil(ranks));
+                let range = RowRange { address: begin, count: end - begin, ranks: (1 << ranks) - 1 };
+                Ok((range, range))
+            };
+            let ranges = self.residence.qkv.iter().map(range).collect::<Result<_, _>>()?;
+            messages.push(Message { from, to, ranges });
         }
         let Some(links) = &mut self.links else { return Ok(BTreeMap::new()) };
-        let (messages, lengths): (Vec<_>, Vec<_>) = messages.into_iter().unzip();
         let targets: Vec<usize> = messages.iter().map(|message| message.to).collect();
-        let delivered = links.deliver(&mut self.cores, messages)?;
-        let values = |(delivery, length): (Delivery, usize)| {
-            let values = values_of(&delivery.parcel).take(length).map(f16::from_bits).collect();
-            (values, delivery)
-        };
-        Ok(targets.into_iter().zip(delivered.into_iter().zip(lengths).map(values)).collect())
+        Ok(targets.into_iter().zip(links.deliver(&mut self.cores, messages)?).collect())
     }
 
     /// Attention head by head where the heads live; `exact` is the reference.
@@ -109,20 +93,20 @@ impl<P: Places> SystemBackend<P> {
             if heads.is_empty() {
                 continue;
             }
-            let (values, cycles) = came.remove(&core).unzip();
-            let handed = self.update_cache(op, (core, &heads), values.as_deref());
+            let delivery = came.remove(&core);
+            let handed = self.update_cache(op, (core, &heads));
             self.books.figures.bytes.bus_prompt_cache += handed;
             let mut start =
                 self.books.carry(Place::BusDown, ("keys and values of the prompt", begin), handed);
             let columns = heads.start * op.head_width()..heads.end * op.head_width();
-            let mut queries: Vec<f16> =
+            let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
             if core != self.met_at {
                 // Q, K and V have met on one core.
                 let bytes = (6 * op.tokens() * columns.len()) as u64;
                 self.books.figures.bytes.link_qkv += bytes;
                 let link = Place::LinkOut(self.met_at as u32);
-                let arrived = match &cycles {
+                let arrived = match &delivery {
                     None => self.books.carry(link, ("q, k, v", begin), bytes),
                     Some(delivery) => {
                         carried += delivery.cycles();
@@ -132,9 +116,6 @@ impl<P: Places> SystemBackend<P> {
                 start = start.max(arrived);
                 sent = sent.max(arrived);
             }
-            if let Some(values) = &values {
-                queries = values[..queries.len()].to_vec();
-            }
             jobs.push((core, Share { core, start, columns, queries }));
         }
         // The core that sends attends when all is sent, if links are simulated.
@@ -143,7 +124,8 @@ impl<P: Places> SystemBackend<P> {
         for (_, share) in jobs.iter_mut().filter(|(core, _)| is_linked && *core == own) {
             share.start = share.start.max(sent);
         }
-        let caches = &self.caches;
+        let resident = self.keeps_qkv(op.tokens()).then_some(self.residence.qkv);
+        let (caches, config) = (&self.caches, &self.config);
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share: Share| {
             let spans = op.spans().iter().map(|span| AttentionSpan {
@@ -152,7 +134,15 @@ impl<P: Places> SystemBackend<P> {
             });
             let shape = (share.columns.len() / op.head_width(), op.head_width());
             let part = AttentionOp::new(op.layer(), shape, op.capacity(), &share.queries, spans.collect())?;
-            let run = core.attend_async(&part).await?;
+            let (first, cols) = (share.columns.start as u32, share.columns.len() as u32);
+            let resident = match resident {
+                None => None,
+                Some([q, k, v]) => {
+                    let own = |vector| columns_of(config, &vector, first, cols);
+                    Some([own(q)?, own(k)?, own(v)?])
+                }
+            };
+            let run = core.attend_async(&part, resident).await?;
             Ok((share, run))
         })?;
         self.learn();

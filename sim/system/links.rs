@@ -1,27 +1,29 @@
 //! DIMMs that are linked in RTL: what one has and another needs goes over their links, and neurons change places by it.
 //!
-//! Parcels ([`crate::gemv`]) carry partial sums, Q, K and V, and the weights of neurons, as the messages of `send` and `receive`. One
-//! core sends one message at a time and receives one (docs/isa.md, *Transfers*); a plan of rounds sees to that. A message that
-//! fails is repeated after the links have been told to go on; one that fails again and again is an error that names the link.
+//! Partial sums, Q, K, V and the weights of neurons go as the messages of `send` and `receive`, from where one core has them to where the other one
+//! takes them; the host copies nothing. One core sends to one other at a time and receives from one (docs/isa.md, *Transfers*); a plan of rounds sees
+//! to that. Messages of which one fails are repeated after the links have been told to go on; if they fail again and again, that is an error
+//! that names the link.
 //!
-//! Which neurons move is the scheduler's decision ([`Places`]). Where a neuron is computed changes only when all of its weights have
-//! arrived, and at the end of a layer, so that no product sees half of a move: [`Residence`].
+//! Which neurons move is the scheduler's decision ([`super::Places`]). They move while the GPU computes a projection, and where a neuron is computed
+//! changes only when all of its weights have arrived ([`Residence`]).
 
 use super::figures::{LinkCounters, LinkFigures};
 use super::place::Place;
-use super::residence::{Flight, Residence};
+use super::residence::{Flight, Neuron, Residence};
 use crate::cluster::lockstep::{LaneFault, Lockstep};
-use crate::core::{Burst, LinkStatus};
+use crate::core::LinkStatus;
 use crate::error::SimError;
-use crate::gemv::{GemvUnit, ProgramFigures};
+use crate::gemv::{GemvUnit, Outcome, ProgramFigures};
 use ndp_config::DesignConfig;
-use ndp_isa::Instruction;
-use ndp_model::Model;
+use ndp_isa::Transfer;
+use ndp_layout::{MatrixLayout, RowRange};
+use ndp_numerics::f16;
 
 /// How often a message is sent before its link is given up.
 const TRIES: u32 = 3;
-/// Numbers of messages; those of neurons have the uppermost bit.
-const SLOTS: u32 = 1 << 15;
+/// Numbers of messages.
+const SLOTS: u32 = 1 << 16;
 
 /// Something that goes wrong with a link while text is generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,19 +109,25 @@ pub struct LinkOptions {
     pub seed: u64,
 }
 
-/// What goes from one DIMM to another.
+/// What goes from one DIMM to another: ranges of its DRAM to ranges of the other's, one message each.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub from: usize,
     pub to: usize,
-    pub parcel: Vec<Burst>,
+    pub ranges: Vec<(RowRange, RowRange)>,
 }
 
-/// A message that has arrived.
+impl Message {
+    /// Bytes on their way.
+    fn bytes(&self) -> u64 {
+        let bursts = |(range, _): &(RowRange, RowRange)| u64::from(range.count * range.ranks.count_ones());
+        64 * self.ranges.iter().map(bursts).sum::<u64>()
+    }
+}
+
+/// A message that has arrived: how often it was sent, the last time successfully.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    pub parcel: Vec<Burst>,
-    /// One after the other, the last of them successful.
     pub tries: Vec<Try>,
 }
 
@@ -143,17 +151,29 @@ impl Delivery {
     }
 }
 
-/// One side of a message.
-enum Side {
-    Send { to: u32, slot: u32, parcel: Vec<Burst> },
-    Receive { from: u32, slot: u32, bursts: usize, late: u64 },
+/// What has become of neurons that were to change places.
+#[derive(Debug, Default)]
+pub(super) struct MovedNeurons {
+    /// Programs of the cores.
+    pub programs: Vec<(usize, ProgramFigures)>,
+    /// Ways that were taken, with bytes.
+    pub ways: Vec<(Place, u64)>,
+    /// Neurons that live on another DIMM now.
+    pub arrived: Vec<Neuron>,
+}
+
+/// A core's part of a round: ranges that it sends and receives, and by how many cycles it begins late.
+#[derive(Clone, Debug, Default)]
+struct Sides {
+    sends: Vec<Transfer>,
+    receives: Vec<Transfer>,
+    late: u64,
 }
 
 /// Linked DIMMs.
 #[derive(Debug)]
 pub(super) struct Links {
     lockstep: Lockstep,
-    pub residence: Residence,
     slot: u32,
     /// Cycle and DIMM: what comes is taken late, by so many cycles.
     full: Vec<(u64, usize, u64)>,
@@ -169,15 +189,16 @@ impl Links {
         config: &DesignConfig,
         cores: &mut [GemvUnit],
         options: &LinkOptions,
-        (model, threads): (&Model, usize),
+        threads: usize,
     ) -> Result<Self, SimError> {
+        let dimms = cores.len();
         let mut lockstep = Lockstep::open(config, cores.len(), options.ber, options.seed)?;
         let (mut full, mut planned) = (Vec::new(), Vec::new());
         if cores[0].core().is_predicted() {
             lockstep.predict(config, cores[0].core())?;
         }
         for (node, core) in cores.iter_mut().enumerate() {
-            core.connect(lockstep.exchange(node), node as u32)?;
+            core.connect(lockstep.exchange(node), node as u32, dimms)?;
         }
         for fault in &options.faults {
             if fault.dimm >= cores.len() {
@@ -199,15 +220,7 @@ impl Links {
                 FaultKind::Full(cycles) => full.push((fault.cycle, fault.dimm, cycles)),
             }
         }
-        let mut links = Self {
-            lockstep,
-            residence: Residence::new(model, cores.len()),
-            slot: 0,
-            full,
-            planned,
-            figures: LinkFigures::default(),
-            threads,
-        };
+        let mut links = Self { lockstep, slot: 0, full, planned, figures: LinkFigures::default(), threads };
         let status = links.wait_until_up(cores, config.link().fault_cycles().into())?;
         match status.iter().position(|status| !status.up) {
             None => Ok(links),
@@ -269,16 +282,22 @@ impl Links {
         let mut earlier: Vec<(usize, Vec<Try>)> = Vec::new();
         let mut ends = Vec::new();
         for _ in 0..TRIES {
-            let slot = self.next_slot(0);
             let now = self.lockstep.cycle();
-            let mut jobs: Vec<Vec<Side>> = cores.iter().map(|_| Vec::new()).collect();
-            for (_, Message { from, to, parcel }) in &messages {
-                let late = self.late(*to, now);
-                jobs[*from].push(Side::Send { to: *to as u32, slot, parcel: parcel.clone() });
-                let bursts = parcel.len();
-                jobs[*to].push(Side::Receive { from: *from as u32, slot, bursts, late });
+            let mut sides: Vec<Sides> = vec![Sides::default(); cores.len()];
+            for (_, Message { from, to, ranges }) in &messages {
+                sides[*to].late += self.late(*to, now);
+                for (away, back) in ranges {
+                    let slot = self.next_slot();
+                    let transfer = |range: &RowRange, node: usize| {
+                        let RowRange { address, count, ranks } = *range;
+                        Transfer { address, count, ranks, node: node as u32, slot }
+                    };
+                    sides[*from].sends.push(transfer(away, *to));
+                    sides[*to].receives.push(transfer(back, *from));
+                }
             }
-            let jobs = jobs.into_iter().map(|sides| (!sides.is_empty()).then_some(sides)).collect();
+            let is_idle = |sides: &Sides| sides.sends.is_empty() && sides.receives.is_empty();
+            let jobs = sides.into_iter().map(|sides| (!is_idle(&sides)).then_some(sides)).collect();
             let results = self.lockstep.run(cores, jobs, self.threads, &transfer)?;
             let mut failed = Vec::new();
             for (number, message) in messages {
@@ -291,11 +310,11 @@ impl Links {
                     None => Vec::new(),
                 };
                 tries.push(Try { programs: [(message.from, sent.clone()), (message.to, got.clone())] });
-                if out.sent == 1 && into.received == 1 {
-                    let parcel = cores[message.to].parcel(message.parcel.len())?;
-                    self.figures.messages += 1;
-                    self.figures.bytes += 64 * parcel.len() as u64;
-                    let delivery = Delivery { parcel, tries };
+                let all = message.ranges.len() as u32;
+                if out.sent == all && into.received == all {
+                    self.figures.messages += u64::from(all);
+                    self.figures.bytes += message.bytes();
+                    let delivery = Delivery { tries };
                     self.figures.cycles += delivery.cycles();
                     done.push((number, delivery));
                 } else {
@@ -331,9 +350,9 @@ impl Links {
     }
 
     /// A number that both sides of a message know it by.
-    fn next_slot(&mut self, kind: u32) -> u32 {
+    fn next_slot(&mut self) -> u32 {
         self.slot = (self.slot + 1) % SLOTS;
-        kind * SLOTS + self.slot
+        self.slot
     }
 
     /// By how many cycles a DIMM takes late what comes to it now.
@@ -342,96 +361,98 @@ impl Links {
         self.full.iter().position(due).map_or(0, |at| self.full.swap_remove(at).2)
     }
 
-    /// Neurons begin to move beside the cores' next programs, `lead` cycles before these; returns the cores that need a program. A neuron that
-    /// no parcel holds stays where it is.
-    ///
-    /// # Errors
-    /// [`SimError::Range`] for a core without a link.
-    pub fn begin_moves(&mut self, cores: &mut [GemvUnit], lead: u64) -> Result<Vec<usize>, SimError> {
-        let most = cores[0].parcel_bursts();
-        let mut busy = vec![false; cores.len()];
-        let mut beside: Vec<Vec<Instruction>> = vec![Vec::new(); cores.len()];
-        for flight in self.residence.next_flights(cores.len(), most) {
-            let parcel = self.residence.pack(&flight);
-            let slot = self.next_slot(1);
-            match flight {
-                Flight::Move { from, to, .. } => {
-                    let send = cores[from].stage(to as u32, slot, &parcel)?;
-                    let receive = cores[to].await_parcel(from as u32, slot, parcel.len())?;
-                    // A core that waits for a message sends its own first.
-                    beside[from].insert(0, send);
-                    beside[to].push(receive);
-                    (busy[from], busy[to]) = (true, true);
-                    self.figures.migration_bytes += 64 * parcel.len() as u64;
-                }
-                Flight::Upload { from, .. } => {
-                    cores[from].upload_beside_next(&parcel, lead)?;
-                    busy[from] = true;
-                    self.figures.upload_bytes += 64 * parcel.len() as u64;
-                }
-            }
-            self.residence.take_off(flight, parcel.len());
-        }
-        for (core, instructions) in cores.iter_mut().zip(beside).filter(|(_, i)| !i.is_empty()) {
-            core.beside_next(instructions, lead);
-        }
-        Ok((0..cores.len()).filter(|core| busy[*core]).collect())
-    }
-
-    /// Looks which moves are complete. Neurons whose weights have not arrived stay where they are. Returns the ways that were taken, with bytes.
+    /// Neurons change places: over links, and to the GPU by the host's reads, so many bytes of each kind at most for each DIMM, or one neuron. Those
+    /// of which not all weights arrive stay where they are.
     ///
     /// # Errors
     /// As [`Lockstep::run`].
-    pub fn end_moves(&mut self, cores: &mut [GemvUnit]) -> Result<Vec<(Place, u64)>, SimError> {
-        let flights = self.residence.flying();
+    pub fn move_neurons(
+        &mut self,
+        cores: &mut [GemvUnit],
+        residence: &mut Residence,
+        bytes: u64,
+    ) -> Result<MovedNeurons, SimError> {
+        let flights = residence.next_flights(bytes);
+        let mut all = MovedNeurons::default();
         if flights.is_empty() {
-            return Ok(Vec::new());
+            return Ok(all);
         }
-        let mut asked = vec![false; cores.len()];
-        for (flight, _) in &flights {
-            if let Flight::Move { from, to, .. } = flight {
-                (asked[*from], asked[*to]) = (true, true);
-            }
-        }
-        let jobs = asked.iter().map(|asked| asked.then_some(())).collect();
-        let outcomes = self
-            .lockstep
-            .run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| core.outcome_async().await)?;
-        let (mut ways, mut any_failed) = (Vec::new(), false);
-        for (flight, bursts) in flights {
-            let (arrived, parcel) = match &flight {
-                Flight::Move { from, to, .. } => {
-                    let ok = outcomes[*from].is_some_and(|o| o.sent > 0)
-                        && outcomes[*to].is_some_and(|o| o.received > 0);
-                    (ok, cores[*to].parcel(bursts)?)
+        let now = self.lockstep.cycle();
+        let mut jobs: Vec<Moves> = vec![Moves::default(); cores.len()];
+        for flight in &flights {
+            match flight {
+                Flight::Move { from, to, neurons } => {
+                    jobs[*to].sides.late += self.late(*to, now);
+                    for (away, back) in
+                        neurons.iter().flat_map(|(neuron, slot)| residence.ranges(*neuron, *slot))
+                    {
+                        let slot = self.next_slot();
+                        let transfer = |range: RowRange, node: usize| {
+                            let RowRange { address, count, ranks } = range;
+                            Transfer { address, count, ranks, node: node as u32, slot }
+                        };
+                        jobs[*from].sides.sends.push(transfer(away, *to));
+                        jobs[*to].sides.receives.push(transfer(back, *from));
+                    }
                 }
-                Flight::Upload { from, .. } => (true, cores[*from].uploaded()),
+                Flight::Upload { from, neurons } => {
+                    let rows = |neuron: &Neuron| {
+                        let rows = residence.rows_of(*neuron);
+                        (*neuron, rows.map(|(layout, slot)| (layout.clone(), slot)).collect())
+                    };
+                    jobs[*from].uploads = neurons.iter().map(rows).collect();
+                }
+            }
+        }
+        let jobs: Vec<_> = jobs.into_iter().map(|job| (!job.is_empty()).then_some(job)).collect();
+        let asked: Vec<[u32; 2]> = jobs
+            .iter()
+            .map(|job| {
+                job.as_ref()
+                    .map_or([0; 2], |job| [&job.sides.sends, &job.sides.receives].map(|t| t.len() as u32))
+            })
+            .collect();
+        let results = self.lockstep.run(cores, jobs, self.threads, &move_weights)?;
+        let mut any_failed = false;
+        let complete = |dimm: usize, way: usize| {
+            let outcome = results[dimm].as_ref().map(|moved: &Moved| moved.outcome);
+            outcome.is_some_and(|outcome| [outcome.sent, outcome.received][way] == asked[dimm][way])
+        };
+        for flight in flights {
+            let (way, moved) = match flight {
+                Flight::Move { from, to, neurons } => {
+                    let arrived = complete(from, 0) && complete(to, 1);
+                    any_failed |= !arrived;
+                    let bytes: u64 = neurons.iter().map(|((block, _), _)| residence.bytes(*block)).sum();
+                    self.figures.migration_bytes += bytes;
+                    let count =
+                        if arrived { &mut self.figures.migrations } else { &mut self.figures.failed_moves };
+                    *count += neurons.len() as u64;
+                    neurons.iter().for_each(|(neuron, slot)| residence.settle(*neuron, *slot, arrived));
+                    all.arrived.extend(neurons.iter().filter(|_| arrived).map(|(neuron, _)| *neuron));
+                    (Place::LinkIn(to as u32), bytes)
+                }
+                Flight::Upload { from, neurons } => {
+                    let bytes: u64 = neurons.iter().map(|(block, _)| residence.bytes(*block)).sum();
+                    self.figures.upload_bytes += bytes;
+                    self.figures.uploads += neurons.len() as u64;
+                    let read = results[from].iter().flat_map(|moved| moved.read.iter().cloned());
+                    read.for_each(|(neuron, weights)| residence.upload(neuron, weights));
+                    (Place::BusUp, bytes)
+                }
             };
-            if arrived {
-                self.residence.arrive(&flight, &parcel);
-            } else {
-                any_failed = true;
+            match all.ways.iter_mut().find(|(other, _): &&mut (Place, u64)| *other == way) {
+                Some((_, sum)) => *sum += moved,
+                None => all.ways.push((way, moved)),
             }
-            let way = match &flight {
-                Flight::Move { to, .. } => Place::LinkIn(*to as u32),
-                Flight::Upload { .. } => Place::BusUp,
-            };
-            let bytes = 64 * bursts as u64;
-            match ways.iter_mut().find(|(other, _): &&mut (Place, u64)| *other == way) {
-                Some((_, sum)) => *sum += bytes,
-                None => ways.push((way, bytes)),
-            }
-            let moved = flight.neurons() as u64;
-            match (flight, arrived) {
-                (Flight::Move { .. }, true) => self.figures.migrations += moved,
-                (Flight::Upload { .. }, true) => self.figures.uploads += moved,
-                _ => self.figures.failed_moves += moved,
-            }
+        }
+        for (dimm, moved) in results.into_iter().enumerate() {
+            all.programs.extend(moved.map(|moved| (dimm, moved.figures)));
         }
         if any_failed {
             self.go_on(cores)?;
         }
-        Ok(ways)
+        Ok(all)
     }
 
     /// The faults that have not come into effect.
@@ -464,28 +485,46 @@ impl Links {
 }
 
 /// A core's part of a round.
-async fn transfer(
-    core: &mut GemvUnit,
-    sides: Vec<Side>,
-) -> Result<(ProgramFigures, crate::gemv::Outcome), SimError> {
-    let (mut instructions, mut waits) = (Vec::new(), 0);
-    for side in sides {
-        instructions.push(match side {
-            Side::Send { to, slot, parcel } => core.stage(to, slot, &parcel)?,
-            Side::Receive { from, slot, bursts, late } => {
-                waits = late;
-                core.await_parcel(from, slot, bursts)?
-            }
-        });
+async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, Outcome), SimError> {
+    if sides.late > 0 {
+        core.pass_async(sides.late).await?;
     }
-    // What is sent must not wait for what comes.
-    instructions.sort_by_key(|instruction| matches!(instruction, Instruction::Receive(_)));
-    if waits > 0 {
-        core.pass_async(waits).await?;
-    }
-    instructions.push(Instruction::Barrier);
-    let figures = core.transfer_async(&instructions).await?;
+    let figures = core.transfer_async(&sides.sends, &sides.receives).await?;
     Ok((figures, core.outcome_async().await?))
+}
+
+/// What a core has to do with neurons that change places: those that are uploaded with the rows of their weights.
+#[derive(Clone, Debug, Default)]
+struct Moves {
+    sides: Sides,
+    uploads: Vec<(Neuron, Vec<(MatrixLayout, u32)>)>,
+}
+
+impl Moves {
+    fn is_empty(&self) -> bool {
+        self.sides.sends.is_empty() && self.sides.receives.is_empty() && self.uploads.is_empty()
+    }
+}
+
+/// What became of it.
+struct Moved {
+    figures: ProgramFigures,
+    outcome: Outcome,
+    read: Vec<(Neuron, Vec<f16>)>,
+}
+
+/// A core's part of neurons' moves: transfers, then the host's reads.
+async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved, SimError> {
+    let (figures, outcome) = transfer(core, moves.sides).await?;
+    let mut read = Vec::with_capacity(moves.uploads.len());
+    for (neuron, rows) in moves.uploads {
+        let mut weights = Vec::new();
+        for (layout, slot) in rows {
+            weights.extend(core.row(&layout, slot).await?.into_iter().map(f16::from_bits));
+        }
+        read.push((neuron, weights));
+    }
+    Ok(Moved { figures, outcome, read })
 }
 
 /// The error for a link that does not work.

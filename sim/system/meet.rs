@@ -6,13 +6,13 @@ use super::links::Message;
 use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
-use super::residence::Part as product;
 use crate::error::SimError;
-use crate::gemv::{Epilogue, GemvUnit, Mode, Part, Product};
+use crate::gemv::{Epilogue, GemvUnit, Mode, Part, Product, Weights, columns_of};
 use ndp_config::BlockKind;
+use ndp_layout::VectorBlock;
 use ndp_model::{Finish, GemvBackend, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
-use ndp_planner::{Plan, Sizes};
+use ndp_planner::{Plan, Sizes, WeightMatrix};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -30,16 +30,10 @@ impl Piece<'_> {
         self.vectors.clone().flat_map(row).copied().collect()
     }
 
-    /// The weights of some inputs as rows, `[neurons x outputs]`, and the inputs' values, `[vectors x neurons]`. `came` has the weights of
-    /// neurons that have come to where this is computed.
-    fn rows_of<'w>(&self, neurons: &[u32], came: impl Fn(u32) -> Option<&'w [f16]>) -> (Vec<f16>, Vec<f16>) {
-        let weight = |n: u32| {
-            let came = came(n);
-            let of = move |row: usize| came.map_or_else(|| self.op.weight_row(row)[n as usize], |w| w[row]);
-            self.outputs.clone().map(of)
-        };
+    /// The values of some inputs, `[vectors x neurons]`.
+    fn values_of(&self, neurons: &[u32]) -> Vec<f16> {
         let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
-        (neurons.iter().flat_map(|&n| weight(n)).collect(), self.vectors.clone().flat_map(values).collect())
+        self.vectors.clone().flat_map(values).collect()
     }
 
     /// The products of some inputs, for each vector and output.
@@ -59,10 +53,10 @@ impl Piece<'_> {
     }
 }
 
-/// What a core adds up: operands as [`Product`] wants them.
+/// What a core adds up: neurons, the slots that hold their weights, and their values.
 struct Share<'a> {
     neurons: &'a [u32],
-    weights: Vec<f16>,
+    slots: Vec<u32>,
     vectors: Vec<f16>,
     /// Its sums go to another core.
     leaves: bool,
@@ -78,21 +72,24 @@ impl<P: Places> SystemBackend<P> {
         neurons: &[u32],
     ) -> Result<Vec<f16>, SimError> {
         let op = linear.product();
-        let parts = split(|neuron| self.device(layer, kind, neuron), neurons);
+        let block = kind.block(layer);
+        let parts = split(|neuron| self.residence.device((block, neuron)), neurons);
         let longest = parts.values().map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let (rows, cols, batch) = (op.cols() as u32, op.rows() as u32, op.batch() as u32);
         let sizes = Sizes { rows, cols, count: longest, batch, listed: true };
-        let tiling = Plan::tiling(&self.config, &sizes)?;
+        let matrix = self.matrix();
+        let tiles = self.residence.tiles(block, matrix);
+        let tiling = Plan::passes(&self.config, tiles, &sizes)?;
         self.send_inputs(&parts, op.batch());
         let epilogue = epilogue_of(linear);
         let (mut bits, mut merged) = (vec![0; op.batch() * op.rows()], Vec::new());
         let mut first = 0;
         for &count in &tiling.passes {
             let vectors = first..first + count as usize;
-            for tile in &tiling.tiles {
-                let outputs = tile.first as usize..(tile.first + tile.cols) as usize;
+            for (tile, cut) in tiling.tiles.iter().enumerate() {
+                let outputs = cut.first as usize..(cut.first + cut.cols) as usize;
                 let piece = Piece { op, outputs: outputs.clone(), vectors: vectors.clone() };
-                let (results, sums) = self.meet_piece(&piece, (layer, kind), &parts, &epilogue)?;
+                let (results, sums) = self.meet_piece(&piece, (block, matrix, tile), &parts, &epilogue)?;
                 merged.resize(if sums.is_empty() { 0 } else { bits.len() }, f16::from_bits(0));
                 for (index, vector) in vectors.clone().enumerate() {
                     let (from, to) = (index * outputs.len(), vector * op.rows() + outputs.start);
@@ -142,7 +139,7 @@ impl<P: Places> SystemBackend<P> {
     fn meet_piece(
         &mut self,
         piece: &Piece<'_>,
-        block: (u32, BlockKind),
+        (block, matrix, tile): (usize, WeightMatrix, usize),
         parts: &BTreeMap<Device, Vec<u32>>,
         epilogue: &Epilogue<'_>,
     ) -> Result<(Vec<u16>, Vec<f16>), SimError> {
@@ -153,16 +150,11 @@ impl<P: Places> SystemBackend<P> {
         let (begin, format) = (self.books.now, self.options.merge);
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
-        let part = match self.books.step.operation {
-            Operation::Q => product::Q,
-            Operation::K => product::K,
-            Operation::V => product::V,
-            _ => product::Fc2,
-        };
         let gpu_sums = gpu.map(|neurons| {
-            let came = |neuron| self.weights(Device::Gpu, block, neuron, part);
+            let came = |neuron| self.residence.uploaded((block, neuron), matrix);
             piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
         });
+        let output = self.kept_output(piece, matrix)?;
 
         // The core with most neurons is the last to be ready: the others' sums come to it.
         let cold = parts.iter().filter_map(|(device, neurons)| match device {
@@ -173,21 +165,22 @@ impl<P: Places> SystemBackend<P> {
         let most = cold.iter().max_by_key(|(dimm, neurons)| (neurons.len(), std::cmp::Reverse(*dimm)));
         let (own, receiver) = (most.is_some(), most.map_or(0, |(dimm, _)| *dimm));
         let jobs = cold.iter().map(|&(dimm, neurons)| {
-            let came = |neuron| self.weights(Device::Dimm(dimm as u32), block, neuron, part);
-            let (weights, vectors) = piece.rows_of(neurons, came);
-            (dimm, Share { neurons, weights, vectors, leaves: dimm != receiver })
+            let slots = neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
+            let vectors = piece.values_of(neurons);
+            (dimm, Share { neurons, slots, vectors, leaves: dimm != receiver })
         });
         let jobs: Vec<(usize, Share<'_>)> = jobs.collect();
-        let rows = piece.op.cols() as u32;
+        // The tile as a matrix of its own.
+        let weights = [(0, self.residence.tiles(block, matrix)[tile].1.clone())];
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
-            let Share { neurons, weights, vectors, leaves } = share;
+            let Share { neurons, slots, vectors, leaves } = share;
             let product = Product {
                 mode: Mode::Axpy,
-                rows,
+                rows: weights[0].1.rows(),
                 cols,
-                active: Some(neurons),
-                weights: &weights,
+                active: Some(&slots),
+                weights: Weights::Resident(&weights),
                 vectors: &vectors,
             };
             let computed = core.partial_async(&product).await?;
@@ -222,7 +215,7 @@ impl<P: Places> SystemBackend<P> {
                 end = self.books.program(dimm, ("hand over", end), figures, &[]);
                 self.books.figures.dimms[dimm].sent_bytes += part.bytes();
                 self.books.figures.bytes.link_sums += part.bytes();
-                if self.links.is_some() {
+                if let Part::Arrived(part) = part {
                     waiting.push((dimm, part));
                 } else {
                     let link = Place::LinkIn(receiver as u32);
@@ -236,16 +229,19 @@ impl<P: Places> SystemBackend<P> {
         }
         if let Some(links) = &mut self.links {
             let to = receiver;
-            let messages =
-                waiting.iter().map(|(from, part)| Message { from: *from, to, parcel: part.bursts() });
+            let mut messages = Vec::with_capacity(waiting.len());
+            for (from, part) in &waiting {
+                let coming = part.at(self.cores[to].coming(*from)?);
+                messages.push(Message { from: *from, to, ranges: vec![(part.range, coming.range)] });
+                sums.push(Part::Arrived(coming));
+            }
             // Messages are sent when all cores have computed.
-            let delivered = links.deliver(&mut self.cores, messages.collect())?;
+            let delivered = links.deliver(&mut self.cores, messages)?;
             self.books.predicted.append(&mut links.lockstep().take_predicted());
             for ((_, part), delivery) in waiting.into_iter().zip(delivered) {
                 let link = (Place::LinkIn(receiver as u32), "partial sums");
                 ready = ready.max(self.books.message(link, computed_by, part.bytes(), &delivery));
                 slowest += delivery.cycles();
-                sums.push(part.with_bursts(delivery.parcel));
             }
         }
         let merged = if self.is_exact() {
@@ -253,8 +249,12 @@ impl<P: Places> SystemBackend<P> {
         } else {
             self.merged(piece, (&cold, receiver), gpu_sums.as_deref(), &empty)?
         };
+        let mut spoilt = None;
         if let Some(part) = sums.first_mut().filter(|_| self.spoil) {
             part.spoil(60);
+            if let Part::Arrived(part) = part {
+                spoilt = Some(*part);
+            }
             self.spoil = false;
         }
         if let Some(residual) = &residual {
@@ -266,7 +266,10 @@ impl<P: Places> SystemBackend<P> {
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let mut done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
             let (sums, epilogue): (&Vec<Part>, &Epilogue<'_>) = job;
-            core.meet_async((cols, batch), sums, own, epilogue).await
+            if let Some(part) = &spoilt {
+                core.spoil_arrived(part, (cols, batch)).await?;
+            }
+            core.meet_async((cols, batch), sums, own, epilogue, output).await
         })?;
         self.learn();
         let Some((_, run)) = done.pop() else { return Err(SimError::waits(0)) };
@@ -280,6 +283,31 @@ impl<P: Places> SystemBackend<P> {
         self.books.figures.critical(slowest + cycles);
         self.books.advance(end);
         Ok((run.bits, merged))
+    }
+
+    /// Which matrix the present operation multiplies by.
+    fn matrix(&self) -> WeightMatrix {
+        match self.books.step.operation {
+            Operation::Q => WeightMatrix::Q,
+            Operation::K => WeightMatrix::K,
+            Operation::V => WeightMatrix::V,
+            _ => WeightMatrix::Fc2,
+        }
+    }
+
+    /// Where results stay for the cores that attend: the host does not move those of a single token on links.
+    fn kept_output(&self, piece: &Piece<'_>, matrix: WeightMatrix) -> Result<Option<VectorBlock>, SimError> {
+        let [queries, keys, values] = &self.residence.qkv;
+        let vector = match matrix {
+            WeightMatrix::Q => queries,
+            WeightMatrix::K => keys,
+            WeightMatrix::V => values,
+            WeightMatrix::Fc1 | WeightMatrix::Fc2 => return Ok(None),
+        };
+        if !self.keeps_qkv(piece.op.batch()) {
+            return Ok(None);
+        }
+        columns_of(&self.config, vector, piece.outputs.start as u32, piece.outputs.len() as u32).map(Some)
     }
 
     /// Each sum of a piece rounded once, after every part has been rounded as it is on its way.

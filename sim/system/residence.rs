@@ -1,260 +1,274 @@
-//! Where neurons really are while the scheduler moves them, and the weights that have come over links and bus.
+//! Where neurons are while the scheduler moves them, and the image that holds their weights.
 //!
-//! A neuron has a home DIMM and perhaps a copy on the GPU. What the scheduler wants ([`Places`]) is compared with that, and what
-//! differs is put on its way, some neurons at a time. The tables change when weights have arrived and the layer is over. From then
-//! on products take the weights that arrived, bit by bit, not those of the model.
+//! A neuron has a home, which is a slot of a DIMM ([`Slots`]), and perhaps a copy on the GPU. What the scheduler wants ([`Places`]) is
+//! compared with that, and what differs is put on its way, some neurons at a time. The tables change when all weights have arrived. A DIMM
+//! computes with what is in its slots; the GPU with the model's weights, which it got before, or with what the host has read of a slot.
 
 use super::places::{Device, Places};
-use crate::core::Burst;
-use crate::gemv::{bursts_of, values_of};
-use ndp_config::BlockKind;
+use crate::error::SimError;
+use ndp_config::{BlockKind, DesignConfig, LlmShape};
+use ndp_layout::{DimmMap, MatrixLayout, RowRange, VectorBlock};
+use ndp_model::weights::Layer;
 use ndp_model::{Matrix, Model};
 use ndp_numerics::f16;
+use ndp_planner::{Home, ModelImage, Slots, Tile, WeightMatrix};
 use std::collections::BTreeMap;
 
 /// Block and neuron.
-type Neuron = (usize, u32);
+pub(super) type Neuron = (usize, u32);
+
+/// A neuron, and the slot that is reserved for it.
+type Slotted = (Neuron, Home);
 
 /// Neurons on their way together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flight {
-    /// From DIMM to DIMM, over links.
-    Move { from: usize, to: usize, neurons: Vec<Neuron> },
+    /// From DIMM to DIMM, each to a slot that is reserved for it.
+    Move { from: usize, to: usize, neurons: Vec<Slotted> },
     /// Copied to the GPU, by the host's reads.
     Upload { from: usize, neurons: Vec<Neuron> },
 }
 
-impl Flight {
-    fn list(&self) -> &[Neuron] {
-        let (Self::Move { neurons, .. } | Self::Upload { neurons, .. }) = self;
-        neurons
-    }
-
-    /// How many.
-    pub fn neurons(&self) -> usize {
-        self.list().len()
-    }
-}
-
-/// Which product of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    Q,
-    K,
-    V,
-    Fc1,
-    Fc2,
-}
-
-/// The tables, and what has arrived.
+/// The tables, and what the GPU has got.
 #[derive(Clone, Debug)]
 pub(super) struct Residence {
-    model: Model,
-    dimms: usize,
-    /// Of each block and neuron, once the scheduler has been asked.
-    homes: Vec<Vec<u32>>,
+    image: ModelImage,
+    slots: Slots,
     on_gpu: Vec<Vec<bool>>,
-    /// What the scheduler wants.
+    /// What the scheduler wants: home DIMM, copy on the GPU.
     wanted: Vec<Vec<(u32, bool)>>,
-    /// Weights that came.
-    came: BTreeMap<(Device, Neuron), Vec<f16>>,
-    flying: Vec<(Flight, usize)>,
-    landed: Vec<(Flight, Vec<Vec<f16>>)>,
-    /// Flip the uppermost bit of a weight of the next neuron that moves: what a test does to see that it is noticed.
-    pub spoil: bool,
+    /// Weights that the GPU has got from a DIMM: part by part.
+    uploaded: BTreeMap<Neuron, Vec<f16>>,
+    /// Places of queries, keys and values of a token, the same on all DIMMs.
+    pub qkv: [VectorBlock; 3],
 }
 
 impl Residence {
-    pub fn new(model: &Model, dimms: usize) -> Self {
-        Self {
-            model: model.clone(),
-            dimms,
-            homes: Vec::new(),
-            on_gpu: Vec::new(),
-            wanted: Vec::new(),
-            came: BTreeMap::new(),
-            flying: Vec::new(),
-            landed: Vec::new(),
-            spoil: false,
-        }
-    }
-
-    /// Neurons of each block.
-    fn sizes(&self) -> Vec<usize> {
-        let layers = self.model.layers.iter();
-        layers.flat_map(|layer| [layer.q_proj.weight.cols(), layer.fc1.weight.rows()]).collect()
-    }
-
-    /// Asks the scheduler where neurons shall be. The first time they are there.
-    pub fn plan(&mut self, places: &dyn Places) {
-        let of = |block: usize, neuron: u32| {
-            let (layer, kind) = block_of(block);
-            let device = places.device(layer, kind, neuron);
-            let home = places.home(layer, kind, neuron);
-            (home.min(self.dimms as u32 - 1), device == Device::Gpu)
-        };
-        let sizes = self.sizes();
-        self.wanted = (0..sizes.len())
-            .map(|block| (0..sizes[block] as u32).map(|neuron| of(block, neuron)).collect())
+    /// Gives each neuron of a model a slot on the DIMM where it shall be, and divides a DIMM accordingly.
+    ///
+    /// # Errors
+    /// [`SimError::Layout`] for a model that does not fit.
+    pub fn new(
+        config: &DesignConfig,
+        (model, shape): (&Model, &LlmShape),
+        dimms: u32,
+        places: &impl Places,
+    ) -> Result<(Self, DimmMap), SimError> {
+        let sizes: Vec<usize> = model
+            .layers
+            .iter()
+            .flat_map(|layer| [layer.q_proj.weight.cols(), layer.fc1.weight.rows()])
             .collect();
-        if self.homes.is_empty() {
-            self.homes = self.wanted.iter().map(|block| block.iter().map(|w| w.0).collect()).collect();
-            self.on_gpu = self.wanted.iter().map(|block| block.iter().map(|w| w.1).collect()).collect();
+        let wanted = plan(&sizes, dimms, places);
+        let homes: Vec<Vec<u32>> =
+            wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
+        let slots = Slots::new(config, dimms, &homes);
+        let mut map = DimmMap::new(config);
+        let image = ModelImage::place(&mut map, config, shape, &slots.sizes(), 1)?;
+        let mut vector = |name| map.add_vectors(name, shape.hidden(), 1);
+        let qkv = [vector("queries")?, vector("keys")?, vector("values")?];
+        let on_gpu = wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
+        Ok((Self { image, slots, on_gpu, wanted, uploaded: BTreeMap::new(), qkv }, map))
+    }
+
+    /// The tiles of a matrix of a block.
+    pub fn tiles(&self, block: usize, part: WeightMatrix) -> &[Tile] {
+        self.image.tiles(block, part)
+    }
+
+    /// Where a neuron lives.
+    pub fn home(&self, (block, neuron): Neuron) -> Home {
+        self.slots.home(block, neuron)
+    }
+
+    /// Where a neuron is computed.
+    pub fn device(&self, (block, neuron): Neuron) -> Device {
+        if self.on_gpu[block][neuron as usize] {
+            return Device::Gpu;
         }
-        // A copy that is given up is gone at once: the home DIMM has the neuron.
-        for (block, wanted) in self.wanted.iter().enumerate() {
-            for (neuron, (_, gpu)) in wanted.iter().enumerate() {
-                if self.on_gpu[block][neuron] && !gpu {
-                    self.on_gpu[block][neuron] = false;
-                    self.came.remove(&(Device::Gpu, (block, neuron as u32)));
+        Device::Dimm(self.slots.home(block, neuron).dimm)
+    }
+
+    /// Rows of the matrices of a model that a DIMM holds from the beginning: where each goes, and its values.
+    pub fn rows(&self, model: &Model, dimm: u32) -> Vec<(MatrixLayout, u32, Vec<f16>)> {
+        let mut rows = Vec::new();
+        for block in 0..self.image.blocks() {
+            for neuron in 0..self.slots.neurons(block) as u32 {
+                let home = self.slots.home(block, neuron);
+                if home.dimm != dimm {
+                    continue;
                 }
+                for (part, tiles) in self.image.parts(block) {
+                    let values = weights_of(&model.layers[block / 2], *part, neuron);
+                    for (first, layout) in tiles {
+                        let own = &values[*first as usize..][..layout.cols() as usize];
+                        rows.push((layout.clone(), home.slot, own.to_vec()));
+                    }
+                }
+            }
+        }
+        rows
+    }
+
+    /// The rows that hold the weights of a neuron, part by part.
+    pub fn rows_of(&self, (block, neuron): Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
+        let slot = self.slots.home(block, neuron).slot;
+        let tiles = self.image.parts(block).iter().flat_map(|(_, tiles)| tiles);
+        tiles.map(move |(_, layout)| (layout, slot))
+    }
+
+    /// Weights of a neuron that the GPU has got from a DIMM, for one product of its block; none if it has those of the model.
+    pub fn uploaded(&self, neuron: Neuron, part: WeightMatrix) -> Option<&[f16]> {
+        let all = self.uploaded.get(&neuron)?;
+        let cols = |tiles: &[Tile]| tiles.iter().map(|(_, layout)| layout.cols() as usize).sum::<usize>();
+        let mut first = 0;
+        for (of, tiles) in self.image.parts(neuron.0) {
+            let end = first + cols(tiles);
+            if *of == part {
+                return all.get(first..end);
+            }
+            first = end;
+        }
+        None
+    }
+
+    /// Asks the scheduler where neurons shall be. A copy that is given up is gone at once: the home DIMM has the neuron.
+    pub fn plan(&mut self, places: &impl Places) {
+        let sizes: Vec<usize> = self.wanted.iter().map(Vec::len).collect();
+        self.wanted = plan(&sizes, self.slots.dimms(), places);
+        for (block, wanted) in self.wanted.iter().enumerate() {
+            for (neuron, _) in wanted.iter().enumerate().filter(|(_, (_, gpu))| !gpu) {
+                self.on_gpu[block][neuron] = false;
+                self.uploaded.remove(&(block, neuron as u32));
             }
         }
     }
 
-    /// Where a neuron is computed; none before the scheduler has been asked.
-    pub fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Option<Device> {
-        let block = 2 * layer as usize + kind as usize;
-        let home = *self.homes.get(block)?.get(neuron as usize)?;
-        Some(if self.on_gpu[block][neuron as usize] { Device::Gpu } else { Device::Dimm(home) })
-    }
-
-    /// Weights of a neuron that came to a device, for one product of its block.
-    pub fn weights(
-        &self,
-        device: Device,
-        (layer, kind): (u32, BlockKind),
-        neuron: u32,
-        part: Part,
-    ) -> Option<&[f16]> {
-        let block = 2 * layer as usize + kind as usize;
-        let all = self.came.get(&(device, (block, neuron)))?;
-        let parts = if kind == BlockKind::Attention { 3 } else { 2 };
-        let length = all.len() / parts;
-        let index = match part {
-            Part::Q | Part::Fc1 => 0,
-            Part::K | Part::Fc2 => 1,
-            Part::V => 2,
-        };
-        all.get(index * length..(index + 1) * length)
-    }
-
-    /// What is put on its way next: each DIMM sends, receives and uploads one parcel at most, of `bursts` bursts at most.
-    pub fn next_flights(&self, dimms: usize, bursts: usize) -> Vec<Flight> {
-        let mut moves: BTreeMap<(usize, usize), (Vec<Neuron>, usize)> = BTreeMap::new();
-        let mut uploads: BTreeMap<usize, (Vec<Neuron>, usize)> = BTreeMap::new();
+    /// What is put on its way next: each DIMM sends to one other at most, receives from one, and has neurons uploaded; of each kind so many bytes,
+    /// or one neuron. A neuron for which its new DIMM has no slot stays where it is for now.
+    pub fn next_flights(&mut self, bytes: u64) -> Vec<Flight> {
+        let mut moves: BTreeMap<(u32, u32), (Vec<Slotted>, u64)> = BTreeMap::new();
+        let mut uploads: BTreeMap<u32, (Vec<Neuron>, u64)> = BTreeMap::new();
+        let dimms = self.slots.dimms() as usize;
         let (mut sends, mut receives) = (vec![None; dimms], vec![None; dimms]);
-        let room = 32 * bursts;
-        for (block, wanted) in self.wanted.iter().enumerate() {
-            for (neuron, (home, gpu)) in wanted.iter().enumerate() {
-                let from = self.homes[block][neuron] as usize;
-                let size = self.size(block);
-                let list = if *home as usize != from {
-                    let to = *home as usize;
-                    let free = |of: Option<usize>, other| of.is_none_or(|of| of == other);
-                    if !free(sends[from], to) || !free(receives[to], from) {
+        for block in 0..self.wanted.len() {
+            let size = self.bytes(block);
+            for neuron in 0..self.wanted[block].len() as u32 {
+                let (to, gpu) = self.wanted[block][neuron as usize];
+                let from = self.slots.home(block, neuron).dimm;
+                if to != from {
+                    let free = |of: Option<u32>, other| of.is_none_or(|of| of == other);
+                    if !free(sends[from as usize], to) || !free(receives[to as usize], from) {
                         continue;
                     }
-                    (sends[from], receives[to]) = (Some(to), Some(from));
-                    moves.entry((from, to)).or_default()
-                } else if *gpu && !self.on_gpu[block][neuron] {
-                    uploads.entry(from).or_default()
-                } else {
-                    continue;
-                };
-                if list.1 + size <= room {
-                    list.0.push((block, neuron as u32));
+                    let list = moves.entry((from, to)).or_default();
+                    if !list.0.is_empty() && list.1 + size > bytes {
+                        continue;
+                    }
+                    let Some(slot) = self.slots.reserve(block, neuron, to) else { continue };
+                    (sends[from as usize], receives[to as usize]) = (Some(to), Some(from));
+                    list.0.push(((block, neuron), slot));
                     list.1 += size;
-                }
-            }
-        }
-        let moves = moves.into_iter().map(|((from, to), (neurons, _))| Flight::Move { from, to, neurons });
-        let uploads = uploads.into_iter().map(|(from, (neurons, _))| Flight::Upload { from, neurons });
-        moves.chain(uploads).filter(|flight| flight.neurons() > 0).collect()
-    }
-
-    /// Elements of a neuron: its columns of Q, K and V, or its row of FC1 and its column of FC2.
-    fn size(&self, block: usize) -> usize {
-        let layer = &self.model.layers[block / 2];
-        match block_of(block).1 {
-            BlockKind::Attention => {
-                layer.q_proj.weight.rows() + layer.k_proj.weight.rows() + layer.v_proj.weight.rows()
-            }
-            BlockKind::Mlp => layer.fc1.weight.cols() + layer.fc2.weight.rows(),
-        }
-    }
-
-    /// The weights of a neuron as its home has them.
-    fn held(&self, (block, neuron): Neuron) -> Vec<f16> {
-        let home = Device::Dimm(self.homes[block][neuron as usize]);
-        if let Some(came) = self.came.get(&(home, (block, neuron))) {
-            return came.clone();
-        }
-        let (layer, n) = (&self.model.layers[block / 2], neuron as usize);
-        let column = |m: &Matrix| (0..m.rows()).map(|row| m.row(row)[n]).collect::<Vec<_>>();
-        match block_of(block).1 {
-            BlockKind::Attention => {
-                [&layer.q_proj, &layer.k_proj, &layer.v_proj].iter().flat_map(|l| column(&l.weight)).collect()
-            }
-            BlockKind::Mlp => [layer.fc1.weight.row(n).to_vec(), column(&layer.fc2.weight)].concat(),
-        }
-    }
-
-    /// The bursts of a flight: neuron after neuron, without gaps.
-    pub fn pack(&mut self, flight: &Flight) -> Vec<Burst> {
-        let values: Vec<f16> = flight.list().iter().flat_map(|neuron| self.held(*neuron)).collect();
-        let mut bursts = bursts_of(values.iter().map(|value| value.to_bits()));
-        if std::mem::take(&mut self.spoil) {
-            bursts.iter_mut().for_each(|burst| burst[0] ^= 1 << 14);
-        }
-        bursts
-    }
-
-    /// A flight of so many bursts has begun.
-    pub fn take_off(&mut self, flight: Flight, bursts: usize) {
-        self.flying.push((flight, bursts));
-    }
-
-    /// The flights that have begun, with their bursts; none flies any more.
-    pub fn flying(&mut self) -> Vec<(Flight, usize)> {
-        std::mem::take(&mut self.flying)
-    }
-
-    /// The parcel of a flight has come.
-    pub fn arrive(&mut self, flight: &Flight, parcel: &[Burst]) {
-        let mut values = values_of(parcel);
-        let mut weights = Vec::new();
-        for (block, _) in flight.list() {
-            weights.push(values.by_ref().take(self.size(*block)).map(f16::from_bits).collect());
-        }
-        self.landed.push((flight.clone(), weights));
-    }
-
-    /// A layer is over: what has come belongs to its new place from now on.
-    pub fn commit(&mut self) {
-        for (flight, weights) in std::mem::take(&mut self.landed) {
-            for (&(block, neuron), weights) in flight.list().iter().zip(weights) {
-                match flight {
-                    Flight::Move { from, to, .. } => {
-                        self.homes[block][neuron as usize] = to as u32;
-                        self.came.remove(&(Device::Dimm(from as u32), (block, neuron)));
-                        self.came.insert((Device::Dimm(to as u32), (block, neuron)), weights);
-                    }
-                    Flight::Upload { .. } => {
-                        // Unless the scheduler has changed its mind.
-                        if self.wanted[block][neuron as usize].1 {
-                            self.on_gpu[block][neuron as usize] = true;
-                            self.came.insert((Device::Gpu, (block, neuron)), weights);
-                        }
+                } else if gpu && !self.on_gpu[block][neuron as usize] {
+                    let list = uploads.entry(from).or_default();
+                    if list.0.is_empty() || list.1 + size <= bytes {
+                        list.0.push((block, neuron));
+                        list.1 += size;
                     }
                 }
             }
+        }
+        let moves = moves.into_iter().map(|((from, to), (neurons, _))| Flight::Move {
+            from: from as usize,
+            to: to as usize,
+            neurons,
+        });
+        let uploads =
+            uploads.into_iter().map(|(from, (neurons, _))| Flight::Upload { from: from as usize, neurons });
+        let is_empty = |flight: &Flight| match flight {
+            Flight::Move { neurons, .. } => neurons.is_empty(),
+            Flight::Upload { neurons, .. } => neurons.is_empty(),
+        };
+        moves.chain(uploads).filter(|flight| !is_empty(flight)).collect()
+    }
+
+    /// Neurons that shall live on another DIMM, all at once: for data that the host copies. Called again until there are none, as slots become
+    /// free.
+    pub fn all_moves(&mut self) -> Vec<Slotted> {
+        let mut moves = Vec::new();
+        for block in 0..self.wanted.len() {
+            for neuron in 0..self.wanted[block].len() as u32 {
+                let to = self.wanted[block][neuron as usize].0;
+                if self.slots.home(block, neuron).dimm != to
+                    && let Some(slot) = self.slots.reserve(block, neuron, to)
+                {
+                    moves.push(((block, neuron), slot));
+                }
+            }
+        }
+        moves
+    }
+
+    /// All copies that the GPU shall have, it has.
+    pub fn fill_gpu(&mut self) {
+        self.on_gpu = self.wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
+    }
+
+    /// Bytes of the weights of a neuron.
+    pub fn bytes(&self, block: usize) -> u64 {
+        let tiles = self.image.parts(block).iter().flat_map(|(_, tiles)| tiles);
+        tiles.map(|(_, layout)| 2 * u64::from(layout.cols())).sum()
+    }
+
+    /// The ranges of DRAM that the weights of a neuron take, at its home and in a slot that is reserved for it.
+    pub fn ranges(&self, (block, neuron): Neuron, to: Home) -> Vec<(RowRange, RowRange)> {
+        let from = self.slots.home(block, neuron).slot;
+        self.image.ranges(block, from).into_iter().zip(self.image.ranges(block, to.slot)).collect()
+    }
+
+    /// The weights of a neuron are in the slot that was reserved for them, or they are not and stay where they were.
+    pub fn settle(&mut self, (block, neuron): Neuron, to: Home, arrived: bool) {
+        if arrived {
+            self.slots.settle(block, neuron, to);
+        } else {
+            self.slots.give_back(block, to);
+        }
+    }
+
+    /// The GPU has got the weights of a neuron, unless the scheduler has changed its mind.
+    pub fn upload(&mut self, neuron: Neuron, weights: Vec<f16>) {
+        let (block, index) = (neuron.0, neuron.1 as usize);
+        if self.wanted[block][index].1 {
+            self.on_gpu[block][index] = true;
+            self.uploaded.insert(neuron, weights);
         }
     }
 }
 
-/// Layer and kind of a block.
-fn block_of(block: usize) -> (u32, BlockKind) {
-    let kind = if block.is_multiple_of(2) { BlockKind::Attention } else { BlockKind::Mlp };
-    (block as u32 / 2, kind)
+/// Home DIMM and copy on the GPU of each neuron, as the scheduler wants it.
+fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool)>> {
+    let of = |block: usize, neuron: u32| {
+        let (layer, kind) = (block as u32 / 2, BlockKind::of_block(block));
+        let device = places.device(layer, kind, neuron);
+        let home = places.home(layer, kind, neuron);
+        (home.min(dimms - 1), device == Device::Gpu)
+    };
+    sizes
+        .iter()
+        .enumerate()
+        .map(|(block, &neurons)| (0..neurons as u32).map(|neuron| of(block, neuron)).collect())
+        .collect()
+}
+
+/// The weights of a neuron in one of the matrices of its block.
+fn weights_of(layer: &Layer, part: WeightMatrix, neuron: u32) -> Vec<f16> {
+    let n = neuron as usize;
+    let column = |m: &Matrix| (0..m.rows()).map(|row| m.row(row)[n]).collect();
+    match part {
+        WeightMatrix::Q => column(&layer.q_proj.weight),
+        WeightMatrix::K => column(&layer.k_proj.weight),
+        WeightMatrix::V => column(&layer.v_proj.weight),
+        WeightMatrix::Fc1 => layer.fc1.weight.row(n).to_vec(),
+        WeightMatrix::Fc2 => column(&layer.fc2.weight),
+    }
 }

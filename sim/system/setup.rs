@@ -76,7 +76,7 @@ impl Setup {
 }
 
 /// The sizes of a model of the OPT family.
-fn llm_shape(config: &OptConfig) -> Result<LlmShape, ConfigError> {
+pub(super) fn llm_shape(config: &OptConfig) -> Result<LlmShape, ConfigError> {
     LlmShape::opt_like(
         "model",
         config.num_hidden_layers() as u32,

@@ -15,7 +15,7 @@ use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout};
 use ndp_cosim::backend::RtlBackend;
 use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands};
+use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_cosim::stimulus::DataKind;
 use ndp_files::Progress;
 use ndp_model::{GemvClass, GemvOp};
@@ -132,8 +132,14 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         Mode::Axpy => GemvOp::new("gemv", GemvClass::Proj, (cols, count), &transposed, &x)?,
     };
     let active = active.as_deref();
-    let product =
-        Operands { mode: *mode, rows: shape.rows, cols: shape.cols, active, weights: &w, vectors: &x };
+    let product = Operands {
+        mode: *mode,
+        rows: shape.rows,
+        cols: shape.cols,
+        active,
+        weights: Weights::Given(&w),
+        vectors: &x,
+    };
 
     let mut rerun = Rerun::new("gemv", unit);
     rerun.option("rows", shape.rows);

@@ -20,6 +20,18 @@ pub enum BlockKind {
     Mlp,
 }
 
+impl BlockKind {
+    /// Number of the block of a layer: attention before MLP, layer by layer.
+    pub fn block(self, layer: u32) -> usize {
+        2 * layer as usize + self as usize
+    }
+
+    /// The kind of a block.
+    pub fn of_block(block: usize) -> Self {
+        if block.is_multiple_of(2) { Self::Attention } else { Self::Mlp }
+    }
+}
+
 /// The dimensions of a decoder-only language model.
 ///
 /// ```

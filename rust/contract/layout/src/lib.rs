@@ -29,8 +29,8 @@ pub use address::{Burst, DimmAddress, DramPlace, elements_of, pack_elements, pac
 pub use dimm_map::{DimmMap, Region};
 pub use error::LayoutError;
 pub use exported::{ExportedSums, SumBurst};
-pub use matrix::{MatrixLayout, MatrixPlace};
+pub use matrix::{MatrixLayout, MatrixPlace, RowRange};
 pub use order::{OrderQuality, measure_order, order_rows};
 pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};
-pub use tiles::{AxpyTiling, ColumnTile, column_tiles};
+pub use tiles::{AxpyTiling, ColumnTile, column_passes, column_tiles};
 pub use vector::{BufferLayout, BufferPlace, VectorBlock};

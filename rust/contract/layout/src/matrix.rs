@@ -9,9 +9,9 @@
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 
-use crate::LayoutError;
 use crate::address::open_blocks;
 use crate::error::in_range;
+use crate::{DimmAddress, LayoutError};
 
 /// A place in the DRAM of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +22,17 @@ pub struct MatrixPlace {
     pub burst: u32,
     /// FP16 element of the burst.
     pub element: u32,
+}
+
+/// Bursts of some ranks that belong to a row: the same in each of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowRange {
+    /// First burst of each rank.
+    pub address: u32,
+    /// Bursts of each rank.
+    pub count: u32,
+    /// The ranks, a bit each.
+    pub ranks: u32,
 }
 
 /// A matrix `[rows x cols]` and its first burst in every rank.
@@ -132,6 +143,33 @@ impl MatrixLayout {
     /// Bursts of `row` on `rank`; 0 if the row is short and its tail elsewhere.
     pub fn row_bursts(&self, row: u32, rank: u32) -> u32 {
         (self.offset(row + 1, rank) - self.offset(row, rank)) as u32
+    }
+
+    /// The bursts that hold a row. Rows that are equal modulo the ranks have as many ranges, of the same ranks and sizes and in the same
+    /// order, so a row moves to such another one range by range.
+    pub fn row_ranges(&self, row: u32) -> Vec<RowRange> {
+        let last = self.cut.cols - 1;
+        let unused = self.beats_per_stripe - 1 - last % self.cut.stripe_elems / BEAT_ELEMS;
+        let last_rank = self.locate(row, last).rank;
+        let mut ranges: Vec<RowRange> = Vec::new();
+        for rank in 0..self.cut.ranks {
+            let count = self.row_bursts(row, rank) - if rank == last_rank { unused } else { 0 };
+            let address = self.burst_at(self.offset(row, rank));
+            match ranges.iter_mut().find(|range| (range.address, range.count) == (address, count)) {
+                _ if count == 0 => {}
+                Some(range) => range.ranks |= 1 << rank,
+                None => ranges.push(RowRange { address, count, ranks: 1 << rank }),
+            }
+        }
+        ranges
+    }
+
+    /// The places of a row's bursts in the order of its elements: 32 in each, fewer in the last one.
+    pub fn row_places(&self, row: u32) -> impl Iterator<Item = DimmAddress> + use<'_> {
+        (0..self.cut.cols).step_by(BEAT_ELEMS as usize).map(move |col| {
+            let MatrixPlace { rank, burst, .. } = self.locate(row, col);
+            DimmAddress { rank, burst }
+        })
     }
 
     /// The burst of a rank, `offset` bursts behind the base; after the last one comes the first.

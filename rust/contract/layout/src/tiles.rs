@@ -66,28 +66,10 @@ pub fn column_tiles(
     let mut best: Option<(f64, AxpyTiling)> = None;
     for tile_words in (1..).take_while(|&tile_words| needed(tile_words) <= words) {
         let tiles = cut(config, cols, tile_words);
-        let largest = (words / needed(tile_words)).min(gemv.max_batch());
-        // As few passes as fit, or one more, as equal as can be: 5 + 5 vectors cost no more than 7 + 3, and often less.
-        for pass_count in [batch.div_ceil(largest), batch.div_ceil(largest) + 1] {
-            if pass_count > batch {
-                continue;
+        for (cycles, tiling) in passes_over(config, &tiles, batch, count, words / needed(tile_words)) {
+            if best.as_ref().is_none_or(|(least, _)| cycles < *least) {
+                best = Some((cycles, tiling));
             }
-            let passes: Vec<u32> = (0..pass_count).map(|pass| (batch + pass) / pass_count).rev().collect();
-            let cycles_per_row = cycles_per_row(config, &tiles, &passes);
-            let overhead = OVERHEAD_CYCLES * (tiles.len() * passes.len()) as f64;
-            let cycles = cycles_per_row * f64::from(count) + overhead;
-            if best.as_ref().is_some_and(|(least, _)| *least <= cycles) {
-                continue;
-            }
-            let widest = tiles.iter().map(|tile| RowLayout::new(gemv, tile.cols).words_per_vector()).max();
-            let tiling = AxpyTiling {
-                tiles: tiles.clone(),
-                accumulator_words: widest.unwrap_or(0) * passes[0] * gemv.lanes(),
-                factor_words: factor_words * passes[0],
-                passes,
-                cycles_per_row,
-            };
-            best = Some((cycles, tiling));
         }
         if tiles.len() == 1 {
             break; // A wider tile is the same.
@@ -95,6 +77,60 @@ pub fn column_tiles(
     }
     let none = LayoutError::NoTile { needed: needed(1), available: words };
     best.map(|(_, tiling)| tiling).ok_or(none)
+}
+
+/// The same for tiles that are given: those of a matrix that is in DRAM already. Only the batch is cut.
+///
+/// # Errors
+/// As [`column_tiles`]; [`LayoutError::NoTile`] if the widest tile does not fit at batch 1.
+pub fn column_passes(
+    config: &DesignConfig,
+    tiles: &[ColumnTile],
+    batch: u32,
+    count: u32,
+    words: u32,
+) -> Result<AxpyTiling, LayoutError> {
+    let gemv = config.gemv();
+    in_range("batch", batch.into(), 1, 1 << 16)?;
+    in_range("count", count.into(), 1, gemv.max_cols().into())?;
+    let needed = widest(config, tiles) * gemv.lanes() + RowLayout::new(gemv, count).words_per_vector();
+    let best = passes_over(config, tiles, batch, count, words / needed)
+        .min_by(|(cycles, _), (others, _)| cycles.total_cmp(others));
+    best.map(|(_, tiling)| tiling).ok_or(LayoutError::NoTile { needed, available: words })
+}
+
+/// Words of the widest tile.
+fn widest(config: &DesignConfig, tiles: &[ColumnTile]) -> u32 {
+    let words = tiles.iter().map(|tile| RowLayout::new(config.gemv(), tile.cols).words_per_vector());
+    words.max().unwrap_or(0)
+}
+
+/// Cuts of the batch into passes of at most `largest` vectors, each with its cycles: as few passes as fit, or one more, as equal as can be:
+/// 5 + 5 vectors cost no more than 7 + 3, and often less. None if not even one vector fits.
+fn passes_over(
+    config: &DesignConfig,
+    tiles: &[ColumnTile],
+    batch: u32,
+    count: u32,
+    largest: u32,
+) -> impl Iterator<Item = (f64, AxpyTiling)> {
+    let largest = largest.min(config.gemv().max_batch());
+    let least = if largest == 0 { u32::MAX } else { batch.div_ceil(largest) };
+    [least, least.saturating_add(1)].into_iter().filter(move |passes| *passes <= batch).map(
+        move |pass_count| {
+            let passes: Vec<u32> = (0..pass_count).map(|pass| (batch + pass) / pass_count).rev().collect();
+            let cycles_per_row = cycles_per_row(config, tiles, &passes);
+            let overhead = OVERHEAD_CYCLES * (tiles.len() * passes.len()) as f64;
+            let tiling = AxpyTiling {
+                tiles: tiles.to_vec(),
+                accumulator_words: widest(config, tiles) * passes[0] * config.gemv().lanes(),
+                factor_words: RowLayout::new(config.gemv(), count).words_per_vector() * passes[0],
+                passes,
+                cycles_per_row,
+            };
+            (cycles_per_row * f64::from(count) + overhead, tiling)
+        },
+    )
 }
 
 /// Tiles of at most `words` words: whole waves, then what is left, as few tiles as that takes.

@@ -8,7 +8,7 @@ use crate::PlanError;
 use crate::product::{Epilogue, Piece, Plan, buffer_words};
 use ndp_config::{ConfigError, DesignConfig};
 use ndp_isa::{Instruction, accumulator_words, block_words};
-use ndp_layout::{DimmMap, ExportedSums, MatrixLayout};
+use ndp_layout::{DimmMap, ExportedSums, MatrixLayout, VectorBlock};
 
 /// Where a part of the sums lies that another device has computed.
 #[derive(Clone, Debug)]
@@ -46,39 +46,33 @@ pub fn export_program(place: &ExportedSums) -> [Instruction; 1] {
     [Instruction::Export { src: 0, count: place.words(), address: place.address() }]
 }
 
-/// The program that rounds the sums at word 0 to FP16 and stores them as vectors: what leaves a core whose partial results travel
-/// as FP16. The results are the plan's only output.
-///
-/// # Errors
-/// [`PlanError::Layout`] if they do not fit the DRAM.
-pub fn rounding_program(
-    config: &DesignConfig,
-    map: &mut DimmMap,
-    (cols, batch): (u32, u32),
-) -> Result<Plan, PlanError> {
+/// The program that rounds the sums at word 0 to FP16 and stores them as the vectors `block`: what leaves a core whose partial results
+/// travel as FP16. It is the plan's only output.
+pub fn rounding_program(config: &DesignConfig, block: VectorBlock) -> Plan {
+    let (cols, batch) = (block.elements(), block.batch());
     debug_assert!(block_words(config, cols, batch) <= accumulator_words(config, cols, batch));
-    let block = map.add_vectors("rounded", cols, batch)?;
     let store = Instruction::Store { src: 0, cols, batch, address: block.address() };
-    Ok(Plan {
+    Plan {
         instructions: vec![Instruction::Round { src: 0, dst: 0, cols, batch }, store],
         outputs: vec![Piece { block, first: 0, vector: 0 }],
         passes: 1,
         ..Plan::default()
-    })
+    }
 }
 
-/// The program that adds `parts` to the sums at word 0, or to none if `own` is false, rounds them, and does what follows.
+/// The program that adds `parts` to the sums at word 0, or to none if `own` is false, rounds them, does what follows, and stores `output`.
 ///
 /// # Errors
 /// [`PlanError::Config`] if the results' operands have no room beside them, [`PlanError::Layout`] if these do not fit the DRAM.
 pub fn meeting_program(
     config: &DesignConfig,
     map: &mut DimmMap,
-    (cols, batch): (u32, u32),
+    output: VectorBlock,
     parts: &[PartPlace],
     own: bool,
     epilogue: &Epilogue<'_>,
 ) -> Result<Plan, PlanError> {
+    let (cols, batch) = (output.elements(), output.batch());
     let mut plan = Plan { passes: 1, ..Plan::default() };
     let (words, results) = (accumulator_words(config, cols, batch), block_words(config, cols, batch));
     let needed = words.max(2 * results);
@@ -101,7 +95,6 @@ pub fn meeting_program(
     }
     plan.instructions.push(Instruction::Round { src: 0, dst: 0, cols, batch });
     plan.finish(map, epilogue, (0, results), (cols, batch), (0, 0))?;
-    let output = map.add_vectors("met", cols, batch)?;
     plan.outputs.push(Piece { block: output, first: 0, vector: 0 });
     plan.instructions.push(Instruction::Store { src: 0, cols, batch, address: output.address() });
     Ok(plan)

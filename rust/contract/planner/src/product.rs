@@ -11,7 +11,7 @@ use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{
     Activation, Instruction, Product as Operands, accumulator_words, block_words, fields, vector_words,
 };
-use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, VectorBlock, column_tiles};
+use ndp_layout::{AxpyTiling, ColumnTile, DimmMap, MatrixLayout, VectorBlock, column_passes, column_tiles};
 use ndp_numerics::f16;
 use serde::Serialize;
 
@@ -281,10 +281,28 @@ impl Plan {
     /// # Errors
     /// [`PlanError::Layout`] if not even one word of sums fits the buffer.
     pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling, PlanError> {
+        let count = Self::factors(config, sizes);
+        Ok(column_tiles(config, sizes.cols, sizes.batch, count, buffer_words(config))?)
+    }
+
+    /// The passes of an AXPY of tiles that are in DRAM already.
+    ///
+    /// # Errors
+    /// As [`Plan::tiling`].
+    pub fn passes(
+        config: &DesignConfig,
+        tiles: &[(u32, MatrixLayout)],
+        sizes: &Sizes,
+    ) -> Result<AxpyTiling, PlanError> {
+        let tiles: Vec<ColumnTile> =
+            tiles.iter().map(|(first, layout)| ColumnTile { first: *first, cols: layout.cols() }).collect();
+        Ok(column_passes(config, &tiles, sizes.batch, Self::factors(config, sizes), buffer_words(config))?)
+    }
+
+    /// Factors that an AXPY keeps in the buffer at a time, at most an eighth of it.
+    fn factors(config: &DesignConfig, sizes: &Sizes) -> u32 {
         let count = if sizes.listed { sizes.count.min(config.core().list_entries()) } else { sizes.count };
-        let words = buffer_words(config);
-        let count = count.min(elements_in(config, (words / 8).max(1)));
-        Ok(column_tiles(config, sizes.cols, sizes.batch, count, words)?)
+        count.min(elements_in(config, (buffer_words(config) / 8).max(1)))
     }
 
     /// The plan of an AXPY of the tiles at `layouts`.

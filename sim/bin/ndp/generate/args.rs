@@ -8,7 +8,7 @@ use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::gemv::MergeFormat;
-use ndp_cosim::system::{GpuNumerics, LinkFault};
+use ndp_cosim::system::{GpuNumerics, LinkFault, Load};
 use ndp_model::GenerateOptions;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +70,10 @@ pub struct Args {
     /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
     pub links: LinksChoice,
+    /// With --dimms: whether the host writes the weights through the ports of the DIMMs, in simulated cycles, or the harness by backdoor
+    /// access, in none: for large models
+    #[arg(long, value_enum, default_value_t = Load::Port, requires = "dimms")]
+    pub load: Load,
     /// With --dimms: bit error rate of all lanes of the links (0 to 0.001)
     #[arg(long, value_name = "RATE", default_value_t = 0.0, requires = "dimms", value_parser = bit_error_rate)]
     pub ber: f64,

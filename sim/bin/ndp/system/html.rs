@@ -32,6 +32,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
                 row("golden", verdict_text(outcome.golden.as_ref())),
                 row("outputs checked, mismatches", format!("{}, {}", number(figures.outputs_checked), figures.mismatches)),
                 row("violations of DRAM timing", number(outcome.violations)),
+                row("backdoor accesses to DRAM after loading", number(outcome.backdoor_accesses)),
                 row("cycles of the slowest DIMMs per token", number(cycles as u64)),
                 row(&format!("tokens/s of the DIMMs at {} MHz", core.clock_mhz()), format!("{:.0}", per_second(cycles / core.clock_ghz()))),
                 row("tokens/s of the whole system", format!("{:.0}, with {}", per_second(ns), timed_by_bandwidth(outcome))),

@@ -97,6 +97,7 @@ pub struct Report<'a> {
     mismatches: u64,
     first_mismatches: &'a [Mismatch],
     protocol_violations: u64,
+    backdoor_accesses: u64,
     cycles_equal_model: bool,
     /// Whether text and logits are those of exact sums in software, and from which token on one of them is not.
     text_identical: bool,
@@ -104,7 +105,7 @@ pub struct Report<'a> {
     first_difference: Option<usize>,
     differences: Differences,
     /// Of the slowest cores behind the prompt.
-    critical_cycles: u64,
+    cycles: u64,
     cycles_per_token: f64,
     /// At the core's clock, the slowest cores of each step alone.
     tokens_per_second: f64,
@@ -157,12 +158,13 @@ impl<'a> Report<'a> {
             mismatches: figures.mismatches,
             first_mismatches: &outcome.mismatches[..outcome.mismatches.len().min(16)],
             protocol_violations: outcome.violations,
+            backdoor_accesses: outcome.backdoor_accesses,
             cycles_equal_model: outcome.is_on_time(),
             text_identical: outcome.same_text,
             logits_identical: outcome.difference.is_none(),
             first_difference: outcome.difference,
             differences: figures.differences,
-            critical_cycles: figures.critical_cycles,
+            cycles: figures.critical_cycles,
             cycles_per_token,
             tokens_per_second: per_second(cycles_per_token / host.config.core().clock_ghz()),
             system_ns_per_token,

@@ -148,6 +148,8 @@ pub struct Outcome {
     /// What the scheduler's time model says of each token behind the prompt.
     pub records: Vec<TokenRecord>,
     pub violations: u64,
+    /// Bursts that were read or written by backdoor access after loading.
+    pub backdoor_accesses: u64,
     pub mismatches: Vec<Mismatch>,
     pub predictions: Option<Predictions>,
     pub quality: Option<Quality>,
@@ -173,6 +175,7 @@ impl Outcome {
         self.failure.is_none()
             && self.figures.mismatches == 0
             && self.violations == 0
+            && self.backdoor_accesses == 0
             && self.is_on_time()
             && (!self.must_be_exact() || self.difference.is_none())
             && self.golden.as_ref().is_none_or(|golden| !self.must_be_exact() || golden.agrees())
@@ -239,6 +242,12 @@ impl Outcome {
         if self.mismatches.len() > LISTED {
             note!("and {} more", self.mismatches.len() - LISTED);
         }
+        if self.backdoor_accesses > 0 {
+            note!(
+                "VIOLATION {} bursts of DRAM were accessed by backdoor; seed {seed}",
+                self.backdoor_accesses
+            );
+        }
         if self.violations > 0 {
             note!("VIOLATION {} rules of DRAM timing were broken; seed {seed}", self.violations);
         }
@@ -281,6 +290,7 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
     rerun.option("gpu-numerics", name(args.gpu_numerics));
     rerun.option("merge", name(choice.merge));
     rerun.option("links", name(args.links));
+    rerun.option("load", name(args.load));
     if args.ber > 0.0 {
         rerun.option("ber", args.ber);
     }
@@ -337,13 +347,14 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         prompt_on_gpu: prompt.len(),
         gpu_numerics: args.gpu_numerics,
         merge: choice.merge,
+        load: args.load,
         observed_dimm: args.shown_dimm as usize,
         ..SystemOptions::new(&system)
     };
-    let mut backend = SystemBackend::open(config, &unit, &asked, online.clone())?;
+    let mut backend = SystemBackend::open(config, &unit, &asked, online.clone(), model)?;
     if linked {
         let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
-        backend = backend.with_links(&links, model)?;
+        backend = backend.with_links(&links)?;
     }
     if args.predictor == PredictorChoice::Hermes {
         let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt.len())?;
@@ -402,6 +413,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         events: backend.events().to_vec(),
         records: online.records(),
         violations: backend.protocol_violations(),
+        backdoor_accesses: backend.backdoor_accesses(),
         mismatches: backend.mismatches().to_vec(),
         predictions: backend.live().map(|live| Predictions::new(live.evaluation(), live.tokens())),
         quality: None,

@@ -20,6 +20,7 @@ pub struct Row {
     outputs_checked: u64,
     mismatches: u64,
     protocol_violations: u64,
+    backdoor_accesses: u64,
     cycles_equal_model: bool,
     /// Of the slowest cores of each step, behind the prompt.
     cycles_per_token: f64,
@@ -65,6 +66,7 @@ impl Row {
             outputs_checked: figures.outputs_checked,
             mismatches: figures.mismatches,
             protocol_violations: outcome.violations,
+            backdoor_accesses: outcome.backdoor_accesses,
             cycles_equal_model: outcome.is_on_time(),
             cycles_per_token,
             tokens_per_second: per_second(cycles_per_token / core_ghz),
