@@ -89,8 +89,8 @@ impl NdpCore {
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
-        let transfers = self.is_connected()
-            || words.iter().any(|word| matches!(part_of(*word), Some(part) if part >= PARTS.len() - 2));
+        let moves = |word: &&u128| matches!(part_of(**word), Some(part) if part >= PARTS.len() - 2);
+        let transfers = words.iter().filter(moves).count().max(self.is_connected().into());
         let mut quiet = Quiet::new(self, taken, transfers);
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
@@ -206,9 +206,9 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// With transfers the core itself may wait for a link, for so long and no longer.
-    fn new(core: &NdpCore, taken: u32, transfers: bool) -> Self {
-        let waits = if transfers { 2 * u64::from(core.config().link().transfer_cycles()) } else { 0 };
+    /// With transfers the core itself may wait for a link, for each of them so long and no longer.
+    fn new(core: &NdpCore, taken: u32, transfers: usize) -> Self {
+        let waits = 2 * transfers as u64 * u64::from(core.config().link().transfer_cycles());
         let patience = core.options.watchdog_cycles.max(waits);
         Self { taken, limit: core.cycle() + patience, patience, moved: core.bus_cycles() }
     }

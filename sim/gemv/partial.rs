@@ -40,27 +40,31 @@ pub enum Part {
 }
 
 /// A partial result in the DRAM of a core, as it leaves one or has come to another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Handed {
     format: MergeFormat,
-    /// Bursts that it takes.
-    pub(crate) range: RowRange,
+    /// First burst of each rank.
+    address: u32,
+    /// Bursts that have something in them.
+    pub(crate) ranges: Vec<RowRange>,
 }
 
 impl Handed {
     /// Bytes on their way.
     pub fn bytes(&self) -> u64 {
-        64 * u64::from(self.range.count) * u64::from(self.range.ranks.count_ones())
+        64 * self.ranges.iter().map(|range| u64::from(range.count * range.ranks.count_ones())).sum::<u64>()
     }
 
     /// It at another burst of the same ranks.
-    pub(crate) fn at(self, address: u32) -> Self {
-        Self { range: RowRange { address, ..self.range }, ..self }
+    pub(crate) fn at(&self, address: u32) -> Self {
+        let moved =
+            |range: &RowRange| RowRange { address: address + (range.address - self.address), ..*range };
+        Self { format: self.format, address, ranges: self.ranges.iter().map(moved).collect() }
     }
 
     /// The block of FP16 values that begins with the range.
     fn block(&self, config: &DesignConfig, (cols, batch): (u32, u32)) -> Result<VectorBlock, SimError> {
-        Ok(VectorBlock::new(config, self.range.address * config.gemv().ranks(), cols, batch)?)
+        Ok(VectorBlock::new(config, self.address * config.gemv().ranks(), cols, batch)?)
     }
 }
 
@@ -159,6 +163,32 @@ fn is_full(config: &DesignConfig, layout: &BufferLayout, burst: &SumBurst) -> bo
     burst.slices.clone().any(holds)
 }
 
+/// The bursts of exported sums that hold a column's sum: runs of them that are the same in several ranks together. A short row leaves most of
+/// a wave empty, which need not travel: what `import` adds there no `round` shows.
+fn full_ranges(config: &DesignConfig, place: &ExportedSums, layout: &BufferLayout) -> Vec<RowRange> {
+    let mut full: Vec<(u32, u32)> = place
+        .bursts()
+        .filter(|burst| is_full(config, layout, burst))
+        .map(|burst| (burst.place.rank, burst.place.burst))
+        .collect();
+    full.sort_unstable();
+    let mut runs: Vec<RowRange> = Vec::new();
+    for (rank, burst) in full {
+        match runs.last_mut() {
+            Some(run) if run.ranks == 1 << rank && run.address + run.count == burst => run.count += 1,
+            _ => runs.push(RowRange { address: burst, count: 1, ranks: 1 << rank }),
+        }
+    }
+    let mut ranges: Vec<RowRange> = Vec::new();
+    for run in runs {
+        match ranges.iter_mut().find(|range| (range.address, range.count) == (run.address, run.count)) {
+            Some(range) => range.ranks |= run.ranks,
+            None => ranges.push(run),
+        }
+    }
+    ranges
+}
+
 impl GemvUnit {
     /// Computes an AXPY whose sums stay in the buffer.
     ///
@@ -196,7 +226,6 @@ impl GemvUnit {
     ) -> Result<(Part, ProgramFigures), SimError> {
         let config = self.core.config().clone();
         let ranks = config.gemv().ranks();
-        let all = (1 << ranks) - 1;
         if format == MergeFormat::Exact {
             let Some(address) = self.leaving() else {
                 let (sums, figures) = self.export_async(cols, batch).await?;
@@ -204,8 +233,8 @@ impl GemvUnit {
             };
             let place = ExportedSums::new(&config, address, accumulator_words(&config, cols, batch))?;
             let figures = self.execute(&export_program(&place)).await?;
-            let range = RowRange { address, count: place.bursts_per_rank() as u32, ranks: all };
-            return Ok((Part::Arrived(Handed { format, range }), figures));
+            let ranges = full_ranges(&config, &place, &BufferLayout::new(&config, cols, batch));
+            return Ok((Part::Arrived(Handed { format, address, ranges }), figures));
         }
         let mut map = self.caches.free_map();
         let block = match self.leaving() {
@@ -216,8 +245,8 @@ impl GemvUnit {
         plan.outputs.iter().for_each(|piece| self.blank(&piece.block));
         let figures = self.execute(&plan.instructions).await?;
         if let Some(address) = self.leaving() {
-            let range = RowRange { address, count: block.bursts().div_ceil(ranks), ranks: all };
-            return Ok((Part::Arrived(Handed { format, range }), figures));
+            let all = RowRange { address, count: block.bursts().div_ceil(ranks), ranks: (1 << ranks) - 1 };
+            return Ok((Part::Arrived(Handed { format, address, ranges: vec![all] }), figures));
         }
         let sizes = ndp_planner::Sizes { rows: 0, cols, count: 0, batch, listed: false };
         Ok((Part::Fp16(self.collect(Mode::Axpy, &sizes, &plan, &[]).await?), figures))
@@ -235,7 +264,7 @@ impl GemvUnit {
             MergeFormat::Exact => {
                 let words = accumulator_words(&config, cols, batch);
                 let (place, layout) = (
-                    ExportedSums::new(&config, part.range.address, words)?,
+                    ExportedSums::new(&config, part.address, words)?,
                     BufferLayout::new(&config, cols, batch),
                 );
                 let first = place.bursts().find(|burst| is_full(&config, &layout, burst));
@@ -355,7 +384,7 @@ impl GemvUnit {
                     places.push(PartPlace::Sums(place));
                 }
                 Part::Arrived(handed) if handed.format == MergeFormat::Exact => {
-                    places.push(PartPlace::Sums(ExportedSums::new(&config, handed.range.address, words)?));
+                    places.push(PartPlace::Sums(ExportedSums::new(&config, handed.address, words)?));
                 }
                 Part::Fp16(_) | Part::Arrived(_) => {
                     // What is merged is a matrix: the host puts values that came as a block into its form.

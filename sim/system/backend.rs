@@ -257,42 +257,34 @@ impl<P: Places> SystemBackend<P> {
         all - self.loading_accesses
     }
 
-    /// Neurons change places as the scheduler wants it, in the time of a projection that began at `begin`: over links, or, without these,
-    /// copied by the host.
+    /// Neurons change places over links as the scheduler wants it, until the projection that began at `begin` is over, or a move fails.
     fn move_neurons(&mut self, begin: u64) -> Result<(), SimError> {
         let Some(links) = &mut self.links else { return Ok(()) };
-        let rate = self.options.system.dimms().link_gbps;
-        let bytes = ((self.books.now - begin) as f64 * rate) as u64;
-        let MovedNeurons { programs, ways, arrived } =
-            links.move_neurons(&mut self.cores, &mut self.residence, bytes)?;
-        self.learn();
-        if self.spoil_move {
-            arrived.into_iter().try_for_each(|neuron| self.flip_weight(neuron, 14))?;
-        }
-        let mut end = self.books.now;
-        for (dimm, figures) in programs {
-            end = end.max(self.books.program(dimm, ("neurons move", begin), figures, &[]));
-        }
-        for (place, bytes) in ways {
-            let what = if place == Place::BusUp { "neurons to the GPU" } else { "neurons move" };
-            self.books.moved(place, what, (begin, end), bytes);
-        }
-        self.books.advance(end);
-        Ok(())
-    }
-
-    /// Flips a bit of the first weight of each matrix of a neuron, in its slot.
-    fn flip_weight(&mut self, neuron: Neuron, bit: u32) -> Result<(), SimError> {
-        let rows: Vec<_> =
-            self.residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
-        let jobs = vec![(self.residence.home(neuron).dimm as usize, rows)];
-        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
-            for (layout, slot) in rows {
-                core.flip(&layout, (slot, 0, bit)).await?;
+        let (gap, mut now) = (self.books.now, begin);
+        loop {
+            let MovedNeurons { programs, ways, arrived, failed } =
+                links.move_neurons(&mut self.cores, &mut self.residence)?;
+            self.books.predicted.append(&mut links.lockstep().take_predicted());
+            let mut end = now;
+            for (dimm, figures) in programs {
+                end = end.max(self.books.program(dimm, ("neurons move", now), figures, &[]));
             }
-            Ok(())
-        })?;
+            for (place, bytes) in ways {
+                let what = if place == Place::BusUp { "neurons to the GPU" } else { "neurons move" };
+                self.books.moved(place, what, (now, end), bytes);
+            }
+            let is_over = end == now || failed || end >= gap;
+            now = end;
+            if self.spoil_move {
+                for neuron in arrived {
+                    flip_weight((&mut self.cores, links), &self.residence, neuron, 14)?;
+                }
+            }
+            if is_over {
+                break;
+            }
+        }
+        self.books.advance(now.max(gap));
         Ok(())
     }
 
@@ -561,6 +553,24 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
         self.count_differences(&exact, &result);
         Ok(result)
     }
+}
+
+/// Flips a bit of the first weight of each matrix of a neuron, in its slot.
+fn flip_weight(
+    (cores, links): (&mut [GemvUnit], &mut Links),
+    residence: &Residence,
+    neuron: Neuron,
+    bit: u32,
+) -> Result<(), SimError> {
+    let rows: Vec<_> = residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
+    let jobs = vec![(residence.home(neuron).dimm as usize, rows)];
+    together((cores, Some(links)), 1, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
+        for (layout, slot) in rows {
+            core.flip(&layout, (slot, 0, bit)).await?;
+        }
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// The inputs that are not zero in some vector.

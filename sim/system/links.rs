@@ -160,6 +160,8 @@ pub(super) struct MovedNeurons {
     pub ways: Vec<(Place, u64)>,
     /// Neurons that live on another DIMM now.
     pub arrived: Vec<Neuron>,
+    /// Some did not get there.
+    pub failed: bool,
 }
 
 /// A core's part of a round: ranges that it sends and receives, and by how many cycles it begins late.
@@ -361,8 +363,7 @@ impl Links {
         self.full.iter().position(due).map_or(0, |at| self.full.swap_remove(at).2)
     }
 
-    /// Neurons change places: over links, and to the GPU by the host's reads, so many bytes of each kind at most for each DIMM, or one neuron. Those
-    /// of which not all weights arrive stay where they are.
+    /// Some neurons change places: over links, and to the GPU by the host's reads. Those of which not all weights arrive stay where they are.
     ///
     /// # Errors
     /// As [`Lockstep::run`].
@@ -370,9 +371,8 @@ impl Links {
         &mut self,
         cores: &mut [GemvUnit],
         residence: &mut Residence,
-        bytes: u64,
     ) -> Result<MovedNeurons, SimError> {
-        let flights = residence.next_flights(bytes);
+        let flights = residence.next_flights();
         let mut all = MovedNeurons::default();
         if flights.is_empty() {
             return Ok(all);
@@ -413,7 +413,6 @@ impl Links {
             })
             .collect();
         let results = self.lockstep.run(cores, jobs, self.threads, &move_weights)?;
-        let mut any_failed = false;
         let complete = |dimm: usize, way: usize| {
             let outcome = results[dimm].as_ref().map(|moved: &Moved| moved.outcome);
             outcome.is_some_and(|outcome| [outcome.sent, outcome.received][way] == asked[dimm][way])
@@ -422,7 +421,7 @@ impl Links {
             let (way, moved) = match flight {
                 Flight::Move { from, to, neurons } => {
                     let arrived = complete(from, 0) && complete(to, 1);
-                    any_failed |= !arrived;
+                    all.failed |= !arrived;
                     let bytes: u64 = neurons.iter().map(|((block, _), _)| residence.bytes(*block)).sum();
                     self.figures.migration_bytes += bytes;
                     let count =
@@ -449,7 +448,7 @@ impl Links {
         for (dimm, moved) in results.into_iter().enumerate() {
             all.programs.extend(moved.map(|moved| (dimm, moved.figures)));
         }
-        if any_failed {
+        if all.failed {
             self.go_on(cores)?;
         }
         Ok(all)

@@ -232,7 +232,11 @@ impl<P: Places> SystemBackend<P> {
             let mut messages = Vec::with_capacity(waiting.len());
             for (from, part) in &waiting {
                 let coming = part.at(self.cores[to].coming(*from)?);
-                messages.push(Message { from: *from, to, ranges: vec![(part.range, coming.range)] });
+                messages.push(Message {
+                    from: *from,
+                    to,
+                    ranges: part.ranges.iter().copied().zip(coming.ranges.iter().copied()).collect(),
+                });
                 sums.push(Part::Arrived(coming));
             }
             // Messages are sent when all cores have computed.
@@ -253,7 +257,7 @@ impl<P: Places> SystemBackend<P> {
         if let Some(part) = sums.first_mut().filter(|_| self.spoil) {
             part.spoil(60);
             if let Part::Arrived(part) = part {
-                spoilt = Some(*part);
+                spoilt = Some(part.clone());
             }
             self.spoil = false;
         }

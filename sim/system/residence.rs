@@ -20,6 +20,9 @@ pub(super) type Neuron = (usize, u32);
 /// A neuron, and the slot that is reserved for it.
 type Slotted = (Neuron, Home);
 
+/// Neurons of a kind that one program of a DIMM moves: few enough that a link that fails costs no more than their timeouts.
+const FLIGHT_NEURONS: usize = 4;
+
 /// Neurons on their way together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Flight {
@@ -144,15 +147,14 @@ impl Residence {
         }
     }
 
-    /// What is put on its way next: each DIMM sends to one other at most, receives from one, and has neurons uploaded; of each kind so many bytes,
-    /// or one neuron. A neuron for which its new DIMM has no slot stays where it is for now.
-    pub fn next_flights(&mut self, bytes: u64) -> Vec<Flight> {
-        let mut moves: BTreeMap<(u32, u32), (Vec<Slotted>, u64)> = BTreeMap::new();
-        let mut uploads: BTreeMap<u32, (Vec<Neuron>, u64)> = BTreeMap::new();
+    /// What is put on its way next: each DIMM sends to one other at most, receives from one, and has neurons uploaded, a few of each kind. A
+    /// neuron for which its new DIMM has no slot stays where it is for now.
+    pub fn next_flights(&mut self) -> Vec<Flight> {
+        let mut moves: BTreeMap<(u32, u32), Vec<Slotted>> = BTreeMap::new();
+        let mut uploads: BTreeMap<u32, Vec<Neuron>> = BTreeMap::new();
         let dimms = self.slots.dimms() as usize;
         let (mut sends, mut receives) = (vec![None; dimms], vec![None; dimms]);
         for block in 0..self.wanted.len() {
-            let size = self.bytes(block);
             for neuron in 0..self.wanted[block].len() as u32 {
                 let (to, gpu) = self.wanted[block][neuron as usize];
                 let from = self.slots.home(block, neuron).dimm;
@@ -162,29 +164,27 @@ impl Residence {
                         continue;
                     }
                     let list = moves.entry((from, to)).or_default();
-                    if !list.0.is_empty() && list.1 + size > bytes {
-                        continue;
+                    if list.len() < FLIGHT_NEURONS
+                        && let Some(slot) = self.slots.reserve(block, neuron, to)
+                    {
+                        (sends[from as usize], receives[to as usize]) = (Some(to), Some(from));
+                        list.push(((block, neuron), slot));
                     }
-                    let Some(slot) = self.slots.reserve(block, neuron, to) else { continue };
-                    (sends[from as usize], receives[to as usize]) = (Some(to), Some(from));
-                    list.0.push(((block, neuron), slot));
-                    list.1 += size;
                 } else if gpu && !self.on_gpu[block][neuron as usize] {
                     let list = uploads.entry(from).or_default();
-                    if list.0.is_empty() || list.1 + size <= bytes {
-                        list.0.push((block, neuron));
-                        list.1 += size;
+                    if list.len() < FLIGHT_NEURONS {
+                        list.push((block, neuron));
                     }
                 }
             }
         }
-        let moves = moves.into_iter().map(|((from, to), (neurons, _))| Flight::Move {
+        let moves = moves.into_iter().map(|((from, to), neurons)| Flight::Move {
             from: from as usize,
             to: to as usize,
             neurons,
         });
         let uploads =
-            uploads.into_iter().map(|(from, (neurons, _))| Flight::Upload { from: from as usize, neurons });
+            uploads.into_iter().map(|(from, neurons)| Flight::Upload { from: from as usize, neurons });
         let is_empty = |flight: &Flight| match flight {
             Flight::Move { neurons, .. } => neurons.is_empty(),
             Flight::Upload { neurons, .. } => neurons.is_empty(),
