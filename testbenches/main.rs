@@ -37,5 +37,6 @@ mod rank_port;
 mod ratios;
 mod replication;
 mod run;
+mod select;
 mod system;
 mod waves;

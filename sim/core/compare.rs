@@ -128,6 +128,7 @@ fn status_differences(run: &ProgramRun, machine: &Machine<SparseMemory>) -> Vec<
         (error, _) => (error, before.error_sequence),
     };
     let tag = if model.signals == 0 { before.tag } else { model.tag };
+    let selection = machine.selection().unwrap_or(status.selection);
     let since = |now: u32, before: u32| now.wrapping_sub(before);
     [
         ("instructions taken", model.taken + padding, since(status.taken, before.taken)),
@@ -136,6 +137,7 @@ fn status_differences(run: &ProgramRun, machine: &Machine<SparseMemory>) -> Vec<
         ("sequence number of the first malformed one", sequence, status.error_sequence),
         ("tag", tag, status.tag),
         ("signals", model.signals, since(status.signals, before.signals)),
+        ("selected elements", selection, status.selection),
     ]
     .into_iter()
     .filter(|(_, expected, actual)| expected != actual)

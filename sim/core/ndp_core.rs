@@ -367,11 +367,12 @@ impl NdpCore {
                 recorder.taken(cycle, &request);
             }
         }
-        self.port = PortCycle { cycle, offered, taken, ready };
+        self.port = PortCycle { cycle, offered, taken, ready, mask: strobes.mask };
         if let Some(prediction) = &mut self.prediction {
             prediction.host(&self.port);
         }
-        if let Some(happened) = self.happened.as_mut().filter(|_| offered.is_some() || !ready) {
+        let matters = offered.is_some() || !ready || strobes.mask.is_some();
+        if let Some(happened) = self.happened.as_mut().filter(|_| matters) {
             happened.ports.push(self.port);
         }
         self.model.step();

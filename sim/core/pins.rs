@@ -7,7 +7,7 @@ use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OutputPort};
 use crate::link::Lanes;
 use crate::link::pins::{drive_lanes, read_lanes};
-use ndp_config::{BEAT_BITS, DesignConfig, LinkConfig};
+use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, LinkConfig};
 use ndp_dram::CommandPins;
 
 /// Bits of the DRAM's data bus in one clock: two transfers of 64 bits.
@@ -34,6 +34,8 @@ pub(super) struct CorePins {
     busy: OutputPort,
     /// Busy parts; an instruction taken, started, refused.
     strobes: [OutputPort; 4],
+    /// A selection has looked at a place; its elements.
+    selection: [OutputPort; 2],
     ranks: Vec<RankPins>,
     link: Option<LinkPins>,
 }
@@ -89,6 +91,7 @@ impl CorePins {
                 output("start_o", 1)?,
                 output("refuse_o", 1)?,
             ],
+            selection: [output("select_valid_o", 1)?, output("select_mask_o", BEAT_ELEMS)?],
             ranks: (0..config.gemv().ranks()).map(rank).collect::<Result<_, SimError>>()?,
             link: if config.core().link() {
                 let bits = config.link().word_bits();
@@ -173,7 +176,9 @@ impl CorePins {
     #[inline]
     pub(super) fn strobes(&self, model: &Model) -> Strobes {
         let [parts_busy, take, start, refuse] = self.strobes.map(|port| model.get(port));
-        Strobes { parts_busy, take: take == 1, start: start == 1, refuse: refuse == 1 }
+        let [valid, elements] = self.selection;
+        let mask = (model.get(valid) == 1).then(|| model.get(elements) as u32);
+        Strobes { parts_busy, take: take == 1, start: start == 1, refuse: refuse == 1, mask }
     }
 
     /// Command and write data of a rank in this clock of the DRAM.

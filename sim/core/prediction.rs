@@ -1,6 +1,6 @@
 //! The cycle model beside the simulated core: what the host does at its port, it does in the model in the same cycles.
 //!
-//! The model never sees what the core does. It runs after each program, from where it stood, so that windows, slots and
+//! Of what the core does the model sees nothing but which elements were selected, on which times depend. It runs after each program, from where it stood, so that windows, slots and
 //! refreshes begin where the core's do. Lists are read from the DRAM as they are when the program is over.
 
 use super::dimm::Dimm;
@@ -49,6 +49,8 @@ pub struct PortCycle {
     pub taken: bool,
     /// It takes a response.
     pub ready: bool,
+    /// What the core's trace outputs say of a selection: its elements of a place.
+    pub mask: Option<u32>,
 }
 
 /// What the host did, in cycles of the core.
@@ -64,6 +66,8 @@ pub(crate) struct PortLog {
     last_offer: u64,
     /// Cycles in which no response was taken.
     unready: VecDeque<u64>,
+    /// Elements that the core has selected, place by place.
+    masks: VecDeque<u32>,
     /// For each tag whether the model has been offered a request with it that is one for the core, and has not answered it.
     pending: Vec<bool>,
     /// The model's cycle of the last answer to one of these.
@@ -110,6 +114,12 @@ impl Host for Replay<'_> {
     fn entries(&mut self, _cycle: u64, burst: u32) -> [u32; 16] {
         words_of(&self.dimm.read(burst.into()))
     }
+
+    /// Times depend on data by the selected elements alone, so these are the core's. A model that runs ahead of the core knows of
+    /// none.
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        self.log.masks.pop_front().unwrap_or(0)
+    }
 }
 
 impl PortLog {
@@ -122,6 +132,7 @@ impl PortLog {
             offered: false,
             last_offer: origin,
             unready: VecDeque::new(),
+            masks: VecDeque::new(),
             pending: vec![false; 256],
             answered: 0,
         }
@@ -129,7 +140,8 @@ impl PortLog {
 
     /// What the host does in a cycle.
     pub(crate) fn host(&mut self, port: &PortCycle) {
-        let PortCycle { cycle, offered, taken, ready } = *port;
+        let PortCycle { cycle, offered, taken, ready, mask } = *port;
+        self.masks.extend(mask);
         if let Some(request) = offered.filter(|_| !self.offered) {
             let queue = 1 << self.config.dimm_burst_bits();
             let words = request.write.filter(|_| request.address == queue).map(|burst| {
@@ -197,7 +209,7 @@ mod tests {
         for cycle in 0..300 {
             let address = if cycle == 5 { registers } else { cycle % 8 };
             let offered = Some(HostRequest { address, write: None, tag: cycle as u8 });
-            log.host(&PortCycle { cycle, offered, taken: true, ready: true });
+            log.host(&PortCycle { cycle, offered, taken: true, ready: true, mask: None });
             assert_eq!(log.is_pending(), cycle >= 5, "cycle {cycle}");
         }
         Ok(())

@@ -24,7 +24,7 @@ pub fn part_of(word: u128) -> Option<usize> {
         Opcode::List => Some(1),
         Opcode::Store | Opcode::Append | Opcode::Export => Some(2),
         Opcode::Zero => Some(3),
-        Opcode::Dot | Opcode::Axpy | Opcode::Merge | Opcode::Import => Some(4),
+        Opcode::Dot | Opcode::Axpy | Opcode::Merge | Opcode::Import | Opcode::Select => Some(4),
         Opcode::Round => Some(5),
         Opcode::Relu
         | Opcode::Exp
@@ -94,6 +94,8 @@ pub struct Recording {
     pub requests: Vec<RequestRecord>,
     /// Cycles in which the host took no response.
     pub unready: Vec<u64>,
+    /// Selected elements, a mask for every 32 that were looked at.
+    pub masks: Vec<u32>,
     /// Of each rank: commands with their clocks since `dram_origin`.
     pub commands: Vec<Vec<(u64, Command)>>,
 }
@@ -117,6 +119,8 @@ pub(super) struct Strobes {
     pub take: bool,
     pub start: bool,
     pub refuse: bool,
+    /// Selected elements of a place.
+    pub mask: Option<u32>,
 }
 
 /// Collects a [`Recording`].
@@ -131,6 +135,7 @@ pub(super) struct Recorder {
     instructions: Vec<InstructionRecord>,
     requests: Vec<RequestRecord>,
     unready: Vec<u64>,
+    masks: Vec<u32>,
     /// Since when the present request has been offered.
     offered: Option<u64>,
     /// Place of the request that has a tag.
@@ -148,6 +153,7 @@ impl Recorder {
             instructions: Vec::new(),
             requests: Vec::new(),
             unready: Vec::new(),
+            masks: Vec::new(),
             offered: None,
             tagged: vec![0; 256],
             running: Default::default(),
@@ -162,6 +168,7 @@ impl Recorder {
     /// What the trace outputs show before the rising edge of `cycle`.
     pub(super) fn sample(&mut self, cycle: u64, strobes: Strobes) {
         let cycle = cycle.saturating_sub(1);
+        self.masks.extend(strobes.mask);
         for (part, running) in self.running.iter_mut().enumerate() {
             let Some((index, seen)) = running else { continue };
             if strobes.parts_busy >> part & 1 == 1 {
@@ -241,8 +248,8 @@ impl Recorder {
         (clocks, dram_origin): (Clocks, u64),
         commands: Vec<Vec<(u64, Command)>>,
     ) -> Recording {
-        let Self { origin, instructions, requests, unready, .. } = self;
-        Recording { config, origin, end, dram_origin, clocks, instructions, requests, unready, commands }
+        let Self { origin, instructions, requests, unready, masks, .. } = self;
+        Recording { config, origin, end, dram_origin, clocks, instructions, requests, unready, masks, commands }
     }
 }
 

@@ -28,6 +28,7 @@ pub struct Replay<'a> {
     memories: &'a mut [(u64, SparseMemory)],
     next: usize,
     unready: usize,
+    masks: usize,
     tagged: Vec<usize>,
     /// Of each request: taken, answered, register.
     pub requests: Vec<(u64, Option<u64>, Option<Register>)>,
@@ -35,7 +36,7 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     pub fn new(recording: &'a Recording, memories: &'a mut [(u64, SparseMemory)]) -> Self {
-        Self { recording, memories, next: 0, unready: 0, tagged: vec![0; 256], requests: Vec::new() }
+        Self { recording, memories, next: 0, unready: 0, masks: 0, tagged: vec![0; 256], requests: Vec::new() }
     }
 
     fn kind(&self, request: &RequestRecord) -> RequestKind {
@@ -81,6 +82,11 @@ impl Host for Replay<'_> {
         let cycle = cycle + self.recording.origin;
         let now = self.memories.iter().rposition(|(from, _)| *from <= cycle).unwrap_or(0);
         words_of(&self.memories[now].1.read_burst(burst.into()))
+    }
+
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        self.masks += 1;
+        self.recording.masks.get(self.masks - 1).copied().unwrap_or(0)
     }
 }
 

@@ -5,12 +5,13 @@
 use crate::breakdown::StallBreakdown;
 use crate::program::assemble;
 use crate::tools::{Tools, grouped};
+use anyhow::anyhow;
 use ndp_config::DesignConfig;
 use ndp_cycles::{ClockRelation, CommandCounts, CycleModel, InstructionTimes, ProgramCycles, run_program};
 use ndp_isa::Counters;
-use ndp_isa::{Code, Data, Program};
+use ndp_isa::{Code, Data, Instruction, Program, decode};
 use ndp_layout::words_of;
-use ndp_machine::{Memory, SparseMemory, write_data};
+use ndp_machine::{Machine, Memory, SparseMemory, write_data};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,7 +21,8 @@ use std::time::Instant;
 #[command(after_help = "Examples:\n  \
         ndp cycles testbenches/programs/ffn.asm --config tiny\n  \
         ndp cycles program.asm --json\n\n\
-        The cycles are those of `ndp run` without stalls. Of the program's data only the lists matter (.u32).")]
+        The cycles are those of `ndp run` without stalls. Of the program's data only the lists matter (.u32), and,\n\
+        if it has a select, all that this depends on: the functional model computes it.")]
 pub struct Args {
     /// Program: instructions and directives, one per line
     #[arg(value_name = "FILE.asm")]
@@ -66,11 +68,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let Args { file, config, allow_malformed, json } = args;
     let config = DesignConfig::load(config)?;
     let program = assemble(file, &config, *allow_malformed)?;
-    let mut memory = lists(&config, &program)?;
+    let (mut memory, masks) = (lists(&config, &program)?, masks(&config, &program)?);
     let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
     model.record();
     let start = Instant::now();
-    let run = run_program(&mut model, &program.words(), |burst| words_of(&memory.read_burst(burst.into())));
+    let entries = |burst: u32| words_of(&memory.read_burst(burst.into()));
+    let run = run_program(&mut model, &program.words(), entries, &masks);
     let speed = model.cycle() as f64 / start.elapsed().as_secs_f64();
     let counters = Counters::from_words(&run.counters);
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
@@ -100,9 +103,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// The cycles of a program, to be told how long the hardware will take for it.
 #[cfg(feature = "rtl")]
 pub fn predict(config: &DesignConfig, program: &Program) -> anyhow::Result<ProgramCycles> {
-    let mut memory = lists(config, program)?;
+    let (mut memory, masks) = (lists(config, program)?, masks(config, program)?);
     let mut model = CycleModel::new(config, ClockRelation::after_reset(config));
-    Ok(run_program(&mut model, &program.words(), |burst| words_of(&memory.read_burst(burst.into()))))
+    let entries = |burst: u32| words_of(&memory.read_burst(burst.into()));
+    Ok(run_program(&mut model, &program.words(), entries, &masks))
+}
+
+/// The elements that the program's `select`s find, for which the functional model has to compute all that comes before: times depend
+/// on them. Nothing is computed for a program without one.
+fn masks(config: &DesignConfig, program: &Program) -> anyhow::Result<Vec<u32>> {
+    let selects = |code: &Code| match code {
+        Code::Instruction(instruction) => matches!(instruction, Instruction::Select { .. }),
+        Code::Word(word) => matches!(decode(*word, config), Ok(Instruction::Select { .. })),
+    };
+    let Some(last) = program.code.iter().rposition(selects) else { return Ok(Vec::new()) };
+    // What follows the last one needs no data.
+    let code = program.code[..=last].to_vec();
+    let mut machine = Machine::new(config, SparseMemory::new())?;
+    machine.run(&Program { code, ..program.clone() })?;
+    let known: Option<Vec<u32>> = machine.masks().iter().copied().collect();
+    known.ok_or_else(|| anyhow!("a select finds unspecified elements: its cycles cannot be predicted"))
 }
 
 /// What the program's lists may be read from. Other data have no effect on the cycles.

@@ -6,7 +6,9 @@ use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use ndp_config::{DesignConfig, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, lit, mux, repeat, zeros};
+use ndp_hdl_language::{
+    Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, repeat, zeros,
+};
 use std::rc::Rc;
 
 /// Bits of an instruction.
@@ -31,6 +33,10 @@ const SOURCE: Field = (88, 10);
 const TARGET: Field = (98, 10);
 const LIST: Field = (108, 12);
 const LISTED: Field = (8, 1);
+const SELECTED: Field = (31, 1);
+const ROW: Field = (64, COUNT_BITS);
+/// The part of a row's number that an entry of the list memory has instead.
+const FROM: Field = (64, 12);
 const TAG: Field = (32, 32);
 const HEADS: Field = (120, 3);
 const OTHER: Field = (108, 10);
@@ -44,21 +50,22 @@ const SLOT: Field = (88, SLOT_BITS);
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 24] = [
+const INSTRUCTIONS: [Encoding; 25] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
     ("load", 0x10, &[TARGET, COLS, BATCH, ADDRESS]),
     ("store", 0x11, &[SOURCE, COLS, BATCH, ADDRESS]),
     ("list", 0x12, &[LIST, COUNT, ADDRESS]),
-    ("append", 0x13, &[SOURCE, COLS, BATCH, COUNT, ADDRESS]),
+    ("append", 0x13, &[SOURCE, COLS, BATCH, ROW, ADDRESS]),
     ("export", 0x14, &[SOURCE, COUNT, ADDRESS]),
     ("zero", 0x20, &[TARGET, COUNT]),
-    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
-    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS]),
+    ("dot", 0x21, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, SELECTED, LIST, HEADS]),
+    ("axpy", 0x22, &[SOURCE, TARGET, COLS, BATCH, COUNT, ADDRESS, LISTED, SELECTED, LIST, HEADS]),
     ("round", 0x23, &[SOURCE, TARGET, COLS, BATCH]),
     ("merge", 0x24, &[TARGET, COLS, BATCH, ADDRESS]),
     ("import", 0x25, &[TARGET, COUNT, ADDRESS]),
+    ("select", 0x26, &[SOURCE, TARGET, COLS, BATCH, ROW, LISTED, LIST]),
     ("relu", 0x30, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
     ("exp", 0x31, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
     ("softmax", 0x32, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
@@ -129,7 +136,13 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let moves = m.wire("moves", &exports | &imports);
     let transfers = m.wire("transfers", one_of(&TRANSFERS));
     let headed = m.wire("headed", &products & field(HEADS).any());
-    let reserved = m.wire("reserved", any_of(&reserved) | (&headed & field(LISTED)));
+    // What was selected is listed, and an entry has fewer bits than a row's number.
+    let selects = m.wire("selects", one_of(&["select"]));
+    let unlisted = cat([products.clone(), field(SELECTED), !field(LISTED)]).all();
+    let entry_over = field(ROW).high(ROW.1 - FROM.1).any();
+    let entry_over = cat([selects.clone(), field(LISTED), entry_over]).all();
+    let reserved = any_of(&[any_of(&reserved), &headed & field(LISTED), unlisted, entry_over]);
+    let reserved = m.wire("reserved", reserved);
 
     // Sizes.
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
@@ -156,6 +169,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let bad_entries = m.wire("bad_entries", beyond(entries));
     let listed = m.wire("listed", field(LISTED));
     let lists = m.wire("lists", one_of(&["list"]) | (&products & &listed));
+    let bad_elements = lit(entries.into(), COLS.1).lt(&field(COLS)) & &selects;
     // With heads: rows of one stripe at most, and a limit for heads and for the vectors of all heads.
     let heads = field(HEADS);
     let most = log2(gemv.max_heads());
@@ -177,7 +191,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         "bad_size",
         any_of(&[
             bad_ranks,
-            one_of(&["load", "store", "dot", "axpy", "round", "merge"]) & &bad_block,
+            one_of(&["load", "store", "dot", "axpy", "round", "merge", "select"]) & &bad_block,
+            bad_elements,
             &products & &bad_rows,
             bad_heads,
             (&activations | &appends) & &bad_block,
@@ -198,8 +213,18 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let bad_address = m.wire("bad_address", any_of(&[dimm, in_rank, beyond_rank]));
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
-    let odd = one_of(&["list"]) & list.low(log2(WORD_ENTRIES)).any();
-    let bad_list = m.wire("bad_list", odd | (&lists & lit(entries.into(), COUNT.1 + 1).lt(&end)));
+    let odd = (one_of(&["list"]) | &selects) & list.low(log2(WORD_ENTRIES)).any();
+    // A selection writes at most as many entries as there are elements, and reads so many of them if it is listed.
+    let end_bits = COLS.1 + 1;
+    let end_of = |first: &Bits| first.zext(end_bits) + field(COLS).zext(end_bits);
+    let from = field(FROM);
+    let from_end = m.wire("from_end", end_of(&from));
+    let past = |end: &Bits| lit(entries.into(), end_bits).lt(end);
+    let past_lists = past(&end_of(&list)) | (&listed & past(&from_end));
+    let bad_list = any_of(&[odd, &lists & lit(entries.into(), COUNT.1 + 1).lt(&end), &selects & past_lists]);
+    let bad_list = m.wire("bad_list", bad_list);
+    // In place or downwards every entry is read before it is written.
+    let upward = cat([selects, listed.clone(), from.lt(&list), list.zext(end_bits).lt(&from_end)]).all();
 
     // The first error in the order of the document.
     let no_link = if config.core().link() { zeros(1) } else { transfers };
@@ -237,6 +262,8 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     }
     m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
     m.output("listed_o", &listed, "rows come from the list memory");
+    m.output("selected_o", field(SELECTED), "as many rows as were selected, at most");
+    m.output("upward_o", upward, "entries of the list memory would be overwritten before they are read");
     m.output("batch_o", fit(&batch, batch_bits), "vectors");
     m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
     // A merge has a row for each vector.

@@ -51,8 +51,8 @@ impl Range {
     }
 }
 
-/// What multiplies rows of DRAM, or adds them to sums.
-pub(crate) const PRODUCTS: [&str; 4] = ["dot", "axpy", "merge", "import"];
+/// What multiplies rows of DRAM, or adds them to sums; and what finds out which of them are worth it.
+pub(crate) const PRODUCTS: [&str; 5] = ["dot", "axpy", "merge", "import", "select"];
 
 /// A part of the core: name, instructions that it executes.
 type Part = (&'static str, &'static [&'static str]);
@@ -76,8 +76,8 @@ pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
 }
 
 /// What has a start of its own; the activation unit's instructions share one.
-pub(crate) const STARTS: [&str; 11] =
-    ["load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "round"];
+pub(crate) const STARTS: [&str; 12] =
+    ["load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "select", "round"];
 
 /// Instructions of the activation unit with two operands in the buffer.
 const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
@@ -136,6 +136,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (address, source, target) = (decoded("address"), decoded("source"), decoded("target"));
     let (list, tag) = (decoded("entry"), decoded("tag"));
     let heads = decoded("heads");
+    let (selected, list_upward) = (decoded("selected"), decoded("upward"));
     let (other, scalar) = (decoded("other"), decoded("scalar"));
     let layout = |part: &str| {
         let Layout { waves, tail, last_beat, last_elem } = layout_of(&decoder, gemv, part);
@@ -208,7 +209,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let on_sums = &is_axpy | one_of(&["merge"]);
     let other_words = mux(&on_sums, &wide(&sums), &other_words);
     let target_words = mux(&one_of(&["zero", "import"]), &wide(&count), &other_words);
-    let reads = one_of(&["store", "append", "export", "dot", "axpy", "round"]) | &activates;
+    let reads = one_of(&["store", "append", "export", "dot", "axpy", "select", "round"]) | &activates;
     let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | &activates;
     let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
     let multiplied_now =
@@ -236,8 +237,8 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let shifted = |range: &Range| range.meets(&target_range) & range.first.ne(&target_range.first);
     let misplaced = &activates & (shifted(&source_range) | shifted(&other_range));
     let misplaced = m.wire("misplaced", misplaced);
-    let overlap = meets & (one_of(&["dot", "axpy"]) | (&is_round & upward));
-    let overlap = m.wire("overlap", overlap | misplaced);
+    let overlap = meets & (one_of(&["dot", "axpy", "select"]) | (&is_round & upward));
+    let overlap = m.wire("overlap", any_of(&[overlap, misplaced, list_upward]));
     let code = |code: u128| lit(code, ERROR_BITS);
     let range_error = mux(&outside, &code(4), &mux(&overlap, &code(7), &zeros(ERROR_BITS)));
     let error = m.wire("error", mux(&word_error.any(), &word_error, &range_error));
@@ -268,12 +269,18 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let starts = m.wire(format!("{part}_starts"), &*start & &own);
         let others = match *part {
             "load" => vec!["list"],
-            "list" => vec!["load"],
+            // They share the list memory's port for writing.
+            "list" => vec!["load", "select"],
             "gemv" | "activation" => vec!["round"],
             "round" => [&PRODUCTS[..], &ACTIVATIONS].concat(),
             _ => Vec::new(),
         };
         let mut conflicts = vec![one_of(&[*kinds, &others[..]].concat())];
+        if *part == "gemv" {
+            let selects = m.reg("gemv_selects_q", 1).enable(&starts);
+            selects.next(one_of(&["select"]));
+            conflicts.push(selects.q() & &is_list);
+        }
         if *part == "list" || *part == "gemv" {
             let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
             // Two readers do not disturb each other.
@@ -388,13 +395,14 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         }
     }
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
-    m.output("rows_o", fit(&count, gemv.row_bits()), "rows, words or entries");
+    m.output("rows_o", fit(&count, gemv.row_bits()), "rows, words or entries; of a selection the number of its first row");
     m.output("batch_o", &batch, "vectors");
     m.output("heads_o", &heads, "logarithm of the number of heads");
     m.output("source_o", fit(&source, addr_bits), "first word of the source");
     m.output("target_o", fit(&target, addr_bits), "first word of the destination");
     m.output("address_o", &address, "burst address");
     m.output("listed_o", &listed, "rows come from the list memory");
+    m.output("selected_o", &selected, "as many rows as were selected, at most");
     m.output("list_o", &list, "first entry");
     let list_words = to_word(&counted_words(&m, &count, entry_bits));
     let beat_bits = beat_count_bits(config);

@@ -1,13 +1,14 @@
 //! From the host's port to the units: instructions are decoded and issued, rows are asked for, ranks are fed. The core itself.
 //!
 //! Reading order: [`instruction_decoder`] with [`command_decoder`], [`issue`], [`row_generator`], [`rank_feeder`],
-//! [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`].
+//! [`list_writer`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`].
 
 pub mod command_decoder;
 pub mod dma_reader;
 pub mod host_port;
 pub mod instruction_decoder;
 pub mod issue;
+pub mod list_writer;
 pub mod monitor;
 pub mod ndp_core;
 pub mod rank_feeder;

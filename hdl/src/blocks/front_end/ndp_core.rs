@@ -7,22 +7,25 @@ use super::dma_reader::dma_reader;
 use super::host_port::{HOST_TAG_BITS, host_port, request_tag_bits};
 use super::instruction_decoder::{INSTRUCTION_BITS, NODE_BITS, TRANSFERS};
 use super::issue::{PARTS, PRODUCTS, STARTS, issue, parts};
+use super::list_writer::{list_writer, selection_bits};
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
-use super::row_generator::{list_addr_bits, row_generator};
+use super::row_generator::{WORD_ENTRIES, list_addr_bits, row_generator};
 use crate::blocks::activation::activation_unit::operation_fields;
+use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits};
 use crate::blocks::common::sram::sram;
 use crate::blocks::common::sram_fifo::sram_fifo;
 use crate::blocks::gemv::gemv_unit::gemv_unit;
+use crate::blocks::gemv::selector::element_bits;
 use crate::blocks::link::transfer_unit::transfer_unit;
 use crate::blocks::memory::rank_intake::RankPorts;
 use crate::blocks::memory::rank_port::{PINS, rank_port};
 use crate::blocks::memory::rank_timing::BUS_BITS;
 use ndp_config::{BEAT_BITS, DesignConfig};
 use ndp_hdl_language::{
-    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, zeros,
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, repeat, zeros,
 };
 use std::rc::Rc;
 
@@ -123,6 +126,14 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (rows, batch, address) = (front.output("rows_o"), front.output("batch_o"), front.output("address_o"));
     let (listed, list, beats) = (front.output("listed_o"), front.output("list_o"), front.output("beats_o"));
     let product = m.wire("product", any_of(&PRODUCTS.map(start)));
+    // A product may take only rows that were selected. Of none nothing is begun.
+    let selection = m.forward("selection", selection_bits(config));
+    let count = rows.clone();
+    let selected = front.output("selected_o");
+    let few = m.wire("few", selection.zext(gemv.row_bits()).lt(&count) & &selected);
+    let rows = m.wire("rows", mux(&few, &selection.zext(gemv.row_bits()), &count));
+    let none = m.wire("none", &selected & selection.is_zero());
+    let begins = m.wire("begins", cat([product.clone(), !start("select"), !&none]).all());
 
     // Rows of the product in work, and where each rank finds them.
     let held = |name: &str, value: &Bits, enable: &Bits| {
@@ -142,15 +153,23 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         last_elem: held("last_elem", &cols.last_elem, &product),
     };
     let product_start = strobe("product_start_q", &product);
+    let rows_start = strobe("rows_start_q", &begins);
+    let list_start = list.high(list_addr_bits(config));
     let matrix = held("matrix", &address.low(burst_bits), &product);
     let list_word = m.forward("list_word", BEAT_BITS);
     let row_ready = m.forward("row_ready", 1);
+    let (held_listed, held_rows, held_list) =
+        (held("listed", &listed, &product), held("rows", &rows, &product), held("list", &list, &product));
+    let [selects, reads_for_selection] = ["selects", "reads_for_selection"].map(|name| m.forward(name, 1));
+    let other_entry = m.forward("other_entry", log2(WORD_ENTRIES));
     let generator = m
         .instance("generator", &row_generator(config)?)
-        .input("start_i", &product_start)
-        .input("listed_i", held("listed", &listed, &product))
-        .input("rows_i", held("rows", &rows, &product))
-        .input("list_i", held("list", &list, &product))
+        .input("start_i", &rows_start)
+        .input("other_i", &selects)
+        .input("other_entry_i", &other_entry)
+        .input("listed_i", &held_listed)
+        .input("rows_i", &held_rows)
+        .input("list_i", &held_list)
         .input("waves_i", &held_cols.waves)
         .input("tail_i", &held_cols.tail)
         .input("list_data_i", &list_word)
@@ -179,15 +198,39 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let list_bits = list_addr_bits(config);
     let list_at = m.reg("list_at_q", list_bits);
     let list_writes = m.wire("list_writes", &read_valid & reads_list.q());
-    let first_word = list.high(list_bits);
-    list_at.next(mux(&start("list"), &first_word, &mux(&list_writes, &list_at.plus_one(), &list_at)));
+    list_at.next(mux(&start("list"), &list_start, &mux(&list_writes, &list_at.plus_one(), &list_at)));
+    // A selection reads and writes it by the entry, while neither generator nor reader of lists is at work.
+    let selecting = m.reg("selects_q", 1).reset(0).enable(&product);
+    selecting.next(start("select"));
+    selects.drive(&selecting);
+    let (element_valid, element) =
+        (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
+    let entry_bits = list.width();
+    let element_fit =
+        if element.width() > entry_bits { element.low(entry_bits) } else { element.zext(entry_bits) };
+    if element.width() > entry_bits {
+        m.unused(element.high(element.width() - entry_bits), "a selection has no more elements than entries");
+    }
+    let namer = m
+        .instance("list_writer", &list_writer(config)?)
+        .input("start_i", start("select"))
+        .input("listed_i", &held_listed)
+        .input("first_i", &held_rows)
+        .input("list_i", held_list.high(list_bits))
+        .input("element_valid_i", &element_valid)
+        .input("element_i", element_fit)
+        .input("entry_i", generator.output("entry_o"));
+    selection.drive(namer.output("selection_o"));
+    reads_for_selection.drive(namer.output("read_o"));
+    other_entry.drive(namer.output("read_entry_o"));
+    let read_at = mux(&reads_for_selection, &namer.output("read_addr_o"), &generator.output("list_addr_o"));
     let lists = m
-        .instance("lists", &sram(1 << list_bits, BEAT_BITS, 1)?)
-        .input("raddr_i", generator.output("list_addr_o"))
-        .input("re_i", generator.output("list_re_o"))
-        .input("waddr_i", &list_at)
-        .input("we_i", &list_writes)
-        .input("wdata_i", &read_beat);
+        .instance("lists", &sram(1 << list_bits, BEAT_BITS, WORD_ENTRIES)?)
+        .input("raddr_i", read_at)
+        .input("re_i", generator.output("list_re_o") | &*reads_for_selection)
+        .input("waddr_i", mux(&list_writes, &list_at, &namer.output("write_addr_o")))
+        .input("we_i", namer.output("write_o") | repeat(WORD_ENTRIES, &list_writes))
+        .input("wdata_i", mux(&list_writes, &read_beat, &namer.output("write_data_o")));
     list_word.drive(lists.output("rdata_o"));
 
     // The unit. A row goes to the feeders and, as the place of its tail, to the unit.
@@ -219,11 +262,15 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // The unit reads the same beats for a store and an append; where they go is the host port's business.
     let exports = start("export");
     let stores = m.wire("stores", any_of(&[start("store"), start("append"), exports.clone()]));
-    let unit = ["load", "export", "zero", "dot", "axpy", "merge", "import", "round", "activation"]
+    let unit = ["load", "export", "zero", "merge", "import", "select", "round", "activation"]
         .into_iter()
         .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)))
+        .input("start_dot_i", start("dot") & !&none)
+        .input("start_axpy_i", start("axpy") & !&none)
         .input("start_store_i", start("store") | start("append"));
     token_pop.drive(unit.output("row_ready_o"));
+    element_valid.drive(unit.output("element_valid_o"));
+    element.drive(unit.output("element_o"));
     reader_ready.drive(reads_list.q() | unit.output("x_ready_o"));
     let unit_busy = |part: &str| unit.output(&format!("{part}_busy_o"));
     let (load_busy, store_busy, zero_busy) = (unit_busy("load"), unit_busy("store"), unit_busy("zero"));
@@ -397,6 +444,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         of_front("tag_o"),
         of_front("signals_o"),
         cycles.q(),
+        word(&selection),
     ];
     let spare = (COUNTERS - status.len() as u32) * COUNTER_BITS;
     let status = cat(std::iter::once(zeros(spare)).chain(status.into_iter().rev()));
@@ -441,6 +489,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("take_o", seen("take", queue_pop.q()), "trace: an instruction was taken from the queue");
     m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");
     m.output("refuse_o", seen("refuse", front.output("refuse_o")), "trace: the one taken last was malformed");
+    m.output("select_valid_o", unit.output("mask_valid_o"), "trace: a selection has looked at 32 elements");
+    m.output("select_mask_o", unit.output("mask_o"), "trace: those that are selected");
     m.output("host_ready_o", host.output("host_ready_o"), "host: the request is taken");
     for (port, doc) in [
         ("response_valid_o", "host: a response is offered"),

@@ -1,6 +1,6 @@
 //! Names the rows of a product one after the other, counted or from the list memory, and multiplies each by the row's length.
 
-use crate::blocks::common::encoding::{bits_for, log2};
+use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, zeros};
@@ -42,6 +42,8 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let tail = m.input("tail_i", rank_width, "stripes of a row that are left over");
     let word = m.input("list_data_i", BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
     let ready = m.input("row_ready_i", 1, "the row is taken");
+    let others = m.input("other_i", 1, "`entry_o` is for another reader of the list memory");
+    let other = m.input("other_entry_i", log2(WORD_ENTRIES), "the entry that it wants");
 
     let active = m.reg("active_q", 1).reset(0);
     let valid = m.reg("valid_q", 1).reset(0);
@@ -61,8 +63,7 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let chooses = m.reg("choose_q", 1).reset(0);
     chooses.next(&begins_listed);
     let entry_low = log2(WORD_ENTRIES);
-    let at: Vec<Bits> = (0..WORD_ENTRIES).map(|e| entry.low(entry_low).eq_lit(e.into())).collect();
-    let at = m.wire("at", cat(at.into_iter().rev()));
+    let at = m.wire("at", one_hot(&mux(&others, &other, &entry.low(entry_low)), WORD_ENTRIES));
     let entries: Vec<Bits> = (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS, row_bits)).collect();
     let chosen = m.wire("chosen", one_hot_mux(&at, &entries));
     let unread: Vec<Bits> =
@@ -112,6 +113,7 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("idle_o", !active.q(), "a command can be taken");
     m.output("list_re_o", &begins_listed, "read the list memory");
     m.output("list_addr_o", entry.high(list_bits - entry_low), "word to read");
+    m.output("entry_o", &chosen, "the row in an entry of the word read last");
     m.output("row_valid_o", &valid, "a row is offered");
     m.output("row_o", &row, "its index");
     m.output("row_offset_o", &offset, "full waves of all rows before it");

@@ -1,7 +1,7 @@
 //! The GEMV unit (Hermes, section IV-A2): rank groups with the buffer in their slices, and all that moves data in and out of it.
 //!
-//! Six parts work side by side: loads; stores of vector blocks and exports of sums; zeroing; products (DOT, AXPY, and partial
-//! results that are added as such); rounding; the activation unit. Each takes one command at a time; that commands which run
+//! Six parts work side by side: loads; stores of vector blocks and exports of sums; zeroing; products (DOT, AXPY, partial
+//! results that are added as such, and the selection of elements); rounding; the activation unit. Each takes one command at a time; that commands which run
 //! together do not touch the same words is the business of who starts them (`issue`). Rounding excludes products and the activation unit.
 
 use super::head_results::head_results;
@@ -9,6 +9,7 @@ use super::rank_group::{column_count, rank_group};
 use super::round_column::round_column;
 use super::round_sequencer::round_sequencer;
 use super::row_distributor::row_distributor;
+use super::selector::{element_bits, selector};
 use super::vector_reader::vector_reader;
 use super::vector_writer::{Item, vector_writer, write_fields};
 use crate::blocks::activation::activation_lane::lane_controls;
@@ -32,6 +33,7 @@ const QUEUED_STORES: u32 = 4;
 const READ_LATENCY: u32 = 2;
 
 /// Fields of a command, in the order of the ports.
+#[derive(Clone)]
 pub(crate) struct CommandFields {
     pub cols: Layout,
     pub count: Layout,
@@ -111,6 +113,10 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     );
     let start_import =
         start_of("import", "add row k of the matrix, one wave of exported sums, to word `target_i` + k");
+    let start_select = start_of(
+        "select",
+        "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one behind the other",
+    );
     let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
     let layout = |prefix: &str| {
         let [waves, tail, last_beat, last_elem] = layout_fields(config)
@@ -172,7 +178,19 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     exports.next(&start_export);
     let merges = m.wire("merges", &start_merge | &start_import);
     let start_gemv = m.wire("start_gemv", any_of(&[start_dot, start_axpy.clone(), merges.clone()]));
-    let gemv = command.held(&m, "gemv", &start_gemv);
+    // A selection shares command and writer with the products. The vectors that it writes are as long as those that it reads.
+    let takes_gemv = m.wire("takes_gemv", &start_gemv | &start_select);
+    let pick = |cols: &Bits, count: &Bits| mux(&start_select, cols, count);
+    let count = Layout {
+        waves: pick(&command.cols.waves, &command.count.waves),
+        tail: pick(&command.cols.tail, &command.count.tail),
+        last_beat: pick(&command.cols.last_beat, &command.count.last_beat),
+        last_elem: pick(&command.cols.last_elem, &command.count.last_elem),
+    };
+    let gemv = CommandFields { count, ..command.clone() }.held(&m, "gemv", &takes_gemv);
+    let select_start = started("select", &start_select);
+    let selects = m.reg("selects_q", 1).reset(0).enable(&takes_gemv);
+    selects.next(&start_select);
     let gemv_start = started("gemv", &start_gemv);
     let kind = |name: &str, value: &Bits| {
         let reg = m.reg(name, 1).reset(0).enable(&start_gemv);
@@ -185,7 +203,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let import = kind("import_q", &start_import);
     let dot_start = m.wire("dot_start", &gemv_start & !axpy.q());
     // Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
-    let heads = m.reg("heads_q", config.head_bits()).reset(0).enable(&start_gemv | &start_round);
+    let heads = m.reg("heads_q", config.head_bits()).reset(0).enable(&takes_gemv | &start_round);
     heads.next(heads_in.gated(&start_gemv));
     let headed = m.wire("headed", heads.any());
     // Vectors of results or scalars: one for each vector and head.
@@ -238,9 +256,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let result_data = m.forward("result_data", FP16_BITS);
     let items_valid = m.forward("items_valid", 1);
     let items_data = m.forward("items_data", ranks * FP16_BITS);
+    let finished = m.forward("finished", 1);
     let result_writer = m
         .instance("result_writer", &vector_writer(config, Item::Value)?)
-        .input("start_i", &dot_start)
+        .input("start_i", &dot_start | &select_start)
+        .input("finish_i", &*finished)
         .input("batch_i", &vectors)
         .input("group_i", &headed)
         .input("base_i", &gemv.target)
@@ -283,13 +303,14 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let next_zero = mux(&writes[0].ready, &zero_addr.plus_one(), &zero_addr);
     zero_addr.next(mux(&start_zero, &command.target, &next_zero));
 
-    // Readers: scalars of an AXPY before stores.
+    // Readers: scalars of an AXPY before stores, these before the activation unit, and all of them before the selector.
     let store_ready = m.forward("store_read_ready", 1);
     let store_reader = m
         .instance("store_reader", &vector_reader(config)?)
         .input("start_i", &store_start)
         .input("batch_i", store.batch.zext(config.vectors_bits()))
         .input("base_i", &store.source)
+        .input("stop_i", zeros(1))
         .input("read_ready_i", &store_ready);
     let store_reader =
         store.cols.connect(store_reader).ignore("read_vector_last_o", "the order is that of DRAM");
@@ -315,9 +336,21 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let scalar_reads = rows.output("read_valid_o");
     let store_room = m.forward("store_room", 1);
     let store_reads = m.wire("store_reads", store_reader.output("read_valid_o") & &*store_room);
+    let selector_ready = m.forward("selector_read_ready", 1);
+    let selecting = m
+        .instance("selector", &selector(config)?)
+        .input("start_i", &select_start)
+        .input("batch_i", &gemv.batch)
+        .input("base_i", &gemv.source)
+        .input("read_ready_i", &selector_ready)
+        .input("beat_i", &beat);
+    let selecting = gemv.count.connect(selecting);
+    let selector_idle = selecting.output("idle_o");
+    let selector_asks = selecting.output("read_valid_o");
     let chosen = |field: &str| {
         let port = format!("read_{field}_o");
-        m.wire(format!("read_{field}"), mux(&scalar_reads, &rows.output(&port), &store_reader.output(&port)))
+        let rest = mux(&store_reads, &store_reader.output(&port), &selecting.output(&port));
+        m.wire(format!("read_{field}"), mux(&scalar_reads, &rows.output(&port), &rest))
     };
     let (read_rank, read_position, read_addr) = (chosen("rank"), chosen("position"), chosen("addr"));
     let read_free = m.forward("read_free", ranks);
@@ -329,7 +362,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let rank_free = m.wire("rank_free", (&*read_free & &at_rank).any());
     scalar_ready.drive(&rank_free);
     store_ready.drive(cat([rank_free.clone(), !&scalar_reads, store_room.q()]).all());
-    let reads_now = m.wire("reads_now", &rank_free & (&scalar_reads | &store_reads));
+    let selector_reads =
+        m.wire("selector_reads", cat([selector_asks, !&scalar_reads, !&store_reads, !&lanes_read]).all());
+    selector_ready.drive(&rank_free & &selector_reads);
+    let reads_now =
+        m.wire("reads_now", &rank_free & any_of(&[scalar_reads.clone(), store_reads.clone(), selector_reads]));
     let lanes_read_now = cat([lanes_read, read_free.all(), !&scalar_reads, !&store_reads]).all();
     let lanes_read_now = m.wire("lanes_read_now", lanes_read_now);
     lanes_granted.drive(&lanes_read_now);
@@ -526,9 +563,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     result_valid.drive(combine.output("result_valid_o"));
     result_data.drive(combine.output("result_data_o"));
     let result_taken = m.wire("result_taken", &*result_valid & &result_ready);
-    let combine = combine.input("result_ready_i", result_ready);
-    let single = repeat(ranks, &recoded(&result_data));
-    items_valid.drive(&*result_valid | collector.output("valid_o"));
+    let combine = combine.input("result_ready_i", &result_ready);
+    let selecting = selecting.input("item_ready_i", &result_ready);
+    let single = mux(&selects, &selecting.output("item_data_o"), &recoded(&result_data));
+    let single = repeat(ranks, &single);
+    let item_valids = [result_valid.q(), collector.output("valid_o"), selecting.output("item_valid_o")];
+    items_valid.drive(any_of(&item_valids));
     items_data.drive(mux(&headed, &collector.output("data_o"), &single));
 
     // What was read comes back after READ_LATENCY cycles.
@@ -540,7 +580,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         })
     };
     let back_scalar = delayed("back_scalar", &(&reads_now & &scalar_reads));
-    let back_store = delayed("back_store", &(&reads_now & !&scalar_reads));
+    let store_reads_now = m.wire("store_reads_now", cat([reads_now.clone(), !&scalar_reads, store_reads]).all());
+    let back_store = delayed("back_store", &store_reads_now);
     let back_rank = delayed("back_rank", &at_rank);
     beat.drive(one_hot_mux(&back_rank, &beats));
     beat_scalar.drive(back_scalar);
@@ -563,7 +604,6 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     store_taken.drive(&y_valid & &y_ready);
     let count_bits = bits_for(QUEUED_STORES);
     let store_places = m.reg("store_places_q", count_bits).reset(0);
-    let store_reads_now = m.wire("store_reads_now", &reads_now & !&scalar_reads);
     let change = m.wire("store_change", &store_reads_now ^ &*store_taken);
     let counted = mux(&store_reads_now, &store_places.plus_one(), &store_places.minus_one());
     store_places.next(mux(&change, &counted, &store_places));
@@ -579,12 +619,21 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("zero_busy_o", &zeroing, "words are being zeroed");
     let working = [
         gemv_start.clone(),
+        select_start,
+        !selector_idle,
         !cat(idle).all(),
         !combine.output("idle_o"),
-        !result_writer.output("idle_o"),
         !rows.output("idle_o"),
     ];
-    m.output("gemv_busy_o", any_of(&working), "a product is running");
+    let working = m.wire("working", any_of(&working));
+    // Fewer results than the block has elements come if rows or elements were selected. Heads' results wait where nobody counts.
+    finished.drive(!(&working | &headed));
+    m.output("gemv_busy_o", &working | !result_writer.output("idle_o"), "a product or a selection is running");
+    m.output("element_valid_o", selecting.output("element_valid_o"), "select: an element is selected");
+    debug_assert_eq!(selecting.output("element_o").width(), element_bits(config));
+    m.output("element_o", selecting.output("element_o"), "select: its number");
+    m.output("mask_valid_o", selecting.output("mask_valid_o"), "select: a place was looked at");
+    m.output("mask_o", selecting.output("mask_o"), "select: its selected elements");
     m.output("row_ready_o", rows.output("row_ready_o"), "row: taken");
     m.output("round_busy_o", &round_start | !&round_idle, "sums are being rounded");
     m.output(

@@ -3,7 +3,7 @@
 //! Reading order: [`compute_tile`]; [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when),
 //! [`rank_group`]. The buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`], [`row_distributor`],
 //! [`round_sequencer`], [`round_column`]. What products of several heads need: [`scalar_banks`], [`head_sender`],
-//! [`head_results`]. All together: [`gemv_unit`].
+//! [`head_results`]. Elements that are positive: [`selector`]. All together: [`gemv_unit`].
 
 pub mod compute_tile;
 pub mod fill_sequencer;
@@ -15,6 +15,7 @@ pub mod round_column;
 pub mod round_sequencer;
 pub mod row_distributor;
 pub mod scalar_banks;
+pub mod selector;
 pub mod vector_reader;
 pub mod vector_walker;
 pub mod vector_writer;

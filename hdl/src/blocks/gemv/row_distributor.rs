@@ -45,12 +45,15 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let beat = m.input("beat_i", BEAT_BITS, "the beat, recoded");
 
     // Filling: a half is asked for when it is empty and all beats of the one before were asked for.
+    // A product of rows that were selected may have fewer than its scalars' vectors have elements.
+    let no_rows = m.forward("no_rows", 1);
     let reader_ready = m.forward("reader_ready", 1);
     let reader = m
         .instance("reader", &vector_reader(config)?)
         .input("start_i", &start & &axpy)
         .input("batch_i", &batch)
         .input("base_i", &base)
+        .input("stop_i", &*no_rows)
         .input("read_ready_i", &reader_ready);
     let reader = layout.connect(reader);
     let wants = reader.output("read_valid_o");
@@ -169,7 +172,8 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     sends_rows.next(any_of(&[rows_begin, sends_rows.q() & !&rows_end]));
     rows_left.next(mux(&start, &rows, &mux(&row_taken, &rows_left.minus_one(), &rows_left)));
 
-    m.output("idle_o", reader.output("idle_o") & rows_left.is_zero(), "all rows were taken");
+    no_rows.drive(rows_left.is_zero());
+    m.output("idle_o", reader.output("idle_o") & &*no_rows, "all rows were taken");
     m.output("row_ready_o", &possible & &last, "the row is taken");
     m.output("push_o", &push, "a row or scalar for every group");
     m.output("push_start_o", &row_start, "rank at which the row's tail starts");

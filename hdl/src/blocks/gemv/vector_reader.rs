@@ -21,6 +21,7 @@ pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let batch = m.input("batch_i", batch_bits, "vectors, at least one");
     let base = m.input("base_i", addr_bits, "first word to read");
     let ready = m.input("read_ready_i", 1, "the request is taken");
+    let stop = m.input("stop_i", 1, "the rest is not wanted; not in the cycle after the command");
 
     let active = m.reg("active_q", 1).reset(0);
     let taken = m.wire("taken", active.q() & &ready);
@@ -37,7 +38,7 @@ pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let next_vector = mux(&taken, &vector.plus_one(), &vector);
     vector.next(next_vector.gated(&!(&start | &place_done)));
     let end = walker.output("last_o");
-    active.next(any_of(&[start.clone(), active.q() & !(&place_done & &end)]));
+    active.next(any_of(&[start.clone(), active.q() & !((&place_done & &end) | stop)]));
     m.output("idle_o", !active.q(), "a command can be taken");
     m.output("read_valid_o", &active, "a request is offered");
     m.output("read_rank_o", walker.output("rank_o"), "rank to read");

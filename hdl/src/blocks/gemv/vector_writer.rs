@@ -67,6 +67,10 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlE
         Item::Value => m.input("group_i", 1, "an item has a value for each of the next elements; stays"),
     };
     let write_ready = m.input("write_ready_i", 1, "the write is taken");
+    let finish = match item {
+        Item::Beat => zeros(1),
+        Item::Value => m.input("finish_i", 1, "no item comes any more: the block ends here"),
+    };
 
     let active = m.reg("active_q", 1).reset(0);
     let step = m.forward("step", 1);
@@ -119,7 +123,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlE
         element.next(next.gated(&!&start));
     }
     step.drive(&place_done & &beat_last);
-    active.next(any_of(&[start.clone(), active.q() & !(&place_done & &vector_end)]));
+    active.next(any_of(&[start.clone(), active.q() & !((&place_done & &vector_end) | finish)]));
     staged.next(any_of(&[offered.clone(), staged.q() & !&write_ready]));
 
     let (values, tile_enables, lane_enables) = match &element {

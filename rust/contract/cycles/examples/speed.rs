@@ -98,6 +98,10 @@ impl Host for Sends {
     fn entries(&mut self, _cycle: u64, _burst: u32) -> [u32; 16] {
         [0; 16]
     }
+
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        0
+    }
 }
 
 /// Cycles of the channels, and until the links are at rest.
@@ -144,7 +148,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..runs {
             let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
             let start = Instant::now();
-            let run = run_program(&mut model, &words, |_| [0; 16]);
+            let run = run_program(&mut model, &words, |_| [0; 16], &[]);
             best = best.min(start.elapsed().as_secs_f64());
             assert_eq!(run.status.malformed, 0, "{name}");
             cycles = run.cycles;

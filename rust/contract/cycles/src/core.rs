@@ -19,7 +19,7 @@ use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::Status;
-use ndp_isa::{Instruction, Product, block_words, vector_words};
+use ndp_isa::{Instruction, Numbers, Product, block_words, vector_words};
 
 /// Rows that the unit can find waiting.
 const TOKENS: usize = 16;
@@ -46,6 +46,7 @@ pub struct CycleModel {
     reads_list: bool,
     list: Vec<u32>,
     list_at: usize,
+    naming: Naming,
     generator: Generator,
     feeders: Vec<Feeder>,
     rows: Option<Rows>,
@@ -93,6 +94,7 @@ impl CycleModel {
             reads_list: false,
             list: vec![0; config.core().list_entries() as usize],
             list_at: 0,
+            naming: Naming::default(),
             generator: Generator::new(&shape),
             feeders: (0..shape.ranks).map(|rank| Feeder::new(rank, rank_bursts)).collect(),
             rows: None,
@@ -153,6 +155,7 @@ impl CycleModel {
             busy: self.is_busy(),
             free: self.config.core().queue_entries() - self.queue.count,
             cycles: self.cycle as u32,
+            selection: self.naming.selection,
             ..self.issue.status
         }
     }
@@ -165,7 +168,7 @@ impl CycleModel {
 
     /// The counters of register 1, words 0 to 14, as they would be read now.
     pub fn counters(&mut self) -> [u32; COUNTERS] {
-        self.counters.count(self.cycle, self.busy, self.unit.adds());
+        self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
         self.counters.register(causes, self.shape.ranks)
@@ -237,8 +240,10 @@ impl CycleModel {
         let offered = self.reader.offers();
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
-        let inputs = Inputs { load, store_taken, row: self.tokens.front(), exact: true };
+        let mask = if self.unit.wants_mask() { host.mask(cycle) } else { 0 };
+        let inputs = Inputs { load, store_taken, row: self.tokens.front(), exact: true, mask };
         let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
+        self.naming.step(outputs.named, &mut self.list);
         let listed = offered.filter(|_| self.reads_list);
         if let Some(address) = listed {
             self.list[self.list_at..self.list_at + 16].copy_from_slice(&host.entries(cycle, address));
@@ -291,10 +296,9 @@ impl CycleModel {
         if let Some(tail) = row {
             self.tokens.push(tail);
         }
-        if self.product_starts
+        if std::mem::take(&mut self.product_starts)
             && let Some(rows) = &self.rows
         {
-            self.product_starts = false;
             self.generator.start(cycle, rows, &self.list);
             self.rows_wake = 0;
         }
@@ -309,7 +313,7 @@ impl CycleModel {
         self.dense = self.is_dense();
         let busy = self.busy_parts();
         if busy != self.busy {
-            self.counters.count(self.cycle, self.busy, self.unit.adds());
+            self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
             self.busy = busy;
             self.follow();
         }
@@ -587,13 +591,18 @@ impl CycleModel {
             Instruction::Merge { dst, cols, batch, address } => {
                 // A row for each vector, and no other.
                 let product =
-                    Product { src: 0, dst, cols, batch: 1, count: batch, address, list: None, heads: 1 };
+                    Product { src: 0, dst, cols, batch: 1, count: batch, address, list: None, heads: 1, selected: false };
                 self.start_product(Kind::Merge, &product);
             }
             Instruction::Import { dst, count, address } => {
                 let cols = gemv.ranks() * gemv.stripe_elems();
-                let product = Product { src: 0, dst, cols, batch: 1, count, address, list: None, heads: 1 };
+                let product = Product { src: 0, dst, cols, batch: 1, count, address, list: None, heads: 1, selected: false };
                 self.start_product(Kind::Import, &product);
+            }
+            Instruction::Select { cols, batch, list, numbers, .. } => {
+                self.naming = Naming { numbers: Some(numbers), list, ..Naming::default() };
+                (self.rows, self.product_starts) = (None, true);
+                self.unit.start_select(Cut::new(gemv, cols), batch);
             }
             Instruction::Round { cols, batch, .. } => {
                 self.unit.start_round(cycle + 1, block_words(&self.config, cols, batch));
@@ -603,9 +612,15 @@ impl CycleModel {
 
     fn start_product(&mut self, kind: Kind, product: &Product) {
         let [cols, rows] = [product.cols, product.count].map(|n| Cut::new(self.config.gemv(), n));
-        self.rows = Some(Rows::new(&self.config, product, cols));
         self.product_starts = true;
-        self.unit.start_product(kind, cols, rows, product);
+        let selection = if product.selected { self.naming.selection } else { product.count };
+        if selection == 0 {
+            self.rows = None;
+            return self.unit.skip_product(kind);
+        }
+        let product = Product { count: product.count.min(selection), ..*product };
+        self.rows = Some(Rows::new(&self.config, &product, cols));
+        self.unit.start_product(kind, cols, rows, &product);
     }
 
     /// Notes which parts have become idle.
@@ -618,6 +633,36 @@ impl CycleModel {
                 *running = None;
             }
         }
+    }
+}
+
+/// Writes the numbers of selected elements into the list memory.
+#[derive(Clone, Debug, Default)]
+struct Naming {
+    numbers: Option<Numbers>,
+    /// First entry to write.
+    list: u32,
+    /// Elements selected so far.
+    selection: u32,
+    /// The row of a listed element, read in the cycle before.
+    read: Option<u32>,
+}
+
+impl Naming {
+    /// One cycle; `element`: one that is named in it.
+    #[inline]
+    fn step(&mut self, element: Option<u32>, list: &mut [u32]) {
+        let row = |row: u32| row & 0xFF_FFFF;
+        let (number, read) = match (self.numbers, element) {
+            (Some(Numbers::From(first)), Some(k)) => (Some(row(first.wrapping_add(k))), None),
+            (Some(Numbers::Listed(from)), Some(k)) => (None, Some(row(list[(from + k) as usize]))),
+            _ => (None, None),
+        };
+        if let Some(number) = self.read.take().or(number) {
+            list[(self.list + self.selection) as usize] = number;
+            self.selection += 1;
+        }
+        self.read = read;
     }
 }
 

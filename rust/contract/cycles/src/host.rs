@@ -81,4 +81,8 @@ pub trait Host {
 
     /// The sixteen entries that a burst of the DIMM holds when a `list` instruction reads it.
     fn entries(&mut self, cycle: u64, burst: u32) -> [u32; 16];
+
+    /// The elements that a `select` selects of the next 32 of its vectors, a bit each. Asked for once for each 32 elements, in
+    /// their order, `select` after `select`.
+    fn mask(&mut self, cycle: u64) -> u32;
 }

@@ -36,7 +36,8 @@ pub(crate) fn part_of(instruction: &Instruction) -> Option<usize> {
         Instruction::Dot(_)
         | Instruction::Axpy(_)
         | Instruction::Merge { .. }
-        | Instruction::Import { .. } => Some(PRODUCT),
+        | Instruction::Import { .. }
+        | Instruction::Select { .. } => Some(PRODUCT),
         Instruction::Round { .. } => Some(ROUND),
         Instruction::Activate { .. } => Some(ACTIVATION),
     }
@@ -50,6 +51,8 @@ struct Uses {
     reads_too: Range<u32>,
     writes: Range<u32>,
     list: Range<u32>,
+    /// It is a `select`, which writes the list memory too.
+    selects: bool,
 }
 
 fn meet(a: &Range<u32>, b: &Range<u32>) -> bool {
@@ -71,6 +74,7 @@ impl Uses {
             reads_too: instruction.other_source(config).unwrap_or_default(),
             writes: instruction.destination(config).unwrap_or_default(),
             list: list.unwrap_or_default(),
+            selects: matches!(instruction, Instruction::Select { .. }),
         }
     }
 }
@@ -216,11 +220,14 @@ impl Issue {
             Some(ACTIVATION) => part == ROUND || part == ACTIVATION,
             own => own == Some(part),
         };
-        let Uses { reads, reads_too, writes, list } = &self.uses;
+        let Uses { reads, reads_too, writes, list, selects } = &self.uses;
         let conflicts = |part: usize| {
             let held = &self.held[part];
             let lists = meet(list, &held.list) && (own == Some(LIST) || part == LIST);
+            // One of the two writes the list memory at a time.
+            let writes_lists = *selects && part == LIST || own == Some(LIST) && held.selects;
             shares(part)
+                || writes_lists
                 || lists
                 || meet(writes, &held.reads)
                 || meet(writes, &held.reads_too)

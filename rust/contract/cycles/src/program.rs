@@ -32,14 +32,15 @@ pub struct ProgramCycles {
 }
 
 /// A host that offers one request after the other as soon as it can, takes every answer, and knows what is in the lists.
-struct Feed<F> {
+struct Feed<'a, F> {
     requests: VecDeque<RequestKind>,
     outstanding: u32,
     register: Option<Register>,
     entries: F,
+    masks: std::slice::Iter<'a, u32>,
 }
 
-impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<F> {
+impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<'_, F> {
     fn offer(&mut self, _cycle: u64) -> Option<Request> {
         Some(Request { kind: self.requests.pop_front()?, tag: 0 })
     }
@@ -60,9 +61,13 @@ impl<F: FnMut(u32) -> [u32; 16]> Host for Feed<F> {
     fn entries(&mut self, _cycle: u64, burst: u32) -> [u32; 16] {
         (self.entries)(burst)
     }
+
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        self.masks.next().copied().unwrap_or(0)
+    }
 }
 
-impl<F: FnMut(u32) -> [u32; 16]> Feed<F> {
+impl<F: FnMut(u32) -> [u32; 16]> Feed<'_, F> {
     fn submit(&mut self, kind: RequestKind) {
         self.requests.push_back(kind);
         self.outstanding += 1;
@@ -90,13 +95,16 @@ impl<F: FnMut(u32) -> [u32; 16]> Feed<F> {
 }
 
 /// Runs instruction words as the co-simulation does: it looks at the status, sends bursts as long as there is room in the
-/// queue, and waits for the end. `entries` gives the sixteen words of a burst of the DIMM that a `list` reads.
+/// queue, and waits for the end. `entries` gives the sixteen words of a burst of the DIMM that a `list` reads, `masks` the elements
+/// that are selected, for every 32 elements of each `select` (`ndp_machine::Machine::masks`); beyond them none is.
 pub fn run_program(
     model: &mut CycleModel,
     words: &[u128],
     entries: impl FnMut(u32) -> [u32; 16],
+    masks: &[u32],
 ) -> ProgramCycles {
-    let mut host = Feed { requests: VecDeque::new(), outstanding: 0, register: None, entries };
+    let masks = masks.iter();
+    let mut host = Feed { requests: VecDeque::new(), outstanding: 0, register: None, entries, masks };
     let queue_entries = model.config().core().queue_entries();
     let burst = BURST_INSTRUCTIONS as u32;
     let earlier = match host.read(model, 1) {

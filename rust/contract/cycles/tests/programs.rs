@@ -10,7 +10,7 @@ fn run(preset: &str, text: &str) -> Result<ProgramCycles, Box<dyn Error>> {
     let config = DesignConfig::preset(preset)?;
     let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
     model.record();
-    Ok(run_program(&mut model, &ndp_isa::parse(text)?.words(), |_| [0; 16]))
+    Ok(run_program(&mut model, &ndp_isa::parse(text)?.words(), |_| [0; 16], &[]))
 }
 
 #[test]

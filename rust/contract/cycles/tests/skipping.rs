@@ -33,6 +33,8 @@ struct Traffic {
     own: u32,
     outstanding: u32,
     answers: Vec<(u64, Answer)>,
+    /// Masks that were asked for.
+    masks: u64,
 }
 
 impl Host for Traffic {
@@ -70,6 +72,18 @@ impl Host for Traffic {
     fn entries(&mut self, _cycle: u64, burst: u32) -> [u32; 16] {
         std::array::from_fn(|entry| mix(burst.into(), entry as u64) as u32 % 4096)
     }
+
+    /// None, few, half or all of the elements.
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        self.masks += 1;
+        let any = |salt: u64| mix(self.seed + salt, self.masks) as u32;
+        match any(3) % 5 {
+            0 => 0,
+            1 => u32::MAX,
+            2 => any(4),
+            _ => any(4) & any(5) & any(6) & any(7),
+        }
+    }
 }
 
 /// All that comes of a program.
@@ -93,6 +107,7 @@ fn run(config: &DesignConfig, words: &[u128], seed: u64, every: u64, skips: bool
         own: 1 << (config.dimm_burst_bits() - 1),
         outstanding: 0,
         answers: Vec::new(),
+        masks: 0,
     };
     let (core_ps, dram_ps) = PERIODS[seed as usize % PERIODS.len()];
     let clocks = ClockRelation::new(core_ps, dram_ps, (seed * 377 % 4000) as i64 - 2000);

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use ndp_config::{DesignConfig, RowLayout};
 
-use crate::{Instruction, Product};
+use crate::{Instruction, Numbers, Product};
 
 /// Words of one vector of `elements` FP16 values; 0 for none.
 pub fn vector_words(config: &DesignConfig, elements: u32) -> u32 {
@@ -64,6 +64,9 @@ impl Instruction {
                 words.buffer.extend(self.destination(config));
             }
             Self::Merge { .. } | Self::Import { .. } => words.buffer.extend(self.destination(config)),
+            Self::Select { cols, numbers: Numbers::Listed(from), .. } => {
+                words.list = *from..from.saturating_add(*cols);
+            }
             _ => words.buffer.extend(self.other_source(config)),
         }
         words
@@ -73,13 +76,20 @@ impl Instruction {
     pub fn writes(&self, config: &DesignConfig) -> Words {
         let list = match *self {
             Self::List { list, count, .. } => list..list.saturating_add(count.next_multiple_of(16)),
+            Self::Select { list, cols, .. } => list..list.saturating_add(cols),
             _ => 0..0,
         };
         Words { buffer: self.destination(config).into_iter().collect(), list }
     }
 
-    /// Whether the order of the two can matter: one writes what the other reads or writes.
+    /// Whether the order of the two can matter: one writes what the other reads or writes, or one selects the rows of the
+    /// other.
     pub fn collides(&self, other: &Self, config: &DesignConfig) -> bool {
+        let selects = |i: &Self| matches!(i, Self::Select { .. });
+        let selected = |i: &Self| matches!(i, Self::Dot(p) | Self::Axpy(p) if p.selected);
+        if selects(self) && (selects(other) || selected(other)) || selects(other) && selected(self) {
+            return true;
+        }
         let (writes, others) = (self.writes(config), other.writes(config));
         writes.overlaps(&others)
             || writes.overlaps(&other.reads(config))

@@ -77,8 +77,12 @@ pub mod fields {
     pub const HEADS: Field = field("heads", 120, 3);
     /// First word of the second source, in the place of the list.
     pub const OTHER: Field = field("other", 108, 10);
+    /// No more rows than were selected.
+    pub const SELECTED: Field = field("selected", 31, 1);
     /// Number of a row, in the place of the count.
     pub const ROW: Field = field("row", 64, 24);
+    /// First entry of the list memory to read, in the place of a row's number; the bits of that above it are 0.
+    pub const FROM: Field = field("from", 64, 12);
     /// Bits of an FP16 factor, in the place of the count.
     pub const SCALAR: Field = field("scalar", 64, 16);
     /// Number of a DIMM, in the place of the batch.
@@ -90,8 +94,8 @@ pub mod fields {
 }
 
 use fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT,
-    SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
+    SLOT, SRC, TAG,
 };
 
 /// What an instruction does; the discriminant is its code.
@@ -125,6 +129,8 @@ pub enum Opcode {
     Merge = 0x24,
     /// Words of sums from DRAM, added to those in the buffer.
     Import = 0x25,
+    /// Positive elements of vectors, and their numbers.
+    Select = 0x26,
     /// Negative elements become +0.
     Relu = 0x30,
     /// Exponentials.
@@ -149,7 +155,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
@@ -164,6 +170,7 @@ impl Opcode {
         Self::Round,
         Self::Merge,
         Self::Import,
+        Self::Select,
         Self::Relu,
         Self::Exp,
         Self::Softmax,
@@ -198,6 +205,7 @@ impl Opcode {
             Self::Round => "round",
             Self::Merge => "merge",
             Self::Import => "import",
+            Self::Select => "select",
             Self::Relu => "relu",
             Self::Exp => "exp",
             Self::Softmax => "softmax",
@@ -223,7 +231,10 @@ impl Opcode {
             Self::Export => &[SRC, COUNT, ADDRESS],
             Self::Import => &[DST, COUNT, ADDRESS],
             Self::Zero => &[DST, COUNT],
-            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, HEADS],
+            Self::Dot | Self::Axpy => {
+                &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, SELECTED, HEADS]
+            }
+            Self::Select => &[SRC, DST, COLS, BATCH, LISTED, LIST, ROW],
             Self::Round => &[SRC, DST, COLS, BATCH],
             Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],
             Self::Scale => &[SRC, DST, COLS, BATCH, HEADS, SCALAR],
@@ -263,6 +274,9 @@ pub struct Product {
     /// Heads that a stripe is cut into, a power of two up to 128; 1 for whole rows. With more a row has one stripe at
     /// most, and rows are not listed.
     pub heads: u32,
+    /// Only rows that were selected: the first ones, as many as the last `select` has found, at most `count`. Rows are
+    /// listed then.
+    pub selected: bool,
 }
 
 impl Product {
@@ -270,6 +284,15 @@ impl Product {
     pub fn vectors(&self) -> u32 {
         self.batch.saturating_mul(self.heads)
     }
+}
+
+/// What a `select` calls element `k`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Numbers {
+    /// This number and `k`, modulo 2^24.
+    From(u32),
+    /// The row in this entry of the list memory and `k`.
+    Listed(u32),
 }
 
 /// What `send` and `receive` have in common: a range of DRAM, and the message that it is or becomes.
@@ -482,6 +505,22 @@ pub enum Instruction {
         /// First burst in every rank.
         address: u32,
     },
+    /// Elements of the vector block (cols, batch) at src that are greater than 0 in at least one vector: their values become
+    /// the first elements of the block at dst, their numbers entries of the list memory.
+    Select {
+        /// First word of the vectors.
+        src: u32,
+        /// First word of the values.
+        dst: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors, 1..=16.
+        batch: u32,
+        /// First entry of the numbers in the list memory, a multiple of 16.
+        list: u32,
+        /// What the elements are called.
+        numbers: Numbers,
+    },
     /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
     Activate {
         /// What is done.
@@ -521,6 +560,7 @@ impl Instruction {
             Self::Round { .. } => Opcode::Round,
             Self::Merge { .. } => Opcode::Merge,
             Self::Import { .. } => Opcode::Import,
+            Self::Select { .. } => Opcode::Select,
             Self::Activate { operation, .. } => operation.opcode(),
             Self::Send(_) => Opcode::Send,
             Self::Receive(_) => Opcode::Receive,
@@ -528,7 +568,8 @@ impl Instruction {
     }
 
     /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and
-    /// `HEADS` that of heads, not what is encoded, and `LIST` of a product is `None` if the rows are not listed.
+    /// `HEADS` that of heads, not what is encoded, `LIST` of a product is `None` if the rows are not listed, and `ROW` of a
+    /// `select` may be an entry of the list memory.
     pub fn value(&self, field: Field) -> Option<u32> {
         let product = |p: &Product| match field {
             SRC => Some(p.src),
@@ -540,6 +581,7 @@ impl Instruction {
             LISTED => Some(p.list.is_some().into()),
             LIST => p.list,
             HEADS => Some(p.heads),
+            SELECTED => Some(p.selected.into()),
             _ => None,
         };
         let of =
@@ -577,6 +619,14 @@ impl Instruction {
             }
             (Self::List { list, count, address }, _) => {
                 of(&[(LIST, list), (COUNT, count), (ADDRESS, address)])
+            }
+            (Self::Select { src, dst, cols, batch, list, numbers }, _) => {
+                let (first, listed) = match numbers {
+                    Numbers::From(row) => (row, 0),
+                    Numbers::Listed(entry) => (entry, 1),
+                };
+                let words = [(SRC, src), (DST, dst), (COLS, cols), (BATCH, batch), (LIST, list)];
+                of(&[(LISTED, listed), (ROW, first)]).or_else(|| of(&words))
             }
             (Self::Zero { dst, count }, _) => of(&[(DST, dst), (COUNT, count)]),
             (Self::Round { src, dst, cols, batch }, _) => {

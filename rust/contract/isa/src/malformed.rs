@@ -9,11 +9,11 @@ use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SLOT,
-    SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR,
+    SELECTED, SLOT, SRC, TAG,
 };
 use crate::operands::Operands;
-use crate::{Activation, Instruction, Opcode, Product};
+use crate::{Activation, Instruction, Numbers, Opcode, Product};
 
 /// Longest vector of a softmax.
 pub const SOFTMAX_ELEMS: u32 = 16384;
@@ -143,6 +143,14 @@ pub enum Malformed {
         /// Words of the buffer.
         limit: u32,
     },
+    /// Entries would be overwritten before they are read.
+    #[error("list = {list} must not lie behind from = {from} in the entries that are read")]
+    ListOverlap {
+        /// The first entry that is written.
+        list: u32,
+        /// The first one that is read.
+        from: u32,
+    },
     /// Source and destination overlap.
     #[error("source {}..{} and destination {}..{} overlap", src.start, src.end, dst.start, dst.end)]
     Overlap {
@@ -164,7 +172,7 @@ impl Malformed {
             Self::Address { .. } | Self::Range { .. } => ErrorCode::Address,
             Self::List { .. } | Self::ListAlignment { .. } => ErrorCode::List,
             Self::Words { .. } => ErrorCode::Words,
-            Self::Overlap { .. } => ErrorCode::Overlap,
+            Self::Overlap { .. } | Self::ListOverlap { .. } => ErrorCode::Overlap,
         }
     }
 }
@@ -173,7 +181,7 @@ impl Malformed {
 ///
 /// # Errors
 /// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design. With several heads
-/// `listed` has to be 0.
+/// `listed` has to be 0, without it `selected`, and the first entry of a listed `select` has fewer bits than a row.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode { opcode: code })?;
@@ -195,6 +203,7 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
         tag: TAG.get(word),
         list: LIST.get(word),
         listed: LISTED.get(word) == 1,
+        selected: SELECTED.get(word) == 1,
         node: NODE.get(word),
         ranks: RANKS.get(word),
         slot: SLOT.get(word),
@@ -220,8 +229,8 @@ impl Instruction {
     /// Whether the design can execute it.
     ///
     /// # Errors
-    /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only that of a listed product
-    /// with several heads can occur.
+    /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only those of lists can occur: of a
+    /// listed product with several heads, of a selected one that is not listed, of the first entry of a `select`.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         self.check_listed()?;
         self.check_link(config)?;
@@ -233,9 +242,17 @@ impl Instruction {
         self.check_overlap(config)
     }
 
-    /// Code 2: rows of several heads are not listed.
+    /// Code 2: rows of several heads are not listed, selected ones are; entries have 12 bits.
     fn check_listed(&self) -> Result<(), Malformed> {
         match self {
+            Self::Select { numbers: Numbers::Listed(from), .. } if u64::from(*from) > FROM.max() => {
+                let bits = u128::from(*from) << FROM.low & !FROM.mask();
+                Err(Malformed::Reserved { opcode: self.opcode(), bits })
+            }
+            Self::Dot(Product { list: None, selected: true, .. })
+            | Self::Axpy(Product { list: None, selected: true, .. }) => {
+                Err(Malformed::Reserved { opcode: self.opcode(), bits: SELECTED.mask() })
+            }
             Self::Dot(Product { heads: 2.., list: Some(_), .. })
             | Self::Axpy(Product { heads: 2.., list: Some(_), .. }) => {
                 Err(Malformed::Reserved { opcode: self.opcode(), bits: LISTED.mask() })
@@ -268,6 +285,7 @@ impl Instruction {
         let max_cols = match self {
             Self::Activate { operation: Activation::Softmax, .. } => gemv.max_cols().min(SOFTMAX_ELEMS),
             Self::Append { .. } => gemv.max_cols().min(gemv.stripe_elems()),
+            Self::Select { .. } => gemv.max_cols().min(entries),
             _ => gemv.max_cols(),
         };
         for (field, max) in [(COLS, max_cols), (BATCH, gemv.max_batch()), (COUNT, max_count)] {
@@ -331,13 +349,20 @@ impl Instruction {
     /// Code 5.
     fn check_list(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let limit = config.core().list_entries();
-        let (Some(list), Some(count)) = (self.value(LIST), self.value(COUNT)) else { return Ok(()) };
-        if matches!(self, Self::List { .. }) && list % 16 != 0 {
+        let Some(list) = self.value(LIST) else { return Ok(()) };
+        if matches!(self, Self::List { .. } | Self::Select { .. }) && list % 16 != 0 {
             return Err(Malformed::ListAlignment { list });
         }
-        let entries = list..list.saturating_add(count);
-        if entries.end > limit {
-            return Err(Malformed::List { entries, limit });
+        let (firsts, count) = match *self {
+            Self::Select { cols, numbers: Numbers::Listed(from), .. } => ([Some(list), Some(from)], cols),
+            Self::Select { cols, .. } => ([Some(list), None], cols),
+            _ => ([Some(list), None], self.value(COUNT).unwrap_or(0)),
+        };
+        for first in firsts.into_iter().flatten() {
+            let entries = first..first.saturating_add(count);
+            if entries.end > limit {
+                return Err(Malformed::List { entries, limit });
+            }
         }
         Ok(())
     }
@@ -377,13 +402,21 @@ impl Instruction {
         if overlap {
             return Err(Malformed::Overlap { src, dst });
         }
-        Ok(())
+        match *self {
+            // In place, and downwards, every entry is read before it is written.
+            Self::Select { cols, list, numbers: Numbers::Listed(from), .. } if from < list && list < from + cols => {
+                Err(Malformed::ListOverlap { list, from })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The words at `src`.
     pub fn source(&self, config: &DesignConfig) -> Option<Range<u32>> {
         let (src, words) = match *self {
-            Self::Store { src, cols, batch, .. } | Self::Append { src, cols, batch, .. } => {
+            Self::Store { src, cols, batch, .. }
+            | Self::Append { src, cols, batch, .. }
+            | Self::Select { src, cols, batch, .. } => {
                 (src, block_words(config, cols, batch))
             }
             Self::Export { src, count, .. } => (src, count),
@@ -408,7 +441,9 @@ impl Instruction {
     /// The words at `dst`.
     pub fn destination(&self, config: &DesignConfig) -> Option<Range<u32>> {
         let (dst, words) = match *self {
-            Self::Load { dst, cols, batch, .. } | Self::Round { dst, cols, batch, .. } => {
+            Self::Load { dst, cols, batch, .. }
+            | Self::Round { dst, cols, batch, .. }
+            | Self::Select { dst, cols, batch, .. } => {
                 (dst, block_words(config, cols, batch))
             }
             Self::Zero { dst, count } | Self::Import { dst, count, .. } => (dst, count),

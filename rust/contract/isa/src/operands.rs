@@ -3,7 +3,7 @@
 //!
 //! Between decoder and assembler on one side, which fill in what the opcode names, and [`Instruction`].
 
-use crate::{Activation, Instruction, Opcode, Product, Transfer};
+use crate::{Activation, Instruction, Numbers, Opcode, Product, Transfer};
 
 /// Values of all fields; those that an instruction does not name are not looked at.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,6 +23,7 @@ pub(crate) struct Operands {
     pub(crate) tag: u32,
     pub(crate) list: u32,
     pub(crate) listed: bool,
+    pub(crate) selected: bool,
     pub(crate) node: u32,
     pub(crate) ranks: u32,
     pub(crate) slot: u32,
@@ -32,9 +33,11 @@ impl Operands {
     /// The instruction with this opcode.
     pub(crate) fn instruction(self, opcode: Opcode) -> Instruction {
         let Self { src, dst, other, cols, batch, heads, count, row, scalar, address, tag, list, .. } = self;
-        let Self { listed, node, ranks, slot, .. } = self;
+        let Self { listed, selected, node, ranks, slot, .. } = self;
         let transfer = Transfer { address, count, ranks, node, slot };
-        let product = Product { src, dst, cols, batch, count, address, list: listed.then_some(list), heads };
+        let product =
+            Product { src, dst, cols, batch, count, address, list: listed.then_some(list), heads, selected };
+        let numbers = if listed { Numbers::Listed(row) } else { Numbers::From(row) };
         let activate = |operation| Instruction::Activate { operation, src, dst, cols, batch, heads };
         match opcode {
             Opcode::Nop => Instruction::Nop,
@@ -51,6 +54,7 @@ impl Operands {
             Opcode::Round => Instruction::Round { src, dst, cols, batch },
             Opcode::Merge => Instruction::Merge { dst, cols, batch, address },
             Opcode::Import => Instruction::Import { dst, count, address },
+            Opcode::Select => Instruction::Select { src, dst, cols, batch, list, numbers },
             Opcode::Relu => activate(Activation::Relu),
             Opcode::Exp => activate(Activation::Exp),
             Opcode::Softmax => activate(Activation::Softmax),

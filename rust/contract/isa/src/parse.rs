@@ -5,7 +5,8 @@
 //! result is not asked here.
 
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SLOT, SRC, TAG,
+    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
+    SLOT, SRC, TAG,
 };
 use crate::literal::f16_from_decimal;
 use crate::operands::Operands;
@@ -138,8 +139,11 @@ impl Line {
             }
             _ => {}
         }
-        let product = opcode.fields().contains(&LISTED);
-        let named: Vec<Field> = opcode.fields().iter().copied().filter(|field| *field != LISTED).collect();
+        let (product, selects) = (opcode.fields().contains(&SELECTED), opcode == Opcode::Select);
+        let mut named: Vec<Field> =
+            opcode.fields().iter().copied().filter(|field| *field != LISTED).collect();
+        // What the elements are called: numbers from a row on, or entries from one on.
+        named.extend(selects.then_some(FROM));
         let mut values = vec![None; named.len()];
         for token in rest.split(',').map(str::trim) {
             let name = token.split('=').next().unwrap_or_default().trim_end();
@@ -169,11 +173,16 @@ impl Line {
             None => Ok(0),
             Some(place) => match (field, values[place]) {
                 (BATCH | HEADS, None) => Ok(1),
-                (LIST, None) if product => Ok(0),
+                (LIST | SELECTED, None) if product => Ok(0),
+                (ROW | FROM, None) if selects => Ok(0),
                 (field, value) => self.needed(field.name, value).map(|value| value as u32),
             },
         };
-        let listed = named.iter().zip(&values).any(|(field, value)| *field == LIST && value.is_some());
+        let said = |field: Field| named.iter().zip(&values).any(|(of, value)| *of == field && value.is_some());
+        let listed = said(if selects { FROM } else { LIST });
+        if said(FROM) && said(ROW) {
+            return Err(self.error("row=", "row or from, not both"));
+        }
         let operands = Operands {
             src: get(SRC)?,
             dst: get(DST)?,
@@ -182,12 +191,13 @@ impl Line {
             batch: get(BATCH)?,
             heads: get(HEADS)?,
             count: get(COUNT)?,
-            row: get(ROW)?,
+            row: if said(FROM) { get(FROM)? } else { get(ROW)? },
             scalar: get(SCALAR)? as u16,
             address: get(ADDRESS)?,
             tag: 0,
             list: get(LIST)?,
             listed,
+            selected: get(SELECTED)? == 1,
             node: get(NODE)?,
             ranks: get(RANKS)?,
             slot: get(SLOT)?,

@@ -5,9 +5,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::instruction::fields::{ADDRESS, BATCH, HEADS, LIST, LISTED, RANKS, SCALAR, TAG};
+use crate::instruction::fields::{
+    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, RANKS, ROW, SCALAR, SELECTED, TAG,
+};
 use crate::malformed::{decode, decode_fields};
-use crate::{Instruction, Malformed};
+use crate::{Instruction, Malformed, Numbers};
 use ndp_config::DesignConfig;
 
 /// One place in the instruction stream.
@@ -185,6 +187,10 @@ impl Display for Instruction {
                 TAG => return write!(f, " {value}"),
                 LISTED => continue,
                 BATCH | HEADS if value == 1 => continue,
+                SELECTED if value == 0 => continue,
+                ROW if matches!(self, Self::Select { numbers: Numbers::Listed(_), .. }) => {
+                    write!(f, "{separator}{}={value}", FROM.name)?;
+                }
                 ADDRESS => write!(f, "{separator}address={value:#x}")?,
                 RANKS => write!(f, "{separator}ranks={value:#x}")?,
                 SCALAR => write!(f, "{separator}scalar={value:#06x}")?,

@@ -29,6 +29,8 @@ pub struct Status {
     pub signals: u32,
     /// Cycles since reset.
     pub cycles: u32,
+    /// Elements that the last `select` has selected, as far as it has come.
+    pub selection: u32,
 }
 
 /// Register 1: cycles by what the core was busy with. Those of the ranks are sums over all ranks.
@@ -44,7 +46,7 @@ pub struct Counters {
     pub waiting_for_room: u32,
     /// Products running.
     pub product: u32,
-    /// Of these, AXPY.
+    /// Of these, all but DOT.
     pub axpy: u32,
     /// Rounding.
     pub round: u32,
@@ -86,6 +88,7 @@ impl Status {
             tag: next(),
             signals: next(),
             cycles: next(),
+            selection: next(),
         }
     }
 }
@@ -121,8 +124,8 @@ impl Counters {
     }
 
     /// Cycles in which an instruction with this opcode was in work; 0 for those that no part of the core executes. The
-    /// activation unit's instructions are counted together, so are those that add to accumulators, and those that write
-    /// to DRAM. Parts work side by side, so the sum can be more than all cycles.
+    /// activation unit's instructions are counted together, so are those that add to accumulators with selections, and those
+    /// that write to DRAM. Parts work side by side, so the sum can be more than all cycles.
     pub fn of_opcode(&self, opcode: Opcode) -> u32 {
         match opcode {
             Opcode::Nop | Opcode::Barrier | Opcode::Signal => 0,
@@ -131,7 +134,7 @@ impl Counters {
             Opcode::List => self.list,
             Opcode::Zero => self.zero,
             Opcode::Dot => self.product - self.axpy,
-            Opcode::Axpy | Opcode::Merge | Opcode::Import => self.axpy,
+            Opcode::Axpy | Opcode::Merge | Opcode::Import | Opcode::Select => self.axpy,
             Opcode::Round => self.round,
             Opcode::Relu
             | Opcode::Exp

@@ -9,7 +9,8 @@ mod common;
 use common::Random;
 use ndp_config::DesignConfig;
 use ndp_isa::{
-    Code, Instruction, IsaError, Malformed, Opcode, Product, Transfer, Words, decode, decode_fields, fields,
+    Code, Instruction, IsaError, Malformed, Numbers, Opcode, Product, Transfer, Words, decode, decode_fields,
+    fields,
 };
 
 #[test]
@@ -23,12 +24,15 @@ fn each_field_is_at_its_place() {
         address: 0x1234_5678,
         list: Some(0xF0F),
         heads: 1,
+        selected: false,
     };
     let list = 0xF0F_u128 << 108;
     let words = 0x155_u128 << 88 | 0x2AA_u128 << 98;
     let sizes = 10_u128 << 9 | 0x2_5A5A_u128 << 13;
     let rest = 0x1234_5678_u128 << 32 | 0xAB_CDEF_u128 << 64;
     assert_eq!(Instruction::Dot(product).encode(), 0x21 | 1 << 8 | sizes | rest | words | list);
+    let selected = Product { selected: true, ..product };
+    assert_eq!(Instruction::Dot(selected).encode(), Instruction::Dot(product).encode() | 1 << 31);
     let unlisted = Product { list: None, ..product };
     assert_eq!(Instruction::Axpy(unlisted).encode(), 0x22 | sizes | rest | words);
     let heads = Product { heads: 8, ..unlisted };
@@ -44,6 +48,12 @@ fn each_field_is_at_its_place() {
     assert_eq!(Instruction::Import { dst: 0x2AA, count, address }.encode(), 0x25 | rest | 0x2AA << 98);
     let merge = Instruction::Merge { dst: 0x2AA, cols: 0x2_5A5A, batch: 11, address };
     assert_eq!(merge.encode(), 0x24 | sizes | 0x1234_5678 << 32 | 0x2AA << 98);
+    let select = |numbers| {
+        Instruction::Select { src: 0x155, dst: 0x2AA, cols: 0x2_5A5A, batch: 11, list: 0xF00, numbers }.encode()
+    };
+    let bits = 0x26 | sizes | words | 0xF00 << 108;
+    assert_eq!(select(Numbers::From(0xAB_CDEF)), bits | 0xAB_CDEF << 64);
+    assert_eq!(select(Numbers::Listed(0xDEF)), bits | 0xDEF << 64 | 1 << 8);
     let transfer = Transfer { address, count, ranks: 0xA5, node: 11, slot: 0xC3A6 };
     let bits = rest | 0xA5 << 13 | 11 << 9 | 0xC3A6 << 88;
     assert_eq!(Instruction::Send(transfer).encode(), 0x40 | bits);
@@ -79,7 +89,7 @@ fn every_word_has_an_answer_and_survives_disassembly() {
 #[test]
 fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
     let config = DesignConfig::preset("tiny").unwrap();
-    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 1 };
+    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 1, selected: false };
     let word = Instruction::Dot(product).encode() | 5 << 108;
     assert_eq!(decode(word, &config), Ok(Instruction::Dot(product)));
     assert_eq!(Code::disassemble(word), Code::Word(word));
@@ -88,7 +98,7 @@ fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
 #[test]
 fn rows_of_several_heads_are_not_listed() {
     let config = DesignConfig::preset("tiny").unwrap();
-    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 2 };
+    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 2, selected: false };
     for (opcode, instruction) in
         [(Opcode::Dot, Instruction::Dot(product)), (Opcode::Axpy, Instruction::Axpy(product))]
     {
@@ -112,7 +122,7 @@ fn values_that_do_not_fit_their_field_have_no_encoding() {
     assert_eq!(load(17, 1), field("batch", 17, 1, 16));
     assert_eq!(load(16, 1 << 18), field("cols", 1 << 18, 0, (1 << 18) - 1));
     let heads = |heads| {
-        let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads };
+        let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads, selected: false };
         Instruction::Dot(product).try_encode()
     };
     for value in [0, 3, 129] {
@@ -129,9 +139,10 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
         assert_eq!(opcode.is_activation(), (0x30..=0x37).contains(&(opcode as u8)));
     }
-    assert_eq!(Opcode::Dot.mask(), !(1 << 31 | 7 << 61 | 0x1F << 123));
+    assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 0x1F << 123));
+    assert_eq!(Opcode::Select.mask(), !(1 << 31 | u128::from(u32::MAX) << 32 | 0xFF << 120));
     for code in 0..=255u8 {
-        let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x25 | 0x30..=0x37 | 0x40 | 0x41);
+        let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x26 | 0x30..=0x37 | 0x40 | 0x41);
         let first = if matches!(code, 0x21 | 0x22 | 0x30..=0x37) { 123 } else { 120 };
         let word = u128::from(code) | u128::MAX << 120;
         match decode_fields(word) {
@@ -148,7 +159,7 @@ fn footprints_name_the_words_that_are_touched() {
     let config = DesignConfig::preset("tiny").unwrap();
     let words = |buffer: Vec<std::ops::Range<u32>>, list| Words { buffer, list };
     let list = Some(40);
-    let product = Product { src: 3, dst: 20, cols: 128, batch: 2, count: 17, address: 0, list, heads: 1 };
+    let product = Product { src: 3, dst: 20, cols: 128, batch: 2, count: 17, address: 0, list, heads: 1, selected: false };
     let heads = Product { cols: 60, list: None, heads: 4, ..product };
     assert_eq!(Instruction::Dot(heads).reads(&config), words(vec![3..5], 0..0));
     assert_eq!(Instruction::Dot(heads).writes(&config), words(vec![20..28], 0..0));
@@ -184,5 +195,14 @@ fn footprints_name_the_words_that_are_touched() {
         .map(|i| [i.reads(&config), i.writes(&config)].iter().all(Words::is_empty));
     assert_eq!(words, [true; 2], "DRAM alone");
     assert!(!export.collides(&export, &config), "two readers");
+    let select = |list, numbers| Instruction::Select { src: 5, dst: 20, cols: 130, batch: 2, list, numbers };
+    let of_row = select(64, Numbers::From(7));
+    assert_eq!(of_row.reads(&config), Words { buffer: vec![5..9], list: 0..0 });
+    assert_eq!(of_row.writes(&config), Words { buffer: vec![20..24], list: 64..194 });
+    assert_eq!(select(64, Numbers::Listed(300)).reads(&config).list, 300..430);
+    let selected = Instruction::Dot(Product { src: 40, dst: 50, list: Some(0), selected: true, ..product });
+    let unselected = Instruction::Dot(Product { src: 40, dst: 50, list: Some(0), ..product });
+    assert!(of_row.collides(&selected, &config) && selected.collides(&of_row, &config));
+    assert!(!of_row.collides(&unselected, &config));
     assert!(import.collides(&export, &config) && import.collides(&import, &config));
 }

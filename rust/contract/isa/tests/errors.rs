@@ -6,7 +6,7 @@ mod common;
 
 use common::Random;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Product, Transfer, decode};
+use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Numbers, Product, Transfer, decode};
 use std::collections::BTreeMap;
 
 /// The document's table once more, flat and on the raw bits: code of the first error, 0 for none.
@@ -25,7 +25,10 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x13 => all_zero(&[(8, 8), (31, 31), (63, 61), (127, 98)]),
         0x14 => all_zero(&[(31, 8), (63, 61), (127, 98)]),
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
-        0x21 | 0x22 => all_zero(&[(31, 31), (63, 61), (127, 123)]) && !(listed && heads > 0),
+        0x21 | 0x22 => {
+            all_zero(&[(63, 61), (127, 123)]) && !(listed && heads > 0) && (listed || bits(31, 31) == 0)
+        }
+        0x26 => all_zero(&[(31, 31), (63, 32), (127, 120)]) && !(listed && bits(87, 76) > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
         0x24 => all_zero(&[(8, 8), (31, 31), (63, 61), (97, 64), (127, 108)]),
         0x25 => all_zero(&[(31, 8), (63, 61), (97, 88), (127, 108)]),
@@ -52,10 +55,11 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
     let (has_cols, has_batch) =
-        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x30..=0x37), opcode >= 0x10);
+        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x26 | 0x30..=0x37), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
     let max_cols_now = match opcode {
         0x13 => max_cols.min(gemv.stripe_elems().into()),
+        0x26 => max_cols.min(entries),
         0x32 => max_cols.min(16384),
         _ => max_cols,
     };
@@ -81,6 +85,10 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
     if in_rank && address >= rank_bursts || in_dimm && address >= rank_bursts * u64::from(gemv.ranks()) {
         return 6;
     }
+    let select = opcode == 0x26;
+    if select && (list % 16 != 0 || list + cols > entries || listed && count + cols > entries) {
+        return 5;
+    }
     if opcode == 0x12 && list % 16 != 0 || (opcode == 0x12 || product && listed) && list + count > entries {
         return 5;
     }
@@ -96,6 +104,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x21 => (block(cols), block(count) << heads),
         0x22 => (block(count) << heads, block(cols) * lanes),
         0x23 => (block(cols) * lanes, block(cols)),
+        0x26 => (block(cols), block(cols)),
         0x30.. => (block(cols) << heads, block(cols) << heads),
         _ => (0, 0),
     };
@@ -111,7 +120,10 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         return 7;
     }
     let overlap = src < dst + dst_words && dst < src + src_words;
-    if product && overlap || opcode == 0x23 && src < dst && dst < src + src_words {
+    if (product || select) && overlap || opcode == 0x23 && src < dst && dst < src + src_words {
+        return 7;
+    }
+    if select && listed && count < list && list < count + cols {
         return 7;
     }
     0
@@ -171,7 +183,11 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let heads = if listed.is_none() && random.below(2) == 0 { 1 << random.below(5) } else { 1 };
     // Rows of several heads have one stripe at most.
     let cols = if heads > 1 { near(random, gemv.stripe_elems().into(), (1 << 18) - 1) } else { cols };
-    let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+    let selected = listed.is_some() && random.below(2) == 0;
+    let product = Product { src, dst, cols, batch, count, address, list: listed, heads, selected };
+    let of_lists = near(random, config.core().list_entries().into(), (1 << 18) - 1);
+    let from = near(random, 60, 4095);
+    let numbers = if random.below(2) == 0 { Numbers::Listed(from) } else { Numbers::From(count) };
     let other = near(random, gemv.slice_words().into(), 1023);
     let operations = [
         Activation::Relu,
@@ -192,7 +208,8 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     let ranks = [ranks, (1 << gemv.ranks()) - 1][random.below(2) as usize];
     let transfer =
         Transfer { address: first, count, ranks, node: random.below(16), slot: random.below(1 << 16) };
-    match random.below(15) {
+    match random.below(16) {
+        15 => Instruction::Select { src, dst, cols: of_lists, batch, list: list & !15, numbers },
         13 => Instruction::Send(transfer),
         14 => Instruction::Receive(transfer),
         0 => Instruction::Load { dst, cols, batch, address },
@@ -225,18 +242,37 @@ fn each_limit_is_met_exactly() {
     let list = |list, count| check(Instruction::List { list, count, address: 0 });
     assert_eq!([list(0, 4096), list(0, 4097), list(16, 4081), list(8, 1)], [Ok(()), Err(3), Err(5), Err(5)]);
     let dot = |src, dst, cols, count, list| {
-        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list, heads: 1 }))
+        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list, heads: 1, selected: false }))
     };
     assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
     assert_eq!([dot(1, 0, 128, 129, None), dot(2, 0, 128, 129, None)], [Err(7), Ok(())]);
     assert_eq!([dot(0, 32, 1, 4097, None), dot(0, 32, 1, 4097, Some(0))], [Err(4), Err(3)]);
     assert_eq!([dot(0, 1, 1, 100, Some(3996)), dot(0, 1, 1, 100, Some(3997))], [Ok(()), Err(5)]);
+    let select = |src, cols, list, numbers| {
+        check(Instruction::Select { src, dst: 32, cols, batch: 1, list, numbers })
+    };
+    let (row, listed) = (Numbers::From(0xFF_FFFF), Numbers::Listed);
+    assert_eq!([select(0, 4096, 0, row), select(0, 4097, 0, row)], [Ok(()), Err(3)]);
+    assert_eq!([select(0, 4080, 16, row), select(0, 4081, 16, row)], [Ok(()), Err(5)]);
+    assert_eq!([select(0, 1, 8, row), select(0, 0, 0, row)], [Err(5), Err(3)]);
+    assert_eq!([select(0, 96, 0, listed(4000)), select(0, 97, 0, listed(4000))], [Ok(()), Err(5)]);
+    assert_eq!([select(0, 1, 0, listed(4096)), select(0, 0, 0, listed(4096))], [Err(2), Err(2)]);
+    assert_eq!([select(31, 128, 0, row), select(31, 129, 0, row)], [Ok(()), Err(7)]);
+    assert_eq!([select(32, 1, 0, row), select(64, 1, 0, row)], [Err(7), Err(4)]);
+    // In place, downwards, behind what is read, and into it.
+    assert_eq!([select(0, 40, 48, listed(48)), select(0, 40, 48, listed(60))], [Ok(()), Ok(())]);
+    assert_eq!([select(0, 40, 48, listed(8)), select(0, 40, 48, listed(9))], [Ok(()), Err(7)]);
+    let selected = |list, heads| {
+        let product = Product { src: 0, dst: 1, cols: 1, batch: 1, count: 1, address: 0, list, heads, selected: true };
+        check(Instruction::Axpy(product))
+    };
+    assert_eq!([selected(Some(0), 1), selected(None, 1), selected(Some(0), 2)], [Ok(()), Err(2), Err(2)]);
     let round = |src, dst| check(Instruction::Round { src, dst, cols: 128, batch: 2 });
     assert_eq!([round(10, 10), round(10, 9), round(10, 11), round(10, 25), round(10, 26)], {
         [Ok(()), Ok(()), Err(7), Err(7), Ok(())]
     });
     let address = 1 << 27;
-    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None, heads: 1 };
+    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None, heads: 1, selected: false };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));
     let sums = |first, count, address| {

@@ -58,6 +58,7 @@ fn the_example_of_the_document_is_a_program() {
         address: 0x10000,
         list: Some(0),
         heads: 1,
+        selected: false,
     };
     assert_eq!(
         program.code.iter().map(|code| code.to_string()).collect::<Vec<_>>(),
@@ -71,6 +72,9 @@ fn the_example_of_the_document_is_a_program() {
             "scale src=0, dst=0, cols=512, scalar=0x3000",
             "add src=8, dst=8, cols=1024, heads=8, other=16",
             "merge dst=16, cols=4096, batch=2, address=0x30000",
+            "select src=8, dst=12, cols=410, batch=4, list=512, from=0",
+            "select src=8, dst=12, cols=410, list=512, row=4096",
+            "axpy src=12, dst=16, cols=4096, batch=4, count=410, address=0x80000, list=512, selected=1",
             "import dst=16, count=32, address=0x40000",
             "export src=16, count=32, address=0x50000",
             "barrier",
@@ -108,7 +112,7 @@ fn refusals_name_line_token_and_what_belongs_there() {
         other => panic!("{text}: {other:?}"),
     };
     let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \
-         import, relu, exp, softmax, scale, add, sub, mul, max, send, receive, or a directive";
+         import, select, relu, exp, softmax, scale, add, sub, mul, max, send, receive, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");
     assert_eq!(refused("export dst=0, count=1, address=0"), "dst=0 | one of src, count, address");

@@ -20,6 +20,7 @@ mod error;
 pub mod image;
 pub mod machine;
 pub mod memory;
+mod selection;
 mod sums;
 pub mod transfers;
 

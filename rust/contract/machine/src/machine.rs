@@ -9,6 +9,7 @@ use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pac
 use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dot_decoded, f16, fp16};
 
 use crate::buffer::{Buffer, Vectors};
+use crate::selection::Selection;
 use crate::transfers::Link;
 use crate::{MachineError, Memory, write_data};
 
@@ -55,7 +56,11 @@ pub struct Machine<M> {
     memory: M,
     pub(crate) buffer: Buffer,
     /// List memory; `None` for entries that are unspecified.
-    list: Vec<Option<u32>>,
+    pub(crate) list: Vec<Option<u32>>,
+    /// Elements that the last `select` has selected, none after reset; `None` if that is unspecified.
+    pub(crate) selection: Option<u32>,
+    /// Of each `select` and 32 elements those that are selected.
+    pub(crate) masks: Vec<Option<u32>>,
     status: Progress,
     activations: Vec<Option<u8>>,
     /// FP16 elements in DRAM, a bit each, that a program has left unspecified.
@@ -86,6 +91,8 @@ impl<M: Memory> Machine<M> {
             memory,
             buffer: Buffer::new(config, format),
             list: vec![None; config.core().list_entries() as usize],
+            selection: Some(0),
+            masks: Vec::new(),
             status: Progress::default(),
             activations: Vec::new(),
             unspecified: BTreeMap::new(),
@@ -154,6 +161,9 @@ impl<M: Memory> Machine<M> {
             Instruction::Export { src, count, address } => self.export(src, count, address),
             Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
             Instruction::Import { dst, count, address } => self.import(dst, count, address),
+            Instruction::Select { src, dst, cols, batch, list, numbers } => {
+                self.select(&Selection { src, dst, cols, batch, list, numbers });
+            }
             Instruction::Send(transfer) => self.send(&transfer),
             Instruction::Receive(transfer) => self.receive(&transfer),
             Instruction::Activate { operation, src, dst, cols, batch, heads } => {
@@ -368,10 +378,14 @@ impl<M: Memory> Machine<M> {
         let x = self.buffer.read_vectors(src, cols, batch);
         let vectors: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(x.vector(b))).collect();
         let mut result = Vectors::filled(count, batch, f16::from_bits(0));
-        self.activations = vec![Some(0); count.min(Self::MONITOR_ENTRIES) as usize];
+        let rows = self.rows_of(product);
+        self.activations = vec![Some(0); rows.unwrap_or(0).min(Self::MONITOR_ENTRIES) as usize];
+        for (vector, k) in (0..batch).flat_map(|vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k))) {
+            result.set(vector, k, None);
+        }
         let mut weights = vec![f16::from_bits(0); cols as usize];
         let mut decoded = Vec::new();
-        for k in 0..count {
+        for k in 0..rows.unwrap_or(0) {
             let specified = match self.row_number(product, k) {
                 Some(row) => !self.read_row(&layout, row, &mut weights).contains(&true),
                 None => false,

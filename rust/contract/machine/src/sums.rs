@@ -105,7 +105,11 @@ impl<M: Memory> Machine<M> {
         let factors = self.buffer.read_vectors(src, count, product.vectors());
         let mut sums = self.take_accumulators(dst, cols, batch);
         let mut row = Row::new(layout.cut());
-        for k in 0..count {
+        let rows = self.rows_of(product);
+        if rows.is_none() {
+            sums.forget_all();
+        }
+        for k in 0..rows.unwrap_or(0) {
             let Some(number) = self.row_number(product, k) else {
                 sums.forget_all();
                 continue;

@@ -30,6 +30,7 @@ fn programs_are_legal_specified_and_varied() {
         let config = DesignConfig::preset(preset).unwrap();
         let mut opcodes = BTreeMap::new();
         let (mut instructions, mut collisions, mut dumped) = (0, 0, 0u32);
+        let (mut selected, mut selections) = (0, [0; 3]);
         let (mut finite, mut special, mut in_place, mut listed, mut wraps, mut stored) =
             (0u32, 0u32, 0, 0, 0, 0);
         for (index, program) in RandomPrograms::new(&config, 1).take(programs).enumerate() {
@@ -51,6 +52,7 @@ fn programs_are_legal_specified_and_varied() {
                     Instruction::Round { src, dst, .. } => in_place += u32::from(src == dst),
                     Instruction::Dot(p) | Instruction::Axpy(p) => {
                         listed += u32::from(p.list.is_some());
+                        selected += u32::from(p.selected);
                         let at = p.address;
                         let placed =
                             |data: &Data| matches!(data, Data::Matrix { address, .. } if *address == at);
@@ -58,6 +60,11 @@ fn programs_are_legal_specified_and_varied() {
                     }
                     _ => {}
                 }
+            }
+            // Of every 32 elements none, some, all.
+            for mask in machine.masks() {
+                let mask = mask.unwrap_or_else(|| panic!("{preset} {index}:\n{program}"));
+                selections[usize::from(mask != 0) + usize::from(mask == u32::MAX)] += 1;
             }
             for dump in &program.dumps {
                 wraps += u32::from(u64::from(dump.address + dump.bursts) > 1 << config.dimm_burst_bits());
@@ -78,9 +85,10 @@ fn programs_are_legal_specified_and_varied() {
         }
         println!(
             "{preset}: {instructions} instructions, {collisions} neighbours collide, {dumped} bursts, {finite} finite \
-             and {special} special results, {in_place} in place, {listed} listed, {stored} on stored data, {wraps} across the end; {opcodes:?}"
+             and {special} special results, {in_place} in place, {listed} listed, {stored} on stored data, {selected} selected, {selections:?} masks, {wraps} across the end; {opcodes:?}"
         );
-        assert_eq!(opcodes.len(), 22);
+        assert_eq!(opcodes.len(), 23);
+        assert!(selected > 10 && (selections[0] > 3 && selections[1] > 3 && selections[2] > 3 || programs < 100));
         assert!(collisions * 5 > instructions, "{collisions} of {instructions}");
         // Of exported sums most bits are zeros or signs.
         assert!(finite > 5 * dumped && special > dumped / 10);

@@ -134,6 +134,7 @@ pub fn attention_program(
         address: unit.matrices[matrix].base(),
         list: None,
         heads: cut.segments,
+        selected: false,
     };
     let begin = |index: usize, unit: &AttentionUnit| {
         let Slot { query, scores, .. } = slot(index);

@@ -257,7 +257,7 @@ impl Plan {
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
                 let dst = used + half * blocks * result_words;
                 let operands =
-                    Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list, heads: 1 };
+                    Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list, heads: 1, selected: false };
                 plan.instructions.push(Instruction::Dot(operands));
                 plan.finish(map, epilogue, (dst, dst + result_words), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
@@ -452,6 +452,7 @@ impl Plan {
             address,
             list,
             heads: 1,
+            selected: false,
         }));
         Ok(())
     }

@@ -305,7 +305,7 @@ impl DimmTimes {
     ) -> Result<Cycles, SchedulerError> {
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut core = CycleModel::new(&self.design, ClockRelation::after_reset(&self.design));
-        let run = run_program(&mut core, &words, entries);
+        let run = run_program(&mut core, &words, entries, &[]);
         if run.status.malformed > 0 {
             let at = run.status.error_sequence as usize;
             let instruction = instructions.get(at).map_or_else(String::new, ToString::to_string);

@@ -11,6 +11,7 @@ pub mod malform;
 mod program_writer;
 mod random_merges;
 pub mod random_programs;
+mod random_selections;
 
 pub use malform::malformed_word;
 pub use random_programs::{ProgramOptions, RandomPrograms};

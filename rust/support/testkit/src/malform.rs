@@ -2,7 +2,7 @@
 
 use crate::random_programs::operations_on;
 use ndp_config::DesignConfig;
-use ndp_isa::{ErrorCode, Instruction, Opcode, Product, Transfer, decode, fields};
+use ndp_isa::{ErrorCode, Instruction, Numbers, Opcode, Product, Transfer, decode, fields};
 use ndp_numerics::SplitMix64;
 
 /// A random word whose first error is `code`; [`ErrorCode::QueueFull`] is no property of a word and gives an unknown
@@ -11,7 +11,7 @@ use ndp_numerics::SplitMix64;
 /// Such a word may have other errors that come later in the order of precedence.
 pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut SplitMix64) -> u128 {
     let has_code = |word: u128| decode(word, config).is_err_and(|error| error.code() == code);
-    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads: 1 };
+    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads: 1, selected: false };
     match code {
         ErrorCode::Opcode | ErrorCode::QueueFull => {
             let any = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());
@@ -29,6 +29,13 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
             // Rows of several heads are not listed.
             if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
                 return word | fields::LISTED.mask() | 1 << fields::HEADS.low;
+            }
+            // Rows that were selected are listed, entries have 12 bits.
+            if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
+                return word & !fields::LISTED.mask() | fields::SELECTED.mask();
+            }
+            if opcode == Opcode::Select && below(random, 2) == 0 {
+                return word | fields::LISTED.mask() | 1 << (fields::FROM.low + fields::FROM.bits + 3);
             }
             return word | 1 << bits[below(random, bits.len())];
         }
@@ -84,7 +91,8 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let ranks = near(1 << gemv.ranks(), fields::RANKS);
     let heads = if listed { 1 } else { [1, 1, 2, 4, 8, 16][below(random, 6)] };
     let (list_entry, list) = (list, listed.then_some(list));
-    let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads };
+    let selected = list.is_some() && below(random, 2) == 0;
+    let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads, selected };
     let operations = operations_on(other, scalar);
     let operation = operations[below(random, operations.len())];
     // Of a product with heads.
@@ -92,7 +100,16 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let any_heads = [1, 2, 4, 8, 16][below(random, 5)];
     let transfer =
         Transfer { address: in_rank, count: rows, ranks, node: list_entry & 15, slot: scalar.into() };
-    match below(random, 16) {
+    let numbers = match list {
+        Some(from) => Numbers::Listed(from),
+        None => Numbers::From(rows),
+    };
+    let (of_lists, aligned) = (if below(random, 2) == 0 { entries } else { cols }, list_entry & !15);
+    match below(random, 17) {
+        16 => {
+            let list = if below(random, 4) == 0 { list_entry } else { aligned };
+            Instruction::Select { src, dst, cols: of_lists & 0x3FFFF, batch, list, numbers }
+        }
         14 => Instruction::Send(transfer),
         15 => Instruction::Receive(transfer),
         11 => Instruction::Export { src, count: near_words(dst, words), address: in_rank },

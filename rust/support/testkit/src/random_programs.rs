@@ -70,7 +70,7 @@ impl Writer<'_> {
     fn step(&mut self) {
         // A step that finds nothing to work on costs a little too, so programs come to an end.
         self.cycles += 4;
-        match self.below(32) {
+        match self.below(35) {
             0..=3 => drop(self.load(None, None)),
             4..=6 => drop(self.dot()),
             7 | 8 => drop(self.dot_heads()),
@@ -88,6 +88,7 @@ impl Writer<'_> {
             26 | 27 => drop(self.export()),
             28 | 29 => drop(self.import()),
             30 | 31 => drop(self.merge()),
+            32..=34 => drop(self.select()),
             _ if self.chance(50) => self.push(Instruction::Nop),
             _ => self.push(Instruction::Barrier),
         }
@@ -113,7 +114,7 @@ impl Writer<'_> {
     }
 
     /// A live block of vectors, or a new one.
-    fn vectors(&mut self) -> Option<Live> {
+    pub(crate) fn vectors(&mut self) -> Option<Live> {
         let blocks = self.blocks(Kind::Vectors);
         match self.pick(&blocks) {
             Some(block) if self.chance(80) => Some(block),
@@ -144,6 +145,7 @@ impl Writer<'_> {
             address,
             list,
             heads: 1,
+            selected: false,
         }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
@@ -173,7 +175,7 @@ impl Writer<'_> {
             }
             let (matrix, list) = self.rows(count, sums.elements)?;
             let (src, dst, cols, address) = (factors.base, sums.base, sums.elements, matrix.address);
-            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list, heads: 1 }));
+            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list, heads: 1, selected: false }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
         }
@@ -213,7 +215,7 @@ impl Writer<'_> {
         let vectors = batch * heads;
         let dst = self.place(block_words(self.config, count, vectors), Some(x))?;
         let (cols, address) = (x.elements, matrix.address);
-        let product = Product { src: x.base, dst, cols, batch, count, address, list: None, heads };
+        let product = Product { src: x.base, dst, cols, batch, count, address, list: None, heads, selected: false };
         Instruction::Dot(product).check(self.config).ok()?;
         self.push(Instruction::Dot(product));
         self.cycles += self.row_cycles(count, cols, batch);
@@ -269,7 +271,7 @@ impl Writer<'_> {
             return None;
         }
         let matrix = self.matrix(count, cols)?;
-        let product = Product { src, dst, cols, batch, count, address: matrix.address, list: None, heads };
+        let product = Product { src, dst, cols, batch, count, address: matrix.address, list: None, heads, selected: false };
         Instruction::Axpy(product).check(self.config).ok()?;
         self.push(Instruction::Axpy(product));
         self.keep(Kind::Sums, dst, cols, batch);

@@ -92,6 +92,8 @@ impl Distributor {
             self.reader.step(false, shape);
             return;
         }
+        // Of the scalars of rows that were not selected nothing more is read.
+        let no_rows = self.rows_left == 0;
         let scalar_taken = push != Push::Nothing && !self.sends_rows;
         let last_of_group = scalar_taken && self.headed && self.offered == Some(true);
         if push == Push::Row {
@@ -102,6 +104,9 @@ impl Distributor {
         if self.axpy {
             self.scalars(scalar_taken, read, back, shape);
             self.sends_rows |= last_of_group;
+        }
+        if no_rows {
+            self.reader.stop();
         }
     }
 
@@ -143,7 +148,8 @@ impl Distributor {
     pub fn is_still(&self) -> bool {
         let chooses = self.fetched.is_some() && self.offered.is_none();
         let fetches = self.complete > 0 && self.fetched.is_none();
-        !self.starts && !self.asks() && !(self.axpy && (chooses || fetches))
+        let stops = self.rows_left == 0 && self.reader.is_active();
+        !self.starts && !self.asks() && !stops && !(self.axpy && (chooses || fetches))
     }
 
     /// A row or scalar goes as soon as there is a row, and room for it.

@@ -136,6 +136,7 @@ impl Group {
             }
             Kind::Axpy | Kind::Merge => !(phase < shape.lanes && jobs & 4 != 0),
             Kind::Import => !(phase == 0 && jobs & 2 != 0),
+            Kind::Select => true,
         }
     }
 
@@ -143,7 +144,7 @@ impl Group {
     #[inline]
     pub fn write_free(&self, window: u64, phase: u64, kind: Kind, shape: &Shape) -> bool {
         match kind {
-            Kind::Dot => true,
+            Kind::Dot | Kind::Select => true,
             Kind::Axpy | Kind::Merge => {
                 !((2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
             }

@@ -8,6 +8,7 @@ mod group;
 mod heads;
 mod round;
 mod rows;
+mod selector;
 mod skip;
 mod vector_reader;
 mod walk;
@@ -27,6 +28,7 @@ use heads::HeadResults;
 use ndp_config::BEAT_ELEMS;
 use round::Round;
 use rows::RowQueue;
+use selector::Selector;
 use vector_reader::VectorReader;
 use writer::Writer;
 
@@ -47,13 +49,15 @@ pub(crate) enum Kind {
     Merge,
     /// The same, with a stripe that is a sum for each slice.
     Import,
+    /// No product: finds elements.
+    Select,
 }
 
 impl Kind {
     /// It adds to sums in the slices.
     #[inline]
     fn adds(self) -> bool {
-        self != Self::Dot
+        !matches!(self, Self::Dot | Self::Select)
     }
 }
 
@@ -70,6 +74,8 @@ struct Product {
     sums: u32,
     /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, is there.
     sum_cycles: u64,
+    /// Its rows are those that were selected: there may be fewer results than the block has elements.
+    selected: bool,
 }
 
 /// What comes to the unit in a cycle.
@@ -83,6 +89,8 @@ pub(crate) struct Inputs {
     pub row: Option<u8>,
     /// The host has a request in work, and may read the counters in the next cycle.
     pub exact: bool,
+    /// The selected elements of a place, if [`Unit::wants_mask`].
+    pub mask: u32,
 }
 
 /// What the unit did in a cycle.
@@ -90,6 +98,8 @@ pub(crate) struct Inputs {
 pub(crate) struct Outputs {
     pub load_taken: bool,
     pub row_taken: bool,
+    /// A selected element, to be written into the list memory.
+    pub named: Option<u32>,
 }
 
 /// The unit.
@@ -123,6 +133,7 @@ pub(crate) struct Unit {
     zero_left: u32,
     round: Round,
     activation: Activation,
+    selector: Selector,
 }
 
 impl Unit {
@@ -150,6 +161,7 @@ impl Unit {
             zero_left: 0,
             round: Round::default(),
             activation: Activation::default(),
+            selector: Selector::default(),
         }
     }
 
@@ -177,7 +189,7 @@ impl Unit {
 
     /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
     pub fn start_product(&mut self, kind: Kind, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
-        let ndp_isa::Product { count, batch, heads, .. } = *product;
+        let ndp_isa::Product { count, batch, heads, selected, .. } = *product;
         let (vectors, shape) = (batch * heads, &self.shape);
         let headed = heads > 1;
         self.product = Product {
@@ -188,6 +200,7 @@ impl Unit {
             heads,
             sums: shape.sums_of(heads),
             sum_cycles: shape.sum_cycles(heads),
+            selected,
         };
         (self.product_starts, self.product_active) = (true, true);
         self.scalars_back = 0;
@@ -202,6 +215,30 @@ impl Unit {
             self.combiner.start(self.rows.count);
         }
         self.result_writer.start(rows, vectors, if headed { shape.ranks } else { 1 });
+    }
+
+    /// A product that has no rows: nothing is done.
+    pub fn skip_product(&mut self, kind: Kind) {
+        self.product.kind = kind;
+    }
+
+    /// Starts in the next cycle: elements of the cut `cols`.
+    pub fn start_select(&mut self, cols: Cut, batch: u32) {
+        self.product.kind = Kind::Select;
+        self.selector.start(cols, batch);
+        self.result_writer.start(cols, batch, 1);
+    }
+
+    /// Elements are selected, or their values written.
+    #[inline]
+    pub fn selects(&self) -> bool {
+        self.product.kind == Kind::Select && (self.selector.is_busy() || self.result_writer.is_busy())
+    }
+
+    /// The selected elements of a place are to be told in this cycle.
+    #[inline]
+    pub fn wants_mask(&self) -> bool {
+        self.selector.wants_mask()
     }
 
     /// Starts in cycle `from`: `words` words of the block.
@@ -252,7 +289,7 @@ impl Unit {
                 || self.result_writer.is_busy()
                 || self.groups.iter().any(|group| group.is_busy(window));
         }
-        self.product_active
+        self.product_active || self.selects()
     }
 
     /// A product is in work, or was when [`Unit::multiplies`] was asked last.
@@ -273,10 +310,10 @@ impl Unit {
         }
     }
 
-    /// The product in work, or the last one, adds to sums in the slices.
+    /// The product in work, or the last one, is no `dot`.
     #[inline]
-    pub fn adds(&self) -> bool {
-        self.product.kind.adds()
+    pub fn is_no_dot(&self) -> bool {
+        self.product.kind != Kind::Dot
     }
 
     /// A beat of a store is offered.
@@ -346,8 +383,14 @@ impl Unit {
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
         let shape = self.shape;
         let decides = self.decides(cycle);
-        let SlicesCycle { result_written, scalar_read, load_taken } =
+        self.selector.take_mask(inputs.mask, &shape);
+        let finished = self.product.selected && self.product_active && self.has_finished();
+        let SlicesCycle { result_written, scalar_read, selector_read, load_taken } =
             self.step_slices(cycle, inputs.load, inputs.store_taken);
+        if self.selects() {
+            let named = self.step_selector(result_written, selector_read);
+            return Outputs { load_taken, row_taken: false, named };
+        }
 
         // Rows.
         let room = inputs.row.is_some()
@@ -359,6 +402,9 @@ impl Unit {
             let result = self.offers_result(cycle);
             self.result_writer.step(result_written, result, &shape)
         };
+        if finished {
+            self.result_writer.finish();
+        }
         if decides {
             let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
             for (group, rank) in self.groups.iter_mut().zip(ranks) {
@@ -378,7 +424,27 @@ impl Unit {
             self.groups.iter_mut().for_each(|group| group.fill.start(cycle, self.product.rows));
         }
         self.scalars_back = self.scalars_back << 1 | u8::from(scalar_read);
-        Outputs { load_taken, row_taken: push == Push::Row }
+        Outputs { load_taken, row_taken: push == Push::Row, named: None }
+    }
+
+    /// Nothing of the product in work is left but what its results' writer has on offer.
+    fn has_finished(&self) -> bool {
+        let window = self.window;
+        !self.product_starts
+            && !self.combiner.is_busy()
+            && !self.distributor.is_busy()
+            && !self.groups.iter().any(|group| group.is_busy(window))
+    }
+
+    /// One cycle of selector and writer. Returns the element that is named in it.
+    fn step_selector(&mut self, written: bool, read: bool) -> Option<u32> {
+        let (named, finished) = (self.selector.names(), !self.selector.is_busy());
+        let taken = self.result_writer.step(written, self.selector.offers(), &self.shape);
+        if finished {
+            self.result_writer.finish();
+        }
+        self.selector.step(read, taken, &self.shape);
+        named
     }
 
     /// One cycle of all that reads and writes the slices beside a product: who has their ports, the activation unit, loads, stores
@@ -393,6 +459,7 @@ impl Unit {
         let writer =
             if lanes.is_some_and(|lanes| lanes.writes) { None } else { self.writer_of(cycle, phase) };
         let (scalar_read, store_read) = self.reads(cycle, phase);
+        let selector_read = self.selector.asks() && self.selector_reads(cycle, lanes);
         if let Some(LanesCycle { advance, soon, granted, .. }) = lanes {
             self.activation.step(advance, soon, granted, &shape);
         }
@@ -408,7 +475,13 @@ impl Unit {
             self.stored + u32::from(self.stores_back & self.store_comes != 0) - u32::from(store_taken);
         self.store_places = self.store_places + u32::from(store_read) - u32::from(store_taken);
         self.stores_back = self.stores_back << 1 | u16::from(store_read);
-        SlicesCycle { result_written: writer == Some(Port::Result), scalar_read, load_taken }
+        SlicesCycle { result_written: writer == Some(Port::Result), scalar_read, selector_read, load_taken }
+    }
+
+    /// Whether the selector's beat is read in this cycle: nobody else asks for one. There is no product.
+    fn selector_reads(&self, cycle: u64, lanes: Option<LanesCycle>) -> bool {
+        let asks = |LanesCycle { advance, soon, .. }: LanesCycle| self.activation.asks(advance, soon);
+        !self.store_asks() && !lanes.is_some_and(asks) && !self.round.reads(cycle)
     }
 
     /// Who writes the slices in this cycle: the first one of zeros, results and loads, if all of its ranks are free.
@@ -587,7 +660,8 @@ impl Unit {
             let taken = self.result_writer.step(written, result, &self.shape);
             self.step_results(cycle, taken);
             cycle += 1;
-            let idle = !self.combiner.is_busy() && !self.result_writer.is_busy();
+            // Of rows that were selected the writer waits for more results than come.
+            let idle = !self.combiner.is_busy() && (self.product.selected || !self.result_writer.is_busy());
             if idle || room != self.combined_room() {
                 return cycle;
             }
@@ -618,6 +692,7 @@ pub(crate) struct SlicesCycle {
     /// The result on offer is written.
     result_written: bool,
     scalar_read: bool,
+    selector_read: bool,
     /// The load's beat on offer is taken.
     pub load_taken: bool,
 }

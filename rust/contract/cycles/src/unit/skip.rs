@@ -25,6 +25,9 @@ impl Unit {
             return cycle;
         }
         self.go_to(cycle);
+        if self.product.selected && self.has_finished() {
+            return cycle;
+        }
         let mut next = self.next_decision(cycle);
         let pushes = row && self.distributor.wants_to_push() && self.combined_room();
         if pushes && self.groups.iter().all(Group::lacks_rows_only) {
@@ -34,7 +37,7 @@ impl Unit {
             }
             next = next.min(room);
         }
-        if !self.combiner.is_busy() && !self.result_writer.is_busy() {
+        if !self.combiner.is_busy() && (self.product.selected || !self.result_writer.is_busy()) {
             for group in &self.groups {
                 if let Some(window) = group.idle_from(self.window) {
                     next = next.min(self.window_from + (window - self.window) * self.shape.window);
@@ -76,9 +79,10 @@ impl Unit {
         cycle
     }
 
-    /// Loads, stores, zeros or activations are in work: every cycle counts.
+    /// Loads, stores, zeros, activations or selections are in work: every cycle counts.
     #[inline]
     pub fn is_dense(&self) -> bool {
-        self.load_writer.is_busy() || self.zero_left > 0 || self.stores() || self.activation.is_busy()
+        let beside = self.load_writer.is_busy() || self.zero_left > 0 || self.stores();
+        beside || self.activation.is_busy() || self.selects()
     }
 }

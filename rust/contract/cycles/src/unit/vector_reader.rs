@@ -43,6 +43,11 @@ impl VectorReader {
         self.vector + 1 == self.batch
     }
 
+    /// The rest is not wanted.
+    pub fn stop(&mut self) {
+        self.active = false;
+    }
+
     /// End of a cycle: whether the beat was taken.
     #[inline]
     pub fn step(&mut self, taken: bool, shape: &Shape) {

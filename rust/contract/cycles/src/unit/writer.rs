@@ -79,6 +79,11 @@ impl Writer {
         true
     }
 
+    /// No item comes any more.
+    pub fn finish(&mut self) {
+        self.active = false;
+    }
+
     fn next_place(&mut self, shape: &Shape) {
         let last_element = self.element / self.elements == self.last_elem / self.elements;
         if last_element && self.walk.is_last(shape) {

@@ -1,6 +1,6 @@
 //! Random instructions for the tests of this crate.
 
-use ndp_isa::{Activation, Instruction, Product, Transfer};
+use ndp_isa::{Activation, Instruction, Numbers, Product, Transfer};
 use ndp_numerics::SplitMix64;
 
 /// A source of random numbers with bounds.
@@ -31,7 +31,9 @@ impl Random {
         let listed = (field(2) < 2).then_some(list);
         // Rows of several heads are not listed.
         let heads = if listed.is_none() { 1 << field(3) } else { 1 };
-        let product = Product { src, dst, cols, batch, count, address, list: listed, heads };
+        let selected = listed.is_some() && field(1) == 1;
+        let numbers = if listed.is_some() { Numbers::Listed(field(12)) } else { Numbers::From(count) };
+        let product = Product { src, dst, cols, batch, count, address, list: listed, heads, selected };
         let transfer = Transfer { address, count, ranks: field(8), node: field(4), slot: field(16) };
         let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
         let operation = [
@@ -47,7 +49,8 @@ impl Random {
         if self.below(4) == 0 {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
-        match self.below(16) {
+        match self.below(17) {
+            16 => Instruction::Select { src, dst, cols, batch, list, numbers },
             0 => Instruction::Nop,
             1 => Instruction::Barrier,
             2 => Instruction::Signal { tag },

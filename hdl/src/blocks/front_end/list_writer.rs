@@ -1,0 +1,60 @@
+//! Writes the numbers of selected elements into the list memory, and counts them.
+//!
+//! A number is the element's own and that of the first row, or what a list says of the element. Entries are written one by one.
+//! The entry that is written is never behind the one that is read for it, if the target does not begin inside the source
+//! behind its first entry; so a list can be worked on in place.
+
+use super::row_generator::{ENTRY_BITS, WORD_ENTRIES, list_addr_bits};
+use crate::blocks::common::encoding::{bits_for, log2, one_hot};
+use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, mux, repeat};
+use std::rc::Rc;
+
+/// Bits of the number of selected elements.
+pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {
+    bits_for(config.core().list_entries())
+}
+
+/// The writer. One element per cycle; its entry is written in the cycle in which it comes, a listed one a cycle later: before the
+/// selector has handed on the element's first value.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn list_writer(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+    let row_bits = config.gemv().row_bits();
+    let (entry_bits, word_bits) = (bits_for(config.core().list_entries() - 1), list_addr_bits(config));
+    let low = log2(WORD_ENTRIES);
+    let m = ModuleBuilder::new(
+        format!("list_writer_e{}", config.core().list_entries()),
+        "Numbers of selected elements to the list memory.",
+    );
+    let start = m.input("start_i", 1, "a command begins: nothing is selected yet");
+    let listed = m.input("listed_i", 1, "numbers come from the list memory; stays");
+    let first = m.input("first_i", row_bits, "number of element 0, or the entry that has it; stays");
+    let list = m.input("list_i", word_bits, "first word to write; stays");
+    let valid = m.input("element_valid_i", 1, "an element is selected");
+    let element = m.input("element_i", entry_bits, "the element");
+    let entry = m.input("entry_i", row_bits, "the entry chosen by `read_entry_o` of the word read last");
+
+    let number = m.wire("number", &first + element.zext(row_bits));
+    let reads = m.wire("reads", &valid & &listed);
+    let read = m.reg("read_q", 1).reset(0);
+    read.next(&reads);
+    let read_entry = m.reg("read_entry_q", low);
+    read_entry.next(number.low(low));
+    let writes = m.wire("writes", read.q() | (&valid & !&listed));
+    let selection = m.reg("selection_q", selection_bits(config)).reset(0);
+    let counted = mux(&writes, &selection.plus_one(), &selection);
+    selection.next(counted.gated(&!&start));
+    let value = mux(&listed, &entry, &number).zext(ENTRY_BITS);
+
+    m.output("read_o", &reads, "read a word");
+    m.output("read_addr_o", number.slice(low, word_bits), "word to read");
+    m.output("read_entry_o", &read_entry, "entry to choose, in the cycle after");
+    let lanes = one_hot(&selection.low(low), WORD_ENTRIES);
+    m.output("write_o", lanes.gated(&writes), "entries of the word to write");
+    m.output("write_addr_o", &list + selection.slice(low, word_bits), "word to write");
+    m.output("write_data_o", repeat(BEAT_BITS / ENTRY_BITS, &value), "the number");
+    m.output("selection_o", &selection, "selected elements");
+    m.finish()
+}
