@@ -149,7 +149,17 @@ impl Module {
         let (cols, batch) = (shape.cols, shape.batch);
         program.push(Instruction::Load { dst: words, cols: count, batch, address: SCALARS });
         let (src, address) = (words, MATRIX);
-        let product = ndp_isa::Product { src, dst: 0, cols, batch, count, address, list: None, heads: 1, selected: false };
+        let product = ndp_isa::Product {
+            src,
+            dst: 0,
+            cols,
+            batch,
+            count,
+            address,
+            list: None,
+            heads: 1,
+            selected: false,
+        };
         program.push(Instruction::Axpy(product));
         Ok(program)
     }

@@ -15,7 +15,8 @@ use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const NAMES: [&str; 3] = ["tiny", "testbenches/configs/four-ranks.toml", "testbenches/configs/sixteen-lanes.toml"];
+const NAMES: [&str; 3] =
+    ["tiny", "testbenches/configs/four-ranks.toml", "testbenches/configs/sixteen-lanes.toml"];
 
 /// Bursts of the DIMM with the source, with the values that are stored, with the rows' products.
 const SOURCE: u32 = 0x100;
@@ -24,7 +25,7 @@ const PRODUCTS: u32 = 0x1800;
 const LIST: u32 = 0x2000;
 /// First burst of the matrix in each rank. Element 0 of a row is its number, as far as an FP16 value has it; so a `dot` with
 /// (1, 0, ...) says which row it has taken.
-const MATRIX: u32 = 0x2000;
+const MATRIX: u32 = 0x8000;
 /// Rows whose numbers FP16 values have.
 const ROWS: u32 = 2048;
 
@@ -103,8 +104,17 @@ impl Case {
         let (list, numbers) = (self.list, self.numbers);
         program.push(Instruction::Select { src, dst, cols, batch, list, numbers });
         let (count, list, address) = (cols, Some(list), MATRIX);
-        let product =
-            Product { src: one, dst: rows, cols: 2, batch: 1, count, address, list, heads: 1, selected: true };
+        let product = Product {
+            src: one,
+            dst: rows,
+            cols: 2,
+            batch: 1,
+            count,
+            address,
+            list,
+            heads: 1,
+            selected: true,
+        };
         program.push(Instruction::Dot(product));
         program.push(Instruction::Store { src: dst, cols, batch, address: VALUES });
         program.push(Instruction::Store { src: rows, cols, batch: 1, address: PRODUCTS });
@@ -117,16 +127,23 @@ impl Case {
         core.place(&program)?;
         let run = core.run_words(&program.words(), |_| {})?;
         let selected = self.selected();
-        let mut wrong = usize::from(run.status.selection as usize != selected.len() || run.status.malformed > 0);
+        let mut wrong =
+            usize::from(run.status.selection as usize != selected.len() || run.status.malformed > 0);
         let element = |core: &NdpCore, first: u32, batch: u32, vector: u32, k: usize| {
             let (beat, at) = (k as u32 / BEAT_ELEMS, k % BEAT_ELEMS as usize);
             elements_of(&core.peek(u64::from(first + beat * batch + vector)))[at]
         };
+        let mut look = |what: &str, k: usize, expected: u16, actual: u16| {
+            if expected != actual {
+                println!("{what} of element {k}: expected {expected:#06x}, actual {actual:#06x}");
+                wrong += 1;
+            }
+        };
         for (i, (k, row)) in selected.into_iter().enumerate() {
             for (vector, values) in (0..).zip(&self.values) {
-                wrong += usize::from(element(core, VALUES, self.batch(), vector, i) != stored(values[k]));
+                look("value", k, stored(values[k]), element(core, VALUES, self.batch(), vector, i));
             }
-            wrong += usize::from(element(core, PRODUCTS, 1, 0, i) != whole(row));
+            look("row", k, whole(row), element(core, PRODUCTS, 1, 0, i));
         }
         Ok(wrong)
     }
@@ -151,7 +168,8 @@ fn place_numbers(core: &mut NdpCore) -> Outcome {
 }
 
 fn open(config: &DesignConfig, seed: u64) -> Result<NdpCore, Box<dyn Error>> {
-    let options = CoreOptions { seed, random_contents: Some(seed as u32), predict: true, ..CoreOptions::default() };
+    let options =
+        CoreOptions { seed, random_contents: Some(seed as u32), predict: true, ..CoreOptions::default() };
     let mut core = NdpCore::open(config, &options)?;
     place_numbers(&mut core)?;
     Ok(core)
@@ -200,7 +218,9 @@ fn every_share_batch_and_length_gives_values_and_rows() -> Outcome {
         let gemv = config.gemv();
         let wave = gemv.ranks() * gemv.stripe_elems();
         let mut done = 0;
-        for cols in [1, 2, 31, 32, 33, 64, 65, gemv.stripe_elems() + 1, wave - 1, wave, wave + 33, 3 * wave + 1] {
+        for cols in
+            [1, 2, 31, 32, 33, 64, 65, gemv.stripe_elems() + 1, wave - 1, wave, wave + 33, 3 * wave + 1]
+        {
             for (index, share) in [0, 1, 5, 20, 50, 99, 100].into_iter().enumerate() {
                 let batch = [1, gemv.max_batch(), 1 + below(&mut random, gemv.max_batch())][index % 3];
                 let words = 2 * block_words(&config, cols, batch) + 1 + block_words(&config, cols, 1);
@@ -211,7 +231,11 @@ fn every_share_batch_and_length_gives_values_and_rows() -> Outcome {
                 let form = below(&mut random, 3);
                 let case = case(&config, values, form, &mut random);
                 let wrong = case.wrong(&mut core)?;
-                assert_eq!(wrong, 0, "{name}: {cols} x {batch}, {share} %, {:?}, {}", case.numbers, case.list);
+                assert_eq!(
+                    wrong, 0,
+                    "{name}: {cols} x {batch}, {share} %, {:?}, {}",
+                    case.numbers, case.list
+                );
                 done += 1;
             }
         }
@@ -286,7 +310,8 @@ fn malformed_selections_do_nothing_but_count() -> Outcome {
     };
     assert_eq!(before.wrong(&mut core)?, 0);
     let selection = core.status()?.selection;
-    let good = Instruction::Select { src: 0, dst: 8, cols: 40, batch: 2, list: 16, numbers: Numbers::From(0) };
+    let good =
+        Instruction::Select { src: 0, dst: 8, cols: 40, batch: 2, list: 16, numbers: Numbers::From(0) };
     let with = |change: fn(&mut Instruction)| {
         let mut instruction = good;
         change(&mut instruction);
@@ -344,9 +369,14 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
             3 * batch
         );
         let rest = |at: u32| {
-            format!("round src={acc}, dst={acc}, cols={out}, batch={batch}\nstore src={acc}, cols={out}, batch={batch}, address={at}\n")
+            format!(
+                "round src={acc}, dst={acc}, cols={out}, batch={batch}\nstore src={acc}, cols={out}, batch={batch}, address={at}\n"
+            )
         };
-        let all = format!("{first}axpy src={y}, dst={acc}, cols={out}, batch={batch}, count={neurons}, address=0x20000\n{}", rest(0x800));
+        let all = format!(
+            "{first}axpy src={y}, dst={acc}, cols={out}, batch={batch}, count={neurons}, address=0x20000\n{}",
+            rest(0x800)
+        );
         let ours = format!(
             "{first}select src={y}, dst={packed}, cols={neurons}, batch={batch}, list=32, row=0
              axpy src={packed}, dst={acc}, cols={out}, batch={batch}, count={neurons}, address=0x20000, list=32, selected=1
@@ -379,7 +409,9 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
         for line in [
             format!("list list=64, count={count}, address=0xe00"),
             format!("load dst={packed}, cols={count}, batch={batch}, address=0xc00"),
-            format!("axpy src={packed}, dst={acc}, cols={out}, batch={batch}, count={count}, address=0x20000, list=64"),
+            format!(
+                "axpy src={packed}, dst={acc}, cols={out}, batch={batch}, count={count}, address=0x20000, list=64"
+            ),
             rest(0xf00),
         ] {
             program.code.extend(ndp_isa::parse(&line)?.code);
@@ -398,9 +430,23 @@ const MUTANTS: [Mutant; 5] = [
     // Negative values are selected too.
     ("tiny", Mutation::new("mutant-select-sign", "~beat_i[31], ", "")),
     // The list begins an entry too late.
-    ("tiny", Mutation::new("mutant-select-list", "list_i + selection_q[11:4]", "list_i + {selection_q[11:5], 1'h0}")),
+    (
+        "tiny",
+        Mutation::new(
+            "mutant-select-list",
+            "list_i + selection_q[11:4]",
+            "list_i + {selection_q[11:5], 1'h0}",
+        ),
+    ),
     // Of several vectors the last one decides.
-    ("tiny", Mutation::new("mutant-select-union", "(element_done ? rest : mask_q) | found", "look_beat_q ? found : (element_done ? rest : mask_q)")),
+    (
+        "tiny",
+        Mutation::new(
+            "mutant-select-union",
+            "(element_done ? rest : mask_q) | found",
+            "look_beat_q ? found : (element_done ? rest : mask_q)",
+        ),
+    ),
     // What lies behind the vectors' end is selected.
     ("tiny", Mutation::new("mutant-select-end", "& ~(walker_last & (last_elem_i < 5'h1f))", "& ~1'h0")),
     // NaN is positive.

@@ -249,7 +249,18 @@ impl Recorder {
         commands: Vec<Vec<(u64, Command)>>,
     ) -> Recording {
         let Self { origin, instructions, requests, unready, masks, .. } = self;
-        Recording { config, origin, end, dram_origin, clocks, instructions, requests, unready, masks, commands }
+        Recording {
+            config,
+            origin,
+            end,
+            dram_origin,
+            clocks,
+            instructions,
+            requests,
+            unready,
+            masks,
+            commands,
+        }
     }
 }
 

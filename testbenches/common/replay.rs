@@ -36,7 +36,15 @@ pub struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     pub fn new(recording: &'a Recording, memories: &'a mut [(u64, SparseMemory)]) -> Self {
-        Self { recording, memories, next: 0, unready: 0, masks: 0, tagged: vec![0; 256], requests: Vec::new() }
+        Self {
+            recording,
+            memories,
+            next: 0,
+            unready: 0,
+            masks: 0,
+            tagged: vec![0; 256],
+            requests: Vec::new(),
+        }
     }
 
     fn kind(&self, request: &RequestRecord) -> RequestKind {

@@ -76,8 +76,9 @@ pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
 }
 
 /// What has a start of its own; the activation unit's instructions share one.
-pub(crate) const STARTS: [&str; 12] =
-    ["load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "select", "round"];
+pub(crate) const STARTS: [&str; 12] = [
+    "load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "select", "round",
+];
 
 /// Instructions of the activation unit with two operands in the buffer.
 const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
@@ -395,7 +396,11 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         }
     }
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
-    m.output("rows_o", fit(&count, gemv.row_bits()), "rows, words or entries; of a selection the number of its first row");
+    m.output(
+        "rows_o",
+        fit(&count, gemv.row_bits()),
+        "rows, words or entries; of a selection the number of its first row",
+    );
     m.output("batch_o", &batch, "vectors");
     m.output("heads_o", &heads, "logarithm of the number of heads");
     m.output("source_o", fit(&source, addr_bits), "first word of the source");

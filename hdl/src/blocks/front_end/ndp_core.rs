@@ -203,8 +203,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let selecting = m.reg("selects_q", 1).reset(0).enable(&product);
     selecting.next(start("select"));
     selects.drive(&selecting);
-    let (element_valid, element) =
-        (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
+    let (element_valid, element) = (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
     let entry_bits = list.width();
     let element_fit =
         if element.width() > entry_bits { element.low(entry_bits) } else { element.zext(entry_bits) };

@@ -365,8 +365,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let selector_reads =
         m.wire("selector_reads", cat([selector_asks, !&scalar_reads, !&store_reads, !&lanes_read]).all());
     selector_ready.drive(&rank_free & &selector_reads);
-    let reads_now =
-        m.wire("reads_now", &rank_free & any_of(&[scalar_reads.clone(), store_reads.clone(), selector_reads]));
+    let reads_now = m
+        .wire("reads_now", &rank_free & any_of(&[scalar_reads.clone(), store_reads.clone(), selector_reads]));
     let lanes_read_now = cat([lanes_read, read_free.all(), !&scalar_reads, !&store_reads]).all();
     let lanes_read_now = m.wire("lanes_read_now", lanes_read_now);
     lanes_granted.drive(&lanes_read_now);
@@ -580,7 +580,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         })
     };
     let back_scalar = delayed("back_scalar", &(&reads_now & &scalar_reads));
-    let store_reads_now = m.wire("store_reads_now", cat([reads_now.clone(), !&scalar_reads, store_reads]).all());
+    let store_reads_now =
+        m.wire("store_reads_now", cat([reads_now.clone(), !&scalar_reads, store_reads]).all());
     let back_store = delayed("back_store", &store_reads_now);
     let back_rank = delayed("back_rank", &at_rank);
     beat.drive(one_hot_mux(&back_rank, &beats));
@@ -628,7 +629,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let working = m.wire("working", any_of(&working));
     // Fewer results than the block has elements come if rows or elements were selected. Heads' results wait where nobody counts.
     finished.drive(!(&working | &headed));
-    m.output("gemv_busy_o", &working | !result_writer.output("idle_o"), "a product or a selection is running");
+    m.output(
+        "gemv_busy_o",
+        &working | !result_writer.output("idle_o"),
+        "a product or a selection is running",
+    );
     m.output("element_valid_o", selecting.output("element_valid_o"), "select: an element is selected");
     debug_assert_eq!(selecting.output("element_o").width(), element_bits(config));
     m.output("element_o", selecting.output("element_o"), "select: its number");

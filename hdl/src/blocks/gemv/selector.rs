@@ -92,9 +92,12 @@ pub fn selector(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     value_back.next(&taken & reads.q());
     value_beat.next(&value_back);
     let lowest = m.wire("lowest", mask.q() & !&less_one);
-    let number_bit = |bit: u32| any_of(&(0..BEAT_ELEMS).filter(|e| e >> bit & 1 == 1).map(|e| lowest.bit(e)).collect::<Vec<_>>());
+    let number_bit = |bit: u32| {
+        any_of(&(0..BEAT_ELEMS).filter(|e| e >> bit & 1 == 1).map(|e| lowest.bit(e)).collect::<Vec<_>>())
+    };
     let element = m.wire("element", cat((0..within_bits).rev().map(number_bit)));
-    let [element_back, element_beat] = ["element_back_q", "element_beat_q"].map(|name| m.reg(name, within_bits));
+    let [element_back, element_beat] =
+        ["element_back_q", "element_beat_q"].map(|name| m.reg(name, within_bits));
     element_back.next(&element);
     element_beat.next(&element_back);
 
@@ -142,7 +145,11 @@ pub fn selector(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("read_rank_o", walker.output("rank_o"), "rank to read");
     m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");
     m.output("read_addr_o", walker.output("word_o") + words(&m, &vector, addr_bits), "word to read");
-    m.output("item_valid_o", item_valid, "a value is offered, in the order of the elements, in each the vectors");
+    m.output(
+        "item_valid_o",
+        item_valid,
+        "a value is offered, in the order of the elements, in each the vectors",
+    );
     m.output("item_data_o", queue.output("data_o"), "the value, recoded");
     m.output("element_valid_o", &named, "an element is selected, in ascending order");
     m.output("element_o", cat([place.q(), element_back.q()]), "its number");

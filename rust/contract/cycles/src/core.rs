@@ -590,13 +590,32 @@ impl CycleModel {
             Instruction::Axpy(product) => self.start_product(Kind::Axpy, &product),
             Instruction::Merge { dst, cols, batch, address } => {
                 // A row for each vector, and no other.
-                let product =
-                    Product { src: 0, dst, cols, batch: 1, count: batch, address, list: None, heads: 1, selected: false };
+                let product = Product {
+                    src: 0,
+                    dst,
+                    cols,
+                    batch: 1,
+                    count: batch,
+                    address,
+                    list: None,
+                    heads: 1,
+                    selected: false,
+                };
                 self.start_product(Kind::Merge, &product);
             }
             Instruction::Import { dst, count, address } => {
                 let cols = gemv.ranks() * gemv.stripe_elems();
-                let product = Product { src: 0, dst, cols, batch: 1, count, address, list: None, heads: 1, selected: false };
+                let product = Product {
+                    src: 0,
+                    dst,
+                    cols,
+                    batch: 1,
+                    count,
+                    address,
+                    list: None,
+                    heads: 1,
+                    selected: false,
+                };
                 self.start_product(Kind::Import, &product);
             }
             Instruction::Select { cols, batch, list, numbers, .. } => {

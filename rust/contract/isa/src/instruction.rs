@@ -231,9 +231,7 @@ impl Opcode {
             Self::Export => &[SRC, COUNT, ADDRESS],
             Self::Import => &[DST, COUNT, ADDRESS],
             Self::Zero => &[DST, COUNT],
-            Self::Dot | Self::Axpy => {
-                &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, SELECTED, HEADS]
-            }
+            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, SELECTED, HEADS],
             Self::Select => &[SRC, DST, COLS, BATCH, LISTED, LIST, ROW],
             Self::Round => &[SRC, DST, COLS, BATCH],
             Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],

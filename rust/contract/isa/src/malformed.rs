@@ -404,7 +404,9 @@ impl Instruction {
         }
         match *self {
             // In place, and downwards, every entry is read before it is written.
-            Self::Select { cols, list, numbers: Numbers::Listed(from), .. } if from < list && list < from + cols => {
+            Self::Select { cols, list, numbers: Numbers::Listed(from), .. }
+                if from < list && list < from + cols =>
+            {
                 Err(Malformed::ListOverlap { list, from })
             }
             _ => Ok(()),
@@ -416,9 +418,7 @@ impl Instruction {
         let (src, words) = match *self {
             Self::Store { src, cols, batch, .. }
             | Self::Append { src, cols, batch, .. }
-            | Self::Select { src, cols, batch, .. } => {
-                (src, block_words(config, cols, batch))
-            }
+            | Self::Select { src, cols, batch, .. } => (src, block_words(config, cols, batch)),
             Self::Export { src, count, .. } => (src, count),
             Self::Dot(p) => (p.src, block_words(config, p.cols, p.batch)),
             Self::Axpy(p) => (p.src, block_words(config, p.count, p.vectors())),
@@ -443,9 +443,7 @@ impl Instruction {
         let (dst, words) = match *self {
             Self::Load { dst, cols, batch, .. }
             | Self::Round { dst, cols, batch, .. }
-            | Self::Select { dst, cols, batch, .. } => {
-                (dst, block_words(config, cols, batch))
-            }
+            | Self::Select { dst, cols, batch, .. } => (dst, block_words(config, cols, batch)),
             Self::Zero { dst, count } | Self::Import { dst, count, .. } => (dst, count),
             Self::Merge { dst, cols, batch, .. } => (dst, accumulator_words(config, cols, batch)),
             Self::Dot(p) => (p.dst, block_words(config, p.count, p.vectors())),

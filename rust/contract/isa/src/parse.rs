@@ -178,7 +178,8 @@ impl Line {
                 (field, value) => self.needed(field.name, value).map(|value| value as u32),
             },
         };
-        let said = |field: Field| named.iter().zip(&values).any(|(of, value)| *of == field && value.is_some());
+        let said =
+            |field: Field| named.iter().zip(&values).any(|(of, value)| *of == field && value.is_some());
         let listed = said(if selects { FROM } else { LIST });
         if said(FROM) && said(ROW) {
             return Err(self.error("row=", "row or from, not both"));

@@ -49,7 +49,8 @@ fn each_field_is_at_its_place() {
     let merge = Instruction::Merge { dst: 0x2AA, cols: 0x2_5A5A, batch: 11, address };
     assert_eq!(merge.encode(), 0x24 | sizes | 0x1234_5678 << 32 | 0x2AA << 98);
     let select = |numbers| {
-        Instruction::Select { src: 0x155, dst: 0x2AA, cols: 0x2_5A5A, batch: 11, list: 0xF00, numbers }.encode()
+        Instruction::Select { src: 0x155, dst: 0x2AA, cols: 0x2_5A5A, batch: 11, list: 0xF00, numbers }
+            .encode()
     };
     let bits = 0x26 | sizes | words | 0xF00 << 108;
     assert_eq!(select(Numbers::From(0xAB_CDEF)), bits | 0xAB_CDEF << 64);
@@ -89,7 +90,17 @@ fn every_word_has_an_answer_and_survives_disassembly() {
 #[test]
 fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
     let config = DesignConfig::preset("tiny").unwrap();
-    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 1, selected: false };
+    let product = Product {
+        src: 0,
+        dst: 9,
+        cols: 5,
+        batch: 1,
+        count: 3,
+        address: 0,
+        list: None,
+        heads: 1,
+        selected: false,
+    };
     let word = Instruction::Dot(product).encode() | 5 << 108;
     assert_eq!(decode(word, &config), Ok(Instruction::Dot(product)));
     assert_eq!(Code::disassemble(word), Code::Word(word));
@@ -98,7 +109,17 @@ fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
 #[test]
 fn rows_of_several_heads_are_not_listed() {
     let config = DesignConfig::preset("tiny").unwrap();
-    let product = Product { src: 0, dst: 9, cols: 5, batch: 1, count: 3, address: 0, list: None, heads: 2, selected: false };
+    let product = Product {
+        src: 0,
+        dst: 9,
+        cols: 5,
+        batch: 1,
+        count: 3,
+        address: 0,
+        list: None,
+        heads: 2,
+        selected: false,
+    };
     for (opcode, instruction) in
         [(Opcode::Dot, Instruction::Dot(product)), (Opcode::Axpy, Instruction::Axpy(product))]
     {
@@ -122,7 +143,17 @@ fn values_that_do_not_fit_their_field_have_no_encoding() {
     assert_eq!(load(17, 1), field("batch", 17, 1, 16));
     assert_eq!(load(16, 1 << 18), field("cols", 1 << 18, 0, (1 << 18) - 1));
     let heads = |heads| {
-        let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads, selected: false };
+        let product = Product {
+            src: 0,
+            dst: 0,
+            cols: 1,
+            batch: 1,
+            count: 1,
+            address: 0,
+            list: None,
+            heads,
+            selected: false,
+        };
         Instruction::Dot(product).try_encode()
     };
     for value in [0, 3, 129] {
@@ -159,7 +190,17 @@ fn footprints_name_the_words_that_are_touched() {
     let config = DesignConfig::preset("tiny").unwrap();
     let words = |buffer: Vec<std::ops::Range<u32>>, list| Words { buffer, list };
     let list = Some(40);
-    let product = Product { src: 3, dst: 20, cols: 128, batch: 2, count: 17, address: 0, list, heads: 1, selected: false };
+    let product = Product {
+        src: 3,
+        dst: 20,
+        cols: 128,
+        batch: 2,
+        count: 17,
+        address: 0,
+        list,
+        heads: 1,
+        selected: false,
+    };
     let heads = Product { cols: 60, list: None, heads: 4, ..product };
     assert_eq!(Instruction::Dot(heads).reads(&config), words(vec![3..5], 0..0));
     assert_eq!(Instruction::Dot(heads).writes(&config), words(vec![20..28], 0..0));

@@ -242,15 +242,24 @@ fn each_limit_is_met_exactly() {
     let list = |list, count| check(Instruction::List { list, count, address: 0 });
     assert_eq!([list(0, 4096), list(0, 4097), list(16, 4081), list(8, 1)], [Ok(()), Err(3), Err(5), Err(5)]);
     let dot = |src, dst, cols, count, list| {
-        check(Instruction::Dot(Product { src, dst, cols, batch: 1, count, address: 0, list, heads: 1, selected: false }))
+        check(Instruction::Dot(Product {
+            src,
+            dst,
+            cols,
+            batch: 1,
+            count,
+            address: 0,
+            list,
+            heads: 1,
+            selected: false,
+        }))
     };
     assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
     assert_eq!([dot(1, 0, 128, 129, None), dot(2, 0, 128, 129, None)], [Err(7), Ok(())]);
     assert_eq!([dot(0, 32, 1, 4097, None), dot(0, 32, 1, 4097, Some(0))], [Err(4), Err(3)]);
     assert_eq!([dot(0, 1, 1, 100, Some(3996)), dot(0, 1, 1, 100, Some(3997))], [Ok(()), Err(5)]);
-    let select = |src, cols, list, numbers| {
-        check(Instruction::Select { src, dst: 32, cols, batch: 1, list, numbers })
-    };
+    let select =
+        |src, cols, list, numbers| check(Instruction::Select { src, dst: 32, cols, batch: 1, list, numbers });
     let (row, listed) = (Numbers::From(0xFF_FFFF), Numbers::Listed);
     assert_eq!([select(0, 4096, 0, row), select(0, 4097, 0, row)], [Ok(()), Err(3)]);
     assert_eq!([select(0, 4080, 16, row), select(0, 4081, 16, row)], [Ok(()), Err(5)]);
@@ -263,7 +272,8 @@ fn each_limit_is_met_exactly() {
     assert_eq!([select(0, 40, 48, listed(48)), select(0, 40, 48, listed(60))], [Ok(()), Ok(())]);
     assert_eq!([select(0, 40, 48, listed(8)), select(0, 40, 48, listed(9))], [Ok(()), Err(7)]);
     let selected = |list, heads| {
-        let product = Product { src: 0, dst: 1, cols: 1, batch: 1, count: 1, address: 0, list, heads, selected: true };
+        let product =
+            Product { src: 0, dst: 1, cols: 1, batch: 1, count: 1, address: 0, list, heads, selected: true };
         check(Instruction::Axpy(product))
     };
     assert_eq!([selected(Some(0), 1), selected(None, 1), selected(Some(0), 2)], [Ok(()), Err(2), Err(2)]);
@@ -272,7 +282,17 @@ fn each_limit_is_met_exactly() {
         [Ok(()), Ok(()), Err(7), Err(7), Ok(())]
     });
     let address = 1 << 27;
-    let product = Product { src: 0, dst: 20, cols: 1, batch: 1, count: 1, address, list: None, heads: 1, selected: false };
+    let product = Product {
+        src: 0,
+        dst: 20,
+        cols: 1,
+        batch: 1,
+        count: 1,
+        address,
+        list: None,
+        heads: 1,
+        selected: false,
+    };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));
     let sums = |first, count, address| {

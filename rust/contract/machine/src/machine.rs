@@ -380,7 +380,8 @@ impl<M: Memory> Machine<M> {
         let mut result = Vectors::filled(count, batch, f16::from_bits(0));
         let rows = self.rows_of(product);
         self.activations = vec![Some(0); rows.unwrap_or(0).min(Self::MONITOR_ENTRIES) as usize];
-        for (vector, k) in (0..batch).flat_map(|vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k))) {
+        for (vector, k) in (0..batch).flat_map(|vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k)))
+        {
             result.set(vector, k, None);
         }
         let mut weights = vec![f16::from_bits(0); cols as usize];

@@ -61,7 +61,11 @@ impl<M> Machine<M> {
 
     /// Rows that a product computes; `None` if that is unspecified.
     pub(crate) fn rows_of(&self, product: &Product) -> Option<u32> {
-        if product.selected { self.selection.map(|selection| selection.min(product.count)) } else { Some(product.count) }
+        if product.selected {
+            self.selection.map(|selection| selection.min(product.count))
+        } else {
+            Some(product.count)
+        }
     }
 
     /// Elements that the last `select` has selected; `None` if there was none, or if its source was not specified.

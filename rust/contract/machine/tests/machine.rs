@@ -264,7 +264,17 @@ fn malformed_instructions_count_and_do_nothing() {
     host.put_vectors(0, &[vec![half(5)]]);
     host.run("load dst=0, cols=1, address=0\nsignal 9");
     let before = host.machine.memory().clone();
-    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads: 1, selected: false };
+    let product = Product {
+        src: 0,
+        dst: 0,
+        cols: 1,
+        batch: 1,
+        count: 1,
+        address: 0,
+        list: None,
+        heads: 1,
+        selected: false,
+    };
     let overlap = host.machine.execute(&Instruction::Dot(product));
     assert!(matches!(overlap, Err(Malformed::Overlap { .. })));
     assert!(matches!(host.machine.execute_word(0xFF), Err(Malformed::Opcode { opcode: 0xFF })));

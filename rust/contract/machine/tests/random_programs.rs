@@ -88,7 +88,9 @@ fn programs_are_legal_specified_and_varied() {
              and {special} special results, {in_place} in place, {listed} listed, {stored} on stored data, {selected} selected, {selections:?} masks, {wraps} across the end; {opcodes:?}"
         );
         assert_eq!(opcodes.len(), 23);
-        assert!(selected > 10 && (selections[0] > 3 && selections[1] > 3 && selections[2] > 3 || programs < 100));
+        assert!(
+            selected > 10 && (selections[0] > 3 && selections[1] > 3 && selections[2] > 3 || programs < 100)
+        );
         assert!(collisions * 5 > instructions, "{collisions} of {instructions}");
         // Of exported sums most bits are zeros or signs.
         assert!(finite > 5 * dumped && special > dumped / 10);

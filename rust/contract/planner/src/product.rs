@@ -256,8 +256,17 @@ impl Plan {
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
                 let dst = used + half * blocks * result_words;
-                let operands =
-                    Operands { src: 0, dst, cols: sizes.cols, batch, count, address, list, heads: 1, selected: false };
+                let operands = Operands {
+                    src: 0,
+                    dst,
+                    cols: sizes.cols,
+                    batch,
+                    count,
+                    address,
+                    list,
+                    heads: 1,
+                    selected: false,
+                };
                 plan.instructions.push(Instruction::Dot(operands));
                 plan.finish(map, epilogue, (dst, dst + result_words), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;

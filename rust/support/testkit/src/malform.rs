@@ -11,7 +11,17 @@ use ndp_numerics::SplitMix64;
 /// Such a word may have other errors that come later in the order of precedence.
 pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut SplitMix64) -> u128 {
     let has_code = |word: u128| decode(word, config).is_err_and(|error| error.code() == code);
-    let product = Product { src: 0, dst: 0, cols: 1, batch: 1, count: 1, address: 0, list: None, heads: 1, selected: false };
+    let product = Product {
+        src: 0,
+        dst: 0,
+        cols: 1,
+        batch: 1,
+        count: 1,
+        address: 0,
+        list: None,
+        heads: 1,
+        selected: false,
+    };
     match code {
         ErrorCode::Opcode | ErrorCode::QueueFull => {
             let any = u128::from(random.next_u64()) << 64 | u128::from(random.next_u64());

@@ -175,7 +175,17 @@ impl Writer<'_> {
             }
             let (matrix, list) = self.rows(count, sums.elements)?;
             let (src, dst, cols, address) = (factors.base, sums.base, sums.elements, matrix.address);
-            self.push(Instruction::Axpy(Product { src, dst, cols, batch, count, address, list, heads: 1, selected: false }));
+            self.push(Instruction::Axpy(Product {
+                src,
+                dst,
+                cols,
+                batch,
+                count,
+                address,
+                list,
+                heads: 1,
+                selected: false,
+            }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
         }
@@ -215,7 +225,8 @@ impl Writer<'_> {
         let vectors = batch * heads;
         let dst = self.place(block_words(self.config, count, vectors), Some(x))?;
         let (cols, address) = (x.elements, matrix.address);
-        let product = Product { src: x.base, dst, cols, batch, count, address, list: None, heads, selected: false };
+        let product =
+            Product { src: x.base, dst, cols, batch, count, address, list: None, heads, selected: false };
         Instruction::Dot(product).check(self.config).ok()?;
         self.push(Instruction::Dot(product));
         self.cycles += self.row_cycles(count, cols, batch);
@@ -271,7 +282,17 @@ impl Writer<'_> {
             return None;
         }
         let matrix = self.matrix(count, cols)?;
-        let product = Product { src, dst, cols, batch, count, address: matrix.address, list: None, heads, selected: false };
+        let product = Product {
+            src,
+            dst,
+            cols,
+            batch,
+            count,
+            address: matrix.address,
+            list: None,
+            heads,
+            selected: false,
+        };
         Instruction::Axpy(product).check(self.config).ok()?;
         self.push(Instruction::Axpy(product));
         self.keep(Kind::Sums, dst, cols, batch);
