@@ -91,9 +91,12 @@ pub fn selector(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let [value_back, value_beat] = ["value_back_q", "value_beat_q"].map(flag);
     value_back.next(&taken & reads.q());
     value_beat.next(&value_back);
-    let lowest = m.wire("lowest", mask.q() & !&less_one);
+    // The number of the lowest element; of element 0 no bit is set.
+    let lowest = m.wire("lowest", mask.high(BEAT_ELEMS - 1) & !less_one.high(BEAT_ELEMS - 1));
     let number_bit = |bit: u32| {
-        any_of(&(0..BEAT_ELEMS).filter(|e| e >> bit & 1 == 1).map(|e| lowest.bit(e)).collect::<Vec<_>>())
+        let with: Vec<Bits> =
+            (1..BEAT_ELEMS).filter(|e| e >> bit & 1 == 1).map(|e| lowest.bit(e - 1)).collect();
+        any_of(&with)
     };
     let element = m.wire("element", cat((0..within_bits).rev().map(number_bit)));
     let [element_back, element_beat] =
