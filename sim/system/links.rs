@@ -288,15 +288,7 @@ impl Links {
             let mut sides: Vec<Sides> = vec![Sides::default(); cores.len()];
             for (_, Message { from, to, ranges }) in &messages {
                 sides[*to].late += self.late(*to, now);
-                for (away, back) in ranges {
-                    let slot = self.next_slot();
-                    let transfer = |range: &RowRange, node: usize| {
-                        let RowRange { address, count, ranks } = *range;
-                        Transfer { address, count, ranks, node: node as u32, slot }
-                    };
-                    sides[*from].sends.push(transfer(away, *to));
-                    sides[*to].receives.push(transfer(back, *from));
-                }
+                self.enqueue(&mut sides, (*from, *to), ranges.iter().copied());
             }
             let is_idle = |sides: &Sides| sides.sends.is_empty() && sides.receives.is_empty();
             let jobs = sides.into_iter().map(|sides| (!is_idle(&sides)).then_some(sides)).collect();
@@ -351,6 +343,24 @@ impl Links {
         self.wait_until_up(cores, limit).map(|_| ())
     }
 
+    /// Ranges that go from one core to another, a message each.
+    fn enqueue(
+        &mut self,
+        sides: &mut [Sides],
+        (from, to): (usize, usize),
+        ranges: impl Iterator<Item = (RowRange, RowRange)>,
+    ) {
+        for (away, back) in ranges {
+            let slot = self.next_slot();
+            let transfer = |range: RowRange, node: usize| {
+                let RowRange { address, count, ranks } = range;
+                Transfer { address, count, ranks, node: node as u32, slot }
+            };
+            sides[from].sends.push(transfer(away, to));
+            sides[to].receives.push(transfer(back, from));
+        }
+    }
+
     /// A number that both sides of a message know it by.
     fn next_slot(&mut self) -> u32 {
         self.slot = (self.slot + 1) % SLOTS;
@@ -378,33 +388,26 @@ impl Links {
             return Ok(all);
         }
         let now = self.lockstep.cycle();
-        let mut jobs: Vec<Moves> = vec![Moves::default(); cores.len()];
+        let mut sides: Vec<Sides> = vec![Sides::default(); cores.len()];
+        let mut uploads: Vec<Vec<Upload>> = vec![Vec::new(); cores.len()];
         for flight in &flights {
             match flight {
                 Flight::Move { from, to, neurons } => {
-                    jobs[*to].sides.late += self.late(*to, now);
-                    for (away, back) in
-                        neurons.iter().flat_map(|(neuron, slot)| residence.ranges(*neuron, *slot))
-                    {
-                        let slot = self.next_slot();
-                        let transfer = |range: RowRange, node: usize| {
-                            let RowRange { address, count, ranks } = range;
-                            Transfer { address, count, ranks, node: node as u32, slot }
-                        };
-                        jobs[*from].sides.sends.push(transfer(away, *to));
-                        jobs[*to].sides.receives.push(transfer(back, *from));
-                    }
+                    sides[*to].late += self.late(*to, now);
+                    let ranges = neurons.iter().flat_map(|(neuron, slot)| residence.ranges(*neuron, *slot));
+                    self.enqueue(&mut sides, (*from, *to), ranges);
                 }
                 Flight::Upload { from, neurons } => {
                     let rows = |neuron: &Neuron| {
                         let rows = residence.rows_of(*neuron);
                         (*neuron, rows.map(|(layout, slot)| (layout.clone(), slot)).collect())
                     };
-                    jobs[*from].uploads = neurons.iter().map(rows).collect();
+                    uploads[*from] = neurons.iter().map(rows).collect();
                 }
             }
         }
-        let jobs: Vec<_> = jobs.into_iter().map(|job| (!job.is_empty()).then_some(job)).collect();
+        let jobs = sides.into_iter().zip(uploads).map(|(sides, uploads)| Moves { sides, uploads });
+        let jobs: Vec<_> = jobs.map(|job| (!job.is_empty()).then_some(job)).collect();
         let asked: Vec<[u32; 2]> = jobs
             .iter()
             .map(|job| {
@@ -492,11 +495,14 @@ async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, 
     Ok((figures, core.outcome_async().await?))
 }
 
-/// What a core has to do with neurons that change places: those that are uploaded with the rows of their weights.
+/// A neuron that is copied to the GPU, with the rows of its weights.
+type Upload = (Neuron, Vec<(MatrixLayout, u32)>);
+
+/// What a core has to do with neurons that change places.
 #[derive(Clone, Debug, Default)]
 struct Moves {
     sides: Sides,
-    uploads: Vec<(Neuron, Vec<(MatrixLayout, u32)>)>,
+    uploads: Vec<Upload>,
 }
 
 impl Moves {

@@ -40,7 +40,7 @@ pub(super) struct Residence {
     on_gpu: Vec<Vec<bool>>,
     /// What the scheduler wants: home DIMM, copy on the GPU.
     wanted: Vec<Vec<(u32, bool)>>,
-    /// Weights that the GPU has got from a DIMM: part by part.
+    /// Weights that the GPU has got from a DIMM: matrix by matrix.
     uploaded: BTreeMap<Neuron, Vec<f16>>,
     /// Places of queries, keys and values of a token, the same on all DIMMs.
     pub qkv: [VectorBlock; 3],
@@ -75,8 +75,8 @@ impl Residence {
     }
 
     /// The tiles of a matrix of a block.
-    pub fn tiles(&self, block: usize, part: WeightMatrix) -> &[Tile] {
-        self.image.tiles(block, part)
+    pub fn tiles(&self, block: usize, matrix: WeightMatrix) -> &[Tile] {
+        self.image.tiles(block, matrix)
     }
 
     /// Where a neuron lives.
@@ -101,8 +101,8 @@ impl Residence {
                 if home.dimm != dimm {
                     continue;
                 }
-                for (part, tiles) in self.image.parts(block) {
-                    let values = weights_of(&model.layers[block / 2], *part, neuron);
+                for (matrix, tiles) in self.image.matrices(block) {
+                    let values = weights_of(&model.layers[block / 2], *matrix, neuron);
                     for (first, layout) in tiles {
                         let own = &values[*first as usize..][..layout.cols() as usize];
                         rows.push((layout.clone(), home.slot, own.to_vec()));
@@ -113,21 +113,21 @@ impl Residence {
         rows
     }
 
-    /// The rows that hold the weights of a neuron, part by part.
+    /// The rows that hold the weights of a neuron, matrix by matrix.
     pub fn rows_of(&self, (block, neuron): Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
         let slot = self.slots.home(block, neuron).slot;
-        let tiles = self.image.parts(block).iter().flat_map(|(_, tiles)| tiles);
+        let tiles = self.image.matrices(block).iter().flat_map(|(_, tiles)| tiles);
         tiles.map(move |(_, layout)| (layout, slot))
     }
 
     /// Weights of a neuron that the GPU has got from a DIMM, for one product of its block; none if it has those of the model.
-    pub fn uploaded(&self, neuron: Neuron, part: WeightMatrix) -> Option<&[f16]> {
+    pub fn uploaded(&self, neuron: Neuron, matrix: WeightMatrix) -> Option<&[f16]> {
         let all = self.uploaded.get(&neuron)?;
         let cols = |tiles: &[Tile]| tiles.iter().map(|(_, layout)| layout.cols() as usize).sum::<usize>();
         let mut first = 0;
-        for (of, tiles) in self.image.parts(neuron.0) {
+        for (of, tiles) in self.image.matrices(neuron.0) {
             let end = first + cols(tiles);
-            if *of == part {
+            if *of == matrix {
                 return all.get(first..end);
             }
             first = end;
@@ -216,7 +216,7 @@ impl Residence {
 
     /// Bytes of the weights of a neuron.
     pub fn bytes(&self, block: usize) -> u64 {
-        let tiles = self.image.parts(block).iter().flat_map(|(_, tiles)| tiles);
+        let tiles = self.image.matrices(block).iter().flat_map(|(_, tiles)| tiles);
         tiles.map(|(_, layout)| 2 * u64::from(layout.cols())).sum()
     }
 
@@ -261,10 +261,10 @@ fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool
 }
 
 /// The weights of a neuron in one of the matrices of its block.
-fn weights_of(layer: &Layer, part: WeightMatrix, neuron: u32) -> Vec<f16> {
+fn weights_of(layer: &Layer, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
     let n = neuron as usize;
     let column = |m: &Matrix| (0..m.rows()).map(|row| m.row(row)[n]).collect();
-    match part {
+    match matrix {
         WeightMatrix::Q => column(&layer.q_proj.weight),
         WeightMatrix::K => column(&layer.k_proj.weight),
         WeightMatrix::V => column(&layer.v_proj.weight),

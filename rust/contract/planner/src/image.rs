@@ -85,7 +85,7 @@ pub struct Weight {
 #[derive(Clone, Debug)]
 struct BlockImage {
     slots: u32,
-    parts: Vec<(WeightMatrix, Vec<Tile>)>,
+    matrices: Vec<(WeightMatrix, Vec<Tile>)>,
 }
 
 /// How a DIMM is divided among the weights of a model.
@@ -128,10 +128,10 @@ impl ModelImage {
         assert_eq!(slots.len(), 2 * model.layers() as usize, "two blocks for each layer");
         let mut blocks = Vec::with_capacity(slots.len());
         for (block, &slots) in slots.iter().enumerate() {
-            let mut parts = Vec::new();
-            for &part in WeightMatrix::of(BlockKind::of_block(block)) {
-                let cols = part.cols(model);
-                let tiles = if part.is_summed() {
+            let mut matrices = Vec::new();
+            for &matrix in WeightMatrix::of(BlockKind::of_block(block)) {
+                let cols = matrix.cols(model);
+                let tiles = if matrix.is_summed() {
                     let sizes = Sizes { rows: slots, cols, count: slots, batch, listed: true };
                     Plan::tiling(config, &sizes)?.tiles
                 } else {
@@ -139,12 +139,12 @@ impl ModelImage {
                 };
                 let mut placed = Vec::new();
                 for tile in tiles {
-                    let name = format!("layer {} {} {}", block / 2, part.name(), tile.first);
+                    let name = format!("layer {} {} {}", block / 2, matrix.name(), tile.first);
                     placed.push((tile.first, map.add_matrix(&name, slots, tile.cols)?));
                 }
-                parts.push((part, placed));
+                matrices.push((matrix, placed));
             }
-            blocks.push(BlockImage { slots, parts });
+            blocks.push(BlockImage { slots, matrices });
         }
         Ok(Self { blocks })
     }
@@ -160,28 +160,28 @@ impl ModelImage {
     }
 
     /// The matrices of a block with their tiles.
-    pub fn parts(&self, block: usize) -> &[(WeightMatrix, Vec<Tile>)] {
-        &self.blocks[block].parts
+    pub fn matrices(&self, block: usize) -> &[(WeightMatrix, Vec<Tile>)] {
+        &self.blocks[block].matrices
     }
 
     /// The tiles of a matrix of a block; none if the block has no such matrix.
-    pub fn tiles(&self, block: usize, part: WeightMatrix) -> &[Tile] {
-        self.parts(block).iter().find(|(of, _)| *of == part).map_or(&[], |(_, tiles)| tiles)
+    pub fn tiles(&self, block: usize, matrix: WeightMatrix) -> &[Tile] {
+        self.matrices(block).iter().find(|(of, _)| *of == matrix).map_or(&[], |(_, tiles)| tiles)
     }
 
     /// The ranges of DRAM that hold the weights of a slot, matrix by matrix.
     pub fn ranges(&self, block: usize, slot: u32) -> Vec<RowRange> {
-        let tiles = self.parts(block).iter().flat_map(|(_, tiles)| tiles);
+        let tiles = self.matrices(block).iter().flat_map(|(_, tiles)| tiles);
         tiles.flat_map(|(_, layout)| layout.row_ranges(slot)).collect()
     }
 
     /// The weight at a place of the DRAM: the inverse of [`MatrixLayout::locate`] of all tiles. None for places without weights.
     pub fn weight_at(&self, place: MatrixPlace) -> Option<Weight> {
         self.blocks.iter().enumerate().find_map(|(block, image)| {
-            image.parts.iter().find_map(|(part, tiles)| {
+            image.matrices.iter().find_map(|(matrix, tiles)| {
                 tiles.iter().find_map(|(first, layout)| {
                     let (slot, col) = layout.element_at(place)?;
-                    Some(Weight { block, matrix: *part, slot, col: first + col })
+                    Some(Weight { block, matrix: *matrix, slot, col: first + col })
                 })
             })
         })

@@ -63,7 +63,7 @@ fn ranges_hold_a_row_and_little_else_and_match_those_of_slots_alike() {
         let image =
             ModelImage::place(&mut DimmMap::new(&config), &config, &shape, &slots.sizes(), 1).unwrap();
         for block in 0..image.blocks() {
-            for (_, layout) in image.parts(block).iter().flat_map(|(_, tiles)| tiles) {
+            for (_, layout) in image.matrices(block).iter().flat_map(|(_, tiles)| tiles) {
                 for slot in 0..image.slots(block) {
                     let bursts: Vec<(u32, u32)> =
                         layout.row_ranges(slot).iter().flat_map(bursts_of).collect();
