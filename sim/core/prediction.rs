@@ -1,7 +1,8 @@
 //! The cycle model beside the simulated core: what the host does at its port, it does in the model in the same cycles.
 //!
-//! Of what the core does the model sees nothing but which elements were selected, on which times depend. It runs after each program, from where it stood, so that windows, slots and
-//! refreshes begin where the core's do. Lists are read from the DRAM as they are when the program is over.
+//! The model sees nothing of what the core does, but for the elements that a `select` has selected: times depend on them. It runs after
+//! each program, from where it stood, so that windows, slots and refreshes begin where the core's do. Lists are read from the DRAM as
+//! they are when the program is over.
 
 use super::dimm::Dimm;
 use super::host::HostRequest;
