@@ -186,6 +186,12 @@ pub enum SimError {
     /// A program that the functional model refuses.
     #[error(transparent)]
     Machine(#[from] ndp_machine::MachineError),
+    /// Something that only a core in RTL has.
+    #[error("{what} needs a core in RTL: backend `rtl` instead of `cycles`")]
+    NeedsRtl {
+        /// What it is.
+        what: &'static str,
+    },
     /// Arithmetic of a form that the contract does not have.
     #[error(transparent)]
     Numerics(#[from] ndp_numerics::NumericsError),

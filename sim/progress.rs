@@ -21,8 +21,8 @@ pub fn work() -> u64 {
     WORK.load(Ordering::Relaxed) + cycles().saturating_sub(COUNTED.load(Ordering::Relaxed))
 }
 
-pub(crate) fn count_cycle() {
-    CYCLES.fetch_add(1, Ordering::Relaxed);
+pub(crate) fn count_cycles(cycles: u64) {
+    CYCLES.fetch_add(cycles, Ordering::Relaxed);
 }
 
 pub(crate) fn count_work(roofline_cycles: u64) {

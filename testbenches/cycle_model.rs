@@ -41,7 +41,7 @@ fn session(
     for _ in 0..seed % 5 {
         core.step()?;
     }
-    core.reset();
+    core.reset()?;
     for program in programs {
         core.place(program)?;
         for data in &program.data {

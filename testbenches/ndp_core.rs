@@ -208,7 +208,7 @@ fn a_reset_amid_a_program_leaves_nothing_behind() -> Outcome {
         for _ in 0..37 * round + 5 {
             core.step()?;
         }
-        core.reset();
+        core.reset()?;
         assert!(!core.is_busy());
         let next = programs.next_program();
         let check = core.check_program(&next, |_| {})?;

@@ -115,7 +115,7 @@ fn run_programs(
     for _ in 0..below(random, 2000) {
         core.step()?;
     }
-    core.reset();
+    core.reset()?;
 
     let every = [0, 3, 16, 40][below(random, 4) as usize];
     let mut traffic = Traffic::new(&config, random.next_u64(), every);

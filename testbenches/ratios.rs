@@ -44,7 +44,7 @@ fn session(
     for _ in 0..seed % 7 {
         core.step()?;
     }
-    core.reset();
+    core.reset()?;
     let mut traffic = Traffic::new(config, seed, every);
     let (mut memory, mut memories) = (SparseMemory::new(), Vec::new());
     let options = ProgramOptions { malformed_percent: 10, ..ProgramOptions::default() };

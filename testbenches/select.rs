@@ -338,7 +338,7 @@ fn malformed_selections_do_nothing_but_count() -> Outcome {
         (2, ndp_isa::parse("dot src=0, dst=8, cols=40, count=3, address=0")?.words()[0] | 1 << 31),
     ];
     for (code, word) in words {
-        core.reset();
+        core.reset()?;
         let run = core.run_words(&[word], |_| {})?;
         let status = run.status;
         assert_eq!((status.malformed, status.error, status.selection), (1, code, 0), "{word:#034x}");

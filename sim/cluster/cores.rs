@@ -190,7 +190,7 @@ impl LinkedCores {
     /// As [`LinkedCores::step`].
     pub fn reset(&mut self, index: usize) -> Result<(), SimError> {
         self.predict();
-        self.cores[index].reset();
+        self.cores[index].reset()?;
         if let Some(prediction) = &mut self.prediction {
             prediction.reset(index, RESET_CYCLES, &self.cores[index]);
         }

@@ -6,6 +6,7 @@
 
 use super::prediction::LinkedPrediction;
 use crate::core::dimm::Dimm;
+use crate::core::hub::{self, Hub};
 use crate::core::{Exchange, Happened, NdpCore, QUANTUM, Span};
 use crate::error::SimError;
 use crate::link::bridge::Bridge;
@@ -17,7 +18,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 
 /// Cores around the largest bridge.
 pub const MOST: usize = 8;
@@ -67,6 +68,8 @@ pub struct Lockstep {
     /// The bridge is told to go on.
     retrain: bool,
     prediction: Option<Beside>,
+    /// The cores, if they are models.
+    hub: Option<Arc<Mutex<Hub>>>,
 }
 
 /// The cycle model of all cores beside them.
@@ -82,11 +85,36 @@ struct Beside {
 }
 
 impl Lockstep {
-    /// Links for so many cores of a configuration, with lanes of random skew and this bit error rate.
+    /// Links in RTL for so many cores of a configuration, with lanes of random skew and this bit error rate.
     ///
     /// # Errors
     /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::Build`] if the bridge cannot be built.
     pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self, SimError> {
+        let mut lockstep = Self::with_cables(config, cores, seed)?;
+        lockstep.cables.iter_mut().for_each(|cable| cable.set_ber(ber));
+        if cores > 2 {
+            lockstep.bridge = Some(Bridge::open(&config.with_bridge(ports(cores))?, seed)?);
+        }
+        Ok(lockstep)
+    }
+
+    /// The same links as models, for modelled cores: without errors.
+    ///
+    /// # Errors
+    /// As [`Lockstep::open`].
+    pub(crate) fn modelled(
+        config: &DesignConfig,
+        first: &NdpCore,
+        cores: usize,
+        seed: u64,
+    ) -> Result<Self, SimError> {
+        let mut lockstep = Self::with_cables(config, cores, seed)?;
+        let model = lockstep.model(config, cores, first)?.into_model();
+        lockstep.hub = Some(Arc::new(Mutex::new(Hub::new(config, model, first.cycle())?)));
+        Ok(lockstep)
+    }
+
+    fn with_cables(config: &DesignConfig, cores: usize, seed: u64) -> Result<Self, SimError> {
         if !(2..=MOST).contains(&cores) {
             return Err(SimError::Range {
                 key: "linked cores",
@@ -105,35 +133,43 @@ impl Lockstep {
             let [away, back] = &mut cable.channels;
             away.skew(if cores == 2 { late } else { LATENCY }, SKEW_BITS);
             back.skew(late, SKEW_BITS);
-            cable.set_ber(ber);
             cables.push(cable);
         }
-        let bridge = match cores {
-            2 => None,
-            _ => Some(Bridge::open(&config.with_bridge(ports(cores))?, seed)?),
-        };
         let exchanges = (0..cores).map(|_| Arc::new(Mutex::new(Exchange::default()))).collect::<Vec<_>>();
         for exchange in &exchanges {
             lock(exchange).heard = Some(Span::default());
         }
-        Ok(Self { exchanges, cables, bridge, faults: Vec::new(), cycle: 0, retrain: false, prediction: None })
+        let (faults, bridge, prediction, hub) = (Vec::new(), None, None, None);
+        Ok(Self { exchanges, cables, bridge, faults, cycle: 0, retrain: false, prediction, hub })
     }
 
-    /// Lets the cycle model of all cores run beside them; `first` is one of them, and all have just left their reset. Before anything is run.
-    pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<(), SimError> {
+    /// The cycle model of all cores, `first` being one of them; all have just left their reset.
+    fn model(
+        &mut self,
+        config: &DesignConfig,
+        cores: usize,
+        first: &NdpCore,
+    ) -> Result<LinkedPrediction, SimError> {
         for cable in &mut self.cables {
             for (direction, channel) in cable.channels.iter_mut().enumerate() {
                 // What goes to a bridge is heard at once, what goes to a core a span later.
-                channel.set_later(if self.bridge.is_some() && direction == 0 { 0 } else { QUANTUM as u64 });
+                channel.set_later(if cores > 2 && direction == 0 { 0 } else { QUANTUM as u64 });
                 channel.record();
             }
         }
-        let (topology, config) = match &self.bridge {
-            None => (Topology::Pair, config.clone()),
-            Some(_) => (Topology::Star, config.with_bridge(ports(self.exchanges.len()))?),
+        let (topology, config) = match cores {
+            2 => (Topology::Pair, config.clone()),
+            _ => (Topology::Star, config.with_bridge(ports(cores))?),
         };
         let origin = first.cycle();
-        let model = LinkedPrediction::of(&config, (origin, first.relation(origin)), topology);
+        let mut model = LinkedPrediction::of(&config, (origin, first.relation(origin)), topology);
+        model.hear(&mut self.cables);
+        Ok(model)
+    }
+
+    /// Lets the cycle model of all cores run concurrently; `first` is one of them, and all have just left their reset. Before anything is run.
+    pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<(), SimError> {
+        let (origin, model) = (first.cycle(), self.model(config, self.exchanges.len(), first)?);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
         Ok(())
     }
@@ -146,14 +182,17 @@ impl Lockstep {
             .unwrap_or_default()
     }
 
-    /// Where core `n` has to be connected, as DIMM `n`.
-    pub fn exchange(&self, core: usize) -> Arc<Mutex<Exchange>> {
-        Arc::clone(&self.exchanges[core])
+    /// Connects core `n` as DIMM `n`.
+    pub(crate) fn connect(&self, core: &mut NdpCore, n: usize) {
+        match &self.hub {
+            None => core.connect(Arc::clone(&self.exchanges[n])),
+            Some(hub) => core.join(Arc::clone(hub), n),
+        }
     }
 
     /// Cycles since the beginning.
     pub fn cycle(&self) -> u64 {
-        self.cycle
+        self.hub.as_deref().map_or(self.cycle, |hub| hub::lock(hub).cycle())
     }
 
     /// The cables.
@@ -190,6 +229,9 @@ impl Lockstep {
         threads: usize,
         run: &(impl AsyncFn(&mut U, J) -> Result<T, SimError> + Sync),
     ) -> Result<Vec<Option<T>>, SimError> {
+        if let Some(hub) = &self.hub {
+            return run_modelled(hub, units, jobs, run);
+        }
         let cores = units.len();
         let shared = Shared {
             left: AtomicUsize::new(jobs.iter().flatten().count()),
@@ -309,7 +351,7 @@ impl Beside {
         let mut happened: Vec<Happened> =
             units.iter_mut().map(|unit| unit.core_mut().take_happened().unwrap_or_default()).collect();
         self.model.hear(cables);
-        let dimms: Vec<&Dimm> = units.iter().map(|unit| unit.core().dimm()).collect();
+        let dimms: Vec<&Dimm> = units.iter().filter_map(|unit| unit.core().dimm()).collect();
         // In the order of time: what the bridge was told, and what ended.
         let mut moments: Vec<(u64, Moment)> =
             self.told.drain(..).map(|(cycle, links)| (cycle, Moment::Told(links))).collect();
@@ -351,6 +393,46 @@ impl Beside {
 enum Moment {
     Told(u64),
     Ended { core: usize, begin: u64 },
+}
+
+/// [`Lockstep::run`] for modelled cores, on the caller's thread.
+fn run_modelled<U: HasCore, J, T>(
+    hub: &Mutex<Hub>,
+    units: &mut [U],
+    jobs: Vec<Option<J>>,
+    run: &impl AsyncFn(&mut U, J) -> Result<T, SimError>,
+) -> Result<Vec<Option<T>>, SimError> {
+    let mut results: Vec<Option<T>> = jobs.iter().map(|_| None).collect();
+    let work = units.iter_mut().zip(jobs).enumerate();
+    let mut work: Vec<_> =
+        work.filter_map(|(core, (unit, job))| Some((core, Box::pin(run(unit, job?))))).collect();
+    let mut context = Context::from_waker(Waker::noop());
+    loop {
+        let mut at = 0;
+        while let Some((core, future)) = work.get_mut(at) {
+            match future.as_mut().poll(&mut context) {
+                Poll::Pending => at += 1,
+                Poll::Ready(result) => {
+                    results[*core] = Some(result?);
+                    drop(work.remove(at));
+                }
+            }
+        }
+        let mut hub = hub::lock(hub);
+        if work.is_empty() {
+            // As cores in RTL, which idle to the end of a span.
+            let end = hub.cycle().next_multiple_of(QUANTUM as u64);
+            hub.idle_until(end);
+            return match hub.behind() {
+                None => Ok(results),
+                Some(core) => {
+                    let what = format!("DIMM {core} waits for a message that by the cycle model has arrived");
+                    Err(SimError::Host { cycle: end, what })
+                }
+            };
+        }
+        hub.advance();
+    }
 }
 
 fn strike(cable: &mut Cable, fault: LaneFault) {

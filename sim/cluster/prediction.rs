@@ -36,7 +36,7 @@ fn replays<'a>(logs: &'a mut [PortLog], dimms: &[&'a Dimm]) -> Vec<Replay<'a>> {
 }
 
 fn dimms(cores: &[NdpCore]) -> Vec<&Dimm> {
-    cores.iter().map(NdpCore::dimm).collect()
+    cores.iter().filter_map(NdpCore::dimm).collect()
 }
 
 impl LinkedPrediction {
@@ -64,6 +64,11 @@ impl LinkedPrediction {
     /// The model.
     pub fn model(&self) -> &LinkedModel {
         &self.model
+    }
+
+    /// The model alone.
+    pub(super) fn into_model(self) -> LinkedModel {
+        self.model
     }
 
     /// What the host of a core does in a cycle.

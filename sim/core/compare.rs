@@ -50,6 +50,18 @@ impl ProgramCheck {
     }
 }
 
+/// What a register of the monitor shows by the functional model; 0 for any other.
+pub(super) fn monitor(machine: &Machine<SparseMemory>, register: u64) -> Burst {
+    let mut burst = Burst::default();
+    let chunk = register
+        .checked_sub(MONITOR)
+        .and_then(|at| machine.activations().chunks(MONITOR_BYTES).nth(at as usize));
+    for (index, count) in chunk.unwrap_or_default().iter().enumerate() {
+        burst[index / 8] |= u64::from(count.unwrap_or(0)) << (8 * (index % 8));
+    }
+    burst
+}
+
 fn element(burst: &Burst, index: u32) -> u16 {
     (burst[index as usize / 4] >> (16 * (index % 4))) as u16
 }

@@ -110,6 +110,12 @@ impl Host {
         !self.waiting.iter().any(for_core) && !self.pending.iter().flatten().any(|p| for_core(&p.request))
     }
 
+    /// Whether it offers nothing and waits for no answer until it is told to.
+    pub(super) fn rests(&self) -> bool {
+        let never_stalls = self.stalls == HostStalls::default();
+        never_stalls && self.waiting.is_empty() && self.pending.iter().all(Option::is_none)
+    }
+
     fn stalled(&mut self, percent: u32) -> bool {
         percent != 0 && self.random.next_u64() % 100 < u64::from(percent)
     }

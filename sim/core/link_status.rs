@@ -1,6 +1,7 @@
 //! What the host reads of a core's link (docs/isa.md, "Transfers").
 
 use super::burst::Burst;
+use ndp_cycles::LinkState;
 use serde::Serialize;
 
 /// Register 2.
@@ -67,6 +68,22 @@ impl LinkStatus {
     pub const RESTARTED: u32 = 1 << 6;
     /// The other side did not take what was sent for too long.
     pub const UNTAKEN: u32 = 1 << 7;
+
+    /// The register of a modelled link.
+    pub(super) fn burst(state: &LinkState) -> Burst {
+        ndp_isa::burst_of(&[
+            state.flags,
+            state.failures,
+            state.first_failed,
+            state.sent,
+            state.received,
+            state.sends_failed,
+            state.receives_failed,
+            state.beats_sent,
+            state.beats_received,
+            state.dropped,
+        ])
+    }
 
     /// The fields of the register.
     pub fn of(burst: &Burst) -> Self {

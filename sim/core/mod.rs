@@ -1,7 +1,7 @@
 //! The NDP core of a DIMM in lockstep with its DRAM and a host.
 //!
-//! Reading order: `pins` (ports of the model), `dimm` (the device ranks behind the pins), `host` (requests and
-//! responses), [`NdpCore`] (one edge of either clock after the other), [`PartCycles`] (what each
+//! Reading order: `pins` (ports of the model), `dimm` (the device ranks behind the pins), `simulated` (one edge of either clock after the
+//! other), `modelled` (cycle model and functional model in its place), `host` (requests and responses), [`NdpCore`], [`PartCycles`] (what each
 //! cycle counts for), `wire` (several cores that run side by side on links), `recording` (what it was seen to do), `program`
 //! (a program from image to result), `prediction` (the cycle model beside it), `compare` (result against functional model).
 //! What a program should do is `ndp_machine`'s business, which timing rules hold is `ndp_dram`'s.
@@ -10,13 +10,16 @@ mod burst;
 mod compare;
 pub(crate) mod dimm;
 mod host;
+pub(crate) mod hub;
 mod link_status;
+mod modelled;
 mod ndp_core;
 mod parts;
 mod pins;
 mod prediction;
 mod program;
 mod recording;
+mod simulated;
 mod wire;
 
 pub use burst::Burst;
@@ -24,7 +27,7 @@ pub use compare::{Difference, ProgramCheck};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use link_status::LinkStatus;
 pub(crate) use ndp_core::Happened;
-pub use ndp_core::{CoreOptions, NdpCore};
+pub use ndp_core::{Backend, CoreOptions, NdpCore};
 pub use parts::PartCycles;
 pub use prediction::{PortCycle, request_kind};
 pub(crate) use prediction::{PortLog, Replay};

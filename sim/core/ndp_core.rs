@@ -1,19 +1,17 @@
-//! One simulated NDP core with its DIMM and its host, stepped edge by edge.
-//!
-//! Before a rising edge of the core's clock the host decides what it offers and takes; before one of the DRAM's clock the
-//! device ranks see the command pins and drive the data bus. All outputs of the core are registers, so the order of the two
-//! does not matter.
+//! One NDP core with its DIMM and its host, stepped cycle by cycle: in RTL, or as a model.
 
 use super::burst::Burst;
 use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
-use super::pins::CorePins;
-use super::prediction::{PortCycle, Prediction};
-use super::recording::{InstructionRecord, Recorder, Recording, relation};
+use super::hub::{Ask, Hub};
+use super::modelled::Modelled;
+use super::prediction::PortCycle;
+use super::recording::{InstructionRecord, Recorder, Recording};
+use super::simulated::{Seen, Simulated};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
-use crate::ffi::{Clocks, Edge, Form, Model, ModuleShare, OpenOptions, Rtl, WaveOptions, rtl};
+use crate::ffi::{Clocks, Form, ModuleShare, OpenOptions, Rtl, WaveOptions, rtl};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
@@ -23,6 +21,17 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// What stands for a core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Backend {
+    /// Its RTL, with device models of the DRAM at its pins.
+    #[default]
+    Rtl,
+    /// The cycle model for its cycles and the functional model for its data.
+    Cycles,
+}
 
 /// How a core is opened.
 #[derive(Clone, Debug)]
@@ -42,7 +51,9 @@ pub struct CoreOptions {
     /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
     /// [`crate::cluster::cores::LinkedCores::predicted`].
     pub predict: bool,
-    /// What simulates the core.
+    /// What stands for the core. With [`Backend::Cycles`] there are no waves and no recordings.
+    pub backend: Backend,
+    /// What simulates the RTL.
     pub form: Form,
     /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
@@ -70,6 +81,7 @@ impl Default for CoreOptions {
             watchdog_cycles: 50_000,
             record: false,
             predict: false,
+            backend: Backend::default(),
             form: Form::default(),
             opt_level: None,
             phase_ps: None,
@@ -86,36 +98,34 @@ pub(crate) struct Happened {
     pub programs: Vec<(u64, u64)>,
 }
 
-/// One simulated NDP core.
+/// One NDP core.
 #[derive(Debug)]
 pub struct NdpCore {
-    pub(super) model: Model,
-    pins: CorePins,
-    pub(super) dimm: Dimm,
+    engine: Engine,
     pub(super) host: Host,
     config: DesignConfig,
     pub(super) options: CoreOptions,
     wall: Duration,
     parts: PartCycles,
     recorder: Option<Recorder>,
-    prediction: Option<Prediction>,
     port: PortCycle,
-    /// Clock of the DRAM at the first edge after the last reset.
-    dram_origin: u64,
-    /// The link to other cores that are simulated side by side with this one.
-    wire: Option<Wire>,
-    /// What happened since the others were told, for the model of all.
-    happened: Option<Happened>,
     backdoor_accesses: Cell<u64>,
 }
 
+/// What stands for the core.
+#[derive(Debug)]
+enum Engine {
+    Rtl(Box<Simulated>),
+    Cycles(Box<Modelled>),
+}
+
 /// Cycles for which the reset is held: four of each clock at least, as the DRAM's period is at most twice the core's.
-const RESET_CYCLES: u64 = 8;
+pub(super) const RESET_CYCLES: u64 = 8;
 
 impl NdpCore {
-    /// Where the simulation's time went: [`Model::profile`].
+    /// Where the simulation's time went: [`crate::ffi::Model::profile`].
     pub fn profile(&mut self) -> Vec<ModuleShare> {
-        self.model.profile()
+        self.rtl_mut().map(|rtl| rtl.model.profile()).unwrap_or_default()
     }
 
     /// Name of the block.
@@ -125,9 +135,14 @@ impl NdpCore {
     ///
     /// # Errors
     /// [`SimError::Build`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
-    /// that is missing or has another width.
+    /// that is missing or has another width; [`SimError::NeedsRtl`] for waves or a recording of what is no RTL.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        Self::of_rtl(&rtl(config, Self::BLOCK)?, config, options)
+        match options.backend {
+            Backend::Rtl => Self::of_rtl(&rtl(config, Self::BLOCK)?, config, options),
+            Backend::Cycles => {
+                Self::new(Engine::Cycles(Box::new(Modelled::open(config, options)?)), config, options)
+            }
+        }
     }
 
     /// The same for Verilog that differs from what is generated, such as a mutant.
@@ -135,70 +150,68 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::open`].
     pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
-        let rtl = rtl.clone().optimised(options.opt_level);
-        let model = Model::open(&rtl, &options.open_options(config))?;
+        Self::new(Engine::Rtl(Box::new(Simulated::open(rtl, config, options)?)), config, options)
+    }
+
+    fn new(engine: Engine, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
         for (key, value) in [("stalls", options.stalls.request), ("stalls", options.stalls.response)] {
             if value > 99 {
                 return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });
             }
         }
-        let ranks = config.gemv().ranks();
-        let queue = 1 << config.dimm_burst_bits();
         let mut core = Self {
-            pins: CorePins::new(&model, config)?,
-            model,
-            dimm: Dimm::new(config, options.record),
-            host: Host::new(ranks, config.dimm_burst_bits(), options.stalls, options.seed),
+            engine,
+            host: Host::new(config.gemv().ranks(), config.dimm_burst_bits(), options.stalls, options.seed),
             config: config.clone(),
             options: options.clone(),
             wall: Duration::ZERO,
             parts: PartCycles::default(),
-            recorder: options.record.then(|| Recorder::new(queue, 0)),
-            prediction: None,
+            recorder: None,
             port: PortCycle::default(),
-            dram_origin: 0,
-            wire: None,
-            happened: None,
             backdoor_accesses: Cell::new(0),
         };
-        // The devices power up when the pins are known.
-        core.model.reset(RESET_CYCLES);
-        core.leave_reset();
+        core.record_anew();
         Ok(core)
     }
 
     /// A warm reset: core and controllers start anew in the middle of whatever they do, the devices go on. Their rows stay open,
     /// their timers run, and they keep their contents, but for bursts that are being written: those are undefined.
-    pub fn reset(&mut self) {
+    ///
+    /// # Errors
+    /// [`SimError::NeedsRtl`] for a core that is no RTL.
+    pub fn reset(&mut self) -> Result<(), SimError> {
+        let Some(rtl) = self.rtl_mut() else { return Err(SimError::NeedsRtl { what: "a warm reset" }) };
+        rtl.reset();
         let (ranks, stalls) = (self.config.gemv().ranks(), self.options.stalls);
         self.host = Host::new(ranks, self.config.dimm_burst_bits(), stalls, self.options.seed);
-        self.pins.drive_request(&mut self.model, None);
-        self.pins.drive_response_ready(&mut self.model, false);
-        self.model.hold_reset(true);
-        let (end, mut driven) = (self.model.cycle() + RESET_CYCLES, true);
-        while self.model.cycle() < end {
-            if self.model.next_edge() == Edge::Dram {
-                // The pins change at the first edge with reset.
-                self.dimm.clock(&mut self.model, &self.pins);
-                if std::mem::take(&mut driven) {
-                    self.dimm.ranks.iter_mut().for_each(Rank::lose_writes);
-                }
-            }
-            self.model.step();
-        }
-        self.model.hold_reset(false);
-        self.leave_reset();
+        self.record_anew();
+        Ok(())
     }
 
-    fn leave_reset(&mut self) {
-        self.dimm.leave_reset();
-        self.dram_origin = self.model.dram_cycle();
-        if self.options.predict {
-            let origin = self.model.cycle();
-            self.prediction = Some(Prediction::new(&self.config, origin, self.relation(origin)));
+    fn record_anew(&mut self) {
+        if self.options.record {
+            self.recorder = Some(Recorder::new(1 << self.config.dimm_burst_bits(), self.cycle()));
         }
-        if let Some(recorder) = &mut self.recorder {
-            *recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle());
+    }
+
+    fn rtl(&self) -> Option<&Simulated> {
+        match &self.engine {
+            Engine::Rtl(rtl) => Some(rtl),
+            Engine::Cycles(_) => None,
+        }
+    }
+
+    pub(super) fn modelled(&self) -> Option<&Modelled> {
+        match &self.engine {
+            Engine::Rtl(_) => None,
+            Engine::Cycles(model) => Some(model),
+        }
+    }
+
+    fn rtl_mut(&mut self) -> Option<&mut Simulated> {
+        match &mut self.engine {
+            Engine::Rtl(rtl) => Some(rtl),
+            Engine::Cycles(_) => None,
         }
     }
 
@@ -207,14 +220,28 @@ impl NdpCore {
         &self.config
     }
 
+    /// What stands for the core.
+    pub fn backend(&self) -> Backend {
+        match &self.engine {
+            Engine::Rtl(_) => Backend::Rtl,
+            Engine::Cycles(_) => Backend::Cycles,
+        }
+    }
+
     /// Core cycles so far, those in reset included.
     pub fn cycle(&self) -> u64 {
-        self.model.cycle()
+        match &self.engine {
+            Engine::Rtl(rtl) => rtl.model.cycle(),
+            Engine::Cycles(model) => model.cycle(),
+        }
     }
 
     /// To which part each of the cycles since the core was opened belongs, those in reset left out.
-    pub fn parts(&self) -> PartCycles {
-        self.parts
+    pub fn parts(&mut self) -> PartCycles {
+        match &mut self.engine {
+            Engine::Rtl(_) => self.parts,
+            Engine::Cycles(model) => model.parts(),
+        }
     }
 
     /// Wall-clock time spent in programs.
@@ -225,13 +252,19 @@ impl NdpCore {
     /// Backdoor access: a burst of the DRAM, at once and without the core's knowledge.
     pub fn peek(&self, address: u64) -> Burst {
         self.backdoor_accesses.set(self.backdoor_accesses.get() + 1);
-        self.dimm.read(address)
+        match &self.engine {
+            Engine::Rtl(rtl) => rtl.dimm.read(address),
+            Engine::Cycles(model) => model.read(address),
+        }
     }
 
     /// Backdoor access: replaces a burst of the DRAM, at once and without the core's knowledge.
     pub fn poke(&mut self, address: u64, burst: &Burst) {
         self.backdoor_accesses.set(self.backdoor_accesses.get() + 1);
-        self.dimm.write(address, burst);
+        match &mut self.engine {
+            Engine::Rtl(rtl) => rtl.dimm.write(address, burst),
+            Engine::Cycles(model) => model.write(address, burst),
+        }
     }
 
     /// Bursts that were read or written by [`NdpCore::peek`] and [`NdpCore::poke`].
@@ -239,14 +272,14 @@ impl NdpCore {
         self.backdoor_accesses.get()
     }
 
-    /// The device ranks.
+    /// The device ranks; a modelled core has none.
     pub fn ranks(&self) -> &[Rank] {
-        &self.dimm.ranks
+        self.rtl().map_or(&[], |rtl| &rtl.dimm.ranks)
     }
 
     /// Broken timing rules of all ranks.
     pub fn protocol_violations(&self) -> u64 {
-        self.dimm.violations()
+        self.rtl().map_or(0, |rtl| rtl.dimm.violations())
     }
 
     /// An error that names the first broken rule, if there is one; a refresh that is overdue by now counts too.
@@ -254,49 +287,56 @@ impl NdpCore {
     /// # Errors
     /// [`SimError::Dram`].
     pub fn check_protocol(&mut self) -> Result<(), SimError> {
-        self.dimm.ranks.iter_mut().for_each(Rank::finish);
-        self.dimm.verdict()
+        let Some(rtl) = self.rtl_mut() else { return Ok(()) };
+        rtl.dimm.ranks.iter_mut().for_each(Rank::finish);
+        rtl.dimm.verdict()
     }
 
-    /// What the core sends over its link in this cycle; zeros without a link.
+    /// What the core sends over its link in this cycle; zeros without a link in RTL.
     pub fn link_lanes(&self) -> Lanes {
-        self.pins.lanes(&self.model).unwrap_or_default()
+        self.rtl().and_then(|rtl| rtl.pins.lanes(&rtl.model)).unwrap_or_default()
     }
 
     /// What the core hears over its link in this cycle.
     pub fn drive_link(&mut self, lanes: &Lanes) {
-        self.pins.drive_lanes(&mut self.model, lanes);
+        if let Some(rtl) = self.rtl_mut() {
+            rtl.pins.drive_lanes(&mut rtl.model, lanes);
+        }
     }
 
     /// Gives the DIMM its number among those that are linked.
     pub fn set_node(&mut self, node: u32) {
-        self.pins.drive_node(&mut self.model, node);
+        if let Some(rtl) = self.rtl_mut() {
+            rtl.pins.drive_node(&mut rtl.model, node);
+        }
     }
 
     /// Connects the link to an exchange with other cores. From then on the core goes no further than they let it: only futures run it, in
     /// [`crate::cluster::lockstep`].
     pub fn connect(&mut self, exchange: Arc<Mutex<Exchange>>) {
-        self.wire = Some(Wire::new(exchange));
-        // The model is one of all cores.
-        self.happened = self.prediction.take().map(|_| Happened::default());
+        if let Some(rtl) = self.rtl_mut() {
+            rtl.wire = Some(Wire::new(exchange));
+            // The model is one of all cores.
+            rtl.happened = rtl.prediction.take().map(|_| Happened::default());
+        }
     }
 
     /// What happened since it was asked last, if the cycles of programs are to be predicted.
     pub(crate) fn take_happened(&mut self) -> Option<Happened> {
-        self.happened.as_mut().map(std::mem::take)
+        self.rtl_mut()?.happened.as_mut().map(std::mem::take)
     }
 
     /// Notes that a program that began in a cycle is over.
     pub(super) fn note_end(&mut self, begin: u64) {
         let end = self.cycle();
-        if let Some(happened) = &mut self.happened {
+        if let Some(happened) = self.rtl_mut().and_then(|rtl| rtl.happened.as_mut()) {
             happened.programs.push((begin, end));
         }
     }
 
     /// Whether the core runs with others on its link.
     pub(super) fn is_connected(&self) -> bool {
-        self.wire.is_some()
+        self.rtl().is_some_and(|rtl| rtl.wire.is_some())
     }
 
     /// Whether no request to the core's registers is waiting or on its way.
@@ -341,24 +381,26 @@ impl NdpCore {
     /// # Errors
     /// [`SimError::Host`] for a response that nobody asked for, or out of order.
     pub fn step(&mut self) -> Result<(), SimError> {
-        if let Some(wire) = &mut self.wire {
-            let sent = self.pins.lanes(&self.model).unwrap_or_default();
-            let Some(heard) = wire.cycle(sent) else { return Err(SimError::waits(self.model.cycle())) };
-            self.pins.drive_lanes(&mut self.model, &heard);
-        }
-        while self.model.next_edge() == Edge::Dram {
-            self.dimm.clock(&mut self.model, &self.pins);
-            self.model.step();
-        }
-        crate::progress::count_cycle();
-        let cycle = self.model.cycle();
-        let offered = self.host.offer();
-        self.pins.drive_request(&mut self.model, offered.as_ref());
-        let ready = self.host.ready();
-        self.pins.drive_response_ready(&mut self.model, ready);
-        let taken = offered.is_some() && self.pins.request_ready(&self.model);
-        let response = if ready { self.pins.response(&self.model) } else { None };
-        let strobes = self.pins.strobes(&self.model);
+        let ask = self.ask();
+        let seen = match &mut self.engine {
+            Engine::Rtl(rtl) => rtl.step(ask.offered.as_ref(), ask.ready)?,
+            Engine::Cycles(model) if model.linked().is_some() => return Err(SimError::waits(self.cycle())),
+            Engine::Cycles(model) => model.run(&ask),
+        };
+        crate::progress::count_cycles(1);
+        self.settle(&ask, seen)
+    }
+
+    /// What the host does in the next cycle.
+    fn ask(&mut self) -> Ask {
+        Ask { offered: self.host.offer(), ready: self.host.ready(), limit: self.cycle() + 1 }
+    }
+
+    /// What has come of it.
+    fn settle(&mut self, ask: &Ask, seen: Seen) -> Result<(), SimError> {
+        let Ask { offered, ready, limit } = *ask;
+        let Seen { taken, response, strobes } = seen;
+        let cycle = limit - 1;
         self.parts.count(strobes.parts_busy);
         if let Some(recorder) = &mut self.recorder {
             recorder.sample(cycle, strobes);
@@ -368,14 +410,9 @@ impl NdpCore {
             }
         }
         self.port = PortCycle { cycle, offered, taken, ready, mask: strobes.mask };
-        if let Some(prediction) = &mut self.prediction {
-            prediction.host(&self.port);
+        if let Engine::Rtl(rtl) = &mut self.engine {
+            rtl.note(&self.port);
         }
-        let matters = offered.is_some() || !ready || strobes.mask.is_some();
-        if let Some(happened) = self.happened.as_mut().filter(|_| matters) {
-            happened.ports.push(self.port);
-        }
-        self.model.step();
         if taken {
             self.host.taken(cycle);
         }
@@ -390,16 +427,61 @@ impl NdpCore {
 
     /// [`NdpCore::step`] when the cores that this one is linked to have come as far.
     pub(crate) async fn tick(&mut self) -> Result<(), SimError> {
-        while self.wire.as_mut().is_some_and(|wire| !wire.is_ready()) {
+        while self.rtl_mut().and_then(|rtl| rtl.wire.as_mut()).is_some_and(|wire| !wire.is_ready()) {
             pause().await;
         }
+        if self.is_modelled_on_links() {
+            let ask = self.ask();
+            let seen = self.together(&ask).await;
+            return self.settle(&ask, seen);
+        }
         self.step()
+    }
+
+    /// A cycle; of a modelled core all cycles in which nothing but its program goes on, up to cycle `limit` or the program's end.
+    pub(super) async fn advance(&mut self, limit: u64) -> Result<(), SimError> {
+        let before = self.cycle();
+        if self.backend() == Backend::Rtl || !self.host.rests() || before >= limit {
+            return self.tick().await;
+        }
+        let ask = Ask { offered: None, ready: true, limit };
+        if self.is_modelled_on_links() {
+            self.together(&ask).await;
+        } else if let Engine::Cycles(model) = &mut self.engine {
+            model.run(&ask);
+            crate::progress::count_cycles(self.cycle() - before);
+        }
+        Ok(())
+    }
+
+    fn is_modelled_on_links(&self) -> bool {
+        matches!(&self.engine, Engine::Cycles(model) if model.linked().is_some())
+    }
+
+    /// What comes of what the host does when all cores of the hub have gone on.
+    async fn together(&mut self, ask: &Ask) -> Seen {
+        let Engine::Cycles(model) = &self.engine else { return Seen::default() };
+        let Some(linked) = model.linked() else { return Seen::default() };
+        linked.ask(*ask);
+        loop {
+            pause().await;
+            if let Some(seen) = linked.take_seen() {
+                return seen;
+            }
+        }
+    }
+
+    /// Puts a modelled core into a hub, as DIMM `node`, before anything has been done with it.
+    pub(crate) fn join(&mut self, hub: Arc<Mutex<Hub>>, node: usize) {
+        if let Engine::Cycles(model) = &mut self.engine {
+            model.join(hub, node);
+        }
     }
 
     /// Lets cycles pass until the others are done too, which is looked at only where the core waits for them.
     pub(crate) async fn idle_until(&mut self, done: &AtomicBool) -> Result<(), SimError> {
         loop {
-            if self.wire.as_ref().is_none_or(Wire::waits) {
+            if self.rtl().and_then(|rtl| rtl.wire.as_ref()).is_none_or(Wire::waits) {
                 pause().await;
                 if done.load(Ordering::Relaxed) {
                     return Ok(());
@@ -412,28 +494,42 @@ impl NdpCore {
     /// Begins a recording, of commands to the DRAM too if `commands`; what was recorded so far is dropped. The core has to be idle,
     /// with no request of the host on its way.
     pub fn begin_recording(&mut self, commands: bool) {
-        self.recorder = Some(Recorder::new(1 << self.config.dimm_burst_bits(), self.model.cycle()));
-        if commands {
-            self.dimm.ranks.iter_mut().for_each(Rank::record_commands);
+        let recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.cycle());
+        match &mut self.engine {
+            Engine::Rtl(rtl) => {
+                self.recorder = Some(recorder);
+                rtl.dimm.ranks.iter_mut().filter(|_| commands).for_each(Rank::record_commands);
+            }
+            Engine::Cycles(model) => model.record(),
         }
     }
 
-    /// The instructions of the present recording.
-    pub fn recorded(&self) -> &[InstructionRecord] {
-        self.recorder.as_ref().map_or(&[], Recorder::instructions)
+    /// The instructions of the present recording, from one on.
+    pub fn recorded(&self, from: usize) -> Vec<InstructionRecord> {
+        match &self.engine {
+            Engine::Rtl(_) => self
+                .recorder
+                .as_ref()
+                .map_or(&[][..], Recorder::instructions)
+                .iter()
+                .skip(from)
+                .copied()
+                .collect(),
+            Engine::Cycles(model) => model.recorded().into_iter().skip(from).collect(),
+        }
     }
 
     /// What was recorded since the reset or since [`NdpCore::begin_recording`], if [`CoreOptions::record`] asked for it; nothing is recorded any more.
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
-        let commands = self.dimm.take_commands();
-        let clocks = (self.model.clocks(), self.dram_origin);
+        let rtl = self.rtl_mut()?;
+        let (clocks, commands) = ((rtl.model.clocks(), rtl.dram_origin), rtl.dimm.take_commands());
         Some(self.recorder.take()?.finish(config, end, clocks, commands))
     }
 
     /// Whether the cycle model runs beside the core.
     pub(crate) fn is_predicted(&self) -> bool {
-        self.prediction.is_some()
+        self.rtl().is_some_and(|rtl| rtl.prediction.is_some())
     }
 
     /// What the host did in the last cycle.
@@ -441,24 +537,22 @@ impl NdpCore {
         &self.port
     }
 
-    /// Clock of the DRAM at the first edge after the last reset.
-    pub fn dram_origin(&self) -> u64 {
-        self.dram_origin
-    }
-
     /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
     pub fn relation(&self, origin: u64) -> ClockRelation {
-        relation(self.model.clocks(), origin, self.dram_origin)
+        self.rtl().map_or_else(|| ClockRelation::after_reset(&self.config), |rtl| rtl.relation(origin))
     }
 
-    /// The DRAM, for who reads lists.
-    pub(crate) fn dimm(&self) -> &Dimm {
-        &self.dimm
+    /// The DRAM, for who reads lists; a modelled core has none.
+    pub(crate) fn dimm(&self) -> Option<&Dimm> {
+        self.rtl().map(|rtl| &rtl.dimm)
     }
 
     /// The core cycle in which everything sent so far is done, by the cycle model.
     pub(super) fn predicted_end(&mut self) -> Option<u64> {
-        self.prediction.as_mut().map(|prediction| prediction.end(&self.dimm))
+        match &mut self.engine {
+            Engine::Rtl(rtl) => Some(rtl.prediction.as_mut()?.end(&rtl.dimm)),
+            Engine::Cycles(model) => Some(model.cycle()),
+        }
     }
 
     /// Cycles without progress after which a run is given up.
@@ -468,7 +562,10 @@ impl NdpCore {
 
     /// Whether an instruction waits or is in work.
     pub fn is_busy(&self) -> bool {
-        self.pins.busy(&self.model)
+        match &self.engine {
+            Engine::Rtl(rtl) => rtl.pins.busy(&rtl.model),
+            Engine::Cycles(model) => model.is_busy(),
+        }
     }
 
     /// Reads one of the core's registers by way of the host's port.
@@ -552,6 +649,6 @@ impl NdpCore {
     /// # Errors
     /// [`SimError::WaveWrite`].
     pub fn close_waves(&mut self) -> Result<(), SimError> {
-        self.model.close_waves()
+        self.rtl_mut().map_or(Ok(()), |rtl| rtl.model.close_waves())
     }
 }

@@ -32,9 +32,14 @@ pub struct PartCycles {
 impl PartCycles {
     /// Counts a cycle with these parts at work, a bit for each of [`PARTS`].
     pub(super) fn count(&mut self, busy: u64) {
+        self.add(busy, 1);
+    }
+
+    /// Counts cycles with these parts at work.
+    pub(super) fn add(&mut self, busy: u64, cycles: u64) {
         let [load, list, store, zero, gemv, round, activation, send, receive]: [bool; PARTS.len()] =
             std::array::from_fn(|part| busy >> part & 1 == 1);
-        let cycles = match () {
+        let of = match () {
             () if gemv => &mut self.gemv,
             () if activation => &mut self.activation,
             () if round => &mut self.round,
@@ -45,7 +50,7 @@ impl PartCycles {
             () if send | receive => &mut self.link,
             () => &mut self.idle,
         };
-        *cycles += 1;
+        *of += cycles;
     }
 
     /// What was counted after `earlier`.

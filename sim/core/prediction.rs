@@ -32,6 +32,18 @@ pub fn request_kind(
     }
 }
 
+/// What a request is to the model.
+pub(super) fn request_of(config: &DesignConfig, request: &HostRequest) -> Request {
+    let queue = 1 << config.dimm_burst_bits();
+    let words = request
+        .write
+        .filter(|_| request.address == queue)
+        .map(|burst| std::array::from_fn(|i| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i])));
+    let writes = (words, request.link_control(queue));
+    let kind = request_kind(config, request.address, request.write.is_some(), writes);
+    Request { kind, tag: request.tag }
+}
+
 /// The model, and what the host has done since it ran.
 #[derive(Debug)]
 pub(super) struct Prediction {
@@ -144,13 +156,7 @@ impl PortLog {
         let PortCycle { cycle, offered, taken, ready, mask } = *port;
         self.masks.extend(mask);
         if let Some(request) = offered.filter(|_| !self.offered) {
-            let queue = 1 << self.config.dimm_burst_bits();
-            let words = request.write.filter(|_| request.address == queue).map(|burst| {
-                std::array::from_fn(|i| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i]))
-            });
-            let writes = (words, request.link_control(queue));
-            let kind = request_kind(&self.config, request.address, request.write.is_some(), writes);
-            self.requests.push_back((cycle, Request { kind, tag: request.tag }));
+            self.requests.push_back((cycle, request_of(&self.config, &request)));
             self.last_offer = cycle;
         }
         self.offered = offered.is_some() && !taken;

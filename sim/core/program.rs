@@ -3,6 +3,7 @@
 //! What it should have done is `compare`'s business.
 
 use super::burst::Burst;
+use super::modelled::Modelled;
 use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
 use super::{Answer, PartCycles};
@@ -25,8 +26,8 @@ pub struct ProgramRun {
     pub begin: u64,
     /// Core cycles from the first instruction's offer until the core was not busy any more.
     pub cycles: u64,
-    /// The same by the cycle model, if [`super::CoreOptions::predict`] asks for it. It is given the host's requests of the session at
-    /// their cycles, and nothing else.
+    /// The same by the cycle model, if [`super::CoreOptions::predict`] asks for it or the core is modelled. Beside RTL it is given the host's
+    /// requests of the session at their cycles, and nothing else.
     pub model_cycles: Option<u64>,
     /// Instruction words that were sent, without the `nop`s that fill the last burst.
     pub words: u32,
@@ -65,7 +66,7 @@ impl NdpCore {
     }
 
     /// Sends instruction words and waits until the core is done with them. `between` is called before every cycle and may submit
-    /// requests of the host.
+    /// requests of the host; of a modelled core it is not called while the host waits for the end.
     ///
     /// # Errors
     /// As [`NdpCore::step`]; [`SimError::Hang`] if the core never comes to an end.
@@ -94,9 +95,10 @@ impl NdpCore {
         let mut quiet = Quiet::new(self, taken, transfers);
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
-                for _ in 0..POLL_CYCLES {
+                let look = self.cycle() + POLL_CYCLES;
+                while self.cycle() < look {
                     between(self);
-                    self.tick().await?;
+                    self.advance(look).await?;
                 }
                 taken = self.status_async().await?.taken.wrapping_sub(before.taken).min(sent);
                 if quiet.too_long(self, taken) {
@@ -117,7 +119,7 @@ impl NdpCore {
         }
         while self.is_busy() {
             between(self);
-            self.tick().await?;
+            self.advance(u64::MAX).await?;
             if quiet.too_long(self, taken) {
                 return Err(self.hang("the program does not end"));
             }
@@ -181,9 +183,11 @@ impl NdpCore {
         Ok(())
     }
 
-    /// Clocks in which data were on the bus of any rank.
-    fn bus_cycles(&self) -> u64 {
-        self.ranks().iter().map(|rank| rank.statistics().bus).map(|bus| bus.read + bus.write).sum()
+    /// A number that grows whenever data are read from a rank or written to it.
+    fn moved(&self) -> u64 {
+        let of_model = self.modelled().map_or(0, Modelled::moved);
+        let buses = self.ranks().iter().map(|rank| rank.statistics().bus);
+        of_model + buses.map(|bus| bus.read + bus.write).sum::<u64>()
     }
 }
 
@@ -210,7 +214,7 @@ impl Quiet {
     fn new(core: &NdpCore, taken: u32, transfers: usize) -> Self {
         let waits = 2 * transfers as u64 * u64::from(core.config().link().transfer_cycles());
         let patience = core.options.watchdog_cycles.max(waits);
-        Self { taken, limit: core.cycle() + patience, patience, moved: core.bus_cycles() }
+        Self { taken, limit: core.cycle() + patience, patience, moved: core.moved() }
     }
 
     /// Whether it is longer than the watchdog allows. Looks at the buses only when that time is over, so it may see a hang up to
@@ -220,7 +224,7 @@ impl Quiet {
             return false;
         }
         let limit = core.cycle() + self.patience;
-        let now = Self { taken, limit, patience: self.patience, moved: core.bus_cycles() };
+        let now = Self { taken, limit, patience: self.patience, moved: core.moved() };
         let still = (now.taken, now.moved) == (self.taken, self.moved);
         *self = now;
         still

@@ -2,11 +2,10 @@
 
 use super::state::Transfers;
 use super::unit::{GemvUnit, ProgramFigures};
-use crate::cluster::lockstep::HasCore;
-use crate::core::{Burst, Exchange, LinkStatus, NdpCore};
+use crate::cluster::lockstep::{HasCore, Lockstep};
+use crate::core::{Burst, LinkStatus, NdpCore};
 use crate::error::SimError;
 use ndp_isa::{Instruction, Transfer};
-use std::sync::{Arc, Mutex};
 
 /// What has become of the transfers of a program.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +32,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// [`SimError::Layout`] for a DRAM that is too small; [`SimError::Range`] for a core without a link.
-    pub(crate) fn connect(
-        &mut self,
-        exchange: Arc<Mutex<Exchange>>,
-        node: u32,
-        dimms: usize,
-    ) -> Result<(), SimError> {
+    pub(crate) fn connect(&mut self, lockstep: &Lockstep, node: u32, dimms: usize) -> Result<(), SimError> {
         let config = self.core.config().clone();
         if !config.core().link() {
             return Err(SimError::Range { key: "core.link", value: 0, min: 1, max: 1 });
@@ -53,7 +47,7 @@ impl GemvUnit {
         let coming = coming.collect::<Result<_, _>>()?;
         self.transfers = Some(Transfers { leaving, coming, counted: [0; 2] });
         self.core.set_node(node);
-        self.core.connect(exchange);
+        lockstep.connect(&mut self.core, node as usize);
         Ok(())
     }
 

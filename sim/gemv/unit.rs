@@ -6,7 +6,7 @@
 use super::bit_flip::BitFlip;
 use super::state::{Caches, Transfers};
 use crate::core::{
-    CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
+    Backend, CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
 use crate::ffi::{Form, ModuleShare, WaveOptions};
@@ -54,7 +54,9 @@ pub struct GemvOptions {
     /// Before a program, overwrite the places of its results, so that an old result there cannot pass; behind it, read back what it has
     /// appended to caches. Neither costs cycles of a program, but both keep the port busy.
     pub audit: bool,
-    /// What simulates the core.
+    /// What stands for the core.
+    pub backend: Backend,
+    /// What simulates the RTL.
     pub form: Form,
     /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
     pub opt_level: Option<u32>,
@@ -75,6 +77,7 @@ impl Default for GemvOptions {
             phase_ps: None,
             flip: None,
             audit: true,
+            backend: Backend::default(),
             form: Form::default(),
             opt_level: None,
         }
@@ -92,6 +95,7 @@ impl GemvOptions {
             watchdog_cycles: self.watchdog_cycles.max(1),
             record,
             predict: self.predict,
+            backend: self.backend,
             form: self.form,
             opt_level: self.opt_level,
             phase_ps: self.phase_ps,
@@ -205,6 +209,9 @@ impl GemvUnit {
     /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
         let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
+        if recorded_products > 0 && options.backend != Backend::Rtl {
+            return Err(SimError::NeedsRtl { what: "a recording of DRAM commands" });
+        }
         let core = NdpCore::open(config, &options.core(recorded_products > 0 && recorded_from == 0))?;
         Ok(Self {
             core,
@@ -348,11 +355,10 @@ impl GemvUnit {
         } else if self.log_instructions && !recorded {
             self.core.begin_recording(false);
         }
-        let earlier = self.core.recorded().len();
+        let earlier = self.core.recorded(0).len();
         let run = self.core.run_words_async(&words, |_| {}).await?;
         let counters = self.core.counters_async().await?.since(&before);
-        let records =
-            if self.log_instructions { self.core.recorded()[earlier..].to_vec() } else { Vec::new() };
+        let records = if self.log_instructions { self.core.recorded(earlier) } else { Vec::new() };
         self.cycles += run.cycles;
         self.programs += 1;
         if recorded && self.programs == self.recorded.end {

@@ -12,7 +12,7 @@ use super::figures::{LinkCounters, LinkFigures};
 use super::place::Place;
 use super::residence::{Flight, Neuron, Residence};
 use crate::cluster::lockstep::{LaneFault, Lockstep};
-use crate::core::LinkStatus;
+use crate::core::{Backend, LinkStatus};
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, Outcome, ProgramFigures};
 use ndp_config::DesignConfig;
@@ -194,13 +194,20 @@ impl Links {
         threads: usize,
     ) -> Result<Self, SimError> {
         let dimms = cores.len();
-        let mut lockstep = Lockstep::open(config, cores.len(), options.ber, options.seed)?;
+        let modelled = cores.first().is_some_and(|core| core.core().backend() == Backend::Cycles);
+        if modelled && (options.ber > 0.0 || !options.faults.is_empty()) {
+            return Err(SimError::NeedsRtl { what: "a link with errors" });
+        }
+        let mut lockstep = match cores.first() {
+            Some(first) if modelled => Lockstep::modelled(config, first.core(), dimms, options.seed)?,
+            _ => Lockstep::open(config, dimms, options.ber, options.seed)?,
+        };
         let (mut full, mut planned) = (Vec::new(), Vec::new());
         if cores[0].core().is_predicted() {
             lockstep.predict(config, cores[0].core())?;
         }
         for (node, core) in cores.iter_mut().enumerate() {
-            core.connect(lockstep.exchange(node), node as u32, dimms)?;
+            core.connect(&lockstep, node as u32, dimms)?;
         }
         for fault in &options.faults {
             if fault.dimm >= cores.len() {

@@ -3,6 +3,7 @@
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
 use clap::Args;
+use ndp_cosim::core::Backend;
 use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::{BitFlip, GemvOptions};
 use ndp_files::FileSet;
@@ -17,6 +18,9 @@ pub struct UnitArgs {
     /// Preset (hermes, tiny, ...) or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
+    /// What stands for the core: its RTL, or the cycle model and the functional model, 50 to 100 times as fast and equal to the cycle
+    #[arg(long, value_enum, default_value_t = Backend::Rtl)]
+    pub backend: Backend,
     /// Chance that the host is not ready to send or to take in a cycle, in percent (0..=99)
     #[arg(long, value_name = "PERCENT", default_value_t = 0)]
     pub stalls: u32,
@@ -45,6 +49,7 @@ impl UnitArgs {
     pub fn quiet(config: &str, flip: Option<BitFlip>) -> Self {
         Self {
             config: config.to_owned(),
+            backend: Backend::Rtl,
             stalls: 0,
             watchdog: 50_000,
             waves: None,
@@ -74,6 +79,7 @@ impl UnitArgs {
             waves,
             watchdog_cycles: self.watchdog,
             flip: self.flip,
+            backend: self.backend,
             ..GemvOptions::default()
         }
     }

@@ -4,6 +4,7 @@
 
 use crate::tools::grouped;
 use ndp_cosim::backend::Figures;
+use ndp_cosim::core::Backend;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::gemv::GemvUnit;
 use serde::Serialize;
@@ -14,6 +15,8 @@ const LISTED: usize = 16;
 /// The figures of a run.
 #[derive(Debug, Serialize)]
 pub struct Summary {
+    /// What stood for the core.
+    pub backend: Backend,
     /// Outputs compared with the reference.
     pub outputs_checked: u64,
     /// Outputs that differ.
@@ -42,6 +45,7 @@ impl Summary {
         let (simulated_cycles, wall) = unit.simulated();
         let seconds = wall.as_secs_f64();
         Self {
+            backend: unit.core().backend(),
             outputs_checked: figures.outputs_checked,
             mismatches: mismatches.len() as u64,
             first_mismatches: mismatches.iter().take(LISTED).cloned().collect(),
@@ -57,12 +61,20 @@ impl Summary {
 
     /// The lines that both jobs print.
     pub fn print(&self) {
-        say!(
-            "outputs checked    {}, {} mismatches, {} violations of DRAM timing",
-            grouped(self.outputs_checked),
-            self.mismatches,
-            self.protocol_violations
-        );
+        let (checked, mismatches) = (grouped(self.outputs_checked), self.mismatches);
+        match self.backend {
+            Backend::Rtl => {
+                let violations = self.protocol_violations;
+                say!(
+                    "outputs checked    {checked}, {mismatches} mismatches, {violations} violations of DRAM timing"
+                );
+            }
+            Backend::Cycles => {
+                say!(
+                    "outputs checked    {checked}, {mismatches} mismatches; cycle model and functional model, no RTL"
+                );
+            }
+        }
         say!(
             "cycles             {} (roofline {}, efficiency {:.3}), {:.1} MAC per cycle",
             grouped(self.cycles),

@@ -3,6 +3,8 @@
 //! Built from the values in effect, defaults included, so that it still means the same when a default changes.
 
 use crate::args::UnitArgs;
+use crate::gemv::name;
+use ndp_cosim::core::Backend;
 
 /// A command line under construction.
 #[derive(Debug)]
@@ -15,6 +17,9 @@ impl Rerun {
     pub fn new(job: &str, unit: &UnitArgs) -> Self {
         let mut rerun = Self::bare(job);
         rerun.option("config", &unit.config);
+        if unit.backend != Backend::Rtl {
+            rerun.option("backend", name(unit.backend));
+        }
         rerun.option("stalls", unit.stalls);
         rerun.option("watchdog", unit.watchdog);
         if let Some(flip) = &unit.flip {

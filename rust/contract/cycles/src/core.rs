@@ -12,7 +12,7 @@ use crate::host_port::{CoreAccess, HostPort, LINK_COUNTERS, LINK_REGISTER, STORE
 use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
 use crate::rank::{CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
-use crate::recorder::{Record, Recorder};
+use crate::recorder::{InstructionTimes, Record, Recorder};
 use crate::rows::{Feeder, Generator, Rows};
 use crate::shape::{Cut, Shape};
 use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
@@ -125,6 +125,11 @@ impl CycleModel {
         self.ranks.iter_mut().for_each(Rank::record);
     }
 
+    /// The instructions recorded so far.
+    pub fn recorded(&self) -> &[InstructionTimes] {
+        self.recorder.as_ref().map_or(&[], |recorder| &recorder.instructions)
+    }
+
     /// What was recorded; nothing is recorded any more.
     pub fn take_record(&mut self) -> Record {
         self.catch_up(self.cycle);
@@ -172,6 +177,13 @@ impl CycleModel {
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
         self.counters.register(causes, self.shape.ranks)
+    }
+
+    /// For how many cycles since reset which of [`crate::PARTS`] were at work, a bit for each; the last cycle is left out, as the core's trace
+    /// outputs are a cycle late.
+    pub fn busy_times(&mut self) -> impl Iterator<Item = (u32, u64)> {
+        self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
+        self.counters.busy_times()
     }
 
     /// The parts at work in this cycle, one bit each.
@@ -329,10 +341,15 @@ impl CycleModel {
 
     /// Steps until the core is not busy.
     pub fn run_to_end(&mut self, host: &mut impl Host) {
-        while self.is_busy() {
+        self.run_while_busy(u64::MAX, host);
+    }
+
+    /// Steps until the core is not busy or a cycle is reached.
+    pub fn run_while_busy(&mut self, limit: u64, host: &mut impl Host) {
+        while self.cycle < limit && self.is_busy() {
             self.step(host);
             if self.is_busy() {
-                self.skip(u64::MAX, host);
+                self.skip(limit, host);
             }
         }
     }

@@ -17,6 +17,20 @@ pub(crate) struct CounterFile {
     cycles: u64,
     /// There was a product in the last cycle.
     last_product: bool,
+    /// Cycles by the parts at work in them.
+    masks: Masks,
+    /// Those at work in the last cycle.
+    last: usize,
+}
+
+/// A number for each set of parts.
+#[derive(Clone, Debug)]
+struct Masks(Box<[u64; 1 << PARTS.len()]>);
+
+impl Default for Masks {
+    fn default() -> Self {
+        Self(Box::new([0; 1 << PARTS.len()]))
+    }
 }
 
 impl CounterFile {
@@ -35,6 +49,15 @@ impl CounterFile {
         self.outside += u64::from(!product && busy >> ROUND & 1 == 0) * cycles;
         self.cycles = cycle;
         self.last_product = product;
+        self.last = busy as usize % self.masks.0.len();
+        self.masks.0[self.last] += cycles;
+    }
+
+    /// Cycles by the parts at work in them, but for the last cycle.
+    pub fn busy_times(&self) -> impl Iterator<Item = (u32, u64)> {
+        let last = |busy: usize| u64::from(busy == self.last && self.cycles > 0);
+        let times = self.masks.0.iter().enumerate().filter(|(_, cycles)| **cycles > 0);
+        times.map(move |(busy, cycles)| (busy as u32, cycles - last(busy)))
     }
 
     /// As the register shows them in the next cycle. `causes` are those of `ranks` groups until before the last cycle, as the

@@ -32,4 +32,4 @@ pub use literal::f16_from_decimal;
 pub use malformed::{ErrorCode, Malformed, SOFTMAX_ELEMS, decode, decode_fields};
 pub use parse::{parse, parse_with_lines};
 pub use program::{Code, Data, Dump, Program, RandomKind};
-pub use registers::{Counters, Status};
+pub use registers::{Counters, Status, burst_of};

@@ -72,7 +72,44 @@ fn words(burst: &Burst) -> impl Iterator<Item = u32> + '_ {
     burst.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32])
 }
 
+/// What a read of a register with these words returns; the others are 0.
+pub fn burst_of(words: &[u32]) -> Burst {
+    let word = |at: usize| u64::from(words.get(at).copied().unwrap_or(0));
+    std::array::from_fn(|at| word(2 * at) | word(2 * at + 1) << 32)
+}
+
 impl Status {
+    /// Register 0 with these fields: the inverse of [`Status::of`].
+    pub fn to_burst(&self) -> Burst {
+        let &Self {
+            busy,
+            free,
+            taken,
+            started,
+            malformed,
+            error,
+            error_sequence,
+            tag,
+            signals,
+            cycles,
+            selection,
+        } = self;
+        let (busy, error) = (u32::from(busy), u32::from(error));
+        burst_of(&[
+            busy,
+            free,
+            taken,
+            started,
+            malformed,
+            error,
+            error_sequence,
+            tag,
+            signals,
+            cycles,
+            selection,
+        ])
+    }
+
     /// The fields of register 0.
     pub fn of(burst: &Burst) -> Self {
         let mut words = words(burst);

@@ -208,6 +208,18 @@ impl<M: Memory> Machine<M> {
         &mut self.memory
     }
 
+    /// The host writes a burst.
+    pub fn write_from_host(&mut self, burst: u64, data: Burst) {
+        self.memory.write_burst(burst, data);
+        self.unfenced.remove(&burst);
+        self.unspecified.remove(&burst);
+    }
+
+    /// The core has come to rest: what has been stored can be read without a barrier.
+    pub fn rest(&mut self) {
+        self.unfenced.clear();
+    }
+
     /// FP16 elements of a burst, a bit each, whose values the program has left unspecified.
     pub fn unspecified(&self, burst: u64) -> u32 {
         self.unspecified.get(&burst).copied().unwrap_or(0)

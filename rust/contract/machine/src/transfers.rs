@@ -32,6 +32,8 @@ pub struct Link {
     pub outbox: VecDeque<Message>,
     /// Messages that have arrived and are not received.
     pub inbox: VecDeque<Message>,
+    /// The `receive` in work.
+    pub waits: Option<Transfer>,
     /// Messages sent.
     pub sent: u32,
     /// Messages received as they were expected.
@@ -71,16 +73,73 @@ impl<M: Memory> Machine<M> {
         self.link.sent += 1;
     }
 
-    /// Takes a `receive` from the program; its range must not be looked at until it is complete.
-    fn begin_receive(&mut self, transfer: &Transfer) {
-        self.count_taken();
-        self.awaited = self.transfer_bursts(transfer).into_iter().collect();
+    /// Gives the DIMM its number among those that are linked.
+    pub fn set_node(&mut self, node: u32) {
+        self.link.node = node;
     }
 
-    /// Completes it, or finds that it fails.
-    fn finish_receive(&mut self, transfer: &Transfer) {
+    /// Messages that have left since this was asked last.
+    pub fn take_sent(&mut self) -> impl Iterator<Item = Message> + use<M> {
+        std::mem::take(&mut self.link.outbox).into_iter()
+    }
+
+    /// A message arrives.
+    pub fn deliver(&mut self, message: Message) {
+        self.link.inbox.push_back(message);
+    }
+
+    /// Whether a `receive` is in work.
+    pub fn awaits_message(&self) -> bool {
+        self.link.waits.is_some()
+    }
+
+    /// Executes what comes next in a program, unless it has to wait until a `receive` in work has its message: then `false`. A `receive` is
+    /// only begun: its range must not be looked at until it is complete.
+    pub fn advance(&mut self, code: &Code) -> bool {
+        let decoded = match code {
+            Code::Instruction(instruction) => instruction.check(&self.config).map(|()| *instruction),
+            Code::Word(word) => decode(*word, &self.config),
+        };
+        match decoded {
+            Ok(Instruction::Barrier | Instruction::Signal { .. } | Instruction::Receive(_))
+                if self.awaits_message() =>
+            {
+                return false;
+            }
+            Ok(Instruction::Receive(transfer)) => {
+                self.count_taken();
+                self.awaited = self.transfer_bursts(&transfer).into_iter().collect();
+                self.link.waits = Some(transfer);
+                self.complete_receive();
+            }
+            _ => {
+                // Malformed ones count in the status, and the core goes on.
+                let _ = match code {
+                    Code::Instruction(instruction) => self.execute(instruction),
+                    Code::Word(word) => self.execute_word(*word),
+                };
+            }
+        }
+        true
+    }
+
+    /// Completes the `receive` in work if its message has arrived; says whether it has.
+    pub fn complete_receive(&mut self) -> bool {
+        let Some(transfer) = self.link.waits else { return false };
+        self.drop_others(&transfer);
+        let arrived = !self.link.inbox.is_empty();
+        if arrived {
+            self.end_receive();
+        }
+        arrived
+    }
+
+    /// Ends the `receive` in work, which fails without a message; says whether there was one.
+    fn end_receive(&mut self) -> bool {
+        let Some(transfer) = self.link.waits.take() else { return false };
         self.awaited.clear();
-        self.receive(transfer);
+        self.receive(&transfer);
+        true
     }
 
     /// Messages that are not the expected one are dropped. One of another length leaves the range unspecified, none at all
@@ -116,50 +175,21 @@ pub fn run_together<M: Memory>(
         let config = machine.config.clone();
         program.data.iter().try_for_each(|data| write_data(&config, data, machine.memory_mut()))?;
     }
-    for (node, machine) in (0..).zip(machines.iter_mut()) {
-        machine.link.node = node;
-    }
+    (0..).zip(machines.iter_mut()).for_each(|(node, machine)| machine.set_node(node));
     let mut next = vec![0; machines.len()];
-    let mut waits: Vec<Option<Transfer>> = vec![None; machines.len()];
     loop {
         let mut moved = false;
         for index in 0..machines.len().min(programs.len()) {
-            let machine = &mut machines[index];
-            if let Some(transfer) = waits[index] {
-                machine.drop_others(&transfer);
-                if !machine.link.inbox.is_empty() {
-                    machine.finish_receive(&transfer);
-                    (waits[index], moved) = (None, true);
-                }
-            }
+            moved |= machines[index].complete_receive();
             let Some(code) = programs[index].code.get(next[index]) else { continue };
-            let decoded = match code {
-                Code::Instruction(instruction) => instruction.check(&machine.config).map(|()| *instruction),
-                Code::Word(word) => decode(*word, &machine.config),
-            };
-            match decoded {
-                Ok(Instruction::Barrier | Instruction::Signal { .. } | Instruction::Receive(_))
-                    if waits[index].is_some() =>
-                {
-                    continue;
-                }
-                Ok(Instruction::Receive(transfer)) => {
-                    machine.begin_receive(&transfer);
-                    waits[index] = Some(transfer);
-                }
-                _ => {
-                    // Malformed ones count in the status, and the core goes on.
-                    let _ = match code {
-                        Code::Instruction(instruction) => machine.execute(instruction),
-                        Code::Word(word) => machine.execute_word(*word),
-                    };
-                }
+            if !machines[index].advance(code) {
+                continue;
             }
             moved = true;
             next[index] += 1;
-            for message in std::mem::take(&mut machines[index].link.outbox) {
+            for message in machines[index].take_sent() {
                 if let Some(dest) = machines.get_mut(message.dest as usize) {
-                    dest.link.inbox.push_back(message);
+                    dest.deliver(message);
                 }
             }
         }
@@ -167,13 +197,9 @@ pub fn run_together<M: Memory>(
             continue;
         }
         // Nobody can send any more.
-        for (machine, wait) in machines.iter_mut().zip(&mut waits) {
-            if let Some(transfer) = wait.take() {
-                machine.finish_receive(&transfer);
-                moved = true;
-            }
-        }
-        if !moved {
+        let mut failed = false;
+        machines.iter_mut().for_each(|machine| failed |= machine.end_receive());
+        if !failed {
             return Ok(());
         }
     }

@@ -1,0 +1,201 @@
+//! Modelled cores on links: one cycle model of all of them, and who waits for what.
+//!
+//! A future of a core says what its host does and for how long, and is pending until that is over; when every future is, all cores go on
+//! together. As long as some host has a request on its way that is a cycle at a time. When all wait for the ends of their programs it is as far
+//! as the first of them comes: the model runs ahead, and once more to that end if it has run too far.
+
+use super::burst::Burst;
+use super::host::HostRequest;
+use super::modelled::{Node, Port};
+use super::recording::InstructionRecord;
+use super::simulated::Seen;
+use crate::error::SimError;
+use ndp_config::DesignConfig;
+use ndp_cycles::{CycleModel, LinkedModel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Cycles that the model runs ahead at most.
+const AHEAD: u64 = 1024;
+
+/// What a host does at its port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    /// The request that it offers.
+    pub offered: Option<HostRequest>,
+    /// It takes a response.
+    pub ready: bool,
+    /// Until this core cycle; if a program runs and nothing is offered, until its end at most.
+    pub limit: u64,
+}
+
+/// Modelled cores on links.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    model: LinkedModel,
+    /// One for each core of the model, also for those that stand for empty places at a bridge.
+    nodes: Vec<Node>,
+    asks: Vec<Option<Waiting>>,
+    seen: Vec<Option<Seen>>,
+    /// Core cycle of the model's first.
+    origin: u64,
+}
+
+/// What was asked of a core.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ask: Ask,
+    /// It was busy.
+    busy: bool,
+}
+
+/// A core's place in a hub.
+#[derive(Debug)]
+pub(super) struct Linked {
+    pub hub: Arc<Mutex<Hub>>,
+    pub index: usize,
+}
+
+pub(crate) fn lock(hub: &Mutex<Hub>) -> MutexGuard<'_, Hub> {
+    // Nothing panics while it is held.
+    hub.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Linked {
+    pub fn with<T>(&self, look: impl FnOnce(&mut Node, &mut CycleModel) -> T) -> T {
+        let Hub { model, nodes, .. } = &mut *lock(&self.hub);
+        look(&mut nodes[self.index], model.core_mut(self.index))
+    }
+
+    /// Cycles since reset.
+    pub fn cycle(&self) -> u64 {
+        lock(&self.hub).model.cycle()
+    }
+
+    pub fn is_busy(&self) -> bool {
+        lock(&self.hub).is_busy(self.index)
+    }
+
+    pub fn read(&self, address: u64) -> Burst {
+        lock(&self.hub).nodes[self.index].burst(address)
+    }
+
+    pub fn recorded(&self) -> Vec<InstructionRecord> {
+        let hub = lock(&self.hub);
+        hub.nodes[self.index].records(hub.model.cores()[self.index].recorded())
+    }
+
+    /// Says what the host does.
+    pub fn ask(&self, ask: Ask) {
+        let mut hub = lock(&self.hub);
+        let busy = hub.is_busy(self.index);
+        hub.asks[self.index] = Some(Waiting { ask, busy });
+    }
+
+    /// What came of it, when it is over.
+    pub fn take_seen(&self) -> Option<Seen> {
+        lock(&self.hub).seen[self.index].take()
+    }
+}
+
+impl Hub {
+    /// Cores that leave their reset in core cycle `origin`, which is the model's first.
+    pub fn new(config: &DesignConfig, model: LinkedModel, origin: u64) -> Result<Self, SimError> {
+        let cores = model.cores().len();
+        let nodes = (0..cores).map(|index| {
+            let mut node = Node::new(config)?;
+            node.machine().set_node(index as u32);
+            Ok::<_, SimError>(node)
+        });
+        let nodes = nodes.collect::<Result<_, _>>()?;
+        Ok(Self { model, nodes, asks: vec![None; cores], seen: vec![None; cores], origin })
+    }
+
+    /// Cycles so far.
+    pub fn cycle(&self) -> u64 {
+        self.model.cycle()
+    }
+
+    fn is_busy(&self, core: usize) -> bool {
+        self.model.cores()[core].is_busy()
+    }
+
+    /// All cores go on, until what was asked of one of them is over.
+    pub fn advance(&mut self) {
+        let now = self.model.cycle();
+        for (core, node) in self.nodes.iter_mut().enumerate() {
+            node.begin(self.model.cores()[core].is_busy());
+        }
+        let limit = self.asks.iter().flatten().map(|waiting| waiting.ask.limit - self.origin).min();
+        let to = limit.unwrap_or(now + 1).min(now + AHEAD);
+        let ahead = to > now + 1 && self.asks.iter().flatten().any(|waiting| waiting.busy);
+        let before = ahead.then(|| {
+            let reads: Vec<_> = self.nodes.iter_mut().map(|node| *node.reads()).collect();
+            (self.model.clone(), reads)
+        });
+        let mut seen = self.run(to);
+        if let Some((model, reads)) = before
+            && let Some(end) = self.first_end(now).filter(|end| *end < to)
+        {
+            self.model = model;
+            self.nodes.iter_mut().zip(reads).for_each(|(node, reads)| *node.reads() = reads);
+            seen = self.run(end);
+        }
+        self.nodes.iter_mut().for_each(Node::finish);
+        self.exchange();
+        let now = self.model.cycle();
+
+        for (core, seen) in seen.into_iter().enumerate() {
+            let Some(Waiting { ask, busy }) = self.asks[core] else { continue };
+            if now + self.origin >= ask.limit || busy && !self.is_busy(core) {
+                (self.asks[core], self.seen[core]) = (None, Some(seen));
+            }
+        }
+    }
+
+    /// Lets cycles pass in which no host does anything.
+    pub fn idle_until(&mut self, cycle: u64) {
+        self.run(cycle);
+    }
+
+    fn run(&mut self, to: u64) -> Vec<Seen> {
+        let asks = &self.asks;
+        let port =
+            |(node, ask): (_, &Option<Waiting>)| Port::new(node, ask.as_ref().map(|waiting| &waiting.ask));
+        let mut ports: Vec<Port<'_>> = self.nodes.iter_mut().zip(asks).map(port).collect();
+        self.model.run_until(to, &mut ports);
+        ports.into_iter().map(|port| port.seen).collect()
+    }
+
+    /// The first cycle since `now` in which a program is over whose host waits for that.
+    fn first_end(&self, now: u64) -> Option<u64> {
+        let waits = |core: &usize| self.asks[*core].is_some_and(|waiting| waiting.busy);
+        let cores = (0..self.nodes.len()).filter(waits);
+        cores.filter_map(|core| self.model.idle_since(core)).filter(|end| *end > now).min()
+    }
+
+    /// Messages that have left come to where they are for, and what has waited for them goes on.
+    fn exchange(&mut self) {
+        loop {
+            let mut moved = false;
+            for node in 0..self.nodes.len() {
+                for message in self.nodes[node].machine().take_sent() {
+                    if let Some(dest) = self.nodes.get_mut(message.dest as usize) {
+                        dest.machine().deliver(message);
+                        moved = true;
+                    }
+                }
+            }
+            for node in self.nodes.iter_mut().filter(|node| node.waits()) {
+                moved |= node.execute();
+            }
+            if !moved {
+                return;
+            }
+        }
+    }
+
+    /// The first core whose functional model waits for a message that its cycle model has received.
+    pub fn behind(&self) -> Option<usize> {
+        (0..self.nodes.len()).find(|core| !self.is_busy(*core) && self.nodes[*core].waits())
+    }
+}

@@ -1,0 +1,348 @@
+//! A core that is a model: its cycles are those of the cycle model, its data those of the functional model.
+//!
+//! The host is that of the RTL, cycle by cycle where it does something. Instructions are executed in the functional model as soon as the core has
+//! taken them from the port; what the cycle model has to know of data, lists and selected elements, is noted then.
+
+use super::burst::Burst;
+use super::host::{HostRequest, HostResponse};
+use super::hub::{Ask, Hub, Linked};
+use super::ndp_core::{CoreOptions, RESET_CYCLES};
+use super::prediction::request_of;
+use super::recording::{InstructionRecord, Strobes};
+use super::simulated::Seen;
+use super::{LinkStatus, PartCycles, compare};
+use crate::error::SimError;
+use ndp_config::DesignConfig;
+use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, InstructionTimes, Register, Request, RequestKind};
+use ndp_isa::{Code, Instruction, decode};
+use ndp_layout::words_of;
+use ndp_machine::{Machine, SparseMemory};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// The model of a core with its DRAM.
+#[derive(Debug)]
+pub(super) enum Modelled {
+    /// Without others.
+    Alone(Box<Alone>),
+    /// One of those in a hub.
+    Linked(Linked),
+}
+
+/// A core without others.
+#[derive(Debug)]
+pub(super) struct Alone {
+    cycles: CycleModel,
+    node: Node,
+}
+
+/// A core but for its cycles: data, and what the host waits for.
+#[derive(Debug)]
+pub(super) struct Node {
+    config: DesignConfig,
+    machine: Machine<SparseMemory>,
+    /// By tag, what the core was asked and has not answered.
+    pending: Vec<Option<HostRequest>>,
+    /// Instructions that the functional model has not executed, as a message is missing.
+    waiting: VecDeque<Code>,
+    /// Bursts of lists, in the order in which the cycle model reads them.
+    lists: Vec<[u32; 16]>,
+    reads: Reads,
+    /// Instructions since the recording began, if there is one.
+    recorded: Option<Vec<u128>>,
+}
+
+/// How much of its data the cycle model has seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reads {
+    lists: usize,
+    masks: usize,
+}
+
+impl Modelled {
+    /// A core after its reset.
+    pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+        for (asked, what) in [
+            (options.waves.is_some(), "a file of waves"),
+            (options.record, "a recording of DRAM commands"),
+            (options.phase_ps.is_some(), "a phase of the clocks"),
+        ] {
+            if asked {
+                return Err(SimError::NeedsRtl { what });
+            }
+        }
+        let cycles = CycleModel::new(config, ClockRelation::after_reset(config));
+        Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config)? })))
+    }
+
+    /// Lets `look` see data and cycle model.
+    fn with<T>(&mut self, look: impl FnOnce(&mut Node, &mut CycleModel) -> T) -> T {
+        match self {
+            Self::Alone(alone) => look(&mut alone.node, &mut alone.cycles),
+            Self::Linked(linked) => linked.with(look),
+        }
+    }
+
+    /// Cycles so far, those in reset included.
+    pub fn cycle(&self) -> u64 {
+        RESET_CYCLES
+            + match self {
+                Self::Alone(alone) => alone.cycles.cycle(),
+                Self::Linked(linked) => linked.cycle(),
+            }
+    }
+
+    /// Whether an instruction waits or is in work.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Self::Alone(alone) => alone.cycles.is_busy(),
+            Self::Linked(linked) => linked.is_busy(),
+        }
+    }
+
+    /// As [`super::NdpCore::parts`].
+    pub fn parts(&mut self) -> PartCycles {
+        self.with(|_, cycles| {
+            let mut parts = PartCycles::default();
+            cycles.busy_times().for_each(|(busy, cycles)| parts.add(busy.into(), cycles));
+            parts
+        })
+    }
+
+    /// A burst of the DRAM.
+    pub fn read(&self, address: u64) -> Burst {
+        match self {
+            Self::Alone(alone) => alone.node.burst(address),
+            Self::Linked(linked) => linked.read(address),
+        }
+    }
+
+    /// Replaces a burst of the DRAM.
+    pub fn write(&mut self, address: u64, burst: &Burst) {
+        self.with(|node, _| node.machine.write_from_host(address, *burst));
+    }
+
+    /// Bursts that were read from the DRAM or written to it.
+    pub fn moved(&self) -> u64 {
+        let columns = |cycles: &CycleModel| cycles.commands().iter().map(|of| of.reads + of.writes).sum();
+        match self {
+            Self::Alone(alone) => columns(&alone.cycles),
+            Self::Linked(linked) => linked.with(|_, cycles| columns(cycles)),
+        }
+    }
+
+    /// Records instructions from now on.
+    pub fn record(&mut self) {
+        self.with(|node, cycles| {
+            cycles.record();
+            node.recorded = Some(Vec::new());
+        });
+    }
+
+    /// The instructions of the present recording.
+    pub fn recorded(&self) -> Vec<InstructionRecord> {
+        match self {
+            Self::Alone(alone) => alone.node.records(alone.cycles.recorded()),
+            Self::Linked(linked) => linked.recorded(),
+        }
+    }
+
+    /// Cycles in which the host does what is asked; a linked core does nothing by itself.
+    pub fn run(&mut self, ask: &Ask) -> Seen {
+        let Self::Alone(alone) = self else { return Seen::default() };
+        let Alone { cycles, node } = &mut **alone;
+        node.begin(cycles.is_busy());
+        let limit = ask.limit - RESET_CYCLES;
+        let mut port = Port::new(node, Some(ask));
+        if cycles.is_busy() {
+            cycles.run_while_busy(limit, &mut port);
+        } else {
+            cycles.run_until(limit, &mut port);
+        }
+        let seen = port.seen;
+        node.finish();
+        seen
+    }
+
+    /// Its place in a hub, if it has one.
+    pub fn linked(&self) -> Option<&Linked> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Linked(linked) => Some(linked),
+        }
+    }
+
+    /// The core becomes one of those in a hub; nothing has been done with it yet.
+    pub fn join(&mut self, hub: Arc<Mutex<Hub>>, index: usize) {
+        *self = Self::Linked(Linked { hub, index });
+    }
+}
+
+impl Node {
+    /// A core after its reset, its DRAM full of zeros.
+    pub fn new(config: &DesignConfig) -> Result<Self, SimError> {
+        Ok(Self {
+            config: config.clone(),
+            machine: Machine::new(config, SparseMemory::new())?,
+            pending: vec![None; 256],
+            waiting: VecDeque::new(),
+            lists: Vec::new(),
+            reads: Reads::default(),
+            recorded: None,
+        })
+    }
+
+    /// Before cycles in which the core, if it is not busy, has completed everything.
+    pub fn begin(&mut self, is_busy: bool) {
+        if !is_busy && self.waiting.is_empty() {
+            self.machine.rest();
+        }
+    }
+
+    /// Behind cycles that will not be undone.
+    pub fn finish(&mut self) {
+        if self.reads.lists == self.lists.len() {
+            self.lists.clear();
+            self.reads.lists = 0;
+        }
+    }
+
+    /// A burst of the DRAM.
+    pub fn burst(&self, address: u64) -> Burst {
+        self.machine.memory().get(address)
+    }
+
+    /// The functional model.
+    pub fn machine(&mut self) -> &mut Machine<SparseMemory> {
+        &mut self.machine
+    }
+
+    /// How much the cycle model has seen: to be set again if its last cycles are undone.
+    pub fn reads(&mut self) -> &mut Reads {
+        &mut self.reads
+    }
+
+    /// Instructions that wait for a message.
+    pub fn waits(&self) -> bool {
+        !self.waiting.is_empty() || self.machine.awaits_message()
+    }
+
+    /// Executes what can be executed. Returns whether anything was.
+    pub fn execute(&mut self) -> bool {
+        let mut moved = self.machine.complete_receive();
+        while let Some(code) = self.waiting.front() {
+            let list = match code {
+                Code::Word(word) => decode(*word, &self.config).ok(),
+                Code::Instruction(instruction) => Some(*instruction),
+            };
+            let at = self.lists.len();
+            if let Some(Instruction::List { count, address, .. }) = list {
+                let total = 1 << self.config.dimm_burst_bits();
+                let memory = self.machine.memory();
+                let bursts = (0..count.div_ceil(16)).map(|at| (u64::from(address) + u64::from(at)) % total);
+                self.lists.extend(bursts.map(|burst| words_of(&memory.get(burst))));
+            }
+            if !self.machine.advance(code) {
+                self.lists.truncate(at);
+                break;
+            }
+            self.waiting.pop_front();
+            moved = true;
+        }
+        moved
+    }
+
+    /// The instructions of the present recording, with the cycles since reset that the cycle model says.
+    pub fn records(&self, times: &[InstructionTimes]) -> Vec<InstructionRecord> {
+        let words = self.recorded.iter().flatten();
+        let after_reset = |cycle: u64| cycle + RESET_CYCLES;
+        let record = |(times, word): (&InstructionTimes, &u128)| InstructionRecord {
+            word: *word,
+            taken: after_reset(times.taken),
+            started: times.started.map(after_reset),
+            ended: times.ended.map(after_reset),
+            refused: times.refused.map(after_reset),
+        };
+        times.iter().zip(words).map(record).collect()
+    }
+
+    /// What a register shows.
+    fn register(&self, address: u64, register: Option<Register>) -> Burst {
+        match register {
+            Some(Register::Status(status)) => status.to_burst(),
+            Some(Register::Counters(counters)) => ndp_isa::burst_of(&counters),
+            Some(Register::Link(state)) => LinkStatus::burst(&state),
+            Some(Register::LinkCounter(count)) => ndp_isa::burst_of(&[count]),
+            Some(Register::Other) | None => compare::monitor(&self.machine, address),
+        }
+    }
+}
+
+/// The host at the port of a core, for as long as it does nothing but what it was asked.
+pub(super) struct Port<'a> {
+    node: &'a mut Node,
+    offered: Option<HostRequest>,
+    ready: bool,
+    pub seen: Seen,
+}
+
+impl<'a> Port<'a> {
+    /// Of a core of which nothing is asked the host does nothing.
+    pub fn new(node: &'a mut Node, ask: Option<&Ask>) -> Self {
+        let (offered, ready) = ask.map_or((None, true), |ask| (ask.offered, ask.ready));
+        Self { node, offered, ready, seen: Seen::default() }
+    }
+}
+
+impl Host for Port<'_> {
+    fn offer(&mut self, _cycle: u64) -> Option<Request> {
+        let offered = self.offered.take()?;
+        self.seen.taken = true;
+        self.node.pending[usize::from(offered.tag)] = Some(offered);
+        let request = request_of(&self.node.config, &offered);
+        if let RequestKind::Instructions(words) = &request.kind {
+            self.node.waiting.extend(words.map(Code::Word));
+            self.node.recorded.iter_mut().for_each(|recorded| recorded.extend(words));
+            self.node.execute();
+        }
+        Some(request)
+    }
+
+    fn ready(&mut self, _cycle: u64) -> bool {
+        self.ready
+    }
+
+    /// Requests to the DRAM come into effect here: a rank answers in the order in which it was asked.
+    fn answered(&mut self, _cycle: u64, answer: Answer) {
+        let Some(request) = self.node.pending[usize::from(answer.tag)].take() else { return };
+        let registers = 1 << self.node.config.dimm_burst_bits();
+        let read = match request.write {
+            Some(burst) if request.address < registers => {
+                self.node.machine.write_from_host(request.address, burst);
+                None
+            }
+            Some(_) => None,
+            None if request.address < registers => Some(self.node.burst(request.address)),
+            None => Some(self.node.register(request.address - registers, answer.register)),
+        };
+        self.seen.response = Some(HostResponse { tag: answer.tag, read });
+    }
+
+    fn idle_until(&self, cycle: u64) -> u64 {
+        if self.offered.is_some() { cycle } else { u64::MAX }
+    }
+
+    fn entries(&mut self, _cycle: u64, _burst: u32) -> [u32; 16] {
+        let Node { lists, reads, .. } = &mut *self.node;
+        reads.lists += 1;
+        lists.get(reads.lists - 1).copied().unwrap_or_default()
+    }
+
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        let Node { machine, reads, .. } = &mut *self.node;
+        reads.masks += 1;
+        let mask = machine.masks().get(reads.masks - 1).copied().flatten();
+        self.seen.strobes = Strobes { mask, ..self.seen.strobes };
+        mask.unwrap_or(0)
+    }
+}
