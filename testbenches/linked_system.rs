@@ -1,6 +1,7 @@
 //! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
 
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_cosim::core::Backend;
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::system::{
@@ -40,7 +41,25 @@ fn open<P: Places>(
     links: &LinkOptions,
     places: P,
 ) -> Result<SystemBackend<P>, SimError> {
-    let unit = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
+    open_as(Backend::Rtl, model, options, links, places)
+}
+
+fn open_as<P: Places>(
+    backend: Backend,
+    model: &Model,
+    options: &SystemOptions,
+    links: &LinkOptions,
+    places: P,
+) -> Result<SystemBackend<P>, SimError> {
+    // A host that never stalls lets a modelled core leap to the end of a program.
+    let stall_percent = if options.system.dimms().count == 5 { 0 } else { 3 };
+    let unit = GemvOptions {
+        stall_percent,
+        predict: true,
+        log_instructions: true,
+        backend,
+        ..GemvOptions::default()
+    };
     SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?.with_links(links)
 }
 
@@ -93,17 +112,58 @@ fn run(
     Ok((figures, links))
 }
 
+/// Modelled cores take the same cycles for the same programs, instruction by instruction.
 #[test]
-fn neurons_wander_over_cables_and_bridges_while_cores_compute() -> Outcome {
+fn neurons_wander_over_cables_and_bridges_and_modelled_cores_do_the_same() -> Outcome {
     let model = model()?;
-    for dimms in [2, 5] {
-        let (figures, links) = run(&model, &options(dimms)?, &LinkOptions::default())?;
+    let expected = reference(&model)?;
+    for (dimms, merge, load) in [
+        (2, MergeFormat::Exact, Load::Port),
+        (3, MergeFormat::Fp16, Load::Backdoor),
+        (5, MergeFormat::Exact, Load::Backdoor),
+    ] {
+        let options = SystemOptions { merge, load, ..options(dimms)? };
+        let links = LinkOptions { seed: 5, ..LinkOptions::default() };
+        let run = |backend| -> Result<_, Box<dyn Error>> {
+            let mut system = open_as(backend, &model, &options, &links, Wanderers { dimms, turn: 0 })?;
+            let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+            assert_eq!(merge == MergeFormat::Exact, generation.logits_digests == expected.logits_digests);
+            system.count_links()?;
+            assert_eq!((system.protocol_violations(), system.backdoor_accesses()), (0, 0));
+            assert!(system.figures().dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles));
+            let programs = system.events().iter().filter_map(|event| event.program.as_ref());
+            assert!(
+                programs.clone().count() > 200 && programs.clone().all(|program| !program.records.is_empty())
+            );
+            Ok((generation.logits_digests, system.figures().clone(), system.events().to_vec()))
+        };
+        let (rtl, modelled) = (run(Backend::Rtl)?, run(Backend::Cycles)?);
+        let (figures, links) = (&rtl.1, rtl.1.links.as_ref().ok_or("no figures of links")?);
         assert!(links.migrations > 100 && links.uploads > 20, "{dimms} DIMMs: {links:?}");
         assert_eq!((links.repeated, links.failed_moves, links.wrong_bits), (0, 0, 0), "{links:?}");
         // All sums that were handed over, and Q, K and V for other DIMMs' heads.
         assert!(links.messages > figures.merge.handed_over, "{links:?} {:?}", figures.merge);
         assert!(links.bytes >= figures.bytes.links(), "{links:?} {:?}", figures.bytes);
         assert!(links.counters.iter().all(|link| link.accepted > 100 && link.sent_again == 0), "{links:?}");
+        assert_eq!((&modelled.0, &modelled.1), (&rtl.0, &rtl.1), "{dimms} DIMMs");
+        for (own, expected) in modelled.2.iter().zip(&rtl.2) {
+            assert_eq!(own, expected, "{dimms} DIMMs");
+        }
+        assert_eq!(modelled.2.len(), rtl.2.len());
+    }
+    Ok(())
+}
+
+#[test]
+fn errors_of_links_are_no_business_of_the_model() -> Outcome {
+    let model = model()?;
+    for links in [
+        LinkOptions { ber: 1e-6, ..LinkOptions::default() },
+        LinkOptions { faults: vec!["cut@20000:1".parse()?], ..LinkOptions::default() },
+    ] {
+        let opened = open_as(Backend::Cycles, &model, &options(2)?, &links, StaticPlaces::new(2, 0, 0));
+        let error = opened.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("a link with errors needs a core in RTL"), "{error}");
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod common;
 mod activation_lane;
 mod activation_sums;
 mod attention;
+mod backends;
 mod cli;
 mod clocks;
 mod cycle_model;

@@ -104,6 +104,8 @@ impl Modelled {
     pub fn parts(&mut self) -> PartCycles {
         self.with(|_, cycles| {
             let mut parts = PartCycles::default();
+            // The first cycle's outputs are those of the reset.
+            parts.add(0, u64::from(cycles.cycle() > 0));
             cycles.busy_times().for_each(|(busy, cycles)| parts.add(busy.into(), cycles));
             parts
         })

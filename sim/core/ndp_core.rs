@@ -393,6 +393,11 @@ impl NdpCore {
 
     /// What the host does in the next cycle.
     fn ask(&mut self) -> Ask {
+        // A modelled core idles without its host, which draws whether it is ready in every cycle.
+        let next = self.port.cycle.max(RESET_CYCLES - 1) + 1;
+        (next..self.cycle()).for_each(|_| {
+            self.host.ready();
+        });
         Ask { offered: self.host.offer(), ready: self.host.ready(), limit: self.cycle() + 1 }
     }
 

@@ -1,0 +1,102 @@
+//! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
+
+use ndp_config::DesignConfig;
+use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
+use ndp_cosim::ffi::WaveOptions;
+use ndp_cosim::gemv::GemvOptions;
+use ndp_cosim::layer::{LayerSizes, LayerStep};
+use ndp_testkit::{ProgramOptions, RandomPrograms};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Runs random programs on a core in RTL and on a modelled one.
+fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: ProgramOptions) -> Outcome {
+    let config = DesignConfig::load(config)?;
+    let stalls = HostStalls { request: stalls, response: stalls };
+    let open =
+        |backend| NdpCore::open(&config, &CoreOptions { seed, stalls, backend, ..CoreOptions::default() });
+    let (mut rtl, mut modelled) = (open(Backend::Rtl)?, open(Backend::Cycles)?);
+    assert_eq!((rtl.backend(), modelled.backend()), (Backend::Rtl, Backend::Cycles));
+    modelled.begin_recording(false);
+    rtl.begin_recording(false);
+    let mut programs = RandomPrograms::with_options(&config, seed, options);
+    let mut elements = 0;
+    for index in 0..count {
+        let program = programs.next_program();
+        let mut run = |core: &mut NdpCore| -> Result<_, Box<dyn Error>> {
+            let check = core.check_program(&program, |_| {})?;
+            assert!(
+                check.agrees(),
+                "program {index}: {:?} {:?}\n{program}",
+                check.mismatches,
+                check.differences
+            );
+            elements += check.elements;
+            let run = ProgramRun { model_cycles: None, ..check.run };
+            Ok((run, core.counters()?, core.parts(), core.cycle()))
+        };
+        assert_eq!(run(&mut modelled)?, run(&mut rtl)?, "program {index}\n{program}");
+    }
+    assert_eq!(modelled.recorded(0), rtl.recorded(0));
+    assert!(elements > 200 * count as u64 && rtl.recorded(0).len() > count);
+    Ok(())
+}
+
+#[test]
+fn random_programs_take_the_same_cycles() -> Outcome {
+    random_programs("tiny", 21, 300, 0, ProgramOptions::default())?;
+    random_programs("tiny", 22, 100, 20, ProgramOptions::default())?;
+    random_programs(
+        "tiny",
+        23,
+        100,
+        0,
+        ProgramOptions { malformed_percent: 50, ..ProgramOptions::default() },
+    )?;
+    random_programs("testbenches/configs/tiny-x8.toml", 24, 100, 0, ProgramOptions::default())
+}
+
+#[test]
+fn a_layer_takes_the_same_cycles() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let sizes = LayerSizes { hidden: 96, heads: 3, ffn: 256, active: None };
+    for (neurons, batch, stall_percent) in
+        [(Neurons::Active, 1, 0), (Neurons::All, 3, 0), (Neurons::Active, 2, 10)]
+    {
+        let step = LayerStep::random(&sizes, 40, batch, 7)?;
+        let run = |backend| -> Result<_, Box<dyn Error>> {
+            let options = GemvOptions { stall_percent, predict: true, backend, ..GemvOptions::default() };
+            let mut backend = RtlBackend::open(&config, &options)?.with_neurons(neurons);
+            let output = step.run(&mut backend)?;
+            assert_eq!(backend.model_cycles(), backend.total().cycles);
+            Ok((output, backend.total(), backend.phases().clone(), *backend.counters()))
+        };
+        assert_eq!(run(Backend::Cycles)?, run(Backend::Rtl)?, "{neurons:?}, batch {batch}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_only_rtl_has_is_refused() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let options = CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() };
+    let refusal =
+        |options: &CoreOptions| NdpCore::open(&config, options).map_err(|error| error.to_string()).err();
+    let waves = CoreOptions { waves: Some(WaveOptions::new("waves.fst")), ..options.clone() };
+    assert_eq!(
+        refusal(&waves).as_deref(),
+        Some("a file of waves needs a core in RTL: backend `rtl` instead of `cycles`")
+    );
+    assert!(
+        refusal(&CoreOptions { record: true, ..options.clone() })
+            .is_some_and(|e| e.contains("DRAM commands"))
+    );
+    assert!(
+        refusal(&CoreOptions { phase_ps: Some(3), ..options.clone() }).is_some_and(|e| e.contains("phase"))
+    );
+    let error = NdpCore::open(&config, &options)?.reset().map_err(|error| error.to_string());
+    assert!(error.is_err_and(|error| error.contains("a warm reset needs a core in RTL")));
+    Ok(())
+}
