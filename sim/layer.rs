@@ -11,7 +11,7 @@ use ndp_model::{
 use ndp_numerics::f16;
 
 /// Sizes of a layer with random weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerSizes {
     /// Width of the hidden state.
     pub hidden: usize,
@@ -19,6 +19,8 @@ pub struct LayerSizes {
     pub heads: usize,
     /// Width of the feed-forward block.
     pub ffn: usize,
+    /// Share of the inputs of Q, K, V and of those of FC2 that is active, about; without one a half and a sixth.
+    pub active: Option<f64>,
 }
 
 /// A layer, its inputs, and what its caches hold.
@@ -47,6 +49,14 @@ fn draw(len: usize, seed: &mut u64, deviation: f32, mean: f32) -> Vec<f16> {
     values.into_iter().map(|value| f16::from_f32(value.to_f32() * deviation + mean)).collect()
 }
 
+/// The mean of normal numbers of deviation 1 of which this share is above 0, from 4096 of them.
+fn mean_above_zero(share: f64) -> f32 {
+    let mut sample: Vec<f32> = draw(4096, &mut 1, 1.0, 0.0).into_iter().map(f32::from).collect();
+    sample.sort_by(f32::total_cmp);
+    // All of them: none of many more is below 0.
+    sample.get(((1.0 - share) * 4096.0) as usize).filter(|_| share < 1.0).map_or(8.0, |quantile| -quantile)
+}
+
 impl LayerStep {
     /// Layer `index` of a model; there is one. `context` counts the new token of each sequence.
     pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
@@ -59,7 +69,7 @@ impl LayerStep {
     /// # Errors
     /// [`ModelError::Length`] if the heads do not divide the hidden size or a size is 0.
     pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self, ModelError> {
-        let LayerSizes { hidden, heads, ffn } = *sizes;
+        let LayerSizes { hidden, heads, ffn, active } = *sizes;
         if heads == 0 || ffn == 0 || hidden == 0 || !hidden.is_multiple_of(heads) {
             let what = format!("hidden size with {heads} heads and a feed-forward block of {ffn}");
             return Err(ModelError::Length {
@@ -74,16 +84,20 @@ impl LayerStep {
             let weight = Matrix::new(what, rows, cols, draw(rows * cols, &mut state, deviation, 0.0))?;
             Ok(Linear { weight, bias: draw(rows, &mut state, 0.1, mean) })
         };
-        let norm =
-            || LayerNorm { gain: vec![f16::from_f32(1.0); hidden], bias: vec![f16::from_f32(0.0); hidden] };
+        // Both are normal, with a deviation of about 1, before what is below 0 becomes 0.
+        let [input, inner] = active.map_or([0.0, -1.0], |share| [mean_above_zero(share); 2]);
+        let norm = |bias: f32| LayerNorm {
+            gain: vec![f16::from_f32(1.0); hidden],
+            bias: vec![f16::from_f32(bias); hidden],
+        };
         let layer = Layer {
-            self_attn_layer_norm: norm(),
+            self_attn_layer_norm: norm(input),
             q_proj: linear("q_proj", hidden, hidden, 0.0)?,
             k_proj: linear("k_proj", hidden, hidden, 0.0)?,
             v_proj: linear("v_proj", hidden, hidden, 0.0)?,
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
-            final_layer_norm: norm(),
-            fc1: linear("fc1", ffn, hidden, -1.0)?,
+            final_layer_norm: norm(0.0),
+            fc1: linear("fc1", ffn, hidden, inner)?,
             fc2: linear("fc2", hidden, ffn, 0.0)?,
         };
         let shape = LayerShape { heads, hidden_size: hidden, positions: context, relu_before_qkv: true };
@@ -101,6 +115,11 @@ impl LayerStep {
         }
         let hidden = draw(batch * d, &mut state, 1.0, 0.0);
         Self { index, layer, shape, caches, hidden }
+    }
+
+    /// The layer itself.
+    pub fn layer(&self) -> &Layer {
+        &self.layer
     }
 
     /// The layer's dimensions.

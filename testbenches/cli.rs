@@ -280,7 +280,7 @@ fn a_long_instruction_is_no_hang() -> Outcome {
 
 #[test]
 fn generation_is_compared_with_the_stored_text() -> Outcome {
-    let output = ndp("generate --config tiny --tokens 1 --json")?;
+    let output = ndp("generate --config tiny --tokens 1 --backend cycles --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout)?;
     let golden: Value = serde_json::from_str(&std::fs::read_to_string(
@@ -326,7 +326,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let path = |name: &str| dir.path().join(name).display().to_string();
     let line = "generate --config tiny --dimms 3 --tokens 3";
     let (timeline, html) = (path("system.json"), path("system.html"));
-    let mut report = json_of(&format!("{line} --threads 1 --timeline {timeline} --html {html}"))?;
+    let mut report = json_of(&format!("{line} --timeline {timeline} --html {html}"))?;
     for (field, expected) in [
         ("mismatches", Value::from(0)),
         ("protocol_violations", 0.into()),
@@ -354,11 +354,12 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         (Some(cycles), Some(cycles as f64 / 2.0))
     );
     assert!(report["imbalance"].as_f64() >= Some(1.0) && report["tokens_per_second"].as_f64() > Some(0.0));
-    // Everything but the time of the simulation is the same, however many cores run at once.
-    let mut again = json_of(&format!("{line} --threads 2"))?;
+    // Modelled cores do the same: everything but the time of the simulation is equal.
+    let mut again = json_of(&format!("{line} --backend cycles"))?;
+    assert_eq!((&report["backend"], &again["backend"]), (&"rtl".into(), &"cycles".into()));
     for report in [&mut report, &mut again] {
         assert!(report["simulation"]["seconds"].as_f64() > Some(0.0));
-        report["simulation"] = Value::Null;
+        ["simulation", "backend", "rerun"].into_iter().for_each(|key| report[key] = Value::Null);
     }
     assert_eq!(again, report);
 
@@ -445,7 +446,8 @@ fn a_dead_link_is_a_failure_that_names_it() -> Outcome {
 
 #[test]
 fn all_combinations_are_one_table() -> Outcome {
-    let line = "generate --config tiny --tokens 2 --dimms 1,3 --policy random,partition --merge exact,fp16";
+    let line = "generate --config tiny --backend cycles --tokens 2 --dimms 1,3 --policy random,partition \
+                --merge exact,fp16";
     let report = json_of(line)?;
     let rows = report["rows"].as_array().ok_or("rows")?;
     let of = |row: &Value| {
@@ -472,7 +474,7 @@ fn all_combinations_are_one_table() -> Outcome {
         assert!(!exact || row["text_identical"] == true && row["logits_identical"] == true, "{row}");
         assert_eq!(row["differences"]["compared"].as_u64() > Some(0), !exact, "{row}");
     }
-    let text = ndp("generate --config tiny --tokens 1 --dimms 1,2 --policy random")?;
+    let text = ndp("generate --config tiny --backend cycles --tokens 1 --dimms 1,2 --policy random")?;
     assert!(text.status.success());
     let text = stdout(&text);
     assert_eq!(text.matches(" identical ").count(), 2, "{text}");
@@ -482,8 +484,9 @@ fn all_combinations_are_one_table() -> Outcome {
 
 #[test]
 fn a_live_predictor_is_measured() -> Outcome {
-    let report =
-        json_of("generate --config tiny --dimms 2 --tokens 3 --predictor hermes --gpu-numerics fp32")?;
+    let report = json_of(
+        "generate --config tiny --backend cycles --dimms 2 --tokens 3 --predictor hermes --gpu-numerics fp32",
+    )?;
     assert_eq!((&report["mismatches"], &report["predictor"]["neurons"]), (&0.into(), &"hermes".into()));
     let all = &report["predictor"]["text"]["all"];
     let count = |key: &str| all[key].as_u64().unwrap_or_default();
@@ -517,7 +520,7 @@ fn a_flipped_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it(
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()?;
     assert_eq!((again.status.code(), stderr(&again)), (Some(1), text));
-    let table = ndp(&format!("{line} --merge exact,fp16 --json"))?;
+    let table = ndp(&format!("{line} --backend cycles --merge exact,fp16 --json"))?;
     assert_eq!(table.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&table.stdout)?;
     assert!(
@@ -568,8 +571,17 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         "--html shows one run, and these are 2 combinations",
     )?;
     refused(
-        &format!("{tiny} --dimms 2 --flip weight:9999:0:0"),
+        &format!("{tiny} --backend cycles --dimms 2 --flip weight:9999:0:0"),
         "no product of the model holds the flipped bit",
+    )?;
+    refused(
+        &format!("{tiny} --dimms 2 --backend cycles --ber 1e-6"),
+        "a link with errors needs a core in RTL",
+    )?;
+    refused(&format!("{tiny} --backend cycles --waves w.fst"), "a file of waves needs a core in RTL")?;
+    refused(
+        &format!("{tiny} --backend cycles --commands c.txt"),
+        "a recording of DRAM commands needs a core in RTL",
     )?;
     refused(&format!("{tiny} --dimms 2 --chart c.svg"), "cannot be used with")
 }
@@ -732,6 +744,55 @@ fn help_gives_units_defaults_and_examples() -> Outcome {
             assert!(text.contains(word), "`ndp {line}` lacks {word}:\n{text}");
         }
         assert!(!text.contains("--flip"), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_layer_on_several_dimms_is_a_table() -> Outcome {
+    let line = "layer --config tiny --hidden 128 --heads 4 --ffn 256 --context 9";
+    let table = |options: &str| json_of(&format!("{line} --dimms 1,2,4 --merge exact,fp16 {options}"));
+    let report = table("--active 0.3 --backend cycles")?;
+    let rows = report["rows"].as_array().ok_or("rows")?;
+    let found: Vec<_> = rows.iter().map(|row| (row["dimms"].as_u64(), row["merge"].as_str())).collect();
+    let expected: Vec<_> = [1, 2, 4]
+        .into_iter()
+        .flat_map(|dimms| ["exact", "fp16"].map(|merge| (Some(dimms), Some(merge))))
+        .collect();
+    assert_eq!(found, expected);
+    for key in ["qkv_zeros", "fc2_zeros"] {
+        assert!((0.6..0.8).contains(&report[key].as_f64().unwrap_or_default()), "{key}: {report}");
+    }
+    for row in rows {
+        assert_eq!((&row["mismatches"], &row["backdoor_accesses"]), (&0.into(), &0.into()), "{row}");
+        assert!(row["outputs_checked"].as_u64() > Some(500), "{row}");
+        let operations = row["operation_cycles"].as_object().ok_or("operations")?;
+        assert_eq!(
+            operations.values().filter_map(Value::as_u64).sum::<u64>(),
+            row["cycles"].as_u64().unwrap_or(0)
+        );
+        assert_eq!(operations.len(), 6, "q, k, v, attention, fc1, fc2");
+        let several = row["dimms"].as_u64() > Some(1);
+        assert_eq!((row["message_cycles"] != 0, row["link_bytes"] != 0), (several, several), "{row}");
+    }
+    // RTL says the same.
+    let rtl = json_of(&format!("{line} --dimms 4 --active 0.3"))?;
+    assert_eq!(rtl["rows"][0]["operation_cycles"], rows[4]["operation_cycles"]);
+    assert_eq!(table("--active 1 --backend cycles")?["fc2_zeros"], 0.0);
+    let flipped = ndp(&format!("{line} --dimms 2 --backend cycles --flip weight:3:0:14"))?;
+    assert_eq!(flipped.status.code(), Some(1));
+    assert!(stderr(&flipped).contains("MISMATCH ") && stderr(&flipped).contains("--dimms 2 --merge exact"));
+    for (options, message) in [
+        ("--dimms 9", "--dimms 9 needs --links bandwidth"),
+        ("--dimms 17", "17 is not in 1..=16"),
+        ("--dimms 2 --batch 2", "batch = 2 must be 1 with --dimms"),
+        ("--dimms 2 --neurons all", "--neurons all needs --active 1 instead"),
+        ("--dimms 2 --chart c.svg", "--chart shows one DIMM"),
+        ("--dimms 2 --timeline t.json", "--commands and --timeline show one DIMM"),
+        ("--active 0", "density 0 must be a number above 0"),
+        ("--merge fp16", "--dimms <N>"),
+    ] {
+        refused(&format!("{line} {options}"), message)?;
     }
     Ok(())
 }

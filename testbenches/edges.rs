@@ -28,8 +28,8 @@ fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
         "gemv --config tiny --rows 8 --cols 100 --json",
         &format!("run {FFN} --config tiny"),
         &format!("cycles {FFN} --config tiny"),
-        "layer --config tiny --hidden 32 --heads 1 --ffn 32 --context 3",
-        "generate --config tiny --tokens 1 --prompt I",
+        "layer --config tiny --backend cycles --hidden 32 --heads 1 --ffn 32 --context 3",
+        "generate --config tiny --backend cycles --tokens 1 --prompt I",
     ] {
         ndp.loses_its_output(line);
     }
@@ -43,7 +43,10 @@ fn outputs_are_written_with_care() {
         (format!("{run} --timeline"), "timeline.json"),
         (format!("{run} --waves"), "waves.vcd"),
         (format!("{run} --waves"), "waves.fst"),
-        ("layer --config tiny --hidden 32 --heads 1 --ffn 32 --context 3 --chart".into(), "chart.svg"),
+        (
+            "layer --config tiny --backend cycles --hidden 32 --heads 1 --ffn 32 --context 3 --chart".into(),
+            "chart.svg",
+        ),
     ] {
         ndp().writes_with_care(&line, name);
     }

@@ -69,7 +69,7 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
         (72, 3, 33, 1, 5, 5),
         (80, 5, 64, 4, 2, 4),
     ] {
-        let sizes = LayerSizes { hidden, heads, ffn };
+        let sizes = LayerSizes { hidden, heads, ffn, active: None };
         assert_eq!(HeadCut::new(&config, heads, hidden / heads)?.segments, segments);
         let [all, active] = [Neurons::All, Neurons::Active].map(|n| agrees(&sizes, context, batch, n));
         let (all, active) = (all?, active?);
@@ -85,8 +85,8 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
 
 #[test]
 fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
-    let sizes = LayerSizes { hidden: 16, heads: 2, ffn: 8 };
-    let fits = LayerSizes { hidden: 64, heads: 8, ffn: 8 };
+    let sizes = LayerSizes { hidden: 16, heads: 2, ffn: 8, active: None };
+    let fits = LayerSizes { hidden: 64, heads: 8, ffn: 8, active: None };
     agrees(&fits, 700, 1, Neurons::Active)?;
     let step = LayerStep::random(&fits, 900, 1, 1)?;
     let error = format!("{:?}", step.run(&mut open(&GemvOptions::default(), Neurons::All)?));
@@ -97,7 +97,7 @@ fn a_long_context_fills_the_buffer_and_a_longer_one_is_refused() -> Outcome {
 
 #[test]
 fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
-    let sizes = LayerSizes { hidden: 64, heads: 8, ffn: 40 };
+    let sizes = LayerSizes { hidden: 64, heads: 8, ffn: 40, active: None };
     let step = LayerStep::random(&sizes, 9, 2, 5)?;
     for (flip, expected) in [
         (BitFlip::Key { row: 3, col: 50, bit: 14 }, "layers.0.attention"),
@@ -119,7 +119,7 @@ fn one_wrong_bit_is_found_wherever_it_is() -> Outcome {
 
 #[test]
 fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
-    let step = LayerStep::random(&LayerSizes { hidden: 64, heads: 8, ffn: 40 }, 2, 2, 5)?;
+    let step = LayerStep::random(&LayerSizes { hidden: 64, heads: 8, ffn: 40, active: None }, 2, 2, 5)?;
     let mut found = 0;
     for col in 0..8 {
         let flip = Some(BitFlip::Weight { row: 2, col, bit: 14 });
@@ -141,9 +141,9 @@ fn a_wrong_weight_is_found_unless_its_input_is_zero() -> Outcome {
 
 #[test]
 fn heads_wider_than_a_stripe_are_refused() -> Outcome {
-    let step = LayerStep::random(&LayerSizes { hidden: 130, heads: 2, ffn: 8 }, 2, 1, 1)?;
+    let step = LayerStep::random(&LayerSizes { hidden: 130, heads: 2, ffn: 8, active: None }, 2, 1, 1)?;
     let error = format!("{:?}", step.run(&mut open(&GemvOptions::default(), Neurons::All)?));
     assert!(error.contains("elements of an attention head") && error.contains("1..=64"), "{error}");
-    assert!(LayerStep::random(&LayerSizes { hidden: 10, heads: 3, ffn: 8 }, 2, 1, 1).is_err());
+    assert!(LayerStep::random(&LayerSizes { hidden: 10, heads: 3, ffn: 8, active: None }, 2, 1, 1).is_err());
     Ok(())
 }

@@ -16,8 +16,9 @@ use super::setup::llm_shape;
 use crate::core::Recording;
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, compare};
-use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_dram::Rank;
+use ndp_model::weights::Layer;
 use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::ones;
@@ -96,7 +97,7 @@ pub struct SystemBackend<P> {
     /// Elements of a head of attention.
     pub(super) head_width: usize,
     /// The weights that the DIMMs get before the first token.
-    image: Option<Model>,
+    image: Option<Vec<Layer>>,
     /// Flips a bit of the next neuron that has moved.
     spoil_move: bool,
     /// Backdoor accesses while the weights were loaded.
@@ -116,6 +117,20 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         model: &Model,
     ) -> Result<Self, SimError> {
+        Self::of_layers(config, unit, options, places, (&llm_shape(&model.config)?, &model.layers))
+    }
+
+    /// The same for decoder layers, which have this shape.
+    ///
+    /// # Errors
+    /// As [`SystemBackend::open`].
+    pub fn of_layers(
+        config: &DesignConfig,
+        unit: &GemvOptions,
+        options: &SystemOptions,
+        places: P,
+        (shape, layers): (&LlmShape, &[Layer]),
+    ) -> Result<Self, SimError> {
         let dimms = options.system.dimms().count as usize;
         let full = u64::from(SerialSteps::FULL.get());
         for (key, value, min, max) in [
@@ -126,8 +141,7 @@ impl<P: Places> SystemBackend<P> {
                 return Err(SimError::Range { key, value, min, max });
             }
         }
-        let shape = llm_shape(&model.config)?;
-        let (residence, map) = Residence::new(config, (model, &shape), dimms as u32, &places)?;
+        let (residence, map) = Residence::new(config, (layers, shape), dimms as u32, &places)?;
         let open = |index: usize| {
             let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
             if index != options.observed_dimm {
@@ -158,7 +172,7 @@ impl<P: Places> SystemBackend<P> {
             links: None,
             residence,
             head_width: shape.head_width() as usize,
-            image: Some(model.clone()),
+            image: Some(layers.to_vec()),
             spoil_move: false,
             loading_accesses: 0,
             options: options.clone(),
@@ -217,17 +231,17 @@ impl<P: Places> SystemBackend<P> {
 
     /// Writes the weights into the DRAM of the cores.
     fn load(&mut self) -> Result<(), SimError> {
-        let Some(model) = self.image.take() else { return Ok(()) };
+        let Some(layers) = self.image.take() else { return Ok(()) };
         if self.options.load == Load::Backdoor {
             for (dimm, core) in (0..).zip(&mut self.cores) {
-                for (layout, slot, values) in self.residence.rows(&model, dimm) {
+                for (layout, slot, values) in self.residence.rows(&layers, dimm) {
                     core.poke_row(&layout, slot, &values);
                 }
             }
             self.note_loaded();
             return Ok(());
         }
-        let jobs = (0..self.cores.len()).map(|dimm| (dimm, self.residence.rows(&model, dimm as u32)));
+        let jobs = (0..self.cores.len()).map(|dimm| (dimm, self.residence.rows(&layers, dimm as u32)));
         let jobs = jobs.collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {

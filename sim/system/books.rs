@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// A product of a layer, or what is done once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
     /// Queries.
@@ -150,6 +150,11 @@ impl Books {
             dimm_cycles: vec![0; dimms],
             ..TokenFigures::default()
         });
+    }
+
+    /// Counts cycles of the present operation that all wait for.
+    pub fn critical(&mut self, cycles: u64) {
+        self.figures.critical(self.step.operation, cycles);
     }
 
     /// Everybody has waited until `end`.

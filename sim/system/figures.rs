@@ -1,7 +1,9 @@
 //! What a run on several devices comes to.
 
+use super::books::Operation;
 use crate::gemv::{MergeFormat, ProgramFigures};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What one core did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -177,6 +179,8 @@ pub struct SystemFigures {
     pub dimms: Vec<DimmFigures>,
     /// Cycles of the slowest core of each step that all wait for, added up: what the DIMMs take side by side.
     pub critical_cycles: u64,
+    /// The same by operation.
+    pub operation_cycles: BTreeMap<Operation, u64>,
     /// Nanoseconds of the prompt on the GPU, by its bandwidth and rate.
     pub prompt_ns: u64,
     /// Each pass behind the prompt, or behind what the GPU computed of it.
@@ -239,9 +243,10 @@ impl SystemFigures {
         }
     }
 
-    /// Counts cycles that all wait for.
-    pub(super) fn critical(&mut self, cycles: u64) {
+    /// Counts cycles of an operation that all wait for.
+    pub(super) fn critical(&mut self, operation: Operation, cycles: u64) {
         self.critical_cycles += cycles;
+        *self.operation_cycles.entry(operation).or_default() += cycles;
         if let Some(token) = self.tokens.last_mut() {
             token.critical_cycles += cycles;
         }

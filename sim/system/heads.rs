@@ -159,7 +159,7 @@ impl<P: Places> SystemBackend<P> {
         let bytes = 2 * bits.len() as u64;
         self.books.figures.bytes.bus_results += bytes;
         let end = self.books.carry(Place::BusUp, ("contexts", ready), bytes);
-        self.books.figures.critical(carried + slowest);
+        self.books.critical(carried + slowest);
         self.books.advance(end);
         self.verdict(op.label(), width, exact, &bits)
     }

@@ -284,7 +284,7 @@ impl<P: Places> SystemBackend<P> {
         }
         self.met_at = receiver;
         let end = self.books.program(receiver, ("meet", ready), run.figures, &[]);
-        self.books.figures.critical(slowest + cycles);
+        self.books.critical(slowest + cycles);
         self.books.advance(end);
         Ok((run.bits, merged))
     }

@@ -8,8 +8,8 @@ use super::places::{Device, Places};
 use crate::error::SimError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_layout::{DimmMap, MatrixLayout, RowRange, VectorBlock};
+use ndp_model::Matrix;
 use ndp_model::weights::Layer;
-use ndp_model::{Matrix, Model};
 use ndp_numerics::f16;
 use ndp_planner::{Home, ModelImage, Slots, Tile, WeightMatrix};
 use std::collections::BTreeMap;
@@ -53,15 +53,12 @@ impl Residence {
     /// [`SimError::Layout`] for a model that does not fit.
     pub fn new(
         config: &DesignConfig,
-        (model, shape): (&Model, &LlmShape),
+        (layers, shape): (&[Layer], &LlmShape),
         dimms: u32,
         places: &impl Places,
     ) -> Result<(Self, DimmMap), SimError> {
-        let sizes: Vec<usize> = model
-            .layers
-            .iter()
-            .flat_map(|layer| [layer.q_proj.weight.cols(), layer.fc1.weight.rows()])
-            .collect();
+        let sizes: Vec<usize> =
+            layers.iter().flat_map(|layer| [layer.q_proj.weight.cols(), layer.fc1.weight.rows()]).collect();
         let wanted = plan(&sizes, dimms, places);
         let homes: Vec<Vec<u32>> =
             wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
@@ -92,8 +89,8 @@ impl Residence {
         Device::Dimm(self.slots.home(block, neuron).dimm)
     }
 
-    /// Rows of the matrices of a model that a DIMM holds from the beginning: where each goes, and its values.
-    pub fn rows(&self, model: &Model, dimm: u32) -> Vec<(MatrixLayout, u32, Vec<f16>)> {
+    /// Rows of the matrices of all layers that a DIMM holds from the beginning: where each goes, and its values.
+    pub fn rows(&self, layers: &[Layer], dimm: u32) -> Vec<(MatrixLayout, u32, Vec<f16>)> {
         let mut rows = Vec::new();
         for block in 0..self.image.blocks() {
             for neuron in 0..self.slots.neurons(block) as u32 {
@@ -102,7 +99,7 @@ impl Residence {
                     continue;
                 }
                 for (matrix, tiles) in self.image.matrices(block) {
-                    let values = weights_of(&model.layers[block / 2], *matrix, neuron);
+                    let values = weights_of(&layers[block / 2], *matrix, neuron);
                     for (first, layout) in tiles {
                         let own = &values[*first as usize..][..layout.cols() as usize];
                         rows.push((layout.clone(), home.slot, own.to_vec()));

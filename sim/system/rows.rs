@@ -87,7 +87,7 @@ impl<P: Places> SystemBackend<P> {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
             }
         }
-        self.books.figures.critical(slowest);
+        self.books.critical(slowest);
         self.books.advance(ready);
         let values = self.verdict(product.label(), rows, &expected, &bits)?;
         if !self.is_exact() {

@@ -2,7 +2,7 @@
 //!
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
 
-use crate::args::{RecordArgs, UnitArgs};
+use crate::args::{RecordArgs, UnitArgs, density};
 use crate::breakdown::StallBreakdown;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
@@ -10,6 +10,8 @@ use crate::output::Records;
 use crate::phases::{PhaseFigures, PhaseTable};
 use crate::report::Summary;
 use crate::rerun::Rerun;
+use crate::scaling::{self, Scaling, ScalingArgs};
+use crate::system::args::LinksChoice;
 use crate::tools::{Tools, grouped, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
@@ -30,7 +32,8 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  \
         ndp layer --context 200\n  \
         ndp layer --config tiny --layer 2 --context 33 --batch 3 --neurons all --timeline layer.json\n  \
-        ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n\n\
+        ndp layer --hidden 1024 --heads 16 --ffn 4096 --context 512 --json\n  \
+        ndp layer --hidden 4096 --heads 32 --ffn 16512 --active 0.2 --dimms 1,2,4,8 --backend cycles\n\n\
         Each sequence of the batch has caches of its own, filled with random keys and values. LayerNorm and the lists of \
         active neurons are the host's and take no cycles.")]
 pub struct Args {
@@ -52,6 +55,9 @@ pub struct Args {
     /// Random weights: width of the feed-forward block
     #[arg(long, value_name = "F", requires = "hidden")]
     pub ffn: Option<u32>,
+    /// Random weights: share of the inputs of Q, K, V and of FC2 that is active, about (above 0, at most 1) [default: a half and a sixth]
+    #[arg(long, value_name = "SHARE", requires = "hidden", value_parser = density)]
+    pub active: Option<f64>,
     /// Tokens that attention sees, the new one included (1..=16384, and what the buffer holds)
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub context: u32,
@@ -61,6 +67,9 @@ pub struct Args {
     /// Neurons that take part
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
+    /// Several DIMMs.
+    #[command(flatten)]
+    pub scaling: ScalingArgs,
     /// Seed of everything that is random, and of the stalls
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -149,7 +158,7 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
     );
     let size = |n: u32| n as usize;
     HeadCut::new(config, size(heads), size(hidden / heads))?;
-    let sizes = LayerSizes { hidden: size(hidden), heads: size(heads), ffn: size(ffn) };
+    let sizes = LayerSizes { hidden: size(hidden), heads: size(heads), ffn: size(ffn), active: args.active };
     Ok(LayerStep::random(&sizes, context, batch, seed)?)
 }
 
@@ -160,6 +169,18 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let step = step(args, &config)?;
+    if !args.scaling.dimms.is_empty() {
+        check_scaling(args)?;
+        let (scaling, rerun) = (&args.scaling, rerun(args));
+        return scaling::run(Scaling {
+            args: scaling,
+            unit,
+            config: &config,
+            step: &step,
+            seed: *seed,
+            rerun,
+        });
+    }
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
     let backend =
         RtlBackend::open(&config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
@@ -248,6 +269,22 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     Ok(if agrees && on_time { Verdict::Agreed } else { Verdict::Differed })
 }
 
+/// What one DIMM can do and several cannot.
+fn check_scaling(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.batch == 1, "batch = {} must be 1 with --dimms", args.batch);
+    ensure!(args.neurons == Neurons::Active, "--neurons all needs --active 1 instead, with --dimms");
+    ensure!(args.unit.waves.is_none(), "--waves shows one DIMM: leave out --dimms");
+    ensure!(!args.records.is_asked(), "--commands and --timeline show one DIMM: leave out --dimms");
+    ensure!(args.chart.is_none(), "--chart shows one DIMM: leave out --dimms");
+    let most = ndp_cosim::cluster::lockstep::MOST as u32;
+    if args.scaling.links == LinksChoice::Rtl
+        && let Some(dimms) = args.scaling.dimms.iter().find(|dimms| **dimms > most)
+    {
+        bail!("--dimms {dimms} needs --links bandwidth: bridges have links for {most} DIMMs at most");
+    }
+    Ok(())
+}
+
 /// The command that repeats the run.
 fn rerun(args: &Args) -> Rerun {
     let mut rerun = Rerun::new("layer", &args.unit);
@@ -261,6 +298,9 @@ fn rerun(args: &Args) -> Rerun {
     }
     if let Some(model) = &args.model {
         rerun.option("model", model.display());
+    }
+    if let Some(active) = args.active {
+        rerun.option("active", active);
     }
     rerun.option("context", args.context);
     rerun.option("batch", args.batch);

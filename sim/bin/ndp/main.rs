@@ -51,6 +51,8 @@ mod rerun;
 #[cfg(feature = "rtl")]
 mod run;
 #[cfg(feature = "rtl")]
+mod scaling;
+#[cfg(feature = "rtl")]
 mod speed;
 #[cfg(feature = "rtl")]
 mod stream;

@@ -5,6 +5,7 @@ use super::run::{Choice, Hits, Host, Outcome, rerun};
 use crate::gemv::name;
 use crate::golden::verdict_text;
 use crate::tools::{grouped, per_second, percent};
+use ndp_cosim::core::Backend;
 use ndp_cosim::system::{Event, Perplexity, TokenFigures, imbalance};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 
@@ -19,11 +20,14 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
     let row = |what: &str, value: String| vec![what.to_owned(), value];
     let mut report = Report::new(&title)
         .paragraph(&format!("\u{201c}{}\u{2009}|\u{2009}{}\u{201d}", host.job.prompt, outcome.generation.text))
-        .paragraph(
-            "The text behind the bar was generated with the DIMMs' cores simulated in RTL; each of their results was compared with \
-             software, bit for bit. Cycles are those of the cores' clock. Times of the GPU, the bus, and links that are not in RTL are bytes over \
-             bandwidths.",
-        )
+        .paragraph(&format!(
+            "The text behind the bar was generated with the DIMMs' cores {}; each of their results was compared with software, bit for bit. \
+             Cycles are those of the cores' clock. Times of the GPU, the bus, and links that are not simulated are bytes over bandwidths.",
+            match host.args.unit.backend {
+                Backend::Rtl => "simulated in RTL",
+                Backend::Cycles => "as models (cycle model and functional model)",
+            }
+        ))
         .section("Summary")
         .table(
             &["", ""],

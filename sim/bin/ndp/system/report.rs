@@ -6,6 +6,7 @@ use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
 use crate::tools::{Tools, grouped, per_second, percent};
 use ndp_config::DesignConfig;
+use ndp_cosim::core::Backend;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::system::{
     Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures, Operation, PathBytes, Place,
@@ -84,6 +85,8 @@ struct Simulation {
 pub struct Report<'a> {
     command: &'static str,
     config: &'a DesignConfig,
+    /// What stood for the cores and links.
+    backend: Backend,
     #[serde(flatten)]
     choice: Choice,
     gpu_percent: u32,
@@ -146,6 +149,7 @@ impl<'a> Report<'a> {
         Self {
             command: "generate",
             config: host.config,
+            backend: host.args.unit.backend,
             choice: outcome.choice,
             gpu_percent: host.args.gpu_percent,
             gpu_numerics: host.args.gpu_numerics,
@@ -262,12 +266,20 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         );
     }
     say!("load               {:.3} times the mean on the DIMM that has most", figures.imbalance());
-    say!(
-        "outputs            {} checked, {} mismatches, {} violations of DRAM timing",
-        grouped(figures.outputs_checked),
-        figures.mismatches,
-        outcome.violations
-    );
+    let (checked, mismatches) = (grouped(figures.outputs_checked), figures.mismatches);
+    match args.unit.backend {
+        Backend::Rtl => {
+            let violations = outcome.violations;
+            say!(
+                "outputs            {checked} checked, {mismatches} mismatches, {violations} violations of DRAM timing"
+            );
+        }
+        Backend::Cycles => {
+            say!(
+                "outputs            {checked} checked, {mismatches} mismatches; cycle model and functional model, no RTL"
+            );
+        }
+    }
     say!("text               {}", text_verdict(outcome));
     if !is_exact(host, outcome.choice) {
         let ndp_cosim::system::Differences { compared, different, largest } = figures.differences;
@@ -349,7 +361,7 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
 /// Whose times are not simulated.
 pub fn timed_by_bandwidth(outcome: &Outcome) -> &'static str {
     match outcome.figures.links {
-        Some(_) => "GPU and bus by their bandwidths, links in RTL",
+        Some(_) => "GPU and bus by their bandwidths",
         None => "GPU, bus and links by their bandwidths",
     }
 }

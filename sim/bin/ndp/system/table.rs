@@ -5,6 +5,7 @@ use super::run::{Choice, Host, Outcome, Quality};
 use crate::gemv::name;
 use crate::tools::{Tools, per_second};
 use ndp_config::DesignConfig;
+use ndp_cosim::core::Backend;
 use ndp_cosim::system::{Differences, GpuNumerics, MergeFigures};
 use serde::Serialize;
 
@@ -116,7 +117,7 @@ impl Row {
 /// What the table shows, and its columns.
 pub fn print_head(host: &Host<'_>, runs: usize) {
     say!(
-        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, neurons {}, GPU adds {}, links {}, bit error rate {}, seed {}",
+        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, neurons {}, GPU adds {}, links {}, bit error rate {}, seed {}, backend {}",
         host.config.name(),
         host.job.options.tokens,
         host.job.prompt,
@@ -125,7 +126,8 @@ pub fn print_head(host: &Host<'_>, runs: usize) {
         name(host.args.gpu_numerics),
         name(host.args.links),
         host.args.ber,
-        host.job.options.seed
+        host.job.options.seed,
+        name(host.args.unit.backend)
     );
     say!(
         "DIMMs policy            merge  text       {:>9} mismatches violations {:>12} {:>9} {:>12} {:>9} {:>8} {:>8} {:>6} {:>7}",
@@ -146,6 +148,7 @@ pub fn print_head(host: &Host<'_>, runs: usize) {
 pub struct Report<'a> {
     command: &'static str,
     config: &'a DesignConfig,
+    backend: Backend,
     gpu_percent: u32,
     gpu_numerics: GpuNumerics,
     links: LinksChoice,
@@ -165,6 +168,7 @@ impl<'a> Report<'a> {
         Self {
             command: "generate",
             config: host.config,
+            backend: host.args.unit.backend,
             gpu_percent: host.args.gpu_percent,
             gpu_numerics: host.args.gpu_numerics,
             links: host.args.links,
