@@ -84,7 +84,7 @@ impl CycleMeter {
 
 /// A GEMV backend that computes in RTL.
 #[derive(Debug)]
-pub struct RtlBackend {
+pub struct CoreBackend {
     unit: GemvUnit,
     neurons: Neurons,
     checker: Checker,
@@ -101,7 +101,7 @@ pub struct RtlBackend {
     model_cycles: u64,
 }
 
-impl RtlBackend {
+impl CoreBackend {
     /// Opens the unit of a configuration.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl RtlBackend {
     }
 }
 
-impl GemvBackend for RtlBackend {
+impl GemvBackend for CoreBackend {
     type Error = SimError;
 
     /// The outputs of the core, once each has been found equal to the reference.
@@ -273,7 +273,7 @@ pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
     (0..op.cols() as u32).filter(is_active).collect()
 }
 
-impl RtlBackend {
+impl CoreBackend {
     /// Computes a product over some rows of a matrix, in either mode, and checks it like any other. `op` is what it has to be
     /// equal to: for DOT the rows that take part, for AXPY their transpose.
     ///

@@ -1,7 +1,7 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::backend::{CoreBackend, Neurons};
 use ndp_cosim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
 use ndp_cosim::ffi::WaveOptions;
 use ndp_cosim::gemv::GemvOptions;
@@ -68,7 +68,7 @@ fn a_layer_takes_the_same_cycles() -> Outcome {
         let step = LayerStep::random(&sizes, 40, batch, 7)?;
         let run = |backend| -> Result<_, Box<dyn Error>> {
             let options = GemvOptions { stall_percent, predict: true, backend, ..GemvOptions::default() };
-            let mut backend = RtlBackend::open(&config, &options)?.with_neurons(neurons);
+            let mut backend = CoreBackend::open(&config, &options)?.with_neurons(neurons);
             let output = step.run(&mut backend)?;
             assert_eq!(backend.model_cycles(), backend.total().cycles);
             Ok((output, backend.total(), backend.phases().clone(), *backend.counters()))

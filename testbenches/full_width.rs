@@ -3,7 +3,7 @@
 //! Row lengths that are and that are no multiple of the 2048 elements of a wave. `ndp bench` has all of the paper's.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::backend::CoreBackend;
 use ndp_cosim::gemv::GemvOptions;
 use ndp_cosim::stimulus::DataKind;
 use ndp_model::{GemvBackend, GemvClass, GemvOp};
@@ -17,7 +17,7 @@ fn efficiency(
     data: DataKind,
     options: &GemvOptions,
 ) -> Result<f64, Box<dyn Error>> {
-    let mut backend = RtlBackend::open(&DesignConfig::preset("hermes")?, options)?;
+    let mut backend = CoreBackend::open(&DesignConfig::preset("hermes")?, options)?;
     let (w, x) = (data.weights(rows, cols, options.seed), data.activations(batch, cols, options.seed));
     backend.gemv(&GemvOp::new("full width", GemvClass::Proj, (rows, cols), &w, &x)?)?;
     let total = backend.total();

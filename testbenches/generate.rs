@@ -3,7 +3,7 @@
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::backend::{CoreBackend, Neurons};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{BitFlip, GemvOptions};
 use ndp_isa::Opcode;
@@ -33,7 +33,7 @@ fn text_and_logits_equal_the_stored_golden() -> Outcome {
         let after_relu = matches!(class, GemvClass::Qkv | GemvClass::Fc2);
         assert!(if after_relu { less.macs < figures.macs } else { less.macs == figures.macs }, "{class:?}");
     }
-    let opcodes = |backend: &RtlBackend| backend.opcodes().keys().copied().collect::<Vec<_>>();
+    let opcodes = |backend: &CoreBackend| backend.opcodes().keys().copied().collect::<Vec<_>>();
     // Attention has an AXPY in any case; lists are those of active neurons.
     let dense =
         [Opcode::Load, Opcode::Store, Opcode::Append, Opcode::Zero, Opcode::Dot, Opcode::Axpy, Opcode::Round];
@@ -52,13 +52,13 @@ fn text_and_logits_equal_the_stored_golden() -> Outcome {
 }
 
 /// Runs a short generation and compares it with the golden.
-fn text_and_logits(neurons: Neurons) -> Result<RtlBackend, Box<dyn Error>> {
+fn text_and_logits(neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
     let golden = stored("greedy.json")?;
     let prompt = golden["prompt"].as_str().ok_or("prompt")?;
     let tokens = 2;
     let options = GenerateOptions { tokens, temperature_percent: 0, seed: 0 };
     let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
-    let mut backend = RtlBackend::open(&DesignConfig::preset("tiny")?, &stalls)?.with_neurons(neurons);
+    let mut backend = CoreBackend::open(&DesignConfig::preset("tiny")?, &stalls)?.with_neurons(neurons);
     let generation = generate(&model()?, &mut backend, prompt.as_bytes(), &options, |_| {})?;
 
     assert_eq!(Some(generation.text.as_str()), golden["text"].as_str().map(|text| &text[..tokens]));
@@ -99,7 +99,7 @@ fn text_and_logits(neurons: Neurons) -> Result<RtlBackend, Box<dyn Error>> {
 fn one_wrong_bit_ends_the_generation() -> Outcome {
     let flip = Some(BitFlip::Result { row: 100, batch: 0, bit: 0 });
     let mut backend =
-        RtlBackend::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
+        CoreBackend::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
     let options = GenerateOptions { tokens: 1, temperature_percent: 0, seed: 0 };
     let failed = generate(&model()?, &mut backend, b"E", &options, |_| {});
     let Err(ModelError::Backend { label, source }) = failed else {

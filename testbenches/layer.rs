@@ -4,7 +4,7 @@
 //! of what was compared is checked, and injected bits have to be found.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::backend::{CoreBackend, Neurons};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{BitFlip, GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
@@ -16,8 +16,8 @@ use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-fn open(options: &GemvOptions, neurons: Neurons) -> Result<RtlBackend, Box<dyn Error>> {
-    Ok(RtlBackend::open(&DesignConfig::preset("tiny")?, options)?.with_neurons(neurons))
+fn open(options: &GemvOptions, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
+    Ok(CoreBackend::open(&DesignConfig::preset("tiny")?, options)?.with_neurons(neurons))
 }
 
 fn bits(values: &[f16]) -> Vec<u16> {
@@ -30,7 +30,7 @@ fn agrees(
     context: usize,
     batch: usize,
     neurons: Neurons,
-) -> Result<RtlBackend, Box<dyn Error>> {
+) -> Result<CoreBackend, Box<dyn Error>> {
     let seed = (context * 31 + batch) as u64;
     let step = LayerStep::random(sizes, context, batch, seed)?;
     let options = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };

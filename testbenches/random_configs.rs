@@ -11,7 +11,7 @@ use crate::common::replay::compare;
 use crate::common::traffic::Traffic;
 use crate::migration;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::backend::CoreBackend;
 use ndp_cosim::cluster::cores::LinkedCores;
 use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_cosim::ffi::{Mutation, Rtl, mutant, rtl};
@@ -159,7 +159,7 @@ fn run_programs(
 
 /// A product of random sizes, cut by the planner, and its cycles by the model; none if the buffer is too small for any.
 fn run_product(
-    backend: &mut RtlBackend,
+    backend: &mut CoreBackend,
     random: &mut SplitMix64,
 ) -> Result<Option<Compared>, Box<dyn Error>> {
     let config = backend.unit().config().clone();
@@ -345,7 +345,7 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
         opt_level: OPT_LEVEL,
         ..GemvOptions::default()
     };
-    let mut backend = RtlBackend::open(config, &options)?;
+    let mut backend = CoreBackend::open(config, &options)?;
     for _ in 0..3 {
         compared += run_product(&mut backend, &mut random)?.unwrap_or_default();
     }

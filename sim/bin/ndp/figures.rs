@@ -1,7 +1,7 @@
 //! Figures of a run of the decoder, as tables and in JSON: of each class of product, of each instruction.
 
 use crate::tools::grouped;
-use ndp_cosim::backend::{Figures, InstructionFigures, RtlBackend, class_name};
+use ndp_cosim::backend::{CoreBackend, Figures, InstructionFigures, class_name};
 use serde::Serialize;
 
 /// A class of products.
@@ -22,7 +22,7 @@ pub struct Instructions {
 }
 
 /// Of each class that occurred.
-pub fn classes(backend: &RtlBackend) -> Vec<Class> {
+pub fn classes(backend: &CoreBackend) -> Vec<Class> {
     let class = |(class, figures): (&_, &Figures)| Class {
         class: class_name(*class),
         figures: *figures,
@@ -32,7 +32,7 @@ pub fn classes(backend: &RtlBackend) -> Vec<Class> {
 }
 
 /// Of each opcode that occurred; those of the activation unit, which share a counter, are one line.
-pub fn instructions(backend: &RtlBackend) -> Vec<Instructions> {
+pub fn instructions(backend: &CoreBackend) -> Vec<Instructions> {
     let of = |(opcode, figures): (&ndp_isa::Opcode, &InstructionFigures)| Instructions {
         opcode: opcode.mnemonic(),
         figures: *figures,

@@ -13,7 +13,7 @@ use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout};
-use ndp_cosim::backend::RtlBackend;
+use ndp_cosim::backend::CoreBackend;
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_cosim::stimulus::DataKind;
@@ -95,7 +95,7 @@ pub struct Product {
     /// Where the groups' cycles went, unless an output differed.
     pub stalls: StallBreakdown,
     /// Figures, and the mismatches if there are any.
-    pub backend: RtlBackend,
+    pub backend: CoreBackend,
     /// The command that repeats it.
     pub rerun: Rerun,
 }
@@ -116,7 +116,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let count = active.as_ref().map_or(*rows as usize, Vec::len);
 
     let options = GemvOptions { recorded_products: records.is_asked().into(), ..unit.options(*seed) };
-    let mut backend = RtlBackend::open(&config, &options)?;
+    let mut backend = CoreBackend::open(&config, &options)?;
     let records = Records::create(records)?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
     let w = data.weights(count, cols, *seed);

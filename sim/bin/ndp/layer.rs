@@ -16,7 +16,7 @@ use crate::tools::{Tools, grouped, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::backend::{CoreBackend, Neurons};
 use ndp_cosim::expected::Expected;
 use ndp_cosim::gemv::{GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
@@ -183,7 +183,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
     let backend =
-        RtlBackend::open(&config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
+        CoreBackend::open(&config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
     let mut backend = backend.with_neurons(*neurons);
     let records = Records::create(records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;

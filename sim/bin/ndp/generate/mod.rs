@@ -23,7 +23,7 @@ use crate::tools::{Tools, grouped, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{Neurons, RtlBackend};
+use ndp_cosim::backend::{CoreBackend, Neurons};
 use ndp_cosim::expected::Expected;
 use ndp_cosim::gemv::GemvOptions;
 use ndp_cosim::progress;
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         return system::run(args, &job, (&model, &config));
     }
     let recorded_products = if args.records.is_asked() { args.timeline_products } else { 0 };
-    let backend = RtlBackend::open(&config, &GemvOptions { recorded_products, ..unit.options(seed) })?;
+    let backend = CoreBackend::open(&config, &GemvOptions { recorded_products, ..unit.options(seed) })?;
     let mut backend = backend.with_neurons(args.neurons);
     let records = Records::create(&args.records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
