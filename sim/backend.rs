@@ -82,7 +82,7 @@ impl CycleMeter {
     }
 }
 
-/// A GEMV backend that computes in RTL.
+/// A GEMV backend that computes on a core, in RTL or modelled.
 #[derive(Debug)]
 pub struct CoreBackend {
     unit: GemvUnit,

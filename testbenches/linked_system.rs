@@ -294,7 +294,7 @@ fn nobody_does_two_things_at_once() -> Outcome {
     let mut places: Vec<Place> = events.iter().map(|event| event.place).collect();
     places.sort();
     places.dedup();
-    assert_eq!(places.len(), 3 + 3 + 3 + 3, "GPU, bus both ways, DIMMs, links both ways: {places:?}");
+    assert_eq!(places.len(), 3 + 3 + 3, "GPU, bus both ways, DIMMs, links to them: {places:?}");
     for place in places {
         let mut own: Vec<_> = events.iter().filter(|event| event.place == place).collect();
         own.sort_by_key(|event| (event.begin_ns, event.end_ns));

@@ -16,6 +16,7 @@ pub(crate) use attention::columns_of;
 pub use bit_flip::BitFlip;
 pub use check::{Checker, compare};
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
+pub(crate) use partial::Cut;
 pub use partial::{Handed, MergeFormat, Part, PartialSums};
 pub(crate) use transfer::Outcome;
 pub use unit::{GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures, Weights};

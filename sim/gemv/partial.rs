@@ -1,21 +1,22 @@
 //! Products whose rows are on several cores: sums that stay, leave and meet.
 //!
-//! Each core computes the sums of its own rows ([`GemvUnit::partial`]); all but one hand them over (`hand_over_async`), as
-//! exact sums or rounded to FP16 ([`MergeFormat`]); that one adds what the others sent and finishes ([`GemvUnit::meet`]). The host
+//! Each core computes the sums of its own rows ([`GemvUnit::partial`]) and hands them over (`hand_over_async`), as
+//! exact sums or rounded to FP16 ([`MergeFormat`]). One core, or each for some of the columns, adds what the others sent and finishes ([`GemvUnit::meet`]). The host
 //! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
 //! one takes it.
 
 use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};
 use crate::error::SimError;
-use ndp_config::DesignConfig;
+use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::accumulator_words;
 use ndp_layout::{BufferLayout, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock};
 use ndp_numerics::{ExactSum, SumFormat, f16};
 use ndp_planner::{
     Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
-    rounding_program,
+    rounding_program, rounds_beside_sums,
 };
 use serde::Serialize;
+use std::ops::Range;
 
 /// In which form partial results go from device to device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -55,6 +56,27 @@ impl Handed {
         64 * self.ranges.iter().map(|range| u64::from(range.count * range.ranks.count_ones())).sum::<u64>()
     }
 
+    /// What of it is for the core where some columns meet.
+    ///
+    /// # Errors
+    /// [`SimError::Layout`] for columns that there are not.
+    pub(crate) fn slice(&self, config: &DesignConfig, batch: u32, cut: &Cut) -> Result<Self, SimError> {
+        let format = self.format;
+        if format == MergeFormat::Exact {
+            let words = accumulator_words(config, cut.cols(), batch);
+            let before = ExportedSums::unchecked(config, 0, first_word(config, cut.block.start, batch));
+            let address = self.address + before.bursts_per_rank() as u32;
+            let place = ExportedSums::new(config, address, words)?;
+            return Ok(Self { format, address, ranges: full_ranges(config, &place, batch, cut) });
+        }
+        // Beats go round the ranks.
+        let ranks = config.gemv().ranks();
+        let per_rank = |cols: u32| (cols.div_ceil(BEAT_ELEMS) * batch).div_ceil(ranks);
+        let address = self.address + per_rank(cut.own.start);
+        let count = per_rank(cut.own.end - cut.own.start);
+        Ok(Self { format, address, ranges: vec![RowRange { address, count, ranks: (1 << ranks) - 1 }] })
+    }
+
     /// It at another burst of the same ranks.
     pub(crate) fn at(&self, address: u32) -> Self {
         let moved =
@@ -76,13 +98,26 @@ impl Part {
     pub fn of(
         format: MergeFormat,
         config: &DesignConfig,
-        size: (u32, u32),
+        (cols, batch): (u32, u32),
+        sums: &[ExactSum],
+    ) -> Result<Self, SimError> {
+        Self::of_cut(format, config, batch, &Cut::all(cols), sums)
+    }
+
+    /// That of some columns; `sums` are of their block, `[batch x block]`.
+    pub(crate) fn of_cut(
+        format: MergeFormat,
+        config: &DesignConfig,
+        batch: u32,
+        cut: &Cut,
         sums: &[ExactSum],
     ) -> Result<Self, SimError> {
         match format {
-            MergeFormat::Exact => PartialSums::of(config, size, sums).map(Self::Sums),
+            MergeFormat::Exact => PartialSums::of_cut(config, batch, cut, sums).map(Self::Sums),
             MergeFormat::Fp16 => {
-                let bits: Result<_, _> = sums.iter().map(|sum| Ok(sum.try_round()?.to_bits())).collect();
+                let rows = sums.chunks(cut.cols() as usize);
+                let own = rows.flat_map(|row| (0..).zip(row).filter(|(element, _)| cut.owns(*element)));
+                let bits: Result<_, _> = own.map(|(_, sum)| Ok(sum.try_round()?.to_bits())).collect();
                 bits.map(Self::Fp16)
             }
         }
@@ -95,6 +130,26 @@ impl Part {
             Self::Fp16(bits) => 2 * bits.len() as u64,
             Self::Arrived(handed) => handed.bytes(),
         }
+    }
+
+    /// What of a part of `[batch x cols]` is for the core where some columns meet.
+    ///
+    /// # Errors
+    /// [`SimError::Layout`] for columns that there are not.
+    pub(crate) fn slice(
+        &self,
+        config: &DesignConfig,
+        (cols, batch): (u32, u32),
+        cut: &Cut,
+    ) -> Result<Self, SimError> {
+        Ok(match self {
+            Self::Sums(sums) => Self::Sums(sums.slice(config, (cols, batch), cut)?),
+            Self::Fp16(bits) => {
+                let own = cut.own.start as usize..cut.own.end as usize;
+                Self::Fp16(bits.chunks(cols as usize).flat_map(|row| &row[own.clone()]).copied().collect())
+            }
+            Self::Arrived(handed) => Self::Arrived(handed.slice(config, batch, cut)?),
+        })
     }
 
     /// Flips a bit of the first value: what a test does to see that it is noticed. Not of one in DRAM: [`GemvUnit::spoil_arrived`].
@@ -118,6 +173,12 @@ impl PartialSums {
     /// # Errors
     /// [`SimError::Length`] for another number of sums, [`SimError::Layout`] for sizes that the design does not have.
     pub fn of(config: &DesignConfig, (cols, batch): (u32, u32), sums: &[ExactSum]) -> Result<Self, SimError> {
+        Self::of_cut(config, batch, &Cut::all(cols), sums)
+    }
+
+    /// Those of some columns; `sums` are of their block.
+    fn of_cut(config: &DesignConfig, batch: u32, cut: &Cut, sums: &[ExactSum]) -> Result<Self, SimError> {
+        let cols = cut.cols();
         let expected = cols as usize * batch as usize;
         if sums.len() != expected {
             return Err(SimError::Length { what: "the sums", found: sums.len(), expected });
@@ -137,8 +198,18 @@ impl PartialSums {
             let sums = burst.slices.map(|slice| words[burst.word as usize][slice as usize]);
             exported.pack(sums)
         };
-        let full = exported.bursts().filter(|burst| is_full(config, &places, burst));
+        let full = exported.bursts().filter(|burst| is_full(config, &places, cut, burst));
         Ok(Self(full.map(burst).collect()))
+    }
+
+    /// Those of some columns.
+    fn slice(&self, config: &DesignConfig, (cols, batch): (u32, u32), cut: &Cut) -> Result<Self, SimError> {
+        let all = ExportedSums::new(config, 0, accumulator_words(config, cols, batch))?;
+        let (layout, whole) = (BufferLayout::new(config, cols, batch), Cut::all(cols));
+        let of_own = Cut { own: cut.own.clone(), block: whole.block.clone() };
+        let full = all.bursts().filter(|burst| is_full(config, &layout, &whole, burst));
+        let own = full.zip(&self.0).filter(|(burst, _)| is_full(config, &layout, &of_own, burst));
+        Ok(Self(own.map(|(_, data)| *data).collect()))
     }
 
     /// Bytes on their way.
@@ -152,23 +223,24 @@ impl PartialSums {
     }
 }
 
-/// Whether a burst of exported sums holds one that belongs to a column.
-fn is_full(config: &DesignConfig, layout: &BufferLayout, burst: &SumBurst) -> bool {
+/// Whether a burst of exported sums of a block holds one that belongs to a column of its own.
+fn is_full(config: &DesignConfig, layout: &BufferLayout, cut: &Cut, burst: &SumBurst) -> bool {
     let gemv = config.gemv();
     let (word, lane) = (burst.word / gemv.lanes(), burst.word % gemv.lanes());
     let holds = |slice: u32| {
         let (rank, tile) = (slice / gemv.units_per_rank(), slice % gemv.units_per_rank());
-        layout.element_at(word, rank, tile, lane).is_some()
+        layout.element_at(word, rank, tile, lane).is_some_and(|(_, element)| cut.owns(element))
     };
     burst.slices.clone().any(holds)
 }
 
-/// The bursts of exported sums that hold a column's sum: runs of them that are the same in several ranks together. A short row leaves most of
-/// a wave empty, which need not travel: what `import` adds there no `round` shows.
-fn full_ranges(config: &DesignConfig, place: &ExportedSums, layout: &BufferLayout) -> Vec<RowRange> {
+/// The bursts of exported sums of a block that hold a column's own sum: runs of them that are the same in several ranks together. What else is
+/// there need not travel: what `import` adds of it nobody looks at.
+fn full_ranges(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<RowRange> {
+    let layout = BufferLayout::new(config, cut.cols(), batch);
     let mut full: Vec<(u32, u32)> = place
         .bursts()
-        .filter(|burst| is_full(config, layout, burst))
+        .filter(|burst| is_full(config, &layout, cut, burst))
         .map(|burst| (burst.place.rank, burst.place.burst))
         .collect();
     full.sort_unstable();
@@ -187,6 +259,59 @@ fn full_ranges(config: &DesignConfig, place: &ExportedSums, layout: &BufferLayou
         }
     }
     ranges
+}
+
+/// Columns whose sums meet on a core, and the waves that they are among: a word of the buffer has a wave, and in each rank a stripe of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// The columns: whole stripes, but for the end of a row.
+    pub own: Range<u32>,
+    /// All columns of their waves. What is not their own has no meaning.
+    pub block: Range<u32>,
+}
+
+impl Cut {
+    /// All columns.
+    pub fn all(cols: u32) -> Self {
+        Self { own: 0..cols, block: 0..cols }
+    }
+
+    /// Columns of a row of `cols`, if sums in this form can be divided there.
+    pub fn of(
+        config: &DesignConfig,
+        format: MergeFormat,
+        (cols, batch): (u32, u32),
+        own: Range<u32>,
+    ) -> Option<Self> {
+        let (ranks, stripe) = (config.gemv().ranks(), config.gemv().stripe_elems());
+        let wave = ranks * stripe;
+        let divides = |column: u32| {
+            let beats = column / BEAT_ELEMS * batch;
+            // Ranks share the stripes of the last wave unless it is full.
+            let among_stripes = column.is_multiple_of(stripe) && column <= cols / wave * wave;
+            let in_first_rank = column.is_multiple_of(BEAT_ELEMS) && beats.is_multiple_of(ranks);
+            column == cols || among_stripes && (format == MergeFormat::Exact || in_first_rank)
+        };
+        // The core's own sums have to stay while it rounds what leaves.
+        let stays = format == MergeFormat::Exact || rounds_beside_sums(config, (cols, batch));
+        let block = own.start / wave * wave..own.end.next_multiple_of(wave).min(cols);
+        (stays && !own.is_empty() && divides(own.start) && divides(own.end)).then_some(Self { own, block })
+    }
+
+    /// Columns of the block.
+    pub fn cols(&self) -> u32 {
+        self.block.end - self.block.start
+    }
+
+    /// Whether an element of the block is one of the columns.
+    fn owns(&self, element: u32) -> bool {
+        self.own.contains(&(self.block.start + element))
+    }
+}
+
+/// First word of the sums of a column that begins a wave.
+fn first_word(config: &DesignConfig, column: u32, batch: u32) -> u32 {
+    if column == 0 { 0 } else { accumulator_words(config, column, batch) }
 }
 
 impl GemvUnit {
@@ -233,7 +358,7 @@ impl GemvUnit {
             };
             let place = ExportedSums::new(&config, address, accumulator_words(&config, cols, batch))?;
             let figures = self.execute(&export_program(&place)).await?;
-            let ranges = full_ranges(&config, &place, &BufferLayout::new(&config, cols, batch));
+            let ranges = full_ranges(&config, &place, batch, &Cut::all(cols));
             return Ok((Part::Arrived(Handed { format, address, ranges }), figures));
         }
         let mut map = self.caches.free_map();
@@ -256,18 +381,20 @@ impl GemvUnit {
     pub(crate) async fn spoil_arrived(
         &mut self,
         part: &Handed,
-        (cols, batch): (u32, u32),
+        batch: u32,
+        cut: &Cut,
     ) -> Result<(), SimError> {
         let config = self.core.config().clone();
+        let cols = cut.cols();
         let burst = match part.format {
-            MergeFormat::Fp16 => part.block(&config, (cols, batch))?.burst(0),
+            MergeFormat::Fp16 => part.block(&config, (cut.own.end - cut.own.start, batch))?.burst(0),
             MergeFormat::Exact => {
                 let words = accumulator_words(&config, cols, batch);
                 let (place, layout) = (
                     ExportedSums::new(&config, part.address, words)?,
                     BufferLayout::new(&config, cols, batch),
                 );
-                let first = place.bursts().find(|burst| is_full(&config, &layout, burst));
+                let first = place.bursts().find(|burst| is_full(&config, &layout, cut, burst));
                 first.map_or(0, |burst| burst.place.to_burst(&config))
             }
         };
@@ -296,14 +423,15 @@ impl GemvUnit {
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
         let figures = self.execute(&export_program(&places[0])).await?;
         let layout = BufferLayout::new(&config, cols, batch);
-        let full = places[0].bursts().filter(|burst| is_full(&config, &layout, burst));
+        let cut = Cut::all(cols);
+        let full = places[0].bursts().filter(|burst| is_full(&config, &layout, &cut, burst));
         let full: Vec<u64> = full.map(|burst| burst.place.to_burst(&config)).collect();
         self.fetch(&full).await?;
         Ok((PartialSums(full.into_iter().map(|burst| self.fetched(burst)).collect()), figures))
     }
 
     /// Adds `parts` to the sums that the last [`GemvUnit::partial`] has left, or to none if `own` is false, and finishes the product:
-    /// `[batch x cols]`. The result goes to `output`, or anywhere.
+    /// `[batch x cols]`.
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
@@ -314,21 +442,23 @@ impl GemvUnit {
         own: bool,
         epilogue: &Epilogue<'_>,
     ) -> Result<GemvRun, SimError> {
-        self.alone(async |unit| unit.meet_async((cols, batch), parts, own, epilogue, None).await)
+        let cut = Cut::all(cols);
+        self.alone(async |unit| unit.meet_async((batch, &cut), parts, own, epilogue, None).await)
     }
 
-    /// The same in a future.
+    /// The same in a future, for some columns: `[batch x block]`, as bias and residual are. The result goes to `output`, or anywhere.
     pub(crate) async fn meet_async(
         &mut self,
-        (cols, batch): (u32, u32),
+        (batch, cut): (u32, &Cut),
         parts: &[Part],
         own: bool,
         epilogue: &Epilogue<'_>,
         output: Option<VectorBlock>,
     ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
+        let (cols, own) = (cut.cols(), own.then(|| first_word(&config, cut.block.start, batch)));
         let mut map: DimmMap = self.caches.free_map();
-        let places = self.place_parts(&mut map, (cols, batch), parts).await?;
+        let places = self.place_parts(&mut map, (batch, cut), parts).await?;
         let output = match output {
             Some(output) => output,
             None => map.add_vectors("met", cols, batch)?,
@@ -363,10 +493,10 @@ impl GemvUnit {
     async fn place_parts(
         &mut self,
         map: &mut DimmMap,
-        (cols, batch): (u32, u32),
+        (batch, cut): (u32, &Cut),
         parts: &[Part],
     ) -> Result<Vec<PartPlace>, SimError> {
-        let config = self.core.config().clone();
+        let (config, cols) = (self.core.config().clone(), cut.cols());
         let exact = parts.iter().filter(|part| matches!(part, Part::Sums(_))).count();
         let words = accumulator_words(&config, cols, batch);
         let mut exported = place_sums(&config, map, (cols, batch), exact)?.into_iter();
@@ -376,10 +506,9 @@ impl GemvUnit {
                 Part::Sums(sums) => {
                     let Some(place) = exported.next() else { continue };
                     let layout = BufferLayout::new(&config, cols, batch);
-                    let mut came = sums.0.iter();
-                    for burst in place.bursts() {
-                        let data = is_full(&config, &layout, &burst).then(|| came.next()).flatten();
-                        self.write(burst.place.to_burst(&config), data.copied().unwrap_or_default());
+                    let full = place.bursts().filter(|burst| is_full(&config, &layout, cut, burst));
+                    for (burst, data) in full.zip(&sums.0) {
+                        self.write(burst.place.to_burst(&config), *data);
                     }
                     places.push(PartPlace::Sums(place));
                 }
@@ -388,17 +517,24 @@ impl GemvUnit {
                 }
                 Part::Fp16(_) | Part::Arrived(_) => {
                     // What is merged is a matrix: the host puts values that came as a block into its form.
+                    let own = cut.own.end - cut.own.start;
                     let bits = match part {
                         Part::Fp16(bits) => bits.clone(),
                         Part::Arrived(handed) => {
-                            self.block_bits(handed.block(&config, (cols, batch))?).await?
+                            self.block_bits(handed.block(&config, (own, batch))?).await?
                         }
                         Part::Sums(_) => continue,
                     };
                     let layout = map.add_matrix(&format!("values {index}"), batch, cols)?;
-                    for (row, values) in (0..).zip(bits.chunks(cols as usize)) {
-                        let values: Vec<f16> = values.iter().map(|bits| f16::from_bits(*bits)).collect();
-                        self.write_row(&layout, row, &values);
+                    for (row, values) in (0..).zip(bits.chunks(own as usize)) {
+                        let mut all = vec![f16::from_bits(0); cols as usize];
+                        let first = (cut.own.start - cut.block.start) as usize;
+                        let of_own = &mut all[first..][..values.len()];
+                        of_own
+                            .iter_mut()
+                            .zip(values)
+                            .for_each(|(value, bits)| *value = f16::from_bits(*bits));
+                        self.write_row(&layout, row, &all);
                     }
                     places.push(PartPlace::Fp16(layout));
                 }

@@ -5,7 +5,9 @@ use super::unit::{GemvUnit, ProgramFigures};
 use crate::cluster::lockstep::{HasCore, Lockstep};
 use crate::core::{Burst, LinkStatus, NdpCore};
 use crate::error::SimError;
+use ndp_config::DesignConfig;
 use ndp_isa::{Instruction, Transfer};
+use ndp_layout::DimmMap;
 
 /// What has become of the transfers of a program.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +45,8 @@ impl GemvUnit {
         let map = self.caches.map_mut();
         let mut keep = |name: &str| Ok::<u32, SimError>(map.add_bursts(name, bursts)? / gemv.ranks());
         let leaving = keep("what leaves")?;
+        keep_apart(&config, map)?;
+        let mut keep = |name: &str| Ok::<u32, SimError>(map.add_bursts(name, bursts)? / gemv.ranks());
         let coming = (0..dimms).map(|from| keep(&format!("what comes from DIMM {from}")));
         let coming = coming.collect::<Result<_, _>>()?;
         self.transfers = Some(Transfers { leaving, coming, counted: [0; 2] });
@@ -136,6 +140,14 @@ impl GemvUnit {
         }
         Ok(counters)
     }
+}
+
+/// Leaves room, so that what comes is in other banks than what leaves at the same time: half of the pairs of banks, of which a stream has one for
+/// 256 bursts at a time (docs/rank-port.md).
+fn keep_apart(config: &DesignConfig, map: &mut DimmMap) -> Result<(), SimError> {
+    const PAIR_BURSTS: u32 = 256;
+    map.add_bursts("nothing", config.dram().banks() / 4 * PAIR_BURSTS * config.gemv().ranks())?;
+    Ok(())
 }
 
 /// The FP16 bits of bursts.

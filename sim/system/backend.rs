@@ -88,8 +88,8 @@ pub struct SystemBackend<P> {
     /// Positions before the batch that runs, and its tokens.
     position: usize,
     batch: usize,
-    /// The core on which Q, K and V have met.
-    pub(super) met_at: usize,
+    /// The core on which Q, K and V have met; none if each head's have met where it is attended to.
+    pub(super) met_at: Option<usize>,
     /// The links between the cores, if they are simulated.
     pub(super) links: Option<Links>,
     /// Where neurons are, and their weights.
@@ -168,7 +168,7 @@ impl<P: Places> SystemBackend<P> {
             predicted: None,
             position: 0,
             batch: 0,
-            met_at: 0,
+            met_at: Some(0),
             links: None,
             residence,
             head_width: shape.head_width() as usize,

@@ -5,11 +5,12 @@
 //! meeting of sums when the last of them is; nothing overlaps from one product to the next.
 
 use super::figures::{SystemFigures, TokenFigures};
-use super::links::Delivery;
+use super::links::Round;
 use super::place::Place;
 use crate::core::InstructionRecord;
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
+use ndp_isa::Opcode;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -224,22 +225,30 @@ impl Books {
         end
     }
 
-    /// A message over a link, with the programs of both sides.
-    pub fn message(
-        &mut self,
-        (place, what): (Place, &'static str),
-        begin: u64,
-        bytes: u64,
-        delivery: &Delivery,
-    ) -> u64 {
-        let ns = delivery.tries.iter().map(|one| self.core.cycles_to_ns(one.cycles())).sum();
-        let end = self.carry_in(place, (what, begin), bytes, ns);
-        let mut begin = end - ns;
-        for one in &delivery.tries {
-            for ((dimm, figures), what) in one.programs.iter().zip(["send", "receive"]) {
+    /// Messages over links at the same time, each with its way, what it is and its bytes, and the programs of all cores that take part. Returns
+    /// when they have arrived.
+    pub fn round(&mut self, begin: u64, round: &Round, ways: &[(Place, &'static str, u64)]) -> u64 {
+        let (mut end, mut parts) = (begin, Vec::new());
+        for programs in &round.tries {
+            let longest = programs.iter().map(|(_, figures)| figures.cycles).max().unwrap_or(0);
+            parts.push((end, programs));
+            end += self.core.cycles_to_ns(longest);
+        }
+        for (place, what, bytes) in ways {
+            self.carry_in(*place, (what, begin), *bytes, end - begin);
+        }
+        for (begin, programs) in parts {
+            for (dimm, figures) in programs {
+                let (sends, receives) = [Opcode::Send, Opcode::Receive]
+                    .map(|opcode| figures.opcodes.contains_key(&opcode))
+                    .into();
+                let what = match (sends, receives) {
+                    (true, true) => "send, receive",
+                    (true, false) => "send",
+                    _ => "receive",
+                };
                 self.program(*dimm, (what, begin), figures.clone(), &[]);
             }
-            begin += self.core.cycles_to_ns(one.cycles());
         }
         end
     }

@@ -51,18 +51,18 @@ impl PathBytes {
     }
 }
 
-/// What meeting cost: products whose sums came from more than one device.
+/// What meeting cost, of products whose sums came from more than one device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MergeFigures {
     /// The form of partial results.
     pub format: MergeFormat,
-    /// Products that met.
+    /// Programs that finished a product, or some columns of it.
     pub meetings: u64,
-    /// Partial results that cores handed over.
+    /// Partial results that cores handed over: all columns, of which the core's own part stays.
     pub handed_over: u64,
     /// Cycles that it took them: `export`, or `round` and `store`.
     pub hand_over_cycles: u64,
-    /// Cycles of the programs that add, round and finish: `import` or `merge`, `round`, what follows the product, `store`.
+    /// Cycles of these programs: `import` or `merge`, `round`, what follows the product, `store`.
     pub meet_cycles: u64,
     /// Bytes that cores sent over links.
     pub link_bytes: u64,
@@ -226,6 +226,13 @@ impl SystemFigures {
             token.dimm_cycles[dimm] += program.cycles;
         }
         program.cycles
+    }
+
+    /// Counts bytes of partial sums that a core has sent to another one.
+    pub(super) fn sent(&mut self, dimm: usize, bytes: u64) {
+        self.dimms[dimm].sent_bytes += bytes;
+        self.bytes.link_sums += bytes;
+        self.merge.link_bytes += bytes;
     }
 
     /// Counts neurons of a core, or of the GPU.

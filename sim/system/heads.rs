@@ -1,7 +1,7 @@
 //! Attention: each core has some of the heads, with their keys and values.
 
 use super::backend::SystemBackend;
-use super::links::{Delivery, Message};
+use super::links::{Message, Round};
 use super::place::Place;
 use super::places::Places;
 use super::pool::together;
@@ -24,7 +24,7 @@ struct Share {
 
 impl<P: Places> SystemBackend<P> {
     /// Heads of a core: as even as whole heads can be.
-    fn heads(&self, heads: usize, core: usize) -> Range<usize> {
+    pub(super) fn heads(&self, heads: usize, core: usize) -> Range<usize> {
         let cores = self.cores.len();
         heads * core / cores..heads * (core + 1) / cores
     }
@@ -52,12 +52,18 @@ impl<P: Places> SystemBackend<P> {
     /// Whether Q, K and V of a batch stay in DRAM and go over links to the cores that attend: those of a single token whose heads take whole
     /// beats. Others the host takes and hands out.
     pub(super) fn keeps_qkv(&self, tokens: usize) -> bool {
-        self.links.is_some() && tokens == 1 && self.head_width.is_multiple_of(BEAT_ELEMS as usize)
+        self.links.is_some() && self.divides_heads(tokens)
     }
 
-    /// Q, K and V of a token go from the core where they met to those of their heads, to the same places there.
-    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Delivery>, SimError> {
-        let from = self.met_at;
+    /// Whether Q, K and V of a batch can meet head by head.
+    pub(super) fn divides_heads(&self, tokens: usize) -> bool {
+        tokens == 1 && self.head_width.is_multiple_of(BEAT_ELEMS as usize)
+    }
+
+    /// Q, K and V of a token go from the core where they met to those of their heads, to the same places there. By core, the round in which they
+    /// come.
+    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Round>, SimError> {
+        let Some(from) = self.met_at else { return Ok(BTreeMap::new()) };
         let ranks = self.config.gemv().ranks();
         let mut messages = Vec::new();
         for to in (0..self.cores.len()).filter(|core| *core != from) {
@@ -78,8 +84,9 @@ impl<P: Places> SystemBackend<P> {
             messages.push(Message { from, to, ranges });
         }
         let Some(links) = &mut self.links else { return Ok(BTreeMap::new()) };
-        let targets: Vec<usize> = messages.iter().map(|message| message.to).collect();
-        Ok(targets.into_iter().zip(links.deliver(&mut self.cores, messages)?).collect())
+        // One core sends, so each round has one message.
+        let rounds = links.deliver(&mut self.cores, &messages)?.into_iter();
+        Ok(rounds.filter_map(|round| Some((messages[*round.messages.first()?].to, round))).collect())
     }
 
     /// Attention head by head where the heads live; `exact` is the reference.
@@ -101,16 +108,16 @@ impl<P: Places> SystemBackend<P> {
             let columns = heads.start * op.head_width()..heads.end * op.head_width();
             let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
-            if core != self.met_at {
+            if let Some(from) = self.met_at.filter(|from| *from != core) {
                 // Q, K and V have met on one core.
                 let bytes = (6 * op.tokens() * columns.len()) as u64;
                 self.books.figures.bytes.link_qkv += bytes;
-                let link = Place::LinkOut(self.met_at as u32);
+                let link = Place::LinkOut(from as u32);
                 let arrived = match &delivery {
                     None => self.books.carry(link, ("q, k, v", begin), bytes),
-                    Some(delivery) => {
-                        carried += delivery.cycles();
-                        self.books.message((link, "q, k, v"), begin, bytes, delivery)
+                    Some(round) => {
+                        carried += round.cycles();
+                        self.books.round(sent, round, &[(link, "q, k, v", bytes)])
                     }
                 };
                 start = start.max(arrived);
@@ -121,7 +128,7 @@ impl<P: Places> SystemBackend<P> {
         // The core that sends attends when all is sent, if links are simulated.
         let own = self.met_at;
         let is_linked = self.links.is_some();
-        for (_, share) in jobs.iter_mut().filter(|(core, _)| is_linked && *core == own) {
+        for (_, share) in jobs.iter_mut().filter(|(core, _)| is_linked && Some(*core) == own) {
             share.start = share.start.max(sent);
         }
         let resident = self.keeps_qkv(op.tokens()).then_some(self.residence.qkv);

@@ -125,29 +125,21 @@ impl Message {
     }
 }
 
-/// A message that has arrived: how often it was sent, the last time successfully.
-#[derive(Clone, Debug)]
-pub(super) struct Delivery {
-    pub tries: Vec<Try>,
+/// Messages that went at the same time: no core has sent or received more than one of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Round {
+    /// Their numbers.
+    pub messages: Vec<usize>,
+    /// Programs of the cores, which begin together; once more for each time that a message had to be repeated.
+    pub tries: Vec<Vec<(usize, ProgramFigures)>>,
 }
 
-/// A message that was sent, whether it arrived or not: the programs of sender and receiver, which begin together.
-#[derive(Clone, Debug)]
-pub(super) struct Try {
-    pub programs: [(usize, ProgramFigures); 2],
-}
-
-impl Try {
-    /// Cycles up to the end of the later program.
+impl Round {
+    /// Cycles up to the end of the last program of each try.
     pub fn cycles(&self) -> u64 {
-        self.programs.iter().map(|(_, figures)| figures.cycles).max().unwrap_or(0)
-    }
-}
-
-impl Delivery {
-    /// Cycles of all tries.
-    pub fn cycles(&self) -> u64 {
-        self.tries.iter().map(Try::cycles).sum()
+        let longest =
+            |programs: &Vec<(usize, ProgramFigures)>| programs.iter().map(|(_, of)| of.cycles).max();
+        self.tries.iter().filter_map(longest).sum()
     }
 }
 
@@ -256,44 +248,42 @@ impl Links {
         }
     }
 
-    /// Takes messages to where they are for; those that do not need a common core at the same time. In the order of the messages.
+    /// Takes messages to where they are for; those that do not need a common core at the same time. Says in which rounds.
     ///
     /// # Errors
     /// [`SimError::LinkFault`] if a link does not carry a message.
-    pub fn deliver(
-        &mut self,
-        cores: &mut [GemvUnit],
-        messages: Vec<Message>,
-    ) -> Result<Vec<Delivery>, SimError> {
-        let mut waiting: Vec<(usize, Message)> = messages.into_iter().enumerate().collect();
-        let mut done = Vec::new();
+    pub fn deliver(&mut self, cores: &mut [GemvUnit], messages: &[Message]) -> Result<Vec<Round>, SimError> {
+        let mut waiting: Vec<usize> = (0..messages.len()).collect();
+        let mut rounds = Vec::new();
         while !waiting.is_empty() {
             let (mut sends, mut receives) = (vec![false; cores.len()], vec![false; cores.len()]);
-            let (round, rest) = waiting.into_iter().partition(|(_, message): &(usize, Message)| {
+            let (round, rest) = waiting.into_iter().partition(|number| {
+                let message: &Message = &messages[*number];
                 let free = !sends[message.from] && !receives[message.to];
-                (sends[message.from], receives[message.to]) = (true, true);
+                if free {
+                    (sends[message.from], receives[message.to]) = (true, true);
+                }
                 free
             });
             waiting = rest;
-            done.extend(self.round(cores, round)?);
+            rounds.push(self.round(cores, messages, round)?);
         }
-        done.sort_by_key(|(number, _)| *number);
-        Ok(done.into_iter().map(|(_, delivery)| delivery).collect())
+        Ok(rounds)
     }
 
     /// Messages of which each core sends and receives one at most.
     fn round(
         &mut self,
         cores: &mut [GemvUnit],
-        mut messages: Vec<(usize, Message)>,
-    ) -> Result<Vec<(usize, Delivery)>, SimError> {
-        let mut done: Vec<(usize, Delivery)> = Vec::new();
-        let mut earlier: Vec<(usize, Vec<Try>)> = Vec::new();
-        let mut ends = Vec::new();
+        messages: &[Message],
+        numbers: Vec<usize>,
+    ) -> Result<Round, SimError> {
+        let mut round = Round { messages: numbers.clone(), tries: Vec::new() };
+        let (mut left, mut ends) = (numbers, Vec::new());
         for _ in 0..TRIES {
             let now = self.lockstep.cycle();
             let mut sides: Vec<Sides> = vec![Sides::default(); cores.len()];
-            for (_, Message { from, to, ranges }) in &messages {
+            for Message { from, to, ranges } in left.iter().map(|number| &messages[*number]) {
                 sides[*to].late += self.late(*to, now);
                 self.enqueue(&mut sides, (*from, *to), ranges.iter().copied());
             }
@@ -301,37 +291,31 @@ impl Links {
             let jobs = sides.into_iter().map(|sides| (!is_idle(&sides)).then_some(sides)).collect();
             let results = self.lockstep.run(cores, jobs, self.threads, &transfer)?;
             let mut failed = Vec::new();
-            for (number, message) in messages {
-                let (Some((sent, out)), Some((got, into))) = (&results[message.from], &results[message.to])
-                else {
+            for number in left {
+                let message = &messages[number];
+                let (Some((_, out)), Some((_, into))) = (&results[message.from], &results[message.to]) else {
                     continue;
                 };
-                let mut tries = match earlier.iter().position(|(earlier, _)| *earlier == number) {
-                    Some(at) => earlier.swap_remove(at).1,
-                    None => Vec::new(),
-                };
-                tries.push(Try { programs: [(message.from, sent.clone()), (message.to, got.clone())] });
                 let all = message.ranges.len() as u32;
                 if out.sent == all && into.received == all {
                     self.figures.messages += u64::from(all);
                     self.figures.bytes += message.bytes();
-                    let delivery = Delivery { tries };
-                    self.figures.cycles += delivery.cycles();
-                    done.push((number, delivery));
                 } else {
                     ends = vec![(message.to, into.status), (message.from, out.status)];
-                    earlier.push((number, tries));
-                    failed.push((number, message));
+                    failed.push(number);
                 }
             }
-            messages = failed;
-            if messages.is_empty() {
-                return Ok(done);
+            let programs = results.into_iter().enumerate();
+            round.tries.push(programs.filter_map(|(core, done)| Some((core, done?.0))).collect());
+            left = failed;
+            if left.is_empty() {
+                self.figures.cycles += round.cycles();
+                return Ok(round);
             }
-            self.figures.repeated += messages.len() as u64;
+            self.figures.repeated += left.len() as u64;
             self.go_on(cores)?;
         }
-        let (from, to) = (messages[0].1.from, messages[0].1.to);
+        let (from, to) = (messages[left[0]].from, messages[left[0]].to);
         let all = (1u32 << cores[from].config().link().lanes()) - 1;
         let sound = |s: &LinkStatus| s.up && !s.fault && !s.peer_fault && s.locked & all == all;
         let what = format!("does not carry a message from DIMM {from} to DIMM {to}, sent {TRIES} times");

@@ -1,16 +1,17 @@
-//! Q, K, V and FC2: each device adds up the products of its own neurons, and the sums meet on one core.
+//! Q, K, V and FC2: each device adds up the products of its own neurons, and the sums meet: on each core those of some columns, or all
+//! on one ([`Meeting`]).
 
 use super::backend::SystemBackend;
 use super::books::Operation;
-use super::links::Message;
+use super::links::{Message, Round};
 use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
 use crate::error::SimError;
-use crate::gemv::{Epilogue, GemvUnit, Mode, Part, Product, Weights, columns_of};
+use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Weights, columns_of};
 use ndp_config::BlockKind;
 use ndp_layout::VectorBlock;
-use ndp_model::{Finish, GemvBackend, GemvOp, LinearOp};
+use ndp_model::{Finish as After, GemvBackend, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use ndp_planner::{Plan, Sizes, WeightMatrix};
 use std::collections::BTreeMap;
@@ -53,6 +54,9 @@ impl Piece<'_> {
     }
 }
 
+/// A link that a message takes, what it is, and its bytes.
+type Way = (Place, &'static str, u64);
+
 /// What a core adds up: neurons, the slots that hold their weights, and their values.
 struct Share<'a> {
     neurons: &'a [u32],
@@ -62,9 +66,35 @@ struct Share<'a> {
     leaves: bool,
 }
 
+/// Where the sums of some columns of a piece meet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Meeting {
+    core: usize,
+    cut: Cut,
+}
+
+impl Meeting {
+    /// Its block of values `[vectors x columns of the piece]`.
+    fn of<T: Clone>(&self, piece: &Piece<'_>, values: &[T]) -> Vec<T> {
+        let block = self.cut.block.start as usize..self.cut.block.end as usize;
+        values.chunks(piece.outputs.len()).flat_map(|row| &row[block.clone()]).cloned().collect()
+    }
+}
+
+/// What a core finishes: parts of the sums, bias and residual of its columns.
+struct Finish<'a> {
+    meeting: &'a Meeting,
+    parts: Vec<Part>,
+    epilogue: Epilogue<'a>,
+    /// It has sums of its own.
+    own: bool,
+    output: Option<VectorBlock>,
+    spoilt: Option<Handed>,
+}
+
 impl<P: Places> SystemBackend<P> {
-    /// The product of some inputs (`neurons`; all others are zero), each device's its own. The sums meet on the core that has most of
-    /// them. Piece by piece, if a core's buffer does not hold the sums of all outputs and vectors at once.
+    /// The product of some inputs (`neurons`; all others are zero), each device's its own. Piece by piece, if a core's buffer does not
+    /// hold the sums of all outputs and vectors at once.
     pub(super) fn meet(
         &mut self,
         linear: &LinearOp<'_>,
@@ -146,7 +176,6 @@ impl<P: Places> SystemBackend<P> {
         let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
         let bias: Option<Vec<f16>> = epilogue.bias.map(|bias| bias[piece.outputs.clone()].to_vec());
         let residual: Option<Vec<f16>> = epilogue.residual.map(|residual| piece.of(residual));
-        let epilogue = Epilogue { bias: bias.as_deref(), residual: residual.as_deref(), ..*epilogue };
         let (begin, format) = (self.books.now, self.options.merge);
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
@@ -154,20 +183,18 @@ impl<P: Places> SystemBackend<P> {
             let came = |neuron| self.residence.uploaded((block, neuron), matrix);
             piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
         });
-        let output = self.kept_output(piece, matrix)?;
-
-        // The core with most neurons is the last to be ready: the others' sums come to it.
         let cold = parts.iter().filter_map(|(device, neurons)| match device {
             Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
             Device::Gpu => None,
         });
         let cold: Vec<(usize, &Vec<u32>)> = cold.collect();
+        // The core with most neurons is the last to be ready.
         let most = cold.iter().max_by_key(|(dimm, neurons)| (neurons.len(), std::cmp::Reverse(*dimm)));
-        let (own, receiver) = (most.is_some(), most.map_or(0, |(dimm, _)| *dimm));
+        let (meetings, met_at) = self.meetings(piece, matrix, most.map_or(0, |(dimm, _)| *dimm));
         let jobs = cold.iter().map(|&(dimm, neurons)| {
             let slots = neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
             let vectors = piece.values_of(neurons);
-            (dimm, Share { neurons, slots, vectors, leaves: dimm != receiver })
+            (dimm, Share { neurons, slots, vectors, leaves: meetings.iter().any(|of| of.core != dimm) })
         });
         let jobs: Vec<(usize, Share<'_>)> = jobs.collect();
         // The tile as a matrix of its own.
@@ -189,18 +216,36 @@ impl<P: Places> SystemBackend<P> {
         })?;
         self.learn();
 
-        let mut sums = Vec::new();
+        let mut finishes: Vec<Finish<'_>> = Vec::with_capacity(meetings.len());
+        let of_meeting =
+            |values: Option<&Vec<f16>>, meeting: &Meeting| values.map(|values| meeting.of(piece, values));
+        let biases: Vec<_> = meetings.iter().map(|meeting| of_meeting(bias.as_ref(), meeting)).collect();
+        let residuals: Vec<_> =
+            meetings.iter().map(|meeting| of_meeting(residual.as_ref(), meeting)).collect();
+        for ((meeting, bias), residual) in meetings.iter().zip(&biases).zip(&residuals) {
+            finishes.push(Finish {
+                meeting,
+                parts: Vec::new(),
+                epilogue: Epilogue { bias: bias.as_deref(), residual: residual.as_deref(), ..*epilogue },
+                own: cold.iter().any(|(dimm, _)| *dimm == meeting.core),
+                output: self.kept_output(piece, matrix, &meeting.cut.block)?,
+                spoilt: None,
+            });
+        }
         let (mut slowest, mut ready) = (0, begin);
         if let (Some(sums_of_gpu), Some(neurons)) = (&gpu_sums, gpu) {
-            let part = Part::of(format, &self.config, (cols, batch), sums_of_gpu)?;
             let weights = 2 * neurons.len() as u64 * u64::from(cols);
             let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
-            ready = ready.max(self.books.carry(Place::BusDown, ("sums of the GPU", end), part.bytes()));
-            let figures = &mut self.books.figures;
-            figures.gpu_sent_bytes += part.bytes();
-            figures.bytes.bus_gpu_sums += part.bytes();
-            figures.merge.bus_bytes += part.bytes();
-            sums.push(part);
+            for Finish { meeting, parts, .. } in &mut finishes {
+                let sums = meeting.of(piece, sums_of_gpu);
+                let part = Part::of_cut(format, &self.config, batch, &meeting.cut, &sums)?;
+                ready = ready.max(self.books.carry(Place::BusDown, ("sums of the GPU", end), part.bytes()));
+                let figures = &mut self.books.figures;
+                figures.gpu_sent_bytes += part.bytes();
+                figures.bytes.bus_gpu_sums += part.bytes();
+                figures.merge.bus_bytes += part.bytes();
+                parts.push(part);
+            }
         }
         let (mut waiting, mut computed_by) = (Vec::new(), begin);
         for (dimm, (computed, left, neurons)) in done {
@@ -211,53 +256,43 @@ impl<P: Places> SystemBackend<P> {
                 let merge = &mut self.books.figures.merge;
                 merge.handed_over += 1;
                 merge.hand_over_cycles += figures.cycles;
-                merge.link_bytes += part.bytes();
                 end = self.books.program(dimm, ("hand over", end), figures, &[]);
-                self.books.figures.dimms[dimm].sent_bytes += part.bytes();
-                self.books.figures.bytes.link_sums += part.bytes();
                 if let Part::Arrived(part) = part {
                     waiting.push((dimm, part));
                 } else {
-                    let link = Place::LinkIn(receiver as u32);
-                    end = self.books.carry(link, ("partial sums", end), part.bytes());
-                    sums.push(part);
+                    for Finish { meeting, parts, .. } in
+                        finishes.iter_mut().filter(|of| of.meeting.core != dimm)
+                    {
+                        let part = part.slice(&self.config, (cols, batch), &meeting.cut)?;
+                        self.books.figures.sent(dimm, part.bytes());
+                        let link = Place::LinkIn(meeting.core as u32);
+                        ready = ready.max(self.books.carry(link, ("partial sums", end), part.bytes()));
+                        parts.push(part);
+                    }
                 }
             }
             slowest = slowest.max(cycles);
             ready = ready.max(end);
             computed_by = computed_by.max(end);
         }
-        if let Some(links) = &mut self.links {
-            let to = receiver;
-            let mut messages = Vec::with_capacity(waiting.len());
-            for (from, part) in &waiting {
-                let coming = part.at(self.cores[to].coming(*from)?);
-                messages.push(Message {
-                    from: *from,
-                    to,
-                    ranges: part.ranges.iter().copied().zip(coming.ranges.iter().copied()).collect(),
-                });
-                sums.push(Part::Arrived(coming));
-            }
-            // Messages are sent when all cores have computed.
-            let delivered = links.deliver(&mut self.cores, messages)?;
-            self.books.predicted.append(&mut links.lockstep().take_predicted());
-            for ((_, part), delivery) in waiting.into_iter().zip(delivered) {
-                let link = (Place::LinkIn(receiver as u32), "partial sums");
-                ready = ready.max(self.books.message(link, computed_by, part.bytes(), &delivery));
-                slowest += delivery.cycles();
-            }
+        // Messages are sent when all cores have computed.
+        for round in self.send_sums(&waiting, &mut finishes, batch)? {
+            let (round, ways) = round;
+            computed_by = self.books.round(computed_by, &round, &ways);
+            slowest += round.cycles();
         }
+        ready = ready.max(computed_by);
         let merged = if self.is_exact() {
             Vec::new()
         } else {
-            self.merged(piece, (&cold, receiver), gpu_sums.as_deref(), &empty)?
+            self.merged(piece, (&cold, &meetings), gpu_sums.as_deref(), &empty)?
         };
-        let mut spoilt = None;
-        if let Some(part) = sums.first_mut().filter(|_| self.spoil) {
-            part.spoil(60);
-            if let Part::Arrived(part) = part {
-                spoilt = Some(part.clone());
+        if self.spoil
+            && let Some(finish) = finishes.iter_mut().find(|finish| !finish.parts.is_empty())
+        {
+            finish.parts[0].spoil(60);
+            if let Part::Arrived(part) = &finish.parts[0] {
+                finish.spoilt = Some(part.clone());
             }
             self.spoil = false;
         }
@@ -266,27 +301,114 @@ impl<P: Places> SystemBackend<P> {
             self.books.figures.bytes.bus_inputs += bytes;
             ready = ready.max(self.books.carry(Place::BusDown, ("residual", begin), bytes));
         }
-        let jobs = vec![(receiver, (&sums, &epilogue))];
+        let meets = finishes.iter().any(|finish| !finish.parts.is_empty());
+        let jobs = finishes.iter().map(|finish| (finish.meeting.core, finish)).collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let mut done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
-            let (sums, epilogue): (&Vec<Part>, &Epilogue<'_>) = job;
-            if let Some(part) = &spoilt {
-                core.spoil_arrived(part, (cols, batch)).await?;
+        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
+            let Finish { meeting, parts, epilogue, own, output, spoilt } = job;
+            if let Some(part) = spoilt {
+                core.spoil_arrived(part, batch, &meeting.cut).await?;
             }
-            core.meet_async((cols, batch), sums, own, epilogue, output).await
+            let run = core.meet_async((batch, &meeting.cut), parts, *own, epilogue, *output).await?;
+            Ok((*meeting, run))
         })?;
         self.learn();
-        let Some((_, run)) = done.pop() else { return Err(SimError::waits(0)) };
-        let cycles = run.figures.cycles;
-        if !sums.is_empty() {
-            self.books.figures.merge.meetings += 1;
-            self.books.figures.merge.meet_cycles += cycles;
+        self.met_at = met_at;
+        let mut bits = vec![0; piece.outputs.len() * piece.vectors.len()];
+        let (mut longest, mut end) = (0, ready);
+        for (core, (meeting, run)) in done {
+            let cycles = run.figures.cycles;
+            longest = longest.max(cycles);
+            if meets {
+                self.books.figures.merge.meetings += 1;
+                self.books.figures.merge.meet_cycles += cycles;
+            }
+            end = end.max(self.books.program(core, ("meet", ready), run.figures, &[]));
+            let rows = bits.chunks_mut(piece.outputs.len());
+            let Cut { own, block } = &meeting.cut;
+            for (row, values) in rows.zip(run.bits.chunks(meeting.cut.cols() as usize)) {
+                let values = &values[(own.start - block.start) as usize..][..own.len()];
+                row[own.start as usize..][..own.len()].copy_from_slice(values);
+            }
         }
-        self.met_at = receiver;
-        let end = self.books.program(receiver, ("meet", ready), run.figures, &[]);
-        self.books.critical(slowest + cycles);
+        self.books.critical(slowest + longest);
         self.books.advance(end);
-        Ok((run.bits, merged))
+        Ok((bits, merged))
+    }
+
+    /// Where the columns of a piece meet, and on which core Q, K and V are then, if they are on one. Several cores have some of the columns each:
+    /// those of the heads that they attend to, or as many stripes as the others. What cannot be divided meets on `most`.
+    fn meetings(
+        &self,
+        piece: &Piece<'_>,
+        matrix: WeightMatrix,
+        most: usize,
+    ) -> (Vec<Meeting>, Option<usize>) {
+        let (cores, cols) = (self.cores.len(), piece.outputs.len() as u32);
+        let together = (vec![Meeting { core: most, cut: Cut::all(cols) }], Some(most));
+        if cores == 1 {
+            return together;
+        }
+        let columns: Vec<Range<u32>> = match matrix {
+            WeightMatrix::Q | WeightMatrix::K | WeightMatrix::V => {
+                if !self.divides_heads(piece.op.batch()) || piece.outputs.len() != piece.op.rows() {
+                    return together;
+                }
+                let heads = piece.op.rows() / self.head_width;
+                let of_core = |core| {
+                    let heads = self.heads(heads, core);
+                    (heads.start * self.head_width) as u32..(heads.end * self.head_width) as u32
+                };
+                (0..cores).map(of_core).collect()
+            }
+            WeightMatrix::Fc1 | WeightMatrix::Fc2 => {
+                let stripe = self.config.gemv().stripe_elems();
+                let (stripes, cores) = (cols.div_ceil(stripe), cores as u32);
+                let first = |core: u32| (stripes * core / cores * stripe).min(cols);
+                (0..cores).map(|core| first(core)..first(core + 1)).collect()
+            }
+        };
+        let size = (cols, piece.vectors.len() as u32);
+        let meeting =
+            |(core, own)| Some(Meeting { core, cut: Cut::of(&self.config, self.options.merge, size, own)? });
+        let columns = (0..).zip(columns).filter(|(_, own)| !own.is_empty());
+        let meetings: Option<Vec<Meeting>> = columns.map(meeting).collect();
+        meetings.filter(|meetings| meetings.len() > 1).map_or(together, |meetings| (meetings, None))
+    }
+
+    /// What linked cores have exported goes to where it meets, each column's to its core. By rounds in which nobody waits for a third one: first
+    /// from each core to the next, then to the one behind it.
+    fn send_sums(
+        &mut self,
+        exported: &[(usize, Handed)],
+        finishes: &mut [Finish<'_>],
+        batch: u32,
+    ) -> Result<Vec<(Round, Vec<Way>)>, SimError> {
+        let Some(links) = &mut self.links else { return Ok(Vec::new()) };
+        let count = self.cores.len();
+        let (mut messages, mut ways) = (Vec::new(), Vec::new());
+        for distance in 1..count {
+            for (from, handed) in exported {
+                let to = (from + distance) % count;
+                let Some(finish) = finishes.iter_mut().find(|finish| finish.meeting.core == to) else {
+                    continue;
+                };
+                let leaving = handed.slice(&self.config, batch, &finish.meeting.cut)?;
+                let coming = leaving.at(self.cores[to].coming(*from)?);
+                let ranges = leaving.ranges.iter().copied().zip(coming.ranges.iter().copied()).collect();
+                messages.push(Message { from: *from, to, ranges });
+                ways.push((Place::LinkIn(to as u32), "partial sums", leaving.bytes()));
+                self.books.figures.sent(*from, leaving.bytes());
+                finish.parts.push(Part::Arrived(coming));
+            }
+        }
+        let rounds = links.deliver(&mut self.cores, &messages)?;
+        self.books.predicted.append(&mut links.lockstep().take_predicted());
+        let with_ways = |round: Round| {
+            let ways = round.messages.iter().map(|number| ways[*number]).collect();
+            (round, ways)
+        };
+        Ok(rounds.into_iter().map(with_ways).collect())
     }
 
     /// Which matrix the present operation multiplies by.
@@ -300,7 +422,12 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Where results stay for the cores that attend: the host does not move those of a single token on links.
-    fn kept_output(&self, piece: &Piece<'_>, matrix: WeightMatrix) -> Result<Option<VectorBlock>, SimError> {
+    fn kept_output(
+        &self,
+        piece: &Piece<'_>,
+        matrix: WeightMatrix,
+        columns: &Range<u32>,
+    ) -> Result<Option<VectorBlock>, SimError> {
         let [queries, keys, values] = &self.residence.qkv;
         let vector = match matrix {
             WeightMatrix::Q => queries,
@@ -311,31 +438,34 @@ impl<P: Places> SystemBackend<P> {
         if !self.keeps_qkv(piece.op.batch()) {
             return Ok(None);
         }
-        columns_of(&self.config, vector, piece.outputs.start as u32, piece.outputs.len() as u32).map(Some)
+        let first = piece.outputs.start as u32 + columns.start;
+        columns_of(&self.config, vector, first, columns.end - columns.start).map(Some)
     }
 
     /// Each sum of a piece rounded once, after every part has been rounded as it is on its way.
     fn merged(
         &self,
         piece: &Piece<'_>,
-        (cold, receiver): (&[(usize, &Vec<u32>)], usize),
+        (cold, meetings): (&[(usize, &Vec<u32>)], &[Meeting]),
         gpu: Option<&[ExactSum]>,
         empty: &ExactSum,
     ) -> Result<Vec<f16>, SimError> {
         use crate::gemv::MergeFormat;
-        let count = piece.outputs.len() * piece.vectors.len();
-        let mut totals = vec![empty.clone(); count];
-        let mut add = |parts: &[ExactSum], travels: bool| -> Result<(), SimError> {
-            for (total, part) in totals.iter_mut().zip(parts) {
+        let cols = piece.outputs.len();
+        let mut totals = vec![empty.clone(); cols * piece.vectors.len()];
+        let mut add = |parts: &[ExactSum], from: Option<usize>| -> Result<(), SimError> {
+            for (index, (total, part)) in totals.iter_mut().zip(parts).enumerate() {
+                let column = (index % cols) as u32;
+                let stays = meetings.iter().any(|of| Some(of.core) == from && of.cut.own.contains(&column));
                 match self.options.merge {
-                    MergeFormat::Fp16 if travels => total.add_value(part.try_round()?),
+                    MergeFormat::Fp16 if !stays => total.add_value(part.try_round()?),
                     _ => total.add(part),
                 }
             }
             Ok(())
         };
         if let Some(gpu) = gpu {
-            add(gpu, true)?;
+            add(gpu, None)?;
         }
         for &(dimm, neurons) in cold {
             let exact = |products: &mut dyn Iterator<Item = (f16, f16)>| {
@@ -343,7 +473,7 @@ impl<P: Places> SystemBackend<P> {
                 products.for_each(|(w, x)| sum.mul_add(w, x));
                 sum
             };
-            add(&piece.sums(neurons, |_| None, exact), dimm != receiver)?;
+            add(&piece.sums(neurons, |_| None, exact), Some(dimm))?;
         }
         totals.iter().map(|sum| Ok(sum.try_round()?)).collect()
     }
@@ -353,9 +483,9 @@ impl<P: Places> SystemBackend<P> {
 fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
     let epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
     match op.finish() {
-        Finish::Plain => epilogue,
-        Finish::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
-        Finish::Relu => Epilogue { relu: true, ..epilogue },
-        Finish::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
+        After::Plain => epilogue,
+        After::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
+        After::Relu => Epilogue { relu: true, ..epilogue },
+        After::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
     }
 }

@@ -1,7 +1,7 @@
 //! Several simulated cores and a GPU as one backend of the decoder: no bit of a result depends on where a neuron lives.
 //!
 //! Between the decoder and [`crate::gemv`], as [`crate::backend`] is for a single core. Which device has which neuron is a
-//! [`Places`]; QKV and FC2 are partial sums of the active neurons that meet on one core and are rounded once, FC1 gives each
+//! [`Places`]; QKV and FC2 are partial sums of the active neurons that meet and are rounded once, FC1 gives each
 //! neuron's output where the neuron lives, attention goes over the cores head by head. The GPU computes in software, the prompt too if
 //! asked to; the projection and the logits are its own. Cores are simulated one after the other or side by side on threads, with the
 //! same results. [`Online`] lets neurons move as the host's scheduler wants them to, [`LivePredictor`] decides which are computed.

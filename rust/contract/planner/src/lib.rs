@@ -14,7 +14,9 @@ pub mod product;
 
 pub use attention::{AttentionUnit, HeadCut, attention_program, slot_words};
 pub use image::{Home, ModelImage, Slots, Tile, Weight, WeightMatrix};
-pub use partial::{PartPlace, export_program, meeting_program, place_sums, rounding_program};
+pub use partial::{
+    PartPlace, export_program, meeting_program, place_sums, rounding_program, rounds_beside_sums,
+};
 pub use product::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
 
 use thiserror::Error;

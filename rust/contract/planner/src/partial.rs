@@ -46,21 +46,28 @@ pub fn export_program(place: &ExportedSums) -> [Instruction; 1] {
     [Instruction::Export { src: 0, count: place.words(), address: place.address() }]
 }
 
+/// Whether sums that are rounded have room behind them for the results, so that they stay.
+pub fn rounds_beside_sums(config: &DesignConfig, (cols, batch): (u32, u32)) -> bool {
+    accumulator_words(config, cols, batch) + block_words(config, cols, batch) <= buffer_words(config)
+}
+
 /// The program that rounds the sums at word 0 to FP16 and stores them as the vectors `block`: what leaves a core whose partial results
-/// travel as FP16. It is the plan's only output.
+/// travel as FP16. It is the plan's only output. The sums stay if there is room ([`rounds_beside_sums`]).
 pub fn rounding_program(config: &DesignConfig, block: VectorBlock) -> Plan {
     let (cols, batch) = (block.elements(), block.batch());
-    debug_assert!(block_words(config, cols, batch) <= accumulator_words(config, cols, batch));
-    let store = Instruction::Store { src: 0, cols, batch, address: block.address() };
+    let words = accumulator_words(config, cols, batch);
+    let dst = if rounds_beside_sums(config, (cols, batch)) { words } else { 0 };
+    let store = Instruction::Store { src: dst, cols, batch, address: block.address() };
     Plan {
-        instructions: vec![Instruction::Round { src: 0, dst: 0, cols, batch }, store],
+        instructions: vec![Instruction::Round { src: 0, dst, cols, batch }, store],
         outputs: vec![Piece { block, first: 0, vector: 0 }],
         passes: 1,
         ..Plan::default()
     }
 }
 
-/// The program that adds `parts` to the sums at word 0, or to none if `own` is false, rounds them, does what follows, and stores `output`.
+/// The program that adds `parts` to the sums from word `own` on, or to none, rounds them, does what follows, and stores `output`. Sums of some
+/// waves of columns, whole but for the last one, are words side by side among those of all columns.
 ///
 /// # Errors
 /// [`PlanError::Config`] if the results' operands have no room beside them, [`PlanError::Layout`] if these do not fit the DRAM.
@@ -69,13 +76,14 @@ pub fn meeting_program(
     map: &mut DimmMap,
     output: VectorBlock,
     parts: &[PartPlace],
-    own: bool,
+    own: Option<u32>,
     epilogue: &Epilogue<'_>,
 ) -> Result<Plan, PlanError> {
     let (cols, batch) = (output.elements(), output.batch());
     let mut plan = Plan { passes: 1, ..Plan::default() };
     let (words, results) = (accumulator_words(config, cols, batch), block_words(config, cols, batch));
-    let needed = words.max(2 * results);
+    let first = own.unwrap_or(0);
+    let needed = first + words.max(2 * results);
     if needed > buffer_words(config) {
         return Err(ConfigError::Mismatch {
             what: format!("slice words for sums of cols = {cols}, batch = {batch}"),
@@ -84,18 +92,20 @@ pub fn meeting_program(
         }
         .into());
     }
-    if !own {
-        plan.instructions.push(Instruction::Zero { dst: 0, count: words });
+    if own.is_none() {
+        plan.instructions.push(Instruction::Zero { dst: first, count: words });
     }
     for part in parts {
         plan.instructions.push(match part {
-            PartPlace::Sums(sums) => Instruction::Import { dst: 0, count: words, address: sums.address() },
-            PartPlace::Fp16(rows) => Instruction::Merge { dst: 0, cols, batch, address: rows.base() },
+            PartPlace::Sums(sums) => {
+                Instruction::Import { dst: first, count: words, address: sums.address() }
+            }
+            PartPlace::Fp16(rows) => Instruction::Merge { dst: first, cols, batch, address: rows.base() },
         });
     }
-    plan.instructions.push(Instruction::Round { src: 0, dst: 0, cols, batch });
-    plan.finish(map, epilogue, (0, results), (cols, batch), (0, 0))?;
+    plan.instructions.push(Instruction::Round { src: first, dst: first, cols, batch });
+    plan.finish(map, epilogue, (first, first + results), (cols, batch), (0, 0))?;
     plan.outputs.push(Piece { block: output, first: 0, vector: 0 });
-    plan.instructions.push(Instruction::Store { src: 0, cols, batch, address: output.address() });
+    plan.instructions.push(Instruction::Store { src: first, cols, batch, address: output.address() });
     Ok(plan)
 }
