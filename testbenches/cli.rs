@@ -485,9 +485,9 @@ fn all_combinations_are_one_table() -> Outcome {
 #[test]
 fn a_live_predictor_is_measured() -> Outcome {
     let report = json_of(
-        "generate --config tiny --backend cycles --dimms 2 --tokens 3 --predictor hermes --gpu-numerics fp32",
+        "generate --config tiny --backend cycles --dimms 2 --tokens 3 --activity predicted --gpu-numerics fp32",
     )?;
-    assert_eq!((&report["mismatches"], &report["predictor"]["neurons"]), (&0.into(), &"hermes".into()));
+    assert_eq!((&report["mismatches"], &report["activity"]), (&0.into(), &"predicted".into()));
     let all = &report["predictor"]["text"]["all"];
     let count = |key: &str| all[key].as_u64().unwrap_or_default();
     let [tp, fp, missed, tn] =
@@ -541,7 +541,7 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         "unknown policy 'nice', expected one of random, partition",
     )?;
     refused(&format!("{tiny} --policy random"), "--dimms <N,...>")?;
-    refused(&format!("{tiny} --predictor hermes"), "--dimms <N,...>")?;
+    refused(&format!("{tiny} --activity oracle"), "--dimms <N,...>")?;
     refused(&format!("{tiny} --dimms 2 --merge fp8"), "[possible values: exact, fp16]")?;
     refused(&format!("{tiny} --dimms 2 --gpu-numerics fp8"), "[possible values: exact, fp32]")?;
     refused(&format!("{tiny} --dimms 2 --threads 0"), "0 is not in 1..=64")?;
@@ -690,6 +690,18 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     let message = stderr(&injected);
     assert_eq!(message.matches("MISMATCH ").count(), 8, "{message}");
     assert!(message.contains("rerun: cargo run --release --bin ndp -- gemv --config tiny "), "{message}");
+    // Models measure the same.
+    let products = |backend: &str| -> Result<Value, Box<dyn Error>> {
+        let mut report =
+            json(&format!("bench --config tiny --rows 40 --cols 64,100 --densities 0.5 --json {backend}"))?;
+        let Some(products) = report["products"].as_array_mut() else { return Err("no products".into()) };
+        for product in products {
+            (product["sim_cycles_per_second"], product["backend"]) = (Value::Null, Value::Null);
+        }
+        Ok(report["products"].take())
+    };
+    assert_eq!(products("")?, products("--backend cycles")?);
+    refused("bench --profile --backend cycles", "cannot be used with")?;
     refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
     refused("bench --rows 0", "rows = 0 must be in 1..=16384")
 }

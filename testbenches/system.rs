@@ -4,9 +4,10 @@ use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::system::{
-    Device, Event, GpuNumerics, LivePredictor, Load, Place, Places, PredictedSoftware, Setup, StaticPlaces,
-    SystemBackend, SystemOptions, perplexity, small_system,
+    ActivitySource, Device, Event, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
+    PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity, small_system,
 };
+use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_scheduler::Policy;
 use ndp_traces::capture::{Capture, shape_of};
@@ -309,6 +310,52 @@ fn a_live_predictor_decides_what_is_computed() -> Outcome {
     assert_eq!((own.tokens, predicted.tokens), (13, 13));
     assert!(own.per_token > 1.0 && predicted.per_token > own.per_token, "{own:?} {predicted:?}");
     assert!(perplexity(&model, &mut SoftwareBackend::new(), text, text.len()).is_err());
+    Ok(())
+}
+
+#[test]
+fn fc2_needs_nothing_that_the_machine_does_not_know() -> Outcome {
+    let model = model()?;
+    let tokens = GenerateOptions { tokens: 3, ..OPTIONS };
+    let expected = reference(&model, &tokens)?;
+    let (layers, ffn) = (model.config.num_hidden_layers() as u64, model.config.ffn_dim() as u64);
+    let run = |activity| -> Result<_, Box<dyn Error>> {
+        let options = SystemOptions { activity, ..behind_the_prompt(3)? };
+        let mut system = open(&model, &options, StaticPlaces::new(3, 25, 7))?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
+        assert_eq!(
+            (&generation.text, &generation.logits_digests),
+            (&expected.text, &expected.logits_digests),
+            "{activity:?}"
+        );
+        let (mut computed, mut selected) = (0, 0);
+        for event in system.events().iter().filter(|event| event.position >= PROMPT.len()) {
+            match (event.operation, event.place, event.what) {
+                (Operation::Fc1, _, "neurons") => computed += event.neurons.len() as u64,
+                (Operation::Fc2, Place::BusDown, what) => {
+                    assert!(["sums of the GPU", "residual"].contains(&what), "the host sends {what}");
+                }
+                (Operation::Fc2, Place::Dimm(_), "partial sums") => {
+                    let program = event.program.as_ref().ok_or("no program")?;
+                    let opcodes: Vec<_> = program
+                        .records
+                        .iter()
+                        .filter_map(|record| decode_fields(record.word).ok())
+                        .map(|instruction| instruction.opcode())
+                        .collect();
+                    assert!(!opcodes.contains(&Opcode::Load), "the core has the values: {opcodes:?}");
+                    assert!(opcodes.contains(&Opcode::Select) && opcodes.contains(&Opcode::Axpy));
+                    selected += 1;
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(selected, 2 * layers * 3, "two tokens, three DIMMs");
+        Ok(computed)
+    };
+    assert_eq!(run(ActivitySource::Causal)?, 2 * layers * ffn, "all neurons");
+    let known = run(ActivitySource::Oracle)?;
+    assert!(0 < known && known < layers * ffn, "an oracle computes less than half of them: {known}");
     Ok(())
 }
 

@@ -5,7 +5,7 @@
 //! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
 //! one takes it.
 
-use super::unit::{GemvRun, GemvUnit, Product, ProgramFigures};
+use super::unit::{GemvRun, GemvUnit, Kept, Product, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::accumulator_words;
@@ -336,6 +336,24 @@ impl GemvUnit {
         let order = product.order(&sizes, &layouts);
         self.place(product, &epilogue, &sizes, &plan, &order).await?;
         self.execute(&plan.instructions).await
+    }
+
+    /// How many results the last program has left in the buffer ([`GemvUnit::product_kept_async`]), if any.
+    pub(crate) fn kept_outputs(&self) -> Option<usize> {
+        self.kept.as_ref().map(|kept| kept.outputs.count() as usize)
+    }
+
+    /// The AXPY of the results that the last program has left in the buffer, of those that are positive, with rows of a matrix that have the numbers
+    /// of the rows that they come from. Its sums stay in the buffer as those of [`GemvUnit::partial`] do. The host has no part in it.
+    pub(crate) async fn partial_of_kept_async(
+        &mut self,
+        layout: &MatrixLayout,
+    ) -> Result<ProgramFigures, SimError> {
+        let Some(Kept { outputs, lists }) = self.kept.take() else {
+            return Err(SimError::Range { key: "results in the buffer", value: 0, min: 1, max: 1 });
+        };
+        let program = outputs.axpy(self.core.config(), layout, &lists)?;
+        self.execute(&program).await
     }
 
     /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other. Of a linked core they stay in DRAM,

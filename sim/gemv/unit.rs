@@ -18,7 +18,7 @@ use ndp_layout::{
 };
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
-use ndp_planner::{Ending, Epilogue, Mode, Piece, Plan, Sizes, Tile};
+use ndp_planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes, Tile};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::Duration;
@@ -200,6 +200,15 @@ pub struct GemvUnit {
     recording: Option<Recording>,
     /// Its end of the links, if it is linked to others.
     pub(super) transfers: Option<Transfers>,
+    /// What the last program has left in the buffer for the next one.
+    pub(super) kept: Option<Kept>,
+}
+
+/// Results of a product that are in the buffer, and where the lists of their rows lie in DRAM.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    pub outputs: KeptOutputs,
+    pub lists: Vec<(u32, u32, u32)>,
 }
 
 impl GemvUnit {
@@ -226,6 +235,7 @@ impl GemvUnit {
             log_instructions,
             recording: None,
             transfers: None,
+            kept: None,
         })
     }
 
@@ -300,23 +310,39 @@ impl GemvUnit {
         product: &Product<'_>,
         epilogue: &Epilogue<'_>,
     ) -> Result<GemvRun, SimError> {
+        self.product_kept_async(product, epilogue, None).await
+    }
+
+    /// The same; results of a DOT stay in the buffer too if `kept` says where, for an AXPY of rows of the same numbers in another matrix.
+    pub(crate) async fn product_kept_async(
+        &mut self,
+        product: &Product<'_>,
+        epilogue: &Epilogue<'_>,
+        kept: Option<(&KeptOutputs, &MatrixLayout)>,
+    ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
         let sizes = product.sizes()?;
         product.check(epilogue, &sizes)?;
         let mut map = self.caches.free_map();
         let (tiling, layouts) = product.matrices(&config, &mut map, &sizes)?;
+        let outputs = kept.map(|(outputs, _)| outputs);
         let plan = match tiling {
-            None => Plan::dot(&config, &mut map, &layouts[0].1, &sizes, epilogue)?,
+            None => Plan::dot_then(&config, &mut map, &layouts[0].1, &sizes, epilogue, outputs)?,
             Some(tiling) => {
                 Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue, Ending::Stored)?
             }
         };
-        // The order of the list is the host's to choose: neighbours open different banks.
-        let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
+        // The order of the list is the host's to choose: neighbours open different banks, of two products in the second one, whose rows
+        // are chosen among those of the first one.
+        let layouts: Vec<&MatrixLayout> = match kept {
+            Some((_, next)) => vec![next],
+            None => plan.matrices.iter().map(|(_, layout)| layout).collect(),
+        };
         let order = product.order(&sizes, &layouts);
         self.place(product, epilogue, &sizes, &plan, &order).await?;
         let figures = self.execute(&plan.instructions).await?;
         let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
+        self.kept = outputs.map(|outputs| Kept { outputs: outputs.clone(), lists: plan.lists });
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
 
@@ -343,6 +369,7 @@ impl GemvUnit {
     /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
     /// else as [`NdpCore::run_words`].
     pub(super) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+        self.kept = None;
         self.flush().await?;
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();

@@ -39,6 +39,8 @@ pub struct SystemOptions {
     pub merge: MergeFormat,
     /// How the weights come into the DRAM.
     pub load: Load,
+    /// From what it is known which neurons of FC1 are computed.
+    pub activity: ActivitySource,
     /// The DIMM of which waves are dumped and programs recorded, if the unit's options ask for them.
     pub observed_dimm: usize,
 }
@@ -53,6 +55,7 @@ impl SystemOptions {
             gpu_numerics: GpuNumerics::Exact,
             merge: MergeFormat::Exact,
             load: Load::Port,
+            activity: ActivitySource::Causal,
             observed_dimm: 0,
         }
     }
@@ -66,6 +69,18 @@ pub enum Load {
     Port,
     /// By backdoor access, in no cycle: for long runs and large models. The bytes are the same.
     Backdoor,
+}
+
+/// From what it is known which neurons are computed. Inputs of Q, K and V that are zero are known before the product in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ActivitySource {
+    /// From nothing but what has been computed: all neurons of FC1, and of FC2 those whose FC1 output is positive.
+    Causal,
+    /// The live predictor of Hermes says which neurons are computed; the text may become another one.
+    Predicted,
+    /// FC1 computes the neurons that software has found to be active: what a perfect predictor would save.
+    Oracle,
 }
 
 /// Cores and a GPU that compute together.
@@ -431,7 +446,7 @@ impl<P: Places> SystemBackend<P> {
         self.meet(&LinearOp::new(product, op.bias(), op.finish())?, (layer, BlockKind::Attention), &neurons)
     }
 
-    /// FC1: the neurons that are computed are those that turn out active, which an exact prediction knows, or those that are predicted.
+    /// FC1: all neurons, those that turn out active, which an oracle knows, or those that are predicted.
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
         let Ok(exact) = self.software.linear(op);
         let rows = op.product().rows();
@@ -447,7 +462,8 @@ impl<P: Places> SystemBackend<P> {
             None => {
                 let is_active =
                     |row: &u32| exact.iter().skip(*row as usize).step_by(rows).any(|y| y.to_bits() != 0);
-                let neurons: Vec<u32> = (0..rows as u32).filter(is_active).collect();
+                let all = self.options.activity != ActivitySource::Oracle;
+                let neurons: Vec<u32> = (0..rows as u32).filter(|row| all || is_active(row)).collect();
                 self.by_neuron(op, layer, &neurons, &exact)
             }
             Some(bits) => {

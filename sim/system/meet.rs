@@ -103,14 +103,23 @@ impl<P: Places> SystemBackend<P> {
     ) -> Result<Vec<f16>, SimError> {
         let op = linear.product();
         let block = kind.block(layer);
-        let parts = split(|neuron| self.residence.device((block, neuron)), neurons);
+        let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
+        // A core that has the inputs does not tell the host whether any of them is positive.
+        for (dimm, _) in (0..).zip(&self.cores).filter(|(_, core)| core.kept_outputs().is_some()) {
+            parts.entry(Device::Dimm(dimm)).or_default();
+        }
         let longest = parts.values().map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let (rows, cols, batch) = (op.cols() as u32, op.rows() as u32, op.batch() as u32);
         let sizes = Sizes { rows, cols, count: longest, batch, listed: true };
         let matrix = self.matrix();
         let tiles = self.residence.tiles(block, matrix);
-        let tiling = Plan::passes(&self.config, tiles, &sizes)?;
-        self.send_inputs(&parts, op.batch());
+        let mut tiling = Plan::passes(&self.config, tiles, &sizes)?;
+        if self.cores.iter().any(|core| core.kept_outputs().is_some()) {
+            // They are kept only if all sums have room beside them.
+            tiling.passes = vec![batch];
+        } else {
+            self.send_inputs(&parts, op.batch());
+        }
         let epilogue = epilogue_of(linear);
         let (mut bits, mut merged) = (vec![0; op.batch() * op.rows()], Vec::new());
         let mut first = 0;
@@ -151,10 +160,9 @@ impl<P: Places> SystemBackend<P> {
         Ok(values)
     }
 
-    /// What the cores have to be told: for Q the values of their neurons and which they are; K and V have the same. The inputs of FC2
-    /// are there, and so is the list, as they are what the cores have computed.
+    /// What the cores have to be told: the values of their neurons and which they are. K and V have those of Q.
     fn send_inputs(&mut self, parts: &BTreeMap<Device, Vec<u32>>, batch: usize) {
-        if self.books.step.operation != Operation::Q {
+        if matches!(self.books.step.operation, Operation::K | Operation::V) {
             return;
         }
         let cold = parts.iter().filter(|(device, _)| **device != Device::Gpu);
@@ -189,7 +197,10 @@ impl<P: Places> SystemBackend<P> {
         });
         let cold: Vec<(usize, &Vec<u32>)> = cold.collect();
         // The core with most neurons is the last to be ready.
-        let most = cold.iter().max_by_key(|(dimm, neurons)| (neurons.len(), std::cmp::Reverse(*dimm)));
+        let known =
+            |dimm: usize, neurons: &Vec<u32>| self.cores[dimm].kept_outputs().unwrap_or(neurons.len());
+        let most =
+            cold.iter().max_by_key(|(dimm, neurons)| (known(*dimm, neurons), std::cmp::Reverse(*dimm)));
         let (meetings, met_at) = self.meetings(piece, matrix, most.map_or(0, |(dimm, _)| *dimm));
         let jobs = cold.iter().map(|&(dimm, neurons)| {
             let slots = neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
@@ -202,15 +213,19 @@ impl<P: Places> SystemBackend<P> {
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
             let Share { neurons, slots, vectors, leaves } = share;
-            let product = Product {
-                mode: Mode::Axpy,
-                rows: weights[0].1.rows(),
-                cols,
-                active: Some(&slots),
-                weights: Weights::Resident(&weights),
-                vectors: &vectors,
+            let computed = if core.kept_outputs().is_some() {
+                core.partial_of_kept_async(&weights[0].1).await?
+            } else {
+                let product = Product {
+                    mode: Mode::Axpy,
+                    rows: weights[0].1.rows(),
+                    cols,
+                    active: Some(&slots),
+                    weights: Weights::Resident(&weights),
+                    vectors: &vectors,
+                };
+                core.partial_async(&product).await?
             };
-            let computed = core.partial_async(&product).await?;
             let left = if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
             Ok((computed, left, neurons))
         })?;

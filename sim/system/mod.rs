@@ -26,7 +26,7 @@ mod residence;
 mod rows;
 mod setup;
 
-pub use backend::{Load, SystemBackend, SystemOptions};
+pub use backend::{ActivitySource, Load, SystemBackend, SystemOptions};
 pub use books::{Event, Operation, ProgramEvent};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,

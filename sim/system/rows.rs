@@ -10,7 +10,7 @@ use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
 use ndp_model::{GemvBackend, LinearOp};
 use ndp_numerics::{ExactSum, f16};
-use ndp_planner::WeightMatrix;
+use ndp_planner::{KeptOutputs, WeightMatrix};
 
 impl<P: Places> SystemBackend<P> {
     /// The outputs of some neurons, `[batch x rows]`; those of all others are +0. `exact` is what exact sums give.
@@ -66,6 +66,19 @@ impl<P: Places> SystemBackend<P> {
         let start = self.books.carry(Place::BusDown, ("inputs", begin), bytes);
         let (cols, vectors) = (product.cols() as u32, product.activations());
         let weights = self.residence.tiles(block, WeightMatrix::Fc1).to_vec();
+        // FC2 takes the outputs from where they are, if they have room there beside its sums.
+        let most = jobs.iter().map(|(_, (neurons, ..))| neurons.len()).max().unwrap_or(0) as u32;
+        let next = match self.residence.tiles(block, WeightMatrix::Fc2) {
+            [(0, layout)] => Some(layout.clone()),
+            _ => None,
+        };
+        let config = &self.config;
+        let kept = |count| {
+            let next = next.as_ref()?;
+            // All cores do it, or none.
+            KeptOutputs::new(config, (cols, most, batch as u32), next.cols())?;
+            Some((KeptOutputs::new(config, (cols, count, batch as u32), next.cols())?, next))
+        };
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
             let (neurons, slots, bias) = job;
@@ -73,7 +86,9 @@ impl<P: Places> SystemBackend<P> {
             let weights = Weights::Resident(&weights);
             let part = Product { mode: Mode::Dot, rows, cols, active, weights, vectors };
             let epilogue = Epilogue { bias: Some(&bias), relu: true, ..Epilogue::default() };
-            let run = core.product_then_async(&part, &epilogue).await?;
+            let kept = kept(neurons.len() as u32);
+            let kept = kept.as_ref().map(|(outputs, next)| (outputs, *next));
+            let run = core.product_kept_async(&part, &epilogue, kept).await?;
             Ok((neurons, run))
         })?;
         self.learn();

@@ -12,6 +12,7 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::ensure;
 use ndp_config::{DesignConfig, GemvShape};
+use ndp_cosim::core::Backend;
 use ndp_cosim::gemv::{BitFlip, Mode};
 use ndp_cosim::stimulus::DataKind;
 use ndp_files::Progress;
@@ -23,12 +24,16 @@ use serde::Serialize;
         ndp bench\n  \
         ndp bench --config tiny --rows 64 --cols 256,512\n  \
         ndp bench --cols 4096 --json\n  \
+        ndp bench --backend cycles --densities 0.2,0.05\n  \
         ndp bench --speed\n  \
         ndp bench --profile --modes dot --cols 4096")]
 pub struct Args {
     /// Preset or path of a TOML file; its model is built first and kept in NDP_CACHE
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hermes")]
     pub config: String,
+    /// What stands for the core: its RTL, or the cycle model and the functional model
+    #[arg(long, value_enum, default_value_t = Backend::Rtl)]
+    pub backend: Backend,
     /// Rows of each product (1..=16384); of a matrix of which only a share is active, that many are
     #[arg(long, default_value_t = 1024)]
     pub rows: u32,
@@ -51,10 +56,10 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// Measure the simulation instead of the hardware: native models beside Verilated ones, whatever is simulated
-    #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "batches", "densities", "seed", "profile"])]
+    #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "batches", "densities", "seed", "profile", "backend"])]
     pub speed: bool,
     /// Say which modules the simulation's time goes to, for one product of each mode
-    #[arg(long)]
+    #[arg(long, conflicts_with = "backend")]
     pub profile: bool,
     /// Flip one bit in every product, as `ndp gemv` does
     #[arg(long, hide = true)]
@@ -102,6 +107,7 @@ impl Case {
 struct Report<'a> {
     command: &'static str,
     config: &'a DesignConfig,
+    backend: Backend,
     seed: u64,
     outputs_checked: u64,
     mismatches: u64,
@@ -174,6 +180,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let report = Report {
         command: "bench",
         config: &config,
+        backend: args.backend,
         seed: args.seed,
         outputs_checked: sum(|s| s.outputs_checked),
         mismatches: sum(|s| s.mismatches),
@@ -195,7 +202,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 /// One product as a call of `ndp gemv`.
 fn job(args: &Args, case: &Case) -> gemv::Args {
-    let unit = UnitArgs::quiet(&args.config, args.flip);
+    let unit = UnitArgs { backend: args.backend, ..UnitArgs::quiet(&args.config, args.flip) };
     let Case { mode, density, shape: GemvShape { rows, cols, batch } } = *case;
     let (data, records) = (DataKind::Gaussian, RecordArgs::default());
     gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, records }
@@ -211,7 +218,13 @@ fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
 }
 
 fn print(report: &Report<'_>) {
-    say!("{}/ndp_core, seed {}, Verilator {}", report.config.name(), report.seed, report.tools.verilator());
+    say!(
+        "{}/ndp_core, backend {}, seed {}, Verilator {}",
+        report.config.name(),
+        name(report.backend),
+        report.seed,
+        report.tools.verilator()
+    );
     say!(
         "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11}{:>12}{:>10}",
         "mode",

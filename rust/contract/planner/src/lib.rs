@@ -2,18 +2,21 @@
 //!
 //! Between who has something to compute (the co-simulation's host, the time model of whole systems) and who runs programs (the
 //! RTL, the cycle model): operands get places in DRAM and buffer, and the instructions are listed. No data is moved here.
-//! Reading order: [`image`] (where the weights of a model lie), [`product`], [`partial`] (a product on several cores), [`attention`].
+//! Reading order: [`image`] (where the weights of a model lie), [`product`], [`kept`] (two
+//! products with nothing between them), [`partial`] (a product on several cores), [`attention`].
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod attention;
 pub mod image;
+pub mod kept;
 pub mod partial;
 pub mod product;
 
 pub use attention::{AttentionUnit, HeadCut, attention_program, slot_words};
 pub use image::{Home, ModelImage, Slots, Tile, Weight, WeightMatrix};
+pub use kept::KeptOutputs;
 pub use partial::{
     PartPlace, export_program, meeting_program, place_sums, rounding_program, rounds_beside_sums,
 };

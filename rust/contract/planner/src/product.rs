@@ -7,6 +7,7 @@
 //! ([`Epilogue`]) is done on the results where they are, before they are stored.
 
 use crate::PlanError;
+use crate::kept::KeptOutputs;
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{
     Activation, Instruction, Product as Operands, accumulator_words, block_words, fields, vector_words,
@@ -111,7 +112,7 @@ impl Sizes {
 }
 
 /// Indices that one piece of the list holds: half of the memory, so that the next piece can be read meanwhile.
-fn list_piece(config: &DesignConfig) -> u32 {
+pub(crate) fn list_piece(config: &DesignConfig) -> u32 {
     config.core().list_entries() / 2
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn buffer_words(config: &DesignConfig) -> u32 {
 }
 
 /// Elements of the longest vector of an instruction: as many as the buffer and the field hold.
-fn longest(config: &DesignConfig) -> u32 {
+pub(crate) fn longest(config: &DesignConfig) -> u32 {
     config.gemv().max_cols().min((1 << fields::COLS.bits) - 1)
 }
 
@@ -211,6 +212,21 @@ impl Plan {
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
     ) -> Result<Self, PlanError> {
+        Self::dot_then(config, map, layout, sizes, epilogue, None)
+    }
+
+    /// The same; the results stay in the buffer too if `kept` says where.
+    ///
+    /// # Errors
+    /// As [`Plan::dot`].
+    pub fn dot_then(
+        config: &DesignConfig,
+        map: &mut DimmMap,
+        layout: &MatrixLayout,
+        sizes: &Sizes,
+        epilogue: &Epilogue<'_>,
+        kept: Option<&KeptOutputs>,
+    ) -> Result<Self, PlanError> {
         let gemv = config.gemv();
         let words = buffer_words(config);
         if sizes.cols > longest(config) {
@@ -231,8 +247,8 @@ impl Plan {
             }
             .into());
         }
-        plan.passes = sizes.batch.div_ceil(largest);
-        let (mut vector, mut half) = (0, 0);
+        plan.passes = if kept.is_some() { 1 } else { sizes.batch.div_ceil(largest) };
+        let mut vector = 0;
         for pass in 0..plan.passes {
             let batch = sizes.batch / plan.passes + u32::from(pass < sizes.batch % plan.passes);
             let input = map.add_vectors(&format!("x {vector}"), sizes.cols, batch)?;
@@ -243,19 +259,15 @@ impl Plan {
                 batch,
                 address: input.address(),
             });
-            let used = block_words(config, sizes.cols, batch);
-            let result_words = (words - used) / (2 * blocks);
-            let mut chunk = elements_in(config, result_words / batch);
-            if sizes.listed {
-                chunk = chunk.min(list_piece(config));
-            }
-            let mut first = 0;
-            while first < sizes.count {
-                let count = fitting(config, chunk.min(sizes.count - first), result_words / batch);
+            let chunks = match kept {
+                Some(kept) => kept.chunks.clone(),
+                None => Chunk::in_turn(config, sizes, batch, blocks),
+            };
+            for chunk in chunks {
+                let Chunk { first, count, half, dst, other } = chunk;
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
-                let dst = used + half * blocks * result_words;
                 let operands = Operands {
                     src: 0,
                     dst,
@@ -268,7 +280,7 @@ impl Plan {
                     selected: false,
                 };
                 plan.instructions.push(Instruction::Dot(operands));
-                plan.finish(map, epilogue, (dst, dst + result_words), (count, batch), (first, vector))?;
+                plan.finish(map, epilogue, (dst, other), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
                 plan.outputs.push(Piece { block: output, first, vector });
                 plan.instructions.push(Instruction::Store {
@@ -277,8 +289,6 @@ impl Plan {
                     batch,
                     address: output.address(),
                 });
-                first += count;
-                half = 1 - half;
             }
             vector += batch;
         }
@@ -464,6 +474,39 @@ impl Plan {
             selected: false,
         }));
         Ok(())
+    }
+}
+
+/// Rows of a DOT that one instruction computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    pub first: u32,
+    pub count: u32,
+    /// Which half of the list memory has their numbers.
+    pub half: u32,
+    /// First word of their results, and of what is added to them.
+    pub dst: u32,
+    pub other: u32,
+}
+
+impl Chunk {
+    /// Chunks whose results use two places in turn, behind the vectors; each place has so many blocks.
+    fn in_turn(config: &DesignConfig, sizes: &Sizes, batch: u32, blocks: u32) -> Vec<Self> {
+        let used = block_words(config, sizes.cols, batch);
+        let result_words = (buffer_words(config) - used) / (2 * blocks);
+        let mut most = elements_in(config, result_words / batch);
+        if sizes.listed {
+            most = most.min(list_piece(config));
+        }
+        let (mut chunks, mut first) = (Vec::new(), 0);
+        while first < sizes.count {
+            let half = chunks.len() as u32 % 2;
+            let count = fitting(config, most.min(sizes.count - first), result_words / batch);
+            let dst = used + half * blocks * result_words;
+            chunks.push(Self { first, count, half, dst, other: dst + result_words });
+            first += count;
+        }
+        chunks
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::args::{RecordArgs, UnitArgs};
 use crate::golden;
-use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
+use crate::system::args::{LinksChoice, PolicyChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::gemv::MergeFormat;
-use ndp_cosim::system::{GpuNumerics, LinkFault, Load};
+use ndp_cosim::system::{ActivitySource, GpuNumerics, LinkFault, Load};
 use ndp_model::GenerateOptions;
 use std::path::{Path, PathBuf};
 
@@ -58,9 +58,9 @@ pub struct Args {
         requires = "dimms"
     )]
     pub policy: Vec<PolicyChoice>,
-    /// With --dimms: which neurons are computed: exactly the active ones, or those that the live predictor says
-    #[arg(long, value_enum, default_value_t = PredictorChoice::Exact, requires = "dimms")]
-    pub predictor: PredictorChoice,
+    /// With --dimms: from what it is known which neurons are computed
+    #[arg(long, value_enum, default_value_t = ActivitySource::Causal, requires = "dimms")]
+    pub activity: ActivitySource,
     /// With --dimms: how the GPU adds
     #[arg(long, value_enum, default_value_t = GpuNumerics::Exact, requires = "dimms")]
     pub gpu_numerics: GpuNumerics,

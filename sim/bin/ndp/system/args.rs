@@ -48,16 +48,6 @@ impl PolicyChoice {
     }
 }
 
-/// Which neurons are computed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum PredictorChoice {
-    /// Those that are active.
-    Exact,
-    /// Those that the predictor of Hermes says.
-    Hermes,
-}
-
 /// A bit error rate.
 pub fn bit_error_rate(text: &str) -> Result<f64, String> {
     match text.parse() {

@@ -42,7 +42,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
                 row("tokens/s of the whole system", format!("{:.0}, with {}", per_second(ns), timed_by_bandwidth(outcome))),
                 row("load of the fullest DIMM over the mean", format!("{:.3}", figures.imbalance())),
                 row("neurons moved to the GPU, between DIMMs", format!("{}, {}", outcome.sum(|r| r.uploads), outcome.sum(|r| r.migrations))),
-                row("neurons, GPU, partial results", format!("{}, {}, {}", name(host.args.predictor), name(host.args.gpu_numerics), name(merge))),
+                row("activity, numbers of the GPU, partial results", format!("{}, {}, {}", name(host.args.activity), name(host.args.gpu_numerics), name(merge))),
                 row("results that differ from exact sums", format!("{} of {}", number(figures.differences.different), number(figures.differences.compared))),
             ],
         );

@@ -1,6 +1,5 @@
 //! What is said of one run: as text, and as JSON.
 
-use super::args::PredictorChoice;
 use super::run::{Choice, Host, Outcome, Predictions, Quality, is_exact, rerun};
 use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
@@ -9,8 +8,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::core::Backend;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::system::{
-    Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures, Operation, PathBytes, Place,
-    TokenFigures,
+    ActivitySource, Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures, Operation,
+    PathBytes, Place, TokenFigures,
 };
 use ndp_scheduler::TokenRecord;
 use serde::Serialize;
@@ -67,7 +66,6 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
 
 #[derive(Serialize)]
 struct Predictor<'a> {
-    neurons: PredictorChoice,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a Predictions>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,6 +122,7 @@ pub struct Report<'a> {
     operations: Vec<OperationFigures>,
     bytes: PathBytes,
     merge: MergeFigures,
+    activity: ActivitySource,
     /// What the scheduler moved.
     uploads: u64,
     upload_bytes: u64,
@@ -181,6 +180,7 @@ impl<'a> Report<'a> {
             operations: operations(&outcome.events, figures.prompt_ns),
             bytes: figures.bytes,
             merge: figures.merge,
+            activity: host.args.activity,
             uploads: outcome.sum(|record| record.uploads),
             upload_bytes: outcome.sum(|record| record.upload_bytes),
             migrations: outcome.sum(|record| record.migrations),
@@ -188,11 +188,7 @@ impl<'a> Report<'a> {
             links: figures.links.as_ref(),
             bit_error_rate: host.args.ber,
             faults: host.args.faults.iter().map(ToString::to_string).collect(),
-            predictor: Predictor {
-                neurons: host.args.predictor,
-                text: outcome.predictions.as_ref(),
-                perplexity: outcome.quality.as_ref(),
-            },
+            predictor: Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() },
             golden: outcome.golden.as_ref(),
             failure: outcome.failure.as_deref(),
             rerun: rerun(host, outcome.choice),
@@ -246,8 +242,8 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         args.unit.stalls
     );
     say!(
-        "neurons {}, GPU adds {}, partial results travel {}; the prompt is the GPU's",
-        name(args.predictor),
+        "activity {}, GPU adds {}, partial results travel {}; the prompt is the GPU's",
+        name(args.activity),
         name(args.gpu_numerics),
         name(merge)
     );

@@ -1,6 +1,6 @@
 //! One run of a system: what it is asked for, and what comes of it.
 
-use super::args::{LinksChoice, PredictorChoice};
+use super::args::LinksChoice;
 use crate::gemv::name;
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
@@ -13,8 +13,8 @@ use ndp_cosim::error::Mismatch;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::recordings::{Moves, SystemTimeline};
 use ndp_cosim::system::{
-    Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware, Setup,
-    SystemBackend, SystemFigures, SystemOptions, perplexity, small_system,
+    ActivitySource, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware,
+    Setup, SystemBackend, SystemFigures, SystemOptions, perplexity, small_system,
 };
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation};
@@ -286,7 +286,7 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
     rerun.option("dimms", choice.dimms);
     rerun.option("policy", choice.policy);
     rerun.option("gpu-percent", args.gpu_percent);
-    rerun.option("predictor", name(args.predictor));
+    rerun.option("activity", name(args.activity));
     rerun.option("gpu-numerics", name(args.gpu_numerics));
     rerun.option("merge", name(choice.merge));
     rerun.option("links", name(args.links));
@@ -348,6 +348,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         gpu_numerics: args.gpu_numerics,
         merge: choice.merge,
         load: args.load,
+        activity: args.activity,
         observed_dimm: args.shown_dimm as usize,
         ..SystemOptions::new(&system)
     };
@@ -356,7 +357,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
         backend = backend.with_links(&links)?;
     }
-    if args.predictor == PredictorChoice::Hermes {
+    if args.activity == ActivitySource::Predicted {
         let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt.len())?;
         backend = backend.with_predictor(live);
     }
@@ -434,7 +435,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
 /// What the live predictor does to the stored text that `golden/generate/default.json` has, if the predictor is asked for: the text is
 /// run token by token, in software, once with all active neurons and once with those that are predicted.
 pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
-    if host.args.predictor == PredictorChoice::Exact {
+    if host.args.activity != ActivitySource::Predicted {
         return Ok(None);
     }
     let path = workspace_path("golden/generate/default.json");

@@ -117,12 +117,12 @@ impl Row {
 /// What the table shows, and its columns.
 pub fn print_head(host: &Host<'_>, runs: usize) {
     say!(
-        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, neurons {}, GPU adds {}, links {}, bit error rate {}, seed {}, backend {}",
+        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, activity {}, GPU adds {}, links {}, bit error rate {}, seed {}, backend {}",
         host.config.name(),
         host.job.options.tokens,
         host.job.prompt,
         host.args.gpu_percent,
-        name(host.args.predictor),
+        name(host.args.activity),
         name(host.args.gpu_numerics),
         name(host.args.links),
         host.args.ber,
