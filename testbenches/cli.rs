@@ -791,6 +791,9 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
     let rtl = json_of(&format!("{line} --dimms 4 --active 0.3"))?;
     assert_eq!(rtl["rows"][0]["operation_cycles"], rows[4]["operation_cycles"]);
     assert_eq!(table("--active 1 --backend cycles")?["fc2_zeros"], 0.0);
+    let oracle = table("--active 0.3 --backend cycles --activity oracle")?;
+    let fc1 = |report: &Value| report["rows"][2]["operation_cycles"]["fc1"].as_u64().unwrap_or(0);
+    assert!(0 < fc1(&oracle) && 2 * fc1(&oracle) < fc1(&report), "{} {}", fc1(&oracle), fc1(&report));
     let flipped = ndp(&format!("{line} --dimms 2 --backend cycles --flip weight:3:0:14"))?;
     assert_eq!(flipped.status.code(), Some(1));
     assert!(stderr(&flipped).contains("MISMATCH ") && stderr(&flipped).contains("--dimms 2 --merge exact"));
@@ -798,6 +801,7 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
         ("--dimms 9", "--dimms 9 needs --links bandwidth"),
         ("--dimms 17", "17 is not in 1..=16"),
         ("--dimms 2 --batch 2", "batch = 2 must be 1 with --dimms"),
+        ("--dimms 2 --activity predicted", "--activity predicted needs a text"),
         ("--dimms 2 --neurons all", "--neurons all needs --active 1 instead"),
         ("--dimms 2 --chart c.svg", "--chart shows one DIMM"),
         ("--dimms 2 --timeline t.json", "--commands and --timeline show one DIMM"),

@@ -21,6 +21,7 @@ use ndp_cosim::expected::Expected;
 use ndp_cosim::gemv::{GemvOptions, HeadCut};
 use ndp_cosim::layer::{LayerSizes, LayerStep};
 use ndp_cosim::progress;
+use ndp_cosim::system::ActivitySource;
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{LayerSparsity, Model};
 use ndp_numerics::layer_norm;
@@ -273,6 +274,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn check_scaling(args: &Args) -> anyhow::Result<()> {
     ensure!(args.batch == 1, "batch = {} must be 1 with --dimms", args.batch);
     ensure!(args.neurons == Neurons::Active, "--neurons all needs --active 1 instead, with --dimms");
+    ensure!(
+        args.scaling.activity != ActivitySource::Predicted,
+        "--activity predicted needs a text: ndp generate --dimms"
+    );
     ensure!(args.unit.waves.is_none(), "--waves shows one DIMM: leave out --dimms");
     ensure!(!args.records.is_asked(), "--commands and --timeline show one DIMM: leave out --dimms");
     ensure!(args.chart.is_none(), "--chart shows one DIMM: leave out --dimms");

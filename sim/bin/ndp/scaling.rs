@@ -16,7 +16,8 @@ use ndp_cosim::error::Mismatch;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::layer::LayerStep;
 use ndp_cosim::system::{
-    LinkOptions, Load, Operation, StaticPlaces, SystemBackend, SystemFigures, SystemOptions, small_system,
+    ActivitySource, LinkOptions, Load, Operation, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
+    small_system,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,6 +32,9 @@ pub struct ScalingArgs {
     /// With --dimms: in which form partial results go from DIMM to DIMM
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [MergeFormat::Exact], requires = "dimms")]
     pub merge: Vec<MergeFormat>,
+    /// With --dimms: whether FC1 computes all neurons (causal), or only those that software has found to be active (oracle)
+    #[arg(long, value_enum, default_value_t = ActivitySource::Causal, requires = "dimms")]
+    pub activity: ActivitySource,
     /// With --dimms: whether the links between DIMMs are simulated (up to 8 DIMMs), or take bytes over their bandwidth
     #[arg(long, value_enum, default_value_t = LinksChoice::Rtl, requires = "dimms")]
     pub links: LinksChoice,
@@ -81,6 +85,7 @@ struct Report<'a> {
     command: &'static str,
     config: &'a DesignConfig,
     backend: Backend,
+    activity: ActivitySource,
     hidden: usize,
     heads: usize,
     ffn: usize,
@@ -101,6 +106,7 @@ pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     scaling.rerun.option("dimms", list(&args.dimms));
     scaling.rerun.option("merge", args.merge.iter().map(|merge| name(*merge)).collect::<Vec<_>>().join(","));
+    scaling.rerun.option("activity", name(args.activity));
     scaling.rerun.option("links", name(args.links));
     let context = format!("seed {}, rerun: {}", scaling.seed, scaling.rerun.line());
     let (mut rows, mut zeros): (Vec<Row>, _) = (Vec::new(), [0.0; 2]);
@@ -120,6 +126,7 @@ pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
         command: "layer",
         config,
         backend: unit.backend,
+        activity: args.activity,
         hidden: shape.hidden_size,
         heads: shape.heads,
         ffn: step.ffn(),
@@ -144,7 +151,7 @@ pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
 impl Report<'_> {
     fn print(&self) {
         say!(
-            "{}: a layer of {}, {} heads, FFN {}, context {}; {:.1} % of the inputs of Q, K, V and {:.1} % of those of FC2 are zero; {}",
+            "{}: a layer of {}, {} heads, FFN {}, context {}; {:.1} % of the inputs of Q, K, V and {:.1} % of those of FC2 are zero, activity {}; {}",
             self.config.name(),
             self.hidden,
             self.heads,
@@ -152,6 +159,7 @@ impl Report<'_> {
             self.context,
             100.0 * self.qkv_zeros,
             100.0 * self.fc2_zeros,
+            name(self.activity),
             match self.backend {
                 Backend::Rtl => "RTL",
                 Backend::Cycles => "cycle model and functional model, no RTL",
@@ -207,7 +215,9 @@ fn one(
     let shape = LlmShape::opt_like("layer", 1, hidden, heads, step.ffn() as u32, 1)?;
     let system = small_system(&shape, dimms, 0)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let options = SystemOptions { threads, merge, load: Load::Backdoor, ..SystemOptions::new(&system) };
+    let activity = args.activity;
+    let options =
+        SystemOptions { threads, merge, activity, load: Load::Backdoor, ..SystemOptions::new(&system) };
     let options_of_unit = GemvOptions { predict: true, ..unit.options(*seed) };
     let places = StaticPlaces::new(dimms, 0, *seed);
     let layers = std::slice::from_ref(step.layer());
