@@ -139,7 +139,7 @@ fn neurons_wander_over_cables_and_bridges_and_modelled_cores_do_the_same() -> Ou
         };
         let (rtl, modelled) = (run(Backend::Rtl)?, run(Backend::Cycles)?);
         let (figures, links) = (&rtl.1, rtl.1.links.as_ref().ok_or("no figures of links")?);
-        assert!(links.migrations > 100 && links.uploads > 20, "{dimms} DIMMs: {links:?}");
+        assert!(links.migrations > 50 && links.uploads > 20, "{dimms} DIMMs: {links:?}");
         assert_eq!((links.repeated, links.failed_moves, links.wrong_bits), (0, 0, 0), "{links:?}");
         // All sums that were handed over, and Q, K and V for other DIMMs' heads.
         assert!(links.messages > figures.merge.handed_over, "{links:?} {:?}", figures.merge);
@@ -294,7 +294,11 @@ fn nobody_does_two_things_at_once() -> Outcome {
     let mut places: Vec<Place> = events.iter().map(|event| event.place).collect();
     places.sort();
     places.dedup();
-    assert_eq!(places.len(), 3 + 3 + 3, "GPU, bus both ways, DIMMs, links to them: {places:?}");
+    assert_eq!(
+        places.len(),
+        3 + 2 + 3 + 3,
+        "GPU, bus both ways, two channels, DIMMs, links to them: {places:?}"
+    );
     for place in places {
         let mut own: Vec<_> = events.iter().filter(|event| event.place == place).collect();
         own.sort_by_key(|event| (event.begin_ns, event.end_ns));

@@ -5,7 +5,7 @@ use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::system::{
     ActivitySource, Device, Event, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
-    PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity, small_system,
+    PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
@@ -178,6 +178,8 @@ fn accounts_agree(system: &SystemConfig, figures: &ndp_cosim::system::SystemFigu
         events.iter().filter(|event| wanted(event.place)).map(|event| event.bytes).sum()
     };
     assert_eq!(bytes(|place| matches!(place, Place::BusUp | Place::BusDown)), figures.bytes.bus());
+    assert_eq!(bytes(|place| matches!(place, Place::Channel(_))), figures.bytes.channels());
+    assert!(figures.bytes.channels() > figures.bytes.bus(), "the bus has no instructions");
     assert_eq!(bytes(|place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_))), figures.bytes.links());
     let end = events.iter().map(|event| event.end_ns).max().unwrap_or(0);
     let (_, critical, ns) = figures.generated();
@@ -403,7 +405,7 @@ fn under(
     expected: &Generation,
 ) -> Result<[u64; 2], Box<dyn Error>> {
     // The GPU has room for a fifth of the neurons.
-    let system = small_system(&setup.shape, 3, 20)?;
+    let system = SystemConfig::preset("small")?.with_dimms(3)?.with_gpu_percent(&setup.shape, 20)?;
     let online = setup.online(&DesignConfig::preset("tiny")?, &system, policy, (PROMPT.len(), 3))?;
     let options = SystemOptions { prompt_on_gpu: PROMPT.len(), threads: 2, ..SystemOptions::new(&system) };
     let mut failed = Vec::new();

@@ -1,6 +1,6 @@
-//! The timeline of a whole system: a GPU, the bus, DIMMs with their cores, and links.
+//! The timeline of a whole system: a GPU, the bus, the host's memory channels, DIMMs with their cores, and links.
 //!
-//! Processes: the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the links with a track for
+//! Processes: the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the channels with a track each, the links with a track for
 //! each DIMM and direction and one for neurons that migrate, and each DIMM with a track for its programs, one for the front end and one for each
 //! part of its core. Instructions are those that the simulated core executed, moved to the time of the system; times of GPU, bus and
 //! links follow from bandwidths. Every event names token, layer and operation, and a program also its number and the cycle of the core in
@@ -14,11 +14,12 @@ use ndp_report::Timeline;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// Processes: the GPU, the bus, the links, and the DIMMs from here on.
+/// Processes: the GPU, the bus, the links, the channels, and the DIMMs from here on.
 const GPU: u32 = 1;
 const BUS: u32 = 2;
 const LINKS: u32 = 3;
-const FIRST_DIMM: u32 = 4;
+const CHANNELS: u32 = 4;
+const FIRST_DIMM: u32 = 5;
 /// Tracks of the bus and the links for what the scheduler moves.
 const UPLOADS: u32 = 2;
 const MIGRATIONS: u32 = 0;
@@ -63,12 +64,19 @@ pub struct SystemTimeline<'a> {
 /// What `out` says.
 pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
-    for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links")] {
+    for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links"), (CHANNELS, "memory channels")] {
         timeline.process(process, name);
     }
     timeline.track((GPU, 0), "products");
-    for (track, name) in [(0, "to the DIMMs"), (1, "from the DIMMs"), (UPLOADS, "neurons to the GPU")] {
+    for (track, name) in [(0, "from the GPU"), (1, "to the GPU"), (UPLOADS, "neurons to the GPU")] {
         timeline.track((BUS, track), name);
+    }
+    let channels = system.events.iter().filter_map(|event| match event.place {
+        Place::Channel(channel) => Some(channel + 1),
+        _ => None,
+    });
+    for channel in 0..channels.max().unwrap_or(0) {
+        timeline.track((CHANNELS, channel), format!("channel {channel}"));
     }
     timeline.track((LINKS, MIGRATIONS), "neurons that migrate");
     for dimm in 0..system.dimms {
@@ -108,6 +116,7 @@ fn track_of(place: Place) -> (u32, u32) {
         Place::Gpu => (GPU, 0),
         Place::BusDown => (BUS, 0),
         Place::BusUp => (BUS, 1),
+        Place::Channel(channel) => (CHANNELS, channel),
         Place::LinkIn(dimm) => (LINKS, 2 * dimm + 1),
         Place::LinkOut(dimm) => (LINKS, 2 * dimm + 2),
         Place::Dimm(dimm) => (FIRST_DIMM + dimm, 0),

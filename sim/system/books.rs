@@ -1,8 +1,10 @@
 //! Who did what when: the clock of the whole system, and a record of each thing that was done.
 //!
-//! Cycles of cores are those of the simulation at the core's clock, and so are those of links in RTL. The GPU, the bus, and links that are
-//! not simulated take bytes over bandwidths of the [`SystemConfig`], rounded up to nanoseconds. A core or the GPU begins when its inputs are there, the
-//! meeting of sums when the last of them is; nothing overlaps from one product to the next.
+//! Cycles of cores are those of the simulation at the core's clock, and so are those of links in RTL. The GPU, the bus, the host's memory channels, and
+//! links that are not simulated take the times of the [`SystemConfig`], rounded up to nanoseconds. What goes between GPU and DIMM takes the
+//! bus and the DIMM's channel. The channel also carries each program's instructions before it begins, and the host's read of the status that says that
+//! it is over. A core or the GPU begins when its inputs are there, the meeting of sums when the last of them is; nothing overlaps from one product
+//! to the next.
 
 use super::figures::{SystemFigures, TokenFigures};
 use super::links::Round;
@@ -93,16 +95,23 @@ pub struct Event {
     pub program: Option<ProgramEvent>,
 }
 
-/// Bandwidths; bytes per nanosecond are GB/s.
-#[derive(Clone, Copy, Debug)]
-struct Rates {
-    gpu: f64,
-    /// FLOPs per nanosecond.
-    flops: f64,
-    bus: f64,
-    link: f64,
-    /// Two synchronisations.
-    sync_ns: f64,
+/// Which way data go between the host and a DIMM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// From the GPU to the DIMM.
+    Down,
+    /// From the DIMM to the GPU.
+    Up,
+    /// From the host to the DIMM.
+    FromHost,
+    /// From the DIMM to the host.
+    ToHost,
+}
+
+impl Way {
+    fn is_read(self) -> bool {
+        matches!(self, Self::Up | Self::ToHost)
+    }
 }
 
 /// What is being done at the moment.
@@ -121,25 +130,29 @@ pub(super) struct Books {
     pub step: Step,
     /// What everything so far has taken.
     pub now: u64,
-    rates: Rates,
+    system: SystemConfig,
     core: CoreConfig,
-    /// From when on bus and links are free.
+    /// From when on bus, channels and links are free.
     free: BTreeMap<Place, u64>,
+    /// Channels that were read last.
+    read: BTreeMap<u32, bool>,
     /// Cycles by the model of programs of linked cores, by core and first cycle.
     pub predicted: BTreeMap<(usize, u64), u64>,
 }
 
 impl Books {
     pub fn new(figures: SystemFigures, system: &SystemConfig, core: &CoreConfig) -> Self {
-        let rates = Rates {
-            gpu: system.gpu().bandwidth_gbps,
-            flops: system.gpu().tflops * 1e3,
-            bus: system.bus().bandwidth_gbps,
-            link: system.dimms().link_gbps,
-            sync_ns: 2e3 * system.bus().sync_us,
-        };
-        let (events, free, predicted) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        Self { figures, events, step: Step::default(), now: 0, rates, core: core.clone(), free, predicted }
+        Self {
+            figures,
+            events: Vec::new(),
+            step: Step::default(),
+            now: 0,
+            system: system.clone(),
+            core: core.clone(),
+            free: BTreeMap::new(),
+            read: BTreeMap::new(),
+            predicted: BTreeMap::new(),
+        }
     }
 
     /// A pass of one token begins.
@@ -168,8 +181,34 @@ impl Books {
         }
     }
 
-    /// A program of a core that can begin at `begin`; returns its end.
+    /// A program of a core that the host sends at `begin`; returns when the host knows that it is over.
     pub fn program(
+        &mut self,
+        dimm: usize,
+        (what, begin): (&'static str, u64),
+        program: ProgramFigures,
+        neurons: &[u32],
+    ) -> u64 {
+        let begin = self.instructions(dimm, begin, &program);
+        let end = self.run(dimm, (what, begin), program, neurons);
+        self.status(dimm, end)
+    }
+
+    /// The instructions of a program go to a core, four to a burst; returns when they are there.
+    fn instructions(&mut self, dimm: usize, begin: u64, program: &ProgramFigures) -> u64 {
+        let bytes = 64 * u64::from(program.instructions.div_ceil(4));
+        self.figures.bytes.channel_control += bytes;
+        self.channel(dimm, ("instructions", begin), bytes, Way::FromHost)
+    }
+
+    /// The host reads the status of a core; returns when it has it.
+    fn status(&mut self, dimm: usize, begin: u64) -> u64 {
+        self.figures.bytes.channel_control += 64;
+        self.channel(dimm, ("status", begin), 64, Way::ToHost)
+    }
+
+    /// The same of a core that has its instructions, without asking it.
+    fn run(
         &mut self,
         dimm: usize,
         (what, begin): (&'static str, u64),
@@ -186,7 +225,7 @@ impl Books {
         end
     }
 
-    /// Work of the GPU: reading so many bytes of weights, and two FLOPs for each of them and vector.
+    /// Work of the GPU: a product of weights of so many bytes, between two synchronisations. Q, K and V are one block, and so are FC1 and FC2.
     pub fn gpu(
         &mut self,
         (what, begin): (&'static str, u64),
@@ -197,11 +236,66 @@ impl Books {
         if weights == 0 {
             return begin;
         }
-        let (memory, compute) =
-            (weights as f64 / self.rates.gpu, weights as f64 * batch as f64 / self.rates.flops);
-        let end = begin + (memory.max(compute) + self.rates.sync_ns).ceil() as u64;
+        let goes_on = matches!(self.step.operation, Operation::K | Operation::V | Operation::Fc2);
+        let sync_ns = if goes_on { 0.0 } else { 2e3 * self.system.bus().sync_us };
+        let end = begin + (self.system.gpu_ns(weights, batch) + sync_ns).ceil() as u64;
         self.push(Place::Gpu, what, (begin, end), (0, neurons), None);
         end
+    }
+
+    /// Bytes between GPU or host and a DIMM; returns when they have arrived. Bus and channel carry them at the same time.
+    pub fn exchange(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, way: Way) -> u64 {
+        if bytes == 0 {
+            return begin;
+        }
+        match way {
+            Way::FromHost | Way::ToHost => {
+                self.figures.bytes.channel_data += bytes;
+                self.channel(dimm, (what, begin), bytes, way)
+            }
+            Way::Down => {
+                let last = self.carry(Place::BusDown, (what, begin), bytes);
+                self.follow(dimm, (what, begin), bytes, last)
+            }
+            Way::Up => {
+                self.figures.bytes.channel_data += bytes;
+                let last = self.channel(dimm, (what, begin), bytes, way);
+                self.carry(Place::BusUp, (what, begin), bytes).max(last)
+            }
+        }
+    }
+
+    /// The same bytes from the GPU to several DIMMs: once over the bus. Returns when each has them.
+    pub fn broadcast(&mut self, dimms: &[usize], (what, begin): (&'static str, u64), bytes: u64) -> Vec<u64> {
+        let last = if dimms.is_empty() { begin } else { self.carry(Place::BusDown, (what, begin), bytes) };
+        dimms.iter().map(|dimm| self.follow(*dimm, (what, begin), bytes, last)).collect()
+    }
+
+    /// Bytes to a DIMM of which the last ones come out of the bus at `last`.
+    fn follow(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, last: u64) -> u64 {
+        self.figures.bytes.channel_data += bytes;
+        self.channel(dimm, (what, begin), bytes, Way::FromHost).max(last + self.latency())
+    }
+
+    /// Bytes over the channel of a DIMM; returns when they have arrived.
+    fn channel(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, way: Way) -> u64 {
+        if bytes == 0 {
+            return begin;
+        }
+        let channel = *self.system.channel();
+        let number = dimm as u32 / channel.dimms;
+        let turns = self.read.insert(number, way.is_read()).is_some_and(|read| read != way.is_read());
+        let idle = if turns { channel.turnaround_ns } else { 0.0 };
+        let place = Place::Channel(number);
+        let begin = begin.max(self.free.get(&place).copied().unwrap_or(0)) + idle.ceil() as u64;
+        let ns = (bytes as f64 / channel.bandwidth_gbps).ceil() as u64;
+        // A read takes the way there too.
+        let ways = if way.is_read() { 2 } else { 1 };
+        self.carry_in(place, (what, begin), bytes, ns) + ways * self.latency()
+    }
+
+    fn latency(&self) -> u64 {
+        self.system.channel().latency_ns.ceil() as u64
     }
 
     /// Bytes over the bus or a link, which carries one thing after the other; returns when they have arrived.
@@ -210,8 +304,8 @@ impl Books {
             return begin;
         }
         let rate = match place {
-            Place::LinkIn(_) | Place::LinkOut(_) => self.rates.link,
-            _ => self.rates.bus,
+            Place::LinkIn(_) | Place::LinkOut(_) => self.system.dimms().link_gbps,
+            _ => self.system.bus().bandwidth_gbps,
         };
         self.carry_in(place, (what, begin), bytes, (bytes as f64 / rate).ceil() as u64)
     }
@@ -228,16 +322,12 @@ impl Books {
     /// Messages over links at the same time, each with its way, what it is and its bytes, and the programs of all cores that take part. Returns
     /// when they have arrived.
     pub fn round(&mut self, begin: u64, round: &Round, ways: &[(Place, &'static str, u64)]) -> u64 {
-        let (mut end, mut parts) = (begin, Vec::new());
+        let (mut end, mut span) = (begin, None);
         for programs in &round.tries {
-            let longest = programs.iter().map(|(_, figures)| figures.cycles).max().unwrap_or(0);
-            parts.push((end, programs));
-            end += self.core.cycles_to_ns(longest);
-        }
-        for (place, what, bytes) in ways {
-            self.carry_in(*place, (what, begin), *bytes, end - begin);
-        }
-        for (begin, programs) in parts {
+            // All cores begin when the last one has its instructions.
+            let there = programs.iter().map(|(dimm, program)| self.instructions(*dimm, end, program)).max();
+            let begin = there.unwrap_or(end);
+            let mut over = begin;
             for (dimm, figures) in programs {
                 let (sends, receives) = [Opcode::Send, Opcode::Receive]
                     .map(|opcode| figures.opcodes.contains_key(&opcode))
@@ -247,7 +337,15 @@ impl Books {
                     (true, false) => "send",
                     _ => "receive",
                 };
-                self.program(*dimm, (what, begin), figures.clone(), &[]);
+                over = over.max(self.run(*dimm, (what, begin), figures.clone(), &[]));
+            }
+            let first = span.map_or(begin, |(first, _)| first);
+            span = Some((first, over));
+            end = programs.iter().map(|(dimm, _)| self.status(*dimm, over)).max().unwrap_or(over);
+        }
+        if let Some((first, last)) = span {
+            for (place, what, bytes) in ways {
+                self.carry_in(*place, (what, first), *bytes, last - first);
             }
         }
         end
@@ -299,9 +397,10 @@ mod tests {
         };
         let mut slow = Books::new(figures.clone(), &system, &core("clock_mhz = 800"));
         let program = ProgramFigures { cycles: 30, ..ProgramFigures::default() };
-        assert_eq!(slow.program(1, ("x", 300), program, &[]), 338);
+        // 30 cycles of 1.25 ns; 64 bytes of status at 25.6 GB/s, 40 ns there and 40 back.
+        assert_eq!(slow.program(1, ("x", 300), program, &[]), 338 + 3 + 80);
         let mut books = Books::new(figures, &system, &core(""));
-        // 936 GB/s and two synchronisations of 10 us; 330 TFLOP/s from a batch of 353 on.
+        // 936 GB/s and two synchronisations of 10 us, which K and V share with Q; 330 TFLOP/s from a batch of 353 on.
         assert_eq!(books.gpu(("x", 5), 936_000, 1, &[]), 5 + 1_000 + 20_000);
         assert_eq!(books.gpu(("x", 0), 936_000, 706, &[]), 20_000 + 2_003);
         assert_eq!(books.gpu(("x", 7), 0, 1, &[]), 7);
@@ -312,8 +411,15 @@ mod tests {
         assert_eq!(books.carry(Place::BusDown, ("x", 0), 65), 2);
         books.advance(300);
         books.begin_token();
-        let program = ProgramFigures { number: 4, first_cycle: 99, cycles: 30, ..ProgramFigures::default() };
-        assert_eq!(books.program(1, ("x", 300), program, &[3, 5]), 330);
+        let program = ProgramFigures {
+            number: 4,
+            first_cycle: 99,
+            cycles: 30,
+            instructions: 5,
+            ..ProgramFigures::default()
+        };
+        // Two bursts of instructions, and 40 ns.
+        assert_eq!(books.program(1, ("x", 300), program, &[3, 5]), 300 + 5 + 40 + 30 + 20 + 3 + 80);
         books.advance(330);
         books.advance(320);
         let token = &books.figures.tokens[0];
@@ -321,8 +427,13 @@ mod tests {
             (books.figures.prompt_ns, token.ns, token.dimm_cycles.as_slice()),
             (300, 30, &[0, 30][..])
         );
-        let event = &books.events[books.events.len() - 1];
+        let event = &books.events[books.events.len() - 2];
         assert_eq!(event.program.as_ref().map(|p| (p.number, p.first_cycle)), Some((4, 99)));
-        assert_eq!(books.events.len(), 7);
+        assert_eq!((event.begin_ns, event.end_ns, books.events.len()), (345, 375, 9));
+        // Both channels work at the same time, and the bus with either: 25,600 bytes in 1,000 and 400 ns.
+        let both = books.broadcast(&[0, 2], ("x", 2_000), 25_600);
+        assert_eq!(both, [2_000 + 20 + 1_000 + 40, 2_000 + 1_000 + 40]);
+        assert_eq!(books.exchange(3, ("x", 4_000), 256, Way::Up), 4_000 + 20 + 10 + 80);
+        assert_eq!(books.figures.bytes.channels(), 128 + 64 + 2 * 25_600 + 256);
     }
 }

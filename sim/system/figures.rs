@@ -25,14 +25,18 @@ pub struct DimmFigures {
 /// Bytes by the way that they took. What the scheduler moves is among them with links in RTL ([`LinkFigures`]), otherwise not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathBytes {
-    /// Bus, to the DIMMs: values of the neurons in front of Q, K, V with their list (4 bytes each), input of FC1, residuals.
+    /// Bus, from the GPU: values of the neurons in front of Q, K, V, input of FC1, once for all DIMMs, residuals.
     pub bus_inputs: u64,
-    /// Bus, to the DIMMs: partial sums of the GPU.
+    /// Bus, from the GPU: its partial sums.
     pub bus_gpu_sums: u64,
-    /// Bus, to the DIMMs: keys and values of the prompt.
+    /// Bus, from the GPU: keys and values of the prompt.
     pub bus_prompt_cache: u64,
-    /// Bus, from the DIMMs: contexts of attention, outputs of FC2.
+    /// Bus, to the GPU: contexts of attention, outputs of FC2.
     pub bus_results: u64,
+    /// Memory channels: what the bus carries, FC1's input for each DIMM, and lists, 4 bytes for each neuron.
+    pub channel_data: u64,
+    /// Memory channels: instructions, a burst for four, and a read of the status for each program.
+    pub channel_control: u64,
     /// Links: partial sums on their way to the core where they meet.
     pub link_sums: u64,
     /// Links: Q, K and V on their way to the cores of their heads.
@@ -43,6 +47,11 @@ impl PathBytes {
     /// Bytes over the bus.
     pub fn bus(&self) -> u64 {
         self.bus_inputs + self.bus_gpu_sums + self.bus_prompt_cache + self.bus_results
+    }
+
+    /// Bytes over the memory channels.
+    pub fn channels(&self) -> u64 {
+        self.channel_data + self.channel_control
     }
 
     /// Bytes over links.

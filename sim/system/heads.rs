@@ -1,6 +1,7 @@
 //! Attention: each core has some of the heads, with their keys and values.
 
 use super::backend::SystemBackend;
+use super::books::Way;
 use super::links::{Message, Round};
 use super::place::Place;
 use super::places::Places;
@@ -104,7 +105,7 @@ impl<P: Places> SystemBackend<P> {
             let handed = self.update_cache(op, (core, &heads));
             self.books.figures.bytes.bus_prompt_cache += handed;
             let mut start =
-                self.books.carry(Place::BusDown, ("keys and values of the prompt", begin), handed);
+                self.books.exchange(core, ("keys and values of the prompt", begin), handed, Way::Down);
             let columns = heads.start * op.head_width()..heads.end * op.head_width();
             let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
@@ -158,16 +159,16 @@ impl<P: Places> SystemBackend<P> {
         for (core, (Share { start, columns, .. }, run)) in done {
             slowest = slowest.max(run.append.cycles + run.attend.cycles);
             let appended = self.books.program(core, ("append", start), run.append, &[]);
-            ready = ready.max(self.books.program(core, ("attend", appended), run.attend, &[]));
+            let attended = self.books.program(core, ("attend", appended), run.attend, &[]);
+            let bytes = 2 * (columns.len() * op.tokens()) as u64;
+            self.books.figures.bytes.bus_results += bytes;
+            ready = ready.max(self.books.exchange(core, ("contexts", attended), bytes, Way::Up));
             for (token, context) in run.context.chunks(columns.len()).enumerate() {
                 bits[token * width..][columns.clone()].copy_from_slice(context);
             }
         }
-        let bytes = 2 * bits.len() as u64;
-        self.books.figures.bytes.bus_results += bytes;
-        let end = self.books.carry(Place::BusUp, ("contexts", ready), bytes);
         self.books.critical(carried + slowest);
-        self.books.advance(end);
+        self.books.advance(ready);
         self.verdict(op.label(), width, exact, &bits)
     }
 }

@@ -2,7 +2,7 @@
 //! on one ([`Meeting`]).
 
 use super::backend::SystemBackend;
-use super::books::Operation;
+use super::books::{Operation, Way};
 use super::links::{Message, Round};
 use super::place::Place;
 use super::places::{Device, Places, split};
@@ -55,7 +55,7 @@ impl Piece<'_> {
 }
 
 /// A link that a message takes, what it is, and its bytes.
-type Way = (Place, &'static str, u64);
+type Path = (Place, &'static str, u64);
 
 /// What a core adds up: neurons, the slots that hold their weights, and their values.
 struct Share<'a> {
@@ -144,12 +144,6 @@ impl<P: Places> SystemBackend<P> {
             let dimm = if let Device::Dimm(dimm) = device { Some(*dimm as usize) } else { None };
             self.books.figures.neurons(dimm, neurons.len());
         }
-        if self.books.step.operation == Operation::Fc2 {
-            let bytes = 2 * bits.len() as u64;
-            self.books.figures.bytes.bus_results += bytes;
-            let end = self.books.carry(Place::BusUp, ("results", self.books.now), bytes);
-            self.books.advance(end);
-        }
         let Ok(exact) = self.software.linear(linear);
         if self.is_exact() {
             return self.verdict(op.label(), op.rows(), &exact, &bits);
@@ -165,10 +159,15 @@ impl<P: Places> SystemBackend<P> {
         if matches!(self.books.step.operation, Operation::K | Operation::V) {
             return;
         }
-        let cold = parts.iter().filter(|(device, _)| **device != Device::Gpu);
-        let bytes = cold.map(|(_, neurons)| neurons.len() as u64).sum::<u64>() * (2 * batch as u64 + 4);
-        self.books.figures.bytes.bus_inputs += bytes;
-        let end = self.books.carry(Place::BusDown, ("inputs", self.books.now), bytes);
+        let (begin, mut end) = (self.books.now, self.books.now);
+        for (device, neurons) in parts {
+            let Device::Dimm(dimm) = device else { continue };
+            let (dimm, values) = (*dimm as usize, (2 * batch * neurons.len()) as u64);
+            self.books.figures.bytes.bus_inputs += values;
+            end = end.max(self.books.exchange(dimm, ("inputs", begin), values, Way::Down));
+            let list = 4 * neurons.len() as u64;
+            end = end.max(self.books.exchange(dimm, ("list", begin), list, Way::FromHost));
+        }
         self.books.advance(end);
     }
 
@@ -252,9 +251,10 @@ impl<P: Places> SystemBackend<P> {
             let weights = 2 * neurons.len() as u64 * u64::from(cols);
             let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
             for Finish { meeting, parts, .. } in &mut finishes {
-                let sums = meeting.of(piece, sums_of_gpu);
-                let part = Part::of_cut(format, &self.config, batch, &meeting.cut, &sums)?;
-                ready = ready.max(self.books.carry(Place::BusDown, ("sums of the GPU", end), part.bytes()));
+                let values = meeting.of(piece, sums_of_gpu);
+                let part = Part::of_cut(format, &self.config, batch, &meeting.cut, &values)?;
+                let sums = ("sums of the GPU", end);
+                ready = ready.max(self.books.exchange(meeting.core, sums, part.bytes(), Way::Down));
                 let figures = &mut self.books.figures;
                 figures.gpu_sent_bytes += part.bytes();
                 figures.bytes.bus_gpu_sums += part.bytes();
@@ -311,10 +311,11 @@ impl<P: Places> SystemBackend<P> {
             }
             self.spoil = false;
         }
-        if let Some(residual) = &residual {
-            let bytes = 2 * residual.len() as u64;
+        let own_bytes = |meeting: &Meeting| 2 * meeting.cut.own.len() as u64 * u64::from(batch);
+        for Finish { meeting, .. } in finishes.iter().filter(|_| residual.is_some()) {
+            let bytes = own_bytes(meeting);
             self.books.figures.bytes.bus_inputs += bytes;
-            ready = ready.max(self.books.carry(Place::BusDown, ("residual", begin), bytes));
+            ready = ready.max(self.books.exchange(meeting.core, ("residual", begin), bytes, Way::Down));
         }
         let meets = finishes.iter().any(|finish| !finish.parts.is_empty());
         let jobs = finishes.iter().map(|finish| (finish.meeting.core, finish)).collect();
@@ -338,7 +339,13 @@ impl<P: Places> SystemBackend<P> {
                 self.books.figures.merge.meetings += 1;
                 self.books.figures.merge.meet_cycles += cycles;
             }
-            end = end.max(self.books.program(core, ("meet", ready), run.figures, &[]));
+            let mut met = self.books.program(core, ("meet", ready), run.figures, &[]);
+            if self.books.step.operation == Operation::Fc2 {
+                let bytes = own_bytes(meeting);
+                self.books.figures.bytes.bus_results += bytes;
+                met = self.books.exchange(core, ("results", met), bytes, Way::Up);
+            }
+            end = end.max(met);
             let rows = bits.chunks_mut(piece.outputs.len());
             let Cut { own, block } = &meeting.cut;
             for (row, values) in rows.zip(run.bits.chunks(meeting.cut.cols() as usize)) {
@@ -398,7 +405,7 @@ impl<P: Places> SystemBackend<P> {
         exported: &[(usize, Handed)],
         finishes: &mut [Finish<'_>],
         batch: u32,
-    ) -> Result<Vec<(Round, Vec<Way>)>, SimError> {
+    ) -> Result<Vec<(Round, Vec<Path>)>, SimError> {
         let Some(links) = &mut self.links else { return Ok(Vec::new()) };
         let count = self.cores.len();
         let (mut messages, mut ways) = (Vec::new(), Vec::new());

@@ -38,4 +38,4 @@ pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
 pub use online::{Online, OnlineStart};
 pub use place::Place;
 pub use places::{Device, Places, StaticPlaces};
-pub use setup::{Perplexity, Setup, SetupError, perplexity, small_system};
+pub use setup::{Perplexity, Setup, SetupError, perplexity};

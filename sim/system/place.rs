@@ -1,4 +1,4 @@
-//! Where an operation of the system takes place: a device, the bus or a link.
+//! Where an operation of the system takes place: a device, the bus, a memory channel or a link.
 
 use serde::Serialize;
 
@@ -8,10 +8,12 @@ use serde::Serialize;
 pub enum Place {
     /// The GPU.
     Gpu,
-    /// The bus, from host and GPU to the DIMMs.
+    /// The bus, from the GPU to the host.
     BusDown,
-    /// The bus, from the DIMMs to host and GPU.
+    /// The bus, from the host to the GPU.
     BusUp,
+    /// A memory channel of the host, to the DIMMs on it and back.
+    Channel(u32),
     /// The link of a DIMM, towards it.
     LinkIn(u32),
     /// The link of a DIMM, away from it.
@@ -24,8 +26,9 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Gpu => f.write_str("GPU"),
-            Self::BusDown => f.write_str("bus to DIMMs"),
-            Self::BusUp => f.write_str("bus from DIMMs"),
+            Self::BusDown => f.write_str("bus from the GPU"),
+            Self::BusUp => f.write_str("bus to the GPU"),
+            Self::Channel(channel) => write!(f, "channel {channel}"),
             Self::LinkIn(dimm) => write!(f, "link to DIMM {dimm}"),
             Self::LinkOut(dimm) => write!(f, "link from DIMM {dimm}"),
             Self::Dimm(dimm) => write!(f, "DIMM {dimm}"),

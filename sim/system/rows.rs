@@ -1,8 +1,8 @@
 //! FC1: each neuron's output where the neuron lives.
 
 use super::backend::SystemBackend;
+use super::books::Way;
 use super::gpu::GpuNumerics;
-use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
 use crate::error::SimError;
@@ -11,6 +11,7 @@ use ndp_config::BlockKind;
 use ndp_model::{GemvBackend, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use ndp_planner::{KeptOutputs, WeightMatrix};
+use std::collections::BTreeMap;
 
 impl<P: Places> SystemBackend<P> {
     /// The outputs of some neurons, `[batch x rows]`; those of all others are +0. `exact` is what exact sums give.
@@ -60,10 +61,16 @@ impl<P: Places> SystemBackend<P> {
         };
         let jobs: Vec<_> = cold.map(job).collect();
         // Every core needs the whole input, and has to be told which neurons are wanted.
-        let wanted: usize = jobs.iter().map(|(_, (neurons, ..))| neurons.len()).sum();
-        let bytes = (2 * jobs.len() * product.activations().len() + 4 * wanted) as u64;
-        self.books.figures.bytes.bus_inputs += bytes;
-        let start = self.books.carry(Place::BusDown, ("inputs", begin), bytes);
+        let dimms: Vec<usize> = jobs.iter().map(|(dimm, _)| *dimm).collect();
+        let bytes = 2 * product.activations().len() as u64;
+        self.books.figures.bytes.bus_inputs += if dimms.is_empty() { 0 } else { bytes };
+        let inputs = self.books.broadcast(&dimms, ("inputs", begin), bytes);
+        let mut starts = BTreeMap::new();
+        for ((dimm, (neurons, ..)), there) in jobs.iter().zip(inputs) {
+            let list = 4 * neurons.len() as u64;
+            let listed = self.books.exchange(*dimm, ("list", begin), list, Way::FromHost);
+            starts.insert(*dimm, there.max(listed));
+        }
         let (cols, vectors) = (product.cols() as u32, product.activations());
         let weights = self.residence.tiles(block, WeightMatrix::Fc1).to_vec();
         // FC2 takes the outputs from where they are, if they have room there beside its sums.
@@ -96,7 +103,7 @@ impl<P: Places> SystemBackend<P> {
         for (dimm, (neurons, run)) in done {
             let (figures, values) = (run.figures, run.bits);
             slowest = figures.cycles.max(slowest);
-            ready = ready.max(self.books.program(dimm, ("neurons", start), figures, &neurons));
+            ready = ready.max(self.books.program(dimm, ("neurons", starts[&dimm]), figures, &neurons));
             self.books.figures.neurons(Some(dimm), neurons.len());
             for (b, values) in values.chunks(neurons.len()).enumerate() {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);

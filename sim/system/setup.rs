@@ -87,26 +87,6 @@ pub(super) fn llm_shape(config: &OptConfig) -> Result<LlmShape, ConfigError> {
     )
 }
 
-/// A machine for a small model: the paper's bandwidths, no time for synchronisation, and a GPU that has room for so many percent of the
-/// neurons.
-///
-/// # Errors
-/// [`ConfigError::OutOfRange`] for a number of DIMMs that no machine has.
-pub fn small_system(model: &LlmShape, dimms: u32, gpu_percent: u32) -> Result<SystemConfig, ConfigError> {
-    if gpu_percent > 100 {
-        let value = u64::from(gpu_percent);
-        return Err(ConfigError::Range { key: "gpu_percent", value, min: 0, max: 100 });
-    }
-    let neurons = model.neurons_bytes() as f64 * f64::from(gpu_percent) / 100.0;
-    let memory_gb = (model.resident_bytes() as f64 + neurons) / 1e9;
-    SystemConfig::from_toml(&format!(
-        "name = \"small\"\n\
-         [gpu]\nmemory_gb = {memory_gb:.12}\nworkspace_gb = 0.0\nbandwidth_gbps = 936.0\ntflops = 330.0\n\
-         [bus]\nbandwidth_gbps = 64.0\nsync_us = 0.0\n\
-         [dimms]\ncount = {dimms}\ncapacity_gb = 32.0\nbandwidth_gbps = 102.4\nlink_gbps = 25.0\n"
-    ))
-}
-
 /// How well a backend predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perplexity {
@@ -152,20 +132,4 @@ pub fn perplexity<B: GemvBackend>(
 /// An FP16 number in double precision.
 fn value(x: f16) -> f64 {
     fp16::to_fixed(x).map_or(f64::NAN, |fixed| fixed as f64 / f64::from(1 << fp16::FIXED_LSB))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn machines_are_as_large_as_asked_for() {
-        let model = LlmShape::opt_like("small", 4, 192, 3, 768, 256).unwrap();
-        let system = small_system(&model, 4, 25).unwrap();
-        assert_eq!(system.dimms().count, 4);
-        assert_eq!(system.gpu_weight_bytes(), model.resident_bytes() + model.neurons_bytes() / 4);
-        assert!(small_system(&model, 0, 25).unwrap_err().to_string().contains("dimms.count = 0"));
-        let error = small_system(&model, 1, 101).unwrap_err().to_string();
-        assert!(error.contains("gpu_percent = 101 must be in 0..=100"), "{error}");
-    }
 }

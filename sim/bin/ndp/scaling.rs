@@ -10,14 +10,13 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::Context;
 use clap::Args;
-use ndp_config::{DesignConfig, LlmShape};
+use ndp_config::{DesignConfig, LlmShape, SystemConfig};
 use ndp_cosim::core::Backend;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::layer::LayerStep;
 use ndp_cosim::system::{
     ActivitySource, LinkOptions, Load, Operation, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
-    small_system,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -213,7 +212,7 @@ fn one(
     let shape = step.shape();
     let (hidden, heads) = (shape.hidden_size as u32, shape.heads as u32);
     let shape = LlmShape::opt_like("layer", 1, hidden, heads, step.ffn() as u32, 1)?;
-    let system = small_system(&shape, dimms, 0)?;
+    let system = SystemConfig::preset("small")?.with_dimms(dimms)?.with_gpu_percent(&shape, 0)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let activity = args.activity;
     let options =

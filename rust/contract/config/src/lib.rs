@@ -33,7 +33,7 @@ pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmShape};
 pub use presets::{from_file, parse};
 pub use shape::{GemvShape, RowLayout};
-pub use system::{Bus, Dimms, Gpu, SystemConfig};
+pub use system::{Bus, Channel, Dimms, Gpu, SystemConfig};
 
 use serde::{Deserialize, Serialize};
 

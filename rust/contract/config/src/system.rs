@@ -3,7 +3,7 @@
 //! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
-use crate::{ConfigError, parse, presets};
+use crate::{ConfigError, LlmShape, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -16,6 +16,8 @@ struct RawSystem {
     name: String,
     gpu: Gpu,
     bus: Bus,
+    #[serde(default)]
+    channel: Channel,
     dimms: Dimms,
 }
 
@@ -29,8 +31,19 @@ pub struct Gpu {
     pub workspace_gb: f64,
     /// Bandwidth of its memory in GB/s.
     pub bandwidth_gbps: f64,
+    /// Share of the bandwidth that a product of a matrix and few vectors reaches; 1 if left out.
+    #[serde(default = "one")]
+    pub bandwidth_efficiency: f64,
     /// FP16 tensor throughput in TFLOP/s.
     pub tflops: f64,
+    /// Share of the throughput that a product of a matrix and many vectors reaches; 1 if left out.
+    #[serde(default = "one")]
+    pub compute_efficiency: f64,
+}
+
+/// What a share is if it is left out.
+fn one() -> f64 {
+    1.0
 }
 
 /// The way between host memory and GPU.
@@ -41,6 +54,27 @@ pub struct Bus {
     pub bandwidth_gbps: f64,
     /// One synchronisation in microseconds: `T_sync` (Hermes, Table I). The paper does not give its value.
     pub sync_us: f64,
+}
+
+/// The host's memory channels. DIMMs `n * dimms` and up share channel `n`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Channel {
+    /// DIMMs on a channel.
+    pub dimms: u32,
+    /// Bandwidth in GB/s, in either direction.
+    pub bandwidth_gbps: f64,
+    /// Nanoseconds from the host's request to a DIMM's port, and from there to the host.
+    pub latency_ns: f64,
+    /// Nanoseconds that a channel is idle between reads and writes.
+    pub turnaround_ns: f64,
+}
+
+/// That of the preset `hermes`, for files that name none.
+impl Default for Channel {
+    fn default() -> Self {
+        Self { dimms: 2, bandwidth_gbps: 25.6, latency_ns: 40.0, turnaround_ns: 20.0 }
+    }
 }
 
 /// The NDP-DIMMs.
@@ -69,16 +103,19 @@ pub struct SystemConfig {
     name: String,
     gpu: Gpu,
     bus: Bus,
+    channel: Channel,
     dimms: Dimms,
 }
 
-// The paper's system, and the same with the other GPUs of its Fig. 14.
+// The paper's system, the same with the other GPUs of its Fig. 14, and one for a model that a GPU computes in less time than a synchronisation
+// takes.
 presets!(
     SystemConfig,
     "system",
     "hermes" => "../presets/systems/hermes.toml",
     "hermes-3090" => "../presets/systems/hermes-3090.toml",
     "hermes-t4" => "../presets/systems/hermes-t4.toml",
+    "small" => "../presets/systems/small.toml",
 );
 
 impl SystemConfig {
@@ -91,14 +128,20 @@ impl SystemConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let RawSystem { name, gpu, bus, dimms } = parse(text)?;
+        let RawSystem { name, gpu, bus, channel, dimms } = parse(text)?;
         for (key, value, min, max) in [
             ("gpu.memory_gb", gpu.memory_gb, 0.0, 1e4),
             ("gpu.workspace_gb", gpu.workspace_gb, 0.0, gpu.memory_gb.max(0.0)),
             ("gpu.bandwidth_gbps", gpu.bandwidth_gbps, 1.0, 1e6),
+            ("gpu.bandwidth_efficiency", gpu.bandwidth_efficiency, 0.01, 1.0),
             ("gpu.tflops", gpu.tflops, 0.1, 1e6),
+            ("gpu.compute_efficiency", gpu.compute_efficiency, 0.01, 1.0),
             ("bus.bandwidth_gbps", bus.bandwidth_gbps, 0.1, 1e5),
             ("bus.sync_us", bus.sync_us, 0.0, 1e6),
+            ("channel.dimms", channel.dimms.into(), 1.0, Self::MAX_DIMMS.into()),
+            ("channel.bandwidth_gbps", channel.bandwidth_gbps, 0.1, 1e5),
+            ("channel.latency_ns", channel.latency_ns, 0.0, 1e6),
+            ("channel.turnaround_ns", channel.turnaround_ns, 0.0, 1e6),
             ("dimms.count", f64::from(dimms.count), 1.0, f64::from(Self::MAX_DIMMS)),
             ("dimms.capacity_gb", dimms.capacity_gb, 1e-9, 1e5),
             ("dimms.bandwidth_gbps", dimms.bandwidth_gbps, 1.0, 1e5),
@@ -108,7 +151,7 @@ impl SystemConfig {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
             }
         }
-        Ok(Self { name, gpu, bus, dimms })
+        Ok(Self { name, gpu, bus, channel, dimms })
     }
 
     /// The same system with so many DIMMs.
@@ -121,6 +164,19 @@ impl SystemConfig {
             return Err(ConfigError::OutOfRange { key: "dimms.count", value: count.to_string(), min, max });
         }
         self.dimms.count = count;
+        Ok(self)
+    }
+
+    /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
+    ///
+    /// # Errors
+    /// [`ConfigError::Range`] for more than 100 percent.
+    pub fn with_gpu_percent(mut self, model: &LlmShape, percent: u32) -> Result<Self, ConfigError> {
+        if percent > 100 {
+            return Err(ConfigError::Range { key: "gpu_percent", value: percent.into(), min: 0, max: 100 });
+        }
+        let neurons = model.neurons_bytes() as f64 * f64::from(percent) / 100.0;
+        self.gpu.memory_gb = self.gpu.workspace_gb + (model.resident_bytes() as f64 + neurons) / GB;
         Ok(self)
     }
 
@@ -137,6 +193,19 @@ impl SystemConfig {
     /// The bus to the GPU.
     pub fn bus(&self) -> &Bus {
         &self.bus
+    }
+
+    /// The host's memory channels.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Nanoseconds in which the GPU multiplies FP16 weights of so many bytes by `batch` vectors: it reads them once, and takes two FLOPs for each
+    /// weight and vector. Synchronisations come on top (Hermes, eq. 3 and 4).
+    pub fn gpu_ns(&self, bytes: u64, batch: usize) -> f64 {
+        let Gpu { bandwidth_gbps, bandwidth_efficiency, tflops, compute_efficiency, .. } = self.gpu;
+        let memory = bytes as f64 / (bandwidth_gbps * bandwidth_efficiency);
+        memory.max(bytes as f64 * batch as f64 / (tflops * 1e3 * compute_efficiency))
     }
 
     /// The DIMMs.
@@ -169,6 +238,37 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_is_as_large_as_asked_for_and_takes_the_longer_one_of_two_times() {
+        let model = LlmShape::opt_like("small", 4, 192, 3, 768, 256).unwrap();
+        let system = SystemConfig::preset("hermes").unwrap().with_gpu_percent(&model, 25).unwrap();
+        assert_eq!(system.gpu_weight_bytes(), model.resident_bytes() + model.neurons_bytes() / 4);
+        let error = system.with_gpu_percent(&model, 101).unwrap_err().to_string();
+        assert!(error.contains("gpu_percent = 101 must be in 0..=100"), "{error}");
+        let text = include_str!("../presets/systems/hermes.toml")
+            .replace("bandwidth_efficiency = 1.0", "bandwidth_efficiency = 0.5")
+            .replace("compute_efficiency = 1.0", "compute_efficiency = 0.25");
+        let system = SystemConfig::from_toml(&text).unwrap();
+        // 468 GB/s; 82.5 TFLOP/s from a batch of 177 on.
+        assert_eq!(system.gpu_ns(468_000, 1), 1_000.0);
+        assert_eq!(system.gpu_ns(825_000, 1_000), 10_000.0);
+    }
+
+    #[test]
+    fn files_without_channels_and_efficiencies_have_those_of_the_paper_s_system() {
+        let text: String = include_str!("../presets/systems/hermes.toml")
+            .lines()
+            .filter(|line| {
+                !["efficiency", "[channel]", "latency_ns", "turnaround_ns"]
+                    .iter()
+                    .any(|key| line.contains(key))
+            })
+            .filter(|line| !line.starts_with("dimms = 2") && !line.starts_with("bandwidth_gbps = 25.6"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_eq!(SystemConfig::from_toml(&text).unwrap(), SystemConfig::preset("hermes").unwrap());
+    }
+
+    #[test]
     fn values_that_no_machine_has_are_refused_by_name() {
         let text = include_str!("../presets/systems/hermes.toml");
         for (from, to, named) in [
@@ -176,6 +276,8 @@ mod tests {
             ("sync_us = 10.0", "sync_us = -1.0", "bus.sync_us = -1"),
             ("sync_us = 10.0", "sync_us = nan", "bus.sync_us = NaN"),
             ("workspace_gb = 0.5", "workspace_gb = 25.0", "gpu.workspace_gb = 25"),
+            ("bandwidth_efficiency = 1.0", "bandwidth_efficiency = 1.1", "gpu.bandwidth_efficiency = 1.1"),
+            ("turnaround_ns = 20.0", "turnaround_ns = -1.0", "channel.turnaround_ns = -1"),
             ("link_gbps", "link_gbit", "link_gbit"),
         ] {
             assert!(text.contains(from), "{from}");

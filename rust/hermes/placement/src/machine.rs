@@ -46,7 +46,7 @@ impl Machine {
         })?;
         Ok(Self {
             gpu_bytes,
-            gpu_gbps: system.gpu().bandwidth_gbps,
+            gpu_gbps: system.gpu().bandwidth_gbps * system.gpu().bandwidth_efficiency,
             sync_us: system.bus().sync_us,
             dimms,
             dimm_bytes,

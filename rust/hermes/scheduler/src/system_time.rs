@@ -59,11 +59,7 @@ impl SystemTimes {
     }
 
     fn gpu_us(&self, bytes: u64) -> f64 {
-        // Two FLOPs for each weight of two bytes.
-        let (bytes, flops) = (bytes as f64, bytes as f64);
-        let gpu = self.system.gpu();
-        let compute = flops / (gpu.tflops * 1e6);
-        (bytes / (gpu.bandwidth_gbps * BYTES_PER_US)).max(compute) + 2.0 * self.system.bus().sync_us
+        self.system.gpu_ns(bytes, 1) / 1e3 + 2.0 * self.system.bus().sync_us
     }
 
     /// The time of a block of which `load` is active.

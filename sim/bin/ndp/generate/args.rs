@@ -49,6 +49,10 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16),
         conflicts_with = "chart")]
     pub dimms: Vec<u32>,
+    /// With --dimms: the machine around the DIMMs: small, hermes, hermes-3090, hermes-t4 or a path ending in .toml. The number of DIMMs is that
+    /// of --dimms, the GPU's memory follows from --gpu-percent
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small", requires = "dimms")]
+    pub system: String,
     /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all
     #[arg(
         long,

@@ -164,9 +164,9 @@ fn links(report: Report, host: &Host<'_>, outcome: &Outcome) -> Result<Report, R
 fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
     let all = operations(&outcome.events, outcome.figures.prompt_ns);
     let row = |row: &OperationFigures| {
-        let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, link_ns } = *row;
+        let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns } = *row;
         let mut cells = vec![operation.name().to_owned()];
-        cells.extend([programs, dimm_cycles, gpu_ns, bus_ns, link_ns].map(grouped));
+        cells.extend([programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns].map(grouped));
         cells
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
@@ -175,13 +175,22 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         .bars("DIMMs, added up", us(|row| row.dimm_cycles))
         .bars("GPU", us(|row| row.gpu_ns))
         .bars("bus", us(|row| row.bus_ns))
+        .bars("channels", us(|row| row.channel_ns))
         .bars("links", us(|row| row.link_ns))
         .stacked()
         .draw()?;
-    let head = ["operation", "programs", "cycles of DIMMs", "ns of GPU", "ns of bus", "ns of links"];
+    let head = [
+        "operation",
+        "programs",
+        "cycles of DIMMs",
+        "ns of GPU",
+        "ns of bus",
+        "ns of channels",
+        "ns of links",
+    ];
     Ok(report
         .section("Phases")
-        .paragraph("Behind the prompt, all layers and tokens added up. DIMMs, GPU, bus and links work side by side in part.")
+        .paragraph("Behind the prompt, all layers and tokens added up. DIMMs, GPU, bus, channels and links work concurrently in part.")
         .table(&head, &rows)
         .chart(&chart))
 }

@@ -15,7 +15,7 @@ use crate::output::Records;
 use crate::stream::TextStream;
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, SystemConfig};
 use ndp_cosim::backend::Neurons;
 use ndp_cosim::recordings::write_system_timeline;
 use ndp_cosim::system::Setup;
@@ -33,6 +33,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
+    let system = SystemConfig::load(&args.system)?;
     let policies = PolicyChoice::policies(&args.policy);
     let mut choices = Vec::new();
     for &dimms in &args.dimms {
@@ -52,7 +53,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         Some(threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let host = Host { args, job, model, config, setup: &setup, exact: &exact, threads };
+    let host = Host { args, job, model, config, system: &system, setup: &setup, exact: &exact, threads };
     match choices[..] {
         [choice] => one(&host, choice),
         _ => several(&host, &choices),

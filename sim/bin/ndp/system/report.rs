@@ -21,9 +21,10 @@ pub struct OperationFigures {
     /// Programs of all cores, and their cycles.
     pub programs: u64,
     pub dimm_cycles: u64,
-    /// Time of the GPU and the bus by their bandwidths, and of the links.
+    /// Time of GPU, bus and memory channels by their bandwidths, and of the links.
     pub gpu_ns: u64,
     pub bus_ns: u64,
+    pub channel_ns: u64,
     pub link_ns: u64,
 }
 
@@ -41,8 +42,15 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
         Operation::Head,
     ];
     for operation in order {
-        let mut sum =
-            OperationFigures { operation, programs: 0, dimm_cycles: 0, gpu_ns: 0, bus_ns: 0, link_ns: 0 };
+        let mut sum = OperationFigures {
+            operation,
+            programs: 0,
+            dimm_cycles: 0,
+            gpu_ns: 0,
+            bus_ns: 0,
+            channel_ns: 0,
+            link_ns: 0,
+        };
         let mut any = false;
         for event in events.iter().filter(|e| e.operation == operation && e.begin_ns >= behind) {
             let ns = event.end_ns - event.begin_ns;
@@ -50,6 +58,7 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
             match event.place {
                 Place::Gpu => sum.gpu_ns += ns,
                 Place::BusDown | Place::BusUp => sum.bus_ns += ns,
+                Place::Channel(_) => sum.channel_ns += ns,
                 Place::LinkIn(_) | Place::LinkOut(_) => sum.link_ns += ns,
                 Place::Dimm(_) => {
                     sum.programs += 1;
@@ -211,19 +220,29 @@ pub fn text_verdict(outcome: &Outcome) -> String {
 
 /// Bytes by the way that they took, with what they are.
 pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
-    let PathBytes { bus_inputs, bus_gpu_sums, bus_prompt_cache, bus_results, link_sums, link_qkv } =
-        outcome.figures.bytes;
+    let PathBytes {
+        bus_inputs,
+        bus_gpu_sums,
+        bus_prompt_cache,
+        bus_results,
+        channel_data,
+        channel_control,
+        link_sums,
+        link_qkv,
+    } = outcome.figures.bytes;
     let of = |value: fn(&TokenRecord) -> u64| outcome.sum(value);
     let [uploads, migrations] = match &outcome.figures.links {
         Some(links) => [links.upload_bytes, links.migration_bytes],
         None => [of(|record| record.upload_bytes), of(|record| record.migration_bytes)],
     };
     vec![
-        ("bus to DIMMs", "inputs and lists", bus_inputs),
-        ("bus to DIMMs", "sums of the GPU", bus_gpu_sums),
-        ("bus to DIMMs", "keys and values of the prompt", bus_prompt_cache),
-        ("bus from DIMMs", "results", bus_results),
-        ("bus from DIMMs", "neurons for the GPU", uploads),
+        ("bus from the GPU", "inputs", bus_inputs),
+        ("bus from the GPU", "sums of the GPU", bus_gpu_sums),
+        ("bus from the GPU", "keys and values of the prompt", bus_prompt_cache),
+        ("bus to the GPU", "results", bus_results),
+        ("bus to the GPU", "neurons for the GPU", uploads),
+        ("channels", "data and lists", channel_data),
+        ("channels", "instructions and status", channel_control),
         ("links", "partial sums", link_sums),
         ("links", "q, k, v", link_qkv),
         ("links", "neurons that migrate", migrations),
@@ -320,11 +339,13 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
     if let Some(links) = &figures.links {
         print_links(links, args.ber);
     }
-    say!("operation    programs   cycles of DIMMs      ns of GPU      ns of bus    ns of links");
+    say!(
+        "operation    programs   cycles of DIMMs      ns of GPU      ns of bus ns of channels    ns of links"
+    );
     for row in operations(&outcome.events, figures.prompt_ns) {
-        let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, link_ns } = row;
+        let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns } = row;
         let name = operation.name();
-        say!("{name:<12} {programs:8} {dimm_cycles:17} {gpu_ns:14} {bus_ns:14} {link_ns:14}");
+        say!("{name:<12} {programs:8} {dimm_cycles:17} {gpu_ns:14} {bus_ns:14} {channel_ns:14} {link_ns:14}");
     }
     if let Some(predictions) = &outcome.predictions {
         say!("predicted          accuracy  precision  recall");

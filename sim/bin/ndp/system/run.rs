@@ -7,14 +7,14 @@ use crate::golden::{self, Comparison, verdict_text};
 use crate::rerun::Rerun;
 use crate::tools::{percent, workspace_path};
 use anyhow::Context;
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, SystemConfig};
 use ndp_cosim::core::Recording;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::recordings::{Moves, SystemTimeline};
 use ndp_cosim::system::{
     ActivitySource, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware,
-    Setup, SystemBackend, SystemFigures, SystemOptions, perplexity, small_system,
+    Setup, SystemBackend, SystemFigures, SystemOptions, perplexity,
 };
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation};
@@ -32,6 +32,7 @@ pub struct Host<'a> {
     pub job: &'a Job,
     pub model: &'a Model,
     pub config: &'a DesignConfig,
+    pub system: &'a SystemConfig,
     pub setup: &'a Setup,
     /// The text by exact sums in software.
     pub exact: &'a Generation,
@@ -284,6 +285,7 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
         rerun.option("model", job.model.display());
     }
     rerun.option("dimms", choice.dimms);
+    rerun.option("system", &args.system);
     rerun.option("policy", choice.policy);
     rerun.option("gpu-percent", args.gpu_percent);
     rerun.option("activity", name(args.activity));
@@ -328,10 +330,11 @@ pub fn check_links(args: &Args) -> anyhow::Result<()> {
 
 /// Generates the text; `show` gets each token as it is known.
 pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> anyhow::Result<Outcome> {
-    let Host { args, job, model, config, setup, exact, threads } = *host;
+    let Host { args, job, model, config, setup, exact, threads, .. } = *host;
     let (prompt, options) = (&job.prompt, &job.options);
     let begin = Instant::now();
-    let system = small_system(&setup.shape, choice.dimms, args.gpu_percent)?;
+    let system =
+        host.system.clone().with_dimms(choice.dimms)?.with_gpu_percent(&setup.shape, args.gpu_percent)?;
     let online = setup.online(config, &system, choice.policy, (prompt.len(), options.seed))?;
     let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
     let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
