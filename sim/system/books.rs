@@ -108,6 +108,14 @@ pub(super) enum Way {
     ToHost,
 }
 
+/// A time in which bus, channel or link carry something.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    begin: u64,
+    end: u64,
+    is_read: bool,
+}
+
 impl Way {
     fn is_read(self) -> bool {
         matches!(self, Self::Up | Self::ToHost)
@@ -132,10 +140,8 @@ pub(super) struct Books {
     pub now: u64,
     system: SystemConfig,
     core: CoreConfig,
-    /// From when on bus, channels and links are free.
-    free: BTreeMap<Place, u64>,
-    /// Channels that were read last.
-    read: BTreeMap<u32, bool>,
+    /// When bus, channels and links are taken, in the order of time.
+    taken: BTreeMap<Place, Vec<Taken>>,
     /// Cycles by the model of programs of linked cores, by core and first cycle.
     pub predicted: BTreeMap<(usize, u64), u64>,
 }
@@ -149,8 +155,7 @@ impl Books {
             now: 0,
             system: system.clone(),
             core: core.clone(),
-            free: BTreeMap::new(),
-            read: BTreeMap::new(),
+            taken: BTreeMap::new(),
             predicted: BTreeMap::new(),
         }
     }
@@ -283,15 +288,14 @@ impl Books {
             return begin;
         }
         let channel = *self.system.channel();
-        let number = dimm as u32 / channel.dimms;
-        let turns = self.read.insert(number, way.is_read()).is_some_and(|read| read != way.is_read());
-        let idle = if turns { channel.turnaround_ns } else { 0.0 };
-        let place = Place::Channel(number);
-        let begin = begin.max(self.free.get(&place).copied().unwrap_or(0)) + idle.ceil() as u64;
+        let place = Place::Channel(dimm as u32 / channel.dimms);
         let ns = (bytes as f64 / channel.bandwidth_gbps).ceil() as u64;
+        let turnaround = channel.turnaround_ns.ceil() as u64;
+        let begin = self.reserve(place, begin, ns, (way.is_read(), turnaround));
+        self.push(place, what, (begin, begin + ns), (bytes, &[]), None);
         // A read takes the way there too.
         let ways = if way.is_read() { 2 } else { 1 };
-        self.carry_in(place, (what, begin), bytes, ns) + ways * self.latency()
+        begin + ns + ways * self.latency()
     }
 
     fn latency(&self) -> u64 {
@@ -312,11 +316,27 @@ impl Books {
 
     /// The same in a time that is known.
     pub fn carry_in(&mut self, place: Place, (what, begin): (&'static str, u64), bytes: u64, ns: u64) -> u64 {
-        let begin = begin.max(self.free.get(&place).copied().unwrap_or(0));
-        let end = begin + ns;
-        self.free.insert(place, end);
-        self.push(place, what, (begin, end), (bytes, &[]), None);
-        end
+        let begin = self.reserve(place, begin, ns, (false, 0));
+        self.push(place, what, (begin, begin + ns), (bytes, &[]), None);
+        begin + ns
+    }
+
+    /// The first time from `begin` on in which a place is free for so long; it is taken then. Between reads and others it is idle for a while. Who asks
+    /// later may come earlier: operations of several cores are entered core by core.
+    fn reserve(&mut self, place: Place, begin: u64, ns: u64, (is_read, turnaround): (bool, u64)) -> u64 {
+        let taken = self.taken.entry(place).or_default();
+        let mut index = taken.partition_point(|other| other.end + turnaround <= begin);
+        let mut begin = begin;
+        while let Some(other) = taken.get(index) {
+            let idle = if other.is_read == is_read { 0 } else { turnaround };
+            if begin + ns + idle <= other.begin {
+                break;
+            }
+            begin = begin.max(other.end + idle);
+            index += 1;
+        }
+        taken.insert(index, Taken { begin, end: begin + ns, is_read });
+        begin
     }
 
     /// Messages over links at the same time, each with its way, what it is and its bytes, and the programs of all cores that take part. Returns
@@ -419,7 +439,7 @@ mod tests {
             ..ProgramFigures::default()
         };
         // Two bursts of instructions, and 40 ns.
-        assert_eq!(books.program(1, ("x", 300), program, &[3, 5]), 300 + 5 + 40 + 30 + 20 + 3 + 80);
+        assert_eq!(books.program(1, ("x", 300), program, &[3, 5]), 300 + 5 + 40 + 30 + 3 + 80);
         books.advance(330);
         books.advance(320);
         let token = &books.figures.tokens[0];
@@ -432,8 +452,11 @@ mod tests {
         assert_eq!((event.begin_ns, event.end_ns, books.events.len()), (345, 375, 9));
         // Both channels work at the same time, and the bus with either: 25,600 bytes in 1,000 and 400 ns.
         let both = books.broadcast(&[0, 2], ("x", 2_000), 25_600);
-        assert_eq!(both, [2_000 + 20 + 1_000 + 40, 2_000 + 1_000 + 40]);
-        assert_eq!(books.exchange(3, ("x", 4_000), 256, Way::Up), 4_000 + 20 + 10 + 80);
-        assert_eq!(books.figures.bytes.channels(), 128 + 64 + 2 * 25_600 + 256);
+        assert_eq!(both, [2_000 + 1_000 + 40; 2]);
+        // Before it there is room for what is asked for later, and for a read of 10 ns until 20 ns before; behind it from 20 ns on.
+        assert_eq!(books.exchange(3, ("x", 1_900), 2_560, Way::FromHost), 1_900 + 100 + 40);
+        assert_eq!(books.exchange(1, ("x", 1_970), 256, Way::Up), 1_970 + 10 + 80);
+        assert_eq!(books.exchange(1, ("x", 1_980), 256, Way::Up), 3_020 + 10 + 80);
+        assert_eq!(books.figures.bytes.channels(), 128 + 64 + 2 * 25_600 + 2_560 + 2 * 256);
     }
 }
