@@ -635,8 +635,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "a product or a selection is running",
     );
     m.output("element_valid_o", selecting.output("element_valid_o"), "select: an element is selected");
-    debug_assert_eq!(selecting.output("element_o").width(), element_bits(config));
-    m.output("element_o", selecting.output("element_o"), "select: its number");
+    let element = selecting.output("element_o");
+    debug_assert_eq!(element.width(), element_bits(config));
+    m.output("element_o", element, "select: its number");
     m.output("mask_valid_o", selecting.output("mask_valid_o"), "select: a place was looked at");
     m.output("mask_o", selecting.output("mask_o"), "select: its selected elements");
     m.output("row_ready_o", rows.output("row_ready_o"), "row: taken");
