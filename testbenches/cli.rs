@@ -354,6 +354,15 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         (Some(cycles), Some(cycles as f64 / 2.0))
     );
     assert!(report["imbalance"].as_f64() >= Some(1.0) && report["tokens_per_second"].as_f64() > Some(0.0));
+    let time = &report["time"];
+    let ns: u64 = tokens.iter().filter_map(|token| token["ns"].as_u64()).sum();
+    assert_eq!((time["ns"].as_u64(), time["unexplained_ns"].as_u64()), (Some(ns), Some(0)));
+    let sum = |times: &Value| {
+        times.as_object().into_iter().flatten().filter_map(|(_, ns)| ns.as_u64()).sum::<u64>()
+    };
+    for device in time["devices"].as_array().ok_or("devices")? {
+        assert_eq!(sum(&device["busy_ns"]) + sum(&device["waits_for_ns"]), ns, "{device}");
+    }
     // Modelled cores do the same: everything but the time of the simulation is equal.
     let mut again = json_of(&format!("{line} --backend cycles"))?;
     assert_eq!((&report["backend"], &again["backend"]), (&"rtl".into(), &"cycles".into()));
@@ -372,7 +381,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
             .find(|e| e["name"] == "process_name" && e["args"]["name"] == name)
             .map(|e| e["pid"].clone())
     };
-    for name in ["GPU", "bus", "links", "DIMM 0 (tiny)", "DIMM 2 (tiny)"] {
+    for name in ["critical path", "GPU", "bus", "links", "DIMM 0 (tiny)", "DIMM 2 (tiny)"] {
         let pid = process(name).ok_or(name)?;
         assert!(events.iter().any(|e| e["ph"] == "X" && e["pid"] == pid), "nothing happens at {name}");
     }

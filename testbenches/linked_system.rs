@@ -1,5 +1,6 @@
 //! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
 
+use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::core::Backend;
 use ndp_cosim::error::SimError;
@@ -103,6 +104,7 @@ fn run(
     system.count_links()?;
     assert_eq!(system.protocol_violations(), 0);
     let figures = system.figures().clone();
+    every_nanosecond_has_a_cause(&figures, system.events());
     let links = figures.links.clone().ok_or("no figures of links")?;
     assert_eq!((figures.mismatches, links.counters.len()), (0, dimms as usize));
     assert!(figures.outputs_checked > 5_000, "{figures:?}");
@@ -138,6 +140,7 @@ fn neurons_wander_over_cables_and_bridges_and_modelled_cores_do_the_same() -> Ou
             Ok((generation.logits_digests, system.figures().clone(), system.events().to_vec()))
         };
         let (rtl, modelled) = (run(Backend::Rtl)?, run(Backend::Cycles)?);
+        every_nanosecond_has_a_cause(&rtl.1, &rtl.2);
         let (figures, links) = (&rtl.1, rtl.1.links.as_ref().ok_or("no figures of links")?);
         assert!(links.migrations > 50 && links.uploads > 20, "{dimms} DIMMs: {links:?}");
         assert_eq!((links.repeated, links.failed_moves, links.wrong_bits), (0, 0, 0), "{links:?}");

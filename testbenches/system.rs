@@ -1,5 +1,6 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
+use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_cosim::error::SimError;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
@@ -185,6 +186,7 @@ fn accounts_agree(system: &SystemConfig, figures: &ndp_cosim::system::SystemFigu
     let (_, critical, ns) = figures.generated();
     assert_eq!(end, figures.prompt_ns + ns);
     assert!(critical <= ns && critical == figures.critical_cycles);
+    every_nanosecond_has_a_cause(figures, events);
 }
 
 /// All neurons go from one DIMM to the next after every batch of tokens, and each tenth is on the GPU.

@@ -1,6 +1,6 @@
 //! The timeline of a whole system: a GPU, the bus, the host's memory channels, DIMMs with their cores, and links.
 //!
-//! Processes: the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the channels with a track each, the links with a track for
+//! Processes: the critical path, the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the channels with a track each, the links with a track for
 //! each DIMM and direction and one for neurons that migrate, and each DIMM with a track for its programs, one for the front end and one for each
 //! part of its core. Instructions are those that the simulated core executed, moved to the time of the system; times of GPU, bus and
 //! links follow from bandwidths. Every event names token, layer and operation, and a program also its number and the cycle of the core in
@@ -8,18 +8,19 @@
 
 use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
-use crate::system::{Event, Operation, Place, ProgramEvent};
+use crate::system::{Event, Operation, Place, ProgramEvent, Segment};
 use ndp_isa::Code;
 use ndp_report::Timeline;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Processes: the GPU, the bus, the links, the channels, and the DIMMs from here on.
-const GPU: u32 = 1;
-const BUS: u32 = 2;
-const LINKS: u32 = 3;
-const CHANNELS: u32 = 4;
-const FIRST_DIMM: u32 = 5;
+/// Processes: the critical path, the GPU, the bus, the links, the channels, and the DIMMs from here on.
+const PATH: u32 = 1;
+const GPU: u32 = 2;
+const BUS: u32 = 3;
+const LINKS: u32 = 4;
+const CHANNELS: u32 = 5;
+const FIRST_DIMM: u32 = 6;
 /// Tracks of the bus and the links for what the scheduler moves.
 const UPLOADS: u32 = 2;
 const MIGRATIONS: u32 = 0;
@@ -54,6 +55,8 @@ pub struct SystemTimeline<'a> {
     pub dimms: u32,
     /// What was done.
     pub events: &'a [Event],
+    /// The critical path through them.
+    pub path: &'a [Segment],
     /// What the scheduler moved, token after token: drawn from the token's first projection on, in which it is hidden.
     pub moves: &'a [Moves],
 }
@@ -67,6 +70,8 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links"), (CHANNELS, "memory channels")] {
         timeline.process(process, name);
     }
+    timeline.process(PATH, "critical path");
+    timeline.track((PATH, 0), "what the token waits for");
     timeline.track((GPU, 0), "products");
     for (track, name) in [(0, "from the GPU"), (1, "to the GPU"), (UPLOADS, "neurons to the GPU")] {
         timeline.track((BUS, track), name);
@@ -92,6 +97,14 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     }
     for event in system.events {
         add(event, system.core_ps, &mut timeline);
+    }
+    for Segment { event, begin_ns, end_ns, shares } in system.path {
+        let Event { position, operation, what, place, .. } = &system.events[*event];
+        let mut args: Map<String, Value> =
+            shares.iter().map(|(cause, ns)| (format!("{} ns", cause.name()), ns.into())).collect();
+        args.insert("token".into(), json!(position));
+        args.insert("operation".into(), json!(operation.name()));
+        timeline.event((PATH, 0), format!("{place}: {what}"), (begin_ns * 1000, end_ns * 1000), args.into());
     }
     for moves in system.moves {
         let projection =
@@ -124,7 +137,8 @@ fn track_of(place: Place) -> (u32, u32) {
 }
 
 fn add(event: &Event, core_ps: u64, timeline: &mut Timeline) {
-    let Event { position, layer, operation, what, place, begin_ns, end_ns, bytes, neurons, program } = event;
+    let Event { position, layer, operation, what, place, begin_ns, end_ns, bytes, neurons, program, .. } =
+        event;
     let mut args = json!({ "token": position, "operation": operation.name() });
     if let Some(layer) = layer {
         args["layer"] = json!(layer);
@@ -182,6 +196,7 @@ fn add_instructions(
 mod tests {
     use super::*;
     use crate::core::InstructionRecord;
+    use crate::system::{Cause, Shares};
 
     fn event(place: Place, program: Option<ProgramEvent>) -> Event {
         Event {
@@ -190,8 +205,11 @@ mod tests {
             operation: Operation::Projection,
             what: "part",
             place,
+            asked_ns: 100,
             begin_ns: 100,
             end_ns: 160,
+            seen_ns: 160,
+            shares: Shares::default(),
             bytes: 0,
             neurons: vec![3, 4],
             program,
@@ -212,13 +230,23 @@ mod tests {
         let program = ProgramEvent { number: 9, first_cycle: 1000, cycles: 60, instructions: 1, records };
         let events = [event(Place::Dimm(1), Some(program)), event(Place::Gpu, None)];
         let moves = [Moves { position: 7, uploads: 3, upload_ns: 5, ..Moves::default() }];
-        let system = SystemTimeline { name: "tiny", core_ps: 1000, dimms: 2, events: &events, moves: &moves };
+        let path = [Segment { event: 1, begin_ns: 100, end_ns: 130, shares: Shares::of(Cause::Compute, 30) }];
+        let system = SystemTimeline {
+            name: "tiny",
+            core_ps: 1000,
+            dimms: 2,
+            events: &events,
+            path: &path,
+            moves: &moves,
+        };
         let mut text = Vec::new();
         write_system_timeline(&system, &mut text).unwrap();
         let json: Value = serde_json::from_slice(&text).unwrap();
         let shown: Vec<&Value> =
             json["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").collect();
-        assert_eq!(shown.len(), 5);
+        assert_eq!(shown.len(), 6);
+        let waited = shown.iter().find(|event| event["pid"] == PATH).unwrap();
+        assert_eq!((&waited["name"], &waited["args"]["compute ns"]), (&json!("GPU: part"), &json!(30)));
         let zero = shown.iter().find(|event| event["args"]["core cycle"] == 1010).unwrap();
         // Begun 10 cycles into a program that began at 100 ns, and 30 cycles long.
         assert_eq!((&zero["args"]["begin ns"], &zero["dur"]), (&json!(110.0), &json!(0.03)));

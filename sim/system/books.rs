@@ -6,6 +6,7 @@
 //! it is over. A core or the GPU begins when its inputs are there, the meeting of sums when the last of them is; nothing overlaps from one product
 //! to the next.
 
+use super::causes::{Cause, Shares};
 use super::figures::{SystemFigures, TokenFigures};
 use super::links::Round;
 use super::place::Place;
@@ -83,10 +84,16 @@ pub struct Event {
     pub what: &'static str,
     /// Who did it.
     pub place: Place,
-    /// Begin in the time of the system.
+    /// When what it needs was there, in the time of the system.
+    pub asked_ns: u64,
+    /// Begin: later if its place had something else to do.
     pub begin_ns: u64,
-    /// End in the time of the system.
+    /// End.
     pub end_ns: u64,
+    /// When its result was where it is needed.
+    pub seen_ns: u64,
+    /// What it spent its time on.
+    pub shares: Shares,
     /// Bytes that were carried.
     pub bytes: u64,
     /// Neurons that were computed.
@@ -119,6 +126,22 @@ struct Taken {
 impl Way {
     fn is_read(self) -> bool {
         matches!(self, Self::Up | Self::ToHost)
+    }
+}
+
+/// The times of an [`Event`].
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    asked: u64,
+    begin: u64,
+    end: u64,
+    seen: u64,
+}
+
+impl Span {
+    /// Nothing to wait for, before or behind.
+    fn new(begin: u64, end: u64) -> Self {
+        Self { asked: begin, begin, end, seen: end }
     }
 }
 
@@ -203,13 +226,13 @@ impl Books {
     fn instructions(&mut self, dimm: usize, begin: u64, program: &ProgramFigures) -> u64 {
         let bytes = 64 * u64::from(program.instructions.div_ceil(4));
         self.figures.bytes.channel_control += bytes;
-        self.channel(dimm, ("instructions", begin), bytes, Way::FromHost)
+        self.channel(dimm, ("instructions", begin), bytes, (Way::FromHost, Cause::Control))
     }
 
     /// The host reads the status of a core; returns when it has it.
     fn status(&mut self, dimm: usize, begin: u64) -> u64 {
         self.figures.bytes.channel_control += 64;
-        self.channel(dimm, ("status", begin), 64, Way::ToHost)
+        self.channel(dimm, ("status", begin), 64, (Way::ToHost, Cause::Control))
     }
 
     /// The same of a core that has its instructions, without asking it.
@@ -224,9 +247,10 @@ impl Books {
             program.model_cycles = self.predicted.remove(&(dimm, program.first_cycle));
         }
         let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
+        let shares = Shares::of_program(&program, end - begin);
         let ProgramFigures { number, first_cycle, cycles, instructions, records, .. } = program;
         let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, records });
-        self.push(Place::Dimm(dimm as u32), what, (begin, end), (0, neurons), program);
+        self.push(Place::Dimm(dimm as u32), what, (Span::new(begin, end), shares), (0, neurons), program);
         end
     }
 
@@ -244,7 +268,9 @@ impl Books {
         let goes_on = matches!(self.step.operation, Operation::K | Operation::V | Operation::Fc2);
         let sync_ns = if goes_on { 0.0 } else { 2e3 * self.system.bus().sync_us };
         let end = begin + (self.system.gpu_ns(weights, batch) + sync_ns).ceil() as u64;
-        self.push(Place::Gpu, what, (begin, end), (0, neurons), None);
+        let mut shares = Shares::of(Cause::Synchronisation, (sync_ns as u64).min(end - begin));
+        shares += Shares::of(Cause::Compute, end - begin - shares.total());
+        self.push(Place::Gpu, what, (Span::new(begin, end), shares), (0, neurons), None);
         end
     }
 
@@ -256,7 +282,7 @@ impl Books {
         match way {
             Way::FromHost | Way::ToHost => {
                 self.figures.bytes.channel_data += bytes;
-                self.channel(dimm, (what, begin), bytes, way)
+                self.channel(dimm, (what, begin), bytes, (way, Cause::Transfer))
             }
             Way::Down => {
                 let last = self.carry(Place::BusDown, (what, begin), bytes);
@@ -264,7 +290,7 @@ impl Books {
             }
             Way::Up => {
                 self.figures.bytes.channel_data += bytes;
-                let last = self.channel(dimm, (what, begin), bytes, way);
+                let last = self.channel(dimm, (what, begin), bytes, (way, Cause::Transfer));
                 self.carry(Place::BusUp, (what, begin), bytes).max(last)
             }
         }
@@ -279,23 +305,32 @@ impl Books {
     /// Bytes to a DIMM of which the last ones come out of the bus at `last`.
     fn follow(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, last: u64) -> u64 {
         self.figures.bytes.channel_data += bytes;
-        self.channel(dimm, (what, begin), bytes, Way::FromHost).max(last + self.latency())
+        let way = (Way::FromHost, Cause::Transfer);
+        self.channel(dimm, (what, begin), bytes, way).max(last + self.latency())
     }
 
     /// Bytes over the channel of a DIMM; returns when they have arrived.
-    fn channel(&mut self, dimm: usize, (what, begin): (&'static str, u64), bytes: u64, way: Way) -> u64 {
+    fn channel(
+        &mut self,
+        dimm: usize,
+        (what, asked): (&'static str, u64),
+        bytes: u64,
+        (way, cause): (Way, Cause),
+    ) -> u64 {
         if bytes == 0 {
-            return begin;
+            return asked;
         }
         let channel = *self.system.channel();
         let place = Place::Channel(dimm as u32 / channel.dimms);
         let ns = (bytes as f64 / channel.bandwidth_gbps).ceil() as u64;
         let turnaround = channel.turnaround_ns.ceil() as u64;
-        let begin = self.reserve(place, begin, ns, (way.is_read(), turnaround));
-        self.push(place, what, (begin, begin + ns), (bytes, &[]), None);
+        let begin = self.reserve(place, asked, ns, (way.is_read(), turnaround));
         // A read takes the way there too.
         let ways = if way.is_read() { 2 } else { 1 };
-        begin + ns + ways * self.latency()
+        let (end, seen) = (begin + ns, begin + ns + ways * self.latency());
+        let span = Span { asked, begin, end, seen };
+        self.push(place, what, (span, Shares::of(cause, ns)), (bytes, &[]), None);
+        seen
     }
 
     fn latency(&self) -> u64 {
@@ -315,10 +350,14 @@ impl Books {
     }
 
     /// The same in a time that is known.
-    pub fn carry_in(&mut self, place: Place, (what, begin): (&'static str, u64), bytes: u64, ns: u64) -> u64 {
-        let begin = self.reserve(place, begin, ns, (false, 0));
-        self.push(place, what, (begin, begin + ns), (bytes, &[]), None);
-        begin + ns
+    pub fn carry_in(&mut self, place: Place, (what, asked): (&'static str, u64), bytes: u64, ns: u64) -> u64 {
+        let begin = self.reserve(place, asked, ns, (false, 0));
+        let end = begin + ns;
+        // What comes from the GPU goes on over a channel.
+        let seen = if place == Place::BusDown { end + self.latency() } else { end };
+        let span = Span { asked, begin, end, seen };
+        self.push(place, what, (span, Shares::of(Cause::Transfer, ns)), (bytes, &[]), None);
+        end
     }
 
     /// The first time from `begin` on in which a place is free for so long; it is taken then. Between reads and others it is idle for a while. Who asks
@@ -373,27 +412,32 @@ impl Books {
 
     /// Neurons that changed places between two times.
     pub fn moved(&mut self, place: Place, what: &'static str, (begin, end): (u64, u64), bytes: u64) {
-        self.push(place, what, (begin, end), (bytes, &[]), None);
+        let shares = Shares::of(Cause::Transfer, end - begin);
+        self.push(place, what, (Span::new(begin, end), shares), (bytes, &[]), None);
     }
 
     fn push(
         &mut self,
         place: Place,
         what: &'static str,
-        (begin_ns, end_ns): (u64, u64),
+        (span, shares): (Span, Shares),
         (bytes, neurons): (u64, &[u32]),
         program: Option<ProgramEvent>,
     ) {
         let Step { position, layer, operation } = self.step;
         let neurons = neurons.to_vec();
+        let Span { asked: asked_ns, begin: begin_ns, end: end_ns, seen: seen_ns } = span;
         self.events.push(Event {
             position,
             layer,
             operation,
             what,
             place,
+            asked_ns,
             begin_ns,
             end_ns,
+            seen_ns,
+            shares,
             bytes,
             neurons,
             program,

@@ -12,6 +12,7 @@
 
 mod backend;
 mod books;
+mod causes;
 mod figures;
 mod gpu;
 mod heads;
@@ -28,6 +29,7 @@ mod setup;
 
 pub use backend::{ActivitySource, Load, SystemBackend, SystemOptions};
 pub use books::{Event, Operation, ProgramEvent};
+pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
     TokenFigures, imbalance,

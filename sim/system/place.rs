@@ -22,6 +22,22 @@ pub enum Place {
     Dimm(u32),
 }
 
+impl Place {
+    /// The kinds of places.
+    pub const GROUPS: [&str; 5] = ["GPU", "DIMMs", "links", "channels", "bus"];
+
+    /// Its kind.
+    pub fn group(self) -> &'static str {
+        match self {
+            Self::Gpu => "GPU",
+            Self::Dimm(_) => "DIMMs",
+            Self::LinkIn(_) | Self::LinkOut(_) => "links",
+            Self::Channel(_) => "channels",
+            Self::BusDown | Self::BusUp => "bus",
+        }
+    }
+}
+
 impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -2,6 +2,7 @@
 
 pub mod activation_driver;
 pub mod buffer_model;
+pub mod causes;
 pub mod clocks;
 pub mod exact;
 pub mod gemv_driver;

@@ -46,6 +46,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
                 row("results that differ from exact sums", format!("{} of {}", number(figures.differences.different), number(figures.differences.compared))),
             ],
         );
+    report = super::time::section(report, outcome)?;
     report = report.section("Load of the DIMMs").chart(&loads(&figures.tokens, dimms)?).chart(
         &LineChart::new("Imbalance", "token", "max / mean of the DIMMs' cycles")
             .series(Series::counted(
@@ -164,7 +165,9 @@ fn links(report: Report, host: &Host<'_>, outcome: &Outcome) -> Result<Report, R
 fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
     let all = operations(&outcome.events, outcome.figures.prompt_ns);
     let row = |row: &OperationFigures| {
-        let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns } = *row;
+        let OperationFigures {
+            operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, ..
+        } = *row;
         let mut cells = vec![operation.name().to_owned()];
         cells.extend([programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns].map(grouped));
         cells
@@ -172,7 +175,7 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
     let us = |value: fn(&OperationFigures) -> u64| all.iter().map(move |row| value(row) as f64 / 1e3);
     let chart = BarChart::new("Time of operations", "us", all.iter().map(|row| row.operation.name()))
-        .bars("DIMMs, added up", us(|row| row.dimm_cycles))
+        .bars("DIMMs, added up", us(|row| row.dimm_ns))
         .bars("GPU", us(|row| row.gpu_ns))
         .bars("bus", us(|row| row.bus_ns))
         .bars("channels", us(|row| row.channel_ns))

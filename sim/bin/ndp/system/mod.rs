@@ -8,6 +8,7 @@ mod html;
 mod report;
 mod run;
 mod table;
+mod time;
 
 use self::args::PolicyChoice;
 use crate::generate::args::{Args, Job};

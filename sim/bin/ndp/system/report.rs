@@ -8,8 +8,8 @@ use ndp_config::DesignConfig;
 use ndp_cosim::core::Backend;
 use ndp_cosim::error::Mismatch;
 use ndp_cosim::system::{
-    ActivitySource, Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures, Operation,
-    PathBytes, Place, TokenFigures,
+    ActivitySource, Breakdown, Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures,
+    Operation, PathBytes, Place, TokenFigures,
 };
 use ndp_scheduler::TokenRecord;
 use serde::Serialize;
@@ -18,9 +18,10 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct OperationFigures {
     pub operation: Operation,
-    /// Programs of all cores, and their cycles.
+    /// Programs of all cores, their cycles and time.
     pub programs: u64,
     pub dimm_cycles: u64,
+    pub dimm_ns: u64,
     /// Time of GPU, bus and memory channels by their bandwidths, and of the links.
     pub gpu_ns: u64,
     pub bus_ns: u64,
@@ -46,6 +47,7 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
             operation,
             programs: 0,
             dimm_cycles: 0,
+            dimm_ns: 0,
             gpu_ns: 0,
             bus_ns: 0,
             channel_ns: 0,
@@ -62,7 +64,8 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
                 Place::LinkIn(_) | Place::LinkOut(_) => sum.link_ns += ns,
                 Place::Dimm(_) => {
                     sum.programs += 1;
-                    sum.dimm_cycles += ns;
+                    sum.dimm_cycles += event.program.as_ref().map_or(0, |program| program.cycles);
+                    sum.dimm_ns += ns;
                 }
             }
         }
@@ -129,6 +132,7 @@ pub struct Report<'a> {
     imbalance: f64,
     per_token: &'a [TokenFigures],
     operations: Vec<OperationFigures>,
+    time: &'a Breakdown,
     bytes: PathBytes,
     merge: MergeFigures,
     activity: ActivitySource,
@@ -187,6 +191,7 @@ impl<'a> Report<'a> {
             imbalance: figures.imbalance(),
             per_token: &figures.tokens,
             operations: operations(&outcome.events, figures.prompt_ns),
+            time: &outcome.breakdown,
             bytes: figures.bytes,
             merge: figures.merge,
             activity: host.args.activity,
@@ -343,10 +348,13 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         "operation    programs   cycles of DIMMs      ns of GPU      ns of bus ns of channels    ns of links"
     );
     for row in operations(&outcome.events, figures.prompt_ns) {
-        let OperationFigures { operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns } = row;
+        let OperationFigures {
+            operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, ..
+        } = row;
         let name = operation.name();
         say!("{name:<12} {programs:8} {dimm_cycles:17} {gpu_ns:14} {bus_ns:14} {channel_ns:14} {link_ns:14}");
     }
+    super::time::print(&outcome.breakdown);
     if let Some(predictions) = &outcome.predictions {
         say!("predicted          accuracy  precision  recall");
         for (name, hits) in [

@@ -13,8 +13,8 @@ use ndp_cosim::error::Mismatch;
 use ndp_cosim::gemv::{GemvOptions, MergeFormat};
 use ndp_cosim::recordings::{Moves, SystemTimeline};
 use ndp_cosim::system::{
-    ActivitySource, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity, PredictedSoftware,
-    Setup, SystemBackend, SystemFigures, SystemOptions, perplexity,
+    ActivitySource, Breakdown, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity,
+    PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions, perplexity,
 };
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation};
@@ -146,6 +146,8 @@ pub struct Outcome {
     pub generation: Generation,
     pub figures: SystemFigures,
     pub events: Vec<Event>,
+    /// Where the time of the generated tokens went.
+    pub breakdown: Breakdown,
     /// What the scheduler's time model says of each token behind the prompt.
     pub records: Vec<TokenRecord>,
     pub violations: u64,
@@ -217,6 +219,7 @@ impl Outcome {
             core_ps: host.config.core().clock_ps(),
             dimms: self.choice.dimms,
             events: &self.events,
+            path: &self.breakdown.path,
             moves,
         }
     }
@@ -415,6 +418,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         choice,
         figures: backend.figures().clone(),
         events: backend.events().to_vec(),
+        breakdown: Breakdown::new(backend.figures(), backend.events()),
         records: online.records(),
         violations: backend.protocol_violations(),
         backdoor_accesses: backend.backdoor_accesses(),

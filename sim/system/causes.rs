@@ -1,0 +1,405 @@
+//! Where a token's time goes: each nanosecond of each device has a cause, and the critical path says what the token has waited for.
+//!
+//! An [`Event`] begins when its device is free, after what it needs has arrived, and what follows has its result some time after it has ended.
+//! So the critical path is found backwards: from the end of the last token to an event whose result arrived then, from there to what
+//! that event had waited for. A device that has nothing to do waits for the device that the critical path is at.
+
+use super::books::Event;
+use super::figures::SystemFigures;
+use super::place::Place;
+use crate::gemv::ProgramFigures;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+
+/// What a nanosecond is spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// A DIMM: products whose weights are there, rounding, element-wise operations. The GPU: all but synchronisation.
+    Compute,
+    /// A DIMM: products that wait for weights; loads and stores between DRAM and buffer.
+    Dram,
+    /// A DIMM: instructions on their way, lists, zeroing; products that begin, end, or wait for a row.
+    SetUp,
+    /// A DIMM: messages over links, and nothing else.
+    Messages,
+    /// Bus, channel or link: data.
+    Transfer,
+    /// A channel: instructions and status.
+    Control,
+    /// The GPU: synchronisation.
+    Synchronisation,
+    /// The critical path: data wait until bus, channel or link are free.
+    Queue,
+    /// The critical path: the latency of a channel.
+    Latency,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Compute,
+        Self::Dram,
+        Self::SetUp,
+        Self::Messages,
+        Self::Transfer,
+        Self::Control,
+        Self::Synchronisation,
+        Self::Queue,
+        Self::Latency,
+    ];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Dram => "DRAM",
+            Self::SetUp => "set-up",
+            Self::Messages => "messages",
+            Self::Transfer => "transfer",
+            Self::Control => "control",
+            Self::Synchronisation => "synchronisation",
+            Self::Queue => "queue",
+            Self::Latency => "latency",
+        }
+    }
+}
+
+/// Nanoseconds by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shares([u64; Cause::ALL.len()]);
+
+impl Shares {
+    /// All of one cause.
+    pub fn of(cause: Cause, ns: u64) -> Self {
+        let mut shares = Self::default();
+        shares.0[cause as usize] = ns;
+        shares
+    }
+
+    /// Those of a program that takes `ns`, in proportion to its cycles.
+    pub(super) fn of_program(program: &ProgramFigures, ns: u64) -> Self {
+        let ProgramFigures { cycles, parts, counters, .. } = program;
+        // Cycles of the ranks while a product runs, added up.
+        let [working, weights, row, room, filling] = [
+            counters.working,
+            counters.waiting_for_weights,
+            counters.waiting_for_row,
+            counters.waiting_for_room,
+            counters.filling,
+        ]
+        .map(u64::from);
+        let ranks = (working + weights + row + room + filling).max(1);
+        let (dram, begins) = (parts.gemv * weights / ranks, parts.gemv * (row + room + filling) / ranks);
+        let compute = parts.gemv - dram - begins + parts.activation + parts.round;
+        let dram = dram + parts.load + parts.store;
+        let mut shares = Self::default();
+        for (cause, cycles) in [
+            (Cause::Compute, compute),
+            (Cause::Dram, dram),
+            (Cause::Messages, parts.link),
+            (Cause::SetUp, cycles.saturating_sub(compute + dram + parts.link)),
+        ] {
+            shares.0[cause as usize] = cycles;
+        }
+        shares.scaled(ns)
+    }
+
+    /// The same proportions of another time.
+    fn scaled(&self, ns: u64) -> Self {
+        let (total, mut sum) = (u128::from(self.total().max(1)), 0);
+        let until = |sum: u64| (u128::from(sum) * u128::from(ns) / total) as u64;
+        Self(self.0.map(|share| {
+            let before = until(sum);
+            sum += share;
+            until(sum) - before
+        }))
+    }
+
+    /// Nanoseconds of a cause.
+    pub fn get(&self, cause: Cause) -> u64 {
+        self.0[cause as usize]
+    }
+
+    /// All nanoseconds.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The causes that there are, and their nanoseconds.
+    pub fn iter(&self) -> impl Iterator<Item = (Cause, u64)> {
+        Cause::ALL.into_iter().zip(self.0).filter(|(_, ns)| *ns > 0)
+    }
+}
+
+impl std::ops::AddAssign for Shares {
+    fn add_assign(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, ns)| *sum += ns);
+    }
+}
+
+impl Serialize for Shares {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.iter())
+    }
+}
+
+/// A piece of the critical path. The pieces follow each other without a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The event, by its number: the one that worked, waited in the queue, or whose result was on its way.
+    pub event: usize,
+    /// Begin in the time of the system.
+    pub begin_ns: u64,
+    /// End in the time of the system.
+    pub end_ns: u64,
+    /// What the time was spent on.
+    pub shares: Shares,
+}
+
+/// The time of one device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DeviceTime {
+    /// The device.
+    #[serde(serialize_with = "by_name")]
+    pub place: Place,
+    /// Time in which it worked.
+    pub busy_ns: Shares,
+    /// Time in which it did not, by the device that the critical path was at.
+    #[serde(serialize_with = "with_names")]
+    pub waits_for_ns: BTreeMap<Place, u64>,
+}
+
+/// Where the time of all generated tokens went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Breakdown {
+    /// Tokens.
+    pub tokens: u64,
+    /// Their time, added up: that of the critical path, and that of each device.
+    pub ns: u64,
+    /// The part of the critical path that no event explains.
+    pub unexplained_ns: u64,
+    /// The critical path by device.
+    #[serde(serialize_with = "with_names")]
+    pub critical_path_ns: BTreeMap<Place, Shares>,
+    /// Each device.
+    pub devices: Vec<DeviceTime>,
+    /// The critical path, in the order of time.
+    #[serde(skip)]
+    pub path: Vec<Segment>,
+}
+
+fn by_name<S: Serializer>(place: &Place, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(place)
+}
+
+fn with_names<S: Serializer, T: Serialize>(
+    times: &BTreeMap<Place, T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(times.iter().map(|(place, time)| (place.to_string(), time)))
+}
+
+impl Breakdown {
+    /// Of a run.
+    pub fn new(figures: &SystemFigures, events: &[Event]) -> Self {
+        let (tokens, _, ns) = figures.generated();
+        let begin = figures.prompt_ns;
+        let path = critical_path(events, (begin, begin + ns));
+        let mut critical_path_ns: BTreeMap<Place, Shares> = BTreeMap::new();
+        for segment in &path {
+            *critical_path_ns.entry(events[segment.event].place).or_default() += segment.shares;
+        }
+        let explained: u64 = critical_path_ns.values().map(Shares::total).sum();
+        let mut places: BTreeMap<Place, Vec<&Event>> = BTreeMap::new();
+        for dimm in 0..figures.dimms.len() as u32 {
+            places.insert(Place::Dimm(dimm), Vec::new());
+        }
+        for event in events.iter().filter(|event| event.end_ns > begin) {
+            places.entry(event.place).or_default().push(event);
+        }
+        let devices =
+            places.into_iter().map(|(place, own)| device((place, own), events, &path, (begin, begin + ns)));
+        Self {
+            tokens,
+            ns,
+            unexplained_ns: ns - explained,
+            critical_path_ns,
+            devices: devices.collect(),
+            path,
+        }
+    }
+
+    /// The critical path by kinds of devices, in the order of [`Place::GROUPS`].
+    pub fn critical_groups(&self) -> Vec<(&'static str, Shares)> {
+        let group = |group| {
+            let own = self.critical_path_ns.iter().filter(|(place, _)| place.group() == group);
+            own.fold(Shares::default(), |mut sum, (_, shares)| {
+                sum += *shares;
+                sum
+            })
+        };
+        Place::GROUPS.map(|name| (name, group(name))).to_vec()
+    }
+}
+
+impl DeviceTime {
+    /// Time in which it waited, by kinds of devices, in the order of [`Place::GROUPS`].
+    pub fn waits_for_groups(&self) -> [u64; Place::GROUPS.len()] {
+        Place::GROUPS.map(|group| {
+            self.waits_for_ns.iter().filter(|(place, _)| place.group() == group).map(|(_, ns)| ns).sum()
+        })
+    }
+}
+
+/// From the end to the begin; then in the order of time.
+fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
+    // Of those whose results arrive at a time the one that waited least: it says most about what came before.
+    let mut arrivals: BTreeMap<u64, usize> = BTreeMap::new();
+    let rank = |event: &Event| (event.asked_ns, matches!(event.place, Place::Dimm(_)));
+    for (number, event) in events.iter().enumerate() {
+        if event.asked_ns >= begin && event.asked_ns < event.seen_ns {
+            let best = arrivals.entry(event.seen_ns).or_insert(number);
+            if rank(event) > rank(&events[*best]) {
+                *best = number;
+            }
+        }
+    }
+    let mut path = Vec::new();
+    let mut now = end;
+    while let Some((&arrived, &number)) = arrivals.range(..=now).next_back() {
+        let event = &events[number];
+        for (begin_ns, end_ns, shares) in [
+            (event.end_ns, arrived, Shares::of(Cause::Latency, arrived - event.end_ns)),
+            (event.begin_ns, event.end_ns, event.shares),
+            (event.asked_ns, event.begin_ns, Shares::of(Cause::Queue, event.begin_ns - event.asked_ns)),
+        ] {
+            if begin_ns < end_ns {
+                path.push(Segment { event: number, begin_ns, end_ns, shares });
+            }
+        }
+        now = event.asked_ns;
+    }
+    path.reverse();
+    path
+}
+
+/// The time of a device between two times.
+fn device(
+    (place, mut own): (Place, Vec<&Event>),
+    events: &[Event],
+    path: &[Segment],
+    (begin, end): (u64, u64),
+) -> DeviceTime {
+    own.sort_by_key(|event| event.begin_ns);
+    let mut time = DeviceTime { place, busy_ns: Shares::default(), waits_for_ns: BTreeMap::new() };
+    let (mut now, mut rest) = (begin, path);
+    let mut wait = |now: u64, until: u64| {
+        while let Some((segment, later)) = rest.split_first() {
+            let (from, to) = (segment.begin_ns.max(now), segment.end_ns.min(until));
+            if from < to {
+                *time.waits_for_ns.entry(events[segment.event].place).or_default() += to - from;
+            }
+            if segment.end_ns > until {
+                break;
+            }
+            rest = later;
+        }
+    };
+    for event in own {
+        let (from, to) = (event.begin_ns.max(now), event.end_ns.min(end));
+        if from < to {
+            wait(now, from);
+            time.busy_ns += event.shares.scaled(to - from);
+            now = to;
+        }
+    }
+    wait(now, end);
+    time
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::{DimmFigures, Operation, TokenFigures};
+
+    fn event(place: Place, [asked_ns, begin_ns, end_ns, seen_ns]: [u64; 4], cause: Cause) -> Event {
+        Event {
+            position: 0,
+            layer: None,
+            operation: Operation::Fc1,
+            what: "x",
+            place,
+            asked_ns,
+            begin_ns,
+            end_ns,
+            seen_ns,
+            shares: Shares::of(cause, end_ns - begin_ns),
+            bytes: 0,
+            neurons: Vec::new(),
+            program: None,
+        }
+    }
+
+    fn figures(prompt_ns: u64, ns: u64) -> SystemFigures {
+        let tokens = vec![TokenFigures { ns, ..TokenFigures::default() }];
+        SystemFigures {
+            dimms: vec![DimmFigures::default(); 2],
+            prompt_ns,
+            tokens,
+            ..SystemFigures::default()
+        }
+    }
+
+    #[test]
+    fn every_nanosecond_of_every_device_has_a_cause() {
+        // The prompt takes 10 ns. Instructions wait 5 ns for the channel, two DIMMs work, the results go to the GPU.
+        let channel = Place::Channel(0);
+        let events = [
+            event(Place::Gpu, [0, 0, 10, 10], Cause::Compute),
+            event(channel, [10, 15, 18, 22], Cause::Control),
+            event(Place::Dimm(0), [22, 22, 40, 40], Cause::Compute),
+            event(Place::Dimm(1), [22, 22, 30, 30], Cause::Dram),
+            event(channel, [30, 30, 32, 38], Cause::Transfer),
+            event(channel, [40, 40, 42, 48], Cause::Transfer),
+            event(Place::Gpu, [48, 48, 60, 60], Cause::Compute),
+        ];
+        let found = Breakdown::new(&figures(10, 50), &events);
+        assert_eq!((found.tokens, found.ns, found.unexplained_ns), (1, 50, 0));
+        let numbers: Vec<usize> = found.path.iter().map(|segment| segment.event).collect();
+        assert_eq!(numbers, [1, 1, 1, 2, 5, 5, 6]);
+        assert!(found.path.windows(2).all(|pair| pair[0].end_ns == pair[1].begin_ns));
+        let of_channel = found.critical_path_ns[&channel];
+        let causes = [Cause::Queue, Cause::Control, Cause::Transfer, Cause::Latency];
+        assert_eq!(causes.map(|cause| of_channel.get(cause)), [5, 3, 2, 10]);
+        for DeviceTime { place, busy_ns, waits_for_ns } in &found.devices {
+            assert_eq!(busy_ns.total() + waits_for_ns.values().sum::<u64>(), 50, "{place}");
+        }
+        let of = |place| found.devices.iter().find(|device| device.place == place).unwrap();
+        assert_eq!(of(Place::Dimm(1)).busy_ns.get(Cause::Dram), 8);
+        assert_eq!(
+            of(Place::Dimm(1)).waits_for_ns,
+            [(Place::Gpu, 12), (channel, 20), (Place::Dimm(0), 10)].into()
+        );
+        assert_eq!(of(channel).busy_ns.total(), 7);
+    }
+
+    #[test]
+    fn what_no_event_explains_is_said() {
+        let events = [event(Place::Gpu, [3, 3, 8, 8], Cause::Compute)];
+        let found = Breakdown::new(&figures(0, 10), &events);
+        assert_eq!((found.ns, found.unexplained_ns), (10, 5));
+    }
+
+    #[test]
+    fn shares_keep_their_sum() {
+        let mut shares = Shares::of(Cause::Compute, 7);
+        shares += Shares::of(Cause::Dram, 5);
+        shares += Shares::of(Cause::SetUp, 1);
+        for ns in [0, 1, 12, 13, 1_000_000_007] {
+            assert_eq!(shares.scaled(ns).total(), ns);
+        }
+        assert_eq!(shares.scaled(26).get(Cause::Dram), 10);
+        assert_eq!(Shares::default().scaled(0).total(), 0);
+    }
+}
