@@ -67,6 +67,7 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     let executable = std::env::var_os("VERILATOR").map(PathBuf::from);
     let root = std::env::var_os("VERILATOR_ROOT").map(PathBuf::from);
     let in_path = PathBuf::from("verilator");
+    let mut asks_python = false;
     let mut candidates: Vec<(String, PathBuf, Option<PathBuf>)> = Vec::new();
     match (executable, root) {
         (Some(path), root) => candidates.push((format!("VERILATOR={}", path.display()), path, root)),
@@ -83,13 +84,14 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
         }
         (None, None) => {
             candidates.push(("`verilator` in PATH".into(), in_path, None));
-            if let Some(root) = python_package() {
-                candidates.push(("Python package".into(), root.join("bin/verilator"), Some(root)));
-            }
+            asks_python = true;
         }
     }
+    // Python is started only if it has to be: that takes longer than everything else here.
+    let python = std::iter::once_with(|| asks_python.then(python_package).flatten()).flatten();
+    let python = python.map(|root| ("Python package".into(), root.join("bin/verilator"), Some(root)));
     let mut tried = Vec::new();
-    for (label, path, root) in candidates {
+    for (label, path, root) in candidates.into_iter().chain(python) {
         // A distribution's executable knows where its library is, and breaks when it is told.
         let export = root.is_some();
         match root.map_or_else(|| root_of(&path), Ok) {
@@ -187,29 +189,38 @@ fn check_compiler(
                 .to_owned(),
         ]
     };
-    let compiler = crate::compile::compiler(target, compiler).opt_level(0).try_get_compiler();
-    let compiler = compiler.map_err(|e| missing(e.to_string()))?;
-    let version = Command::new(compiler.path()).arg("--version").output();
-    let version = version.map_err(|e| missing(format!("{}: {e}", compiler.path().display())))?;
+    let path = match compiler {
+        Some(compiler) => compiler.to_path_buf(),
+        None => {
+            let compiler = crate::compile::compiler(target, None).opt_level(0).try_get_compiler();
+            compiler.map_err(|e| missing(e.to_string()))?.path().to_path_buf()
+        }
+    };
+    // It is run in another directory.
+    let is_name = path.components().count() == 1;
+    let path = if is_name { path } else { std::path::absolute(&path).unwrap_or(path) };
+    let version = Command::new(&path).arg("--version").output();
+    let version = version.map_err(|e| missing(format!("{}: {e}", path.display())))?;
     if !version.status.success() {
-        return Err(missing(format!("{} --version failed", compiler.path().display())));
+        return Err(missing(format!("{} --version failed", path.display())));
     }
-    // What `native` means differs between machines that share a cache of build output.
-    let native = Command::new(compiler.path())
-        .args(["-march=native", "-E", "-v", "-x", "c++", "/dev/null"])
+    // What it says of itself if it knows these flags.
+    let knows = |flags: &[&str]| {
+        let mut command = Command::new(&path);
         // clang names the current directory, which is no part of its output.
-        .current_dir("/")
-        .output();
-    let native = native.map(|output| output.stderr).unwrap_or_default();
-    let text = String::from_utf8_lossy(&native);
-    // "cc1plus" of gcc, "-cc1" of clang.
-    let target = text.lines().find(|line| line.contains("cc1")).unwrap_or_default();
+        command.args(flags).args(["-fsyntax-only", "-v", "-x", "c++", "/dev/null"]).current_dir("/");
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stderr).into_owned())
+    };
     let mut flags = crate::compile::FLAGS.to_vec();
-    flags.retain(|flag| {
-        let tried =
-            Command::new(compiler.path()).args([flag, "-fsyntax-only", "-x", "c++", "/dev/null"]).output();
-        tried.is_ok_and(|output| output.status.success())
-    });
+    let mut text = knows(&flags);
+    if text.is_none() {
+        flags.retain(|flag| knows(&[flag]).is_some());
+        text = knows(&flags);
+    }
+    // What `native` means differs between machines that share a cache of build output. "cc1plus" of gcc, "-cc1" of clang.
+    let text = text.unwrap_or_default();
+    let target = text.lines().find(|line| line.contains("cc1")).unwrap_or_default();
     let version = String::from_utf8_lossy(&version.stdout);
     let first = version.lines().next().unwrap_or_default().to_owned();
     Ok((first, format!("{version}\n{target}"), flags))
