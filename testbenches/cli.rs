@@ -324,7 +324,7 @@ fn json_of(line: &str) -> Result<Value, Box<dyn Error>> {
 fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let line = "generate --config tiny --dimms 3 --tokens 3";
+    let line = "generate --config tiny --dimms 3 --tokens 3 --load backdoor";
     let (timeline, html) = (path("system.json"), path("system.html"));
     let mut report = json_of(&format!("{line} --timeline {timeline} --html {html}"))?;
     for (field, expected) in [
@@ -421,6 +421,8 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
 
     let page = std::fs::read_to_string(html)?;
     for words in [
+        "Mean token",
+        "The last token",
         "Load per DIMM",
         "Bytes per path",
         "Share of the GPU",
@@ -515,7 +517,8 @@ fn a_live_predictor_is_measured() -> Outcome {
 
 #[test]
 fn a_flipped_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it() -> Outcome {
-    let line = "generate --config tiny --dimms 2 --tokens 2 --policy random --flip result:3:0:12";
+    let line =
+        "generate --config tiny --dimms 2 --tokens 2 --policy random --load backdoor --flip result:3:0:12";
     let output = ndp(line)?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");

@@ -122,13 +122,10 @@ fn two_runs_that_write_one_file_leave_a_whole_one() {
         })
         .into();
     for _ in 0..5 {
-        let children: Vec<_> =
-            [4, 40, 4, 40].map(|rows| ndp.command(&line(rows)).output()).into_iter().collect();
-        let mut running: Vec<_> = [40, 4, 40]
+        let mut running: Vec<_> = [40, 4, 40, 4]
             .map(|rows| ndp.command(&line(rows)).stdout(std::process::Stdio::null()).spawn().unwrap())
             .into();
         assert!(running.iter_mut().all(|child| child.wait().unwrap().success()));
-        assert!(children.into_iter().all(|output| output.unwrap().status.success()));
         let found = std::fs::read(ndp.path("waves.vcd")).unwrap();
         assert!(whole.contains(&found), "{} bytes are none of the runs' waves", found.len());
     }
@@ -187,7 +184,7 @@ fn weights_that_are_not_finite_are_refused_with_their_place() {
 #[test]
 fn faults_are_bounded_and_the_watchdog_ends_them() {
     let ndp = ndp();
-    let two = "generate --config tiny --dimms 2 --tokens 2 --prompt I";
+    let two = "generate --config tiny --dimms 2 --tokens 2 --load backdoor --prompt I";
     for fault in ["full@1:0=18446744073709551615", "cut@1:0=1000000001", "burst@1000000001:0"] {
         ndp.refused(&format!("{two} --fault {fault}"), "at most 1000000000");
     }
@@ -205,7 +202,7 @@ fn faults_are_bounded_and_the_watchdog_ends_them() {
 #[test]
 fn what_never_came_into_effect_is_warned_about() {
     let ndp = ndp();
-    let two = "generate --config tiny --dimms 2 --tokens 2 --prompt I --fault";
+    let two = "generate --config tiny --dimms 2 --tokens 2 --load backdoor --prompt I --fault";
     for fault in ["cut@999999999:1=5", "full@999999999:0=5"] {
         let output = ndp.succeeds(&format!("{two} {fault}"));
         let text = String::from_utf8_lossy(&output.stderr);
