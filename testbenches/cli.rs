@@ -484,6 +484,12 @@ fn all_combinations_are_one_table() -> Outcome {
         let exact = row["merge"] == "exact";
         assert!(!exact || row["text_identical"] == true && row["logits_identical"] == true, "{row}");
         assert_eq!(row["differences"]["compared"].as_u64() > Some(0), !exact, "{row}");
+        let (time, each) = (row["time"]["ns"].as_u64(), row["system_ns_per_token"].as_f64());
+        assert_eq!(
+            (time.map(|ns| ns as f64), row["time"]["unexplained_ns"].as_u64()),
+            (each, Some(0)),
+            "{row}"
+        );
     }
     let text = ndp("generate --config tiny --backend cycles --tokens 1 --dimms 1,2 --policy random")?;
     assert!(text.status.success());

@@ -6,7 +6,7 @@ use crate::gemv::name;
 use crate::tools::{Tools, per_second};
 use ndp_config::DesignConfig;
 use ndp_cosim::core::Backend;
-use ndp_cosim::system::{Differences, GpuNumerics, MergeFigures};
+use ndp_cosim::system::{Breakdown, Differences, GpuNumerics, MergeFigures};
 use serde::Serialize;
 
 /// One run.
@@ -41,6 +41,7 @@ pub struct Row {
     merge: MergeFigures,
     differences: Differences,
     recall: Option<f64>,
+    time: Breakdown,
     seconds: f64,
 }
 
@@ -82,6 +83,7 @@ impl Row {
             merge: figures.merge,
             differences: figures.differences,
             recall: outcome.predictions.as_ref().and_then(|predictions| predictions.all.recall),
+            time: outcome.breakdown.clone(),
             seconds: outcome.wall.as_secs_f64(),
         }
     }
