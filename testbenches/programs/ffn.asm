@@ -3,7 +3,7 @@
 #   h[b][k] = W1[row(k)] . x[b]          y[b] = sum_k h[b][k] * W2[row(k)]
 #
 # Two vectors of 64 elements, six of 24 neurons. Both matrices have a row per neuron, so one list serves both products.
-# (The activation function between the two is the host's; the core has none.)
+# (Without an activation function between the two, to keep it short: `relu src=16, dst=16, cols=6, batch=2` would be one.)
 
 .random 0x100 bursts=4 seed=1 kind=normal            # x, two beats of each vector
 .u32    0x180 3, 7, 8, 19, 22, 2                     # active neurons
