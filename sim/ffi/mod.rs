@@ -35,12 +35,30 @@ pub use ndp_verilate::{Hardware, Mutation, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+/// Blocks that were elaborated last, each with the text of its configuration: most programs open several cores of one.
+static ELABORATED: Mutex<VecDeque<(String, Rtl)>> = Mutex::new(VecDeque::new());
+/// How many of them are kept; each takes some MB.
+const KEPT: usize = 8;
+
 /// A block of a configuration, elaborated.
 ///
 /// # Errors
 /// [`SimError::Build`] for an unknown block, and with what the generator says of it.
 pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
-    Rtl::of(hardware, block).map_err(|lines| SimError::build(&format!("{}/{block}", hardware.name()), lines))
+    let list = || ELABORATED.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = format!("{block} of {hardware:?}");
+    if let Some((_, rtl)) = list().iter().find(|(other, _)| *other == key) {
+        return Ok(rtl.clone());
+    }
+    let rtl = Rtl::of(hardware, block);
+    let rtl = rtl.map_err(|lines| SimError::build(&format!("{}/{block}", hardware.name()), lines))?;
+    let mut list = list();
+    list.truncate(KEPT - 1);
+    list.push_front((key, rtl.clone()));
+    Ok(rtl)
 }
 
 /// The same with an error that a test has to find.

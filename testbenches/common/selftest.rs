@@ -15,6 +15,7 @@ use std::rc::Rc;
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
 
 /// The hardware that has them.
+#[derive(Debug)]
 pub struct SelfTest;
 
 impl Hardware for SelfTest {

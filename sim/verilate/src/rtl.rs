@@ -13,8 +13,8 @@ const BRIDGE_OPT_LEVEL: u32 = 1;
 /// That of mutants, which run until the error is found.
 const MUTANT_OPT_LEVEL: u32 = 0;
 
-/// A configuration from which blocks are elaborated.
-pub trait Hardware {
+/// A configuration from which blocks are elaborated. Two with the same text for debugging are the same hardware.
+pub trait Hardware: std::fmt::Debug {
     /// Its name.
     fn name(&self) -> &str;
 
