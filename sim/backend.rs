@@ -13,7 +13,7 @@ use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
-use ndp_numerics::f16;
+use ndp_numerics::{f16, mul};
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -202,7 +202,12 @@ impl GemvBackend for CoreBackend {
 
     /// The same with bias and what follows it.
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
-        let mut epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
+        if let Some(up) = op.up() {
+            let mut y = self.linear(&LinearOp::new(*op.product(), op.bias(), op.finish())?)?;
+            y.iter_mut().zip(self.gemv(up)?).for_each(|(y, up)| *y = mul(*y, up));
+            return Ok(y);
+        }
+        let mut epilogue = Epilogue { bias: op.bias(), ..Epilogue::default() };
         match op.finish() {
             Finish::Plain => {}
             Finish::Scale(factor) => epilogue.scale = Some(factor),
@@ -244,7 +249,7 @@ impl GemvBackend for CoreBackend {
             ("values", &run.values, LayerCache::values),
         ] {
             let label = format!("layers.{}.{part}", op.layer());
-            mismatches.extend(compare(&label, op.width(), &appended(op, rows), bits)?);
+            mismatches.extend(compare(&label, op.kv_width(), &appended(op, rows), bits)?);
         }
         mismatches.extend(self.checker.attention(op, &run.context)?);
         self.verdict(mismatches, outputs + (run.keys.len() + run.values.len()) as u64)?;
@@ -252,11 +257,11 @@ impl GemvBackend for CoreBackend {
     }
 }
 
-/// What the batch's tokens add to the caches, `[tokens x width]`.
+/// What the batch's tokens add to the caches, `[tokens x kv_width]`.
 fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16]) -> Vec<f16> {
     let token = |(cache, visible): (_, usize)| {
         let head = move |head| &rows(cache, head, visible)[(visible - 1) * op.head_width()..];
-        (0..op.heads()).flat_map(head).copied().collect::<Vec<f16>>()
+        (0..op.kv_heads()).flat_map(head).copied().collect::<Vec<f16>>()
     };
     op.each().map(|(span, visible, _)| (span.cache, visible)).flat_map(token).collect()
 }

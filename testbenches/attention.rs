@@ -6,6 +6,9 @@
 
 use ndp_config::DesignConfig;
 use ndp_cosim::core::{CoreOptions, NdpCore};
+use ndp_cosim::gemv::{GemvOptions, GemvUnit};
+use ndp_cosim::stimulus::DataKind;
+use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, LayerCache, SoftwareBackend};
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::io::Write;
@@ -152,5 +155,44 @@ fn random_programs_at_full_width_do_what_they_say() -> Outcome {
     }
     core.check_protocol()?;
     assert!(heads >= 10, "{heads} products of several heads");
+    Ok(())
+}
+
+/// Attention of a batch whose heads of queries share heads of keys, against software: contexts and what the core has appended.
+#[test]
+fn heads_of_queries_that_share_keys_are_attended_together() -> Outcome {
+    for (name, heads, kv_heads, width) in [("tiny", 6, 2, 16), ("tiny", 12, 3, 32), ("hermes", 16, 2, 128)] {
+        let config = DesignConfig::preset(name)?;
+        let mut unit = GemvUnit::open(&config, &GemvOptions { predict: true, ..GemvOptions::default() })?;
+        let mut cache = LayerCache::new(kv_heads, width);
+        let draw = |count, seed| DataKind::Gaussian.weights(1, count, seed);
+        for (position, tokens) in [(0, 2), (2, 1), (3, 2)] {
+            for row in position..position + tokens {
+                let row = row as u64;
+                cache.push(&draw(kv_heads * width, 50 + row), &draw(kv_heads * width, 90 + row));
+            }
+            let queries = draw(tokens * heads * width, position as u64 + 1);
+            let span = AttentionSpan { sequence: 0, position, tokens, cache: &cache };
+            let op = AttentionOp::new(0, (heads, width), 8, &queries, vec![span])?;
+            let Ok(expected) = SoftwareBackend::new().attend(&op);
+            let run = unit.attend(&op)?;
+            let expected: Vec<u16> = expected.iter().map(|value| value.to_bits()).collect();
+            assert_eq!(
+                run.context, expected,
+                "{name}, {heads} heads, {kv_heads} of keys, position {position}"
+            );
+            let appended: Vec<u16> = (position..position + tokens)
+                .flat_map(|row| (0..kv_heads).flat_map(move |head| (0..width).map(move |at| (head, row, at))))
+                .map(|(head, row, at)| cache.keys(head, row + 1)[row * width + at].to_bits())
+                .collect();
+            assert_eq!(run.keys, appended);
+            assert_eq!(run.attend.model_cycles, Some(run.attend.cycles));
+        }
+    }
+    let cache = LayerCache::new(4, 16);
+    let span = AttentionSpan { sequence: 0, position: 0, tokens: 0, cache: &cache };
+    let error = AttentionOp::new(0, (6, 16), 8, &[Default::default(); 96], vec![span]).err();
+    let text = error.map(|error| error.to_string()).unwrap_or_default();
+    assert!(text.contains("a divisor of those of the queries") && text.contains('4'), "{text}");
     Ok(())
 }

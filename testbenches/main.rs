@@ -28,6 +28,7 @@ mod migration;
 mod multiplier_unit;
 mod native;
 mod ndp_core;
+mod outlines;
 mod parameters;
 mod pim_channel;
 mod pim_cli;

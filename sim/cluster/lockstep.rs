@@ -110,7 +110,8 @@ impl Lockstep {
     ) -> Result<Self, SimError> {
         let mut lockstep = Self::with_cables(config, cores, seed)?;
         let model = lockstep.model(config, cores, first)?.into_model();
-        lockstep.hub = Some(Arc::new(Mutex::new(Hub::new(config, model, first.cycle())?)));
+        lockstep.hub =
+            Some(Arc::new(Mutex::new(Hub::new(config, model, (first.cycle(), first.is_outline()))?)));
         Ok(lockstep)
     }
 

@@ -99,11 +99,15 @@ impl Linked {
 
 impl Hub {
     /// Cores that leave their reset in core cycle `origin`, which is the model's first.
-    pub fn new(config: &DesignConfig, model: LinkedModel, origin: u64) -> Result<Self, SimError> {
+    pub fn new(
+        config: &DesignConfig,
+        model: LinkedModel,
+        (origin, outline): (u64, bool),
+    ) -> Result<Self, SimError> {
         let cores = model.cores().len();
         let nodes = (0..cores).map(|index| {
-            let mut node = Node::new(config)?;
-            node.machine().set_node(index as u32);
+            let mut node = Node::new(config, outline)?;
+            node.data().set_node(index as u32);
             Ok::<_, SimError>(node)
         });
         let nodes = nodes.collect::<Result<_, _>>()?;
@@ -178,15 +182,15 @@ impl Hub {
         loop {
             let mut moved = false;
             for node in 0..self.nodes.len() {
-                for message in self.nodes[node].machine().take_sent() {
+                for message in self.nodes[node].data().take_sent() {
                     if let Some(dest) = self.nodes.get_mut(message.dest as usize) {
-                        dest.machine().deliver(message);
+                        dest.data().deliver(message);
                         moved = true;
                     }
                 }
             }
-            for node in self.nodes.iter_mut().filter(|node| node.waits()) {
-                moved |= node.execute();
+            for node in &mut self.nodes {
+                moved |= node.waits() && node.execute();
             }
             if !moved {
                 return;
@@ -195,7 +199,7 @@ impl Hub {
     }
 
     /// The first core whose functional model waits for a message that its cycle model has received.
-    pub fn behind(&self) -> Option<usize> {
+    pub fn behind(&mut self) -> Option<usize> {
         (0..self.nodes.len()).find(|core| !self.is_busy(*core) && self.nodes[*core].waits())
     }
 }

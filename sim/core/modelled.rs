@@ -1,22 +1,22 @@
-//! A core that is a model: its cycles are those of the cycle model, its data those of the functional model.
+//! A core that is a model: its cycles are those of the cycle model, its data those of the functional model, or none ([`Data`]).
 //!
 //! The host is that of the RTL, cycle by cycle where it does something. Instructions are executed in the functional model as soon as the core has
 //! taken them from the port; what the cycle model has to know of data, lists and selected elements, is noted then.
 
 use super::burst::Burst;
+use super::data::Data;
 use super::host::{HostRequest, HostResponse};
 use super::hub::{Ask, Hub, Linked};
 use super::ndp_core::{CoreOptions, RESET_CYCLES};
 use super::prediction::request_of;
 use super::recording::{InstructionRecord, Strobes};
 use super::simulated::Seen;
-use super::{LinkStatus, PartCycles, compare};
+use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, InstructionTimes, Register, Request, RequestKind};
 use ndp_isa::{Code, Instruction, decode};
 use ndp_layout::words_of;
-use ndp_machine::{Machine, SparseMemory};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -40,7 +40,7 @@ pub(super) struct Alone {
 #[derive(Debug)]
 pub(super) struct Node {
     config: DesignConfig,
-    machine: Machine<SparseMemory>,
+    data: Data,
     /// By tag, what the core was asked and has not answered.
     pending: Vec<Option<HostRequest>>,
     /// Instructions that the functional model has not executed, as a message is missing.
@@ -72,7 +72,7 @@ impl Modelled {
             }
         }
         let cycles = CycleModel::new(config, ClockRelation::after_reset(config));
-        Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config)? })))
+        Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config, options.outline)? })))
     }
 
     /// Lets `look` see data and cycle model.
@@ -121,7 +121,12 @@ impl Modelled {
 
     /// Replaces a burst of the DRAM.
     pub fn write(&mut self, address: u64, burst: &Burst) {
-        self.with(|node, _| node.machine.write_from_host(address, *burst));
+        self.with(|node, _| node.data.write(address, *burst));
+    }
+
+    /// A core without data is told what the selections of its next programs will select.
+    pub fn foretell(&mut self, masks: impl Iterator<Item = u32>) {
+        self.with(|node, _| node.data.foretell(masks));
     }
 
     /// Bursts that were read from the DRAM or written to it.
@@ -182,10 +187,10 @@ impl Modelled {
 
 impl Node {
     /// A core after its reset, its DRAM full of zeros.
-    pub fn new(config: &DesignConfig) -> Result<Self, SimError> {
+    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self, SimError> {
         Ok(Self {
             config: config.clone(),
-            machine: Machine::new(config, SparseMemory::new())?,
+            data: Data::new(config, outline)?,
             pending: vec![None; 256],
             waiting: VecDeque::new(),
             lists: Vec::new(),
@@ -197,7 +202,7 @@ impl Node {
     /// Before cycles in which the core, if it is not busy, has completed everything.
     pub fn begin(&mut self, is_busy: bool) {
         if !is_busy && self.waiting.is_empty() {
-            self.machine.rest();
+            self.data.rest();
         }
     }
 
@@ -211,12 +216,12 @@ impl Node {
 
     /// A burst of the DRAM.
     pub fn burst(&self, address: u64) -> Burst {
-        self.machine.memory().get(address)
+        self.data.burst(address)
     }
 
-    /// The functional model.
-    pub fn machine(&mut self) -> &mut Machine<SparseMemory> {
-        &mut self.machine
+    /// Its data.
+    pub fn data(&mut self) -> &mut Data {
+        &mut self.data
     }
 
     /// How much the cycle model has seen: to be set again if its last cycles are undone.
@@ -225,13 +230,13 @@ impl Node {
     }
 
     /// Instructions that wait for a message.
-    pub fn waits(&self) -> bool {
-        !self.waiting.is_empty() || self.machine.awaits_message()
+    pub fn waits(&mut self) -> bool {
+        !self.waiting.is_empty() || self.data.awaits_message()
     }
 
     /// Executes what can be executed. Returns whether anything was.
     pub fn execute(&mut self) -> bool {
-        let mut moved = self.machine.complete_receive();
+        let mut moved = self.data.complete_receive();
         while let Some(code) = self.waiting.front() {
             let list = match code {
                 Code::Word(word) => decode(*word, &self.config).ok(),
@@ -240,11 +245,10 @@ impl Node {
             let at = self.lists.len();
             if let Some(Instruction::List { count, address, .. }) = list {
                 let total = 1 << self.config.dimm_burst_bits();
-                let memory = self.machine.memory();
                 let bursts = (0..count.div_ceil(16)).map(|at| (u64::from(address) + u64::from(at)) % total);
-                self.lists.extend(bursts.map(|burst| words_of(&memory.get(burst))));
+                self.lists.extend(bursts.map(|burst| words_of(&self.data.burst(burst))));
             }
-            if !self.machine.advance(code) {
+            if !self.data.advance(code) {
                 self.lists.truncate(at);
                 break;
             }
@@ -275,7 +279,7 @@ impl Node {
             Some(Register::Counters(counters)) => ndp_isa::burst_of(&counters),
             Some(Register::Link(state)) => LinkStatus::burst(&state),
             Some(Register::LinkCounter(count)) => ndp_isa::burst_of(&[count]),
-            Some(Register::Other) | None => compare::monitor(&self.machine, address),
+            Some(Register::Other) | None => self.data.monitor(address),
         }
     }
 }
@@ -320,7 +324,7 @@ impl Host for Port<'_> {
         let registers = 1 << self.node.config.dimm_burst_bits();
         let read = match request.write {
             Some(burst) if request.address < registers => {
-                self.node.machine.write_from_host(request.address, burst);
+                self.node.data.write(request.address, burst);
                 None
             }
             Some(_) => None,
@@ -341,9 +345,9 @@ impl Host for Port<'_> {
     }
 
     fn mask(&mut self, _cycle: u64) -> u32 {
-        let Node { machine, reads, .. } = &mut *self.node;
+        let Node { data, reads, .. } = &mut *self.node;
         reads.masks += 1;
-        let mask = machine.masks().get(reads.masks - 1).copied().flatten();
+        let mask = data.mask(reads.masks - 1);
         self.seen.strobes = Strobes { mask, ..self.seen.strobes };
         mask.unwrap_or(0)
     }

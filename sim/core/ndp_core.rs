@@ -53,6 +53,8 @@ pub struct CoreOptions {
     pub predict: bool,
     /// What stands for the core. With [`Backend::Cycles`] there are no waves and no recordings.
     pub backend: Backend,
+    /// A core of [`Backend::Cycles`] has no data, but those that times depend on: what the host reads has no meaning.
+    pub outline: bool,
     /// What simulates the RTL.
     pub form: Form,
     /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
@@ -82,6 +84,7 @@ impl Default for CoreOptions {
             record: false,
             predict: false,
             backend: Backend::default(),
+            outline: false,
             form: Form::default(),
             opt_level: None,
             phase_ps: None,
@@ -225,6 +228,18 @@ impl NdpCore {
         match &self.engine {
             Engine::Rtl(_) => Backend::Rtl,
             Engine::Cycles(_) => Backend::Cycles,
+        }
+    }
+
+    /// Whether it has no data but those that times depend on.
+    pub(crate) fn is_outline(&self) -> bool {
+        self.options.outline && self.backend() == Backend::Cycles
+    }
+
+    /// Tells an outline what the selections of its next programs will select, 32 elements each.
+    pub(crate) fn foretell(&mut self, masks: impl Iterator<Item = u32>) {
+        if let Engine::Cycles(model) = &mut self.engine {
+            model.foretell(masks);
         }
     }
 

@@ -13,14 +13,14 @@ use ndp_isa::Instruction;
 use ndp_layout::{MatrixLayout, VectorBlock};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
-use ndp_planner::{AttentionUnit, HeadCut, attention_program, slot_words};
+use ndp_planner::{AttentionUnit, HeadCut, attention_program};
 
 /// Results and cycles of attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttentionRun {
     /// FP16 bits of the contexts, `[tokens x width]`.
     pub context: Vec<u16>,
-    /// FP16 bits of the keys that the core has appended, `[tokens x width]`; none without [`GemvOptions::audit`](super::GemvOptions::audit).
+    /// FP16 bits of the keys that the core has appended, `[tokens x kv_width]`; none without [`GemvOptions::audit`](super::GemvOptions::audit).
     pub keys: Vec<u16>,
     /// The same of the values.
     pub values: Vec<u16>,
@@ -53,9 +53,10 @@ impl GemvUnit {
         resident: Option<[VectorBlock; 3]>,
     ) -> Result<AttentionRun, SimError> {
         let config = self.core.config().clone();
-        let cut = HeadCut::new(&config, op.heads(), op.head_width())?;
+        let cut = HeadCut::grouped(&config, (op.kv_heads(), op.sharing()), op.head_width())?;
         let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
-        let words = slot_words(&config, &cut, visible, 1)?;
+        let (sharing, width) = (op.sharing() as u32, op.head_width() as u32);
+        let (queries, words) = cut.queries(&config, sharing, visible)?;
         for span in op.spans() {
             self.prepare(op, &cut, span)?;
         }
@@ -81,27 +82,44 @@ impl GemvUnit {
             let groups = self.caches.entry(op, &cut, span.sequence)?.groups.clone();
             for (group, matrices) in (0..).zip(groups) {
                 let (first, cols) = cut.columns(group);
-                let output = map.add_vectors(&format!("o {token} {group}"), cols, 1)?;
-                let input = match &resident {
-                    Some([queries, ..]) => columns_of(&config, queries, first, cols)?,
-                    None => {
-                        let input = map.add_vectors(&format!("q {token} {group}"), cols, 1)?;
-                        self.place_block(&input, |_, element| query[(first + element) as usize]);
-                        input
-                    }
-                };
-                self.blank(&output);
-                let visible = visible as u32; // below the rows of the matrix
-                units.push(AttentionUnit { visible, matrices, input, output });
-                places.push((token, first));
+                for at in (0..sharing).step_by(queries as usize) {
+                    let batch = queries.min(sharing - at);
+                    // Where an element of a vector lies in the query of the token, all heads side by side.
+                    let place = move |vector: u32, element: u32| {
+                        let column = first + element;
+                        (column / width * sharing + at + vector) * width + column % width
+                    };
+                    let output = map.add_vectors(&format!("o {token} {group} {at}"), cols, batch)?;
+                    let inputs = match &resident {
+                        // Where heads share keys, a row holds one head: each query is in one piece.
+                        Some([all, ..]) => {
+                            let of = |vector| columns_of(&config, all, place(vector, 0), cols);
+                            (0..batch).map(of).collect::<Result<_, _>>()?
+                        }
+                        None => {
+                            let input = map.add_vectors(&format!("q {token} {group} {at}"), cols, batch)?;
+                            self.place_block(&input, |vector, element| {
+                                query[place(vector, element) as usize]
+                            });
+                            vec![input]
+                        }
+                    };
+                    self.blank(&output);
+                    let (visible, matrices) = (visible as u32, matrices.clone()); // below the rows of the matrix
+                    units.push(AttentionUnit { visible, matrices, inputs, output });
+                    places.push((token, place));
+                }
             }
         }
         let attend = self.execute(&attention_program(&config, &cut, &units, words)).await?;
         self.fetch_blocks(units.iter().map(|unit| unit.output)).await?;
         let mut context = vec![0; op.queries().len()];
-        for (AttentionUnit { output, .. }, (token, first)) in units.iter().zip(places) {
-            for element in 0..output.elements() {
-                context[token * op.width() + (first + element) as usize] = self.element(output, 0, element);
+        for (AttentionUnit { output, .. }, (token, place)) in units.iter().zip(places) {
+            for vector in 0..output.batch() {
+                for element in 0..output.elements() {
+                    let at = token * op.width() + place(vector, element) as usize;
+                    context[at] = self.element(output, vector, element);
+                }
             }
         }
         self.flip_result(&mut context, op);

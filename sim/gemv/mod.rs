@@ -1,11 +1,14 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
 //! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`GemvUnit`] (places operands, runs, collects), `attention` (caches
-//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them), `check` (comparison with the numerics contract), [`BitFlip`] (deliberate errors).
+//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them), `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
 
 mod attention;
 mod bit_flip;
 mod check;
+mod estimates;
+#[cfg(test)]
+mod gated;
 mod partial;
 mod state;
 mod transfer;
@@ -15,6 +18,7 @@ pub use attention::AttentionRun;
 pub(crate) use attention::columns_of;
 pub use bit_flip::BitFlip;
 pub use check::{Checker, compare};
+pub use estimates::Estimated;
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
 pub(crate) use partial::Cut;
 pub use partial::{Handed, MergeFormat, Part, PartialSums};

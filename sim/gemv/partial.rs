@@ -9,13 +9,16 @@ use super::unit::{GemvRun, GemvUnit, Kept, Product, ProgramFigures};
 use crate::error::SimError;
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::accumulator_words;
-use ndp_layout::{BufferLayout, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock};
+use ndp_layout::{
+    BufferLayout, BufferPlace, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock,
+};
 use ndp_numerics::{ExactSum, SumFormat, f16};
 use ndp_planner::{
     Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
     rounding_program, rounds_beside_sums,
 };
 use serde::Serialize;
+use std::collections::HashSet;
 use std::ops::Range;
 
 /// In which form partial results go from device to device.
@@ -198,17 +201,19 @@ impl PartialSums {
             let sums = burst.slices.map(|slice| words[burst.word as usize][slice as usize]);
             exported.pack(sums)
         };
-        let full = exported.bursts().filter(|burst| is_full(config, &places, cut, burst));
-        Ok(Self(full.map(burst).collect()))
+        let full = full_bursts(config, &exported, batch, cut);
+        let full = exported.bursts().zip(full).filter(|(_, full)| *full);
+        Ok(Self(full.map(|(place, _)| burst(place)).collect()))
     }
 
     /// Those of some columns.
     fn slice(&self, config: &DesignConfig, (cols, batch): (u32, u32), cut: &Cut) -> Result<Self, SimError> {
         let all = ExportedSums::new(config, 0, accumulator_words(config, cols, batch))?;
-        let (layout, whole) = (BufferLayout::new(config, cols, batch), Cut::all(cols));
+        let whole = Cut::all(cols);
         let of_own = Cut { own: cut.own.clone(), block: whole.block.clone() };
-        let full = all.bursts().filter(|burst| is_full(config, &layout, &whole, burst));
-        let own = full.zip(&self.0).filter(|(burst, _)| is_full(config, &layout, &of_own, burst));
+        let own = full_bursts(config, &all, batch, &of_own).into_iter();
+        let held = full_bursts(config, &all, batch, &whole).into_iter().zip(own).filter(|(held, _)| *held);
+        let own = held.zip(&self.0).filter(|((_, own), _)| *own);
         Ok(Self(own.map(|(_, data)| *data).collect()))
     }
 
@@ -223,25 +228,39 @@ impl PartialSums {
     }
 }
 
-/// Whether a burst of exported sums of a block holds one that belongs to a column of its own.
-fn is_full(config: &DesignConfig, layout: &BufferLayout, cut: &Cut, burst: &SumBurst) -> bool {
+/// Of each burst of exported sums of a block, in the order of [`ExportedSums::bursts`], whether it holds one that belongs to a column of its own.
+fn full_bursts(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<bool> {
     let gemv = config.gemv();
-    let (word, lane) = (burst.word / gemv.lanes(), burst.word % gemv.lanes());
-    let holds = |slice: u32| {
-        let (rank, tile) = (slice / gemv.units_per_rank(), slice % gemv.units_per_rank());
-        layout.element_at(word, rank, tile, lane).is_some_and(|(_, element)| cut.owns(element))
-    };
-    burst.slices.clone().any(holds)
+    let layout = BufferLayout::new(config, cut.cols(), batch);
+    let sums = place.bursts().next().map_or(1, |burst| burst.slices.len() as u32);
+    let of_word = place.slices() / sums;
+    let mut full = vec![false; (place.words() * of_word) as usize];
+    let (mut element, end) = (cut.own.start - cut.block.start, cut.own.end - cut.block.start);
+    while element < end {
+        // The elements of a tile differ in their lanes alone.
+        let of_tile = (gemv.lanes() - element % gemv.lanes()).min(end - element);
+        for vector in 0..batch {
+            let BufferPlace { word, ranks, tile, lane } = layout.locate(vector, element);
+            for rank in (0..gemv.ranks()).filter(|rank| ranks >> rank & 1 == 1) {
+                let burst = (rank * gemv.units_per_rank() + tile) / sums;
+                for lane in lane..lane + of_tile {
+                    full[((word * gemv.lanes() + lane) * of_word + burst) as usize] = true;
+                }
+            }
+        }
+        element += of_tile;
+    }
+    full
 }
 
 /// The bursts of exported sums of a block that hold a column's own sum: runs of them that are the same in several ranks together. What else is
 /// there need not travel: what `import` adds of it nobody looks at.
 fn full_ranges(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<RowRange> {
-    let layout = BufferLayout::new(config, cut.cols(), batch);
     let mut full: Vec<(u32, u32)> = place
         .bursts()
-        .filter(|burst| is_full(config, &layout, cut, burst))
-        .map(|burst| (burst.place.rank, burst.place.burst))
+        .zip(full_bursts(config, place, batch, cut))
+        .filter(|(_, full)| *full)
+        .map(|(burst, _)| (burst.place.rank, burst.place.burst))
         .collect();
     full.sort_unstable();
     let mut runs: Vec<RowRange> = Vec::new();
@@ -344,16 +363,26 @@ impl GemvUnit {
     }
 
     /// The AXPY of the results that the last program has left in the buffer, of those that are positive, with rows of a matrix that have the numbers
-    /// of the rows that they come from. Its sums stay in the buffer as those of [`GemvUnit::partial`] do. The host has no part in it.
+    /// of the rows that they come from. Its sums stay in the buffer as those of [`GemvUnit::partial`] do. The host has no part in it. If the results
+    /// are a gate's, `matrices` has the matrix that it gates too. A core without data has to be told the rows whose results are `positive`.
     pub(crate) async fn partial_of_kept_async(
         &mut self,
-        layout: &MatrixLayout,
+        matrices: (&MatrixLayout, Option<&MatrixLayout>),
+        positive: &[u32],
     ) -> Result<ProgramFigures, SimError> {
-        let Some(Kept { outputs, lists }) = self.kept.take() else {
+        let Some(Kept { outputs, lists, rows }) = self.kept.take() else {
             return Err(SimError::Range { key: "results in the buffer", value: 0, min: 1, max: 1 });
         };
-        let program = outputs.axpy(self.core.config(), layout, &lists)?;
-        self.execute(&program).await
+        let program = outputs.axpy(self.core.config(), matrices, &lists)?;
+        if !self.core.is_outline() {
+            return self.execute(&program).await;
+        }
+        let positive: HashSet<u32> = positive.iter().copied().collect();
+        let bit = |row: &u32| u32::from(positive.contains(row));
+        let mask = |rows: &[u32]| rows.iter().zip(0..).fold(0, |mask, (row, at)| mask | bit(row) << at);
+        let of_selection = |places: Range<usize>| rows[places].chunks(BEAT_ELEMS as usize).map(mask);
+        let selections: Vec<u32> = outputs.selections().flat_map(of_selection).collect();
+        self.execute_selecting(&program, &selections).await
     }
 
     /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other. Of a linked core they stay in DRAM,
@@ -408,12 +437,10 @@ impl GemvUnit {
             MergeFormat::Fp16 => part.block(&config, (cut.own.end - cut.own.start, batch))?.burst(0),
             MergeFormat::Exact => {
                 let words = accumulator_words(&config, cols, batch);
-                let (place, layout) = (
-                    ExportedSums::new(&config, part.address, words)?,
-                    BufferLayout::new(&config, cols, batch),
-                );
-                let first = place.bursts().find(|burst| is_full(&config, &layout, cut, burst));
-                first.map_or(0, |burst| burst.place.to_burst(&config))
+                let place = ExportedSums::new(&config, part.address, words)?;
+                let full = full_bursts(&config, &place, batch, cut);
+                let first = place.bursts().zip(full).find(|(_, full)| *full);
+                first.map_or(0, |(burst, _)| burst.place.to_burst(&config))
             }
         };
         self.fetch(&[burst]).await?;
@@ -440,10 +467,9 @@ impl GemvUnit {
         let mut map = self.caches.free_map();
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
         let figures = self.execute(&export_program(&places[0])).await?;
-        let layout = BufferLayout::new(&config, cols, batch);
-        let cut = Cut::all(cols);
-        let full = places[0].bursts().filter(|burst| is_full(&config, &layout, &cut, burst));
-        let full: Vec<u64> = full.map(|burst| burst.place.to_burst(&config)).collect();
+        let full = full_bursts(&config, &places[0], batch, &Cut::all(cols));
+        let full = places[0].bursts().zip(full).filter(|(_, full)| *full);
+        let full: Vec<u64> = full.map(|(burst, _)| burst.place.to_burst(&config)).collect();
         self.fetch(&full).await?;
         Ok((PartialSums(full.into_iter().map(|burst| self.fetched(burst)).collect()), figures))
     }
@@ -523,9 +549,9 @@ impl GemvUnit {
             match part {
                 Part::Sums(sums) => {
                     let Some(place) = exported.next() else { continue };
-                    let layout = BufferLayout::new(&config, cols, batch);
-                    let full = place.bursts().filter(|burst| is_full(&config, &layout, cut, burst));
-                    for (burst, data) in full.zip(&sums.0) {
+                    let full = full_bursts(&config, &place, batch, cut);
+                    let full = place.bursts().zip(full).filter(|(_, full)| *full);
+                    for ((burst, _), data) in full.zip(&sums.0) {
                         self.write(burst.place.to_burst(&config), *data);
                     }
                     places.push(PartPlace::Sums(place));

@@ -7,7 +7,7 @@ use ndp_model::AttentionOp;
 use ndp_planner::HeadCut;
 use std::collections::BTreeMap;
 
-/// What a cache is for: sequence, layer, heads, elements of a head, positions.
+/// What a cache is for: sequence, layer, heads of keys, elements of a head, positions.
 type CacheKey = (u32, usize, usize, usize, usize);
 
 /// Keys and values of one layer of one sequence.
@@ -66,7 +66,7 @@ impl Caches {
 }
 
 fn key_of(op: &AttentionOp<'_>, sequence: u32) -> CacheKey {
-    (sequence, op.layer(), op.heads(), op.head_width(), op.capacity())
+    (sequence, op.layer(), op.kv_heads(), op.head_width(), op.capacity())
 }
 
 /// A unit's end of the links.

@@ -4,6 +4,7 @@
 //! Everything else goes through the host's port: vectors, lists, instructions and results.
 
 use super::bit_flip::BitFlip;
+use super::estimates::{Estimated, Estimates, Shape};
 use super::state::{Caches, Transfers};
 use crate::core::{
     Backend, CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
@@ -56,6 +57,10 @@ pub struct GemvOptions {
     pub audit: bool,
     /// What stands for the core.
     pub backend: Backend,
+    /// Without data: [`CoreOptions::outline`].
+    pub outline: bool,
+    /// Without data: programs like those that ran before need not run, and their cycles are estimates.
+    pub estimate: bool,
     /// What simulates the RTL.
     pub form: Form,
     /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
@@ -78,6 +83,8 @@ impl Default for GemvOptions {
             flip: None,
             audit: true,
             backend: Backend::default(),
+            outline: false,
+            estimate: false,
             form: Form::default(),
             opt_level: None,
         }
@@ -96,6 +103,7 @@ impl GemvOptions {
             record,
             predict: self.predict,
             backend: self.backend,
+            outline: self.outline,
             form: self.form,
             opt_level: self.opt_level,
             phase_ps: self.phase_ps,
@@ -202,6 +210,11 @@ pub struct GemvUnit {
     pub(super) transfers: Option<Transfers>,
     /// What the last program has left in the buffer for the next one.
     pub(super) kept: Option<Kept>,
+    /// The lists of the last product, which are written behind the outbox.
+    lists: Vec<(u64, Burst)>,
+    estimates: Option<Estimates>,
+    /// The last program did not run: nothing that it needs is written, nothing that it leaves is read.
+    skipped: bool,
 }
 
 /// Results of a product that are in the buffer, and where the lists of their rows lie in DRAM.
@@ -209,6 +222,8 @@ pub struct GemvUnit {
 pub(super) struct Kept {
     pub outputs: KeptOutputs,
     pub lists: Vec<(u32, u32, u32)>,
+    /// The rows that the lists name.
+    pub rows: Vec<u32>,
 }
 
 impl GemvUnit {
@@ -236,6 +251,9 @@ impl GemvUnit {
             recording: None,
             transfers: None,
             kept: None,
+            lists: Vec::new(),
+            estimates: (options.estimate && options.outline).then(|| Estimates::new(options.seed)),
+            skipped: false,
         })
     }
 
@@ -342,7 +360,10 @@ impl GemvUnit {
         self.place(product, epilogue, &sizes, &plan, &order).await?;
         let figures = self.execute(&plan.instructions).await?;
         let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
-        self.kept = outputs.map(|outputs| Kept { outputs: outputs.clone(), lists: plan.lists });
+        self.kept = outputs.map(|outputs| {
+            let row = |at: &u32| product.active.map_or(*at, |active| active[*at as usize]);
+            Kept { outputs: outputs.clone(), lists: plan.lists, rows: order.iter().map(row).collect() }
+        });
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
 
@@ -369,7 +390,48 @@ impl GemvUnit {
     /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
     /// else as [`NdpCore::run_words`].
     pub(super) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+        self.execute_selecting(instructions, &[]).await
+    }
+
+    /// The same of a program whose selections a core without data has to be told.
+    pub(super) async fn execute_selecting(
+        &mut self,
+        instructions: &[Instruction],
+        selections: &[u32],
+    ) -> Result<ProgramFigures, SimError> {
+        let Some(estimates) = &mut self.estimates else { return self.run(instructions, selections).await };
+        let selected = selections.iter().map(|mask| mask.count_ones()).sum();
+        let shape = Shape::of(instructions, selected);
+        let estimate = shape.as_ref().and_then(|shape| estimates.of(shape));
+        self.skipped = estimate.is_some();
+        if let Some(figures) = estimate {
+            self.kept = None;
+            self.outbox.clear();
+            self.inbox.clear();
+            let number = self.programs;
+            self.cycles += figures.cycles;
+            self.programs += 1;
+            return Ok(ProgramFigures { number, first_cycle: self.core.cycle(), ..figures });
+        }
+        let figures = self.run(instructions, selections).await?;
+        if let (Some(estimates), Some(shape)) = (&mut self.estimates, shape) {
+            estimates.add(shape, &figures);
+        }
+        Ok(figures)
+    }
+
+    /// What is known of programs that did not run; nothing if all of them do.
+    pub(crate) fn estimated(&self) -> Option<Estimated> {
+        self.estimates.as_ref().map(Estimates::figures)
+    }
+
+    async fn run(
+        &mut self,
+        instructions: &[Instruction],
+        selections: &[u32],
+    ) -> Result<ProgramFigures, SimError> {
         self.kept = None;
+        self.core.foretell(selections.iter().copied());
         self.flush().await?;
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
@@ -421,12 +483,16 @@ impl GemvUnit {
 
     /// Writes what is to be written, and waits until it is.
     pub(crate) async fn flush(&mut self) -> Result<(), SimError> {
-        let outbox = std::mem::take(&mut self.outbox);
+        let mut outbox = std::mem::take(&mut self.outbox);
+        outbox.append(&mut self.lists);
         self.core.write_async(&outbox).await
     }
 
     /// Reads bursts of the DIMM; [`GemvUnit::fetched`] has them until the next call.
     pub(crate) async fn fetch(&mut self, addresses: &[u64]) -> Result<(), SimError> {
+        if self.skipped {
+            return Ok(());
+        }
         self.inbox = self.core.read_async(addresses).await?;
         Ok(())
     }
@@ -454,6 +520,11 @@ impl GemvUnit {
 
     /// Writes a vector block into the DRAM.
     pub(super) fn place_block(&mut self, block: &VectorBlock, value: impl Fn(u32, u32) -> f16) {
+        if self.core.is_outline() {
+            // Whatever the values are, they are written.
+            (0..block.bursts()).for_each(|index| self.write(block.burst(index), Burst::default()));
+            return;
+        }
         let mut bursts = vec![[0u64; 8]; block.bursts() as usize];
         for vector in 0..block.batch() {
             for element in 0..block.elements() {
@@ -470,7 +541,8 @@ impl GemvUnit {
     /// Makes a block look like no result: an earlier program may have left the same one there.
     pub(super) fn blank(&mut self, block: &VectorBlock) {
         if self.audit {
-            (0..block.bursts()).for_each(|index| self.write(block.burst(index), [NEVER_STORED; 8]));
+            let blank = if self.core.is_outline() { Burst::default() } else { [NEVER_STORED; 8] };
+            (0..block.bursts()).for_each(|index| self.write(block.burst(index), blank));
         }
     }
 
@@ -561,12 +633,14 @@ impl GemvUnit {
                 });
             }
         }
+        self.lists.clear();
         for &(first, entries, address) in &plan.lists {
             let Some(active) = product.active else { break };
             let indices: Vec<u32> =
                 order[first as usize..][..entries as usize].iter().map(|k| active[*k as usize]).collect();
             for (index, chunk) in indices.chunks(16).enumerate() {
-                self.write(u64::from(address) + index as u64, pack_words(chunk.iter().copied()));
+                let list = pack_words(chunk.iter().copied());
+                self.lists.push((u64::from(address) + index as u64, list));
             }
         }
         Ok(())

@@ -11,17 +11,18 @@ use super::live::{LivePredictor, layer_of, masked};
 use super::place::Place;
 use super::places::Places;
 use super::pool::together;
+use super::reference::Reference;
 use super::residence::{Neuron, Residence};
 use super::setup::llm_shape;
-use crate::core::Recording;
+use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
-use crate::gemv::{GemvOptions, GemvUnit, MergeFormat, compare};
+use crate::gemv::{Estimated, GemvOptions, GemvUnit, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_dram::Rank;
 use ndp_model::weights::Layer;
-use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model, SoftwareBackend};
+use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model};
 use ndp_numerics::{SerialSteps, f16, fp16};
-use ndp_traces::ones;
+use ndp_traces::{Activity, ones};
 use std::collections::BTreeMap;
 
 /// How several devices work together.
@@ -90,7 +91,7 @@ pub struct SystemBackend<P> {
     pub(super) cores: Vec<GemvUnit>,
     pub(super) places: P,
     pub(super) gpu: Gpu,
-    pub(super) software: SoftwareBackend,
+    pub(super) reference: Reference,
     /// Keys and values of each core's heads: sequence, layer, core.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
     pub(super) books: Books,
@@ -103,14 +104,14 @@ pub struct SystemBackend<P> {
     /// Positions before the batch that runs, and its tokens.
     position: usize,
     batch: usize,
-    /// The core on which Q, K and V have met; none if each head's have met where it is attended to.
-    pub(super) met_at: Option<usize>,
+    /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
+    pub(super) met_at: [Option<usize>; 3],
     /// The links between the cores, if they are simulated.
     pub(super) links: Option<Links>,
     /// Where neurons are, and their weights.
     pub(super) residence: Residence,
-    /// Elements of a head of attention.
-    pub(super) head_width: usize,
+    /// Sizes of the model.
+    pub(super) shape: LlmShape,
     /// The weights that the DIMMs get before the first token.
     image: Option<Vec<Layer>>,
     /// Flips a bit of the next neuron that has moved.
@@ -146,6 +147,36 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         (shape, layers): (&LlmShape, &[Layer]),
     ) -> Result<Self, SimError> {
+        let mut system = Self::new(config, unit, options, places, shape)?;
+        system.image = Some(layers.to_vec());
+        Ok(system)
+    }
+
+    /// Without data: modelled cores of which only the time is known, for a model of which only the sizes are known. Inputs of operations say which
+    /// neurons are active; what has been active behind FC1 says [`SystemBackend::trace`]. Nothing is loaded.
+    ///
+    /// # Errors
+    /// As [`SystemBackend::open`].
+    pub fn outline(
+        config: &DesignConfig,
+        unit: &GemvOptions,
+        options: &SystemOptions,
+        places: P,
+        shape: &LlmShape,
+    ) -> Result<Self, SimError> {
+        let unit = GemvOptions { backend: Backend::Cycles, outline: true, ..unit.clone() };
+        let mut system = Self::new(config, &unit, options, places, shape)?;
+        system.reference = Reference::outline(shape);
+        Ok(system)
+    }
+
+    fn new(
+        config: &DesignConfig,
+        unit: &GemvOptions,
+        options: &SystemOptions,
+        places: P,
+        shape: &LlmShape,
+    ) -> Result<Self, SimError> {
         let dimms = options.system.dimms().count as usize;
         let full = u64::from(SerialSteps::FULL.get());
         for (key, value, min, max) in [
@@ -156,7 +187,7 @@ impl<P: Places> SystemBackend<P> {
                 return Err(SimError::Range { key, value, min, max });
             }
         }
-        let (residence, map) = Residence::new(config, (layers, shape), dimms as u32, &places)?;
+        let (residence, map) = Residence::new(config, shape, dimms as u32, &places)?;
         let open = |index: usize| {
             let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
             if index != options.observed_dimm {
@@ -174,7 +205,7 @@ impl<P: Places> SystemBackend<P> {
             cores: (0..dimms).map(open).collect::<Result<_, _>>()?,
             places,
             gpu: Gpu::new(options.gpu_numerics),
-            software: SoftwareBackend::new(),
+            reference: Reference::software(),
             caches: BTreeMap::new(),
             books: Books::new(figures, &options.system, config.core()),
             mismatches: Vec::new(),
@@ -183,15 +214,34 @@ impl<P: Places> SystemBackend<P> {
             predicted: None,
             position: 0,
             batch: 0,
-            met_at: Some(0),
+            met_at: [Some(0); 3],
             links: None,
             residence,
-            head_width: shape.head_width() as usize,
-            image: Some(layers.to_vec()),
+            shape: shape.clone(),
+            image: None,
             spoil_move: false,
             loading_accesses: 0,
             options: options.clone(),
         })
+    }
+
+    /// Of an outline whose programs need not all run: how many did, and how good the estimates of the others are.
+    pub fn estimated(&self) -> Option<Estimated> {
+        let mut all = None;
+        for core in self.cores.iter().filter_map(GemvUnit::estimated) {
+            all.get_or_insert_with(Estimated::default).add(&core);
+        }
+        all
+    }
+
+    /// Of an outline: what is active in the tokens that come next, together.
+    pub fn trace(&mut self, tokens: Vec<Activity>) {
+        self.reference.trace(tokens);
+    }
+
+    /// The events since this was asked last, for long runs; what follows is about later times.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        self.books.take_events()
     }
 
     /// Flips a bit of the next partial sums that go from device to device: the checks have to notice.
@@ -418,7 +468,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// A dense product that only the GPU computes.
     fn dense(&mut self, what: &'static str, op: &GemvOp<'_>) {
-        let end = self.books.gpu((what, self.books.now), 2 * op.weights().len() as u64, op.batch(), &[]);
+        let end = self.books.gpu((what, self.books.now), op.weight_bytes(), op.batch(), &[]);
         self.books.advance(end);
     }
 
@@ -440,15 +490,14 @@ impl<P: Places> SystemBackend<P> {
             return self.meet(op, (layer, BlockKind::Attention), &neurons);
         };
         let inputs = masked(product.activations(), product.cols(), &bits);
-        let shape = (product.rows(), product.cols());
-        let product = GemvOp::new(product.label(), product.class(), shape, product.weights(), &inputs)?;
+        let product = product.with_activations(&inputs)?;
         let neurons: Vec<u32> = ones(&bits).collect();
         self.meet(&LinearOp::new(product, op.bias(), op.finish())?, (layer, BlockKind::Attention), &neurons)
     }
 
     /// FC1: all neurons, those that turn out active, which an oracle knows, or those that are predicted.
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
-        let Ok(exact) = self.software.linear(op);
+        let exact = self.reference.linear(op);
         let rows = op.product().rows();
         let mut predicted = None;
         if let Some(live) = &mut self.live {
@@ -476,9 +525,15 @@ impl<P: Places> SystemBackend<P> {
     /// A linear layer that only the GPU computes.
     fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Vec<f16> {
         self.dense(what, op.product());
+        if let Some(up) = op.up() {
+            self.dense(what, up);
+        }
+        if self.reference.is_outline() {
+            return self.reference.linear(op);
+        }
         let Ok(result) = self.gpu.linear(op);
         if self.gpu.numerics() != GpuNumerics::Exact {
-            let Ok(exact) = self.software.linear(op);
+            let exact = self.reference.linear(op);
             self.count_differences(&exact, &result);
         }
         result
@@ -503,6 +558,9 @@ impl<P: Places> SystemBackend<P> {
         expected: &[f16],
         bits: &[u16],
     ) -> Result<Vec<f16>, SimError> {
+        if self.reference.is_outline() {
+            return Ok(expected.to_vec());
+        }
         let mismatches = compare(label, rows, expected, bits)?;
         let figures = &mut self.books.figures;
         figures.outputs_checked += bits.len() as u64;
@@ -523,13 +581,16 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
         self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);
-        let Ok(result) = self.gpu.gemv(op);
-        if self.gpu.numerics() != GpuNumerics::Exact {
-            let Ok(exact) = self.software.gemv(op);
-            self.count_differences(&exact, &result);
-        }
         if op.class() == GemvClass::Head {
             self.places.end(op.batch() as u32);
+        }
+        if self.reference.is_outline() {
+            return Ok(self.reference.gemv(op));
+        }
+        let Ok(result) = self.gpu.gemv(op);
+        if self.gpu.numerics() != GpuNumerics::Exact {
+            let exact = self.reference.gemv(op);
+            self.count_differences(&exact, &result);
         }
         Ok(result)
     }
@@ -567,16 +628,16 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
 
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
         self.begin(Some(op.layer() as u32), Operation::Attention, op.tokens())?;
-        let Ok(exact) = self.software.attend(op);
+        let exact = self.reference.attend(op);
         if !self.on_gpu() {
             return self.by_heads(op, &exact);
         }
         // Keys and values of all positions that are seen, read once.
         let positions = op.spans().iter().map(|span| span.position + span.tokens).sum::<usize>();
-        let bytes = 4 * (positions * op.width()) as u64;
+        let bytes = 4 * (positions * op.kv_width()) as u64;
         let end = self.books.gpu(("prompt", self.books.now), bytes, op.tokens(), &[]);
         self.books.advance(end);
-        if self.gpu.numerics() == GpuNumerics::Exact {
+        if self.gpu.numerics() == GpuNumerics::Exact || self.reference.is_outline() {
             return Ok(exact);
         }
         let Ok(result) = self.gpu.attend(op);

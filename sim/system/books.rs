@@ -194,6 +194,16 @@ impl Books {
         });
     }
 
+    /// The events so far, which are forgotten: nothing that comes begins before now.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        for taken in self.taken.values_mut() {
+            // What ended last may still be followed by a turnaround.
+            let keep = taken.len().saturating_sub(1);
+            taken.drain(..keep);
+        }
+        std::mem::take(&mut self.events)
+    }
+
     /// Counts cycles of the present operation that all wait for.
     pub fn critical(&mut self, cycles: u64) {
         self.figures.critical(self.step.operation, cycles);
@@ -204,7 +214,10 @@ impl Books {
         let passed = end.saturating_sub(self.now);
         self.now += passed;
         match self.figures.tokens.last_mut() {
-            Some(token) => token.ns += passed,
+            Some(token) => {
+                token.ns += passed;
+                *self.figures.operation_ns.entry(self.step.operation).or_default() += passed;
+            }
             None => self.figures.prompt_ns += passed,
         }
     }

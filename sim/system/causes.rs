@@ -171,7 +171,7 @@ pub struct DeviceTime {
 }
 
 /// Where the time of all generated tokens went.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Breakdown {
     /// Tokens.
     pub tokens: u64,
@@ -205,14 +205,20 @@ impl Breakdown {
     pub fn new(figures: &SystemFigures, events: &[Event]) -> Self {
         let (tokens, _, ns) = figures.generated();
         let begin = figures.prompt_ns;
-        let path = critical_path(events, (begin, begin + ns));
+        Self::of_tokens(figures.dimms.len() as u32, (tokens, begin, begin + ns), events)
+    }
+
+    /// Of so many tokens, which begin and end at these times.
+    pub(super) fn of_tokens(dimms: u32, (tokens, begin, end): (u64, u64, u64), events: &[Event]) -> Self {
+        let ns = end - begin;
+        let path = critical_path(events, (begin, end));
         let mut critical_path_ns: BTreeMap<Place, Shares> = BTreeMap::new();
         for segment in &path {
             *critical_path_ns.entry(events[segment.event].place).or_default() += segment.shares;
         }
         let explained: u64 = critical_path_ns.values().map(Shares::total).sum();
         let mut places: BTreeMap<Place, Vec<&Event>> = BTreeMap::new();
-        for dimm in 0..figures.dimms.len() as u32 {
+        for dimm in 0..dimms {
             places.insert(Place::Dimm(dimm), Vec::new());
         }
         for event in events.iter().filter(|event| event.end_ns > begin) {
@@ -227,6 +233,26 @@ impl Breakdown {
             critical_path_ns,
             devices: devices.collect(),
             path,
+        }
+    }
+
+    /// Adds that of tokens that came behind; their path is left out.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.tokens += other.tokens;
+        self.ns += other.ns;
+        self.unexplained_ns += other.unexplained_ns;
+        for (place, shares) in &other.critical_path_ns {
+            *self.critical_path_ns.entry(*place).or_default() += *shares;
+        }
+        for device in &other.devices {
+            let Some(own) = self.devices.iter_mut().find(|own| own.place == device.place) else {
+                self.devices.push(device.clone());
+                continue;
+            };
+            own.busy_ns += device.busy_ns;
+            for (place, ns) in &device.waits_for_ns {
+                *own.waits_for_ns.entry(*place).or_default() += ns;
+            }
         }
     }
 

@@ -190,6 +190,8 @@ pub struct SystemFigures {
     pub critical_cycles: u64,
     /// The same by operation.
     pub operation_cycles: BTreeMap<Operation, u64>,
+    /// Nanoseconds of the generated tokens by operation.
+    pub operation_ns: BTreeMap<Operation, u64>,
     /// Nanoseconds of the prompt on the GPU, by its bandwidth and rate.
     pub prompt_ns: u64,
     /// Each pass behind the prompt, or behind what the GPU computed of it.

@@ -8,10 +8,11 @@ use super::places::Places;
 use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, columns_of};
-use ndp_config::BEAT_ELEMS;
-use ndp_layout::{RowRange, VectorBlock};
+use ndp_config::{BEAT_ELEMS, BlockKind};
+use ndp_layout::RowRange;
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
+use ndp_planner::WeightMatrix;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -24,10 +25,24 @@ struct Share {
 }
 
 impl<P: Places> SystemBackend<P> {
-    /// Heads of a core: as even as whole heads can be.
-    pub(super) fn heads(&self, heads: usize, core: usize) -> Range<usize> {
-        let cores = self.cores.len();
+    /// Heads of keys and values of a core: as even as whole heads can be.
+    pub(super) fn heads(&self, core: usize) -> Range<usize> {
+        let (heads, cores) = (self.shape.kv_heads() as usize, self.cores.len());
         heads * core / cores..heads * (core + 1) / cores
+    }
+
+    /// Columns of Q, or of K and V, that belong to the heads of a core.
+    pub(super) fn head_columns(&self, matrix: WeightMatrix, core: usize) -> Range<usize> {
+        let sharing = if matrix == WeightMatrix::Q { self.shape.heads() / self.shape.kv_heads() } else { 1 };
+        let (heads, width) = (self.heads(core), (sharing * self.shape.head_width()) as usize);
+        heads.start * width..heads.end * width
+    }
+
+    /// The core on which Q, K and V have met as far as they have not met where their heads are, and those that have.
+    fn gathered(&self) -> Option<(usize, Vec<WeightMatrix>)> {
+        let from = self.met_at.iter().flatten().next()?;
+        let met = WeightMatrix::of(BlockKind::Attention, &self.shape).iter().zip(self.met_at);
+        Some((*from, met.filter(|(_, at)| *at == Some(*from)).map(|(matrix, _)| *matrix).collect()))
     }
 
     /// The core's own copy of its heads' keys and values, up to date. Returns the bytes of positions before this batch that were
@@ -58,30 +73,30 @@ impl<P: Places> SystemBackend<P> {
 
     /// Whether Q, K and V of a batch can meet head by head.
     pub(super) fn divides_heads(&self, tokens: usize) -> bool {
-        tokens == 1 && self.head_width.is_multiple_of(BEAT_ELEMS as usize)
+        tokens == 1 && self.shape.head_width().is_multiple_of(BEAT_ELEMS)
     }
 
     /// Q, K and V of a token go from the core where they met to those of their heads, to the same places there. By core, the round in which they
     /// come.
     fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Round>, SimError> {
-        let Some(from) = self.met_at else { return Ok(BTreeMap::new()) };
+        let Some((from, gathered)) = self.gathered() else { return Ok(BTreeMap::new()) };
         let ranks = self.config.gemv().ranks();
         let mut messages = Vec::new();
         for to in (0..self.cores.len()).filter(|core| *core != from) {
-            let heads = self.heads(op.heads(), to);
-            if heads.is_empty() || !self.keeps_qkv(op.tokens()) {
+            if self.heads(to).is_empty() || !self.keeps_qkv(op.tokens()) {
                 continue;
             }
-            let (first, cols) = (heads.start * op.head_width(), heads.len() * op.head_width());
-            let range = |vector: &VectorBlock| -> Result<_, SimError> {
-                let block = columns_of(&self.config, vector, first as u32, cols as u32)?;
+            let range = |matrix: &WeightMatrix| -> Result<_, SimError> {
+                let columns = self.head_columns(*matrix, to);
+                let vector = &self.residence.qkv[*matrix as usize];
+                let block = columns_of(&self.config, vector, columns.start as u32, columns.len() as u32)?;
                 // Bursts go round the ranks: from the first one's round to the last one's.
                 let (begin, end) =
                     (block.address() / ranks, (block.address() + block.bursts()).div_ceil(ranks));
                 let range = RowRange { address: begin, count: end - begin, ranks: (1 << ranks) - 1 };
                 Ok((range, range))
             };
-            let ranges = self.residence.qkv.iter().map(range).collect::<Result<_, _>>()?;
+            let ranges = gathered.iter().map(range).collect::<Result<_, _>>()?;
             messages.push(Message { from, to, ranges });
         }
         let Some(links) = &mut self.links else { return Ok(BTreeMap::new()) };
@@ -95,9 +110,10 @@ impl<P: Places> SystemBackend<P> {
         let (width, begin) = (op.width(), self.books.now);
         let mut came = self.send_qkv(op)?;
         self.learn();
+        let gathered = self.gathered();
         let (mut jobs, mut carried, mut sent) = (Vec::new(), 0, begin);
         for core in 0..self.cores.len() {
-            let heads = self.heads(op.heads(), core);
+            let heads = self.heads(core);
             if heads.is_empty() {
                 continue;
             }
@@ -106,14 +122,14 @@ impl<P: Places> SystemBackend<P> {
             self.books.figures.bytes.bus_prompt_cache += handed;
             let mut start =
                 self.books.exchange(core, ("keys and values of the prompt", begin), handed, Way::Down);
-            let columns = heads.start * op.head_width()..heads.end * op.head_width();
+            let columns = self.head_columns(WeightMatrix::Q, core);
             let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
-            if let Some(from) = self.met_at.filter(|from| *from != core) {
-                // Q, K and V have met on one core.
-                let bytes = (6 * op.tokens() * columns.len()) as u64;
+            if let Some((from, gathered)) = gathered.as_ref().filter(|(from, _)| *from != core) {
+                let columns = gathered.iter().map(|matrix| self.head_columns(*matrix, core).len());
+                let bytes = 2 * (op.tokens() * columns.sum::<usize>()) as u64;
                 self.books.figures.bytes.link_qkv += bytes;
-                let link = Place::LinkOut(from as u32);
+                let link = Place::LinkOut(*from as u32);
                 let arrived = match &delivery {
                     None => self.books.carry(link, ("q, k, v", begin), bytes),
                     Some(round) => {
@@ -127,7 +143,7 @@ impl<P: Places> SystemBackend<P> {
             jobs.push((core, Share { core, start, columns, queries }));
         }
         // The core that sends attends when all is sent, if links are simulated.
-        let own = self.met_at;
+        let own = gathered.as_ref().map(|(from, _)| *from);
         let is_linked = self.links.is_some();
         for (_, share) in jobs.iter_mut().filter(|(core, _)| is_linked && Some(*core) == own) {
             share.start = share.start.max(sent);

@@ -19,6 +19,7 @@ use ndp_config::DesignConfig;
 use ndp_isa::Transfer;
 use ndp_layout::{MatrixLayout, RowRange};
 use ndp_numerics::f16;
+use std::collections::HashMap;
 
 /// How often a message is sent before its link is given up.
 const TRIES: u32 = 3;
@@ -157,7 +158,7 @@ pub(super) struct MovedNeurons {
 }
 
 /// A core's part of a round: ranges that it sends and receives, and by how many cycles it begins late.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Sides {
     sends: Vec<Transfer>,
     receives: Vec<Transfer>,
@@ -175,6 +176,8 @@ pub(super) struct Links {
     planned: Vec<LinkFault>,
     pub figures: LinkFigures,
     threads: usize,
+    /// Programs of rounds that need not run once more, by their ranges; none if all rounds run.
+    known: Option<HashMap<Vec<Sides>, Vec<(usize, ProgramFigures)>>>,
 }
 
 impl Links {
@@ -187,6 +190,7 @@ impl Links {
     ) -> Result<Self, SimError> {
         let dimms = cores.len();
         let modelled = cores.first().is_some_and(|core| core.core().backend() == Backend::Cycles);
+        let estimates = cores.first().is_some_and(|core| core.estimated().is_some());
         if modelled && (options.ber > 0.0 || !options.faults.is_empty()) {
             return Err(SimError::NeedsRtl { what: "a link with errors" });
         }
@@ -221,7 +225,9 @@ impl Links {
                 FaultKind::Full(cycles) => full.push((fault.cycle, fault.dimm, cycles)),
             }
         }
-        let mut links = Self { lockstep, slot: 0, full, planned, figures: LinkFigures::default(), threads };
+        let mut links =
+            Self { lockstep, slot: 0, full, planned, figures: LinkFigures::default(), threads, known: None };
+        links.known = estimates.then(HashMap::new);
         let status = links.wait_until_up(cores, config.link().fault_cycles().into())?;
         match status.iter().position(|status| !status.up) {
             None => Ok(links),
@@ -287,6 +293,17 @@ impl Links {
                 sides[*to].late += self.late(*to, now);
                 self.enqueue(&mut sides, (*from, *to), ranges.iter().copied());
             }
+            if let Some(programs) = self.known.as_ref().and_then(|known| known.get(&alike(&sides))) {
+                let bursts = left.iter().map(|number| &messages[*number]);
+                bursts.for_each(|message| {
+                    self.figures.messages += message.ranges.len() as u64;
+                    self.figures.bytes += message.bytes();
+                });
+                round.tries.push(programs.clone());
+                self.figures.cycles += round.cycles();
+                return Ok(round);
+            }
+            let shape = self.known.is_some().then(|| alike(&sides));
             let is_idle = |sides: &Sides| sides.sends.is_empty() && sides.receives.is_empty();
             let jobs = sides.into_iter().map(|sides| (!is_idle(&sides)).then_some(sides)).collect();
             let results = self.lockstep.run(cores, jobs, self.threads, &transfer)?;
@@ -306,7 +323,11 @@ impl Links {
                 }
             }
             let programs = results.into_iter().enumerate();
-            round.tries.push(programs.filter_map(|(core, done)| Some((core, done?.0))).collect());
+            let programs: Vec<_> = programs.filter_map(|(core, done)| Some((core, done?.0))).collect();
+            if let (Some(known), Some(shape)) = (&mut self.known, shape) {
+                known.insert(shape, programs.clone());
+            }
+            round.tries.push(programs);
             left = failed;
             if left.is_empty() {
                 self.figures.cycles += round.cycles();
@@ -477,6 +498,19 @@ impl Links {
     }
 }
 
+/// Ranges of the same lengths in the same ranks, wherever they lie, take the same time but for what the DRAM does at the moment.
+fn alike(sides: &[Sides]) -> Vec<Sides> {
+    let shape = |transfers: &[Transfer]| {
+        transfers.iter().map(|transfer| Transfer { address: 0, slot: 0, ..*transfer }).collect()
+    };
+    let of = |Sides { sends, receives, late }: &Sides| Sides {
+        sends: shape(sends),
+        receives: shape(receives),
+        late: *late,
+    };
+    sides.iter().map(of).collect()
+}
+
 /// A core's part of a round.
 async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, Outcome), SimError> {
     if sides.late > 0 {
@@ -517,6 +551,9 @@ async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved, SimErr
         let mut weights = Vec::new();
         for (layout, slot) in rows {
             weights.extend(core.row(&layout, slot).await?.into_iter().map(f16::from_bits));
+        }
+        if core.core().is_outline() {
+            weights.clear();
         }
         read.push((neuron, weights));
     }

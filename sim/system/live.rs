@@ -51,8 +51,14 @@ impl LivePredictor {
         profile: &[Activity],
         prompt_tokens: usize,
     ) -> Result<Self, PredictorError> {
-        Ok(Self {
-            table: LayerTable::sample(shape, profile.iter().cloned())?,
+        let table = LayerTable::sample(shape, profile.iter().cloned())?;
+        Ok(Self::of_table(shape, table, prompt_tokens))
+    }
+
+    /// The same with the parents.
+    pub fn of_table(shape: &NeuronShape, table: LayerTable, prompt_tokens: usize) -> Self {
+        Self {
+            table,
             rules: PredictorRules::default(),
             knowledge: Knowledge::default(),
             prompt_tokens,
@@ -63,7 +69,7 @@ impl LivePredictor {
             evaluation: Evaluation::default(),
             tokens: Vec::new(),
             shape: shape.clone(),
-        })
+        }
     }
 
     /// The same, learning from something else.
@@ -253,9 +259,7 @@ impl GemvBackend for PredictedSoftware {
                     return Ok(result);
                 };
                 let inputs = masked(product.activations(), product.cols(), bits);
-                let shape = (product.rows(), product.cols());
-                let product =
-                    GemvOp::new(product.label(), product.class(), shape, product.weights(), &inputs)?;
+                let product = product.with_activations(&inputs)?;
                 let Ok(result) = self.software.linear(&LinearOp::new(product, op.bias(), op.finish())?);
                 Ok(result)
             }

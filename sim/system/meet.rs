@@ -11,7 +11,7 @@ use crate::error::SimError;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Weights, columns_of};
 use ndp_config::BlockKind;
 use ndp_layout::VectorBlock;
-use ndp_model::{Finish as After, GemvBackend, GemvOp, LinearOp};
+use ndp_model::{Finish as After, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use ndp_planner::{Plan, Sizes, WeightMatrix};
 use std::collections::BTreeMap;
@@ -144,8 +144,8 @@ impl<P: Places> SystemBackend<P> {
             let dimm = if let Device::Dimm(dimm) = device { Some(*dimm as usize) } else { None };
             self.books.figures.neurons(dimm, neurons.len());
         }
-        let Ok(exact) = self.software.linear(linear);
-        if self.is_exact() {
+        let exact = self.reference.linear(linear);
+        if self.is_exact() || self.reference.is_outline() {
             return self.verdict(op.label(), op.rows(), &exact, &bits);
         }
         linear.complete(&mut merged);
@@ -186,7 +186,11 @@ impl<P: Places> SystemBackend<P> {
         let (begin, format) = (self.books.now, self.options.merge);
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
+        let is_outline = self.reference.is_outline();
         let gpu_sums = gpu.map(|neurons| {
+            if is_outline {
+                return vec![empty.clone(); piece.outputs.len() * piece.vectors.len()];
+            }
             let came = |neuron| self.residence.uploaded((block, neuron), matrix);
             piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
         });
@@ -209,11 +213,12 @@ impl<P: Places> SystemBackend<P> {
         let jobs: Vec<(usize, Share<'_>)> = jobs.collect();
         // The tile as a matrix of its own.
         let weights = [(0, self.residence.tiles(block, matrix)[tile].1.clone())];
+        let up = self.residence.tiles(block, WeightMatrix::Up).first().map(|(_, layout)| layout.clone());
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
             let Share { neurons, slots, vectors, leaves } = share;
             let computed = if core.kept_outputs().is_some() {
-                core.partial_of_kept_async(&weights[0].1).await?
+                core.partial_of_kept_async((&weights[0].1, up.as_ref()), &slots).await?
             } else {
                 let product = Product {
                     mode: Mode::Axpy,
@@ -297,7 +302,7 @@ impl<P: Places> SystemBackend<P> {
             slowest += round.cycles();
         }
         ready = ready.max(computed_by);
-        let merged = if self.is_exact() {
+        let merged = if self.is_exact() || is_outline {
             Vec::new()
         } else {
             self.merged(piece, (&cold, &meetings), gpu_sums.as_deref(), &empty)?
@@ -329,7 +334,9 @@ impl<P: Places> SystemBackend<P> {
             Ok((*meeting, run))
         })?;
         self.learn();
-        self.met_at = met_at;
+        if let Some(met) = self.met_at.get_mut(matrix as usize) {
+            *met = met_at;
+        }
         let mut bits = vec![0; piece.outputs.len() * piece.vectors.len()];
         let (mut longest, mut end) = (0, ready);
         for (core, (meeting, run)) in done {
@@ -376,14 +383,13 @@ impl<P: Places> SystemBackend<P> {
                 if !self.divides_heads(piece.op.batch()) || piece.outputs.len() != piece.op.rows() {
                     return together;
                 }
-                let heads = piece.op.rows() / self.head_width;
                 let of_core = |core| {
-                    let heads = self.heads(heads, core);
-                    (heads.start * self.head_width) as u32..(heads.end * self.head_width) as u32
+                    let columns = self.head_columns(matrix, core);
+                    columns.start as u32..columns.end as u32
                 };
                 (0..cores).map(of_core).collect()
             }
-            WeightMatrix::Fc1 | WeightMatrix::Fc2 => {
+            WeightMatrix::Fc1 | WeightMatrix::Up | WeightMatrix::Fc2 => {
                 let stripe = self.config.gemv().stripe_elems();
                 let (stripes, cores) = (cols.div_ceil(stripe), cores as u32);
                 let first = |core: u32| (stripes * core / cores * stripe).min(cols);
@@ -455,7 +461,7 @@ impl<P: Places> SystemBackend<P> {
             WeightMatrix::Q => queries,
             WeightMatrix::K => keys,
             WeightMatrix::V => values,
-            WeightMatrix::Fc1 | WeightMatrix::Fc2 => return Ok(None),
+            WeightMatrix::Fc1 | WeightMatrix::Up | WeightMatrix::Fc2 => return Ok(None),
         };
         if !self.keeps_qkv(piece.op.batch()) {
             return Ok(None);
@@ -503,7 +509,7 @@ impl<P: Places> SystemBackend<P> {
 
 /// What follows the product of a linear layer, as a core does it.
 fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
-    let epilogue = Epilogue { bias: Some(op.bias()), ..Epilogue::default() };
+    let epilogue = Epilogue { bias: op.bias(), ..Epilogue::default() };
     match op.finish() {
         After::Plain => epilogue,
         After::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },

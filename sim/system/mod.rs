@@ -13,6 +13,7 @@
 mod backend;
 mod books;
 mod causes;
+mod evaluate;
 mod figures;
 mod gpu;
 mod heads;
@@ -23,13 +24,16 @@ mod online;
 mod place;
 mod places;
 mod pool;
+mod reference;
 mod residence;
 mod rows;
 mod setup;
+mod text;
 
 pub use backend::{ActivitySource, Load, SystemBackend, SystemOptions};
 pub use books::{Event, Operation, ProgramEvent};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
+pub use evaluate::{EvaluateError, EvaluateOptions, Evaluation, PolicyResult, evaluate};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
     TokenFigures, imbalance,
@@ -37,7 +41,8 @@ pub use figures::{
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
 pub use links::{FaultKind, LinkFault, LinkOptions};
 pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
-pub use online::{Online, OnlineStart};
+pub use online::{Known, Online, OnlineStart};
 pub use place::Place;
 pub use places::{Device, Places, StaticPlaces};
 pub use setup::{Perplexity, Setup, SetupError, perplexity};
+pub use text::TracedText;

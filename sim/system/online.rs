@@ -9,8 +9,9 @@ use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
 use ndp_predictor::{LayerTable, NeuronStates, PredictorRules};
 use ndp_scheduler::session::Start;
+use ndp_scheduler::session::WindowBalance;
 use ndp_scheduler::system_time::SystemTimes;
-use ndp_scheduler::{Policy, Residency, SchedulerError, Session, TokenRecord, WINDOW_TOKENS};
+use ndp_scheduler::{Policy, Residency, SchedulerError, Session, TokenRecord};
 use ndp_traces::{Activity, NeuronShape, Profile};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,12 +26,48 @@ pub struct OnlineStart<'a> {
     pub system: &'a SystemConfig,
     /// What is done about placement.
     pub policy: Policy,
-    /// Activity of another text of the same model.
-    pub profile: &'a [Activity],
+    /// What is known of the model.
+    pub known: &'a Known,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Seed of the random placement.
     pub seed: u64,
+    /// Tokens in a window of remapping.
+    pub window: u32,
+    /// The predictor's numbers.
+    pub rules: PredictorRules,
+}
+
+/// What is known of a model from other texts.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Its blocks of neurons.
+    pub shape: NeuronShape,
+    /// How often each neuron was active.
+    pub profile: Profile,
+    /// The neurons of the previous layer that go with each.
+    pub table: Rc<LayerTable>,
+}
+
+impl Known {
+    /// From the activity of another text.
+    ///
+    /// # Errors
+    /// [`SchedulerError::Predictor`] for a text of another model.
+    pub fn of(shape: &NeuronShape, text: &[Activity]) -> Result<Self, SchedulerError> {
+        let mut profile = Profile::new(shape);
+        text.iter().for_each(|activity| profile.add(activity));
+        let table = Rc::new(LayerTable::sample(shape, text.iter().cloned())?);
+        Ok(Self { shape: shape.clone(), profile, table })
+    }
+
+    /// Of each block the share of tokens in which each neuron was active.
+    pub fn frequencies(&self) -> Vec<Vec<f32>> {
+        let tokens = self.profile.tokens().max(1) as f32;
+        let of_block =
+            |block| self.profile.counts(block).iter().map(|&count| count as f32 / tokens).collect();
+        (0..self.shape.blocks().len()).map(of_block).collect()
+    }
 }
 
 struct State {
@@ -39,12 +76,13 @@ struct State {
     shape: NeuronShape,
     residency: Residency,
     table: Rc<LayerTable>,
+    window: u32,
+    rules: PredictorRules,
     times: SystemTimes,
     prompt: Profile,
     prompt_tokens: usize,
     last: Activity,
     session: Option<Session>,
-    context: u32,
     records: Vec<TokenRecord>,
 }
 
@@ -59,17 +97,9 @@ impl Online {
     /// [`SchedulerError::Placement`] for a model that does not fit the system, [`SchedulerError::Predictor`] for a profile of another
     /// model.
     pub fn new(start: &OnlineStart<'_>) -> Result<Self, SchedulerError> {
-        let OnlineStart { design, model, system, policy, profile, prompt_tokens, seed } = *start;
-        let shape = NeuronShape::of(model);
-        let mut counted = Profile::new(&shape);
-        profile.iter().for_each(|activity| counted.add(activity));
-        let tokens = counted.tokens().max(1) as f32;
-        let frequencies: Vec<Vec<f32>> = (0..shape.blocks().len())
-            .map(|block| counted.counts(block).iter().map(|&count| count as f32 / tokens).collect())
-            .collect();
-        // The caches lie beside the neurons; a small model's are small.
-        let instance =
-            Instance::new(model, system, &frequencies, &Options { kv_tokens: 0, ..Options::default() })?;
+        let OnlineStart { design, model, system, policy, known, prompt_tokens, seed, window, rules } = *start;
+        let shape = known.shape.clone();
+        let instance = Instance::new(model, system, &known.frequencies(), &Options::default())?;
         let placement: Placement = match policy {
             Policy::Random => place_random(&instance, seed)?,
             _ => place_structured(&instance)?.0,
@@ -79,13 +109,14 @@ impl Online {
             policy,
             model: model.clone(),
             residency: Residency::new(model, system, placement.gpu().clone(), dimms)?,
-            table: Rc::new(LayerTable::sample(&shape, profile.iter().cloned())?),
+            table: Rc::clone(&known.table),
+            window,
+            rules,
             times: SystemTimes::new(design, model, system, seed),
             prompt: Profile::new(&shape),
             prompt_tokens,
             last: Activity::new(&shape),
             session: None,
-            context: 0,
             records: Vec::new(),
             shape,
         }))))
@@ -97,9 +128,8 @@ impl Online {
     /// As [`Session::token`].
     pub fn token(&self, activity: &Activity) -> Result<(), SchedulerError> {
         let state = &mut *self.0.borrow_mut();
-        state.context += 1;
         if let Some(session) = &mut state.session {
-            let record = session.token(&mut state.times, activity, state.context)?;
+            let record = session.token(&mut state.times, activity)?;
             state.records.push(record);
             return Ok(());
         }
@@ -115,16 +145,26 @@ impl Online {
                 residency: state.residency.clone(),
                 states: NeuronStates::from_frequencies(&state.shape, &frequencies)?,
                 table: Rc::clone(&state.table),
-                rules: PredictorRules::default(),
+                rules: state.rules,
                 last: &state.last,
-                window: WINDOW_TOKENS,
+                window: state.window,
             };
             state.session = Some(Session::new(state.policy, start)?);
         }
         Ok(())
     }
 
-    /// What the time model says of each token behind the prompt.
+    /// How DIMMs were balanced over windows behind the prompt.
+    pub fn balance(&self) -> WindowBalance {
+        self.0.borrow().session.as_ref().map(Session::balance).unwrap_or_default()
+    }
+
+    /// Moves that were planned and not made.
+    pub fn migrations_dropped(&self) -> u64 {
+        self.0.borrow().session.as_ref().map_or(0, |session| session.migration().dropped)
+    }
+
+    /// What the scheduler did with each token behind the prompt.
     pub fn records(&self) -> Vec<TokenRecord> {
         self.0.borrow().records.clone()
     }

@@ -40,7 +40,9 @@ pub(super) struct Residence {
     on_gpu: Vec<Vec<bool>>,
     /// What the scheduler wants: home DIMM, copy on the GPU.
     wanted: Vec<Vec<(u32, bool)>>,
-    /// Weights that the GPU has got from a DIMM: matrix by matrix.
+    /// Neurons that are not where the scheduler wants them, in their order.
+    pending: Vec<Neuron>,
+    /// Weights that the GPU has got from a DIMM: matrix by matrix. None of outlines.
     uploaded: BTreeMap<Neuron, Vec<f16>>,
     /// Places of queries, keys and values of a token, the same on all DIMMs.
     pub qkv: [VectorBlock; 3],
@@ -53,22 +55,24 @@ impl Residence {
     /// [`SimError::Layout`] for a model that does not fit.
     pub fn new(
         config: &DesignConfig,
-        (layers, shape): (&[Layer], &LlmShape),
+        shape: &LlmShape,
         dimms: u32,
         places: &impl Places,
     ) -> Result<(Self, DimmMap), SimError> {
-        let sizes: Vec<usize> =
-            layers.iter().flat_map(|layer| [layer.q_proj.weight.cols(), layer.fc1.weight.rows()]).collect();
+        let size = |block| shape.block_neurons(BlockKind::of_block(block)) as usize;
+        let sizes: Vec<usize> = (0..2 * shape.layers() as usize).map(size).collect();
         let wanted = plan(&sizes, dimms, places);
         let homes: Vec<Vec<u32>> =
             wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
         let slots = Slots::new(config, dimms, &homes);
         let mut map = DimmMap::new(config);
         let image = ModelImage::place(&mut map, config, shape, &slots.sizes(), 1)?;
-        let mut vector = |name| map.add_vectors(name, shape.hidden(), 1);
-        let qkv = [vector("queries")?, vector("keys")?, vector("values")?];
+        let mut vector = |name, width| map.add_vectors(name, width, 1);
+        let (hidden, kv) = (shape.hidden(), shape.kv_width());
+        let qkv = [vector("queries", hidden)?, vector("keys", kv)?, vector("values", kv)?];
         let on_gpu = wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
-        Ok((Self { image, slots, on_gpu, wanted, uploaded: BTreeMap::new(), qkv }, map))
+        let (pending, uploaded) = (Vec::new(), BTreeMap::new());
+        Ok((Self { image, slots, on_gpu, wanted, pending, uploaded, qkv }, map))
     }
 
     /// The tiles of a matrix of a block.
@@ -142,6 +146,23 @@ impl Residence {
                 self.uploaded.remove(&(block, neuron as u32));
             }
         }
+        let all = self.wanted.iter().enumerate();
+        let neurons = all.flat_map(|(block, wanted)| (0..wanted.len() as u32).map(move |n| (block, n)));
+        self.pending = neurons.filter(|neuron| self.is_pending(*neuron)).collect();
+    }
+
+    /// Whether a neuron is not where the scheduler wants it.
+    fn is_pending(&self, (block, neuron): Neuron) -> bool {
+        let (dimm, gpu) = self.wanted[block][neuron as usize];
+        self.slots.home(block, neuron).dimm != dimm || gpu && !self.on_gpu[block][neuron as usize]
+    }
+
+    /// The neurons that are still not where the scheduler wants them.
+    fn still_pending(&mut self) -> Vec<Neuron> {
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.retain(|neuron| self.is_pending(*neuron));
+        self.pending.clone_from(&pending);
+        pending
     }
 
     /// What is put on its way next: each DIMM sends to one other at most, receives from one, and has neurons uploaded, a few of each kind. A
@@ -151,27 +172,25 @@ impl Residence {
         let mut uploads: BTreeMap<u32, Vec<Neuron>> = BTreeMap::new();
         let dimms = self.slots.dimms() as usize;
         let (mut sends, mut receives) = (vec![None; dimms], vec![None; dimms]);
-        for block in 0..self.wanted.len() {
-            for neuron in 0..self.wanted[block].len() as u32 {
-                let (to, gpu) = self.wanted[block][neuron as usize];
-                let from = self.slots.home(block, neuron).dimm;
-                if to != from {
-                    let free = |of: Option<u32>, other| of.is_none_or(|of| of == other);
-                    if !free(sends[from as usize], to) || !free(receives[to as usize], from) {
-                        continue;
-                    }
-                    let list = moves.entry((from, to)).or_default();
-                    if list.len() < FLIGHT_NEURONS
-                        && let Some(slot) = self.slots.reserve(block, neuron, to)
-                    {
-                        (sends[from as usize], receives[to as usize]) = (Some(to), Some(from));
-                        list.push(((block, neuron), slot));
-                    }
-                } else if gpu && !self.on_gpu[block][neuron as usize] {
-                    let list = uploads.entry(from).or_default();
-                    if list.len() < FLIGHT_NEURONS {
-                        list.push((block, neuron));
-                    }
+        for (block, neuron) in self.still_pending() {
+            let (to, gpu) = self.wanted[block][neuron as usize];
+            let from = self.slots.home(block, neuron).dimm;
+            if to != from {
+                let free = |of: Option<u32>, other| of.is_none_or(|of| of == other);
+                if !free(sends[from as usize], to) || !free(receives[to as usize], from) {
+                    continue;
+                }
+                let list = moves.entry((from, to)).or_default();
+                if list.len() < FLIGHT_NEURONS
+                    && let Some(slot) = self.slots.reserve(block, neuron, to)
+                {
+                    (sends[from as usize], receives[to as usize]) = (Some(to), Some(from));
+                    list.push(((block, neuron), slot));
+                }
+            } else if gpu && !self.on_gpu[block][neuron as usize] {
+                let list = uploads.entry(from).or_default();
+                if list.len() < FLIGHT_NEURONS {
+                    list.push((block, neuron));
                 }
             }
         }
@@ -193,14 +212,12 @@ impl Residence {
     /// free.
     pub fn all_moves(&mut self) -> Vec<Slotted> {
         let mut moves = Vec::new();
-        for block in 0..self.wanted.len() {
-            for neuron in 0..self.wanted[block].len() as u32 {
-                let to = self.wanted[block][neuron as usize].0;
-                if self.slots.home(block, neuron).dimm != to
-                    && let Some(slot) = self.slots.reserve(block, neuron, to)
-                {
-                    moves.push(((block, neuron), slot));
-                }
+        for (block, neuron) in self.still_pending() {
+            let to = self.wanted[block][neuron as usize].0;
+            if self.slots.home(block, neuron).dimm != to
+                && let Some(slot) = self.slots.reserve(block, neuron, to)
+            {
+                moves.push(((block, neuron), slot));
             }
         }
         moves
@@ -237,7 +254,9 @@ impl Residence {
         let (block, index) = (neuron.0, neuron.1 as usize);
         if self.wanted[block][index].1 {
             self.on_gpu[block][index] = true;
-            self.uploaded.insert(neuron, weights);
+            if !weights.is_empty() {
+                self.uploaded.insert(neuron, weights);
+            }
         }
     }
 }
@@ -267,5 +286,7 @@ fn weights_of(layer: &Layer, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
         WeightMatrix::V => column(&layer.v_proj.weight),
         WeightMatrix::Fc1 => layer.fc1.weight.row(n).to_vec(),
         WeightMatrix::Fc2 => column(&layer.fc2.weight),
+        // The decoder's layers have no gate yet.
+        WeightMatrix::Up => Vec::new(),
     }
 }

@@ -1,14 +1,15 @@
 //! What a run on several devices begins with: the model's sizes, a machine for it, and the activity of another text.
 
-use super::online::{Online, OnlineStart};
+use super::online::{Known, Online, OnlineStart};
 use ndp_config::{ConfigError, DesignConfig, LlmShape, SystemConfig};
 use ndp_model::{
     Decoder, GemvBackend, GenerateOptions, Model, ModelError, OptConfig, SoftwareBackend, generate,
 };
 use ndp_numerics::{f16, fp16};
-use ndp_scheduler::{Policy, SchedulerError};
-use ndp_traces::Activity;
+use ndp_predictor::PredictorRules;
+use ndp_scheduler::{Policy, SchedulerError, WINDOW_TOKENS};
 use ndp_traces::capture::{Capture, shape_of};
+use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
 
 /// Why there is nothing to begin with.
@@ -68,9 +69,11 @@ impl Setup {
             model: &self.shape,
             system,
             policy,
-            profile: &self.profile,
+            known: &Known::of(&NeuronShape::of(&self.shape), &self.profile)?,
             prompt_tokens,
             seed,
+            window: WINDOW_TOKENS,
+            rules: PredictorRules::default(),
         })?)
     }
 }

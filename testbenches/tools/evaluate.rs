@@ -52,7 +52,17 @@ fn json(arguments: &[&str]) -> Value {
 fn a_distance_that_a_short_text_does_not_have_is_a_dash() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 40, 16);
-    let output = evaluate(&["--trace", trace.to_str().unwrap(), "--config", "tiny", "--dimms", "4"]);
+    let output = evaluate(&[
+        "--trace",
+        trace.to_str().unwrap(),
+        "--config",
+        "tiny",
+        "--dimms",
+        "2",
+        "--policy",
+        "random",
+        "--fast",
+    ]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(" % at 10, - at 25") && !text.contains("NaN"), "{text}");
 }
@@ -61,7 +71,8 @@ fn a_distance_that_a_short_text_does_not_have_is_a_dash() {
 fn every_policy_is_evaluated_and_twice_the_same() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 40, 16);
-    let arguments = ["--trace", trace.to_str().unwrap(), "--config", "tiny", "--dimms", "4", "--json"];
+    let trace = trace.to_str().unwrap();
+    let arguments = ["--trace", trace, "--config", "tiny", "--dimms", "4", "--links", "bandwidth", "--json"];
     let result = json(&arguments);
     assert_eq!(result, json(&arguments));
     assert_eq!((&result["profiled_tokens"], &result["generated_tokens"]), (&80.into(), &24.into()));
@@ -88,7 +99,13 @@ fn every_policy_is_evaluated_and_twice_the_same() {
     assert!(moved(&policies[5]));
     for policy in policies {
         assert!(policy["windows"]["planned"].as_f64() <= policy["windows"]["before"].as_f64());
-        assert!(policy["link_share"].as_f64().unwrap() <= 1.0, "migration has to hide behind the projection");
+        let sum: f64 =
+            policy["operation_us"].as_object().unwrap().values().map(|us| us.as_f64().unwrap()).sum();
+        assert!(
+            (sum - policy["token_us"].as_f64().unwrap()).abs() < 1e-6,
+            "every nanosecond is an operation's"
+        );
+        assert_eq!(policy["time"]["unexplained_ns"], 0);
     }
     assert_eq!(result["ablation"].as_array().unwrap().len(), 5);
 }
@@ -102,6 +119,8 @@ fn a_table_names_policies_predictors_and_the_paper_s_figures() {
         trace.to_str().unwrap(),
         "--config",
         "tiny",
+        "--dimms",
+        "2",
         "--policy",
         "random,partition",
         "--window",
@@ -115,11 +134,35 @@ fn a_table_names_policies_predictors_and_the_paper_s_figures() {
 }
 
 #[test]
+fn estimates_say_how_far_they_are_off_and_are_not() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 40, 16);
+    let trace = trace.to_str().unwrap();
+    let arguments = ["--trace", trace, "--config", "tiny", "--dimms", "2", "--policy", "partition", "--json"];
+    for links in ["rtl", "bandwidth"] {
+        let arguments = [&arguments[..], &["--links", links]].concat();
+        let all = json(&arguments);
+        assert!(all["policies"][0]["estimated"].is_null());
+        let fast = json(&[&arguments[..], &["--fast"]].concat());
+        let [all, fast] = [all, fast].map(|result| result["policies"][0].clone());
+        let number = |what: &str| fast["estimated"][what].as_u64().unwrap();
+        assert!(number("estimated") > 2 * number("run") && number("checked") > 5, "{}", fast["estimated"]);
+        let distance = number("estimated_cycles").abs_diff(number("checked_cycles")) as f64;
+        // Some twenty short programs: a refresh more or less in two of them.
+        assert!(distance < 0.1 * number("checked_cycles") as f64, "{}", fast["estimated"]);
+        let [all, fast] = [all, fast].map(|policy| policy["token_us"].as_f64().unwrap());
+        assert!(fast != all && (fast / all - 1.0).abs() < 0.02, "{links}: {fast} {all}");
+    }
+}
+
+#[test]
 fn a_report_is_one_file_with_a_chart_of_everything() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 20, 8);
     let report = dir.path().join("report.html");
-    let arguments = ["--trace", trace.to_str().unwrap(), "--config", "tiny", "--html"];
+    let trace = trace.to_str().unwrap();
+    let arguments =
+        ["--trace", trace, "--config", "tiny", "--tokens", "6", "--dimms", "4", "--fast", "--html"];
     let output = evaluate(&[&arguments[..], &[report.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let html = std::fs::read_to_string(&report).unwrap();

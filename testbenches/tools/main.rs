@@ -3,7 +3,9 @@
 
 #[path = "../../synth/tests/common/mod.rs"]
 mod common;
+#[cfg(feature = "rtl")]
 mod evaluate;
+#[cfg(feature = "rtl")]
 mod evaluate_edges;
 mod offload;
 mod offload_edges;

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 
-use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
+use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16, mul};
 
 use crate::ModelError;
 use crate::operations::{AttentionOp, LinearOp, attend_by_heads};
@@ -72,6 +72,39 @@ impl<'a> GemvOp<'a> {
         Ok(Self { label, class, rows, cols, batch, weights, activations })
     }
 
+    /// The same without weights: for backends that only have to know its sizes and which of its inputs are zero.
+    ///
+    /// # Errors
+    /// As [`GemvOp::new`].
+    pub fn outline(
+        label: &'a str,
+        class: GemvClass,
+        (rows, cols): (usize, usize),
+        activations: &'a [f16],
+    ) -> Result<Self, ModelError> {
+        if rows * cols == 0 || activations.is_empty() || !activations.len().is_multiple_of(cols) {
+            let expected = (activations.len() / cols.max(1)).max(1) * cols.max(1);
+            let what = format!("{label}: activations");
+            return Err(ModelError::Length { what, found: activations.len(), expected });
+        }
+        Ok(Self::unchecked(label, class, (rows, cols), &[], activations))
+    }
+
+    /// The same product of other vectors.
+    ///
+    /// # Errors
+    /// As [`GemvOp::new`].
+    pub fn with_activations<'b>(&self, activations: &'b [f16]) -> Result<GemvOp<'b>, ModelError>
+    where
+        'a: 'b,
+    {
+        let Self { label, class, rows, cols, weights, .. } = *self;
+        if weights.is_empty() {
+            return GemvOp::outline(label, class, (rows, cols), activations);
+        }
+        GemvOp::new(label, class, (rows, cols), weights, activations)
+    }
+
     /// The product of operands whose lengths are known to fit.
     pub(crate) fn unchecked(
         label: &'a str,
@@ -108,15 +141,20 @@ impl<'a> GemvOp<'a> {
         self.batch
     }
 
-    /// `[rows x cols]`, row-major.
+    /// `[rows x cols]`, row-major; nothing of an outline.
     pub fn weights(&self) -> &'a [f16] {
         self.weights
+    }
+
+    /// Bytes of the weights.
+    pub fn weight_bytes(&self) -> u64 {
+        2 * self.rows as u64 * self.cols as u64
     }
 
     /// One row of the weights, `[cols]`.
     ///
     /// # Panics
-    /// If `row >= rows`.
+    /// If `row >= rows`, and for an outline.
     pub fn weight_row(&self, row: usize) -> &'a [f16] {
         &self.weights[row * self.cols..(row + 1) * self.cols]
     }
@@ -150,6 +188,9 @@ pub trait GemvBackend {
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, Self::Error> {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
+        if let Some(up) = op.up() {
+            y.iter_mut().zip(self.gemv(up)?).for_each(|(y, up)| *y = mul(*y, up));
+        }
         Ok(y)
     }
 

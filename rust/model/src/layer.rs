@@ -123,7 +123,7 @@ fn linear<B: GemvBackend + ?Sized>(
 ) -> Result<Vec<f16>, ModelError> {
     let weight = &parameters.weight;
     let product = GemvOp::new(label, class, (weight.rows(), weight.cols()), weight.data(), x)?;
-    let op = LinearOp::new(product, &parameters.bias, finish)?;
+    let op = LinearOp::new(product, Some(&parameters.bias), finish)?;
     let result = backend.linear(&op);
     checked::<B>(label, result, product.batch() * product.rows())
 }

@@ -22,27 +22,53 @@ pub enum Finish<'a> {
 }
 
 /// A linear layer: `y[b, r] = finish(add(dot(weights[r, :], activations[b, :]), bias[r]))`.
+///
+/// With a gate (LLaMA's MLP with ReGLU) it has two matrices: `y[b, r] = mul(finish(...), dot(up[r, :], activations[b, :]))`, where the first factor
+/// is that of the gate.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearOp<'a> {
     product: GemvOp<'a>,
-    bias: &'a [f16],
+    bias: Option<&'a [f16]>,
     finish: Finish<'a>,
+    up: Option<GemvOp<'a>>,
 }
 
 impl<'a> LinearOp<'a> {
-    /// Errors with [`ModelError::Length`] unless `bias` is `[rows]` and a residual `[batch x rows]`.
-    pub fn new(product: GemvOp<'a>, bias: &'a [f16], finish: Finish<'a>) -> Result<Self, ModelError> {
+    /// Errors with [`ModelError::Length`] unless a bias is `[rows]` and a residual `[batch x rows]`.
+    pub fn new(product: GemvOp<'a>, bias: Option<&'a [f16]>, finish: Finish<'a>) -> Result<Self, ModelError> {
         let residual = if let Finish::Residual(residual) = finish { Some(residual.len()) } else { None };
-        let outputs = product.batch() * product.rows();
-        for (part, found, expected) in
-            [("bias", bias.len(), product.rows()), ("residual", residual.unwrap_or(outputs), outputs)]
-        {
+        let (rows, outputs) = (product.rows(), product.batch() * product.rows());
+        for (part, found, expected) in [
+            ("bias", bias.map_or(rows, <[f16]>::len), rows),
+            ("residual", residual.unwrap_or(outputs), outputs),
+        ] {
             if found != expected {
                 let what = format!("{}: {part}", product.label());
                 return Err(ModelError::Length { what, found, expected });
             }
         }
-        Ok(Self { product, bias, finish })
+        Ok(Self { product, bias, finish, up: None })
+    }
+
+    /// The same as the gate of another product of the same vectors. Errors with [`ModelError::Length`] for one of another size.
+    pub fn gates(self, up: GemvOp<'a>) -> Result<Self, ModelError> {
+        let sizes = |op: &GemvOp<'_>| op.rows() * op.cols();
+        if (up.rows(), up.cols(), up.batch())
+            != (self.product.rows(), self.product.cols(), self.product.batch())
+        {
+            let (found, expected) = (sizes(&up), sizes(&self.product));
+            return Err(ModelError::Length {
+                what: format!("{}: weights beside a gate", up.label()),
+                found,
+                expected,
+            });
+        }
+        Ok(Self { up: Some(up), ..self })
+    }
+
+    /// The product of a gate's factor, if this is a gate.
+    pub fn up(&self) -> Option<&GemvOp<'a>> {
+        self.up.as_ref()
     }
 
     /// The product.
@@ -50,8 +76,8 @@ impl<'a> LinearOp<'a> {
         &self.product
     }
 
-    /// `[rows]`.
-    pub fn bias(&self) -> &'a [f16] {
+    /// `[rows]`, if there is one.
+    pub fn bias(&self) -> Option<&'a [f16]> {
         self.bias
     }
 
@@ -60,10 +86,10 @@ impl<'a> LinearOp<'a> {
         self.finish
     }
 
-    /// Bias and what follows it, in software, on the product's result `[batch x rows]`.
+    /// Bias and what follows it, in software, on the product's result `[batch x rows]`. A gate's factor is not part of it.
     pub fn complete(&self, y: &mut [f16]) {
         for row in y.chunks_mut(self.product.rows()) {
-            row.iter_mut().zip(self.bias).for_each(|(y, &b)| *y = add(*y, b));
+            row.iter_mut().zip(self.bias.into_iter().flatten()).for_each(|(y, &b)| *y = add(*y, b));
         }
         match self.finish {
             Finish::Plain => {}
@@ -95,6 +121,7 @@ pub struct AttentionOp<'a> {
     label: String,
     layer: usize,
     heads: usize,
+    kv_heads: usize,
     head_width: usize,
     capacity: usize,
     queries: &'a [f16],
@@ -102,7 +129,8 @@ pub struct AttentionOp<'a> {
 }
 
 impl<'a> AttentionOp<'a> {
-    /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; no sequence will have more than `capacity` positions.
+    /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; no sequence will have more than `capacity` positions. If caches have
+    /// fewer heads than queries, so many heads of queries one after the other share each of them (grouped-query attention).
     /// Errors with [`ModelError::Length`] for queries or caches of other sizes.
     pub fn new(
         layer: usize,
@@ -118,15 +146,19 @@ impl<'a> AttentionOp<'a> {
         };
         let tokens: usize = spans.iter().map(|span| span.tokens).sum();
         check("queries", queries.len(), tokens.max(1) * heads * head_width)?;
+        let kv_heads = spans.first().map_or(heads, |span| span.cache.heads());
+        if kv_heads == 0 || !heads.is_multiple_of(kv_heads) {
+            check("heads of the cache, a divisor of those of the queries", kv_heads, heads)?;
+        }
         for span in &spans {
             check("positions of the cache", span.cache.positions(), span.position + span.tokens)?;
-            check("heads of the cache", span.cache.heads(), heads)?;
+            check("heads of the cache", span.cache.heads(), kv_heads)?;
             check("elements of a cached head", span.cache.head_width(), head_width)?;
             if span.cache.positions() > capacity {
                 check("positions", span.cache.positions(), capacity)?;
             }
         }
-        Ok(Self { label, layer, heads, head_width, capacity, queries, spans })
+        Ok(Self { label, layer, heads, kv_heads, head_width, capacity, queries, spans })
     }
 
     /// Where in the model, for messages: `layers.2.attention`.
@@ -139,9 +171,19 @@ impl<'a> AttentionOp<'a> {
         self.layer
     }
 
-    /// Heads.
+    /// Heads of the queries.
     pub fn heads(&self) -> usize {
         self.heads
+    }
+
+    /// Heads of keys and values.
+    pub fn kv_heads(&self) -> usize {
+        self.kv_heads
+    }
+
+    /// Heads of the queries that share one of keys and values.
+    pub fn sharing(&self) -> usize {
+        self.heads / self.kv_heads
     }
 
     /// Elements of a head.
@@ -154,9 +196,14 @@ impl<'a> AttentionOp<'a> {
         self.capacity
     }
 
-    /// Elements of a query, a key and a value: all heads side by side.
+    /// Elements of a query: all heads side by side.
     pub fn width(&self) -> usize {
         self.heads * self.head_width
+    }
+
+    /// Elements of a key, and of a value.
+    pub fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_width
     }
 
     /// The sequences of the batch, in order.
@@ -194,7 +241,7 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
     for (span, visible, query) in op.each() {
         for (head, q) in query.chunks(width).enumerate() {
             let label = format!("layers.{layer}.head.{head}.scores");
-            let keys = span.cache.keys(head, visible);
+            let keys = span.cache.keys(head / op.sharing(), visible);
             let product = GemvOp::unchecked(&label, GemvClass::Scores, (visible, width), keys, q);
             let scores = backend.gemv(&product)?;
             if scores.len() != visible {
@@ -202,7 +249,7 @@ pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
             }
             let probabilities = softmax(&scores);
             let label = format!("layers.{layer}.head.{head}.context");
-            let values = span.cache.values_transposed(head, visible);
+            let values = span.cache.values_transposed(head / op.sharing(), visible);
             let shape = (width, visible);
             let product = GemvOp::unchecked(&label, GemvClass::Context, shape, &values, &probabilities);
             context.extend(backend.gemv(&product)?);

@@ -57,7 +57,8 @@ pub enum Command {
     Cycles(crate::cycles::Args),
     Trace(crate::trace::Args),
     Place(crate::place::Args),
-    Evaluate(crate::evaluate::Args),
+    #[cfg(feature = "rtl")]
+    Evaluate(Box<crate::evaluate::Args>),
     Offload(crate::offload::Args),
     Synth(crate::synth::Args),
     Completions(Completions),
@@ -95,6 +96,7 @@ impl Command {
             Self::Cycles(args) => crate::cycles::run(args),
             Self::Trace(args) => crate::trace::run(args),
             Self::Place(args) => crate::place::run(args),
+            #[cfg(feature = "rtl")]
             Self::Evaluate(args) => crate::evaluate::run(args),
             Self::Offload(args) => crate::offload::run(args),
             Self::Synth(args) => crate::synth::run(args),

@@ -9,7 +9,6 @@ extern crate ndp_files;
 mod breakdown;
 mod cli;
 mod cycles;
-mod evaluate;
 mod offload;
 mod pim_times;
 mod place;
@@ -24,6 +23,8 @@ mod verdict;
 mod args;
 #[cfg(feature = "rtl")]
 mod bench;
+#[cfg(feature = "rtl")]
+mod evaluate;
 #[cfg(feature = "rtl")]
 mod figures;
 #[cfg(feature = "rtl")]

@@ -4,8 +4,8 @@
 //! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
 //! with column `i` of the down projection. Weights are FP16. What the numbers do is left to who plans with them.
 
-use crate::{ConfigError, in_ranges, require};
-use serde::Serialize;
+use crate::{ConfigError, from_file, in_ranges, parse, require};
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a weight.
 const WEIGHT_BYTES: u64 = 2;
@@ -40,7 +40,8 @@ impl BlockKind {
 /// assert_eq!(model.neurons(), 80 * (8192 + 28672));
 /// assert_eq!(model.neuron_bytes(BlockKind::Mlp), 3 * 8192 * 2);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LlmShape {
     name: String,
     layers: u32,
@@ -51,24 +52,25 @@ pub struct LlmShape {
     mlp_matrices: u32,
     vocabulary: u32,
     tied_embeddings: bool,
+    biased: bool,
 }
 
-/// Name, layers, hidden width, heads, heads of K and V, FFN width, matrices of the MLP, vocabulary, embeddings tied.
-type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool);
+/// Name, layers, hidden width, heads, heads of K and V, FFN width, matrices of the MLP, vocabulary, embeddings tied, linear layers with biases.
+type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool, bool);
 
 /// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
 /// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3), the widths of the first seven also in the
 /// Hermes paper's section V-A3, layers and heads of the last two in the LibraPIM paper's table 2.
 const PRESETS: [Row; 9] = [
-    ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true),
-    ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true),
-    ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true),
-    ("llama2-7b", 32, 4096, 32, 32, 11008, 3, 32000, false),
-    ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false),
-    ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false),
-    ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true),
-    ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true),
-    ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false),
+    ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true, true),
+    ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true, true),
+    ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true, true),
+    ("llama2-7b", 32, 4096, 32, 32, 11008, 3, 32000, false, false),
+    ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false, false),
+    ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false, false),
+    ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true, false),
+    ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true, true),
+    ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false, false),
 ];
 
 impl LlmShape {
@@ -83,18 +85,29 @@ impl LlmShape {
     /// [`ConfigError::UnknownPreset`] lists the names that exist.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         let row = PRESETS.iter().find(|row| row.0.eq_ignore_ascii_case(name));
-        let &(name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings) = row
-            .ok_or_else(|| ConfigError::UnknownPreset {
+        let &(name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings, biased) =
+            row.ok_or_else(|| ConfigError::UnknownPreset {
                 kind: "model",
                 name: name.to_owned(),
                 known: Self::preset_names().collect(),
                 file: false,
             })?;
         let name = name.to_owned();
-        Ok(Self { name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings })
+        Ok(Self {
+            name,
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            ffn,
+            mlp_matrices,
+            vocabulary,
+            tied_embeddings,
+            biased,
+        })
     }
 
-    /// A model of the OPT family (two matrices in the MLP, tied embeddings, as many heads of K and V as of Q).
+    /// A model of the OPT family (two matrices in the MLP, biases, tied embeddings, as many heads of K and V as of Q).
     ///
     /// # Errors
     /// [`ConfigError::Range`] for a size of 0 or above 2^20, [`ConfigError::Mismatch`] if the heads do not divide the width.
@@ -106,15 +119,7 @@ impl LlmShape {
         ffn: u32,
         vocabulary: u32,
     ) -> Result<Self, ConfigError> {
-        in_ranges(&[
-            ("layers", layers, 1, 1 << 20),
-            ("hidden", hidden, 1, 1 << 20),
-            ("heads", heads, 1, 1 << 20),
-            ("ffn", ffn, 1, 1 << 20),
-            ("vocabulary", vocabulary, 1, 1 << 20),
-        ])?;
-        require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;
-        Ok(Self {
+        let shape = Self {
             name: name.to_owned(),
             layers,
             hidden,
@@ -124,7 +129,44 @@ impl LlmShape {
             mlp_matrices: 2,
             vocabulary,
             tied_embeddings: true,
-        })
+            biased: true,
+        };
+        shape.checked()
+    }
+
+    /// The sizes in a TOML file: the keys are the names of this type's methods.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is not such a file; as [`LlmShape::opt_like`] for sizes that do not fit.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        parse::<Self>(text)?.checked()
+    }
+
+    /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
+    ///
+    /// # Errors
+    /// As [`LlmShape::preset`] and [`LlmShape::from_toml`], with the path; [`ConfigError::Read`] for a file that cannot be read.
+    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
+        if preset_or_path.ends_with(".toml") {
+            return from_file(preset_or_path, Self::from_toml);
+        }
+        Self::preset(preset_or_path)
+    }
+
+    fn checked(self) -> Result<Self, ConfigError> {
+        let Self { layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, .. } = self;
+        in_ranges(&[
+            ("layers", layers, 1, 1 << 20),
+            ("hidden", hidden, 1, 1 << 20),
+            ("heads", heads, 1, 1 << 20),
+            ("kv_heads", kv_heads, 1, 1 << 20),
+            ("ffn", ffn, 1, 1 << 20),
+            ("mlp_matrices", mlp_matrices, 2, 3),
+            ("vocabulary", vocabulary, 1, 1 << 20),
+        ])?;
+        require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;
+        require(heads.is_multiple_of(kv_heads), "kv_heads", kv_heads, format!("divide heads = {heads}"))?;
+        Ok(self)
     }
 
     /// Name in lower case.
@@ -175,6 +217,11 @@ impl LlmShape {
     /// Tokens of the vocabulary.
     pub fn vocabulary(&self) -> u32 {
         self.vocabulary
+    }
+
+    /// Whether the linear layers add biases.
+    pub fn is_biased(&self) -> bool {
+        self.biased
     }
 
     /// Neurons of one block.
@@ -248,6 +295,24 @@ mod tests {
     fn an_unknown_model_is_refused_with_the_names_that_exist() {
         let error = LlmShape::preset("opt-14b").unwrap_err().to_string();
         assert!(error.contains("'opt-14b'") && error.contains("llama2-70b"), "{error}");
+    }
+
+    #[test]
+    fn a_file_has_the_sizes_of_a_model() {
+        let text = |kv_heads: u32| {
+            format!(
+                "name = 'own'\nlayers = 2\nhidden = 512\nheads = 16\nkv_heads = {kv_heads}\nffn = 1792\nmlp_matrices = 3\n\
+                 vocabulary = 256\ntied_embeddings = false\nbiased = false"
+            )
+        };
+        let model = LlmShape::from_toml(&text(4)).unwrap();
+        assert_eq!((model.kv_width(), model.neuron_bytes(BlockKind::Mlp)), (128, 3 * 512 * 2));
+        let refused = |text: &str| LlmShape::from_toml(text).unwrap_err().to_string();
+        assert!(refused(&text(5)).contains("kv_heads = 5 must divide heads = 16"), "{}", refused(&text(5)));
+        assert!(
+            refused(&text(4).replace("mlp_matrices = 3", "mlp_matrices = 4")).contains("mlp_matrices = 4")
+        );
+        assert!(refused(&text(4).replace("ffn", "fnn")).contains("fnn"));
     }
 
     #[test]

@@ -46,6 +46,40 @@ impl HeadCut {
         Ok(Self { segments: if several { fill } else { 1 }, heads, width })
     }
 
+    /// The cut for heads of keys and values of which each has so many heads of queries: where several share one, a row holds one head, and the
+    /// queries that share it are the vectors of a batch.
+    ///
+    /// # Errors
+    /// As [`HeadCut::new`].
+    pub fn grouped(
+        config: &DesignConfig,
+        (heads, sharing): (usize, usize),
+        width: usize,
+    ) -> Result<Self, PlanError> {
+        let cut = Self::new(config, heads, width)?;
+        Ok(if sharing > 1 { Self { segments: 1, ..cut } } else { cut })
+    }
+
+    /// The queries of a head that are taken at a time, if `sharing` share it and see `visible` tokens at most, and the words of the buffer that they
+    /// need. Fewer at a time read the caches more often.
+    ///
+    /// # Errors
+    /// As [`slot_words`] of a single query.
+    pub fn queries(
+        &self,
+        config: &DesignConfig,
+        sharing: u32,
+        visible: u64,
+    ) -> Result<(u32, u32), PlanError> {
+        let mut queries = sharing.clamp(1, config.gemv().max_batch());
+        loop {
+            match slot_words(config, self, visible, queries) {
+                Err(_) if queries > 1 => queries = queries.div_ceil(2),
+                words => return Ok((queries, words?)),
+            }
+        }
+    }
+
     /// Rows that a token has: groups of heads.
     pub fn groups(&self) -> u32 {
         self.heads.div_ceil(self.segments)
@@ -66,10 +100,17 @@ pub struct AttentionUnit {
     pub visible: u32,
     /// The keys and the values of the group.
     pub matrices: [MatrixLayout; 2],
-    /// The queries: the elements of the group's heads, a vector for each that shares the caches.
-    pub input: VectorBlock,
+    /// The queries: the elements of the group's heads, a vector for each that shares the caches; in one block, or one after the other in several.
+    pub inputs: Vec<VectorBlock>,
     /// Where the contexts of the heads go.
     pub output: VectorBlock,
+}
+
+impl AttentionUnit {
+    /// Queries.
+    fn queries(&self) -> u32 {
+        self.output.batch()
+    }
 }
 
 /// Words of the buffer for one unit that is under way.
@@ -118,7 +159,7 @@ pub fn attention_program(
     units: &[AttentionUnit],
     words: u32,
 ) -> Vec<Instruction> {
-    let queries = units.iter().map(|unit| unit.input.batch()).max().unwrap_or(1);
+    let queries = units.iter().map(AttentionUnit::queries).max().unwrap_or(1);
     let sums = accumulator_words(config, cut.width, queries);
     let places = (buffer_words(config) / words).min(2);
     let slot = |index: usize| {
@@ -128,8 +169,8 @@ pub fn attention_program(
     let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| Operands {
         src,
         dst,
-        cols: unit.input.elements(),
-        batch: unit.input.batch(),
+        cols: unit.output.elements(),
+        batch: unit.queries(),
         count: unit.visible,
         address: unit.matrices[matrix].base(),
         list: None,
@@ -138,24 +179,31 @@ pub fn attention_program(
     };
     let begin = |index: usize, unit: &AttentionUnit| {
         let Slot { query, scores, .. } = slot(index);
-        let (count, address) = (unit.visible, unit.input.address());
-        let (cols, batch) = (unit.input.elements(), unit.input.batch());
-        [
-            Instruction::Load { dst: query, cols, batch, address },
+        let mut dst = query;
+        let load = |input: &VectorBlock| {
+            let (cols, batch, address) = (input.elements(), input.batch(), input.address());
+            let load = Instruction::Load { dst, cols, batch, address };
+            // A query is a word.
+            dst += batch;
+            load
+        };
+        let mut instructions: Vec<Instruction> = unit.inputs.iter().map(load).collect();
+        instructions.extend([
             Instruction::Dot(product(unit, 0, query, scores)),
             Instruction::Activate {
                 operation: Activation::Softmax,
                 src: scores,
                 dst: scores,
-                cols: count,
-                batch,
+                cols: unit.visible,
+                batch: unit.queries(),
                 heads: cut.segments,
             },
-        ]
+        ]);
+        instructions
     };
     let end = |index: usize, unit: &AttentionUnit| {
         let Slot { scores, sums: place, .. } = slot(index);
-        let (cols, batch, address) = (unit.input.elements(), unit.input.batch(), unit.output.address());
+        let (cols, batch, address) = (unit.output.elements(), unit.queries(), unit.output.address());
         [
             Instruction::Zero { dst: place, count: sums },
             Instruction::Axpy(product(unit, 1, scores, place)),

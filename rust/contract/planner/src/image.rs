@@ -25,17 +25,20 @@ pub enum WeightMatrix {
     K,
     /// Of the value projection.
     V,
-    /// The neuron's row of the first MLP layer.
+    /// The neuron's row of the first MLP layer, which the activation function follows; in a gated MLP that of the gate.
     Fc1,
+    /// In a gated MLP, the neuron's row of the matrix whose results the gate multiplies.
+    Up,
     /// The neuron's column of the second MLP layer.
     Fc2,
 }
 
 impl WeightMatrix {
-    /// The matrices of a block, in the order in which they lie.
-    pub fn of(kind: BlockKind) -> &'static [Self] {
+    /// The matrices of a block of a model, in the order in which they lie.
+    pub fn of(kind: BlockKind, model: &LlmShape) -> &'static [Self] {
         match kind {
             BlockKind::Attention => &[Self::Q, Self::K, Self::V],
+            BlockKind::Mlp if model.mlp_matrices() == 3 => &[Self::Fc1, Self::Up, Self::Fc2],
             BlockKind::Mlp => &[Self::Fc1, Self::Fc2],
         }
     }
@@ -44,13 +47,13 @@ impl WeightMatrix {
     pub fn cols(self, model: &LlmShape) -> u32 {
         match self {
             Self::K | Self::V => model.kv_width(),
-            Self::Q | Self::Fc1 | Self::Fc2 => model.hidden(),
+            Self::Q | Self::Fc1 | Self::Up | Self::Fc2 => model.hidden(),
         }
     }
 
     /// Whether rows are added up with factors (`axpy`), so that columns are tiled; the others are multiplied by a vector (`dot`).
     pub fn is_summed(self) -> bool {
-        self != Self::Fc1
+        !matches!(self, Self::Fc1 | Self::Up)
     }
 
     /// Its name in a map of the DIMM.
@@ -60,6 +63,7 @@ impl WeightMatrix {
             Self::K => "k",
             Self::V => "v",
             Self::Fc1 => "fc1",
+            Self::Up => "up",
             Self::Fc2 => "fc2",
         }
     }
@@ -129,7 +133,7 @@ impl ModelImage {
         let mut blocks = Vec::with_capacity(slots.len());
         for (block, &slots) in slots.iter().enumerate() {
             let mut matrices = Vec::new();
-            for &matrix in WeightMatrix::of(BlockKind::of_block(block)) {
+            for &matrix in WeightMatrix::of(BlockKind::of_block(block), model) {
                 let cols = matrix.cols(model);
                 let tiles = if matrix.is_summed() {
                     let sizes = Sizes { rows: slots, cols, count: slots, batch, listed: true };

@@ -1,11 +1,13 @@
 //! FC1 and FC2 of a core's neurons without a host between them: the results of a listed DOT stay in the buffer, and an AXPY takes those that
-//! are positive, with the rows of the same numbers.
+//! are positive, with the rows of the same numbers. If the results are those of a gate, the AXPY takes them times the products of the same
+//! rows of another matrix, which is read for the positive ones alone.
 
 use crate::PlanError;
 use crate::product::{Chunk, buffer_words, list_piece, longest};
 use ndp_config::DesignConfig;
-use ndp_isa::{Instruction, Numbers, Product, accumulator_words, block_words};
+use ndp_isa::{Activation, Instruction, Numbers, Product, accumulator_words, block_words};
 use ndp_layout::MatrixLayout;
+use std::ops::Range;
 
 /// Where the results of a DOT stay: chunk by chunk at the end of the buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +18,21 @@ pub struct KeptOutputs {
     cols: u32,
     /// First words of the places that selected values use in turn.
     factors: [u32; 2],
+    /// First word of the vectors.
+    pub(crate) source: u32,
+    /// First words of the places for products that a gate multiplies.
+    products: Option<[u32; 2]>,
 }
 
 impl KeptOutputs {
     /// For a DOT of `count` listed rows with `batch` vectors of `inputs` elements, and an AXPY of rows of `cols` elements; none if the buffer
-    /// does not hold the results beside the sums of all columns.
-    pub fn new(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u32) -> Option<Self> {
+    /// does not hold the results beside the sums of all columns. Those of a gate need the vectors beside them too.
+    pub fn new(
+        config: &DesignConfig,
+        (inputs, count, batch): (u32, u32, u32),
+        cols: u32,
+        is_gate: bool,
+    ) -> Option<Self> {
         let (words, most) = (buffer_words(config), list_piece(config).min(longest(config)));
         if batch > config.gemv().max_batch() || inputs.max(cols) > longest(config) {
             return None;
@@ -30,18 +41,30 @@ impl KeptOutputs {
         let results: u32 = counts.clone().map(|count| block_words(config, count, batch)).sum();
         let largest = block_words(config, most.min(count), batch);
         let mut dst = words.checked_sub(results)?;
-        // Both products have two places beside these: for biases, then for selected values.
+        // Both products have two places beside these: for biases, then for selected values. Those of a gate have two more.
         let (vectors, sums) = (block_words(config, inputs, batch), accumulator_words(config, cols, batch));
-        if vectors.max(sums) + 2 * largest > dst {
+        let mut needed = vectors.max(sums) + 2 * largest;
+        let (mut source, mut products, mut others) = (0, None, vectors);
+        if is_gate {
+            products = Some([sums + 2 * largest, sums + 3 * largest]);
+            (source, others) = (dst.saturating_sub(vectors), sums);
+            needed = sums + 4 * largest + vectors;
+        }
+        if needed > dst {
             return None;
         }
         let mut chunks = Vec::new();
         for (index, count) in (0..).zip(counts) {
             let half = index % 2;
-            chunks.push(Chunk { first: index * most, count, half, dst, other: vectors + half * largest });
+            chunks.push(Chunk { first: index * most, count, half, dst, other: others + half * largest });
             dst += block_words(config, count, batch);
         }
-        Some(Self { chunks, batch, cols, factors: [sums, sums + largest] })
+        Some(Self { chunks, batch, cols, factors: [sums, sums + largest], source, products })
+    }
+
+    /// The results of which each selection takes its own: places of the list.
+    pub fn selections(&self) -> impl Iterator<Item = Range<usize>> {
+        self.chunks.iter().map(|chunk| chunk.first as usize..(chunk.first + chunk.count) as usize)
     }
 
     /// Results of each vector.
@@ -50,19 +73,20 @@ impl KeptOutputs {
     }
 
     /// The program of the AXPY: its sums stay in the buffer from word 0 on. `lists` are those of the DOT ([`crate::Plan::lists`]), which are in DRAM
-    /// still; entries name rows of `layout`.
+    /// still; entries name rows of `layout`, and of `up`, the matrix that a gate needs.
     ///
     /// # Errors
-    /// [`PlanError::Config`] for a matrix of other columns, or other lists.
+    /// [`PlanError::Config`] for a matrix of other columns, other lists, and a gate without a matrix or the other way round.
     pub fn axpy(
         &self,
         config: &DesignConfig,
-        layout: &MatrixLayout,
+        (layout, up): (&MatrixLayout, Option<&MatrixLayout>),
         lists: &[(u32, u32, u32)],
     ) -> Result<Vec<Instruction>, PlanError> {
         for (what, value, expected) in [
             ("columns of the matrix", layout.cols(), self.cols),
             ("lists of the results", lists.len() as u32, self.chunks.len() as u32),
+            ("matrices beside the gate", up.is_some().into(), self.products.is_some().into()),
         ] {
             if value != expected {
                 let rule = format!("be {expected}, as for the results that were kept");
@@ -88,6 +112,29 @@ impl KeptOutputs {
             let (dst, count, list) = (self.factors[chunk.half as usize], chunk.count, entry(chunk));
             let numbers = Numbers::Listed(list);
             program.push(Instruction::Select { src: chunk.dst, dst, cols: count, batch, list, numbers });
+            if let (Some(up), Some(products)) = (up, self.products) {
+                let other = products[chunk.half as usize];
+                program.push(Instruction::Dot(Product {
+                    src: self.source,
+                    dst: other,
+                    cols: up.cols(),
+                    batch,
+                    count,
+                    address: up.base(),
+                    list: Some(list),
+                    heads: 1,
+                    selected: true,
+                }));
+                let operation = Activation::Mul { other };
+                program.push(Instruction::Activate {
+                    operation,
+                    src: dst,
+                    dst,
+                    cols: count,
+                    batch,
+                    heads: 1,
+                });
+            }
             // The next list comes while this product runs.
             program.extend(lists.next());
             program.push(Instruction::Axpy(Product {

@@ -33,7 +33,7 @@ fn every_weight_has_one_place_and_every_place_one_weight() {
         let image = ModelImage::place(&mut map, &config, &shape, &slots.sizes(), 1).unwrap();
         let mut taken = HashSet::new();
         for block in 0..image.blocks() {
-            for &matrix in WeightMatrix::of(BlockKind::of_block(block)) {
+            for &matrix in WeightMatrix::of(BlockKind::of_block(block), &shape) {
                 let mut col = 0;
                 for (first, layout) in image.tiles(block, matrix) {
                     assert_eq!((*first, layout.rows()), (col, image.slots(block)));

@@ -11,19 +11,21 @@ use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::ops::Range;
 
 /// Plans both products; says whether there is room.
-fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u32) -> bool {
-    let Some(kept) = KeptOutputs::new(config, (inputs, count, batch), cols) else { return false };
+fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u32, is_gate: bool) -> bool {
+    let Some(kept) = KeptOutputs::new(config, (inputs, count, batch), cols, is_gate) else { return false };
     assert_eq!(kept.count(), count);
     let mut map = DimmMap::new(config);
     let rows = 2 * count;
-    let (Ok(fc1), Ok(fc2)) = (map.add_matrix("fc1", rows, inputs), map.add_matrix("fc2", rows, cols)) else {
+    let mut matrix = |name, cols| map.add_matrix(name, rows, cols);
+    let (Ok(fc1), Ok(up), Ok(fc2)) = (matrix("fc1", inputs), matrix("up", inputs), matrix("fc2", cols))
+    else {
         return false;
     };
     let sizes = Sizes { rows, cols: inputs, count, batch, listed: true };
     let bias = [f16::ZERO];
     let epilogue = Epilogue { bias: Some(&bias), relu: true, ..Epilogue::default() };
     let plan = Plan::dot_then(config, &mut map, &fc1, &sizes, &epilogue, Some(&kept)).unwrap();
-    let second = kept.axpy(config, &fc2, &plan.lists).unwrap();
+    let second = kept.axpy(config, (&fc2, is_gate.then_some(&up)), &plan.lists).unwrap();
     // Words that hold results, each of one chunk.
     let of_store = |instruction: &Instruction| match instruction {
         Instruction::Store { src, cols, .. } => Some(*src..*src + block_words(config, *cols, batch)),
@@ -37,6 +39,12 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     let selected: Vec<u32> = second.iter().filter_map(of_select).collect();
     assert_eq!(results.iter().map(|words| words.start).collect::<Vec<_>>(), selected);
     assert!(results.windows(2).all(|pair| pair[0].end <= pair[1].start), "{results:?}");
+    // A gate needs the vectors once more: nothing is written there behind their load.
+    let vectors = plan.instructions[0].destination(config).unwrap();
+    let later = plan.instructions[1..].iter().chain(&second);
+    for words in later.filter(|_| is_gate).filter_map(|instruction| instruction.destination(config)) {
+        assert!(words.end <= vectors.start || vectors.end <= words.start, "{words:?} in {vectors:?}");
+    }
     for instruction in plan.instructions.iter().chain(&second) {
         assert_eq!(decode(instruction.encode(), config).as_ref(), Ok(instruction));
         // Nothing else is written there: neither vectors, biases nor other results, and later neither sums nor values.
@@ -49,7 +57,8 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
         assert!(others.clone().all(clear), "{instruction} writes into {results:?}");
         if let Instruction::Dot(product) | Instruction::Axpy(product) = instruction {
             assert!(
-                product.list.is_some() && product.selected == matches!(instruction, Instruction::Axpy(_))
+                product.list.is_some()
+                    && (is_gate || product.selected == matches!(instruction, Instruction::Axpy(_)))
             );
         }
     }
@@ -61,7 +70,9 @@ fn results_stay_until_they_are_selected() {
     for (config, sizes, cols) in
         [("tiny", (192, 768, 1), 192), ("hermes", (4096, 16512, 1), 4096), ("hermes", (4096, 2064, 3), 4096)]
     {
-        assert!(plan(&DesignConfig::preset(config).unwrap(), sizes, cols), "{config} {sizes:?}");
+        for is_gate in [false, true] {
+            assert!(plan(&DesignConfig::preset(config).unwrap(), sizes, cols, is_gate), "{config} {sizes:?}");
+        }
     }
     let (mut kept, mut all) = (0, 0);
     for seed in 0..300 {
@@ -71,7 +82,7 @@ fn results_stay_until_they_are_selected() {
             let gemv = config.gemv();
             let [inputs, cols] = [(); 2].map(|()| 1 + draw.below(gemv.max_cols().min(4096)));
             let (count, batch) = (1 + draw.below(5000), 1 + draw.below(gemv.max_batch()));
-            kept += u32::from(plan(&config, (inputs, count, batch), cols));
+            kept += u32::from(plan(&config, (inputs, count, batch), cols, draw.below(2) == 0));
             all += 1;
         }
     }
@@ -82,13 +93,15 @@ fn results_stay_until_they_are_selected() {
 fn what_has_no_room_is_not_kept() {
     let config = DesignConfig::preset("hermes").unwrap();
     // The sums of 16 vectors of 4096 columns are 1 MiB.
-    assert!(!plan(&config, (4096, 2064, 16), 4096));
-    assert!(!plan(&config, (4096, 64, 17), 64), "more vectors than an instruction takes");
-    let kept = KeptOutputs::new(&config, (64, 32, 1), 64).unwrap();
+    assert!(!plan(&config, (4096, 2064, 16), 4096, false));
+    assert!(!plan(&config, (4096, 64, 17), 64, false), "more vectors than an instruction takes");
+    let kept = KeptOutputs::new(&config, (64, 32, 1), 64, false).unwrap();
     let mut map = DimmMap::new(&config);
     let [wide, own] = [128, 64].map(|cols| map.add_matrix(&format!("fc2 {cols}"), 64, cols).unwrap());
-    let error = kept.axpy(&config, &wide, &[(0, 32, 0)]).unwrap_err().to_string();
+    let error = kept.axpy(&config, (&wide, None), &[(0, 32, 0)]).unwrap_err().to_string();
     assert!(error.contains("columns of the matrix = 128 must be 64"), "{error}");
-    let error = kept.axpy(&config, &own, &[]).unwrap_err().to_string();
+    let error = kept.axpy(&config, (&own, None), &[]).unwrap_err().to_string();
     assert!(error.contains("lists of the results = 0 must be 1"), "{error}");
+    let error = kept.axpy(&config, (&own, Some(&own)), &[(0, 32, 0)]).unwrap_err().to_string();
+    assert!(error.contains("matrices beside the gate = 1 must be 0"), "{error}");
 }

@@ -26,12 +26,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             cycles += exact;
         }
     }
-    let heads = model.kv_heads().div_ceil(dimms);
-    for context in [128, 200, 1024] {
-        let exact = times.measure_attention(heads, context)?;
-        println!("attention, {heads} heads, {context} tokens: {exact}, {}", times.attention(heads, context)?);
-    }
-    println!("merge {}", times.merge(model.hidden().div_ceil(dimms), dimms + 1)?);
     let seconds = start.elapsed().as_secs_f64();
     println!("{seconds:.2} s, at least {:.1} M cycles/s", cycles as f64 / seconds / 1e6);
     Ok(())

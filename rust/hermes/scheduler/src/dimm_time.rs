@@ -1,7 +1,6 @@
-//! How long a DIMM takes for its share of a layer: programs of [`ndp_planner`], run by the cycle model of the core.
+//! How long a DIMM takes for the neurons of a block, as the scheduler estimates it: programs of [`ndp_planner`], run by the cycle model of the core.
 //!
-//! A DIMM's share is a number of active neurons out of those that it stores, or a number of heads and the tokens that they see.
-//! Programs are the ones that the co-simulation's host would send. The cycle model moves no data, so all that it is given of the
+//! The neurons are a number of active ones out of those that a DIMM stores. The cycle model moves no data, so all that it is given of the
 //! data is which rows a list names: so many rows, spread at random over the DIMM's matrix and put into the order that
 //! [`ndp_layout::order_rows`] finds. A refresh may fall anywhere into a program, and other rows collide a little differently, so
 //! two shares of one size differ by some cycles; a time here is that of one such list.
@@ -12,18 +11,14 @@
 use crate::SchedulerError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_cycles::{ClockRelation, CycleModel, run_program};
-use ndp_isa::{Activation, Instruction, accumulator_words, block_words};
+use ndp_isa::{Activation, Instruction, block_words};
 use ndp_layout::{DimmMap, MatrixLayout, order_rows};
 use ndp_numerics::SplitMix64;
-use ndp_planner::{
-    AttentionUnit, Ending, Epilogue, HeadCut, Mode, Plan, PlanError, Sizes, attention_program, slot_words,
-};
+use ndp_planner::{Ending, Epilogue, Mode, Plan, PlanError, Sizes};
 use std::collections::BTreeMap;
 
 /// Points of the grid between no neuron and all of a DIMM.
 const GRID_POINTS: u32 = 48;
-/// Distance of the contexts for which attention is run.
-const CONTEXT_STEP: u32 = 64;
 
 /// Cycles of the NDP core.
 pub type Cycles = u64;
@@ -36,8 +31,6 @@ pub struct DimmTimes {
     stored: [u32; 2],
     seed: u64,
     grid: BTreeMap<(BlockKind, u32), Cycles>,
-    attention: BTreeMap<(u32, u32), Cycles>,
-    merges: BTreeMap<(u32, u32), Cycles>,
 }
 
 impl DimmTimes {
@@ -45,15 +38,7 @@ impl DimmTimes {
     pub fn new(design: &DesignConfig, model: &LlmShape, dimms: u32, seed: u64) -> Self {
         let stored =
             [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.block_neurons(kind).div_ceil(dimms));
-        Self {
-            design: design.clone(),
-            model: model.clone(),
-            stored,
-            seed,
-            grid: BTreeMap::new(),
-            attention: BTreeMap::new(),
-            merges: BTreeMap::new(),
-        }
+        Self { design: design.clone(), model: model.clone(), stored, seed, grid: BTreeMap::new() }
     }
 
     /// Neurons of a block of that kind that a DIMM is taken to store.
@@ -190,113 +175,6 @@ impl DimmTimes {
         self.run(&program, |_| [0; 16])
     }
 
-    /// Cycles of attention over `context` tokens for `heads` heads of K and V, with all the heads of Q that share them: the new
-    /// token's keys and values are appended, then it is attended to. Between multiples of 64 tokens linear.
-    ///
-    /// # Errors
-    /// [`SchedulerError::Plan`] for heads or contexts that the design does not take.
-    pub fn attention(&mut self, heads: u32, context: u32) -> Result<Cycles, SchedulerError> {
-        if heads == 0 || context == 0 {
-            return Ok(0);
-        }
-        let low = context / CONTEXT_STEP * CONTEXT_STEP;
-        let first = self.attention_point(heads, low.max(1))?;
-        let last = self.attention_point(heads, low + CONTEXT_STEP)?;
-        Ok(first + last.saturating_sub(first) * u64::from(context - low) / u64::from(CONTEXT_STEP))
-    }
-
-    fn attention_point(&mut self, heads: u32, context: u32) -> Result<Cycles, SchedulerError> {
-        if let Some(&cycles) = self.attention.get(&(heads, context)) {
-            return Ok(cycles);
-        }
-        let cycles = self.measure_attention(heads, context)?;
-        self.attention.insert((heads, context), cycles);
-        Ok(cycles)
-    }
-
-    /// As [`DimmTimes::attention`], for exactly that context.
-    ///
-    /// # Errors
-    /// As [`DimmTimes::attention`].
-    pub fn measure_attention(&self, heads: u32, context: u32) -> Result<Cycles, SchedulerError> {
-        let sharing = self.model.heads() / self.model.kv_heads();
-        let (cut, queries, words) = self.attention_cut(heads, sharing, context)?;
-        let mut map = DimmMap::new(&self.design);
-        let (mut units, mut append) = (Vec::new(), Vec::new());
-        for group in 0..cut.groups() {
-            let (_, cols) = cut.columns(group);
-            let mut matrix = |what: &str| {
-                map.add_matrix(&format!("{what} {group}"), context, cols).map_err(PlanError::from)
-            };
-            let matrices = [matrix("keys")?, matrix("values")?];
-            let mut vectors = |what: &str, batch| {
-                map.add_vectors(&format!("{what} {group}"), cols, batch).map_err(PlanError::from)
-            };
-            for (half, (what, matrix)) in ["k", "v"].into_iter().zip(&matrices).enumerate() {
-                let (place, address) = (half as u32, vectors(what, 1)?.address());
-                append.push(Instruction::Load { dst: place, cols, batch: 1, address });
-                let (row, address) = (context - 1, matrix.base());
-                append.push(Instruction::Append { src: place, cols, batch: 1, row, address });
-            }
-            for first in (0..sharing).step_by(queries as usize) {
-                let batch = queries.min(sharing - first);
-                let [input, output] =
-                    [vectors(&format!("q {first}"), batch)?, vectors(&format!("o {first}"), batch)?];
-                units.push(AttentionUnit { visible: context, matrices: matrices.clone(), input, output });
-            }
-        }
-        let attend = attention_program(&self.design, &cut, &units, words);
-        Ok(self.run(&append, |_| [0; 16])? + self.run(&attend, |_| [0; 16])?)
-    }
-
-    /// How `heads` heads of K and V, each with `sharing` heads of Q, go through the buffer: the cut of the rows, the queries that are
-    /// taken at a time, and the words that they need. Fewer at a time read the caches more often.
-    fn attention_cut(
-        &self,
-        heads: u32,
-        sharing: u32,
-        context: u32,
-    ) -> Result<(HeadCut, u32, u32), SchedulerError> {
-        let mut cut = HeadCut::new(&self.design, heads as usize, self.model.head_width() as usize)?;
-        let mut queries = sharing.min(self.design.gemv().max_batch());
-        if cut.segments * queries > 2 * self.design.gemv().max_batch() {
-            cut.segments = 1;
-        }
-        loop {
-            match slot_words(&self.design, &cut, context.into(), queries) {
-                Err(_) if queries > 1 => queries = queries.div_ceil(2),
-                words => return Ok((cut, queries, words?)),
-            }
-        }
-    }
-
-    /// Cycles to merge `partials` FP16 partials of `cols` results: added exactly, rounded once, stored.
-    ///
-    /// # Errors
-    /// [`SchedulerError::Plan`] if they do not fit the DRAM.
-    pub fn merge(&mut self, cols: u32, partials: u32) -> Result<Cycles, SchedulerError> {
-        if cols == 0 || partials == 0 {
-            return Ok(0);
-        }
-        let key = (cols, partials);
-        if let Some(&cycles) = self.merges.get(&key) {
-            return Ok(cycles);
-        }
-        let mut map = DimmMap::new(&self.design);
-        let mut program = vec![Instruction::Zero { dst: 0, count: accumulator_words(&self.design, cols, 1) }];
-        for partial in 0..partials {
-            let name = format!("partial {partial}");
-            let address = map.add_matrix(&name, 1, cols).map_err(PlanError::from)?.base();
-            program.push(Instruction::Merge { dst: 0, cols, batch: 1, address });
-        }
-        let address = map.add_vectors("merged", cols, 1).map_err(PlanError::from)?.address();
-        program.push(Instruction::Round { src: 0, dst: 0, cols, batch: 1 });
-        program.push(Instruction::Store { src: 0, cols, batch: 1, address });
-        let cycles = self.run(&program, |_| [0; 16])?;
-        self.merges.insert(key, cycles);
-        Ok(cycles)
-    }
-
     /// Runs a program on the cycle model.
     fn run(
         &self,
@@ -360,9 +238,6 @@ mod tests {
     fn more_work_takes_longer() {
         let mut times = tiny();
         assert!(times.neurons(BlockKind::Mlp, 128).unwrap() > 2 * times.neurons(BlockKind::Mlp, 16).unwrap());
-        assert!(times.attention(4, 200).unwrap() > times.attention(4, 20).unwrap());
-        assert!(times.attention(4, 64).unwrap() > times.attention(1, 64).unwrap());
-        assert!(times.merge(64, 3).unwrap() > times.merge(64, 1).unwrap());
     }
 
     #[test]
@@ -370,6 +245,5 @@ mod tests {
         let design = DesignConfig::preset("tiny").unwrap();
         let model = LlmShape::opt_like("wide", 1, 1 << 20, 1, 8, 100).unwrap();
         assert!(DimmTimes::new(&design, &model, 1, 0).neurons(BlockKind::Mlp, 4).is_err());
-        assert!(DimmTimes::new(&design, &model, 1, 0).attention(1, 4).is_err());
     }
 }

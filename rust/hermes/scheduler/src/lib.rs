@@ -1,8 +1,8 @@
-//! What the host does while a model runs on one GPU and several NDP-DIMMs, and how long a token takes then.
+//! What the host does about where neurons are while a model runs on one GPU and several NDP-DIMMs.
 //!
-//! Reading order: [`dimm_time`] (a DIMM's share of a layer, in cycles), [`system_time`] (a layer on all devices), [`residency`] (where neurons are), [`adjust`](mod@adjust) and
+//! Reading order: [`dimm_time`] (the neurons of a block on a DIMM, in cycles), [`system_time`] (what fits into a projection), [`residency`] (where neurons are), [`adjust`](mod@adjust) and
 //! [`remap`](mod@remap) (who ought to be elsewhere), [`migrate`] (how they get there),
-//! [`policy`] (who does what), [`session`] (one text, token after token), [`evaluate`](mod@evaluate) (a trace under all policies).
+//! [`policy`] (who does what), [`session`] (one text, token after token).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -10,7 +10,6 @@
 pub mod adjust;
 pub mod dimm_time;
 mod error;
-pub mod evaluate;
 pub mod migrate;
 pub mod policy;
 pub mod remap;
@@ -21,10 +20,9 @@ pub mod system_time;
 pub use adjust::{Upload, adjust};
 pub use dimm_time::{Cycles, DimmTimes};
 pub use error::SchedulerError;
-pub use evaluate::{EvaluateOptions, Evaluation, evaluate};
 pub use migrate::Migration;
 pub use policy::Policy;
 pub use remap::{WINDOW_TOKENS, WindowCounts, remap};
 pub use residency::{Load, Residency};
 pub use session::{Session, TokenRecord};
-pub use system_time::{BlockTime, SystemTimes};
+pub use system_time::SystemTimes;

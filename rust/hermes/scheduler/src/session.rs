@@ -1,4 +1,4 @@
-//! One text generated under one policy: token after token, layer after layer, where neurons are computed and how long it takes.
+//! One text generated under one policy: token after token, layer after layer, where neurons are computed and which of them move.
 //!
 //! The order of a layer (Hermes, section IV-A2): Q, K, V on GPU and DIMMs; attention on the DIMMs; the projection on the GPU, while
 //! hot neurons are copied to the GPU and cold ones change DIMMs, no more than bus and links carry in that time; the MLP on GPU and
@@ -18,25 +18,9 @@ use ndp_traces::Activity;
 use serde::Serialize;
 use std::rc::Rc;
 
-/// What one token took and moved. Times in microseconds, sums over all layers.
+/// Where the neurons of one token were computed, and what was moved, over all layers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TokenRecord {
-    /// Q, K, V.
-    pub qkv_us: f64,
-    /// Attention.
-    pub attention_us: f64,
-    /// Projections.
-    pub projection_us: f64,
-    /// MLP blocks.
-    pub mlp_us: f64,
-    /// MLP blocks, the GPU alone.
-    pub mlp_gpu_us: f64,
-    /// MLP blocks, the slowest DIMMs alone.
-    pub mlp_dimm_us: f64,
-    /// Merging of Q, K, V and of the MLP.
-    pub merge_us: f64,
-    /// Logits.
-    pub head_us: f64,
     /// Active neurons that the GPU computed.
     pub gpu_neurons: u64,
     /// Active neurons that each DIMM computed.
@@ -51,15 +35,8 @@ pub struct TokenRecord {
     pub migrations: u64,
     /// Bytes that changed DIMMs.
     pub migration_bytes: u64,
-    /// Time of the busiest link, which lies inside of the projections.
+    /// Time of the busiest link in microseconds, which lies inside of the projections.
     pub link_us: f64,
-}
-
-impl TokenRecord {
-    /// The whole token.
-    pub fn us(&self) -> f64 {
-        self.qkv_us + self.attention_us + self.projection_us + self.mlp_us + self.merge_us + self.head_us
-    }
 }
 
 /// Balance of the DIMMs over windows: the most loaded one over the mean, of all blocks' windows, weighted with their load.
@@ -116,8 +93,6 @@ pub struct Session {
     predictor: Option<Predictor>,
     table: Rc<LayerTable>,
     rules: PredictorRules,
-    hidden: u32,
-    qkv_width: u32,
     layers: u32,
     counts: WindowCounts,
     window: u32,
@@ -151,8 +126,6 @@ impl Session {
             predictor,
             table,
             rules,
-            hidden: model.hidden(),
-            qkv_width: model.hidden() + 2 * model.kv_width(),
             layers: model.layers(),
             counts: WindowCounts::new(&residency),
             window: window.max(1),
@@ -184,7 +157,7 @@ impl Session {
         &self.migration
     }
 
-    /// Generates one token, of which `activity` says what was active, with `context` tokens before it and itself.
+    /// One token has been computed, of which `activity` says what was active.
     ///
     /// # Errors
     /// [`SchedulerError`] if the system cannot compute the model.
@@ -192,7 +165,6 @@ impl Session {
         &mut self,
         times: &mut SystemTimes,
         activity: &Activity,
-        context: u32,
     ) -> Result<TokenRecord, SchedulerError> {
         let dimms = self.residency.dimm_count();
         let mut record = TokenRecord { dimm_neurons: vec![0; dimms as usize], ..TokenRecord::default() };
@@ -201,23 +173,10 @@ impl Session {
         for layer in 0..self.layers {
             for (index, block) in blocks.iter().enumerate().filter(|(_, block)| block.layer == layer) {
                 if block.kind == BlockKind::Mlp {
-                    self.between(times, context, &blocks, layer, &mut record)?;
+                    self.between(times, &blocks, layer, &mut record)?;
                 }
                 let active = activity.block(self.residency.shape(), index);
                 let load = self.residency.load(index, active);
-                let time = times.block(block.kind, &load)?;
-                match block.kind {
-                    BlockKind::Attention => {
-                        record.qkv_us += time.us();
-                        record.merge_us += times.merge_us(self.qkv_width)?;
-                    }
-                    BlockKind::Mlp => {
-                        record.mlp_us += time.us();
-                        record.mlp_gpu_us += time.gpu_us;
-                        record.mlp_dimm_us += time.dimm_us;
-                        record.merge_us += times.merge_us(self.hidden)?;
-                    }
-                }
                 record.gpu_neurons += u64::from(load.gpu);
                 load.dimms.iter().zip(&mut record.dimm_neurons).for_each(|(n, sum)| *sum += u64::from(*n));
                 most += u64::from(load.most());
@@ -229,7 +188,6 @@ impl Session {
                 self.previous = index;
             }
         }
-        record.head_us = times.head_us();
         let cold: u64 = record.dimm_neurons.iter().sum();
         record.imbalance = if cold == 0 { 1.0 } else { most as f64 * f64::from(dimms) / cold as f64 };
         if self.counts.end_token(self.window) {
@@ -238,18 +196,15 @@ impl Session {
         Ok(record)
     }
 
-    /// Attention and projection of a layer, and what is moved meanwhile.
+    /// What is moved during the projection of a layer.
     fn between(
         &mut self,
         times: &mut SystemTimes,
-        context: u32,
         blocks: &[ndp_traces::Block],
         layer: u32,
         record: &mut TokenRecord,
     ) -> Result<(), SchedulerError> {
-        record.attention_us += times.attention_us(context)?;
         let gap = times.projection_us();
-        record.projection_us += gap;
         if let Some(index) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Mlp) {
             // The MLP of this layer comes next; what is left of the bus's time goes to the neurons of its attention.
             let mut bytes = times.bus_bytes(gap);

@@ -1,7 +1,17 @@
 //! An evaluation as a single HTML file with charts.
 
+use ndp_cosim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
-use ndp_scheduler::{Evaluation, Policy, TokenRecord, evaluate::PolicyResult};
+use ndp_scheduler::Policy;
+
+/// The operations of a token, as the bars name them.
+const OPERATIONS: [(&str, &[Operation]); 5] = [
+    ("Q, K, V", &[Operation::Q, Operation::K, Operation::V]),
+    ("attention", &[Operation::Attention]),
+    ("projection", &[Operation::Projection]),
+    ("MLP", &[Operation::Fc1, Operation::Fc2]),
+    ("logits", &[Operation::Head]),
+];
 
 /// The file's text.
 pub fn html(result: &Evaluation) -> Result<String, ReportError> {
@@ -10,32 +20,24 @@ pub fn html(result: &Evaluation) -> Result<String, ReportError> {
         .paragraph(&format!("Trace: {}.", result.trace))
         .paragraph(&format!(
             "{} tokens profiled, {} of the prompt, {} generated. Times of DIMMs are cycles of the cycle model of the NDP core, \
-             those of GPU, bus and links follow from bandwidths.",
+             those of GPU, bus and channels follow from their bandwidths and latencies.",
             result.profiled_tokens, result.prompt_tokens, result.generated_tokens
         ))
         .section("Policies")
         .table(
-            &["policy", "tokens/s", "token us", "MLP us", "GPU share %", "max/mean", "MB to GPU", "MB moved", "link time %"],
+            &["policy", "tokens/s", "token us", "MLP us", "GPU share %", "max/mean", "MB to GPU", "MB moved"],
             &result.policies.iter().map(policy_row).collect::<Vec<_>>(),
         );
     let names: Vec<&str> = result.policies.iter().map(|policy| policy.policy.name()).collect();
-    let mean = |value: fn(&TokenRecord) -> f64| -> Vec<f64> {
+    let mut bars = BarChart::new("Time of a token", "ms per token", names.clone()).stacked();
+    for (name, operations) in OPERATIONS {
         let of = |policy: &PolicyResult| {
-            policy.tokens.iter().map(value).sum::<f64>() / policy.tokens.len().max(1) as f64 / 1000.0
+            let us = operations.iter().filter_map(|operation| policy.operation_us.get(operation));
+            us.sum::<f64>() / 1e3
         };
-        result.policies.iter().map(of).collect()
-    };
-    report = report.chart(
-        &BarChart::new("Time of a token", "ms per token", names.clone())
-            .bars("Q, K, V", mean(|token| token.qkv_us))
-            .bars("attention", mean(|token| token.attention_us))
-            .bars("projection", mean(|token| token.projection_us))
-            .bars("MLP", mean(|token| token.mlp_us))
-            .bars("merge", mean(|token| token.merge_us))
-            .bars("logits", mean(|token| token.head_us))
-            .stacked()
-            .draw()?,
-    );
+        bars = bars.bars(name, result.policies.iter().map(of));
+    }
+    report = report.chart(&bars.draw()?);
     if !result.ablation.is_empty() {
         let labels = result.ablation.iter().map(|a| format!("{} -> {}", a.from, a.to));
         report = report
@@ -57,7 +59,7 @@ pub fn html(result: &Evaluation) -> Result<String, ReportError> {
         })?)
         .section("Load of the DIMMs")
         .paragraph("Active neurons of the most loaded DIMM, block by block, over the mean of all DIMMs.")
-        .chart(&lines(result, "Imbalance", "max / mean", |token| token.imbalance)?);
+        .chart(&imbalance(result)?);
     for policy in [Policy::Partition, Policy::Hermes] {
         if let Some(found) = result.policies.iter().find(|result| result.policy == policy) {
             report = report.chart(&dimm_loads(found)?);
@@ -107,7 +109,6 @@ fn policy_row(p: &PolicyResult) -> Vec<String> {
         format!("{:.3}", p.imbalance),
         format!("{:.1}", p.upload_bytes_per_token / 1e6),
         format!("{:.2}", p.migration_bytes_per_token / 1e6),
-        format!("{:.1}", 100.0 * p.link_share),
     ]
 }
 
@@ -116,11 +117,21 @@ fn lines(
     result: &Evaluation,
     title: &str,
     y: &str,
-    value: fn(&TokenRecord) -> f64,
+    value: fn(&TokenFigures) -> f64,
 ) -> Result<String, ReportError> {
     let mut chart = LineChart::new(title, "token", y);
     for policy in &result.policies {
         chart = chart.series(Series::counted(policy.policy.name(), policy.tokens.iter().map(value)));
+    }
+    chart.draw()
+}
+
+/// A line for each policy: the fullest DIMM over the mean.
+fn imbalance(result: &Evaluation) -> Result<String, ReportError> {
+    let mut chart = LineChart::new("Imbalance", "token", "max / mean");
+    for policy in &result.policies {
+        let values = policy.records.iter().map(|record| record.imbalance);
+        chart = chart.series(Series::counted(policy.policy.name(), values));
     }
     chart.draw()
 }

@@ -3,10 +3,13 @@
 mod html;
 mod table;
 
-use anyhow::{Context, Result};
+use crate::system::args::{LinksChoice, PolicyChoice};
+use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_cosim::cluster::lockstep::MOST;
+use ndp_cosim::gemv::MergeFormat;
+use ndp_cosim::system::{ActivitySource, EvaluateOptions, evaluate};
 use ndp_files::{FileSet, OutputFile, Progress};
-use ndp_scheduler::{EvaluateOptions, Policy, evaluate};
 use ndp_traces::{TraceHeader, TraceReader};
 use std::path::PathBuf;
 
@@ -15,15 +18,17 @@ const BYTES: u32 = 256;
 
 /// Evaluate predictor, placement, adjustment and remapping on an activation trace
 ///
-/// The last sequence of the trace is the text that is generated, those before it are the profile. Times of DIMMs come from the
-/// cycle model of the core, those of GPU, bus and links from bandwidths.
+/// The last sequence of the trace is the text that is generated, those before it are the profile. The host is that of `ndp generate --dimms
+/// --backend cycles`, without data: the same programs take the same cycles.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
     ndp evaluate --llm llama2-13b --trace t.trace --html report.html\n  \
-    ndp evaluate --llm llama2-13b --trace t.trace --dimms 4 --policy partition,hermes --json > result.json")]
+    ndp evaluate --llm llama2-13b --trace t.trace --dimms 4 --policy partition,hermes --activity predicted --json > result.json\n  \
+    ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
+    ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
 pub struct Args {
-    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b or gpt3-175b.
+    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b, gpt3-175b or a path ending in .toml.
     /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
     #[arg(long)]
     llm: Option<String>,
@@ -39,16 +44,40 @@ pub struct Args {
     /// Core of the DIMMs: a preset or a path ending in .toml.
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes. All if left out.
-    #[arg(long, value_delimiter = ',')]
-    policy: Vec<Policy>,
+    /// How many percent of the neurons the GPU has room for. As many as its memory holds if left out.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    gpu_percent: Option<u32>,
+    /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all.
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "all")]
+    policy: Vec<PolicyChoice>,
+    /// From what it is known which neurons are computed.
+    #[arg(long, value_enum, default_value_t = ActivitySource::Causal)]
+    activity: ActivitySource,
+    /// In which form partial results go from device to device.
+    #[arg(long, value_enum, default_value_t = MergeFormat::Exact)]
+    merge: MergeFormat,
+    /// Whether the links between DIMMs are modelled (up to 8 DIMMs), or take bytes over their bandwidth, which is about twice as fast.
+    #[arg(long, value_enum, default_value_t = LinksChoice::Rtl)]
+    links: LinksChoice,
+    /// Estimate the cycles of programs like those that have run: many times as fast. Says how far the estimates are off.
+    #[arg(long)]
+    fast: bool,
+    /// Tokens that are generated, at most those of the trace. All if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    tokens: Option<u64>,
+    /// Positions for which caches have room. Those of the text if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    positions: Option<u32>,
+    /// Cores that are modelled at the same time; changes nothing but the time that it takes. One for each processor if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: Option<u32>,
     /// Tokens in a window of remapping.
     #[arg(long, default_value_t = ndp_scheduler::WINDOW_TOKENS, value_parser = clap::value_parser!(u32).range(1..=255))]
     window: u32,
     /// Tokens of the profile from which correlated neurons are sampled, at most.
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     table_tokens: u32,
-    /// Seed of the random placement and of the rows that lists name.
+    /// Seed of the random placement.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Write a report with charts, a single file.
@@ -75,6 +104,7 @@ fn model_of(header: &TraceHeader) -> Result<LlmShape> {
 pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
+    let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
     let mut system = SystemConfig::load(&args.system)?;
@@ -86,21 +116,38 @@ pub fn run(args: &Args) -> Result<()> {
     let mut reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
     let model = match &args.llm {
-        Some(name) => LlmShape::preset(name)?,
+        Some(name) => LlmShape::load(name)?,
         None => model_of(header)?,
     };
-    let mut options = EvaluateOptions {
+    if let Some(percent) = args.gpu_percent {
+        system = system.with_gpu_percent(&model, percent)?;
+    }
+    let (linked, dimms) = (args.links == LinksChoice::Rtl, system.dimms().count);
+    ensure!(
+        !linked || dimms as usize <= MOST,
+        "{dimms} DIMMs need --links bandwidth: bridges have links for {MOST} DIMMs at most"
+    );
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let options = EvaluateOptions {
+        policies: PolicyChoice::policies(&args.policy),
         window: args.window,
         table_tokens: args.table_tokens as usize,
         seed: args.seed,
+        activity: args.activity,
+        merge: args.merge,
+        linked,
+        threads: args.threads.map_or_else(processors, |threads| threads as usize),
+        positions: args.positions.map(|positions| positions as usize),
+        tokens: args.tokens,
+        fast: args.fast,
         ..EvaluateOptions::default()
     };
-    if !args.policy.is_empty() {
-        options.policies.clone_from(&args.policy);
-    }
-    let progress = Progress::new(header.tokens, "tokens");
-    let result = evaluate(&mut reader, &design, &model, &system, &options, |token, _| progress.set(token))
-        .with_context(|| format!("cannot evaluate '{path}'"))?;
+    // How long the text is the trace says behind its profile.
+    let mut progress = None;
+    let result = evaluate(&mut reader, &design, &model, &system, &options, |token, all| {
+        progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);
+    })
+    .with_context(|| format!("cannot evaluate '{path}'"))?;
     drop(progress);
     if let Some(file) = html {
         let text = html::html(&result)?;

@@ -1,6 +1,8 @@
 //! An evaluation as text.
 
-use ndp_scheduler::Evaluation;
+use ndp_cosim::system::Evaluation;
+
+use crate::system::time;
 
 /// Prints tables.
 pub fn print(result: &Evaluation) {
@@ -38,11 +40,11 @@ pub fn print(result: &Evaluation) {
         );
     }
     say!(
-        "\npolicy             tokens/s   token us    MLP us  GPU share  max/mean  window  planned  up MB  moved MB  link"
+        "\npolicy             tokens/s   token us    MLP us  GPU share  max/mean  window  planned  up MB  moved MB"
     );
     for p in &result.policies {
         say!(
-            "{:18} {:8.2} {:10.0} {:9.0} {:8.1} % {:9.3} {:7.3} {:8.3} {:6.1} {:9.2} {:4.1} %",
+            "{:18} {:8.2} {:10.0} {:9.0} {:8.1} % {:9.3} {:7.3} {:8.3} {:6.1} {:9.2}",
             p.policy.name(),
             p.tokens_per_second,
             p.token_us,
@@ -52,9 +54,22 @@ pub fn print(result: &Evaluation) {
             p.windows.before,
             p.windows.planned,
             p.upload_bytes_per_token / 1e6,
-            p.migration_bytes_per_token / 1e6,
-            percent(p.link_share)
+            p.migration_bytes_per_token / 1e6
         );
+    }
+    for p in &result.policies {
+        say!("\n{}", p.policy.name());
+        time::print(&p.time);
+        if let Some(e) = &p.estimated {
+            say!(
+                "estimates          {} of {} programs ran; {} estimates compared with a run are off by {:.2} % together, each by {:.1} %",
+                e.run,
+                e.run + e.estimated,
+                e.checked,
+                percent(e.error()),
+                percent(e.mean_distance())
+            );
+        }
     }
     say!("\nMLP time of one policy over that of another    here  paper");
     for a in &result.ablation {

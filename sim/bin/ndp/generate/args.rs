@@ -93,6 +93,9 @@ pub struct Args {
     /// With --dimms: report as a single HTML file
     #[arg(long, value_name = "FILE", requires = "dimms")]
     pub html: Option<PathBuf>,
+    /// With --dimms: write which neurons were active, in the profiled text and in this one: a trace for ndp evaluate
+    #[arg(long, value_name = "FILE", requires = "dimms")]
+    pub trace: Option<PathBuf>,
     /// With --dimms: the DIMM of which --waves and --commands show something
     #[arg(long, value_name = "DIMM", default_value_t = 0, requires = "dimms")]
     pub shown_dimm: u32,

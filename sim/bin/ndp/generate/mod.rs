@@ -71,7 +71,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let unit = &args.unit;
     let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");
-    let files = files.optional("--html", args.html.as_ref()).configuration("the system", &args.system);
+    let files = files.optional("--html", args.html.as_ref()).optional("--trace", args.trace.as_ref());
+    let files = files.configuration("the system", &args.system);
     let files = files.input_folder("part of the model", args.model.as_ref().unwrap_or(&own));
     files.input_folder("a stored text", workspace_path("golden/generate")).check()?;
     let config = DesignConfig::load(&unit.config)?;

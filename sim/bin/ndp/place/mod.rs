@@ -30,10 +30,11 @@ pub fn run(args: &Args) -> Result<()> {
 
 fn report(args: &Args) -> Result<String> {
     let files = FileSet::new().configuration("the system", &args.system);
+    let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
     files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
     let Some(name) = args.llm.as_deref() else { return table(args) };
-    let model = LlmShape::preset(name)?;
+    let model = LlmShape::load(name)?;
     let system = system(args, args.dimms)?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
@@ -191,7 +192,7 @@ fn table(args: &Args) -> Result<String> {
     );
     let bar = ProgressBar::new(9);
     for name in ["llama2-7b", "llama2-70b", "opt-66b"] {
-        let model = LlmShape::preset(name)?;
+        let model = LlmShape::load(name)?;
         let (frequencies, _) = frequencies(args, &model)?;
         for dimms in [4, 8, 16] {
             let system = system(args, Some(dimms))?;

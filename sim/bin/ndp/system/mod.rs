@@ -8,7 +8,7 @@ mod html;
 mod report;
 mod run;
 mod table;
-mod time;
+pub mod time;
 
 use self::args::PolicyChoice;
 use crate::generate::args::{Args, Job};
@@ -97,6 +97,9 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
         let text = html::html(host, &outcome).context("cannot draw the report")?;
         file.finish(|out| out.write_all(text.as_bytes()))?;
     }
+    if let Some(path) = args.trace.as_deref().filter(|_| outcome.failure.is_none()) {
+        outcome.write_trace(host, path)?;
+    }
     check_flip(&outcome)?;
     outcome.print_failures(host);
     if args.unit.json {
@@ -112,6 +115,7 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
     let args = host.args;
     let single = [
         ("--html", args.html.is_some()),
+        ("--trace", args.trace.is_some()),
         ("--timeline", args.records.timeline.is_some()),
         ("--commands", args.records.commands.is_some()),
         ("--waves", args.unit.waves.is_some()),

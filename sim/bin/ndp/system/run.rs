@@ -20,7 +20,9 @@ use ndp_model::{Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation};
 use ndp_scheduler::{Policy, TokenRecord};
 use ndp_traces::capture::{Capture, shape_of};
+use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Mismatches that are listed; the rest is only counted.
@@ -151,6 +153,8 @@ pub struct Outcome {
     /// What the scheduler's time model says of each token behind the prompt.
     pub records: Vec<TokenRecord>,
     pub violations: u64,
+    /// What was active in each token, the prompt's included.
+    pub activities: Vec<Activity>,
     /// Bursts that were read or written by backdoor access after loading.
     pub backdoor_accesses: u64,
     pub mismatches: Vec<Mismatch>,
@@ -210,6 +214,25 @@ impl Outcome {
             migration_ns: (record.link_us * 1e3).ceil() as u64,
         };
         positions.zip(&self.records).map(moves).collect()
+    }
+
+    /// Writes the activity of the profiled text and of this one as a trace.
+    pub fn write_trace(&self, host: &Host<'_>, path: &Path) -> anyhow::Result<()> {
+        let (profile, prompt) = (&host.setup.profile, host.job.prompt.len() as u64);
+        let tokens = (profile.len() + self.activities.len()) as u64;
+        let header = TraceHeader {
+            sequences: 2,
+            seed: host.job.options.seed,
+            source: format!("generate: {} DIMM(s), policy {}", self.choice.dimms, self.choice.policy),
+            ..TraceHeader::new(&host.setup.shape, tokens, 2 * prompt)
+        };
+        let mut writer = TraceFileWriter::create(path, header)?;
+        for text in [profile, &self.activities] {
+            for (position, activity) in (0..).zip(text) {
+                writer.write(TokenInfo::at(position, prompt), activity)?;
+            }
+        }
+        Ok(writer.finish()?)
     }
 
     /// The timeline.
@@ -367,8 +390,11 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt.len())?;
         backend = backend.with_predictor(live);
     }
-    let mut failed = None;
+    let (mut failed, mut activities) = (None, Vec::new());
     let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {
+        if args.trace.is_some() {
+            activities.push(activity.clone());
+        }
         if let Err(error) = online.token(activity) {
             failed.get_or_insert(error);
         }
@@ -420,6 +446,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         events: backend.events().to_vec(),
         breakdown: Breakdown::new(backend.figures(), backend.events()),
         records: online.records(),
+        activities,
         violations: backend.protocol_violations(),
         backdoor_accesses: backend.backdoor_accesses(),
         mismatches: backend.mismatches().to_vec(),

@@ -20,7 +20,7 @@ use std::time::Instant;
   ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace")]
 pub struct Args {
     /// opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b (like
-    /// OPT); or layers x hidden x FFN, which is fitted like OPT
+    /// OPT); a path ending in .toml; or layers x hidden x FFN, which is fitted like OPT
     #[arg(long)]
     llm: String,
     /// Tokens of each sequence, its prompt included
@@ -47,7 +47,7 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
     let sizes: Option<Vec<u32>> = name.split('x').map(|size| size.parse().ok()).collect();
     match sizes.as_deref() {
         Some(&[layers, hidden, ffn]) => Ok(LlmShape::opt_like(name, layers, hidden, 1, ffn, 2)?),
-        _ => LlmShape::preset(name).context("neither a preset nor three sizes such as 4x256x1024"),
+        _ => LlmShape::load(name).context("neither a preset nor three sizes such as 4x256x1024"),
     }
 }
 

@@ -3,18 +3,31 @@
 //! The last sequence of the trace is the text that is generated; its prompt sets the states of the predictor. The sequences before it
 //! are what was profiled offline: placement and the table of parents come from them. A trace with a single sequence is profiled with
 //! its own prompt.
+//!
+//! Each policy has a system of its own, which is that of a text with data ([`SystemBackend`]) but for the data: the same host asks modelled
+//! cores for the same programs ([`TracedText`]).
 
-use crate::SchedulerError;
-use crate::policy::Policy;
-use crate::residency::Residency;
-use crate::session::{Session, Start, TokenRecord, WindowBalance};
-use crate::system_time::SystemTimes;
+use super::backend::{ActivitySource, SystemBackend, SystemOptions};
+use super::books::Operation;
+use super::causes::Breakdown;
+use super::figures::TokenFigures;
+use super::links::LinkOptions;
+use super::live::LivePredictor;
+use super::online::{Known, Online, OnlineStart};
+use super::text::TracedText;
+use crate::error::SimError;
+use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
-use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
-use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_placement::{Instance, Options, place_structured};
+use ndp_predictor::{
+    Confusion, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
+};
+use ndp_scheduler::session::WindowBalance;
+use ndp_scheduler::{Policy, SchedulerError, TokenRecord};
 use ndp_traces::stats::Similarity;
 use ndp_traces::{Activity, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::rc::Rc;
 
@@ -27,10 +40,24 @@ pub struct EvaluateOptions {
     pub table_tokens: usize,
     /// Tokens in a window of remapping.
     pub window: u32,
-    /// Seed of the random placement and of the rows of lists.
+    /// Seed of the random placement.
     pub seed: u64,
     /// The predictor's numbers.
     pub rules: PredictorRules,
+    /// From what it is known which neurons are computed.
+    pub activity: ActivitySource,
+    /// In which form partial results travel.
+    pub merge: MergeFormat,
+    /// Whether links are modelled; else their times follow from their bandwidth.
+    pub linked: bool,
+    /// Cores that are modelled at the same time. Changes nothing but the time that it takes.
+    pub threads: usize,
+    /// Positions for which caches have room; those of the text if nothing is said.
+    pub positions: Option<usize>,
+    /// Tokens that are generated at most.
+    pub tokens: Option<u64>,
+    /// Programs like those that ran before need not run: their cycles are estimates.
+    pub fast: bool,
 }
 
 impl Default for EvaluateOptions {
@@ -38,9 +65,16 @@ impl Default for EvaluateOptions {
         Self {
             policies: Policy::ALL.to_vec(),
             table_tokens: 512,
-            window: crate::WINDOW_TOKENS,
+            window: ndp_scheduler::WINDOW_TOKENS,
             seed: 1,
             rules: PredictorRules::default(),
+            activity: ActivitySource::Causal,
+            merge: MergeFormat::Exact,
+            linked: true,
+            threads: 1,
+            positions: None,
+            tokens: None,
+            fast: false,
         }
     }
 }
@@ -81,6 +115,10 @@ pub struct PolicyResult {
     pub tokens_per_second: f64,
     /// Mean time of all MLP blocks of a token in microseconds: what Fig. 13 compares.
     pub mlp_us: f64,
+    /// Mean time of a token by operation, in microseconds.
+    pub operation_us: BTreeMap<Operation, f64>,
+    /// Time of the prompt in microseconds.
+    pub prompt_us: f64,
     /// Share of the active neurons that the GPU computed.
     pub gpu_share: f64,
     /// Most loaded DIMM over the mean, mean over tokens.
@@ -93,10 +131,14 @@ pub struct PolicyResult {
     pub migration_bytes_per_token: f64,
     /// Moves that were planned and not made.
     pub migrations_dropped: u64,
-    /// Share of the projections' time in which the busiest link was busy: below 1 migration is hidden.
-    pub link_share: f64,
-    /// Every token.
-    pub tokens: Vec<TokenRecord>,
+    /// If not all programs ran: how many did, and how good the estimates of the others are.
+    pub estimated: Option<Estimated>,
+    /// Where the time went.
+    pub time: Breakdown,
+    /// Every token: what it took.
+    pub tokens: Vec<TokenFigures>,
+    /// Every token: what the scheduler moved.
+    pub records: Vec<TokenRecord>,
 }
 
 /// How well the offline placement solves its problem.
@@ -145,6 +187,10 @@ pub struct Evaluation {
     pub dimms: u32,
     /// What made the trace.
     pub trace: String,
+    /// From what it was known which neurons are computed.
+    pub activity: ActivitySource,
+    /// In which form partial results travelled.
+    pub merge: MergeFormat,
     /// Tokens profiled, of the prompt, and generated.
     pub profiled_tokens: u64,
     /// Tokens of the prompt of the last sequence.
@@ -203,18 +249,82 @@ impl Judge {
 
 /// What the first part of a trace gives: everything that is known before the first generated token.
 struct Prepared {
-    profile: Profile,
-    table: Rc<LayerTable>,
+    known: Known,
     states: NeuronStates,
-    last: Activity,
-    prompt_tokens: u64,
+    /// The prompt, token after token.
+    prompt: Vec<Activity>,
 }
 
-/// Reads a trace and evaluates all policies on it. `progress` is called after every token with its number and the number of all.
+/// Why a trace was not evaluated.
+#[derive(Debug, thiserror::Error)]
+pub enum EvaluateError {
+    /// Trace, placement or scheduler.
+    #[error(transparent)]
+    Scheduler(#[from] SchedulerError),
+    /// The system.
+    #[error(transparent)]
+    System(#[from] SimError),
+}
+
+impl From<PredictorError> for EvaluateError {
+    fn from(error: PredictorError) -> Self {
+        Self::Scheduler(error.into())
+    }
+}
+
+/// A policy at work.
+struct Run {
+    policy: Policy,
+    online: Online,
+    text: TracedText<Online>,
+}
+
+impl Run {
+    fn token(&mut self, activity: &Activity) -> Result<(), EvaluateError> {
+        self.text.token(activity)?;
+        Ok(self.online.token(activity)?)
+    }
+
+    fn summary(mut self) -> Result<PolicyResult, EvaluateError> {
+        self.text.system_mut().count_links()?;
+        let records = self.online.records();
+        let figures = self.text.system().figures();
+        let (count, _, ns) = figures.generated();
+        let count = count.max(1) as f64;
+        let per_token = |ns: u64| ns as f64 / 1e3 / count;
+        let operation_us: BTreeMap<Operation, f64> =
+            figures.operation_ns.iter().map(|(operation, ns)| (*operation, per_token(*ns))).collect();
+        let of = |operation| operation_us.get(&operation).copied().unwrap_or(0.0);
+        let mean = |value: fn(&TokenRecord) -> f64| records.iter().map(value).sum::<f64>() / count;
+        let gpu: u64 = figures.tokens.iter().map(|token| token.gpu_neurons).sum();
+        let cold: u64 = figures.tokens.iter().flat_map(|token| &token.dimm_neurons).sum();
+        let token_us = per_token(ns);
+        Ok(PolicyResult {
+            policy: self.policy,
+            token_us,
+            tokens_per_second: if token_us > 0.0 { 1e6 / token_us } else { 0.0 },
+            mlp_us: of(Operation::Fc1) + of(Operation::Fc2),
+            operation_us,
+            prompt_us: figures.prompt_ns as f64 / 1e3,
+            gpu_share: ratio(gpu, gpu + cold),
+            imbalance: mean(|token| token.imbalance),
+            windows: self.online.balance(),
+            upload_bytes_per_token: mean(|token| token.upload_bytes as f64),
+            migration_bytes_per_token: mean(|token| token.migration_bytes as f64),
+            migrations_dropped: self.online.migrations_dropped(),
+            estimated: self.text.system().estimated(),
+            time: self.text.breakdown().cloned().unwrap_or_default(),
+            tokens: figures.tokens.clone(),
+            records,
+        })
+    }
+}
+
+/// Reads a trace and evaluates all policies on it. `progress` is called after every token of a policy with the tokens so far and all of them.
 ///
 /// # Errors
 /// [`SchedulerError::Trace`] for a broken trace, [`SchedulerError::Unfit`] for one of another model or with nothing generated,
-/// [`SchedulerError::Placement`] for a model that does not fit the system, and what sessions return.
+/// [`SchedulerError::Placement`] for a model that does not fit the system; else as [`SystemBackend::outline`] and its operations.
 pub fn evaluate<R: Read>(
     reader: &mut TraceReader<R>,
     design: &DesignConfig,
@@ -222,74 +332,63 @@ pub fn evaluate<R: Read>(
     system: &SystemConfig,
     options: &EvaluateOptions,
     mut progress: impl FnMut(u64, u64),
-) -> Result<Evaluation, SchedulerError> {
+) -> Result<Evaluation, EvaluateError> {
     let header = reader.header().clone();
     let shape = NeuronShape::of(model);
     if reader.shape() != &shape {
         let sizes = format!("{} layers of {} and {} neurons", header.layers, header.attention, header.mlp);
         let expected = format!("{} layers of {} and {}", model.layers(), model.hidden(), model.ffn());
-        return Err(SchedulerError::Unfit { what: format!("{} with {sizes}", header.model), expected });
+        let error = SchedulerError::Unfit { what: format!("{} with {sizes}", header.model), expected };
+        return Err(error.into());
     }
-    let mut read = 0;
-    let mut tick = || {
-        read += 1;
-        progress(read, header.tokens);
-    };
-    let (prepared, mut pending) = prepare(reader, &shape, options, &mut tick)?;
+    let (prepared, mut pending) = prepare(reader, &shape, options)?;
+    // The rest of the trace is the rest of the text.
+    let profiled: u64 = prepared.known.profile.tokens().into();
+    let prompt_tokens = prepared.prompt.len() as u64;
+    let own_profile = if header.sequences == 1 { 0 } else { profiled };
+    let all = header.tokens.saturating_sub(own_profile + prompt_tokens);
+    let all = all.min(options.tokens.unwrap_or(u64::MAX)).max(1);
 
-    let frequencies: Vec<Vec<f32>> = (0..shape.blocks().len())
-        .map(|block| {
-            let counts = prepared.profile.counts(block);
-            counts.iter().map(|&count| count as f32 / prepared.profile.tokens().max(1) as f32).collect()
-        })
-        .collect();
-    let instance = Instance::new(model, system, &frequencies, &Options::default())?;
-    let (placement, certificate) = place_structured(&instance)?;
-    let random = place_random(&instance, options.seed)?;
+    let frequencies = prepared.known.frequencies();
+    let instance =
+        Instance::new(model, system, &frequencies, &Options::default()).map_err(SchedulerError::from)?;
+    let (_, certificate) = place_structured(&instance).map_err(SchedulerError::from)?;
 
-    let mut times = SystemTimes::new(design, model, system, options.seed);
-    let mut sessions = Vec::new();
+    let positions = options.positions.unwrap_or((prompt_tokens + all) as usize);
+    let mut runs = Vec::new();
     for &policy in &options.policies {
-        let placement = if policy == Policy::Random { &random } else { &placement };
-        let start = Start {
-            model,
-            residency: residency(model, system, placement)?,
-            states: prepared.states.clone(),
-            table: Rc::clone(&prepared.table),
-            rules: options.rules,
-            last: &prepared.last,
-            window: options.window,
-        };
-        sessions.push((Session::new(policy, start)?, Vec::new()));
+        runs.push(begin(&prepared, (design, model, system), (policy, positions), options)?);
     }
     let mut judges = judges(&prepared, &shape, options)?;
     let mut similarity = Similarity::default();
-    let (mut active, mut context) = (0u64, prepared.prompt_tokens as u32);
-    let mut generated = 0u64;
-    while let Some((info, activity)) = pending.take() {
-        context += 1;
-        generated += 1;
+    let (mut active, mut generated) = (0u64, 0u64);
+    while let Some((info, activity)) = pending.take().filter(|_| generated < all) {
         active += activity.count();
         similarity.add(info, &activity);
         for judge in &mut judges {
             judge.token(&shape, &activity)?;
         }
-        for (session, records) in &mut sessions {
-            records.push(session.token(&mut times, &activity, context)?);
+        for (index, run) in (0..).zip(&mut runs) {
+            run.token(&activity)?;
+            progress(
+                generated * options.policies.len() as u64 + index + 1,
+                all * options.policies.len() as u64,
+            );
         }
-        tick();
-        pending = reader.read()?.map(|(info, next)| (info, next.clone()));
+        generated += 1;
+        pending = reader.read().map_err(SchedulerError::from)?.map(|(info, next)| (info, next.clone()));
     }
-    let policies: Vec<PolicyResult> =
-        sessions.into_iter().map(|(session, records)| summary(&session, records)).collect();
+    let policies: Vec<PolicyResult> = runs.into_iter().map(Run::summary).collect::<Result<_, _>>()?;
     let ablation = ablation(&policies);
     Ok(Evaluation {
         model: model.name().to_owned(),
         system: system.name().to_owned(),
         dimms: system.dimms().count,
         trace: header.source,
-        profiled_tokens: prepared.profile.tokens().into(),
-        prompt_tokens: prepared.prompt_tokens,
+        activity: options.activity,
+        merge: options.merge,
+        profiled_tokens: profiled,
+        prompt_tokens,
         generated_tokens: generated,
         density: active as f64 / (generated * shape.neurons()) as f64,
         similarity: similarity.means().into_iter().flatten().collect(),
@@ -305,18 +404,60 @@ pub fn evaluate<R: Read>(
     })
 }
 
+/// A policy's system behind the prompt.
+fn begin(
+    prepared: &Prepared,
+    (design, model, system): (&DesignConfig, &LlmShape, &SystemConfig),
+    (policy, positions): (Policy, usize),
+    options: &EvaluateOptions,
+) -> Result<Run, EvaluateError> {
+    let Prepared { known, prompt, .. } = prepared;
+    let online = Online::new(&OnlineStart {
+        design,
+        model,
+        system,
+        policy,
+        known,
+        prompt_tokens: prompt.len(),
+        seed: options.seed,
+        window: options.window,
+        rules: options.rules,
+    })?;
+    let asked = SystemOptions {
+        threads: options.threads,
+        prompt_on_gpu: prompt.len(),
+        merge: options.merge,
+        activity: options.activity,
+        ..SystemOptions::new(system)
+    };
+    let unit = GemvOptions { estimate: options.fast, ..GemvOptions::default() };
+    let mut backend = SystemBackend::outline(design, &unit, &asked, online.clone(), model)?;
+    if options.linked && system.dimms().count > 1 {
+        backend = backend.with_links(&LinkOptions { seed: options.seed, ..LinkOptions::default() })?;
+    }
+    if options.activity == ActivitySource::Predicted {
+        let shape = NeuronShape::of(model);
+        backend =
+            backend.with_predictor(LivePredictor::of_table(&shape, (*known.table).clone(), prompt.len()));
+    }
+    let mut text = TracedText::new(backend, model, positions);
+    text.prompt(prompt)?;
+    for activity in prompt {
+        online.token(activity)?;
+    }
+    Ok(Run { policy, online, text })
+}
+
 /// Reads profile and prompt; returns the first generated token of the last sequence too.
 fn prepare<R: Read>(
     reader: &mut TraceReader<R>,
     shape: &NeuronShape,
     options: &EvaluateOptions,
-    tick: &mut impl FnMut(),
 ) -> Result<(Prepared, Option<(TokenInfo, Activity)>), SchedulerError> {
     let sequences = reader.header().sequences;
     let mut profile = Profile::new(shape);
-    let mut prompt = Profile::new(shape);
+    let (mut prompt, mut counted) = (Vec::new(), Profile::new(shape));
     let mut sampled: Vec<Activity> = Vec::new();
-    let mut last = Activity::new(shape);
     let mut sequence = 0;
     let first = loop {
         let Some((info, activity)) = reader.read()? else {
@@ -331,8 +472,8 @@ fn prepare<R: Read>(
             break (info, activity.clone());
         }
         if own {
-            prompt.add(activity);
-            last.clone_from(activity);
+            counted.add(activity);
+            prompt.push(activity.clone());
         }
         if !own || sequences == 1 {
             profile.add(activity);
@@ -340,26 +481,21 @@ fn prepare<R: Read>(
                 sampled.push(activity.clone());
             }
         }
-        tick();
     };
+    if prompt.is_empty() {
+        return Err(SchedulerError::Unfit {
+            what: "a trace whose last sequence has no prompt".to_owned(),
+            expected: "at least one token of a prompt".to_owned(),
+        });
+    }
     let table = Rc::new(LayerTable::sample(shape, sampled.into_iter())?);
     let frequencies: Vec<f64> = (0..shape.blocks().len())
-        .flat_map(|block| prompt.counts(block).iter().map(|&count| f64::from(count)))
-        .map(|count| count / f64::from(prompt.tokens().max(1)))
+        .flat_map(|block| counted.counts(block).iter().map(|&count| f64::from(count)))
+        .map(|count| count / f64::from(counted.tokens()))
         .collect();
     let states = NeuronStates::from_frequencies(shape, &frequencies)?;
-    let prompt_tokens = prompt.tokens().into();
-    Ok((Prepared { profile, table, states, last, prompt_tokens }, Some(first)))
-}
-
-fn residency(
-    model: &LlmShape,
-    system: &SystemConfig,
-    placement: &Placement,
-) -> Result<Residency, SchedulerError> {
-    let blocks = NeuronShape::of(model).blocks().len();
-    let dimms = (0..blocks).map(|block| placement.dimms(block).to_vec()).collect();
-    Residency::new(model, system, placement.gpu().clone(), dimms)
+    let known = Known { shape: shape.clone(), profile, table };
+    Ok((Prepared { known, states, prompt }, Some(first)))
 }
 
 fn judges(
@@ -376,9 +512,9 @@ fn judges(
         .into_iter()
         .map(|(name, kind)| {
             let mut predictor =
-                Predictor::new(prepared.states.clone(), &prepared.table, options.rules, kind)?;
-            for block in 0..shape.blocks().len() {
-                predictor.set_activity(block, prepared.last.block(shape, block))?;
+                Predictor::new(prepared.states.clone(), &prepared.known.table, options.rules, kind)?;
+            for (block, last) in (0..shape.blocks().len()).zip(std::iter::repeat(prepared.prompt.last())) {
+                predictor.set_activity(block, last.map_or(&[], |last| last.block(shape, block)))?;
             }
             let result = PredictorResult {
                 name,
@@ -393,28 +529,6 @@ fn judges(
             Ok(Judge { predictor, result })
         })
         .collect()
-}
-
-fn summary(session: &Session, tokens: Vec<TokenRecord>) -> PolicyResult {
-    let count = tokens.len().max(1) as f64;
-    let mean = |value: fn(&TokenRecord) -> f64| tokens.iter().map(value).sum::<f64>() / count;
-    let token_us = mean(TokenRecord::us);
-    let gpu: u64 = tokens.iter().map(|token| token.gpu_neurons).sum();
-    let cold: u64 = tokens.iter().flat_map(|token| &token.dimm_neurons).sum();
-    PolicyResult {
-        policy: session.policy(),
-        token_us,
-        tokens_per_second: if token_us > 0.0 { 1e6 / token_us } else { 0.0 },
-        mlp_us: mean(|token| token.mlp_us),
-        gpu_share: ratio(gpu, gpu + cold),
-        imbalance: mean(|token| token.imbalance),
-        windows: session.balance(),
-        upload_bytes_per_token: mean(|token| token.upload_bytes as f64),
-        migration_bytes_per_token: mean(|token| token.migration_bytes as f64),
-        migrations_dropped: session.migration().dropped,
-        link_share: mean(|token| token.link_us) / mean(|token| token.projection_us).max(f64::MIN_POSITIVE),
-        tokens,
-    }
 }
 
 fn ablation(policies: &[PolicyResult]) -> Vec<Ablation> {

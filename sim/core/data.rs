@@ -1,0 +1,133 @@
+//! What stands for the data of a modelled core: the functional model, or only what times depend on.
+//!
+//! Times depend on the entries of lists and on which elements a `select` selects, on nothing else. An [`Outline`] has these alone: lists are what the
+//! host wrote, and of each selection it is told beforehand. It computes nothing, so what the host reads has no meaning.
+
+use super::burst::Burst;
+use super::compare;
+use crate::error::SimError;
+use ndp_config::DesignConfig;
+use ndp_isa::Code;
+use ndp_machine::{Machine, Message, SparseMemory};
+use std::collections::HashMap;
+
+/// The data of a core.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// All of them.
+    Machine(Box<Machine<SparseMemory>>),
+    /// Lists and selections.
+    Outline(Outline),
+}
+
+/// What times depend on.
+#[derive(Debug, Default)]
+pub(super) struct Outline {
+    /// What the host has written, but for bursts of zeros.
+    bursts: HashMap<u64, Burst>,
+    masks: Vec<Option<u32>>,
+}
+
+impl Data {
+    /// Those of a core after its reset.
+    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self, SimError> {
+        Ok(if outline {
+            Self::Outline(Outline::default())
+        } else {
+            Self::Machine(Box::new(Machine::new(config, SparseMemory::new())?))
+        })
+    }
+
+    fn machine(&mut self) -> Option<&mut Machine<SparseMemory>> {
+        match self {
+            Self::Machine(machine) => Some(machine),
+            Self::Outline(_) => None,
+        }
+    }
+
+    /// The core has come to rest.
+    pub fn rest(&mut self) {
+        if let Some(machine) = self.machine() {
+            machine.rest();
+        }
+    }
+
+    /// Gives the DIMM its number among those that are linked.
+    pub fn set_node(&mut self, node: u32) {
+        if let Some(machine) = self.machine() {
+            machine.set_node(node);
+        }
+    }
+
+    /// A burst of the DRAM.
+    pub fn burst(&self, address: u64) -> Burst {
+        match self {
+            Self::Machine(machine) => machine.memory().get(address),
+            Self::Outline(outline) => outline.bursts.get(&address).copied().unwrap_or_default(),
+        }
+    }
+
+    /// The host writes a burst.
+    pub fn write(&mut self, address: u64, burst: Burst) {
+        match self {
+            Self::Machine(machine) => machine.write_from_host(address, burst),
+            Self::Outline(outline) if burst == Burst::default() => {
+                outline.bursts.remove(&address);
+            }
+            Self::Outline(outline) => {
+                outline.bursts.insert(address, burst);
+            }
+        }
+    }
+
+    /// Executes what comes next, unless it waits for a message: then `false`.
+    pub fn advance(&mut self, code: &Code) -> bool {
+        self.machine().is_none_or(|machine| machine.advance(code))
+    }
+
+    /// Completes the `receive` in work if its message has arrived; says whether it has.
+    pub fn complete_receive(&mut self) -> bool {
+        self.machine().is_some_and(Machine::complete_receive)
+    }
+
+    /// Whether a `receive` is in work.
+    pub fn awaits_message(&mut self) -> bool {
+        self.machine().is_some_and(|machine| machine.awaits_message())
+    }
+
+    /// Messages that have left since this was asked last.
+    pub fn take_sent(&mut self) -> Vec<Message> {
+        self.machine().map(|machine| machine.take_sent().collect()).unwrap_or_default()
+    }
+
+    /// A message arrives.
+    pub fn deliver(&mut self, message: Message) {
+        if let Some(machine) = self.machine() {
+            machine.deliver(message);
+        }
+    }
+
+    /// An outline is told what the next selections will select.
+    pub fn foretell(&mut self, masks: impl Iterator<Item = u32>) {
+        if let Self::Outline(outline) = self {
+            outline.masks.extend(masks.map(Some));
+        }
+    }
+
+    /// What a `select` has selected, by the number of its 32 elements since reset.
+    pub fn mask(&self, number: usize) -> Option<u32> {
+        let masks = match self {
+            Self::Machine(machine) => machine.masks(),
+            Self::Outline(outline) => &outline.masks,
+        };
+        masks.get(number).copied().flatten()
+    }
+
+    /// What a register of the monitor shows.
+    pub fn monitor(&self, register: u64) -> Burst {
+        match self {
+            Self::Machine(machine) => compare::monitor(machine, register),
+            Self::Outline(_) => Burst::default(),
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Cycles of programs like those that ran before: a core without data need not run each of them.
+//!
+//! Programs of a kind differ in addresses, in how many rows their products take, and in how many refreshes fall into them. The first ones of about the
+//! same number of rows run; each one that follows takes what one of these has taken, drawn at random, and what the kind takes for the rows that
+//! it has more. So not only the mean is right, but also how far apart DIMMs are that wait for each other. Some programs run
+//! nevertheless, and say how far the estimates are off.
+
+use super::unit::ProgramFigures;
+use ndp_isa::Instruction;
+use ndp_numerics::SplitMix64;
+use serde::Serialize;
+use std::collections::{BTreeMap, HashMap};
+
+/// Programs of about the same number of rows that run before others are estimated.
+const FIRST: usize = 8;
+/// Programs that are kept to draw from.
+const KEPT: usize = 32;
+/// One of so many estimates is compared with a run.
+const CHECK_EVERY: u64 = 64;
+
+/// How many programs ran, and how good the estimates of the others are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Estimated {
+    /// Programs that ran.
+    pub run: u64,
+    /// Programs whose cycles were estimated.
+    pub estimated: u64,
+    /// Estimates that were compared with a run.
+    pub checked: u64,
+    /// Cycles of these runs.
+    pub checked_cycles: u64,
+    /// Cycles of their estimates.
+    pub estimated_cycles: u64,
+    /// Distances of their estimates, added up.
+    pub distance: u64,
+}
+
+impl Estimated {
+    /// Adds those of another core.
+    pub fn add(&mut self, other: &Self) {
+        self.run += other.run;
+        self.estimated += other.estimated;
+        self.checked += other.checked;
+        self.checked_cycles += other.checked_cycles;
+        self.estimated_cycles += other.estimated_cycles;
+        self.distance += other.distance;
+    }
+
+    /// How far the estimates are off together, as a share of the cycles.
+    pub fn error(&self) -> f64 {
+        self.estimated_cycles.abs_diff(self.checked_cycles) as f64 / self.checked_cycles.max(1) as f64
+    }
+
+    /// The mean distance of a single estimate, as a share of a program's cycles. Most of it are refreshes that fall into another program.
+    pub fn mean_distance(&self) -> f64 {
+        self.distance as f64 / self.checked_cycles.max(1) as f64
+    }
+}
+
+/// What programs have in common that differ in nothing but addresses and numbers of rows.
+type Kind = Vec<u64>;
+
+/// The programs of a kind that ran.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    /// By about how many rows they have.
+    samples: BTreeMap<u32, Vec<(u32, ProgramFigures)>>,
+    /// Programs, sums of rows, cycles, squares of rows, and products of both.
+    sums: [f64; 5],
+}
+
+/// The programs that ran.
+#[derive(Clone, Debug)]
+pub(super) struct Estimates {
+    kinds: HashMap<Kind, Known>,
+    /// Programs that could be estimated.
+    asked: u64,
+    random: SplitMix64,
+    figures: Estimated,
+}
+
+/// Numbers of rows that are about the same: up to 31 four of them, then those within a twelfth.
+fn about(rows: u32) -> u32 {
+    if rows < 32 { rows / 4 } else { 8 + (8.0 * (f64::from(rows) / 32.0).log2()) as u32 }
+}
+
+impl Known {
+    /// Cycles for a row more.
+    fn slope(&self) -> f64 {
+        let [n, x, y, xx, xy] = self.sums;
+        let spread = n * xx - x * x;
+        if spread > 0.0 { (n * xy - x * y) / spread } else { 0.0 }
+    }
+
+    fn add(&mut self, rows: u32, figures: &ProgramFigures) {
+        let (x, y) = (f64::from(rows), figures.cycles as f64);
+        self.sums.iter_mut().zip([1.0, x, y, x * x, x * y]).for_each(|(sum, value)| *sum += value);
+        let samples = self.samples.entry(about(rows)).or_default();
+        if samples.len() == KEPT {
+            samples.remove(0);
+        }
+        samples.push((rows, figures.clone()));
+    }
+}
+
+/// A program as its kind and its number of rows.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    kind: Kind,
+    rows: u32,
+}
+
+impl Shape {
+    /// That of a program. Its selections will select `selected` elements, if it has any. None for one with messages: it takes as long as the other
+    /// side lets it.
+    pub fn of(program: &[Instruction], selected: u32) -> Option<Self> {
+        let mut rows = 0;
+        let mut counts = Vec::new();
+        for instruction in program {
+            match instruction {
+                Instruction::Send(_) | Instruction::Receive(_) => return None,
+                Instruction::Dot(product) | Instruction::Axpy(product) => {
+                    counts.push(product.count);
+                    if !product.selected {
+                        rows += product.count;
+                    }
+                }
+                _ => {}
+            }
+        }
+        let rows =
+            if program.iter().any(|i| matches!(i, Instruction::Select { .. })) { selected } else { rows };
+        // A number of rows is the length of what comes with it too.
+        let length = |n: u32| if counts.contains(&n) { u64::MAX } else { n.into() };
+        let part = |instruction: &Instruction| {
+            let (a, b, c) = match *instruction {
+                Instruction::Dot(p) | Instruction::Axpy(p) => {
+                    (length(p.cols), p.batch, p.heads << 1 | u32::from(p.selected))
+                }
+                Instruction::Load { cols, batch, .. }
+                | Instruction::Store { cols, batch, .. }
+                | Instruction::Append { cols, batch, .. }
+                | Instruction::Round { cols, batch, .. }
+                | Instruction::Merge { cols, batch, .. }
+                | Instruction::Select { cols, batch, .. } => (length(cols), batch, 0),
+                Instruction::Activate { cols, batch, heads, .. } => (length(cols), batch, heads),
+                Instruction::List { count, .. } => (length(count), 0, 0),
+                Instruction::Zero { count, .. }
+                | Instruction::Export { count, .. }
+                | Instruction::Import { count, .. } => (u64::from(count), 0, 0),
+                _ => (0, 0, 0),
+            };
+            [instruction.opcode() as u64, a, u64::from(b) << 32 | u64::from(c)]
+        };
+        Some(Self { kind: program.iter().flat_map(part).collect(), rows })
+    }
+}
+
+impl Estimates {
+    /// Of a core whose draws have this seed.
+    pub fn new(seed: u64) -> Self {
+        let random = SplitMix64::new(seed);
+        Self { kinds: HashMap::new(), asked: 0, random, figures: Estimated::default() }
+    }
+
+    /// What a program takes, if it need not run.
+    pub fn of(&mut self, shape: &Shape) -> Option<ProgramFigures> {
+        let found = self.look(shape)?;
+        self.asked += 1;
+        if self.asked.is_multiple_of(CHECK_EVERY) {
+            return None;
+        }
+        self.figures.estimated += 1;
+        Some(found)
+    }
+
+    fn look(&mut self, shape: &Shape) -> Option<ProgramFigures> {
+        let known = self.kinds.get(&shape.kind)?;
+        let samples = known.samples.get(&about(shape.rows)).filter(|samples| samples.len() >= FIRST)?;
+        let (rows, figures) = &samples[(self.random.next_u64() % samples.len() as u64) as usize];
+        let more = known.slope() * (f64::from(shape.rows) - f64::from(*rows));
+        let cycles = (figures.cycles as f64 + more).round().max(1.0) as u64;
+        Some(ProgramFigures { cycles, ..figures.clone() })
+    }
+
+    /// A program has run.
+    pub fn add(&mut self, shape: Shape, figures: &ProgramFigures) {
+        self.figures.run += 1;
+        if let Some(estimate) = self.look(&shape) {
+            self.figures.checked += 1;
+            self.figures.checked_cycles += figures.cycles;
+            self.figures.estimated_cycles += estimate.cycles;
+            self.figures.distance += estimate.cycles.abs_diff(figures.cycles);
+        }
+        self.kinds.entry(shape.kind).or_default().add(shape.rows, figures);
+    }
+
+    pub fn figures(&self) -> Estimated {
+        self.figures
+    }
+}

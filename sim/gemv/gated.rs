@@ -1,0 +1,137 @@
+//! Tests of gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes the positive ones times the products of another matrix; or
+//! both matrices are multiplied at once. In RTL and modelled, against software.
+
+use super::partial::Cut;
+use super::unit::{GemvOptions, GemvUnit, Product, Weights};
+use crate::core::Backend;
+use crate::stimulus::DataKind;
+use ndp_config::DesignConfig;
+use ndp_layout::{DimmMap, MatrixLayout};
+use ndp_numerics::{ExactSum, dot, f16, mul, relu};
+use ndp_planner::{Epilogue, KeptOutputs, Mode, Tile};
+use std::error::Error;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const ROWS: u32 = 300;
+const COLS: u32 = 96;
+
+/// Three matrices in the DRAM of a core, a row for each neuron: gate, up, FC2.
+struct Mlp {
+    unit: GemvUnit,
+    tiles: [Tile; 3],
+    rows: [Vec<Vec<f16>>; 3],
+}
+
+impl Mlp {
+    fn open(backend: Backend) -> Result<Self, Box<dyn Error>> {
+        let config = DesignConfig::preset("tiny")?;
+        let mut unit = GemvUnit::open(&config, &GemvOptions { backend, ..GemvOptions::default() })?;
+        let mut map = DimmMap::new(&config);
+        let mut add =
+            |name| -> Result<MatrixLayout, Box<dyn Error>> { Ok(map.add_matrix(name, ROWS, COLS)?) };
+        let layouts = [add("gate")?, add("up")?, add("fc2")?];
+        let rows = [1, 2, 3].map(|seed| {
+            let values = DataKind::Gaussian.weights(ROWS as usize, COLS as usize, seed);
+            values.chunks(COLS as usize).map(<[f16]>::to_vec).collect::<Vec<_>>()
+        });
+        unit.occupy(map);
+        for (layout, rows) in layouts.iter().zip(&rows) {
+            (0..).zip(rows).for_each(|(row, values)| unit.poke_row(layout, row, values));
+        }
+        Ok(Self { unit, tiles: layouts.map(|layout| (0, layout)), rows })
+    }
+
+    /// What the gate lets through of a neuron: both factors.
+    fn factors(&self, row: u32, x: &[f16]) -> [f16; 2] {
+        let [gate, up, _] = &self.rows;
+        [relu(dot(&gate[row as usize], x)), dot(&up[row as usize], x)]
+    }
+}
+
+/// Some of the rows, in no order.
+fn active() -> Vec<u32> {
+    (0..ROWS).filter(|row| row % 3 != 1).map(|row| row * 7 % ROWS).collect()
+}
+
+fn vectors(batch: u32) -> Vec<f16> {
+    DataKind::Gaussian.weights(batch as usize, COLS as usize, 9)
+}
+
+#[test]
+fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
+    for (backend, batch) in [(Backend::Rtl, 1), (Backend::Rtl, 2), (Backend::Cycles, 2)] {
+        let mut mlp = Mlp::open(backend)?;
+        let (active, x) = (active(), vectors(batch));
+        let config = mlp.unit.config().clone();
+        let kept = KeptOutputs::new(&config, (COLS, active.len() as u32, batch), COLS, true);
+        let kept = kept.ok_or("there is room for this")?;
+        let [gate, up, fc2] = mlp.tiles.clone();
+        let product = Product {
+            mode: Mode::Dot,
+            rows: ROWS,
+            cols: COLS,
+            active: Some(&active),
+            weights: Weights::Resident(std::slice::from_ref(&gate)),
+            vectors: &x,
+        };
+        let epilogue = Epilogue { relu: true, ..Epilogue::default() };
+        let (run, met) = mlp.unit.alone(async |unit| {
+            let run = unit.product_kept_async(&product, &epilogue, Some((&kept, &fc2.1))).await?;
+            unit.partial_of_kept_async((&fc2.1, Some(&up.1)), &[]).await?;
+            let met =
+                unit.meet_async((batch, &Cut::all(COLS)), &[], true, &Epilogue::default(), None).await?;
+            Ok((run, met))
+        })?;
+        let mut sums = vec![ExactSum::default(); (COLS * batch) as usize];
+        let mut positive = 0;
+        for (k, &row) in active.iter().enumerate() {
+            let factors: Vec<[f16; 2]> = x.chunks(COLS as usize).map(|x| mlp.factors(row, x)).collect();
+            for (vector, [gate, _]) in factors.iter().enumerate() {
+                assert_eq!(run.bits[vector * active.len() + k], gate.to_bits(), "row {row}, vector {vector}");
+            }
+            positive += usize::from(factors.iter().any(|[gate, _]| gate.to_bits() != 0));
+            for (vector, [gate, up]) in factors.into_iter().enumerate() {
+                let own = sums[vector * COLS as usize..].iter_mut().zip(&mlp.rows[2][row as usize]);
+                own.for_each(|(sum, weight)| sum.mul_add(*weight, mul(gate, up)));
+            }
+        }
+        let expected: Vec<u16> = sums.iter().map(|sum| sum.round().to_bits()).collect();
+        assert_eq!(met.bits, expected, "batch {batch}");
+        assert!(positive > active.len() / 3 && (batch > 1 || positive < active.len()), "{positive}");
+    }
+    Ok(())
+}
+
+#[test]
+fn both_matrices_are_multiplied_where_the_gate_does_not_stay() -> Outcome {
+    for (backend, batch, biased) in
+        [(Backend::Rtl, 1, false), (Backend::Rtl, 3, true), (Backend::Cycles, 1, true)]
+    {
+        let mut mlp = Mlp::open(backend)?;
+        let (active, x) = (active(), vectors(batch));
+        let bias = vec![f16::from_bits(0xB800); active.len()]; // -0.5
+        let [gate, up, _] = mlp.tiles.clone();
+        let product = Product {
+            mode: Mode::Dot,
+            rows: ROWS,
+            cols: COLS,
+            active: Some(&active),
+            weights: Weights::Resident(std::slice::from_ref(&gate)),
+            vectors: &x,
+        };
+        let bias = biased.then_some(bias.as_slice());
+        let epilogue = Epilogue { bias, relu: true, up: Some(&up.1), ..Epilogue::default() };
+        let run = mlp.unit.product_then(&product, &epilogue)?;
+        for (vector, x) in x.chunks(COLS as usize).enumerate() {
+            for (k, &row) in active.iter().enumerate() {
+                let gate = dot(&mlp.rows[0][row as usize], x);
+                let gate = relu(bias.map_or(gate, |bias| ndp_numerics::add(gate, bias[k])));
+                let [_, up] = mlp.factors(row, x);
+                let (found, expected) = (run.bits[vector * active.len() + k], mul(gate, up).to_bits());
+                assert_eq!(found, expected, "row {row}, vector {vector}");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! What results have to be: those of the software, or, in a run without data, what a trace says of them.
+
+use super::live::layer_of;
+use ndp_config::{BlockKind, LlmShape};
+use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
+use ndp_numerics::f16;
+use ndp_traces::{Activity, NeuronShape};
+
+/// 1 in FP16: what an active neuron has in an outline.
+const ONE: u16 = 0x3C00;
+
+/// Where results come from.
+#[derive(Debug)]
+pub(super) enum Reference {
+    /// They are computed.
+    Software(SoftwareBackend),
+    /// There are no data: outputs of FC1 are 1 where a neuron was active, everything else is 0.
+    Outline {
+        /// The blocks of the trace.
+        shape: NeuronShape,
+        /// The tokens that are computed together.
+        tokens: Vec<Activity>,
+    },
+}
+
+impl Reference {
+    pub fn software() -> Self {
+        Self::Software(SoftwareBackend::new())
+    }
+
+    pub fn outline(model: &LlmShape) -> Self {
+        Self::Outline { shape: NeuronShape::of(model), tokens: Vec::new() }
+    }
+
+    pub fn is_outline(&self) -> bool {
+        matches!(self, Self::Outline { .. })
+    }
+
+    /// What is active in the next tokens.
+    pub fn trace(&mut self, next: Vec<Activity>) {
+        if let Self::Outline { tokens, .. } = self {
+            *tokens = next;
+        }
+    }
+
+    pub fn gemv(&mut self, op: &GemvOp<'_>) -> Vec<f16> {
+        match self {
+            Self::Software(software) => {
+                let Ok(result) = software.gemv(op);
+                result
+            }
+            Self::Outline { .. } => zeros(op.batch() * op.rows()),
+        }
+    }
+
+    pub fn linear(&mut self, op: &LinearOp<'_>) -> Vec<f16> {
+        let product = op.product();
+        match self {
+            Self::Software(software) => {
+                let Ok(result) = software.linear(op);
+                result
+            }
+            Self::Outline { shape, tokens } if product.class() == GemvClass::Fc1 => {
+                let block = BlockKind::Mlp.block(layer_of(product.label()).unwrap_or(0));
+                let of_token = |token| outline_values(shape, token, block);
+                tokens.iter().flat_map(of_token).collect()
+            }
+            Self::Outline { .. } => zeros(product.batch() * product.rows()),
+        }
+    }
+
+    pub fn attend(&mut self, op: &AttentionOp<'_>) -> Vec<f16> {
+        match self {
+            Self::Software(software) => {
+                let Ok(result) = software.attend(op);
+                result
+            }
+            Self::Outline { .. } => zeros(op.queries().len()),
+        }
+    }
+}
+
+fn zeros(count: usize) -> Vec<f16> {
+    vec![f16::from_bits(0); count]
+}
+
+/// A value for each neuron of a block: 1 if it is active.
+pub(super) fn outline_values(shape: &NeuronShape, activity: &Activity, block: usize) -> Vec<f16> {
+    let bits = activity.block(shape, block);
+    let value = |n: usize| f16::from_bits(ONE * (bits[n / 64] >> (n % 64) & 1) as u16);
+    (0..shape.blocks()[block].neurons as usize).map(value).collect()
+}

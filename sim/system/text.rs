@@ -1,0 +1,157 @@
+//! A text of which only the model's sizes and the activity of each token are known, on a system without data.
+//!
+//! It asks the system for the same operations, in the same order, as the decoder does for a text: so the host does the same, and everything takes
+//! the same time. [`SystemBackend::outline`] computes nothing; inputs are 1 where a neuron is active and 0 elsewhere.
+
+use super::backend::SystemBackend;
+use super::causes::Breakdown;
+use super::places::Places;
+use super::reference::outline_values;
+use crate::error::SimError;
+use ndp_config::{BlockKind, LlmShape};
+use ndp_model::decoder::MAX_BATCH;
+use ndp_model::{AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
+use ndp_numerics::f16;
+use ndp_traces::{Activity, NeuronShape};
+
+/// A text in work.
+pub struct TracedText<P> {
+    system: SystemBackend<P>,
+    model: LlmShape,
+    shape: NeuronShape,
+    caches: Vec<LayerCache>,
+    /// Most positions of the text.
+    positions: usize,
+    breakdown: Option<Breakdown>,
+}
+
+impl<P: Places> TracedText<P> {
+    /// A text of `positions` tokens at most, prompt included.
+    pub fn new(system: SystemBackend<P>, model: &LlmShape, positions: usize) -> Self {
+        let cache = LayerCache::new(model.kv_heads() as usize, model.head_width() as usize);
+        Self {
+            system,
+            shape: NeuronShape::of(model),
+            caches: vec![cache; model.layers() as usize],
+            model: model.clone(),
+            positions,
+            breakdown: None,
+        }
+    }
+
+    /// The system.
+    pub fn system(&self) -> &SystemBackend<P> {
+        &self.system
+    }
+
+    /// The system, to ask what its links have counted.
+    pub fn system_mut(&mut self) -> &mut SystemBackend<P> {
+        &mut self.system
+    }
+
+    /// Where the time of the tokens behind the prompt went.
+    pub fn breakdown(&self) -> Option<&Breakdown> {
+        self.breakdown.as_ref()
+    }
+
+    /// Runs the prompt: all of its tokens, and the logits behind the last one.
+    ///
+    /// # Errors
+    /// As [`SystemBackend`]'s operations.
+    pub fn prompt(&mut self, tokens: &[Activity]) -> Result<(), SimError> {
+        for batch in tokens.chunks(MAX_BATCH) {
+            self.layers(batch)?;
+        }
+        self.head()?;
+        self.system.take_events();
+        Ok(())
+    }
+
+    /// Runs one token behind the prompt.
+    ///
+    /// # Errors
+    /// As [`SystemBackend`]'s operations.
+    pub fn token(&mut self, activity: &Activity) -> Result<(), SimError> {
+        let before = self.system.figures().generated().2 + self.system.figures().prompt_ns;
+        self.layers(std::slice::from_ref(activity))?;
+        self.head()?;
+        let figures = self.system.figures();
+        let (now, dimms) = (figures.generated().2 + figures.prompt_ns, figures.dimms.len() as u32);
+        let events = self.system.take_events();
+        let own = Breakdown::of_tokens(dimms, (1, before, now), &events);
+        match &mut self.breakdown {
+            None => self.breakdown = Some(Breakdown { path: Vec::new(), ..own }),
+            Some(all) => all.add(&own),
+        }
+        Ok(())
+    }
+
+    fn head(&mut self) -> Result<(), SimError> {
+        let (rows, hidden) = (self.model.vocabulary() as usize, self.model.hidden() as usize);
+        let inputs = zeros(hidden);
+        let op = GemvOp::outline("lm_head", GemvClass::Head, (rows, hidden), &inputs)?;
+        self.system.gemv(&op).map(drop)
+    }
+
+    /// All layers, for tokens that are computed together.
+    fn layers(&mut self, tokens: &[Activity]) -> Result<(), SimError> {
+        let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
+        let kv = self.model.kv_width() as usize;
+        let (batch, position) = (tokens.len(), self.caches.first().map_or(0, LayerCache::positions));
+        self.system.trace(tokens.to_vec());
+        // What is added to a result takes time whatever it is.
+        let residual = zeros(batch * hidden);
+        for layer in 0..self.model.layers() {
+            let block = BlockKind::Attention.block(layer);
+            let inputs: Vec<f16> =
+                tokens.iter().flat_map(|token| outline_values(&self.shape, token, block)).collect();
+            let scale = Finish::Scale(f16::from_bits(0));
+            for (name, rows, finish) in
+                [("q_proj", hidden, scale), ("k_proj", kv, Finish::Plain), ("v_proj", kv, Finish::Plain)]
+            {
+                self.linear((layer, name, GemvClass::Qkv), (rows, hidden), &inputs, finish)?;
+            }
+            for _ in 0..batch {
+                self.caches[layer as usize].push(&zeros(kv), &zeros(kv));
+            }
+            self.attend(layer, (position, batch))?;
+            let all = vec![f16::from_bits(0x3C00); batch * hidden];
+            let out = Finish::Residual(&residual);
+            self.linear((layer, "out_proj", GemvClass::Proj), (hidden, hidden), &all, out)?;
+            let active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, Finish::Relu)?;
+            let out = Finish::Residual(&residual);
+            self.linear((layer, "fc2", GemvClass::Fc2), (hidden, ffn), &active, out)?;
+        }
+        Ok(())
+    }
+
+    fn linear(
+        &mut self,
+        (layer, name, class): (u32, &str, GemvClass),
+        shape: (usize, usize),
+        inputs: &[f16],
+        finish: Finish<'_>,
+    ) -> Result<Vec<f16>, SimError> {
+        let label = format!("layers.{layer}.{name}");
+        let product = GemvOp::outline(&label, class, shape, inputs)?;
+        let bias = self.model.is_biased().then(|| zeros(shape.0));
+        let mut op = LinearOp::new(product, bias.as_deref(), finish)?;
+        if class == GemvClass::Fc1 && self.model.mlp_matrices() == 3 {
+            op = op.gates(product)?;
+        }
+        self.system.linear(&op)
+    }
+
+    fn attend(&mut self, layer: u32, (position, tokens): (usize, usize)) -> Result<(), SimError> {
+        let queries = zeros(tokens * self.model.hidden() as usize);
+        let cache = &self.caches[layer as usize];
+        let span = AttentionSpan { sequence: 0, position, tokens, cache };
+        let heads = (self.model.heads() as usize, self.model.head_width() as usize);
+        let op = AttentionOp::new(layer as usize, heads, self.positions, &queries, vec![span])?;
+        self.system.attend(&op).map(drop)
+    }
+}
+
+fn zeros(count: usize) -> Vec<f16> {
+    vec![f16::from_bits(0); count]
+}

@@ -1,0 +1,189 @@
+//! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
+
+use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_cosim::core::Backend;
+use ndp_cosim::gemv::{GemvOptions, MergeFormat};
+use ndp_cosim::system::{
+    ActivitySource, LinkOptions, LivePredictor, Load, Setup, SystemBackend, SystemFigures, SystemOptions,
+    TracedText,
+};
+use ndp_model::{GenerateOptions, Model, generate};
+use ndp_scheduler::Policy;
+use ndp_traces::capture::{Capture, shape_of};
+use ndp_traces::{Activity, NeuronShape};
+use std::error::Error;
+use std::path::Path;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const PROMPT: &str = "It was";
+
+/// A run and its variants.
+#[derive(Clone, Copy)]
+struct Case {
+    config: &'static str,
+    backend: Backend,
+    dimms: u32,
+    linked: bool,
+    activity: ActivitySource,
+    merge: MergeFormat,
+    tokens: usize,
+}
+
+const CASE: Case = Case {
+    config: "tiny",
+    backend: Backend::Cycles,
+    dimms: 3,
+    linked: true,
+    activity: ActivitySource::Causal,
+    merge: MergeFormat::Exact,
+    tokens: 8,
+};
+
+/// Figures with data and without.
+fn both(case: Case) -> Result<[SystemFigures; 2], Box<dyn Error>> {
+    let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?;
+    let config = DesignConfig::preset(case.config)?;
+    let text = GenerateOptions { tokens: 24, temperature_percent: 0, seed: 3 };
+    let setup = Setup::profile(&model, PROMPT.as_bytes(), &text)?;
+    let system = SystemConfig::preset("small")?.with_dimms(case.dimms)?.with_gpu_percent(&setup.shape, 20)?;
+    let options = SystemOptions {
+        prompt_on_gpu: PROMPT.len(),
+        merge: case.merge,
+        load: Load::Backdoor,
+        activity: case.activity,
+        ..SystemOptions::new(&system)
+    };
+    let unit = GemvOptions { backend: case.backend, ..GemvOptions::default() };
+    let shape = shape_of(&model.config);
+    let online = || setup.online(&config, &system, Policy::Hermes, (PROMPT.len(), 1));
+    let complete = |mut system: SystemBackend<_>| -> Result<_, Box<dyn Error>> {
+        if case.linked {
+            system = system.with_links(&LinkOptions::default())?;
+        }
+        if case.activity == ActivitySource::Predicted {
+            system = system.with_predictor(LivePredictor::new(&shape, &setup.profile, PROMPT.len())?);
+        }
+        Ok(system)
+    };
+
+    let host = online()?;
+    let with_data = complete(SystemBackend::open(&config, &unit, &options, host.clone(), &model)?)?;
+    let (mut activities, mut failed) = (Vec::<Activity>::new(), None);
+    let mut capture = Capture::new(with_data, shape.clone(), |activity| {
+        activities.push(activity.clone());
+        failed = host.token(activity).err().or(failed.take());
+        Ok(())
+    });
+    let text = GenerateOptions { tokens: case.tokens, temperature_percent: 0, seed: 0 };
+    generate(&model, &mut capture, PROMPT.as_bytes(), &text, |_| {})?;
+    let mut with_data = capture.into_inner();
+    failed.map_or(Ok(()), Err)?;
+    with_data.count_links()?;
+
+    let host = online()?;
+    let outline = complete(SystemBackend::outline(&config, &unit, &options, host.clone(), &setup.shape)?)?;
+    let positions = model.config.max_position_embeddings();
+    let mut outline = TracedText::new(outline, &setup.shape, positions);
+    let (prompt, rest) = activities.split_at(PROMPT.len());
+    outline.prompt(prompt)?;
+    prompt.iter().try_for_each(|activity| host.token(activity))?;
+    for activity in rest {
+        outline.token(activity)?;
+        host.token(activity)?;
+    }
+    outline.system_mut().count_links()?;
+    let time = outline.breakdown().ok_or("no token")?;
+    let ns: u64 = with_data.figures().tokens.iter().map(|token| token.ns).sum();
+    assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
+    Ok([with_data.figures().clone(), outline.system().figures().clone()])
+}
+
+fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
+    let [data, outline] = both(case)?;
+    assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
+    // Nothing else differs than what was compared, and what predicted the cycles of RTL.
+    let without = |figures: &SystemFigures| {
+        let mut figures =
+            SystemFigures { outputs_checked: 0, differences: Default::default(), ..figures.clone() };
+        figures.dimms.iter_mut().for_each(|dimm| dimm.model_cycles = 0);
+        figures
+    };
+    assert_eq!(without(&outline), without(&data));
+    Ok(outline)
+}
+
+#[test]
+fn a_system_without_data_takes_the_time_of_one_with_data() -> Outcome {
+    let linked = same_times(CASE)?;
+    let links = linked.links.ok_or("no links")?;
+    assert!(links.migrations > 0 && links.uploads > 0, "neurons have to move: {links:?}");
+    same_times(Case { linked: false, ..CASE })?;
+    same_times(Case { dimms: 1, linked: false, ..CASE })?;
+    same_times(Case { activity: ActivitySource::Oracle, ..CASE })?;
+    same_times(Case { activity: ActivitySource::Predicted, ..CASE })?;
+    same_times(Case { merge: MergeFormat::Fp16, ..CASE })?;
+    Ok(())
+}
+
+#[test]
+fn that_is_the_time_of_rtl() -> Outcome {
+    let rtl = Case { backend: Backend::Rtl, dimms: 2, tokens: 3, ..CASE };
+    same_times(rtl)?;
+    Ok(())
+}
+
+#[test]
+fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
+    // Two layers of LLaMA2-70B's form, at a sixteenth of its width. A small buffer does not hold what a gate keeps.
+    let [tiny, hermes] = ["tiny", "hermes"].map(DesignConfig::preset);
+    let (tiny, hermes) = (tiny?, hermes?);
+    let system = SystemConfig::preset("hermes")?.with_dimms(2)?;
+    let model = |kv_heads: u32, mlp_matrices: u32| {
+        LlmShape::from_toml(&format!(
+            "name = 'narrow'\nlayers = 2\nhidden = 512\nheads = 16\nkv_heads = {kv_heads}\nffn = 1792\n\
+             mlp_matrices = {mlp_matrices}\nvocabulary = 256\ntied_embeddings = false\nbiased = false"
+        ))
+    };
+    let shape = NeuronShape::of(&model(4, 3)?);
+    let run = |config: &DesignConfig,
+               kv_heads: u32,
+               mlp_matrices: u32,
+               linked: bool|
+     -> Result<SystemFigures, Box<dyn Error>> {
+        let model = model(kv_heads, mlp_matrices)?;
+        let options = SystemOptions { prompt_on_gpu: 2, ..SystemOptions::new(&system) };
+        let places = ndp_cosim::system::StaticPlaces::new(2, 10, 4);
+        let mut outline = SystemBackend::outline(config, &GemvOptions::default(), &options, places, &model)?;
+        if linked {
+            outline = outline.with_links(&LinkOptions::default())?;
+        }
+        let mut text = TracedText::new(outline, &model, 16);
+        let mut activity = Activity::new(&shape);
+        for block in 0..shape.blocks().len() {
+            activity.block_mut(&shape, block).fill(0x0101_0101_0101_0101);
+        }
+        text.prompt(&[activity.clone(), activity.clone()])?;
+        (0..2).try_for_each(|_| text.token(&activity))?;
+        Ok(text.system().figures().clone())
+    };
+    use ndp_cosim::system::Operation::{Fc1, Fc2, K};
+    let of = |figures: &SystemFigures, operation| figures.operation_cycles.get(&operation).copied();
+    for linked in [false, true] {
+        let [gated, plain] = [run(&hermes, 4, 3, linked)?, run(&hermes, 4, 2, linked)?];
+        // The factor of a gate is computed behind it, for an eighth of the neurons.
+        let cycles =
+            |operation| [of(&gated, operation), of(&plain, operation)].map(Option::unwrap_or_default);
+        let [gate, no_gate] = cycles(Fc1);
+        // But for refreshes.
+        assert!((98 * no_gate..102 * no_gate).contains(&(100 * gate)), "{gate} {no_gate}");
+        let [gate, no_gate] = cycles(Fc2);
+        assert!(gate > no_gate, "{gate} {no_gate}");
+        let [gated, plain] = [run(&tiny, 4, 3, linked)?, run(&tiny, 4, 2, linked)?];
+        let [both, one] = [of(&gated, Fc1), of(&plain, Fc1)].map(Option::unwrap_or_default);
+        assert!((19 * one..21 * one).contains(&(10 * both)), "both matrices are read: {both} {one}");
+        // A quarter of the keys.
+        assert!(of(&gated, K) < of(&run(&tiny, 16, 3, linked)?, K));
+    }
+    Ok(())
+}
