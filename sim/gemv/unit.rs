@@ -455,10 +455,10 @@ impl GemvUnit {
         }
         self.core.check_protocol()?;
         if run.status.malformed > 0 {
-            let what = format!(
-                "the core refused instruction {} with code {}",
-                run.status.error_sequence, run.status.error
-            );
+            let (number, code) = (run.status.error_sequence, run.status.error);
+            let at = number.wrapping_sub(run.before.taken) as usize;
+            let text = instructions.get(at).map(|instruction| format!(": {instruction}")).unwrap_or_default();
+            let what = format!("the core refused instruction {number} with code {code}{text}");
             return Err(SimError::Host { cycle: self.core.cycle(), what });
         }
         let instructions = words.len() as u32;

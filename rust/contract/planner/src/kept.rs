@@ -39,7 +39,8 @@ impl KeptOutputs {
         }
         let counts = (0..count.div_ceil(most)).map(|index| most.min(count - index * most));
         let results: u32 = counts.clone().map(|count| block_words(config, count, batch)).sum();
-        let largest = block_words(config, most.min(count), batch);
+        // A shorter list may take more words than a full one.
+        let largest = counts.clone().map(|count| block_words(config, count, batch)).max().unwrap_or(0);
         let mut dst = words.checked_sub(results)?;
         // Both products have two places beside these: for biases, then for selected values. Those of a gate have two more.
         let (vectors, sums) = (block_words(config, inputs, batch), accumulator_words(config, cols, batch));
