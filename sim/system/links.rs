@@ -132,14 +132,14 @@ pub(super) struct Round {
     /// Their numbers.
     pub messages: Vec<usize>,
     /// Programs of the cores, which begin together; once more for each time that a message had to be repeated.
-    pub tries: Vec<Vec<(usize, ProgramFigures)>>,
+    pub tries: Vec<Programs>,
 }
 
 impl Round {
     /// Cycles up to the end of the last program of each try.
     pub fn cycles(&self) -> u64 {
         let longest =
-            |programs: &Vec<(usize, ProgramFigures)>| programs.iter().map(|(_, of)| of.cycles).max();
+            |programs: &Programs| programs.iter().map(|(_, of)| of.cycles).max();
         self.tries.iter().filter_map(longest).sum()
     }
 }
@@ -148,7 +148,7 @@ impl Round {
 #[derive(Debug, Default)]
 pub(super) struct MovedNeurons {
     /// Programs of the cores.
-    pub programs: Vec<(usize, ProgramFigures)>,
+    pub programs: Programs,
     /// Ways that were taken, with bytes.
     pub ways: Vec<(Place, u64)>,
     /// Neurons that live on another DIMM now.
@@ -165,6 +165,9 @@ struct Sides {
     late: u64,
 }
 
+/// Programs of cores, by their numbers.
+type Programs = Vec<(usize, ProgramFigures)>;
+
 /// Linked DIMMs.
 #[derive(Debug)]
 pub(super) struct Links {
@@ -177,7 +180,7 @@ pub(super) struct Links {
     pub figures: LinkFigures,
     threads: usize,
     /// Programs of rounds that need not run once more, by their ranges; none if all rounds run.
-    known: Option<HashMap<Vec<Sides>, Vec<(usize, ProgramFigures)>>>,
+    known: Option<HashMap<Vec<Sides>, Programs>>,
 }
 
 impl Links {
