@@ -80,8 +80,7 @@ fn a_configuration_that_nobody_built_is_built_once() -> Outcome {
     };
     // What is missing or does not work is named, and leaves nothing behind that would be taken for a model.
     let broken = dir.path().join("broken");
-    let script =
-        "#!/bin/sh\ncase \"$*\" in *--version*|*-E*) exec g++ \"$@\";; esac\necho no memory >&2\nexit 1\n";
+    let script = "#!/bin/sh\ncase \"$*\" in *--version*|*-E*|*-fsyntax-only*) exec g++ \"$@\";; esac\necho no memory >&2\nexit 1\n";
     std::fs::write(&broken, script)?;
     #[cfg(unix)]
     std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;

@@ -177,7 +177,7 @@ pub(crate) fn compiler(target: &str, compiler: Option<&Path>) -> cc::Build {
 }
 
 fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
-    let mut build = compiler(&tools.target, tools.compiler.as_deref());
+    let mut build = tools.compiler.clone();
     build.opt_level(task.opt_level).includes(&task.include).flag("-w").flags(&tools.flags);
     for define in DEFINES {
         build.define(define, if matches!(define, "VM_TRACE" | "VM_TRACE_VCD") { "1" } else { "0" });
@@ -201,7 +201,7 @@ pub fn link<'a>(
     library: &Path,
     tools: &Tools,
 ) -> Result<(), Failure> {
-    let mut build = compiler(&tools.target, tools.compiler.as_deref());
+    let mut build = tools.compiler.clone();
     let compiler = build.opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let dir = library.parent().unwrap_or(Path::new("."));
     let mut command = compiler.to_command();

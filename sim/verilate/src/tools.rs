@@ -27,10 +27,8 @@ pub struct Tools {
     pub verilator_version: String,
     /// The same as numbers.
     pub verilator_number: (u32, u32),
-    /// For which machine it compiles, as a target triple.
-    pub target: String,
-    /// The C++ compiler; `None` if it is left to `cc`, which knows `CXX` and the system's.
-    pub compiler: Option<PathBuf>,
+    /// The C++ compiler, for a machine. It is asked what it is once: copies know what was answered.
+    pub(crate) compiler: cc::Build,
     /// What it calls itself, such as `Debian clang version 14.0.6`.
     pub compiler_version: String,
     /// Those of the flags for models that the compiler knows.
@@ -46,15 +44,19 @@ pub struct Tools {
 pub fn find(target: &str) -> Result<Tools, Failure> {
     let (verilator, verilator_root, export_root) = find_verilator()?;
     let (verilator_version, verilator_number) = check_version(&verilator, &verilator_root)?;
-    let compiler = find_clang(target);
-    let (compiler_version, compiler_identity, flags) = check_compiler(target, compiler.as_deref())?;
+    let with = |clang: Option<PathBuf>| {
+        let compiler = crate::compile::compiler(target, clang.as_deref());
+        check_compiler(&compiler, clang).map(|checked| (compiler, checked))
+    };
+    // A clang++ without headers is none.
+    let clang = find_clang(target).and_then(|clang| with(Some(clang)).ok());
+    let (compiler, (compiler_version, compiler_identity, flags)) = clang.map_or_else(|| with(None), Ok)?;
     Ok(Tools {
         compiler,
         compiler_version,
         verilator,
         verilator_root,
         export_root,
-        target: target.to_owned(),
         flags,
         verilator_version,
         verilator_number,
@@ -109,8 +111,18 @@ fn find_verilator() -> Result<(PathBuf, PathBuf, bool), Failure> {
     Err(lines)
 }
 
-/// Asks the executable where it is installed.
+/// Where the executable is installed: beside it, as `make install` leaves it, else it is asked, which takes as long as everything else here.
 fn root_of(verilator: &Path) -> Result<PathBuf, String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_name = verilator.components().count() == 1;
+    let folders = std::env::split_paths(&path).filter(|_| is_name);
+    let places = folders.map(|folder| folder.join(verilator)).chain([verilator.to_path_buf()]);
+    let executable =
+        places.into_iter().find(|place| place.is_file()).and_then(|place| place.canonicalize().ok());
+    let root = executable.and_then(|place| Some(place.parent()?.parent()?.join("share/verilator")));
+    if let Some(root) = root.filter(|root| root.join("include/verilated.cpp").is_file()) {
+        return Ok(root);
+    }
     let mut command = Command::new(verilator);
     let output = command.env_remove("VERILATOR_ROOT").args(["--getenv", "VERILATOR_ROOT"]).output();
     let output = output.map_err(|e| e.to_string())?;
@@ -158,8 +170,8 @@ fn dotted((major, minor): (u32, u32)) -> String {
     format!("{major}.{minor:03}")
 }
 
-/// clang++, if it is there with headers and libraries and `CXX` does not name another compiler: models that it compiles are
-/// faster (docs/results.md) and are built in less time than with g++.
+/// clang++, if it is there and `CXX` does not name another compiler: models that it compiles are faster (docs/results.md) and are built in
+/// less time than with g++.
 fn find_clang(target: &str) -> Option<PathBuf> {
     let chosen = ["CXX", "HOST_CXX", "TARGET_CXX"].map(str::to_owned).into_iter();
     let mut chosen = chosen.chain([format!("CXX_{target}"), format!("CXX_{}", target.replace('-', "_"))]);
@@ -167,19 +179,15 @@ fn find_clang(target: &str) -> Option<PathBuf> {
         return None;
     }
     let clang = PathBuf::from("clang++");
-    let prints = |arguments: &[&str]| {
-        let output = Command::new(&clang).args(arguments).output().ok()?;
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    prints(&["-std=c++17", "-fsyntax-only", "-include", "atomic", "-x", "c++", "/dev/null"])?;
+    let output = Command::new(&clang).arg("-print-file-name=libatomic.so").output().ok()?;
     // The bare name if it is not found.
-    prints(&["-print-file-name=libatomic.so"])?.contains('/').then_some(clang)
+    (output.status.success() && output.stdout.contains(&b'/')).then_some(clang)
 }
 
-/// The compiler's version, what identifies it, and the flags that it knows.
+/// The compiler's version, what identifies it, and the flags that it knows; `clang` is the compiler unless `cc` has to say.
 fn check_compiler(
-    target: &str,
-    compiler: Option<&Path>,
+    compiler: &cc::Build,
+    clang: Option<PathBuf>,
 ) -> Result<(String, String, Vec<&'static str>), Failure> {
     let missing = |reason: String| {
         vec![
@@ -189,39 +197,45 @@ fn check_compiler(
                 .to_owned(),
         ]
     };
-    let path = match compiler {
-        Some(compiler) => compiler.to_path_buf(),
+    let path = match clang {
+        Some(clang) => clang,
         None => {
-            let compiler = crate::compile::compiler(target, None).opt_level(0).try_get_compiler();
+            let compiler = compiler.clone().opt_level(0).try_get_compiler();
             compiler.map_err(|e| missing(e.to_string()))?.path().to_path_buf()
         }
     };
     // It is run in another directory.
     let is_name = path.components().count() == 1;
     let path = if is_name { path } else { std::path::absolute(&path).unwrap_or(path) };
-    let version = Command::new(&path).arg("--version").output();
-    let version = version.map_err(|e| missing(format!("{}: {e}", path.display())))?;
-    if !version.status.success() {
-        return Err(missing(format!("{} --version failed", path.display())));
-    }
-    // What it says of itself if it knows these flags.
+    // What it says of itself if it has headers and knows these flags.
     let knows = |flags: &[&str]| {
         let mut command = Command::new(&path);
+        command.args(flags).args([
+            "-std=c++17",
+            "-fsyntax-only",
+            "-v",
+            "-include",
+            "atomic",
+            "-x",
+            "c++",
+            "/dev/null",
+        ]);
         // clang names the current directory, which is no part of its output.
-        command.args(flags).args(["-fsyntax-only", "-v", "-x", "c++", "/dev/null"]).current_dir("/");
-        let output = command.output().ok().filter(|output| output.status.success())?;
-        Some(String::from_utf8_lossy(&output.stderr).into_owned())
+        let output = command.current_dir("/").output();
+        let output = output.map_err(|e| missing(format!("{}: {e}", path.display())))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            return Ok(text);
+        }
+        let last = text.lines().last().unwrap_or_default();
+        Err(missing(format!("{} fails on an empty file: {last}", path.display())))
     };
     let mut flags = crate::compile::FLAGS.to_vec();
-    let mut text = knows(&flags);
-    if text.is_none() {
-        flags.retain(|flag| knows(&[flag]).is_some());
-        text = knows(&flags);
-    }
+    let text = knows(&flags).or_else(|_| {
+        flags.retain(|flag| knows(&[flag]).is_ok());
+        knows(&flags)
+    })?;
+    let line = |words: &str| text.lines().find(|line| line.contains(words)).unwrap_or_default();
     // What `native` means differs between machines that share a cache of build output. "cc1plus" of gcc, "-cc1" of clang.
-    let text = text.unwrap_or_default();
-    let target = text.lines().find(|line| line.contains("cc1")).unwrap_or_default();
-    let version = String::from_utf8_lossy(&version.stdout);
-    let first = version.lines().next().unwrap_or_default().to_owned();
-    Ok((first, format!("{version}\n{target}"), flags))
+    Ok((line(" version ").trim().to_owned(), format!("{}\n{}", line(" version "), line("cc1")), flags))
 }
