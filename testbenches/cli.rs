@@ -578,7 +578,10 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     refused(&format!("{tiny} --dimms 2 --shown-dimm 2"), "shown-dimm = 2 must be in 0..=1")?;
     let dir = tempfile::tempdir()?;
     let trace = dir.path().join("t.txt");
-    let late = format!("{tiny} --dimms 2 --shown-program 9999 --commands {}", trace.display());
+    let late = format!(
+        "{tiny} --dimms 2 --load backdoor --prompt I --shown-program 9999 --commands {}",
+        trace.display()
+    );
     refused(&late, "shown-program = 9999 must be below the ")?;
     assert_eq!(std::fs::read_dir(dir.path())?.count(), 0, "nothing is left");
     refused(&format!("{tiny} --dimms 2 --html /no/dir/t.html"), "cannot create `/no/dir/t.html`")?;
@@ -588,7 +591,7 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         "--html shows one run, and these are 2 combinations",
     )?;
     refused(
-        &format!("{tiny} --backend cycles --dimms 2 --flip weight:9999:0:0"),
+        &format!("{tiny} --backend cycles --dimms 2 --prompt I --flip weight:9999:0:0"),
         "no product of the model holds the flipped bit",
     )?;
     refused(

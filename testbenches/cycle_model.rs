@@ -117,7 +117,7 @@ fn random_programs_take_the_predicted_cycles() -> Outcome {
 
 #[test]
 fn they_do_so_beside_stalls_and_traffic() -> Outcome {
-    sessions("tiny", 2, 50, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
+    sessions("tiny", 2, 30, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn they_do_so_with_four_bank_groups() -> Outcome {
 
 #[test]
 fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
-    sessions("tiny", 3, 5, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
-    sessions("tiny", 4, 5, 10, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
+    sessions("tiny", 3, 3, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
+    sessions("tiny", 4, 3, 10, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn a_full_disk_leaves_no_partial_file() {
     // Too large for the limit of the shell's child, as it would be for a disk.
     let ndp = ndp();
     for name in ["waves.vcd", "waves.fst"] {
-        let line = format!("gemv --config tiny --rows 400 --cols 512 --waves {name}");
+        let line = format!("gemv --config tiny --rows 40 --cols 64 --waves {name}");
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ndp")]);
         let output = command.args(line.split(' ')).current_dir(ndp.folder.path()).output().unwrap();
@@ -255,8 +255,8 @@ fn long_runs_say_how_long_they_take() {
     // Building the model is another thing that is said.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     for line in [
-        "gemv --config tiny --rows 40000 --cols 4096",
-        "layer --config tiny --hidden 4096 --heads 64 --ffn 8192 --context 64",
+        "gemv --config tiny --rows 8000 --cols 4096",
+        "layer --config tiny --hidden 1024 --heads 16 --ffn 4096 --context 64",
         "generate --config tiny --tokens 200 --prompt It",
         "pim --tokens 100",
     ] {

@@ -26,8 +26,8 @@ fn number(point: &Value, key: &str) -> Result<f64, Box<dyn Error>> {
 
 #[test]
 fn the_rate_is_that_of_the_link_and_goes_down_with_errors() -> Outcome {
-    let arguments = ["--ber", "0,1e-6,1e-5,1e-4", "--message", "4096,64", "--bytes", "1048576"];
-    let found = points(&arguments)?;
+    let measured = |sizes| points(&["--ber", "0,1e-6,1e-5,1e-4", "--bytes", "1048576", "--message", sizes]);
+    let found = measured("4096,64")?;
     assert_eq!(found.len(), 8);
     let ideal = DesignConfig::preset("hermes")?.link().payload_bytes_per_cycle();
     let best = number(&found[0], "bytes_per_cycle")?;
@@ -45,7 +45,7 @@ fn the_rate_is_that_of_the_link_and_goes_down_with_errors() -> Outcome {
     // A short message is a flit that is mostly empty, but sooner there.
     assert!(number(&found[4], "bytes_per_cycle")? < best / 4.0);
     assert!(number(&found[4], "latency_cycles")? < number(&found[0], "latency_cycles")?);
-    assert_eq!(points(&arguments)?, found, "the same seed gives the same figures");
+    assert_eq!(measured("4096")?, found[..4], "the same seed gives the same figures");
     Ok(())
 }
 

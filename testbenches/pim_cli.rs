@@ -14,6 +14,9 @@ type Outcome = Result<(), Box<dyn Error>>;
 const SLOW: &str = "--hardware librapim-small-npu";
 const SHORT: &str =
     "pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
+/// As short as it can be with tokens that are decided about.
+const SHORTEST: &str =
+    "pim --channel model --prompt I --prompt M --prompt A --prompt S --tokens 2 --temperature 0";
 
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("ndp-pim-cli-{}-{name}", std::process::id()))
@@ -63,7 +66,7 @@ fn the_controller_in_rtl_is_chosen_and_reported_in_each_mode() -> Outcome {
     let mut clocks = Vec::new();
     for controller in ["software", "rtl"] {
         let line =
-            format!("{SHORT} --mode serial --mode pipelined --mode dex --controller {controller} --json");
+            format!("{SHORTEST} --mode serial --mode pipelined --mode dex --controller {controller} --json");
         let report = json(&line)?;
         assert_eq!(report["controller"], controller);
         let modes = report["modes"].as_array().ok_or("modes")?;
@@ -83,7 +86,7 @@ fn the_controller_in_rtl_offloads_as_the_scheduler_says() -> Outcome {
     let mut shares = Vec::new();
     for controller in ["software", "rtl"] {
         let report = json(&format!(
-            "{SHORT} --mode dex+dbo --offload-ffn 1 --offload-mha 1 --controller {controller} --json"
+            "{SHORTEST} --mode dex+dbo --offload-ffn 1 --offload-mha 1 --controller {controller} --json"
         ))?;
         let mode = &report["modes"][0];
         assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));

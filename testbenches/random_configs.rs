@@ -29,7 +29,7 @@ use std::ops::Range;
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Models that run for a second or two are not worth the time that it takes to optimise them.
-const OPT_LEVEL: Option<u32> = Some(0);
+const OPT_LEVEL: Option<u32> = Some(1);
 /// The variable that names one seed.
 const ONE: &str = "NDP_RANDOM_CONFIG";
 /// Seeds that have found an error: in the cycle model, and after a warm reset. 6 and 7 did too, with stripes of one beat.

@@ -85,7 +85,7 @@ fn text_and_logits_do_not_depend_on_devices() -> Outcome {
     let expected = reference(&model, &OPTIONS)?;
     let mut sent = Vec::new();
     for (dimms, gpu_percent) in [(1, 0), (2, 30), (4, 10)] {
-        let options = SystemOptions::new(&system(dimms)?);
+        let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(dimms)?) };
         let mut system = open(&model, &options, StaticPlaces::new(dimms, gpu_percent, 7))?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         assert_eq!(generation.text, expected.text, "{dimms} DIMMs");
@@ -209,7 +209,8 @@ impl Places for Wanderers {
 fn neurons_may_move_between_tokens() -> Outcome {
     let model = model()?;
     let expected = reference(&model, &OPTIONS)?;
-    let mut system = open(&model, &SystemOptions::new(&system(3)?), Wanderers { turn: 0 })?;
+    let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(3)?) };
+    let mut system = open(&model, &options, Wanderers { turn: 0 })?;
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
     assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
     assert!(system.places().turn >= OPTIONS.tokens as u32);
@@ -409,7 +410,7 @@ fn under(
     // The GPU has room for a fifth of the neurons.
     let system = SystemConfig::preset("small")?.with_dimms(3)?.with_gpu_percent(&setup.shape, 20)?;
     let online = setup.online(&DesignConfig::preset("tiny")?, &system, policy, (PROMPT.len(), 3))?;
-    let options = SystemOptions { prompt_on_gpu: PROMPT.len(), threads: 2, ..SystemOptions::new(&system) };
+    let options = SystemOptions { threads: 2, system, ..behind_the_prompt(3)? };
     let mut failed = Vec::new();
     let mut backend =
         Capture::new(open(model, &options, online.clone())?, shape_of(&model.config), |activity| {
