@@ -1,8 +1,8 @@
 //! Does a native model do what the Verilated one does? On every output, after every change of an input and every edge of a clock.
 //!
 //! The emitter is trusted: nearly all other tests run on what it writes. So blocks with arrays run in lockstep with Verilator here,
-//! with random values on all pins, legal or not, and resets; a core runs random programs; and errors in what the emitter writes have to
-//! be found. What is changed in the Verilog (mutants) is always Verilated.
+//! with random values on all pins, legal or not, and resets, from random contents that are the same in both; a core runs random programs;
+//! and errors in what the emitter writes have to be found. What is changed in the Verilog (mutants) is always Verilated.
 
 use crate::common::rtl::{design_config, hbm_config};
 use crate::common::selftest::SelfTest;
@@ -15,9 +15,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// Cycles of a model with random values on all pins, in lockstep. Returns the number of values that were compared.
+/// Cycles of a model with random values on all pins, in lockstep, from random contents. Returns the number of values that were compared.
 fn random_pins(rtl: &Rtl, cycles: u64, seed: u64) -> Result<u64, Box<dyn Error>> {
-    let options = OpenOptions { form: Form::Both, ..OpenOptions::default() };
+    random_pins_from(rtl, cycles, seed, Some(seed as u32))
+}
+
+/// The same from these contents, or from zeros.
+fn random_pins_from(
+    rtl: &Rtl,
+    cycles: u64,
+    seed: u64,
+    random_contents: Option<u32>,
+) -> Result<u64, Box<dyn Error>> {
+    let options = OpenOptions { form: Form::Both, random_contents, ..OpenOptions::default() };
     let mut model = Model::open(rtl, &options)?;
     let mut random = SplitMix64::new(seed);
     let of = |wanted| model.ports().iter().filter(move |port| port.direction == wanted);
@@ -65,7 +75,7 @@ fn long() -> Result<ndp_config::DesignConfig, Box<dyn Error>> {
 #[test]
 fn every_operator_does_once_and_in_an_array() -> Outcome {
     let operators = rtl(&SelfTest, "operators")?.optimised(Some(1));
-    let compared = random_pins(&operators, 20_000, 1)?;
+    let compared = random_pins_from(&operators, 20_000, 1, None)?;
     assert!(compared > 10_000_000, "{compared}");
     Ok(())
 }
@@ -108,7 +118,8 @@ fn every_block_does_with_random_pins() -> Outcome {
 #[test]
 fn a_core_does_while_it_executes_programs() -> Outcome {
     let config = design_config("tiny")?;
-    let mut core = NdpCore::open(&config, &CoreOptions { form: Form::Both, ..CoreOptions::default() })?;
+    let options = CoreOptions { form: Form::Both, random_contents: Some(7), ..CoreOptions::default() };
+    let mut core = NdpCore::open(&config, &options)?;
     for program in RandomPrograms::new(&config, 7).take(12) {
         assert!(core.check_program(&program, |_| {})?.agrees());
     }
@@ -117,7 +128,7 @@ fn a_core_does_while_it_executes_programs() -> Outcome {
 }
 
 /// Errors in what the emitter writes: the block, what is replaced, and by what.
-const ERRORS: [(&str, &str, &str); 10] = [
+const ERRORS: [(&str, &str, &str); 12] = [
     ("operators", " + n", " | n"),
     ("operators", " >> 0x", " << 0x"),
     ("operators", "less(", "equal("),
@@ -131,6 +142,9 @@ const ERRORS: [(&str, &str, &str); 10] = [
     // Operands at the wrong distance, and operands that are not made.
     ("rank_group", ", 2>(s.g", ", 1>(s.g"),
     ("rank_group", "if (s.a", "if (false && s.a"),
+    // One bit is another one in the beginning, and all of them are.
+    ("operators", "options.seed)});", "options.seed)}); s.r0[0] ^= 1;"),
+    ("rank_group", "(options.seed)", "(options.seed + 1)"),
 ];
 
 #[test]

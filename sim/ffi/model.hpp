@@ -10,6 +10,21 @@
 class VerilatedVcdC;
 struct NdpTrace;
 
+/* Random contents follow from the seed and from where they are, so that a native model and a Verilated one can begin with the same. Names of
+ * instances from the top down, each with a dot behind it, and of a register or memory: FNV-1a. */
+inline uint64_t ndp_place(uint64_t above, const char* name) {
+    for (; *name; ++name) above = (above ^ static_cast<unsigned char>(*name)) * 0x100000001b3u;
+    return above;
+}
+
+/* A word of what is there, the lowest bits first, those of a memory one behind the other: SplitMix64. */
+inline uint32_t ndp_contents(uint64_t place, uint32_t at) {
+    uint64_t z = place + (uint64_t{at} + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<uint32_t>(z ^ (z >> 31));
+}
+
 struct NdpModel {
     VerilatedContext context;
     std::vector<NdpPort> ports;

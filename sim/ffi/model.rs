@@ -31,7 +31,7 @@ pub enum Form {
     /// Native, with the time counted that each module takes ([`Model::profile`]).
     #[value(skip)]
     Profiled,
-    /// Both in lockstep: all outputs are compared after each edge. Registers start at zero then.
+    /// Both in lockstep, from the same contents: all outputs are compared after each edge.
     Both,
 }
 
@@ -69,7 +69,8 @@ pub struct OpenOptions {
     /// Dump signals to a file. Models without waves run another, faster variant of the same design.
     pub waves: Option<WaveOptions>,
     /// Registers and memories start with random contents of this seed instead of zeros: what a design computes
-    /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version.
+    /// after its reset must not depend on it. The seed is reproducible for one variant and Verilator version. In lockstep both models have the
+    /// same.
     pub random_contents: Option<u32>,
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
@@ -140,12 +141,24 @@ impl Model {
             Form::Native | Form::Both => Variant::Native,
         };
         let both = options.form == Form::Both && variant == Variant::Native && rtl.native.is_some();
-        let reference = OpenOptions { form: Form::Verilated, random_contents: None, ..options.clone() };
-        let reference = both.then(|| Self::open(rtl, &reference).map(Box::new)).transpose()?;
+        let other = options.random_contents.map_or(Variant::Verilated, |_| Variant::Alike);
+        let reference =
+            both.then(|| Self::of_variant(rtl, other, options, None, None).map(Box::new)).transpose()?;
+        Self::of_variant(rtl, variant, options, waves, reference)
+    }
+
+    /// One variant.
+    fn of_variant(
+        rtl: &Rtl,
+        variant: Variant,
+        options: &OpenOptions,
+        waves: Option<WaveSink>,
+        reference: Option<Box<Self>>,
+    ) -> Result<Self, SimError> {
         let library = library::load(rtl, variant)?;
         let raw_options = raw::NdpOpenOptions {
             waves: waves.is_some(),
-            random: options.random_contents.is_some() && !both,
+            random: options.random_contents.is_some(),
             // Verilator takes a positive 31-bit seed; 0 means a random one to it.
             seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
         };

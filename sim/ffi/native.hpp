@@ -137,25 +137,24 @@ void add_up(std::vector<NdpShare>& rows, const Share (&all)[n], const S& s, cons
 #define NDP_TIME(function, ...) __VA_ARGS__
 #endif
 
-// Random contents: SplitMix64.
+// What is in no array.
+const char* const ALONE[] = {""};
+
+// Random contents.
 struct Random {
-    uint64_t state;
+    uint64_t seed;
 
-    Word next() {
-        uint64_t z = state += 0x9e3779b97f4a7c15u;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return static_cast<Word>(z ^ (z >> 31));
-    }
-
-    // Words of a value of that many bits; a bit of an array is all ones or zeros.
-    NDP_ALONE void fill(Word* to, unsigned width, unsigned lanes, unsigned stride, bool mask) {
-        for (unsigned limb = 0; 32 * limb < width; ++limb) {
-            const unsigned bits = width - 32 * limb;
-            for (unsigned lane = 0; lane != lanes; ++lane) {
-                Word x = next();
+    // Words of a register (a memory of depth 1) in each of the instances, one lane each; a bit of an array is all ones or zeros.
+    NDP_ALONE void fill(Word* to, unsigned depth, unsigned width, unsigned lanes, unsigned stride, bool mask,
+                        const char* const* instances, const char* name) {
+        const unsigned limbs = (width + 31) / 32;
+        for (unsigned lane = 0; lane != lanes; ++lane) {
+            const uint64_t place = ndp_place(ndp_place(seed, instances[lane]), name);
+            for (unsigned at = 0; at != depth * limbs; ++at) {
+                const unsigned bits = width - 32 * (at % limbs);
+                Word x = ndp_contents(place, at);
                 if (bits < 32) x &= (Word{1} << bits) - 1;
-                to[limb * stride + lane] = mask ? 0 - x : x;
+                to[at * stride + lane] = mask ? 0 - x : x;
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A model is built when it is asked for, and kept ([`Cache`]). build.rs asks for those of the main job, the harness for any other
 //! while it runs. Reading order: [`rtl`] (a design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of
-//! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models), `pool` (workers), [`cache`] (libraries
+//! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models)
+//! and `contents` (what registers begin with), `pool` (workers), [`cache`] (libraries
 //! that are kept) and `files` (hashes, locks). How a library is loaded is left to `sim/ffi`.
 
 #![deny(missing_docs)]
@@ -10,6 +11,7 @@
 
 pub mod cache;
 mod compile;
+mod contents;
 mod files;
 mod native;
 mod pool;

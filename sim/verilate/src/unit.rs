@@ -1,11 +1,11 @@
 //! One variant of a model: its sources, by a run of Verilator or from the netlist.
 //!
-//! A model has three variants: the native one, which Verilator has no part in; the Verilated one; and the Verilated one with waves,
-//! whose signals can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which
+//! A model has four variants that do the same: the native one, which Verilator has no part in; the Verilated one; the Verilated one that begins
+//! with the random contents of the native one; and the Verilated one with waves, whose signals can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which
 //! of them is built is decided when a model is opened; compiling is left to `compile`.
 
 use crate::files::{file_failure, hash, write_if_changed};
-use crate::{Failure, Rtl, Tools, compile, shims};
+use crate::{Failure, Rtl, Tools, compile, contents, shims};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,6 +45,8 @@ pub enum Variant {
     Profiled,
     /// By Verilator.
     Verilated,
+    /// By Verilator, from the random contents that the native model begins with.
+    Alike,
     /// By Verilator, with all signals in reach of waves.
     Waves,
 }
@@ -72,11 +74,13 @@ impl Unit {
     pub(crate) fn new(rtl: &Rtl, variant: Variant, cache: &Path, tools: &Tools) -> Self {
         let (variant, shim) = match (variant, &rtl.native) {
             (Variant::Native | Variant::Profiled, Some(source)) => (variant, source.clone()),
-            (Variant::Waves, _) => (variant, shims::model(rtl, true, PREFIX)),
-            _ => (Variant::Verilated, shims::model(rtl, false, PREFIX)),
+            (Variant::Waves | Variant::Alike, _) => (variant, shims::model(rtl, variant, PREFIX)),
+            _ => (Variant::Verilated, shims::model(rtl, Variant::Verilated, PREFIX)),
         };
+        let verilog =
+            if variant == Variant::Alike { contents::given(&rtl.verilog) } else { rtl.verilog.clone() };
         let parts = [
-            &rtl.verilog,
+            &verilog,
             &shim,
             &format!("{variant:?}"),
             &flags(tools).join(" "),
@@ -92,7 +96,7 @@ impl Unit {
             variant,
             opt_level: rtl.opt_level,
             top: rtl.top.clone(),
-            verilog: rtl.verilog.clone(),
+            verilog,
             shim,
             key,
         }

@@ -49,6 +49,7 @@ struct Elaboration {
     scopes: Vec<Scope>,
     registers: Vec<Register>,
     memories: Vec<MemoryArray>,
+    instances: Vec<Vec<String>>,
     ports: HashMap<String, u32>,
     modules: Vec<String>,
     /// Titles of modules of which no array can be made.
@@ -65,6 +66,7 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
             scopes: Vec::new(),
             registers: Vec::new(),
             memories: Vec::new(),
+            instances: Vec::new(),
             ports: top.ports().iter().zip(0..).map(|(port, index)| (port.name.clone(), index)).collect(),
             modules: Vec::new(),
             single: single.clone(),
@@ -84,6 +86,7 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
                     outputs,
                     registers: elaboration.registers,
                     memories: elaboration.memories,
+                    instances: elaboration.instances,
                     modules: elaboration.modules,
                 });
             }
@@ -194,10 +197,12 @@ impl Elaboration {
                 && instance.module.body().replicated
                 && alike.len() >= FEWEST
                 && !self.single.contains(instance.module.title());
-            let path = format!("{path}{}.", instance.name);
+            let path_of = |number: usize| format!("{path}{}.", body.instances[number].name);
+            let path = path_of(number);
             if array {
                 let own = self.graph.lanes.len() as u32;
                 self.graph.lanes.push(alike.len() as u32);
+                self.instances.push(alike.iter().map(|number| path_of(*number)).collect());
                 let parent = Parent { scope: index, instances: alike.clone() };
                 let scope = self.open(&instance.module, Some(parent), Some(own), &path, &below);
                 for (lane, number) in (0..).zip(alike) {

@@ -67,10 +67,12 @@ pub struct Netlist {
     pub ports: Vec<Port>,
     /// Words of each output, by the number of its port.
     pub outputs: Vec<(u32, Vec<Id>)>,
-    /// Registers.
+    /// Registers. The name of one that an array has is that in its first instance.
     pub registers: Vec<Register>,
-    /// Memories.
+    /// Memories, alike.
     pub memories: Vec<MemoryArray>,
+    /// The instances of each array: their names from the top down, each with a dot behind it.
+    pub instances: Vec<Vec<String>>,
     /// Titles of the modules.
     pub modules: Vec<String>,
 }

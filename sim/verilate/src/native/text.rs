@@ -699,18 +699,21 @@ impl<'a> Text<'a> {
             let name = &register.name;
             let _ = writeln!(text, "    {align}Word r{number}[{}]; // {name}", words * stride);
             let mask = register.width == 1 && register.group.is_some();
-            let width = register.width;
-            let _ = writeln!(fill, "    random.fill(s.r{number}, {width}, {lanes}, {stride}, {mask});");
+            let (width, (instances, own)) = (register.width, self.place(register.group, name));
+            let _ = writeln!(
+                fill,
+                "    random.fill(s.r{number}, 1, {width}, {lanes}, {stride}, {mask}, {instances}, \"{own}\");"
+            );
         }
         for (number, memory) in self.netlist.memories.iter().enumerate() {
             let (words, depth) = (limbs(memory.width), memory.depth);
             let (lanes, stride) = self.extent(memory.group);
             let name = &memory.name;
             let _ = writeln!(text, "    alignas(64) Word m{number}[{depth}][{}]; // {name}", words * stride);
-            let width = memory.width;
+            let (width, (instances, own)) = (memory.width, self.place(memory.group, name));
             let _ = writeln!(
                 fill,
-                "    for (auto& word : s.m{number}) random.fill(word, {width}, {lanes}, {stride}, false);"
+                "    random.fill(s.m{number}[0], {depth}, {width}, {lanes}, {stride}, false, {instances}, \"{own}\");"
             );
         }
         for id in &self.kept {
@@ -732,8 +735,19 @@ impl<'a> Text<'a> {
             self.counted.max(1),
             self.shares
         );
-        let _ = writeln!(text, "{}void randomise(State& s, Random random) {{\n{fill}}}\n", self.functions);
+        text += &self.functions;
+        for (group, instances) in self.netlist.instances.iter().enumerate() {
+            let _ = writeln!(text, "const char* const I{group}[] = {{\"{}\"}};", instances.join("\", \""));
+        }
+        let _ = writeln!(text, "\nvoid randomise(State& s, Random random) {{\n{fill}}}\n");
         text
+    }
+
+    /// The instances in which something is, and its name in them.
+    fn place<'n>(&self, group: Option<u32>, name: &'n str) -> (String, &'n str) {
+        let Some(group) = group else { return ("ALONE".to_owned(), name) };
+        let first = &self.netlist.instances[group as usize][0];
+        (format!("I{group}"), name.strip_prefix(first.as_str()).unwrap_or(name))
     }
 
     /// Lanes and their distance in words.
