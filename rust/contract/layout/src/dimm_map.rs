@@ -32,13 +32,19 @@ pub enum Region {
 pub struct DimmMap {
     config: DesignConfig,
     next: u64,
+    scope: String,
     regions: BTreeMap<String, Region>,
 }
 
 impl DimmMap {
     /// An empty DIMM.
     pub fn new(config: &DesignConfig) -> Self {
-        Self { config: config.clone(), next: 0, regions: BTreeMap::new() }
+        Self { config: config.clone(), next: 0, scope: String::new(), regions: BTreeMap::new() }
+    }
+
+    /// What the names of all that is placed from now on begin with, so that two plans can share a map.
+    pub fn set_scope(&mut self, scope: &str) {
+        scope.clone_into(&mut self.scope);
     }
 
     /// Bursts of each rank that are taken.
@@ -78,7 +84,7 @@ impl DimmMap {
         let at_zero = MatrixLayout::new(&self.config, 0, rows, cols)?;
         let base = self.take(name, at_zero.bursts_per_rank(), BLOCK_BURSTS.into())?;
         let layout = MatrixLayout::new(&self.config, base, rows, cols)?;
-        self.regions.insert(name.to_owned(), Region::Matrix(layout.clone()));
+        self.regions.insert(self.scope.clone() + name, Region::Matrix(layout.clone()));
         Ok(layout)
     }
 
@@ -90,7 +96,7 @@ impl DimmMap {
         let bursts = VectorBlock::new(&self.config, 0, elements, batch)?.bursts();
         let address = self.take_dimm(name, bursts)?;
         let block = VectorBlock::new(&self.config, address, elements, batch)?;
-        self.regions.insert(name.to_owned(), Region::Vectors(block));
+        self.regions.insert(self.scope.clone() + name, Region::Vectors(block));
         Ok(block)
     }
 
@@ -101,7 +107,7 @@ impl DimmMap {
     pub fn add_bursts(&mut self, name: &str, bursts: u32) -> Result<u32, LayoutError> {
         in_range("bursts", bursts.into(), 1, 1 << self.config.dimm_burst_bits())?;
         let address = self.take_dimm(name, bursts)?;
-        self.regions.insert(name.to_owned(), Region::Bursts { address, bursts });
+        self.regions.insert(self.scope.clone() + name, Region::Bursts { address, bursts });
         Ok(address)
     }
 
@@ -112,13 +118,14 @@ impl DimmMap {
 
     /// Takes `bursts` of each rank; returns the first.
     fn take(&mut self, name: &str, bursts: u64, align: u64) -> Result<u32, LayoutError> {
-        if self.regions.contains_key(name) {
-            return Err(LayoutError::NameTaken { name: name.to_owned() });
+        let name = self.scope.clone() + name;
+        if self.regions.contains_key(&name) {
+            return Err(LayoutError::NameTaken { name });
         }
         let (first, total) = (self.next.next_multiple_of(align), self.config.dram().bursts());
         if first + bursts > total {
             let free = total.saturating_sub(first);
-            return Err(LayoutError::Capacity { what: name.to_owned(), needed: bursts, free, total });
+            return Err(LayoutError::Capacity { what: name, needed: bursts, free, total });
         }
         self.next = first + bursts;
         Ok(first as u32) // below 2^27

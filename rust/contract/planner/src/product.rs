@@ -147,7 +147,7 @@ fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
 }
 
 impl Plan {
-    fn list(
+    pub(crate) fn list(
         &mut self,
         map: &mut DimmMap,
         sizes: &Sizes,
