@@ -40,5 +40,6 @@ mod ratios;
 mod replication;
 mod run;
 mod select;
+mod series;
 mod system;
 mod waves;

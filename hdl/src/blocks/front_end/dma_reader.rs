@@ -11,8 +11,11 @@ use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
-/// Beats that can be on their way to or wait in one rank's queue.
-const QUEUED_BEATS: u32 = 16;
+/// Beats that can be on their way to or wait in one rank's queue: two segments, because beside a product each is under way for long.
+const QUEUED_BEATS: u32 = 32;
+
+/// Bits of a number of places.
+const PLACE_BITS: u32 = SEGMENT_BITS + 1;
 
 /// Bits of a number of beats: a vector block of the largest size.
 pub(crate) fn beat_count_bits(config: &DesignConfig) -> u32 {
@@ -69,22 +72,22 @@ pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         };
         let addr = m.reg(format!("addr{g}_q"), addr_bits);
         let own_left = m.reg(format!("left{g}_q"), count_bits).reset(0);
-        let places = m.reg(format!("places{g}_q"), SEGMENT_BITS).reset(QUEUED_BEATS.into());
+        let places = m.reg(format!("places{g}_q"), PLACE_BITS).reset(QUEUED_BEATS.into());
         let length = {
             // Named wires of the helper have to differ from rank to rank.
             let part = m.instance(format!("length{g}"), &segment_cutter(addr_bits, count_bits)?);
             let part = part.input("addr_i", &addr).input("left_i", &own_left);
             part.output("length_o")
         };
-        let fits = m.wire(format!("fits{g}"), places.ge(&length));
+        let fits = m.wire(format!("fits{g}"), places.ge(&length.zext(PLACE_BITS)));
         let offers = m.wire(format!("offers{g}"), own_left.any() & fits);
         let taken = m.wire(format!("taken{g}"), &offers & &seg_ready);
         let fewer = own_left.q() - length.zext(count_bits);
         own_left.next(mux(&start, &own_count, &mux(&taken, &fewer, &own_left)));
         let onward = after_segment(&addr);
         addr.next(mux(&start, &own_first, &mux(&taken, &onward, &addr)));
-        let freed = pop.bit(g).zext(SEGMENT_BITS);
-        places.next(places.q() + freed - length.gated(&taken));
+        let freed = pop.bit(g).zext(PLACE_BITS);
+        places.next(places.q() + freed - length.zext(PLACE_BITS).gated(&taken));
         let queue = m
             .instance(format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?)
             .input("push_i", &push)

@@ -103,6 +103,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .iter()
         .map(|(name, _)| m.input(format!("{name}_busy_i"), 1, format!("the part `{name}` is busy")))
         .collect();
+    let rows_idle = m.input("rows_idle_i", 1, "all rows of the product before are asked for");
     let holds = config.core().link().then(|| m.input("link_holds_i", 1, "what was sent is on its way"));
     let holds = holds.unwrap_or_else(|| zeros(1));
 
@@ -260,6 +261,9 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // What runs, and whether it is in the way.
     let start = m.forward("start", 1);
     let mut in_the_way = Vec::new();
+    // The rows of a product may come while the one before it, or a rounding, is at work. They fill the way from the DRAM, so
+    // the product must not wait for anything else.
+    let mut before_rows = vec![!rows_idle];
     for ((part, kinds), busy) in parts.iter().zip(&busy) {
         let own = one_of(kinds);
         if TRANSFERS.contains(part) {
@@ -281,6 +285,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             let selects = m.reg("gemv_selects_q", 1).enable(&starts);
             selects.next(one_of(&["select"]));
             conflicts.push(selects.q() & &is_list);
+            before_rows.push(busy & selects.q());
         }
         if *part == "list" || *part == "gemv" {
             let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
@@ -310,7 +315,11 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
                 m.unused(cat([used, first, end]), "it writes nothing");
             }
         }
-        in_the_way.push(busy & any_of(&conflicts));
+        let blocks = m.wire(format!("{part}_blocks"), busy & any_of(&conflicts));
+        if *part != "gemv" && *part != "round" {
+            before_rows.push(blocks.clone());
+        }
+        in_the_way.push(blocks);
     }
     let fences = one_of(&["barrier", "signal"]);
     let in_work = m.wire("in_work", any_of(&busy) | &holds);
@@ -320,6 +329,13 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     clear.next(waits.q() & !any_of(&in_the_way) & !&*start);
     start.drive(waits.q() & clear.q());
     waits.next(any_of(&[legal, waits.q() & !&*start]));
+    let rows_clear = m.reg("rows_clear_q", 1).reset(0);
+    rows_clear.next(waits.q() & !any_of(&before_rows) & !&*start);
+    let fetched = m.reg("fetched_q", 1).reset(0);
+    let has_rows = one_of(&PRODUCTS) & !one_of(&["select"]);
+    let comes = &*start | cat([waits.q(), rows_clear.q(), has_rows]).all();
+    let fetches = m.wire("fetches", cat([comes, one_of(&PRODUCTS), !fetched.q()]).all());
+    fetched.next(any_of(&[fetched.q(), fetches.clone()]) & waits.q() & !&*start);
 
     // Status.
     let counter = |name: &str, step: &Bits| {
@@ -349,6 +365,11 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     m.output("word_ready_o", &takes, "the instruction is taken");
     m.output("start_o", &*start, "the instruction starts; one that no part executes is complete");
+    m.output(
+        "fetch_o",
+        &fetches,
+        "the rows of a product come, with its start or before; of a selection the list",
+    );
     m.output("refuse_o", &malformed, "the instruction is malformed");
     for name in STARTS {
         m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));

@@ -1,7 +1,7 @@
 //! From the host's port to the units: instructions are decoded and issued, rows are asked for, ranks are fed. The core itself.
 //!
 //! Reading order: [`instruction_decoder`] with [`command_decoder`], [`issue`], [`row_generator`], [`rank_feeder`],
-//! [`list_writer`], [`dma_reader`], [`host_port`], [`monitor`], [`ndp_core`].
+//! [`list_writer`], [`dma_reader`], [`segment_turns`], [`host_port`], [`monitor`], [`ndp_core`].
 
 pub mod command_decoder;
 pub mod dma_reader;
@@ -13,3 +13,4 @@ pub mod monitor;
 pub mod ndp_core;
 pub mod rank_feeder;
 pub mod row_generator;
+pub mod segment_turns;

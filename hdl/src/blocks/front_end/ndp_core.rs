@@ -11,6 +11,7 @@ use super::list_writer::{list_writer, selection_bits};
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::row_generator::{WORD_ENTRIES, list_addr_bits, row_generator};
+use super::segment_turns::segment_turns;
 use crate::blocks::activation::activation_unit::operation_fields;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
@@ -101,8 +102,10 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let busy: Vec<_> =
         parts(config).iter().map(|(part, _)| (*part, m.forward(format!("{part}_busy"), 1))).collect();
     let link_holds = link.then(|| m.forward("link_holds", 1));
+    let rows_idle = m.forward("rows_idle", 1);
     let front = m
         .instance("issue", &issue(config)?)
+        .input("rows_idle_i", &rows_idle)
         .input("word_valid_i", &queue_valid)
         .input("word_i", queue.output("data_o"))
         .input("overflow_i", &host_overflow);
@@ -133,9 +136,11 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let few = m.wire("few", selection.zext(gemv.row_bits()).lt(&count) & &selected);
     let rows = m.wire("rows", mux(&few, &selection.zext(gemv.row_bits()), &count));
     let none = m.wire("none", &selected & selection.is_zero());
-    let begins = m.wire("begins", cat([product.clone(), !start("select"), !&none]).all());
+    let fetch = front.output("fetch_o");
+    let begins = m.wire("begins", cat([fetch.clone(), !start("select"), !&none]).all());
 
-    // Rows of the product in work, and where each rank finds them.
+    // Rows of a product, and where each rank finds them: of the one in work, or of the next one as soon as all of these are asked
+    // for.
     let held = |name: &str, value: &Bits, enable: &Bits| {
         let reg = m.reg(format!("{name}_q"), value.width()).enable(enable);
         reg.next(value);
@@ -147,19 +152,19 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         reg.q()
     };
     let held_cols = Layout {
-        waves: held("waves", &cols.waves, &product),
-        tail: held("tail", &cols.tail, &product),
-        last_beat: held("last_beat", &cols.last_beat, &product),
-        last_elem: held("last_elem", &cols.last_elem, &product),
+        waves: held("waves", &cols.waves, &fetch),
+        tail: held("tail", &cols.tail, &fetch),
+        last_beat: held("last_beat", &cols.last_beat, &fetch),
+        last_elem: held("last_elem", &cols.last_elem, &fetch),
     };
     let product_start = strobe("product_start_q", &product);
     let rows_start = strobe("rows_start_q", &begins);
     let list_start = list.high(list_addr_bits(config));
-    let matrix = held("matrix", &address.low(burst_bits), &product);
+    let matrix = held("matrix", &address.low(burst_bits), &fetch);
     let list_word = m.forward("list_word", BEAT_BITS);
     let row_ready = m.forward("row_ready", 1);
     let (held_listed, held_rows, held_list) =
-        (held("listed", &listed, &product), held("rows", &rows, &product), held("list", &list, &product));
+        (held("listed", &listed, &fetch), held("rows", &rows, &fetch), held("list", &list, &fetch));
     let [selects, reads_for_selection] = ["selects", "reads_for_selection"].map(|name| m.forward(name, 1));
     let other_entry = m.forward("other_entry", log2(WORD_ENTRIES));
     let generator = m
@@ -200,7 +205,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let list_writes = m.wire("list_writes", &read_valid & reads_list.q());
     list_at.next(mux(&start("list"), &list_start, &mux(&list_writes, &list_at.plus_one(), &list_at)));
     // A selection reads and writes it by the entry, while neither generator nor reader of lists is at work.
-    let selecting = m.reg("selects_q", 1).reset(0).enable(&product);
+    let selecting = m.reg("selects_q", 1).reset(0).enable(&fetch);
     selecting.next(start("select"));
     selects.drive(&selecting);
     let (element_valid, element) = (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
@@ -328,13 +333,13 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let request = ["write", "addr", "tag", "data"].map(|field| host.output(&format!("req_{field}_o")));
     let [request_write, request_addr, request_tag, request_data] = &request;
 
-    // Ranks. What the reader asks for goes before weights: it has reserved a place for all of it.
-    let feeder = rank_feeder(config)?;
+    // Ranks. The reader has reserved a place for all that it asks for.
+    let (feeder, turns) = (rank_feeder(config)?, segment_turns(config)?);
     let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
-    let (mut room, mut feeders_idle) = (vec![tokens.output("ready_o")], Vec::new());
+    let (mut room, mut all_asked) = (vec![tokens.output("ready_o")], vec![generator_idle]);
     for (g, dq) in (0..ranks).zip(&data_pins) {
         let seg_ready = m.forward(format!("seg{g}_ready"), 1);
-        let reader_asks = reader.output(&format!("seg{g}_valid_o"));
+        let mut turns = m.instance(format!("turns{g}"), &turns).input("seg_ready_i", &*seg_ready);
         let feeder = m
             .instance(format!("feeder{g}"), &feeder)
             .input("rank_i", lit(g.into(), rank_bits(gemv)))
@@ -343,27 +348,26 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             .input("row_i", &row)
             .input("row_offset_i", &row_offset)
             .input("row_start_i", &row_start)
-            .input("seg_ready_i", &*seg_ready & !&reader_asks);
+            .input("seg_ready_i", turns.output("feeder_ready_o"));
         let feeder = connect_layout(feeder, config, "", &held_cols);
         room.push(feeder.output("row_room_o"));
-        feeders_idle.push(feeder.output("idle_o"));
-        reader.connect_input(format!("seg{g}_ready_i"), &seg_ready);
-        let choose = |of_reader: &Bits, of_feeder: &Bits| mux(&reader_asks, of_reader, of_feeder);
-        let length = choose(&reader.output(&format!("seg{g}_len_o")), &feeder.output("seg_len_o"));
-        let less_one = m.wire(format!("length{g}"), length.minus_one());
-        m.unused(less_one.msb(), "a segment has 1 to 16 bursts");
-        let less_one = less_one.low(SEGMENT_BITS - 1);
+        all_asked.push(feeder.output("idle_o"));
+        reader.connect_input(format!("seg{g}_ready_i"), turns.output("reader_ready_o"));
+        for field in ["valid", "addr", "len"] {
+            let of_reader = reader.output(&format!("seg{g}_{field}_o"));
+            turns = turns.input(format!("reader_{field}_i"), of_reader);
+            turns = turns.input(format!("feeder_{field}_i"), feeder.output(&format!("seg_{field}_o")));
+        }
+        let length = m.wire(format!("length{g}"), turns.output("seg_len_o").minus_one());
+        m.unused(length.msb(), "a segment has 1 to 16 bursts");
         let beat_ready = m.forward(format!("beat{g}_ready"), 1);
         let rank = m
             .instance(format!("rank{g}"), &port)
             .pass_domain("dram", &clock)
-            .input("seg_valid_i", &reader_asks | feeder.output("seg_valid_o"))
-            .input("seg_tag_i", &reader_asks)
-            .input("seg_length_i", less_one)
-            .input(
-                "seg_address_i",
-                choose(&reader.output(&format!("seg{g}_addr_o")), &feeder.output("seg_addr_o")),
-            )
+            .input("seg_valid_i", turns.output("seg_valid_o"))
+            .input("seg_tag_i", turns.output("seg_reader_o"))
+            .input("seg_length_i", length.low(SEGMENT_BITS - 1))
+            .input("seg_address_i", turns.output("seg_addr_o"))
             .input("req_valid_i", host.output(&format!("req{g}_valid_o")))
             .input("req_write_i", request_write)
             .input("req_tag_i", request_tag)
@@ -397,9 +401,10 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         }
     }
     row_ready.drive(cat(room).all());
+    rows_idle.drive(cat(all_asked).all());
 
     // Busy: from the start of an instruction until nothing of it is left.
-    let product_parts = [product_start, gemv_busy.clone(), !generator_idle, !cat(feeders_idle).all()];
+    let product_parts = [product_start, gemv_busy.clone()];
     let reading = m.wire("reading", &reader_start | !&reader_idle);
     let transfers_busy: Vec<(&str, Bits)> = transfers
         .iter()

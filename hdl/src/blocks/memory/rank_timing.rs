@@ -129,7 +129,7 @@ pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
 
 /// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups, which are the
 /// lower ones, and by their bank of the group.
-pub(super) fn pairs(dram: &DramConfig) -> usize {
+pub(crate) fn pairs(dram: &DramConfig) -> usize {
     dram.banks() as usize / HALVES
 }
 

@@ -17,7 +17,7 @@ struct Run {
     for_reader: bool,
 }
 
-/// What the core can take at most: from cycle `from` on so many beats, all others from cycle `then` on.
+/// What the core can take at most, but for the reader's: from cycle `from` on so many beats, all others from cycle `then` on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub from: u64,
@@ -49,6 +49,8 @@ pub(crate) struct Beats {
     clocks: ClockRelation,
     depth: u64,
     reserved: u64,
+    /// Of these the reader's that were not taken.
+    for_reader: u64,
     runs: Ring<Run>,
     flow: Flow,
     /// First core edge at which the head can be read, if there is one.
@@ -71,6 +73,7 @@ impl Beats {
             clocks,
             depth: depth.into(),
             reserved: 0,
+            for_reader: 0,
             runs: Ring::new(16),
             flow: Flow::default(),
             readable: 0,
@@ -126,8 +129,9 @@ impl Beats {
         if missing == 0 {
             return 0;
         }
-        // One beat per cycle.
+        // One beat per cycle. The reader's are taken besides.
         let Room { from, beats, then } = room;
+        let beats = beats + self.for_reader;
         let last = if missing <= beats { from + missing } else { then + (missing - beats) };
         self.clocks.dram_after(last - 1) + SYNCHRONISED
     }
@@ -158,8 +162,9 @@ impl Beats {
     }
 
     #[inline]
-    pub fn reserve(&mut self, beats: u64) {
+    pub fn reserve(&mut self, beats: u64, for_reader: bool) {
         self.reserved += beats;
+        self.for_reader += if for_reader { beats } else { 0 };
     }
 
     /// Beats are pushed at DRAM edge `edge`, which may lie ahead, and every `step` clocks after it.
@@ -212,6 +217,7 @@ impl Beats {
     #[inline]
     pub fn pop(&mut self, edge: u64) {
         let Some(run) = self.runs.front() else { return };
+        self.for_reader -= u64::from(run.for_reader);
         let (read, _) = self.flow.next(self.readable);
         self.reads[self.place(self.count)] = read;
         self.count += 1;

@@ -13,7 +13,7 @@ use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, 
 use crate::rank::{CommandCounts, Rank, Request as RankRequest};
 use crate::reader::Reader;
 use crate::recorder::{InstructionTimes, Record, Recorder};
-use crate::rows::{Feeder, Generator, Rows};
+use crate::rows::{Feeder, Generator, Rows, Turn};
 use crate::shape::{Cut, Shape};
 use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
@@ -49,8 +49,15 @@ pub struct CycleModel {
     naming: Naming,
     generator: Generator,
     feeders: Vec<Feeder>,
+    turns: Vec<Turn>,
     rows: Option<Rows>,
     product_starts: bool,
+    /// The generator takes its command in this cycle.
+    rows_start: bool,
+    /// Rows are fetched of a product that has not started.
+    ahead: bool,
+    /// Rows are named, or segments asked for, in this cycle.
+    fetching: bool,
     tokens: Ring<u8>,
     port: HostPort,
     queue: SramFifo,
@@ -97,8 +104,12 @@ impl CycleModel {
             naming: Naming::default(),
             generator: Generator::new(&shape),
             feeders: (0..shape.ranks).map(|rank| Feeder::new(rank, rank_bursts)).collect(),
+            turns: vec![Turn::new(config.dram().bank_groups()); shape.ranks as usize],
             rows: None,
             product_starts: false,
+            rows_start: false,
+            ahead: false,
+            fetching: false,
             tokens: Ring::new(TOKENS),
             port: HostPort::new(config.core().queue_entries(), config.gemv().ranks()),
             queue: SramFifo::default(),
@@ -191,11 +202,7 @@ impl CycleModel {
     fn busy_parts(&mut self) -> u32 {
         let cycle = self.cycle;
         // Nothing but its start makes a product busy.
-        let product = self.product_starts
-            || self.busy >> PRODUCT & 1 == 1
-                && (self.unit.multiplies(cycle)
-                    || self.generator.is_active()
-                    || self.feeders.iter().any(|feeder| feeder.is_busy(cycle)));
+        let product = self.product_starts || self.busy >> PRODUCT & 1 == 1 && self.unit.multiplies(cycle);
         let bit = |part: usize, busy: bool| u32::from(busy) << part;
         if !self.dense {
             return bit(PRODUCT, product) | bit(ROUND, self.unit.rounds(cycle)) | self.busy_with_link();
@@ -273,14 +280,20 @@ impl CycleModel {
     /// A product is in work, or starts.
     #[inline]
     fn multiplies(&self) -> bool {
-        self.unit.is_multiplying() || self.product_starts || self.busy >> PRODUCT & 1 == 1
+        self.unit.is_multiplying() || self.product_starts || self.ahead || self.busy >> PRODUCT & 1 == 1
     }
 
     /// Something happens to instructions in this cycle, even if none is pushed.
     #[inline]
     fn has_instructions(&self, cycle: u64) -> bool {
         let moves = if self.queue.valid { self.issue.is_free() } else { self.queue.count > 0 };
-        moves || self.issue.next(cycle, self.busy) <= cycle
+        moves || self.next_issue(cycle) <= cycle
+    }
+
+    /// The first cycle from `cycle` on in which something happens to the instruction in work.
+    #[inline]
+    fn next_issue(&self, cycle: u64) -> u64 {
+        self.issue.next(cycle, self.busy, self.fetching)
     }
 
     /// A cycle without loads, lists, stores, zeros and requests, but for one that was offered in it.
@@ -308,7 +321,8 @@ impl CycleModel {
         if let Some(tail) = row {
             self.tokens.push(tail);
         }
-        if std::mem::take(&mut self.product_starts)
+        self.product_starts = false;
+        if std::mem::take(&mut self.rows_start)
             && let Some(rows) = &self.rows
         {
             self.generator.start(cycle, rows, &self.list);
@@ -323,6 +337,8 @@ impl CycleModel {
             self.engaged = self.needs_link();
         }
         self.dense = self.is_dense();
+        let cycle = self.cycle;
+        self.fetching = self.generator.is_active() || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
         let busy = self.busy_parts();
         if busy != self.busy {
             self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
@@ -381,6 +397,7 @@ impl CycleModel {
                 && rank.segment_ready(cycle)
             {
                 rank.push_segment(cycle, segment);
+                self.turns[g].taken(segment, false);
                 self.reader.segment_taken(g, segment);
             }
         }
@@ -400,18 +417,22 @@ impl CycleModel {
         };
         let row = row.map(|row| (row, start));
         for ((g, rank), feeder) in self.ranks.iter_mut().enumerate().zip(&mut self.feeders) {
-            let mut taken = None;
-            if let Some(segment) = self.reader.asks(g) {
+            let (mut taken, turn) = (None, &mut self.turns[g]);
+            let (asked, offered) = (self.reader.asks(g), feeder.offers(cycle));
+            let passes = asked.is_some_and(|segment| turn.passes(segment, offered));
+            if let Some(segment) = asked.filter(|_| !passes) {
                 if rank.segment_ready(cycle) {
                     rank.push_segment(cycle, segment);
+                    turn.taken(segment, false);
                     self.reader.segment_taken(g, segment);
                 }
-            } else if let Some(segment) = feeder.offers(cycle) {
+            } else if let Some(segment) = offered {
                 if !rank.segment_ready(cycle) {
                     rank.catch_up(cycle, |beats, until| self.unit.drain(g, exact, beats, until));
                 }
                 if rank.segment_ready(cycle) {
                     rank.push_segment(cycle, segment);
+                    turn.taken(segment, passes);
                     taken = Some(segment);
                 }
             }
@@ -548,14 +569,24 @@ impl CycleModel {
     #[inline]
     fn move_instructions(&mut self, cycle: u64, pushed: Option<u128>, overflow: bool) {
         let taken_before = self.issue.status.taken;
-        let event = self.issue.step(cycle, self.busy);
+        let event = self.issue.step(cycle, self.busy, self.fetching);
         let takes = event == Event::Free && self.queue.valid;
         match event {
             Event::Free if takes => {
                 let word = self.words.pop().unwrap_or_default();
                 self.issue.take(cycle, word);
             }
-            Event::Starts(instruction) => self.start(cycle, instruction),
+            Event::Fetches(instruction) => {
+                self.ahead = true;
+                self.fetch(&instruction);
+            }
+            Event::Starts { instruction, fetched } => {
+                self.ahead = false;
+                if !fetched {
+                    self.fetch(&instruction);
+                }
+                self.start(cycle, instruction);
+            }
             _ => {}
         }
         if overflow {
@@ -603,41 +634,13 @@ impl CycleModel {
                 self.unit.start_activation(operation, vector_words(&self.config, cols), batch * heads);
             }
             Instruction::Zero { count, .. } => self.unit.start_zero(count),
-            Instruction::Dot(product) => self.start_product(Kind::Dot, &product),
-            Instruction::Axpy(product) => self.start_product(Kind::Axpy, &product),
-            Instruction::Merge { dst, cols, batch, address } => {
-                // A row for each vector, and no other.
-                let product = Product {
-                    src: 0,
-                    dst,
-                    cols,
-                    batch: 1,
-                    count: batch,
-                    address,
-                    list: None,
-                    heads: 1,
-                    selected: false,
-                };
-                self.start_product(Kind::Merge, &product);
-            }
-            Instruction::Import { dst, count, address } => {
-                let cols = gemv.ranks() * gemv.stripe_elems();
-                let product = Product {
-                    src: 0,
-                    dst,
-                    cols,
-                    batch: 1,
-                    count,
-                    address,
-                    list: None,
-                    heads: 1,
-                    selected: false,
-                };
-                self.start_product(Kind::Import, &product);
-            }
+            Instruction::Dot(_)
+            | Instruction::Axpy(_)
+            | Instruction::Merge { .. }
+            | Instruction::Import { .. } => self.start_product(&instruction),
             Instruction::Select { cols, batch, list, numbers, .. } => {
                 self.naming = Naming { numbers: Some(numbers), list, ..Naming::default() };
-                (self.rows, self.product_starts) = (None, true);
+                self.product_starts = true;
                 self.unit.start_select(Cut::new(gemv, cols), batch);
             }
             Instruction::Round { cols, batch, .. } => {
@@ -646,17 +649,52 @@ impl CycleModel {
         }
     }
 
-    fn start_product(&mut self, kind: Kind, product: &Product) {
-        let [cols, rows] = [product.cols, product.count].map(|n| Cut::new(self.config.gemv(), n));
-        self.product_starts = true;
+    /// An instruction as a product, if it is one, and the rows that it takes.
+    fn product_of(&self, instruction: &Instruction) -> Option<(Kind, Product, u32)> {
+        let gemv = self.config.gemv();
+        // A row for each vector, or for each word, and no other.
+        let rows = |dst, cols, count, address| Product {
+            src: 0,
+            dst,
+            cols,
+            batch: 1,
+            count,
+            address,
+            list: None,
+            heads: 1,
+            selected: false,
+        };
+        let (kind, product) = match *instruction {
+            Instruction::Dot(product) => (Kind::Dot, product),
+            Instruction::Axpy(product) => (Kind::Axpy, product),
+            Instruction::Merge { dst, cols, batch, address } => {
+                (Kind::Merge, rows(dst, cols, batch, address))
+            }
+            Instruction::Import { dst, count, address } => {
+                (Kind::Import, rows(dst, gemv.ranks() * gemv.stripe_elems(), count, address))
+            }
+            _ => return None,
+        };
         let selection = if product.selected { self.naming.selection } else { product.count };
-        if selection == 0 {
-            self.rows = None;
+        Some((kind, product, product.count.min(selection)))
+    }
+
+    /// The rows of a product come: the generator takes its command in the next cycle.
+    fn fetch(&mut self, instruction: &Instruction) {
+        let Some((_, product, count @ 1..)) = self.product_of(instruction) else { return };
+        let cut = Cut::new(self.config.gemv(), product.cols);
+        self.rows = Some(Rows::new(&self.config, &Product { count, ..product }, cut));
+        self.rows_start = true;
+    }
+
+    fn start_product(&mut self, instruction: &Instruction) {
+        let Some((kind, product, count)) = self.product_of(instruction) else { return };
+        self.product_starts = true;
+        if count == 0 {
             return self.unit.skip_product(kind);
         }
-        let product = Product { count: product.count.min(selection), ..*product };
-        self.rows = Some(Rows::new(&self.config, &product, cols));
-        self.unit.start_product(kind, cols, rows, &product);
+        let [cols, rows] = [product.cols, product.count].map(|n| Cut::new(self.config.gemv(), n));
+        self.unit.start_product(kind, cols, rows, &Product { count, ..product });
     }
 
     /// Notes which parts have become idle.

@@ -86,8 +86,8 @@ enum State {
     Empty,
     /// Decoding and multiplying until the check in this cycle.
     Checks(u64),
-    /// Waits; `clear` since the cycle before.
-    Waits { clear: bool },
+    /// Waits. Since the cycle before nothing is in the way, or nothing of its rows; they are fetched.
+    Waits { clear: bool, rows_clear: bool, fetched: bool },
 }
 
 /// What happens in a cycle.
@@ -96,8 +96,13 @@ pub(crate) enum Event {
     Nothing,
     /// An instruction can be taken.
     Free,
-    /// The instruction starts.
-    Starts(Instruction),
+    /// The rows of a product that waits are fetched.
+    Fetches(Instruction),
+    /// The instruction starts; `fetched`: its rows were fetched before.
+    Starts {
+        instruction: Instruction,
+        fetched: bool,
+    },
     /// It is malformed.
     Refuses,
 }
@@ -112,6 +117,8 @@ pub(crate) struct Issue {
     uses: Uses,
     /// Parts that would be in the way, one bit each.
     against: u32,
+    /// Those that would be in the way of its rows too, if it is a product with rows.
+    against_rows: Option<u32>,
     held: [Uses; PARTS.len()],
     /// The last cycle in which a refused instruction is still counted as work.
     refused_in: u64,
@@ -129,6 +136,7 @@ impl Issue {
             error: 0,
             uses: Uses::default(),
             against: 0,
+            against_rows: None,
             held: Default::default(),
             refused_in: u64::MAX,
             check_cycles: 4 + u64::from(config.gemv().batch_bits()),
@@ -148,9 +156,9 @@ impl Issue {
         self.state == State::Empty
     }
 
-    /// One cycle; `busy` has a bit for each part that is at work.
+    /// One cycle; `busy` has a bit for each part that is at work, `fetching`: rows of a product are being fetched.
     #[inline]
-    pub fn step(&mut self, cycle: u64, busy: u32) -> Event {
+    pub fn step(&mut self, cycle: u64, busy: u32, fetching: bool) -> Event {
         if self.refused_in == cycle {
             self.count_refused();
         }
@@ -163,18 +171,34 @@ impl Issue {
                 Event::Refuses
             }
             State::Checks(_) => {
-                self.state = State::Waits { clear: false };
+                self.state = State::Waits { clear: false, rows_clear: false, fetched: false };
                 Event::Nothing
             }
-            State::Waits { clear: true } => {
+            State::Waits { clear: true, fetched, .. } => {
                 self.start();
-                Event::Starts(self.instruction)
+                Event::Starts { instruction: self.instruction, fetched }
             }
-            State::Waits { clear: false } => {
-                self.state = State::Waits { clear: busy & self.against == 0 };
-                Event::Nothing
+            State::Waits { clear: false, rows_clear, fetched } => {
+                self.state = State::Waits {
+                    clear: busy & self.against == 0,
+                    rows_clear: self.rows_clear(busy, fetching),
+                    fetched: fetched || rows_clear,
+                };
+                if rows_clear && !fetched { Event::Fetches(self.instruction) } else { Event::Nothing }
             }
         }
+    }
+
+    /// Nothing is in the way of the instruction's rows.
+    fn rows_clear(&self, busy: u32, fetching: bool) -> bool {
+        self.against_rows.is_some_and(|against| busy & against == 0) && !fetching
+    }
+
+    /// A product waits, and its rows for nothing but those of the one before.
+    #[inline]
+    pub fn waits_for_rows(&self, busy: u32) -> bool {
+        matches!(self.state, State::Waits { fetched: false, .. })
+            && self.against_rows.is_some_and(|against| busy & against == 0)
     }
 
     fn count_refused(&mut self) {
@@ -202,6 +226,7 @@ impl Issue {
                 self.instruction = instruction;
                 self.uses = Uses::of(&instruction, &self.config);
                 self.against = self.find_against();
+                self.against_rows = self.find_against_rows();
             }
             Err(malformed) => self.error = malformed.code().number(),
         }
@@ -238,6 +263,17 @@ impl Issue {
         (0..PARTS.len()).filter(|part| conflicts(*part)).fold(0, |mask, part| mask | 1 << part)
     }
 
+    /// The parts that a product's rows wait for: those that it waits for itself, but for products before it, whose rows go before
+    /// its own, and roundings.
+    fn find_against_rows(&self) -> Option<u32> {
+        let fetches = match self.instruction {
+            Instruction::Select { .. } => false,
+            instruction => part_of(&instruction) == Some(PRODUCT),
+        };
+        let passed = if self.held[PRODUCT].selects { 1 << ROUND } else { 1 << ROUND | 1 << PRODUCT };
+        fetches.then_some(self.against & !passed)
+    }
+
     fn start(&mut self) {
         self.state = State::Empty;
         self.status.started = self.status.started.wrapping_add(1);
@@ -251,16 +287,21 @@ impl Issue {
     }
 
     /// The first cycle from `cycle` on in which something happens by itself, the parts being as they are.
-    pub fn next(&self, cycle: u64, busy: u32) -> u64 {
+    pub fn next(&self, cycle: u64, busy: u32, fetching: bool) -> u64 {
         if self.refused_in >= cycle && self.refused_in != u64::MAX {
             return self.refused_in;
         }
         match self.state {
             State::Empty => u64::MAX,
             State::Checks(at) => at,
-            State::Waits { clear: true } => cycle,
-            State::Waits { clear: false } if busy & self.against == 0 => cycle,
-            State::Waits { clear: false } => u64::MAX,
+            State::Waits { clear: true, .. } => cycle,
+            State::Waits { .. } if busy & self.against == 0 => cycle,
+            State::Waits { fetched: false, rows_clear, .. }
+                if rows_clear || self.rows_clear(busy, fetching) =>
+            {
+                cycle
+            }
+            State::Waits { .. } => u64::MAX,
         }
     }
 }

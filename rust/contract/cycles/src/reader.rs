@@ -10,7 +10,7 @@ pub(crate) fn segment_bursts(address: u32, left: u32) -> u32 {
 }
 
 /// Beats that can be on their way to or wait in one rank's queue.
-const PLACES: u32 = 16;
+const PLACES: u32 = 32;
 
 #[derive(Clone, Copy, Debug)]
 struct Lane {

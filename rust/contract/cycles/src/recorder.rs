@@ -43,7 +43,7 @@ impl Recorder {
                 let (taken, started, ended, refused) = (cycle, None, None, None);
                 self.instructions.push(InstructionTimes { taken, started, ended, refused });
             }
-            Event::Starts(instruction) => {
+            Event::Starts { instruction, .. } => {
                 let Some(times) = self.instructions.last_mut() else { return };
                 times.started = Some(cycle);
                 match part_of(&instruction) {

@@ -73,6 +73,12 @@ impl Generator {
         self.left > 0
     }
 
+    /// Rows that were not taken.
+    #[inline]
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
     /// The row that is offered in this cycle.
     #[inline]
     pub fn offers(&self, cycle: u64) -> Option<u32> {
@@ -189,5 +195,50 @@ impl Feeder {
         } else {
             u64::MAX
         }
+    }
+}
+
+/// Feeder's segments that may go before one of the reader.
+const PASSED: u32 = 7;
+/// Bursts of the rank that share an open row in each of two banks.
+const BLOCK_BURSTS: u32 = 256;
+
+/// Whose segment a rank takes, the reader's or the feeder's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    /// Blocks whose rows can be open at the same time.
+    open_blocks: u32,
+    /// The block of the segment that was taken last.
+    last: u32,
+    /// How often the reader was passed over.
+    passed: u32,
+}
+
+impl Turn {
+    pub fn new(bank_groups: u32) -> Self {
+        // Four banks in each group; two groups share a block.
+        Self { open_blocks: 4 * bank_groups / 2, last: 0, passed: 0 }
+    }
+
+    /// Another row of the same banks.
+    fn clash(&self, block: u32, other: u32) -> bool {
+        block != other && (block ^ other).is_multiple_of(self.open_blocks)
+    }
+
+    /// The feeder's segment goes before the reader's.
+    #[inline]
+    pub fn passes(&self, reader: Segment, feeder: Option<Segment>) -> bool {
+        let Some(feeder) = feeder else { return false };
+        let [reader, feeder] = [reader, feeder].map(|segment| segment.address / BLOCK_BURSTS);
+        self.passed < PASSED
+            && (self.clash(reader, self.last) || self.clash(reader, feeder))
+            && !self.clash(feeder, self.last)
+    }
+
+    /// A segment is taken; `passes`: before the reader's.
+    #[inline]
+    pub fn taken(&mut self, segment: Segment, passes: bool) {
+        self.last = segment.address / BLOCK_BURSTS;
+        self.passed = if segment.for_reader { 0 } else { self.passed + u32::from(passes) };
     }
 }

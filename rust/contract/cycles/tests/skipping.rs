@@ -154,3 +154,38 @@ fn nothing_happens_in_the_cycles_that_are_skipped() -> Result<(), Box<dyn Error>
     compare("tiny", 60, 3000)?;
     compare("hermes", 20, 4000)
 }
+
+/// Products in halves of the buffer in turn, so that the rows of each are fetched while the one before runs.
+#[test]
+fn nothing_happens_between_products_that_follow_each_other() -> Result<(), Box<dyn Error>> {
+    let config = DesignConfig::preset("tiny")?;
+    let half = config.gemv().slice_words() / 2;
+    for seed in 0..60 {
+        let mut text = String::new();
+        for product in 0..12u64 {
+            let any = |salt: u64, most: u64| 1 + mix(mix(seed, product), salt) % most;
+            let (cols, count, batch) = (any(0, 900), any(1, 90), any(2, 4));
+            let (at, list) = ((product as u32 % 2) * half, 2048 * (product % 2));
+            let dst = at + 20;
+            text += &format!(
+                "list list={list}, count={count}, address={:#x}\nload dst={at}, cols={cols}, batch={batch}, address={:#x}\n\
+                 dot src={at}, dst={dst}, cols={cols}, batch={batch}, count={count}, address={:#x}{}\n\
+                 store src={dst}, cols={count}, batch={batch}, address={:#x}\n",
+                any(3, 4000),
+                any(4, 4000),
+                any(5, 4000),
+                if any(6, 3) == 1 { String::new() } else { format!(", list={list}") },
+                any(7, 4000)
+            );
+        }
+        // The store of a product behind the start of the next one.
+        let mut lines: Vec<&str> = text.lines().collect();
+        (3..lines.len() - 3).step_by(4).for_each(|store| lines[store..store + 4].rotate_left(1));
+        let words = ndp_isa::parse(&lines.join("\n"))?.words();
+        for every in [1, 60] {
+            let [fast, slow] = [true, false].map(|skips| run(&config, &words, seed, every, skips));
+            assert!(fast == slow, "seed {seed}, a request in {every} cycles\n{}", lines.join("\n"));
+        }
+    }
+    Ok(())
+}

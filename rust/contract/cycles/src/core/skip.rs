@@ -30,7 +30,7 @@ impl CycleModel {
     #[inline]
     pub(super) fn skip(&mut self, limit: u64, host: &impl Host) {
         let cycle = self.cycle;
-        if self.product_starts {
+        if self.product_starts || self.rows_start {
             return;
         }
         if self.dense {
@@ -39,12 +39,12 @@ impl CycleModel {
         if self.queue.count > 0 && !self.queue.valid || self.queue.valid && self.issue.is_free() {
             return;
         }
-        let mut next = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        let mut next = limit.min(host.idle_until(cycle)).min(self.next_issue(cycle));
         next = next.min(self.unit.round_ends(cycle));
         if next <= cycle {
             return;
         }
-        if self.busy >> PRODUCT & 1 == 1 {
+        if self.busy >> PRODUCT & 1 == 1 || self.ahead {
             next = self.skip_in_product(cycle, next);
         }
         if next > cycle {
@@ -59,7 +59,9 @@ impl CycleModel {
     pub(super) fn skip_in_product(&mut self, cycle: u64, end: u64) -> u64 {
         // A row more makes no difference to the unit if one waits already.
         let row = !self.tokens.is_empty();
-        let end = if row { end } else { end.min(self.next_rows(cycle)) };
+        // When the last ones are gone matters if the next product waits for that; not more are named than unit and feeders have room for.
+        let last = self.generator.left() <= TOKENS as u32 && self.issue.waits_for_rows(self.busy);
+        let end = if row && !last { end } else { end.min(self.next_rows(cycle)) };
         let from = self.unit.run_scalars(cycle, end, row);
         let mut next = end.min(self.unit.next(from, row, &self.ranks));
         if next > from && next != u64::MAX {
@@ -86,7 +88,7 @@ impl CycleModel {
         if self.engaged || self.multiplies() || !self.port.is_idle() || self.has_instructions(cycle) {
             return;
         }
-        let end = limit.min(host.idle_until(cycle)).min(self.issue.next(cycle, self.busy));
+        let end = limit.min(host.idle_until(cycle)).min(self.next_issue(cycle));
         let end = end.min(self.unit.round_ends(cycle));
         if end <= cycle {
             return;

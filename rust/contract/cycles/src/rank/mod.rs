@@ -369,7 +369,7 @@ impl Rank {
         match self.turns.choose(segment.is_some(), request.is_some()) {
             Some(Choice::Segment) => {
                 let Segment { address, bursts, for_reader } = segment.unwrap_or_default();
-                self.beats.reserve(bursts.into());
+                self.beats.reserve(bursts.into(), for_reader);
                 self.segments.pop(first + 1, self.clocks);
                 let left = (bursts - 1) as u8;
                 self.staged =
