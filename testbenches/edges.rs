@@ -255,8 +255,8 @@ fn long_runs_say_how_long_they_take() {
     // Building the model is another thing that is said.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
     for line in [
-        "gemv --config tiny --rows 8000 --cols 4096",
-        "layer --config tiny --hidden 1024 --heads 16 --ffn 4096 --context 64",
+        "gemv --config tiny --rows 40000 --cols 4096",
+        "layer --config tiny --hidden 4096 --heads 64 --ffn 8192 --context 64",
         "generate --config tiny --tokens 200 --prompt It",
         "pim --tokens 100",
     ] {

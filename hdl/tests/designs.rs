@@ -167,13 +167,13 @@ fn memories_that_are_faster_than_their_blocks_are_refused_with_the_limit() {
 
 #[test]
 fn whatever_the_limits_allow_elaborates() {
-    elaborate_random_configurations(1, 100);
+    elaborate_random_configurations(1, 100, 4);
 }
 
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn very_much_of_what_the_limits_allow_elaborates() {
-    elaborate_random_configurations(2, 1000);
+    elaborate_random_configurations(2, 1000, 1);
 }
 
 /// Configurations drawn from all that is legal; each series of tests has seeds of its own.
@@ -181,10 +181,10 @@ fn random_configurations(series: u64, count: u64) -> impl Iterator<Item = Random
     (0..count).map(move |index| RandomConfig::of(10_000 * series + index, Extent::All))
 }
 
-/// Each as a whole, which has nearly all blocks, and one block in four by itself.
-fn elaborate_random_configurations(series: u64, count: u64) {
+/// Each as a whole, which has nearly all blocks, and one block in `of` by itself.
+fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
     for (index, RandomConfig { toml, config, .. }) in random_configurations(series, count).enumerate() {
-        let others = BLOCKS[1..].iter().skip(index % 4).step_by(4);
+        let others = BLOCKS[1..].iter().skip(index % of).step_by(of);
         for block in BLOCKS[..1].iter().chain(others) {
             let design = build(&config, block);
             assert!(design.is_ok(), "{block}: {} of\n{toml}", design.err().unwrap());

@@ -138,8 +138,7 @@ pub(super) struct Round {
 impl Round {
     /// Cycles up to the end of the last program of each try.
     pub fn cycles(&self) -> u64 {
-        let longest =
-            |programs: &Programs| programs.iter().map(|(_, of)| of.cycles).max();
+        let longest = |programs: &Programs| programs.iter().map(|(_, of)| of.cycles).max();
         self.tries.iter().filter_map(longest).sum()
     }
 }
