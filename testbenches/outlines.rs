@@ -175,8 +175,7 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
         let cycles =
             |operation| [of(&gated, operation), of(&plain, operation)].map(Option::unwrap_or_default);
         let [gate, no_gate] = cycles(Fc1);
-        // But for refreshes.
-        assert!((98 * no_gate..102 * no_gate).contains(&(100 * gate)), "{gate} {no_gate}");
+        assert!(10 * gate < 12 * no_gate, "one matrix is read, and not two: {gate} {no_gate}");
         let [gate, no_gate] = cycles(Fc2);
         assert!(gate > no_gate, "{gate} {no_gate}");
         let [gated, plain] = [run(&tiny, 4, 3, linked)?, run(&tiny, 4, 2, linked)?];
