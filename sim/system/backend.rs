@@ -147,6 +147,11 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         (shape, layers): (&LlmShape, &[Layer]),
     ) -> Result<Self, SimError> {
+        // Decoder layers have no gate.
+        if shape.mlp_matrices() != 2 {
+            let (key, value) = ("mlp_matrices of a model with weights", shape.mlp_matrices().into());
+            return Err(SimError::Range { key, value, min: 2, max: 2 });
+        }
         let mut system = Self::new(config, unit, options, places, shape)?;
         system.image = Some(layers.to_vec());
         Ok(system)
