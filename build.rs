@@ -1,4 +1,4 @@
-//! Binds the C interface of the models, and builds those of the main job.
+//! The build script of `sim`: binds the C interface of the models, and builds those of the main job.
 //!
 //! `bindgen` binds the one C header, `sim/ffi/shim.h`; the safe side is `sim/ffi`. How a model is made and kept is in `ndp_verilate`:
 //! the models of `make demo` are asked for here, so that they are there when the program starts, and all others when they are first
@@ -9,7 +9,7 @@
 //! Environment: `NDP_CACHE` (where models are kept), `VERILATOR` or `VERILATOR_ROOT` (which Verilator), `CXX`, `LIBCLANG_PATH`.
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=../build.rs");
     // For the reports of the tool; the version is no reason to fail.
     let rustc =
         std::env::var_os("RUSTC").and_then(|rustc| std::process::Command::new(rustc).arg("-V").output().ok());
@@ -54,17 +54,17 @@ mod models {
     /// Binds the interface and builds the models.
     pub fn run() -> Result<(), Failure> {
         for path in INPUTS {
-            println!("cargo::rerun-if-changed={path}");
+            println!("cargo::rerun-if-changed=../{path}");
         }
         for variable in VARIABLES {
             println!("cargo::rerun-if-env-changed={variable}");
         }
         let out_dir = PathBuf::from(variable("OUT_DIR")?);
-        let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+        let package = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
         let jobs = variable("NUM_JOBS")?.parse().unwrap_or(1).max(1);
         let target = variable("TARGET")?;
         find_libclang()?;
-        bind(&root, &out_dir)?;
+        bind(&package.join("ffi/shim.h"), &out_dir)?;
 
         let models_dir = models_dir(&out_dir);
         let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
@@ -105,8 +105,7 @@ mod models {
     }
 
     /// Binds the C interface as functions of a library that is loaded; libclang has been loaded already.
-    fn bind(root: &Path, out_dir: &Path) -> Result<(), Failure> {
-        let header = root.join("sim/ffi/shim.h");
+    fn bind(header: &Path, out_dir: &Path) -> Result<(), Failure> {
         let bindings = bindgen::Builder::default()
             .header(header.display().to_string())
             .allowlist_item("[Nn]dp_?.*")

@@ -9,6 +9,9 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+/// What `rustc -V` says of the compiler of this build.
+pub const RUSTC_VERSION: &str = env!("NDP_RUSTC_VERSION");
+
 #[cfg(feature = "rtl")]
 pub mod backend;
 #[cfg(feature = "rtl")]

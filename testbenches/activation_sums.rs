@@ -4,7 +4,7 @@
 //! there are 65,536 divisors; each is tried with its leading one at several places and any bits below.
 
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
 

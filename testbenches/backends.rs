@@ -1,11 +1,11 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{CoreBackend, Neurons};
-use ndp_cosim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
-use ndp_cosim::ffi::WaveOptions;
-use ndp_cosim::gemv::GemvOptions;
-use ndp_cosim::layer::{LayerSizes, LayerStep};
+use ndp_sim::backend::{CoreBackend, Neurons};
+use ndp_sim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
+use ndp_sim::ffi::WaveOptions;
+use ndp_sim::gemv::GemvOptions;
+use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 

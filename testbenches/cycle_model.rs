@@ -5,7 +5,7 @@
 
 use crate::common::replay::{Compared, compare, processor_time};
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;

@@ -6,7 +6,7 @@
 
 use crate::common::exact::{below, digit, result, value};
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 use std::error::Error;

@@ -6,8 +6,8 @@
 
 use crate::common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_cosim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort};
+use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -4,11 +4,11 @@
 //! of what was compared is checked, and injected bits have to be found.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{CoreBackend, Neurons};
-use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{BitFlip, GemvOptions, HeadCut};
-use ndp_cosim::layer::{LayerSizes, LayerStep};
-use ndp_cosim::phases::Phase;
+use ndp_sim::backend::{CoreBackend, Neurons};
+use ndp_sim::error::SimError;
+use ndp_sim::gemv::{BitFlip, GemvOptions, HeadCut};
+use ndp_sim::layer::{LayerSizes, LayerStep};
+use ndp_sim::phases::Phase;
 use ndp_isa::Opcode;
 use ndp_model::{GemvClass, ModelError, SoftwareBackend};
 use ndp_numerics::f16;

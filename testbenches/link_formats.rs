@@ -6,10 +6,10 @@
 
 use crate::common::rtl::{self, Mutant, design_config};
 use ndp_config::{DesignConfig, LinkConfig};
-use ndp_cosim::error::LinkError;
-use ndp_cosim::ffi::Mutation;
-use ndp_cosim::link::flow::Flow;
-use ndp_cosim::link::network::{END, LATENCY, Network, NetworkError};
+use ndp_sim::error::LinkError;
+use ndp_sim::ffi::Mutation;
+use ndp_sim::link::flow::Flow;
+use ndp_sim::link::network::{END, LATENCY, Network, NetworkError};
 use std::error::Error;
 use std::fmt::Display;
 

@@ -8,10 +8,10 @@ use crate::common::clocks::at;
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
 use crate::common::replay::{Replay, commands, instructions, processor_time, requests};
 use ndp_config::DesignConfig;
-use ndp_cosim::cluster::cores::LinkedCores;
-use ndp_cosim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
-use ndp_cosim::link::channel::ChannelEvent;
-use ndp_cosim::link::network::LATENCY;
+use ndp_sim::cluster::cores::LinkedCores;
+use ndp_sim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
+use ndp_sim::link::channel::ChannelEvent;
+use ndp_sim::link::network::LATENCY;
 use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::SparseMemory;
@@ -295,7 +295,7 @@ fn finish(
 ) -> Result<Session, Box<dyn Error>> {
     let config = linked.cores[0].config().clone();
     let recordings: Option<Vec<Recording>> =
-        linked.cores.iter_mut().map(ndp_cosim::core::NdpCore::take_recording).collect();
+        linked.cores.iter_mut().map(ndp_sim::core::NdpCore::take_recording).collect();
     let events = linked.cables.iter_mut().map(|cable| {
         let [first, second] = &mut cable.channels;
         [first.take_events(), second.take_events()]

@@ -2,10 +2,10 @@
 
 use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
-use ndp_cosim::core::Backend;
-use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{GemvOptions, MergeFormat};
-use ndp_cosim::system::{
+use ndp_sim::core::Backend;
+use ndp_sim::error::SimError;
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::system::{
     Device, LinkFigures, LinkOptions, Load, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
     SystemOptions,
 };
@@ -230,7 +230,7 @@ fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
         let (_, links) =
             run(&model, &options(dimms)?, &LinkOptions { faults: faults.clone(), ..LinkOptions::default() })?;
         let sum =
-            |of: fn(&ndp_cosim::system::LinkCounters) -> u32| links.counters.iter().map(of).sum::<u32>();
+            |of: fn(&ndp_sim::system::LinkCounters) -> u32| links.counters.iter().map(of).sum::<u32>();
         let disturbed = sum(|l| l.wrong_crc + l.sent_again + l.without_credit) > 0 || links.repeated > 0;
         assert!(disturbed, "{faults:?} did nothing: {links:?}");
     }

@@ -7,7 +7,7 @@
 
 use crate::common::exact::{below, digit, dot};
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
 

@@ -4,7 +4,7 @@
 
 use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{Burst, CoreOptions, HostStalls, NdpCore};
+use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_isa::ErrorCode;
 use ndp_numerics::SplitMix64;
 use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};

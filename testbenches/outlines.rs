@@ -1,9 +1,9 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
-use ndp_cosim::core::Backend;
-use ndp_cosim::gemv::{GemvOptions, MergeFormat};
-use ndp_cosim::system::{
+use ndp_sim::core::Backend;
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::system::{
     ActivitySource, LinkOptions, LivePredictor, Load, Setup, SystemBackend, SystemFigures, SystemOptions,
     TracedText,
 };
@@ -153,7 +153,7 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
      -> Result<SystemFigures, Box<dyn Error>> {
         let model = model(kv_heads, mlp_matrices)?;
         let options = SystemOptions { prompt_on_gpu: 2, ..SystemOptions::new(&system) };
-        let places = ndp_cosim::system::StaticPlaces::new(2, 10, 4);
+        let places = ndp_sim::system::StaticPlaces::new(2, 10, 4);
         let mut outline = SystemBackend::outline(config, &GemvOptions::default(), &options, places, &model)?;
         if linked {
             outline = outline.with_links(&LinkOptions::default())?;
@@ -167,7 +167,7 @@ fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
         (0..2).try_for_each(|_| text.token(&activity))?;
         Ok(text.system().figures().clone())
     };
-    use ndp_cosim::system::Operation::{Fc1, Fc2, K};
+    use ndp_sim::system::Operation::{Fc1, Fc2, K};
     let of = |figures: &SystemFigures, operation| figures.operation_cycles.get(&operation).copied();
     for linked in [false, true] {
         let [gated, plain] = [run(&hermes, 4, 3, linked)?, run(&hermes, 4, 2, linked)?];

@@ -6,8 +6,8 @@
 
 use crate::common::rtl::hbm_design;
 use ndp_config::HbmConfig;
-use ndp_cosim::ffi::{OpenOptions, Rtl, rtl};
-use ndp_cosim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
+use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
+use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};

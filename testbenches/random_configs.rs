@@ -11,11 +11,11 @@ use crate::common::replay::compare;
 use crate::common::traffic::Traffic;
 use crate::migration;
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_cosim::backend::CoreBackend;
-use ndp_cosim::cluster::cores::LinkedCores;
-use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_cosim::ffi::{Mutation, Rtl, mutant, rtl};
-use ndp_cosim::gemv::{GemvOptions, Mode, Product, Weights};
+use ndp_sim::backend::CoreBackend;
+use ndp_sim::cluster::cores::LinkedCores;
+use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
+use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp};
@@ -257,7 +257,7 @@ fn run_linked(config: &DesignConfig, seed: u64, random: &mut SplitMix64) -> Resu
     let options = CoreOptions { predict: true, ..core_options(seed, random) };
     let mut linked = LinkedCores::pair(config, &options)?;
     for channel in linked.cables.iter_mut().flat_map(|cable| &mut cable.channels) {
-        channel.skew(ndp_cosim::link::network::LATENCY, 150);
+        channel.skew(ndp_sim::link::network::LATENCY, 150);
         channel.set_ber([0.0, 1e-5][below(random, 2) as usize]);
     }
     let patience = 1000 + 8 * u64::from(config.link().lock_cycles());

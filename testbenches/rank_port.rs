@@ -7,7 +7,7 @@
 use crate::common::rank::{Bench, Request, Segment, Stalls};
 use crate::common::rtl::{Mutant, design, design_config};
 use ndp_config::{DesignConfig, DramConfig};
-use ndp_cosim::ffi::{Edge, Mutation};
+use ndp_sim::ffi::{Edge, Mutation};
 use ndp_dram::{Rule, stream};
 use std::error::Error;
 

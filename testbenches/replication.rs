@@ -14,7 +14,7 @@ fn functions(multipliers: u32) -> Result<usize, Box<dyn Error>> {
         "name = \"tiles\"\n[gemv]\nmultipliers = {multipliers}\nranks = 2\nbuffer_kib = 16\nmax_batch = 4\n"
     );
     let rtl = Rtl::of(&DesignConfig::from_toml(&text)?, "gemv_unit").map_err(|lines| lines.join("\n"))?;
-    let tools = tools::find(env!("NDP_TARGET")).map_err(|lines| lines.join("\n"))?;
+    let tools = tools::find(ndp_sim::ffi::TARGET).map_err(|lines| lines.join("\n"))?;
     let unit = Cache::new(dir.path().to_owned()).unit(&rtl, Variant::Verilated, &tools);
     unit.generate(&tools).map_err(|lines| lines.join("\n"))?;
     let mut functions = 0;

@@ -6,8 +6,8 @@
 
 use crate::common::rtl::{Mutant, design};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
-use ndp_cosim::core::{CoreOptions, NdpCore};
-use ndp_cosim::ffi::Mutation;
+use ndp_sim::core::{CoreOptions, NdpCore};
+use ndp_sim::ffi::Mutation;
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;
 use ndp_numerics::SplitMix64;

@@ -6,8 +6,8 @@
 use crate::common::replay::compare;
 use crate::common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_cosim::ffi::Mutation;
+use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_sim::ffi::Mutation;
 use ndp_isa::{Code, Data, Program, RandomKind};
 use ndp_layout::{DimmMap, order_rows};
 use ndp_machine::SparseMemory;

@@ -2,9 +2,9 @@
 
 use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
-use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{GemvOptions, MergeFormat};
-use ndp_cosim::system::{
+use ndp_sim::error::SimError;
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::system::{
     ActivitySource, Device, Event, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
     PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
@@ -140,7 +140,7 @@ fn the_prompt_may_be_the_gpus_and_threads_change_nothing() -> Outcome {
 }
 
 /// What the events say adds up to the figures, and nobody does two things at once.
-fn accounts_agree(system: &SystemConfig, figures: &ndp_cosim::system::SystemFigures, events: &[Event]) {
+fn accounts_agree(system: &SystemConfig, figures: &ndp_sim::system::SystemFigures, events: &[Event]) {
     for dimm in 0..system.dimms().count {
         let of = &figures.dimms[dimm as usize];
         let own: Vec<&Event> = events.iter().filter(|event| event.place == Place::Dimm(dimm)).collect();

@@ -5,7 +5,7 @@
 
 use crate::common::selftest::{SelfTest, open, open_with};
 use ndp_config::DesignConfig;
-use ndp_cosim::ffi::{
+use ndp_sim::ffi::{
     Direction, Model, Mutation, OpenOptions, PortInfo, SimError, WaveOptions, mutant, rtl, verilator_version,
 };
 use std::error::Error;

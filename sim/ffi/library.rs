@@ -25,6 +25,9 @@ impl std::fmt::Debug for Library {
     }
 }
 
+/// The machine that models are built for, as cargo calls it.
+pub const TARGET: &str = env!("NDP_TARGET");
+
 /// Libraries that are loaded, by their keys.
 static LOADED: Mutex<Vec<(String, Library)>> = Mutex::new(Vec::new());
 
@@ -37,7 +40,7 @@ fn cache() -> Cache {
 /// Verilator and the compiler, looked for once.
 fn tools() -> Result<&'static Tools, Failure> {
     static TOOLS: OnceLock<Result<Tools, Failure>> = OnceLock::new();
-    TOOLS.get_or_init(|| tools::find(env!("NDP_TARGET"))).as_ref().map_err(Clone::clone)
+    TOOLS.get_or_init(|| tools::find(TARGET)).as_ref().map_err(Clone::clone)
 }
 
 /// Version of the Verilator that models are built with, such as `5.006 2023-01-22`; none if there is no Verilator.

@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! use ndp_config::DesignConfig;
-//! use ndp_cosim::ffi::{Model, OpenOptions, rtl};
+//! use ndp_sim::ffi::{Model, OpenOptions, rtl};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut model = Model::open(&rtl(&DesignConfig::preset("tiny")?, "host_port")?, &OpenOptions::default())?;
 //! let (valid, ready) = (model.input("host_valid_i")?, model.output("host_ready_o")?);
@@ -29,7 +29,7 @@ mod waves;
 
 pub use crate::error::{Direction, SimError};
 pub use clocks::{Clocks, Edge};
-pub use library::{compiler_version, verilator_version};
+pub use library::{TARGET, compiler_version, verilator_version};
 pub use model::{Form, Model, ModuleShare, OpenOptions};
 pub use ndp_verilate::{Hardware, Mutation, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 /// What to dump, and where to.
 ///
 /// ```
-/// use ndp_cosim::ffi::WaveOptions;
+/// use ndp_sim::ffi::WaveOptions;
 /// let failing = WaveOptions { start_cycle: 900, stop_cycle: Some(1000), ..WaveOptions::new("fail.fst") };
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

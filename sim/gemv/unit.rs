@@ -175,7 +175,7 @@ pub struct GemvRun {
 ///
 /// ```no_run
 /// use ndp_config::DesignConfig;
-/// use ndp_cosim::gemv::{GemvOptions, GemvUnit};
+/// use ndp_sim::gemv::{GemvOptions, GemvUnit};
 /// use ndp_model::{GemvClass, GemvOp};
 /// use ndp_numerics::f16;
 ///

@@ -7,7 +7,7 @@
 
 use super::exact::{below, value};
 use ndp_config::DesignConfig;
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use ndp_oracle::ieee::Operation;
 use std::error::Error;

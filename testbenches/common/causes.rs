@@ -1,6 +1,6 @@
 //! Whether each nanosecond of a generation has a cause.
 
-use ndp_cosim::system::{Breakdown, Event, Place, Shares, SystemFigures};
+use ndp_sim::system::{Breakdown, Event, Place, Shares, SystemFigures};
 
 /// The critical path goes from the end of the prompt to the end of the last token without a gap, and each device has all of that time accounted for.
 pub fn every_nanosecond_has_a_cause(figures: &SystemFigures, events: &[Event]) -> Breakdown {

@@ -7,7 +7,7 @@
 
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
-use ndp_cosim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError, rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError, rtl};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 

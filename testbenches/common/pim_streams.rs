@@ -4,7 +4,7 @@
 //! are given once, whatever comes of it. Campaigns of several goals see to it that there is something to compute with.
 
 use ndp_config::HbmConfig;
-use ndp_cosim::hbm::{Lockstep, LockstepError};
+use ndp_sim::hbm::{Lockstep, LockstepError};
 use ndp_dram::hbm::{HbmCommand, Owner, Partitions};
 use ndp_numerics::SplitMix64;
 use std::collections::{BTreeMap, VecDeque};

@@ -4,7 +4,7 @@
 //! matter. What each stream returns has to come in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
-use ndp_cosim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl};
+use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;

@@ -1,7 +1,7 @@
 //! Runs the cycle model with the host that a recording has seen, and compares all that was recorded.
 
-use ndp_cosim::core::{Burst, LinkStatus, Recording, RequestRecord, request_kind};
-use ndp_cosim::ffi::Edge;
+use ndp_sim::core::{Burst, LinkStatus, Recording, RequestRecord, request_kind};
+use ndp_sim::ffi::Edge;
 use ndp_cycles::{
     Answer, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request, RequestKind,
     RowCommand,

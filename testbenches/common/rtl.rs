@@ -1,7 +1,7 @@
 //! Blocks by the name of a configuration, and mutants of them.
 
 use ndp_config::{ConfigError, DesignConfig, HbmConfig};
-use ndp_cosim::ffi::{Mutation, Rtl, SimError, mutant, rtl};
+use ndp_sim::ffi::{Mutation, Rtl, SimError, mutant, rtl};
 use std::path::Path;
 
 /// A mutant, and the name of the configuration that it is one of.

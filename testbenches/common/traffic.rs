@@ -1,7 +1,7 @@
 //! A host's own reads and writes of a part of the DRAM that no program touches, compared with what it wrote.
 
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{Answer, Burst, NdpCore};
+use ndp_sim::core::{Answer, Burst, NdpCore};
 use ndp_numerics::SplitMix64;
 use std::collections::HashMap;
 

@@ -3,9 +3,9 @@
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
 use clap::Args;
-use ndp_cosim::core::Backend;
-use ndp_cosim::ffi::WaveOptions;
-use ndp_cosim::gemv::{BitFlip, GemvOptions};
+use ndp_sim::core::Backend;
+use ndp_sim::ffi::WaveOptions;
+use ndp_sim::gemv::{BitFlip, GemvOptions};
 use ndp_files::FileSet;
 use std::path::PathBuf;
 

@@ -12,9 +12,9 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::ensure;
 use ndp_config::{DesignConfig, GemvShape};
-use ndp_cosim::core::Backend;
-use ndp_cosim::gemv::{BitFlip, Mode};
-use ndp_cosim::stimulus::DataKind;
+use ndp_sim::core::Backend;
+use ndp_sim::gemv::{BitFlip, Mode};
+use ndp_sim::stimulus::DataKind;
 use ndp_files::Progress;
 use serde::Serialize;
 
@@ -162,7 +162,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 
     let cycles = |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle(case.shape.batch);
     let total: f64 = cases.iter().map(cycles).sum();
-    let progress = Progress::watch(total as u64, "cycles", ndp_cosim::progress::cycles);
+    let progress = Progress::watch(total as u64, "cycles", ndp_sim::progress::cycles);
     let mut products = Vec::new();
     for case in cases {
         let GemvShape { rows, cols, batch } = case.shape;

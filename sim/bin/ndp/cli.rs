@@ -28,7 +28,7 @@ pub struct Cli {
         hide_env_values = true,
         hide_short_help = true
     )]
-    pub form: Option<ndp_cosim::ffi::Form>,
+    pub form: Option<ndp_sim::ffi::Form>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

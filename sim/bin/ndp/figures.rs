@@ -1,7 +1,7 @@
 //! Figures of a run of the decoder, as tables and in JSON: of each class of product, of each instruction.
 
 use crate::tools::grouped;
-use ndp_cosim::backend::{CoreBackend, Figures, InstructionFigures, class_name};
+use ndp_sim::backend::{CoreBackend, Figures, InstructionFigures, class_name};
 use serde::Serialize;
 
 /// A class of products.

@@ -13,10 +13,10 @@ use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout};
-use ndp_cosim::backend::CoreBackend;
-use ndp_cosim::error::SimError;
-use ndp_cosim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
-use ndp_cosim::stimulus::DataKind;
+use ndp_sim::backend::CoreBackend;
+use ndp_sim::error::SimError;
+use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
+use ndp_sim::stimulus::DataKind;
 use ndp_files::Progress;
 use ndp_model::{GemvClass, GemvOp};
 use ndp_numerics::{SplitMix64, f16};
@@ -152,7 +152,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     // Larger products are within a few per cent of the roofline.
     let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
     let cycles = macs / config.roofline_macs_per_cycle(op.batch() as u32);
-    let progress = Progress::watch(cycles as u64, "cycles", ndp_cosim::progress::cycles);
+    let progress = Progress::watch(cycles as u64, "cycles", ndp_sim::progress::cycles);
     let run = backend.product(&product, &op);
     drop(progress);
     let written = records.write(backend.unit_mut().take_recording().as_ref());

@@ -16,12 +16,12 @@ use crate::tools::{Tools, grouped, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
-use ndp_cosim::backend::{CoreBackend, Neurons};
-use ndp_cosim::expected::Expected;
-use ndp_cosim::gemv::{GemvOptions, HeadCut};
-use ndp_cosim::layer::{LayerSizes, LayerStep};
-use ndp_cosim::progress;
-use ndp_cosim::system::ActivitySource;
+use ndp_sim::backend::{CoreBackend, Neurons};
+use ndp_sim::expected::Expected;
+use ndp_sim::gemv::{GemvOptions, HeadCut};
+use ndp_sim::layer::{LayerSizes, LayerStep};
+use ndp_sim::progress;
+use ndp_sim::system::ActivitySource;
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{LayerSparsity, Model};
 use ndp_numerics::layer_norm;
@@ -281,7 +281,7 @@ fn check_scaling(args: &Args) -> anyhow::Result<()> {
     ensure!(args.unit.waves.is_none(), "--waves shows one DIMM: leave out --dimms");
     ensure!(!args.records.is_asked(), "--commands and --timeline show one DIMM: leave out --dimms");
     ensure!(args.chart.is_none(), "--chart shows one DIMM: leave out --dimms");
-    let most = ndp_cosim::cluster::lockstep::MOST as u32;
+    let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.scaling.links == LinksChoice::Rtl
         && let Some(dimms) = args.scaling.dimms.iter().find(|dimms| **dimms > most)
     {

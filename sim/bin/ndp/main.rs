@@ -61,9 +61,9 @@ mod stream;
 mod system;
 
 #[cfg(feature = "rtl")]
-use ndp_cosim::error::SimError;
+use ndp_sim::error::SimError;
 #[cfg(feature = "rtl")]
-use ndp_cosim::hbm::{ControlledError, LockstepError};
+use ndp_sim::hbm::{ControlledError, LockstepError};
 #[cfg(feature = "rtl")]
 use ndp_model::ModelError;
 use ndp_pim::PimError;

@@ -1,8 +1,8 @@
 //! The files that show a recording.
 
 use crate::args::RecordArgs;
-use ndp_cosim::core::Recording;
-use ndp_cosim::recordings::{write_text, write_timeline};
+use ndp_sim::core::Recording;
+use ndp_sim::recordings::{write_text, write_timeline};
 use ndp_files::OutputFile;
 use std::path::PathBuf;
 

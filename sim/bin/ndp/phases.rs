@@ -1,7 +1,7 @@
 //! Where the time of a token goes: cycles and share of each phase, as a table with bars, as a chart and in JSON.
 
 use crate::tools::grouped;
-use ndp_cosim::phases::{Phase, PhaseCycles};
+use ndp_sim::phases::{Phase, PhaseCycles};
 use ndp_files::OutputFile;
 use ndp_report::Rows;
 use serde::Serialize;

@@ -3,7 +3,7 @@
 use crate::pim::mode_parser;
 use crate::verdict::Verdict;
 use ndp_config::HbmConfig;
-use ndp_cosim::hbm::diagram::{draw, scenario};
+use ndp_sim::hbm::diagram::{draw, scenario};
 use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::Mode;
 use std::path::PathBuf;

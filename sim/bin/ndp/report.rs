@@ -3,10 +3,10 @@
 //! Wall-clock speed is the only figure that differs from run to run.
 
 use crate::tools::grouped;
-use ndp_cosim::backend::Figures;
-use ndp_cosim::core::Backend;
-use ndp_cosim::error::Mismatch;
-use ndp_cosim::gemv::GemvUnit;
+use ndp_sim::backend::Figures;
+use ndp_sim::core::Backend;
+use ndp_sim::error::Mismatch;
+use ndp_sim::gemv::GemvUnit;
 use serde::Serialize;
 
 /// Mismatches that are listed; the rest is only counted.

@@ -4,7 +4,7 @@
 
 use crate::args::UnitArgs;
 use crate::gemv::name;
-use ndp_cosim::core::Backend;
+use ndp_sim::core::Backend;
 
 /// A command line under construction.
 #[derive(Debug)]

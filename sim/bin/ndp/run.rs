@@ -12,8 +12,8 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
-use ndp_cosim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
-use ndp_cosim::gemv::BitFlip;
+use ndp_sim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
+use ndp_sim::gemv::BitFlip;
 use ndp_dram::Statistics;
 use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let rerun = rerun.line();
 
     let predicted = predict(&config, &program)?;
-    let progress = Progress::watch(predicted.cycles, "cycles", ndp_cosim::progress::cycles);
+    let progress = Progress::watch(predicted.cycles, "cycles", ndp_sim::progress::cycles);
     let result = simulate(&mut core, &program, unit.flip);
     drop(progress);
     let written = records.write(core.take_recording().as_ref());

@@ -11,11 +11,11 @@ use crate::verdict::Verdict;
 use anyhow::Context;
 use clap::Args;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
-use ndp_cosim::core::Backend;
-use ndp_cosim::error::Mismatch;
-use ndp_cosim::gemv::{GemvOptions, MergeFormat};
-use ndp_cosim::layer::LayerStep;
-use ndp_cosim::system::{
+use ndp_sim::core::Backend;
+use ndp_sim::error::Mismatch;
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::layer::LayerStep;
+use ndp_sim::system::{
     ActivitySource, LinkOptions, Load, Operation, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
 };
 use serde::Serialize;
@@ -236,7 +236,7 @@ fn one(
     };
     backend.count_links()?;
     let figures: &SystemFigures = backend.figures();
-    let by_model = |dimm: &ndp_cosim::system::DimmFigures| dimm.cycles == dimm.model_cycles;
+    let by_model = |dimm: &ndp_sim::system::DimmFigures| dimm.cycles == dimm.model_cycles;
     let cycles = figures.critical_cycles;
     let (of_first, dimms_of_first) = first.map_or((cycles, dimms), |first| (first.cycles, first.dimms));
     let speedup = of_first as f64 / cycles.max(1) as f64;

@@ -9,7 +9,7 @@ use crate::tools::{Tools, grouped, per_second};
 use crate::verdict::Verdict;
 use anyhow::{Context, ensure};
 use ndp_config::DesignConfig;
-use ndp_cosim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
+use ndp_sim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
 use serde::Serialize;
 use std::process::Command;
 use std::time::{Duration, Instant};

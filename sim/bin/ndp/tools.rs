@@ -9,7 +9,7 @@ pub struct Tools {
     ndp_cosim: &'static str,
     /// What simulated the RTL.
     #[cfg(feature = "rtl")]
-    form: ndp_cosim::ffi::Form,
+    form: ndp_sim::ffi::Form,
     verilator: &'static str,
     compiler: &'static str,
     rustc: &'static str,
@@ -21,10 +21,10 @@ impl Tools {
         Self {
             ndp_cosim: env!("CARGO_PKG_VERSION"),
             #[cfg(feature = "rtl")]
-            form: ndp_cosim::ffi::Form::default(),
+            form: ndp_sim::ffi::Form::default(),
             verilator: verilator(),
             compiler: compiler(),
-            rustc: env!("NDP_RUSTC_VERSION"),
+            rustc: ndp_sim::RUSTC_VERSION,
         }
     }
 
@@ -37,7 +37,7 @@ impl Tools {
 
 fn verilator() -> &'static str {
     #[cfg(feature = "rtl")]
-    let version = ndp_cosim::ffi::verilator_version();
+    let version = ndp_sim::ffi::verilator_version();
     #[cfg(not(feature = "rtl"))]
     let version = None;
     version.unwrap_or("none")
@@ -45,7 +45,7 @@ fn verilator() -> &'static str {
 
 fn compiler() -> &'static str {
     #[cfg(feature = "rtl")]
-    let version = ndp_cosim::ffi::compiler_version();
+    let version = ndp_sim::ffi::compiler_version();
     #[cfg(not(feature = "rtl"))]
     let version = None;
     version.unwrap_or("none")

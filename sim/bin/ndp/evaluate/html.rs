@@ -1,6 +1,6 @@
 //! An evaluation as a single HTML file with charts.
 
-use ndp_cosim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
+use ndp_sim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 use ndp_scheduler::Policy;
 

@@ -1,6 +1,6 @@
 //! An evaluation as text.
 
-use ndp_cosim::system::Evaluation;
+use ndp_sim::system::Evaluation;
 
 use crate::system::time;
 

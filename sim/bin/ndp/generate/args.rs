@@ -6,9 +6,9 @@ use crate::system::args::{LinksChoice, PolicyChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
-use ndp_cosim::backend::Neurons;
-use ndp_cosim::gemv::MergeFormat;
-use ndp_cosim::system::{ActivitySource, GpuNumerics, LinkFault, Load};
+use ndp_sim::backend::Neurons;
+use ndp_sim::gemv::MergeFormat;
+use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load};
 use ndp_model::GenerateOptions;
 use std::path::{Path, PathBuf};
 

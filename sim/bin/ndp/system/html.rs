@@ -5,8 +5,8 @@ use super::run::{Choice, Hits, Host, Outcome, rerun};
 use crate::gemv::name;
 use crate::golden::verdict_text;
 use crate::tools::{grouped, per_second, percent};
-use ndp_cosim::core::Backend;
-use ndp_cosim::system::{Event, Perplexity, TokenFigures, imbalance};
+use ndp_sim::core::Backend;
+use ndp_sim::system::{Event, Perplexity, TokenFigures, imbalance};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 
 /// The file's text.

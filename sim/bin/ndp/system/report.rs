@@ -5,9 +5,9 @@ use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
 use crate::tools::{Tools, grouped, per_second, percent};
 use ndp_config::DesignConfig;
-use ndp_cosim::core::Backend;
-use ndp_cosim::error::Mismatch;
-use ndp_cosim::system::{
+use ndp_sim::core::Backend;
+use ndp_sim::error::Mismatch;
+use ndp_sim::system::{
     ActivitySource, Breakdown, Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures,
     Operation, PathBytes, Place, TokenFigures,
 };
@@ -302,7 +302,7 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
     }
     say!("text               {}", text_verdict(outcome));
     if !is_exact(host, outcome.choice) {
-        let ndp_cosim::system::Differences { compared, different, largest } = figures.differences;
+        let ndp_sim::system::Differences { compared, different, largest } = figures.differences;
         say!(
             "rounding           {} of {} results differ from exact sums of the same inputs, by {largest} FP16 numbers at most",
             grouped(different),

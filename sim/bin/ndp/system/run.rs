@@ -8,11 +8,11 @@ use crate::rerun::Rerun;
 use crate::tools::{percent, workspace_path};
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_cosim::core::Recording;
-use ndp_cosim::error::Mismatch;
-use ndp_cosim::gemv::{GemvOptions, MergeFormat};
-use ndp_cosim::recordings::{Moves, SystemTimeline};
-use ndp_cosim::system::{
+use ndp_sim::core::Recording;
+use ndp_sim::error::Mismatch;
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::recordings::{Moves, SystemTimeline};
+use ndp_sim::system::{
     ActivitySource, Breakdown, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity,
     PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions, perplexity,
 };
@@ -328,7 +328,7 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
 
 /// What is wrong with the options of links, if anything is.
 pub fn check_links(args: &Args) -> anyhow::Result<()> {
-    let most = ndp_cosim::cluster::lockstep::MOST as u32;
+    let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
         anyhow::ensure!(
             args.ber == 0.0,

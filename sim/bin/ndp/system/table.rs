@@ -5,8 +5,8 @@ use super::run::{Choice, Host, Outcome, Quality};
 use crate::gemv::name;
 use crate::tools::{Tools, per_second};
 use ndp_config::DesignConfig;
-use ndp_cosim::core::Backend;
-use ndp_cosim::system::{Breakdown, Differences, GpuNumerics, MergeFigures};
+use ndp_sim::core::Backend;
+use ndp_sim::system::{Breakdown, Differences, GpuNumerics, MergeFigures};
 use serde::Serialize;
 
 /// One run.

@@ -2,7 +2,7 @@
 
 use super::run::Outcome;
 use crate::tools::grouped;
-use ndp_cosim::system::{Breakdown, Cause, Place, Shares};
+use ndp_sim::system::{Breakdown, Cause, Place, Shares};
 use ndp_report::{BarChart, Gantt, Report, ReportError};
 
 /// What a device does, in the order of the columns; [`Cause::Queue`] and [`Cause::Latency`] are of the critical path alone.
