@@ -4,8 +4,8 @@
 //! there are 65,536 divisors; each is tried with its leading one at several places and any bits below.
 
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

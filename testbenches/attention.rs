@@ -5,10 +5,10 @@
 //! batch 4 four queries share one (GQA). What loads and stores the vectors is a program's business, and not in the numbers.
 
 use ndp_config::DesignConfig;
+use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, LayerCache, SoftwareBackend};
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::gemv::{GemvOptions, GemvUnit};
 use ndp_sim::stimulus::DataKind;
-use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, LayerCache, SoftwareBackend};
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::io::Write;

@@ -5,10 +5,10 @@
 
 use crate::common::replay::{Compared, compare, processor_time};
 use ndp_config::DesignConfig;
-use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
+use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;

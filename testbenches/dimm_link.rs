@@ -6,11 +6,11 @@
 
 use crate::common::rtl::{self, Mutant};
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_numerics::SplitMix64;
 use ndp_sim::error::LinkError;
 use ndp_sim::ffi::Mutation;
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{DeliveryFault, END, Network, NetworkError};
-use ndp_numerics::SplitMix64;
 use std::error::Error;
 use std::io::Write;
 

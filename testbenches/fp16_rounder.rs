@@ -6,8 +6,8 @@
 
 use crate::common::exact::{below, digit, result, value};
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::collections::VecDeque;
 use std::error::Error;
 

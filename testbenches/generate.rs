@@ -3,11 +3,11 @@
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
 use ndp_config::DesignConfig;
+use ndp_isa::Opcode;
+use ndp_model::{GemvClass, GenerateOptions, Model, ModelError, generate};
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
-use ndp_isa::Opcode;
-use ndp_model::{GemvClass, GenerateOptions, Model, ModelError, generate};
 use std::error::Error;
 use std::path::Path;
 

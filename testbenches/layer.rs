@@ -4,14 +4,14 @@
 //! of what was compared is checked, and injected bits have to be found.
 
 use ndp_config::DesignConfig;
+use ndp_isa::Opcode;
+use ndp_model::{GemvClass, ModelError, SoftwareBackend};
+use ndp_numerics::f16;
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::phases::Phase;
-use ndp_isa::Opcode;
-use ndp_model::{GemvClass, ModelError, SoftwareBackend};
-use ndp_numerics::f16;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

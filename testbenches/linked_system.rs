@@ -2,6 +2,7 @@
 
 use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -9,7 +10,6 @@ use ndp_sim::system::{
     Device, LinkFigures, LinkOptions, Load, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
     SystemOptions,
 };
-use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use std::error::Error;
 use std::path::Path;
 
@@ -229,8 +229,7 @@ fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
         let faults: Vec<_> = faults.split(' ').map(str::parse).collect::<Result<_, _>>()?;
         let (_, links) =
             run(&model, &options(dimms)?, &LinkOptions { faults: faults.clone(), ..LinkOptions::default() })?;
-        let sum =
-            |of: fn(&ndp_sim::system::LinkCounters) -> u32| links.counters.iter().map(of).sum::<u32>();
+        let sum = |of: fn(&ndp_sim::system::LinkCounters) -> u32| links.counters.iter().map(of).sum::<u32>();
         let disturbed = sum(|l| l.wrong_crc + l.sent_again + l.without_credit) > 0 || links.repeated > 0;
         assert!(disturbed, "{faults:?} did nothing: {links:?}");
     }

@@ -6,10 +6,10 @@
 
 use crate::common::exact;
 use ndp_config::DesignConfig;
-use ndp_sim::core::{CoreOptions, InstructionRecord, NdpCore};
 use ndp_isa::{Instruction, Program, accumulator_words, block_words};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements};
 use ndp_numerics::SplitMix64;
+use ndp_sim::core::{CoreOptions, InstructionRecord, NdpCore};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

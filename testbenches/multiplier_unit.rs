@@ -7,8 +7,8 @@
 
 use crate::common::exact::{below, digit, dot};
 use ndp_config::{DesignConfig, GemvConfig};
-use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

@@ -6,9 +6,9 @@
 
 use crate::common::rtl::{design_config, hbm_config};
 use crate::common::selftest::SelfTest;
+use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::ffi::{Direction, Form, Hardware, Model, OpenOptions, Rtl, rtl};
-use ndp_numerics::SplitMix64;
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};

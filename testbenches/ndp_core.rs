@@ -4,9 +4,9 @@
 
 use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
-use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_isa::ErrorCode;
 use ndp_numerics::SplitMix64;
+use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 use std::error::Error;
 

@@ -1,14 +1,14 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_model::{GenerateOptions, Model, generate};
+use ndp_scheduler::Policy;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
     ActivitySource, LinkOptions, LivePredictor, Load, Setup, SystemBackend, SystemFigures, SystemOptions,
     TracedText,
 };
-use ndp_model::{GenerateOptions, Model, generate};
-use ndp_scheduler::Policy;
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
 use std::error::Error;

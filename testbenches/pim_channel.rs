@@ -7,9 +7,9 @@
 use crate::common::pim_streams::Stream;
 use crate::common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
+use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};
 use ndp_sim::hbm::{Lockstep, LockstepError, PimChannel};
-use ndp_dram::hbm::HbmCommand::{self, *};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write as _;

@@ -7,11 +7,11 @@
 
 use crate::common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
+use ndp_dram::hbm::{Column, HbmPlace, pim};
+use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 use ndp_sim::ffi::Mutation;
 use ndp_sim::hbm::diagram::{draw, scenario};
 use ndp_sim::hbm::{Access, Controlled, ControlledWaves, Operation, PimChannel, Request};
-use ndp_dram::hbm::{Column, HbmPlace, pim};
-use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::Write as _;

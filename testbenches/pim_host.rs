@@ -6,8 +6,6 @@
 
 use crate::common::rtl::hbm_design;
 use ndp_config::HbmConfig;
-use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
-use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
@@ -16,6 +14,8 @@ use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
 use ndp_pim::{Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, run_arranged, run_batch};
+use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
+use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use std::error::Error;
 use std::path::Path;
 

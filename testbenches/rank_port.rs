@@ -7,8 +7,8 @@
 use crate::common::rank::{Bench, Request, Segment, Stalls};
 use crate::common::rtl::{Mutant, design, design_config};
 use ndp_config::{DesignConfig, DramConfig};
-use ndp_sim::ffi::{Edge, Mutation};
 use ndp_dram::{Rule, stream};
+use ndp_sim::ffi::{Edge, Mutation};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

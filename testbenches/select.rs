@@ -6,11 +6,11 @@
 
 use crate::common::rtl::{Mutant, design};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
-use ndp_sim::core::{CoreOptions, NdpCore};
-use ndp_sim::ffi::Mutation;
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;
 use ndp_numerics::SplitMix64;
+use ndp_sim::core::{CoreOptions, NdpCore};
+use ndp_sim::ffi::Mutation;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -348,6 +348,58 @@ fn malformed_selections_do_nothing_but_count() -> Outcome {
     Ok(())
 }
 
+/// Runs a product and then selections, and compares the masks that the monitor shows. The number of bytes that are not as they should be.
+fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box<dyn Error>> {
+    let config = core.config().clone();
+    let mut program = Program::default();
+    program.data.push(Data::F16 { address: 0, values: vec![0x3C00] });
+    program.push(Instruction::Load { dst: 0, cols: 2, batch: 1, address: 0 });
+    let (list, address) = (None, MATRIX);
+    let product =
+        Product { src: 0, dst: 1, cols: 2, batch: 1, count: 70, address, list, heads: 1, selected: false };
+    program.push(Instruction::Dot(product));
+    let mut expected = Vec::new();
+    for (index, (cols, batch)) in (0..).zip([(70, 3), (33, 1), (1, 2), (64, 1), (200, 2), (200, 1), (200, 1)])
+    {
+        let case = Case {
+            values: values(cols, batch, 30, random),
+            list: 0,
+            numbers: Numbers::From(0),
+            entries: Vec::new(),
+        };
+        let words = block_words(&config, cols, batch);
+        let of_case = case.program(&config);
+        let Some(Data::F16 { values, .. }) = of_case.data.first() else { return Err("no values".into()) };
+        let address = SOURCE + 0x80 * index;
+        program.data.push(Data::F16 { address, values: values.clone() });
+        program.push(Instruction::Load { dst: 8, cols, batch, address });
+        let (list, numbers) = (case.list, case.numbers);
+        program.push(Instruction::Select { src: 8, dst: 8 + words, cols, batch, list, numbers });
+        let mut bytes = vec![0u8; 4 * cols.div_ceil(BEAT_ELEMS) as usize];
+        case.selected().into_iter().for_each(|(k, _)| bytes[k / 8] |= 1 << (k % 8));
+        expected.extend(bytes);
+    }
+    core.place(&program)?;
+    core.run_words(&program.words(), |_| {})?;
+    let mut actual = Vec::new();
+    for register in 64..64 + expected.len().div_ceil(64) as u64 {
+        actual.extend(core.register(register)?.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    Ok(expected.iter().zip(&actual).filter(|(expected, actual)| expected != actual).count())
+}
+
+#[test]
+fn the_monitor_has_the_masks_of_all_selections_since_the_last_product() -> Outcome {
+    for name in NAMES {
+        let mut core = open(&DesignConfig::load(name)?, 8)?;
+        let mut random = SplitMix64::new(15);
+        for round in 0..3 {
+            assert_eq!(wrong_masks(&mut core, &mut random)?, 0, "{name}, round {round}");
+        }
+    }
+    Ok(())
+}
+
 /// FC1, ReLU, selection and FC2 in one program, against the same with a list and scalars that a host has made.
 #[test]
 fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
@@ -426,7 +478,7 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
     Ok(())
 }
 
-const MUTANTS: [Mutant; 5] = [
+const MUTANTS: [Mutant; 7] = [
     // Negative values are selected too.
     ("tiny", Mutation::new("mutant-select-sign", "~beat_i[31], ", "")),
     // The list begins an entry too late.
@@ -451,6 +503,9 @@ const MUTANTS: [Mutant; 5] = [
     ("tiny", Mutation::new("mutant-select-end", "& ~(walker_last & (last_elem_i < 5'h1f))", "& ~1'h0")),
     // NaN is positive.
     ("tiny", Mutation::new("mutant-select-nan", "~((&beat_i[14:10]) & ~(|beat_i[9:0]))", "1'h1")),
+    // The monitor leaves a place out behind each mask, and goes on behind a product.
+    ("tiny", Mutation::new("mutant-monitor-place", "place_q + 10'h1", "place_q + 10'h2")),
+    ("tiny", Mutation::new("mutant-monitor-restart", "place_q) & {10{~dot_start_i}}", "place_q)")),
 ];
 
 #[test]
@@ -468,8 +523,12 @@ fn injected_errors_are_found() -> Outcome {
             // A value behind the end, in the source's block and in the buffer: words of a longer block, read as a shorter one.
             values.iter_mut().for_each(|vector| vector.truncate(cols as usize));
             let case = case(&config, values, below(&mut random, 3), &mut random);
+            let wrong = match mutation.name.starts_with("mutant-monitor") {
+                true => wrong_masks(&mut core, &mut random),
+                false => case.wrong(&mut core),
+            };
             // A mutant may also come to no end.
-            found += case.wrong(&mut core).unwrap_or(1).min(1);
+            found += wrong.unwrap_or(1).min(1);
             if found > 0 {
                 break;
             }

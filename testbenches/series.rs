@@ -6,13 +6,13 @@
 use crate::common::replay::compare;
 use crate::common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
-use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_sim::ffi::Mutation;
 use ndp_isa::{Code, Data, Program, RandomKind};
 use ndp_layout::{DimmMap, order_rows};
 use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
 use ndp_planner::{Member, Mode, Series, Sizes};
+use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
+use ndp_sim::ffi::Mutation;
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;

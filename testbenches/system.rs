@@ -2,15 +2,15 @@
 
 use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_isa::{Opcode, decode_fields};
+use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
+use ndp_scheduler::Policy;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
     ActivitySource, Device, Event, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
     PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
-use ndp_isa::{Opcode, decode_fields};
-use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
-use ndp_scheduler::Policy;
 use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
 use std::path::Path;

@@ -9,9 +9,9 @@ use ndp_machine::{Machine, SparseMemory};
 use serde::Serialize;
 
 /// First register of the monitor.
-const MONITOR: u64 = 64;
-/// Activation counts in one of its registers.
-const MONITOR_BYTES: usize = 64;
+pub(crate) const MONITOR: u64 = 64;
+/// Bytes of one of its registers: activation counts, or masks of 32 elements in four of them.
+pub(crate) const MONITOR_BYTES: usize = 64;
 
 /// A field of the status, or an activation count, that is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,7 +35,7 @@ pub struct ProgramCheck {
     pub elements: u64,
     /// Those that differ: burst of the DIMM, element, expected, actual.
     pub mismatches: Vec<(u64, u32, u16, u16)>,
-    /// Activation counts that were compared.
+    /// Bytes of the monitor that were compared: activation counts, and masks of selections.
     pub activations: u32,
     /// What else differs.
     pub differences: Vec<Difference>,
@@ -117,7 +117,7 @@ impl NdpCore {
                 if expected != actual {
                     let k = (register - MONITOR) as usize * MONITOR_BYTES + index;
                     let (what, expected, actual) =
-                        (format!("activations of {k}"), expected.into(), actual.into());
+                        (format!("byte {k} of the monitor"), expected.into(), actual.into());
                     differences.push(Difference { what, expected, actual });
                 }
             }

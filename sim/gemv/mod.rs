@@ -20,7 +20,7 @@ pub use bit_flip::BitFlip;
 pub use check::{Checker, compare};
 pub use estimates::Estimated;
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
-pub(crate) use partial::Cut;
+pub(crate) use partial::{Cut, Selected};
 pub use partial::{Handed, MergeFormat, Part, PartialSums};
 pub(crate) use transfer::Outcome;
 pub use unit::{GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures, Weights};

@@ -6,12 +6,15 @@
 //! one takes it.
 
 use super::unit::{GemvRun, GemvUnit, Kept, Product, ProgramFigures};
+use crate::core::{MONITOR, MONITOR_BYTES};
 use crate::error::SimError;
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::accumulator_words;
 use ndp_layout::{
     BufferLayout, BufferPlace, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock,
+    words_of,
 };
+use ndp_machine::MONITOR_ENTRIES;
 use ndp_numerics::{ExactSum, SumFormat, f16};
 use ndp_planner::{
     Ending, Epilogue, Mode, PartPlace, Piece, Plan, export_program, meeting_program, place_sums,
@@ -163,6 +166,15 @@ impl Part {
             Self::Arrived(_) => {}
         }
     }
+}
+
+/// Results that a core has selected, as the host learns it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Selected {
+    /// Their rows, in ascending order; none of a core without data.
+    pub rows: Vec<u32>,
+    /// Bytes that the host has read for it.
+    pub bytes: u64,
 }
 
 /// Exported sums of a batch of vectors: the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order. A short row leaves
@@ -362,27 +374,57 @@ impl GemvUnit {
         self.kept.as_ref().map(|kept| kept.outputs.count() as usize)
     }
 
+    /// Whether the monitor has room for what will be selected of them.
+    pub(crate) fn monitors_kept(&self) -> bool {
+        let places = |of: Range<usize>| of.len().div_ceil(BEAT_ELEMS as usize);
+        let all = self.kept.as_ref().map_or(0, |kept| kept.outputs.selections().map(places).sum());
+        all * 4 <= MONITOR_ENTRIES as usize
+    }
+
     /// The AXPY of the results that the last program has left in the buffer, of those that are positive, with rows of a matrix that have the numbers
     /// of the rows that they come from. Its sums stay in the buffer as those of [`GemvUnit::partial`] do. The host has no part in it. If the results
-    /// are a gate's, `matrices` has the matrix that it gates too. A core without data has to be told the rows whose results are `positive`.
+    /// are a gate's, `matrices` has the matrix that it gates too. A core without data has to be told the rows whose results are `positive`. If the
+    /// host `asks` which these are, it reads the monitor of the core.
     pub(crate) async fn partial_of_kept_async(
         &mut self,
         matrices: (&MatrixLayout, Option<&MatrixLayout>),
         positive: &[u32],
-    ) -> Result<ProgramFigures, SimError> {
+        asks: bool,
+    ) -> Result<(ProgramFigures, Option<Selected>), SimError> {
         let Some(Kept { outputs, lists, rows }) = self.kept.take() else {
             return Err(SimError::Range { key: "results in the buffer", value: 0, min: 1, max: 1 });
         };
         let program = outputs.axpy(self.core.config(), matrices, &lists)?;
-        if !self.core.is_outline() {
-            return self.execute(&program).await;
+        let places: Vec<&[u32]> =
+            outputs.selections().flat_map(|of| rows[of].chunks(BEAT_ELEMS as usize)).collect();
+        let mut selections = Vec::new();
+        if self.core.is_outline() {
+            let positive: HashSet<u32> = positive.iter().copied().collect();
+            let bit = |row: &u32| u32::from(positive.contains(row));
+            let mask = |rows: &&[u32]| rows.iter().zip(0..).fold(0, |mask, (row, at)| mask | bit(row) << at);
+            selections = places.iter().map(mask).collect();
         }
-        let positive: HashSet<u32> = positive.iter().copied().collect();
-        let bit = |row: &u32| u32::from(positive.contains(row));
-        let mask = |rows: &[u32]| rows.iter().zip(0..).fold(0, |mask, (row, at)| mask | bit(row) << at);
-        let of_selection = |places: Range<usize>| rows[places].chunks(BEAT_ELEMS as usize).map(mask);
-        let selections: Vec<u32> = outputs.selections().flat_map(of_selection).collect();
-        self.execute_selecting(&program, &selections).await
+        let figures = self.execute_selecting(&program, &selections).await?;
+        let selected = if asks { Some(self.selected(&places).await?) } else { None };
+        Ok((figures, selected))
+    }
+
+    /// What the last program has selected, by the monitor of the core: `places` are the rows of each 32 elements.
+    async fn selected(&mut self, places: &[&[u32]]) -> Result<Selected, SimError> {
+        let of_register = MONITOR_BYTES / 4;
+        let registers = places.len().div_ceil(of_register);
+        let mut rows = Vec::new();
+        for (number, places) in (MONITOR..).zip(places.chunks(of_register)) {
+            if self.has_skipped() {
+                break;
+            }
+            let masks = words_of(&self.core.register_async(number).await?);
+            for (rows_of, mask) in places.iter().zip(masks) {
+                rows.extend((0..).zip(*rows_of).filter(|(at, _)| mask >> at & 1 == 1).map(|(_, row)| *row));
+            }
+        }
+        rows.sort_unstable();
+        Ok(Selected { rows, bytes: (registers * MONITOR_BYTES) as u64 })
     }
 
     /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other. Of a linked core they stay in DRAM,

@@ -420,6 +420,11 @@ impl GemvUnit {
         Ok(figures)
     }
 
+    /// The last program did not run, but was estimated.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.skipped
+    }
+
     /// What is known of programs that did not run; nothing if all of them do.
     pub(crate) fn estimated(&self) -> Option<Estimated> {
         self.estimates.as_ref().map(Estimates::figures)

@@ -544,6 +544,16 @@ impl<P: Places> SystemBackend<P> {
         result
     }
 
+    /// The host asks the monitor of a core which outputs of FC1 are positive: it knows no other way, and somebody wants to know it of each token.
+    pub(super) fn asks_monitor(&self, dimm: usize, tokens: usize) -> bool {
+        self.wants_activity() && tokens == 1 && self.cores[dimm].monitors_kept()
+    }
+
+    /// Where neurons are computed, or which, follows from what was active.
+    pub(super) fn wants_activity(&self) -> bool {
+        self.options.activity != ActivitySource::Oracle && (self.live.is_some() || self.places.learns())
+    }
+
     /// Compares results with those of exact sums.
     pub(super) fn count_differences(&mut self, exact: &[f16], actual: &[f16]) {
         let Differences { compared, different, largest } = &mut self.books.figures.differences;

@@ -8,7 +8,7 @@ use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
 use crate::error::SimError;
-use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Weights, columns_of};
+use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
 use ndp_config::BlockKind;
 use ndp_layout::VectorBlock;
 use ndp_model::{Finish as After, GemvOp, LinearOp};
@@ -64,6 +64,8 @@ struct Share<'a> {
     vectors: Vec<f16>,
     /// Its sums go to another core.
     leaves: bool,
+    /// The host asks which of the inputs that the core has are positive.
+    asks: bool,
 }
 
 /// Where the sums of some columns of a piece meet.
@@ -154,7 +156,30 @@ impl<P: Places> SystemBackend<P> {
         Ok(values)
     }
 
-    /// What the cores have to be told: the values of their neurons and which they are. K and V have those of Q.
+    /// The monitor of a DIMM's core says which of its neurons are active: those that take part.
+    fn check_selected(
+        &mut self,
+        op: &GemvOp<'_>,
+        (block, dimm): (usize, usize),
+        neurons: &[u32],
+        selected: &[u32],
+    ) -> Result<(), SimError> {
+        let slot = |neuron: &u32| self.residence.home((block, *neuron)).slot;
+        let mut expected: Vec<u32> = neurons.iter().map(slot).collect();
+        expected.sort_unstable();
+        if self.reference.is_outline() || expected == selected {
+            return Ok(());
+        }
+        let here = |neuron: u32| self.residence.device((block, neuron)) == Device::Dimm(dimm as u32);
+        let all = 0..op.cols() as u32;
+        let active = all.clone().map(|neuron| f16::from_f32(f32::from(u8::from(neurons.contains(&neuron)))));
+        let said = |neuron: u32| here(neuron) && selected.contains(&slot(&neuron));
+        let said: Vec<u16> = all.map(|neuron| if said(neuron) { f16::ONE.to_bits() } else { 0 }).collect();
+        let (label, active) = (format!("activity of {}", op.label()), active.collect::<Vec<f16>>());
+        self.verdict(&label, op.cols(), &active, &said).map(|_| ())
+    }
+
+    /// What the cores have to be told: the values of their neurons and which they are. K and V have those of Q; what FC1 has computed the host has.
     fn send_inputs(&mut self, parts: &BTreeMap<Device, Vec<u32>>, batch: usize) {
         if matches!(self.books.step.operation, Operation::K | Operation::V) {
             return;
@@ -163,8 +188,9 @@ impl<P: Places> SystemBackend<P> {
         for (device, neurons) in parts {
             let Device::Dimm(dimm) = device else { continue };
             let (dimm, values) = (*dimm as usize, (2 * batch * neurons.len()) as u64);
-            self.books.figures.bytes.bus_inputs += values;
-            end = end.max(self.books.exchange(dimm, ("inputs", begin), values, Way::Down));
+            let way = if self.books.step.operation == Operation::Fc2 { Way::FromHost } else { Way::Down };
+            self.books.figures.bytes.bus_inputs += if way == Way::Down { values } else { 0 };
+            end = end.max(self.books.exchange(dimm, ("inputs", begin), values, way));
             let list = 4 * neurons.len() as u64;
             end = end.max(self.books.exchange(dimm, ("list", begin), list, Way::FromHost));
         }
@@ -208,7 +234,9 @@ impl<P: Places> SystemBackend<P> {
         let jobs = cold.iter().map(|&(dimm, neurons)| {
             let slots = neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
             let vectors = piece.values_of(neurons);
-            (dimm, Share { neurons, slots, vectors, leaves: meetings.iter().any(|of| of.core != dimm) })
+            let leaves = meetings.iter().any(|of| of.core != dimm);
+            let asks = self.asks_monitor(dimm, piece.vectors.len());
+            (dimm, Share { neurons, slots, vectors, leaves, asks })
         });
         let jobs: Vec<(usize, Share<'_>)> = jobs.collect();
         // The tile as a matrix of its own.
@@ -216,9 +244,9 @@ impl<P: Places> SystemBackend<P> {
         let up = self.residence.tiles(block, WeightMatrix::Up).first().map(|(_, layout)| layout.clone());
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
-            let Share { neurons, slots, vectors, leaves } = share;
-            let computed = if core.kept_outputs().is_some() {
-                core.partial_of_kept_async((&weights[0].1, up.as_ref()), &slots).await?
+            let Share { neurons, slots, vectors, leaves, asks } = share;
+            let (computed, selected) = if core.kept_outputs().is_some() {
+                core.partial_of_kept_async((&weights[0].1, up.as_ref()), &slots, asks).await?
             } else {
                 let product = Product {
                     mode: Mode::Axpy,
@@ -228,10 +256,10 @@ impl<P: Places> SystemBackend<P> {
                     weights: Weights::Resident(&weights),
                     vectors: &vectors,
                 };
-                core.partial_async(&product).await?
+                (core.partial_async(&product).await?, None)
             };
             let left = if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
-            Ok((computed, left, neurons))
+            Ok((computed, selected, left, neurons))
         })?;
         self.learn();
 
@@ -268,9 +296,13 @@ impl<P: Places> SystemBackend<P> {
             }
         }
         let (mut waiting, mut computed_by) = (Vec::new(), begin);
-        for (dimm, (computed, left, neurons)) in done {
+        for (dimm, (computed, selected, left, neurons)) in done {
             let mut cycles = computed.cycles;
             let mut end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
+            if let Some(Selected { rows, bytes }) = selected {
+                self.check_selected(piece.op, (block, dimm), neurons, &rows)?;
+                ready = ready.max(self.books.exchange(dimm, ("activity", end), bytes, Way::ToHost));
+            }
             if let Some((part, figures)) = left {
                 cycles += figures.cycles;
                 let merge = &mut self.books.figures.merge;

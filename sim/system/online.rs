@@ -186,4 +186,9 @@ impl Places for Online {
         let residency = state.session.as_ref().map_or(&state.residency, Session::residency);
         residency.dimms(2 * layer as usize + kind as usize)[neuron as usize].into()
     }
+
+    fn learns(&self) -> bool {
+        let policy = self.0.borrow().policy;
+        policy.adjusts_by().is_some() || policy.remaps()
+    }
 }

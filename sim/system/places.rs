@@ -26,6 +26,11 @@ pub trait Places {
         }
     }
 
+    /// Whether places follow from what was active: then the host asks the cores.
+    fn learns(&self) -> bool {
+        false
+    }
+
     /// All layers have been computed for a batch of `tokens` tokens.
     fn end(&mut self, tokens: u32) {
         let _ = tokens;

@@ -110,7 +110,14 @@ impl<P: Places> SystemBackend<P> {
         for (dimm, (neurons, run)) in done {
             let (figures, values) = (run.figures, run.bits);
             slowest = figures.cycles.max(slowest);
-            ready = ready.max(self.books.program(dimm, ("neurons", starts[&dimm]), figures, &neurons));
+            let mut end = self.books.program(dimm, ("neurons", starts[&dimm]), figures, &neurons);
+            // The host reads outputs that FC2 cannot take from the core, and those whose activity it cannot learn from the monitor.
+            let stay = self.cores[dimm].kept_outputs().is_some();
+            if !stay || self.wants_activity() && !self.asks_monitor(dimm, batch) {
+                let bytes = (2 * batch * neurons.len()) as u64;
+                end = self.books.exchange(dimm, ("outputs", end), bytes, Way::ToHost);
+            }
+            ready = ready.max(end);
             self.books.figures.neurons(Some(dimm), neurons.len());
             for (b, values) in values.chunks(neurons.len()).enumerate() {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);

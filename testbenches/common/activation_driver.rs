@@ -7,9 +7,9 @@
 
 use super::exact::{below, value};
 use ndp_config::DesignConfig;
-use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_numerics::SplitMix64;
 use ndp_oracle::ieee::Operation;
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
 
 /// Steps from an element's leaving to its result, by path.

@@ -7,8 +7,8 @@
 
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
-use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError, rtl};
 use ndp_numerics::SplitMix64;
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError, rtl};
 use std::collections::VecDeque;
 
 /// 32-bit words of a beat.

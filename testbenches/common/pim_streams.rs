@@ -4,9 +4,9 @@
 //! are given once, whatever comes of it. Campaigns of several goals see to it that there is something to compute with.
 
 use ndp_config::HbmConfig;
-use ndp_sim::hbm::{Lockstep, LockstepError};
 use ndp_dram::hbm::{HbmCommand, Owner, Partitions};
 use ndp_numerics::SplitMix64;
+use ndp_sim::hbm::{Lockstep, LockstepError};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A goal on a bus: its word, and how many clocks it may still be tried.

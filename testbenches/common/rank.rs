@@ -4,10 +4,10 @@
 //! matter. What each stream returns has to come in its order, once, with its tag and data.
 
 use ndp_config::DramConfig;
-use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
+use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 

@@ -1,7 +1,5 @@
 //! Runs the cycle model with the host that a recording has seen, and compares all that was recorded.
 
-use ndp_sim::core::{Burst, LinkStatus, Recording, RequestRecord, request_kind};
-use ndp_sim::ffi::Edge;
 use ndp_cycles::{
     Answer, Command as ModelCommand, CycleModel, Host, LinkState, Record, Register, Request, RequestKind,
     RowCommand,
@@ -10,6 +8,8 @@ use ndp_dram::Command;
 use ndp_isa::{Counters, Status};
 use ndp_layout::words_of;
 use ndp_machine::{Memory, SparseMemory};
+use ndp_sim::core::{Burst, LinkStatus, Recording, RequestRecord, request_kind};
+use ndp_sim::ffi::Edge;
 use std::error::Error;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

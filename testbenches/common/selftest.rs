@@ -4,11 +4,11 @@
 //! class of Verilator (8, 16, 32, 64 bits and words), one clocked block, one without a clock and one with two, and they
 //! compile in seconds. They are no part of the hardware.
 
-use ndp_sim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{
     Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat,
 };
+use ndp_sim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
 use std::rc::Rc;
 
 /// One width per storage class, the last two in words.

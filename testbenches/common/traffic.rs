@@ -1,8 +1,8 @@
 //! A host's own reads and writes of a part of the DRAM that no program touches, compared with what it wrote.
 
 use ndp_config::DesignConfig;
-use ndp_sim::core::{Answer, Burst, NdpCore};
 use ndp_numerics::SplitMix64;
+use ndp_sim::core::{Answer, Burst, NdpCore};
 use std::collections::HashMap;
 
 /// Requests of a host that go on while programs run.

@@ -3,10 +3,10 @@
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
 use clap::Args;
+use ndp_files::FileSet;
 use ndp_sim::core::Backend;
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
-use ndp_files::FileSet;
 use std::path::PathBuf;
 
 /// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.

@@ -12,10 +12,10 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::ensure;
 use ndp_config::{DesignConfig, GemvShape};
+use ndp_files::Progress;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
 use ndp_sim::stimulus::DataKind;
-use ndp_files::Progress;
 use serde::Serialize;
 
 /// Run the row lengths of the paper's models and compare their cycles with the roofline

@@ -13,13 +13,13 @@ use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout};
+use ndp_files::Progress;
+use ndp_model::{GemvClass, GemvOp};
+use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
-use ndp_files::Progress;
-use ndp_model::{GemvClass, GemvOp};
-use ndp_numerics::{SplitMix64, f16};
 use serde::Serialize;
 
 /// Run one product of a random matrix in DRAM with a batch of random vectors

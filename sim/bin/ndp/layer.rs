@@ -16,15 +16,15 @@ use crate::tools::{Tools, grouped, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
+use ndp_files::{OutputFile, Progress};
+use ndp_model::{LayerSparsity, Model};
+use ndp_numerics::layer_norm;
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::progress;
 use ndp_sim::system::ActivitySource;
-use ndp_files::{OutputFile, Progress};
-use ndp_model::{LayerSparsity, Model};
-use ndp_numerics::layer_norm;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -7,10 +7,10 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::ensure;
 use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
-use ndp_sim::link::flow::Flow;
-use ndp_sim::link::network::{Network, NetworkError};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_report::{LineChart, Series};
+use ndp_sim::link::flow::Flow;
+use ndp_sim::link::network::{Network, NetworkError};
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -61,12 +61,12 @@ mod stream;
 mod system;
 
 #[cfg(feature = "rtl")]
+use ndp_model::ModelError;
+use ndp_pim::PimError;
+#[cfg(feature = "rtl")]
 use ndp_sim::error::SimError;
 #[cfg(feature = "rtl")]
 use ndp_sim::hbm::{ControlledError, LockstepError};
-#[cfg(feature = "rtl")]
-use ndp_model::ModelError;
-use ndp_pim::PimError;
 #[cfg(feature = "rtl")]
 use ndp_traces::capture::CaptureError;
 use std::process::ExitCode;

@@ -1,9 +1,9 @@
 //! The files that show a recording.
 
 use crate::args::RecordArgs;
+use ndp_files::OutputFile;
 use ndp_sim::core::Recording;
 use ndp_sim::recordings::{write_text, write_timeline};
-use ndp_files::OutputFile;
 use std::path::PathBuf;
 
 /// The files that show a recording.

@@ -1,9 +1,9 @@
 //! Where the time of a token goes: cycles and share of each phase, as a table with bars, as a chart and in JSON.
 
 use crate::tools::grouped;
-use ndp_sim::phases::{Phase, PhaseCycles};
 use ndp_files::OutputFile;
 use ndp_report::Rows;
+use ndp_sim::phases::{Phase, PhaseCycles};
 use serde::Serialize;
 
 /// Characters of the longest bar.

@@ -3,9 +3,9 @@
 use crate::pim::mode_parser;
 use crate::verdict::Verdict;
 use ndp_config::HbmConfig;
-use ndp_sim::hbm::diagram::{draw, scenario};
 use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::Mode;
+use ndp_sim::hbm::diagram::{draw, scenario};
 use std::path::PathBuf;
 
 /// Draw what a PIM channel does while it reads and runs MACs, as LibraPIM's Fig. 16

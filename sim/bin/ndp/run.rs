@@ -12,8 +12,6 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
-use ndp_sim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
-use ndp_sim::gemv::BitFlip;
 use ndp_dram::Statistics;
 use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
@@ -21,6 +19,8 @@ use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::f16;
+use ndp_sim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
+use ndp_sim::gemv::BitFlip;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
-//! Counts what the host's scheduler and predictor want to know: activations per neuron, and where the cycles go.
+//! Counts what the host's scheduler and predictor want to know: activations per neuron, which were selected, and where the cycles go.
 
 use super::host_port::{LINK_REGISTER, REGISTER_BITS};
 use super::instruction_decoder::link_suffix;
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::sram::sram;
-use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, zeros};
+use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, repeat, zeros};
 use std::rc::Rc;
 
 /// Bits of a counter.
@@ -19,7 +19,8 @@ const NEURONS: u32 = 4096;
 /// What a group does in a cycle.
 const CAUSES: u32 = 4;
 
-/// The monitor: register 0 is `status_i`, register 1 the counters, registers 64..127 the activations.
+/// The monitor: register 0 is `status_i`, register 1 the counters, registers 64..127 the activations of the last DOT, and over them the
+/// masks of all selections since.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
@@ -49,6 +50,9 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let batch = m.input("batch_i", batch_bits, "its vectors; stays");
     let taken = m.input("result_taken_i", 1, "a result, rows in order, in each the vectors");
     let positive = m.input("result_positive_i", 1, "it is greater than zero");
+    let mask_valid =
+        m.input("mask_valid_i", 1, "a selection has looked at a place; no result is taken in this cycle");
+    let mask = m.input("mask_i", BEAT_ELEMS, "its selected elements");
 
     let link = config.core().link().then(|| {
         [
@@ -104,15 +108,25 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     row.next(mux(&last, &row.plus_one(), &row).gated(&!&start));
     let lanes = BEAT_BITS / ACTIVATION_BITS;
     let lane_bits = bits_for(lanes - 1);
-    let at: Vec<Bits> = (0..lanes).map(|l| row.low(lane_bits).eq_lit(l.into()) & &last).collect();
+    // A mask takes the lanes of as many counts as it has bytes; places go on from selection to selection.
+    let mask_lanes = BEAT_ELEMS / ACTIVATION_BITS;
+    let masks = lanes / mask_lanes;
+    let place = m.reg("place_q", bits_for(NEURONS / mask_lanes - 1)).reset(0);
+    place.next(mux(&mask_valid, &place.plus_one(), &place).gated(&!&start));
+    let mask_bits = bits_for(masks - 1);
+    let to_mask = |at: u32| place.low(mask_bits).eq_lit(at.into()) & &mask_valid;
+    let of_mask: Vec<Bits> = (0..masks).map(|at| m.wire(format!("mask{at}"), to_mask(at))).collect();
+    let of_row = |l: u32| row.low(lane_bits).eq_lit(l.into()) & &last;
+    let at: Vec<Bits> = (0..lanes).map(|l| of_row(l) | &of_mask[(l / mask_lanes) as usize]).collect();
     let word_bits = row.width() - lane_bits;
+    let written = m.wire("written", mux(&mask_valid, &mask, &repeat(mask_lanes, &counted)));
     let memory = m
         .instance("activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?)
         .input("raddr_i", register.low(word_bits))
         .input("re_i", &read)
-        .input("waddr_i", row.high(word_bits))
+        .input("waddr_i", mux(&mask_valid, &place.high(word_bits), &row.high(word_bits)))
         .input("we_i", cat(at.into_iter().rev()))
-        .input("wdata_i", ndp_hdl_language::repeat(lanes, &counted));
+        .input("wdata_i", repeat(masks, &written));
 
     let number = m.reg("register_q", REGISTER_BITS).enable(&read);
     number.next(&register);

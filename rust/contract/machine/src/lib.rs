@@ -26,6 +26,6 @@ pub mod transfers;
 
 pub use error::MachineError;
 pub use image::{dump_bursts, write_data};
-pub use machine::{FirstError, Machine, Progress};
+pub use machine::{FirstError, MONITOR_ENTRIES, Machine, Progress};
 pub use memory::{Memory, SparseMemory};
 pub use transfers::{Link, Message, run_together};

@@ -13,6 +13,9 @@ use crate::selection::Selection;
 use crate::transfers::Link;
 use crate::{MachineError, Memory, write_data};
 
+/// Bytes of the monitor: a count for each `k` modulo this, or masks.
+pub const MONITOR_ENTRIES: u32 = 4096;
+
 /// The first malformed instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirstError {
@@ -62,7 +65,10 @@ pub struct Machine<M> {
     /// Of each `select` and 32 elements those that are selected.
     pub(crate) masks: Vec<Option<u32>>,
     status: Progress,
-    activations: Vec<Option<u8>>,
+    /// Bytes of the monitor, and where the next mask of a `select` goes, in places of 32 elements; none
+    /// before the first `dot`.
+    pub(crate) activations: Vec<Option<u8>>,
+    pub(crate) mask_place: Option<u32>,
     /// FP16 elements in DRAM, a bit each, that a program has left unspecified.
     unspecified: BTreeMap<u64, u32>,
     /// Bursts stored since the last barrier.
@@ -74,9 +80,6 @@ pub struct Machine<M> {
 }
 
 impl<M: Memory> Machine<M> {
-    /// Entries of the monitor: `k` modulo this.
-    pub const MONITOR_ENTRIES: u32 = 4096;
-
     /// The core after reset, on a DRAM.
     ///
     /// # Errors
@@ -95,6 +98,7 @@ impl<M: Memory> Machine<M> {
             masks: Vec::new(),
             status: Progress::default(),
             activations: Vec::new(),
+            mask_place: None,
             unspecified: BTreeMap::new(),
             unfenced: BTreeSet::new(),
             unfenced_reads: 0,
@@ -192,8 +196,9 @@ impl<M: Memory> Machine<M> {
         &self.status
     }
 
-    /// The monitor: for each `k` of the last `dot` with one head the number of vectors whose result was greater than 0,
-    /// `k` modulo [`Machine::MONITOR_ENTRIES`]; of several `k` the last one. `None` where a result was unspecified.
+    /// The monitor, byte by byte: for each `k` of the last `dot` with one head the number of vectors whose result was greater than 0,
+    /// `k` modulo [`MONITOR_ENTRIES`]; of several `k` the last one. Over them, from the first byte on, the masks of each `select`
+    /// since the last `dot` of any heads, a bit for each element, four bytes for 32. `None` where a result was unspecified.
     pub fn activations(&self) -> &[Option<u8>] {
         &self.activations
     }
@@ -353,6 +358,7 @@ impl<M: Memory> Machine<M> {
 
     /// A product of rows that hold several heads: a result for each vector and head, which the monitor does not count.
     fn dot_heads(&mut self, product: &Product) {
+        self.mask_place = Some(0);
         let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
         let layout = MatrixLayout::unbounded(&self.config, address, cols);
         let x = self.buffer.read_vectors(src, cols, batch);
@@ -391,7 +397,8 @@ impl<M: Memory> Machine<M> {
         let vectors: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(x.vector(b))).collect();
         let mut result = Vectors::filled(count, batch, f16::from_bits(0));
         let rows = self.rows_of(product);
-        self.activations = vec![Some(0); rows.unwrap_or(0).min(Self::MONITOR_ENTRIES) as usize];
+        self.activations = vec![Some(0); rows.unwrap_or(0).min(MONITOR_ENTRIES) as usize];
+        self.mask_place = Some(0);
         for (vector, k) in (0..batch).flat_map(|vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k)))
         {
             result.set(vector, k, None);
@@ -412,7 +419,7 @@ impl<M: Memory> Machine<M> {
                 let positive = value.map(|value| u8::from((1..=0x7C00).contains(&value.to_bits())));
                 active = active.zip(positive).map(|(sum, one)| sum + one);
             }
-            self.activations[(k % Self::MONITOR_ENTRIES) as usize] = active;
+            self.activations[(k % MONITOR_ENTRIES) as usize] = active;
             decoded = row.into_buffer();
         }
         drop(vectors);

@@ -6,6 +6,7 @@ use ndp_numerics::f16;
 
 use crate::Machine;
 use crate::buffer::Vectors;
+use crate::machine::MONITOR_ENTRIES;
 
 /// Row numbers count modulo this.
 const ROWS: u32 = 1 << 24;
@@ -56,7 +57,23 @@ impl<M> Machine<M> {
         }
         self.buffer.write_vectors(dst, values);
         self.selection = specified.then_some(count);
-        self.masks.extend(masks.into_iter().map(|mask| specified.then_some(mask)));
+        for mask in masks.into_iter().map(|mask| specified.then_some(mask)) {
+            self.monitor(mask);
+            self.masks.push(mask);
+        }
+    }
+
+    /// The monitor takes the mask of a place.
+    fn monitor(&mut self, mask: Option<u32>) {
+        let Some(place) = &mut self.mask_place else { return };
+        let at = (4 * *place % MONITOR_ENTRIES) as usize;
+        *place += 1;
+        if self.activations.len() < at + 4 {
+            self.activations.resize(at + 4, None);
+        }
+        for (byte, of) in self.activations[at..at + 4].iter_mut().enumerate() {
+            *of = mask.map(|mask| mask.to_le_bytes()[byte]);
+        }
     }
 
     /// Rows that a product computes; `None` if that is unspecified.

@@ -1,8 +1,8 @@
 //! An evaluation as a single HTML file with charts.
 
-use ndp_sim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 use ndp_scheduler::Policy;
+use ndp_sim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
 
 /// The operations of a token, as the bars name them.
 const OPERATIONS: [(&str, &[Operation]); 5] = [

@@ -6,10 +6,10 @@ mod table;
 use crate::system::args::{LinksChoice, PolicyChoice};
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, evaluate};
-use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_traces::{TraceHeader, TraceReader};
 use std::path::PathBuf;
 

@@ -6,10 +6,10 @@ use crate::system::args::{LinksChoice, PolicyChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
+use ndp_model::GenerateOptions;
 use ndp_sim::backend::Neurons;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load};
-use ndp_model::GenerateOptions;
 use std::path::{Path, PathBuf};
 
 /// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included

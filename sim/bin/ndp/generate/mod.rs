@@ -23,13 +23,13 @@ use crate::tools::{Tools, grouped, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
+use ndp_files::{OutputFile, Progress};
+use ndp_model::{Generation, LayerSparsity, Model, generate};
+use ndp_numerics::SerialSteps;
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::progress;
-use ndp_files::{OutputFile, Progress};
-use ndp_model::{Generation, LayerSparsity, Model, generate};
-use ndp_numerics::SerialSteps;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]

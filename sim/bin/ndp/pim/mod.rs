@@ -16,13 +16,13 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;
 use ndp_config::HbmConfig;
-use ndp_sim::ffi::{OpenOptions, WaveOptions};
-use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Hardware, Mode, Pim, Rule};
 use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged};
+use ndp_sim::ffi::{OpenOptions, WaveOptions};
+use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use serde::Serialize;
 use std::path::PathBuf;
 

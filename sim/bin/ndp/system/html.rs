@@ -5,9 +5,9 @@ use super::run::{Choice, Hits, Host, Outcome, rerun};
 use crate::gemv::name;
 use crate::golden::verdict_text;
 use crate::tools::{grouped, per_second, percent};
+use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 use ndp_sim::core::Backend;
 use ndp_sim::system::{Event, Perplexity, TokenFigures, imbalance};
-use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 
 /// The file's text.
 pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {

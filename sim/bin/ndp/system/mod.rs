@@ -17,11 +17,11 @@ use crate::stream::TextStream;
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::{DesignConfig, SystemConfig};
+use ndp_files::{OutputFile, Progress};
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_sim::backend::Neurons;
 use ndp_sim::recordings::write_system_timeline;
 use ndp_sim::system::Setup;
-use ndp_files::{OutputFile, Progress};
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use run::{Choice, Host, Outcome, simulate};
 
 /// Tokens that are generated in software to be profiled.

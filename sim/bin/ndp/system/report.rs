@@ -5,13 +5,13 @@ use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
 use crate::tools::{Tools, grouped, per_second, percent};
 use ndp_config::DesignConfig;
+use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::system::{
     ActivitySource, Breakdown, Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures,
     Operation, PathBytes, Place, TokenFigures,
 };
-use ndp_scheduler::TokenRecord;
 use serde::Serialize;
 
 /// What an operation took, over all layers and tokens.

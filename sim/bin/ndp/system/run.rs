@@ -8,6 +8,9 @@ use crate::rerun::Rerun;
 use crate::tools::{percent, workspace_path};
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
+use ndp_model::{Generation, Model, SoftwareBackend, generate};
+use ndp_predictor::{Confusion, Evaluation};
+use ndp_scheduler::{Policy, TokenRecord};
 use ndp_sim::core::Recording;
 use ndp_sim::error::Mismatch;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -16,9 +19,6 @@ use ndp_sim::system::{
     ActivitySource, Breakdown, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity,
     PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions, perplexity,
 };
-use ndp_model::{Generation, Model, SoftwareBackend, generate};
-use ndp_predictor::{Confusion, Evaluation};
-use ndp_scheduler::{Policy, TokenRecord};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;

@@ -2,8 +2,8 @@
 
 use super::run::Outcome;
 use crate::tools::grouped;
-use ndp_sim::system::{Breakdown, Cause, Place, Shares};
 use ndp_report::{BarChart, Gantt, Report, ReportError};
+use ndp_sim::system::{Breakdown, Cause, Place, Shares};
 
 /// What a device does, in the order of the columns; [`Cause::Queue`] and [`Cause::Latency`] are of the critical path alone.
 const BUSY: [Cause; 7] = [
