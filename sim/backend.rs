@@ -5,7 +5,8 @@
 
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{
-    Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights, compare,
+    Backdoor, Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights,
+    compare,
 };
 use crate::phases::PhaseCycles;
 use crate::progress::count_work;
@@ -86,6 +87,7 @@ impl CycleMeter {
 #[derive(Debug)]
 pub struct CoreBackend {
     unit: GemvUnit,
+    backdoor: Rc<Backdoor>,
     neurons: Neurons,
     checker: Checker,
     classes: BTreeMap<GemvClass, Figures>,
@@ -107,8 +109,10 @@ impl CoreBackend {
     /// # Errors
     /// As [`GemvUnit::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
+        let (unit, backdoor) = GemvUnit::open(config, options)?;
         Ok(Self {
-            unit: GemvUnit::open(config, options)?,
+            unit,
+            backdoor: Rc::new(backdoor),
             neurons: Neurons::All,
             checker: Checker::new(config.gemv().serial_steps())?,
             classes: BTreeMap::new(),
@@ -165,6 +169,11 @@ impl CoreBackend {
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
         &self.mismatches
+    }
+
+    /// The way by which weights come into the DRAM before each product.
+    pub fn backdoor(&self) -> Rc<Backdoor> {
+        Rc::clone(&self.backdoor)
     }
 
     /// The unit.
@@ -305,7 +314,7 @@ impl CoreBackend {
                 rows: size(op.rows()),
                 cols: size(op.cols()),
                 active: None,
-                weights: Weights::Given(op.weights()),
+                weights: Weights::Given(op.weights(), &self.backdoor),
                 vectors: op.activations(),
             };
             return Ok((op.cols(), self.unit.product_then(&product, epilogue)?));
@@ -330,7 +339,7 @@ impl CoreBackend {
             rows: size(op.cols()),
             cols: size(op.rows()),
             active: Some(active),
-            weights: Weights::Given(&weights),
+            weights: Weights::Given(&weights, &self.backdoor),
             vectors: &vectors,
         };
         self.unit.product_then(&product, epilogue)

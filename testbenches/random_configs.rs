@@ -204,12 +204,13 @@ fn run_product(
         Mode::Dot => GemvOp::new("random", GemvClass::Proj, (count, cols_here), &weights, &vectors)?,
         Mode::Axpy => GemvOp::new("random", GemvClass::Proj, (cols_here, count), &transposed, &vectors)?,
     };
+    let backdoor = backend.backdoor();
     let product = Product {
         mode,
         rows,
         cols,
         active: active.as_deref(),
-        weights: Weights::Given(&weights),
+        weights: Weights::Given(&weights, &backdoor),
         vectors: &vectors,
     };
     let name = format!("{mode:?} of {count} of {rows} rows of {cols}, batch {batch}");

@@ -26,7 +26,8 @@ struct Mlp {
 impl Mlp {
     fn open(backend: Backend) -> Result<Self, Box<dyn Error>> {
         let config = DesignConfig::preset("tiny")?;
-        let mut unit = GemvUnit::open(&config, &GemvOptions { backend, ..GemvOptions::default() })?;
+        let (mut unit, backdoor) =
+            GemvUnit::open(&config, &GemvOptions { backend, ..GemvOptions::default() })?;
         let mut map = DimmMap::new(&config);
         let mut add =
             |name| -> Result<MatrixLayout, Box<dyn Error>> { Ok(map.add_matrix(name, ROWS, COLS)?) };
@@ -37,7 +38,7 @@ impl Mlp {
         });
         unit.occupy(map);
         for (layout, rows) in layouts.iter().zip(&rows) {
-            (0..).zip(rows).for_each(|(row, values)| unit.poke_row(layout, row, values));
+            (0..).zip(rows).for_each(|(row, values)| unit.poke_row(&backdoor, layout, row, values));
         }
         Ok(Self { unit, tiles: layouts.map(|layout| (0, layout)), rows })
     }

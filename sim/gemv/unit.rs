@@ -111,11 +111,16 @@ impl GemvOptions {
     }
 }
 
+/// The right to write weights into the DRAM of a unit by backdoor access. A unit is opened with one; whoever drops it has nothing but the pins
+/// of the core from then on.
+#[derive(Debug)]
+pub struct Backdoor(());
+
 /// Where the weights of a product come from.
 #[derive(Clone, Copy, Debug)]
 pub enum Weights<'a> {
     /// `[count x cols]`, the rows that take part, row-major: written into the DRAM before the product, by backdoor access.
-    Given(&'a [f16]),
+    Given(&'a [f16], &'a Backdoor),
     /// In DRAM already: tiles of columns, each with its first column.
     Resident(&'a [Tile]),
 }
@@ -180,11 +185,11 @@ pub struct GemvRun {
 /// use ndp_numerics::f16;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut unit = GemvUnit::open(&DesignConfig::preset("tiny")?, &GemvOptions::default())?;
+/// let (mut unit, backdoor) = GemvUnit::open(&DesignConfig::preset("tiny")?, &GemvOptions::default())?;
 /// let one = f16::from_bits(0x3C00);
 /// let (weights, activations) = ([one; 120], [one; 40]);
 /// let op = GemvOp::new("ones", GemvClass::Fc1, (3, 40), &weights, &activations)?;
-/// assert_eq!(unit.gemv(&op)?.bits, [0x5100; 3]); // 40
+/// assert_eq!(unit.gemv(&op, &backdoor)?.bits, [0x5100; 3]); // 40
 /// # Ok(())
 /// # }
 /// ```
@@ -231,13 +236,13 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<Self, SimError> {
+    pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<(Self, Backdoor), SimError> {
         let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
         if recorded_products > 0 && options.backend != Backend::Rtl {
             return Err(SimError::NeedsRtl { what: "a recording of DRAM commands" });
         }
         let core = NdpCore::open(config, &options.core(recorded_products > 0 && recorded_from == 0))?;
-        Ok(Self {
+        let unit = Self {
             core,
             flip,
             audit,
@@ -254,7 +259,8 @@ impl GemvUnit {
             lists: Vec::new(),
             estimates: (options.estimate && options.outline).then(|| Estimates::new(options.seed)),
             skipped: false,
-        })
+        };
+        Ok((unit, Backdoor(())))
     }
 
     /// Gives the core a DRAM in which something has its place already; before anything is placed.
@@ -288,7 +294,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
-    pub fn gemv(&mut self, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
+    pub fn gemv(&mut self, op: &GemvOp<'_>, backdoor: &Backdoor) -> Result<GemvRun, SimError> {
         // A size beyond 32 bits is refused by the layout like any other that is too large.
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         self.product(&Product {
@@ -296,7 +302,7 @@ impl GemvUnit {
             rows: size(op.rows()),
             cols: size(op.cols()),
             active: None,
-            weights: Weights::Given(op.weights()),
+            weights: Weights::Given(op.weights(), backdoor),
             vectors: op.activations(),
         })
     }
@@ -508,7 +514,7 @@ impl GemvUnit {
     }
 
     /// Writes a row of a matrix into the DRAM, by backdoor access.
-    pub(crate) fn poke_row(&mut self, layout: &MatrixLayout, row: u32, values: &[f16]) {
+    pub(crate) fn poke_row(&mut self, _: &Backdoor, layout: &MatrixLayout, row: u32, values: &[f16]) {
         for packed in layout.pack_row(row, values) {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };
             self.core.poke(place.to_burst(self.core.config()), &packed.data);
@@ -594,11 +600,11 @@ impl GemvUnit {
     ) -> Result<(), SimError> {
         let (cols, count) = (sizes.cols as usize, sizes.count as usize);
         for (first, layout) in &plan.matrices {
-            let Weights::Given(weights) = product.weights else { break };
+            let Weights::Given(weights, backdoor) = product.weights else { break };
             for k in 0..count {
                 let row = product.active.map_or(k as u32, |active| active[k]);
                 let values = &weights[k * cols + *first as usize..][..layout.cols() as usize];
-                self.poke_row(layout, row, values);
+                self.poke_row(backdoor, layout, row, values);
             }
         }
         if let Some(BitFlip::Weight { row, col, bit }) = self.flip
@@ -709,7 +715,7 @@ impl Product<'_> {
         let expect = |what, found: usize, expected: usize| {
             if found == expected { Ok(()) } else { Err(SimError::Length { what, found, expected }) }
         };
-        if let Weights::Given(weights) = self.weights {
+        if let Weights::Given(weights, _) = self.weights {
             expect("the matrix", weights.len(), count.saturating_mul(cols))?;
         }
         let length = if self.mode == Mode::Dot { cols } else { count };

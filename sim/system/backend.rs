@@ -16,7 +16,7 @@ use super::residence::{Neuron, Residence};
 use super::setup::llm_shape;
 use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
-use crate::gemv::{Estimated, GemvOptions, GemvUnit, MergeFormat, compare};
+use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_dram::Rank;
 use ndp_model::weights::Layer;
@@ -84,6 +84,12 @@ pub enum ActivitySource {
     Oracle,
 }
 
+/// What is loaded into the DRAM of the DIMMs before the first token, and the backdoors of their cores, by which that can be done.
+struct Image {
+    layers: Vec<Layer>,
+    backdoors: Vec<Backdoor>,
+}
+
 /// Cores and a GPU that compute together.
 pub struct SystemBackend<P> {
     pub(super) config: DesignConfig,
@@ -112,8 +118,8 @@ pub struct SystemBackend<P> {
     pub(super) residence: Residence,
     /// Sizes of the model.
     pub(super) shape: LlmShape,
-    /// The weights that the DIMMs get before the first token.
-    image: Option<Vec<Layer>>,
+    /// What the DIMMs get before the first token.
+    image: Option<Image>,
     /// Flips a bit of the next neuron that has moved.
     spoil_move: bool,
     /// Backdoor accesses while the weights were loaded.
@@ -152,8 +158,8 @@ impl<P: Places> SystemBackend<P> {
             let (key, value) = ("mlp_matrices of a model with weights", shape.mlp_matrices().into());
             return Err(SimError::Range { key, value, min: 2, max: 2 });
         }
-        let mut system = Self::new(config, unit, options, places, shape)?;
-        system.image = Some(layers.to_vec());
+        let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
+        system.image = Some(Image { layers: layers.to_vec(), backdoors });
         Ok(system)
     }
 
@@ -170,7 +176,7 @@ impl<P: Places> SystemBackend<P> {
         shape: &LlmShape,
     ) -> Result<Self, SimError> {
         let unit = GemvOptions { backend: Backend::Cycles, outline: true, ..unit.clone() };
-        let mut system = Self::new(config, &unit, options, places, shape)?;
+        let (mut system, _) = Self::new(config, &unit, options, places, shape)?;
         system.reference = Reference::outline(shape);
         Ok(system)
     }
@@ -181,7 +187,7 @@ impl<P: Places> SystemBackend<P> {
         options: &SystemOptions,
         places: P,
         shape: &LlmShape,
-    ) -> Result<Self, SimError> {
+    ) -> Result<(Self, Vec<Backdoor>), SimError> {
         let dimms = options.system.dimms().count as usize;
         let full = u64::from(SerialSteps::FULL.get());
         for (key, value, min, max) in [
@@ -198,16 +204,17 @@ impl<P: Places> SystemBackend<P> {
             if index != options.observed_dimm {
                 (unit.waves, unit.recorded_products) = (None, 0);
             }
-            let mut unit = GemvUnit::open(config, &unit)?;
+            let (mut unit, backdoor) = GemvUnit::open(config, &unit)?;
             unit.occupy(map.clone());
-            Ok::<_, SimError>(unit)
+            Ok::<_, SimError>((unit, backdoor))
         };
+        let (cores, backdoors) = (0..dimms).map(open).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let merge = MergeFigures { format: options.merge, ..MergeFigures::default() };
         let figures =
             SystemFigures { dimms: vec![DimmFigures::default(); dimms], merge, ..SystemFigures::default() };
-        Ok(Self {
+        let system = Self {
             config: config.clone(),
-            cores: (0..dimms).map(open).collect::<Result<_, _>>()?,
+            cores,
             places,
             gpu: Gpu::new(options.gpu_numerics),
             reference: Reference::software(),
@@ -227,7 +234,8 @@ impl<P: Places> SystemBackend<P> {
             spoil_move: false,
             loading_accesses: 0,
             options: options.clone(),
-        })
+        };
+        Ok((system, backdoors))
     }
 
     /// Of an outline whose programs need not all run: how many did, and how good the estimates of the others are.
@@ -299,13 +307,14 @@ impl<P: Places> SystemBackend<P> {
         }
     }
 
-    /// Writes the weights into the DRAM of the cores.
+    /// Writes the weights into the DRAM of the cores. The image is used up, and its backdoors with it: from then on there is no way to the
+    /// DRAM but the pins.
     fn load(&mut self) -> Result<(), SimError> {
-        let Some(layers) = self.image.take() else { return Ok(()) };
+        let Some(Image { layers, backdoors }) = self.image.take() else { return Ok(()) };
         if self.options.load == Load::Backdoor {
-            for (dimm, core) in (0..).zip(&mut self.cores) {
+            for (dimm, (core, backdoor)) in (0..).zip(self.cores.iter_mut().zip(&backdoors)) {
                 for (layout, slot, values) in self.residence.rows(&layers, dimm) {
-                    core.poke_row(&layout, slot, &values);
+                    core.poke_row(backdoor, &layout, slot, &values);
                 }
             }
             self.note_loaded();

@@ -79,7 +79,7 @@ mod tests {
 
     fn cores(count: usize) -> Vec<GemvUnit> {
         let config = DesignConfig::preset("tiny").unwrap();
-        (0..count).map(|_| GemvUnit::open(&config, &GemvOptions::default()).unwrap()).collect()
+        (0..count).map(|_| GemvUnit::open(&config, &GemvOptions::default()).unwrap().0).collect()
     }
 
     #[test]

@@ -132,12 +132,13 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         Mode::Axpy => GemvOp::new("gemv", GemvClass::Proj, (cols, count), &transposed, &x)?,
     };
     let active = active.as_deref();
+    let backdoor = backend.backdoor();
     let product = Operands {
         mode: *mode,
         rows: shape.rows,
         cols: shape.cols,
         active,
-        weights: Weights::Given(&w),
+        weights: Weights::Given(&w, &backdoor),
         vectors: &x,
     };
 
