@@ -42,7 +42,7 @@ fn outputs_are_written_with_care() {
         (format!("{run} --commands"), "trace.txt"),
         (format!("{run} --timeline"), "timeline.json"),
         (format!("{run} --waves"), "waves.vcd"),
-        (format!("{run} --waves"), "waves.fst"),
+        ("gemv --config tiny --rows 4 --cols 8 --waves".into(), "waves.fst"),
         (
             "layer --config tiny --backend cycles --hidden 32 --heads 1 --ffn 32 --context 3 --chart".into(),
             "chart.svg",
@@ -121,7 +121,7 @@ fn two_runs_that_write_one_file_leave_a_whole_one() {
             std::fs::read(ndp.path("waves.vcd")).unwrap()
         })
         .into();
-    for _ in 0..5 {
+    for _ in 0..3 {
         let mut running: Vec<_> = [40, 4, 40, 4]
             .map(|rows| ndp.command(&line(rows)).stdout(std::process::Stdio::null()).spawn().unwrap())
             .into();
@@ -202,7 +202,7 @@ fn faults_are_bounded_and_the_watchdog_ends_them() {
 #[test]
 fn what_never_came_into_effect_is_warned_about() {
     let ndp = ndp();
-    let two = "generate --config tiny --dimms 2 --tokens 2 --load backdoor --prompt I --fault";
+    let two = "generate --config tiny --dimms 2 --tokens 1 --load backdoor --prompt I --fault";
     for fault in ["cut@999999999:1=5", "full@999999999:0=5"] {
         let output = ndp.succeeds(&format!("{two} {fault}"));
         let text = String::from_utf8_lossy(&output.stderr);
