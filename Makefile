@@ -36,7 +36,10 @@ demo:
 		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
 
 # Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
-REFERENCE_TESTS := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random
+REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say ndp_core::random_programs_do_so_beside rank_port::random \
+	pim_channel::random_streams_on_sliced
+# The same, and the other random programs.
+REFERENCE_SERIES := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random
 
 ## test: all tests of the workspace on native models, some of them on Verilated models, then those of the Python reference
 test:
@@ -87,6 +90,7 @@ synth:
 exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored)
+	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
 
 ## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer
 bench:

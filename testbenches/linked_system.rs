@@ -7,7 +7,7 @@ use ndp_sim::core::Backend;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    Device, LinkFigures, LinkOptions, Load, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
+    Device, Fault, LinkFigures, LinkOptions, Load, Place, Places, StaticPlaces, SystemBackend, SystemFigures,
     SystemOptions,
 };
 use std::error::Error;
@@ -258,7 +258,8 @@ fn a_link_that_is_dead_is_named() -> Outcome {
 fn a_wrong_bit_in_a_neuron_that_moves_is_noticed() -> Outcome {
     let model = model()?;
     let links = LinkOptions::default();
-    let mut system = open(&model, &options(2)?, &links, Wanderers { dimms: 2, turn: 0 })?.with_spoilt_moves();
+    let mut system =
+        open(&model, &options(2)?, &links, Wanderers { dimms: 2, turn: 0 })?.with_fault(Fault::Moves);
     // What moves while the second token is computed is needed for the third.
     let longer = GenerateOptions { tokens: 6, ..OPTIONS };
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &longer, |_| {});

@@ -8,7 +8,7 @@ use ndp_scheduler::Policy;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, Device, Event, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
+    ActivitySource, Device, Event, Fault, GpuNumerics, LivePredictor, Load, Operation, Place, Places,
     PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
@@ -226,7 +226,7 @@ fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
         (GpuNumerics::Fp32, MergeFormat::Exact),
     ] {
         let options = SystemOptions { gpu_numerics, merge, threads: 2, ..behind_the_prompt(2)? };
-        let mut system = open(&model, &options, StaticPlaces::new(2, 30, 7))?.with_spoilt_sums();
+        let mut system = open(&model, &options, StaticPlaces::new(2, 30, 7))?.with_fault(Fault::Sums);
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {});
         let Err(ModelError::Backend { source, .. }) = generation else {
             return Err(format!("a wrong bit has passed: {generation:?}").into());
@@ -234,6 +234,48 @@ fn one_wrong_bit_on_the_way_ends_the_generation() -> Outcome {
         assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
         assert_eq!(system.mismatches().len(), 1);
     }
+    Ok(())
+}
+
+/// Places that follow from what was active, so that the host asks the cores.
+struct Learners(StaticPlaces);
+
+impl Places for Learners {
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        self.0.device(layer, kind, neuron)
+    }
+
+    fn learns(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn the_host_learns_from_the_cores_which_neurons_were_active() -> Outcome {
+    let model = model()?;
+    let expected = reference(&model, &OPTIONS)?;
+    let options = behind_the_prompt(2)?;
+    let places = || StaticPlaces::new(2, 20, 7);
+    let mut without = open(&model, &options, places())?;
+    generate(&model, &mut without, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    let mut system = open(&model, &options, Learners(places()))?;
+    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+    assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
+    // Of each DIMM, layer and token as many bursts as its neurons need, a bit for each.
+    let read: Vec<u64> =
+        system.events().iter().filter(|event| event.what == "activity").map(|event| event.bytes).collect();
+    let [tokens, layers] = [OPTIONS.tokens as usize - 1, model.layers.len()];
+    assert_eq!(read.len(), 2 * layers * tokens);
+    assert!(read.iter().all(|bytes| *bytes == 64), "{read:?}");
+    let [more, less] = [system.figures(), without.figures()].map(|figures| figures.bytes.channel_data);
+    assert_eq!(more - less, read.iter().sum::<u64>());
+
+    let mut system = open(&model, &options, Learners(places()))?.with_fault(Fault::Activity);
+    let error = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {}).err();
+    let Some(ModelError::Backend { source, .. }) = error else {
+        return Err(format!("a wrong bit has passed: {error:?}").into());
+    };
+    assert!(source.to_string().contains("activity of layers."), "{source}");
     Ok(())
 }
 

@@ -90,6 +90,17 @@ struct Image {
     backdoors: Vec<Backdoor>,
 }
 
+/// A bit that is flipped on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Of the next partial sums that go from device to device.
+    Sums,
+    /// Of the weights of each neuron in its slot, when neurons have moved over links.
+    Moves,
+    /// Of what a monitor says the next time that the host asks.
+    Activity,
+}
+
 /// Cores and a GPU that compute together.
 pub struct SystemBackend<P> {
     pub(super) config: DesignConfig,
@@ -102,8 +113,8 @@ pub struct SystemBackend<P> {
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
     pub(super) books: Books,
     mismatches: Vec<Mismatch>,
-    /// Flip a bit of the next partial sums on their way.
-    pub(super) spoil: bool,
+    /// A bit that is still to be flipped.
+    pub(super) fault: Option<Fault>,
     live: Option<LivePredictor>,
     /// What was predicted of the block in front of attention.
     predicted: Option<Vec<u64>>,
@@ -120,8 +131,6 @@ pub struct SystemBackend<P> {
     pub(super) shape: LlmShape,
     /// What the DIMMs get before the first token.
     image: Option<Image>,
-    /// Flips a bit of the next neuron that has moved.
-    spoil_move: bool,
     /// Backdoor accesses while the weights were loaded.
     loading_accesses: u64,
 }
@@ -221,7 +230,7 @@ impl<P: Places> SystemBackend<P> {
             caches: BTreeMap::new(),
             books: Books::new(figures, &options.system, config.core()),
             mismatches: Vec::new(),
-            spoil: false,
+            fault: None,
             live: None,
             predicted: None,
             position: 0,
@@ -231,7 +240,6 @@ impl<P: Places> SystemBackend<P> {
             residence,
             shape: shape.clone(),
             image: None,
-            spoil_move: false,
             loading_accesses: 0,
             options: options.clone(),
         };
@@ -257,18 +265,10 @@ impl<P: Places> SystemBackend<P> {
         self.books.take_events()
     }
 
-    /// Flips a bit of the next partial sums that go from device to device: the checks have to notice.
+    /// Flips a bit: the checks have to notice.
     #[must_use]
-    pub fn with_spoilt_sums(mut self) -> Self {
-        self.spoil = true;
-        self
-    }
-
-    /// Flips a bit of the weights of a neuron in its slot when the next neurons have moved over links: the checks have to notice.
-    #[must_use]
-    pub fn with_spoilt_moves(mut self) -> Self {
-        self.spoil_move = true;
-        self
+    pub fn with_fault(self, fault: Fault) -> Self {
+        Self { fault: Some(fault), ..self }
     }
 
     /// Only neurons that are predicted active are computed.
@@ -368,7 +368,7 @@ impl<P: Places> SystemBackend<P> {
             }
             let is_over = end == now || failed || end >= gap;
             now = end;
-            if self.spoil_move {
+            if self.fault == Some(Fault::Moves) {
                 for neuron in arrived {
                     flip_weight((&mut self.cores, links), &self.residence, neuron, 14)?;
                 }

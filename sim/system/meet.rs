@@ -1,7 +1,7 @@
 //! Q, K, V and FC2: each device adds up the products of its own neurons, and the sums meet: on each core those of some columns, or all
 //! on one ([`Meeting`]).
 
-use super::backend::SystemBackend;
+use super::backend::{Fault, SystemBackend};
 use super::books::{Operation, Way};
 use super::links::{Message, Round};
 use super::place::Place;
@@ -299,7 +299,10 @@ impl<P: Places> SystemBackend<P> {
         for (dimm, (computed, selected, left, neurons)) in done {
             let mut cycles = computed.cycles;
             let mut end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
-            if let Some(Selected { rows, bytes }) = selected {
+            if let Some(Selected { mut rows, bytes }) = selected {
+                if self.fault == Some(Fault::Activity) && rows.pop().is_some() {
+                    self.fault = None;
+                }
                 self.check_selected(piece.op, (block, dimm), neurons, &rows)?;
                 ready = ready.max(self.books.exchange(dimm, ("activity", end), bytes, Way::ToHost));
             }
@@ -339,14 +342,14 @@ impl<P: Places> SystemBackend<P> {
         } else {
             self.merged(piece, (&cold, &meetings), gpu_sums.as_deref(), &empty)?
         };
-        if self.spoil
+        if self.fault == Some(Fault::Sums)
             && let Some(finish) = finishes.iter_mut().find(|finish| !finish.parts.is_empty())
         {
             finish.parts[0].spoil(60);
             if let Part::Arrived(part) = &finish.parts[0] {
                 finish.spoilt = Some(part.clone());
             }
-            self.spoil = false;
+            self.fault = None;
         }
         let own_bytes = |meeting: &Meeting| 2 * meeting.cut.own.len() as u64 * u64::from(batch);
         for Finish { meeting, .. } in finishes.iter().filter(|_| residual.is_some()) {

@@ -30,7 +30,7 @@ mod rows;
 mod setup;
 mod text;
 
-pub use backend::{ActivitySource, Load, SystemBackend, SystemOptions};
+pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions};
 pub use books::{Event, Operation, ProgramEvent};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use evaluate::{EvaluateError, EvaluateOptions, Evaluation, PolicyResult, evaluate};
