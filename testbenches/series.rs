@@ -75,7 +75,7 @@ fn program(
             program.data.push(Data::U32 { address, values });
         }
         for piece in &plan.inputs {
-            let (address, bursts) = (piece.block.address(), piece.block.bursts() as u32);
+            let (address, bursts) = (piece.block.address(), piece.block.bursts());
             program.data.push(Data::Random {
                 address,
                 bursts,

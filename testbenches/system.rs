@@ -264,7 +264,7 @@ fn the_host_learns_from_the_cores_which_neurons_were_active() -> Outcome {
     // Of each DIMM, layer and token as many bursts as its neurons need, a bit for each.
     let read: Vec<u64> =
         system.events().iter().filter(|event| event.what == "activity").map(|event| event.bytes).collect();
-    let [tokens, layers] = [OPTIONS.tokens as usize - 1, model.layers.len()];
+    let [tokens, layers] = [OPTIONS.tokens - 1, model.layers.len()];
     assert_eq!(read.len(), 2 * layers * tokens);
     assert!(read.iter().all(|bytes| *bytes == 64), "{read:?}");
     let [more, less] = [system.figures(), without.figures()].map(|figures| figures.bytes.channel_data);
