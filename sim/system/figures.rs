@@ -33,7 +33,8 @@ pub struct PathBytes {
     pub bus_prompt_cache: u64,
     /// Bus, to the GPU: contexts of attention, outputs of FC2.
     pub bus_results: u64,
-    /// Memory channels: what the bus carries, FC1's input for each DIMM, and lists, 4 bytes for each neuron.
+    /// Memory channels: what the bus carries, FC1's input for each DIMM, lists, 4 bytes for each neuron, outputs of FC1 that the host reads, inputs of
+    /// FC2 that it sends, and masks of the monitors.
     pub channel_data: u64,
     /// Memory channels: instructions, a burst for four, and a read of the status for each program.
     pub channel_control: u64,
