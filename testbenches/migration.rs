@@ -4,7 +4,7 @@
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
-use crate::common::rtl::{Mutant, design_config};
+use crate::common::rtl::{self, Mutant};
 use crate::common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
@@ -12,7 +12,7 @@ use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_numerics::SplitMix64;
 use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
-use ndp_sim::ffi::{Mutation, mutant};
+use ndp_sim::ffi::Mutation;
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
@@ -508,8 +508,8 @@ const MUTANTS: [Mutant; 3] = [
 #[test]
 fn errors_in_the_hardware_are_found() -> Outcome {
     let config = tiny()?;
-    for (of, mutation) in &MUTANTS {
-        let (design, core) = (mutation.name, mutant(&design_config(of)?, NdpCore::BLOCK, mutation)?);
+    for (_, mutation) in &MUTANTS {
+        let (design, core) = (mutation.name, rtl::design(mutation.name, NdpCore::BLOCK, &MUTANTS)?);
         let mut linked = LinkedCores::unequal([&core; 2], &config, &CoreOptions::default())?;
         bring_up(&mut linked, 0.0)?;
         let right = run(&mut linked, [&send(5, 0, 1), &receive(5, 0)]);

@@ -436,8 +436,8 @@ fn mutants_of_a_random_configuration_are_found() -> Outcome {
     // What is found in a mutant must not be there without it.
     let found = sessions_of(&config, &core)?;
     assert!(found.is_empty(), "the core is wrong as it is: {found:?}");
-    for (mutation, words) in MUTANTS {
-        let (name, mutant) = (mutation.name, mutant(&config, NdpCore::BLOCK, &mutation)?);
+    for (Mutation { name, .. }, words) in MUTANTS {
+        let mutant = mutant(&config, NdpCore::BLOCK, &MUTANTS.map(|(mutation, _)| mutation), name)?;
         let found = sessions_of(&config, &mutant)?;
         assert!(
             found.iter().any(|found| found.contains(words)),

@@ -190,11 +190,9 @@ fn errors_name_what_exists() -> Outcome {
         rtl(&DesignConfig::preset("tiny")?, "nothing").err().map(|e| e.to_string()).unwrap_or_default();
     assert!(unknown.contains("`tiny/nothing`") && unknown.contains("ndp_core"), "{unknown}");
     let absent = Mutation::new("mutant-absent", "no such text", "");
-    let absent = mutant(&SelfTest, ADDER, &absent).err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(
-        absent.contains("mutant-absent") && absent.contains("does not contain `no such text`"),
-        "{absent}"
-    );
+    let absent =
+        mutant(&SelfTest, ADDER, &[absent], absent.name).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(absent.contains("no `no such text`, which mutant-absent replaces"), "{absent}");
     let model = open(ADDER)?;
     let port = model.input("q_i").err().map(|e| e.to_string()).unwrap_or_default();
     assert!(port.contains("no input port `q_i`") && port.contains("a100_i [100]"), "{port}");

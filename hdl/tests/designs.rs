@@ -1,11 +1,7 @@
 //! Every preset, and configurations drawn at random from everything the limits allow, elaborate; what they are emitted
 //! as passes the linters of three tools.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../language/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl_language::Design;
@@ -13,14 +9,23 @@ use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::collections::BTreeSet;
 
 /// Presets whose core keeps the linters for long; its modules are wider or narrower ones of those that other cores have.
-const WIDEST: [&str; 2] = ["hermes-512", "hermes-128"];
+const WIDEST: [&str; 3] = ["hermes-512", "hermes-128", "hermes-64"];
 /// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
 const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 
-/// Lints the core of a preset, and so everything below it.
+/// Lints a design, and so everything below it.
+fn lint(design: &Design) {
+    common::lint(&design.verilog(), design.top().name());
+}
+
+/// Lints the core of a preset.
 fn lint_core(preset: &str) {
-    let core = build(&DesignConfig::preset(preset).unwrap(), "ndp_core").unwrap();
-    common::lint(&core.verilog(), core.top().name());
+    lint(&build(&DesignConfig::preset(preset).unwrap(), "ndp_core").unwrap());
+}
+
+/// Names of the modules of a design, which say what the module is: those of one name are the same.
+fn names(design: &Design) -> impl Iterator<Item = String> {
+    design.modules().iter().map(|module| module.name().to_owned())
 }
 
 #[test]
@@ -39,8 +44,7 @@ fn the_cores_of_the_other_presets_pass_all_linters() {
 #[test]
 fn the_ranks_of_other_devices_pass_all_linters() {
     for preset in OTHER_RANKS {
-        let port = build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap();
-        common::lint(&port.verilog(), port.top().name());
+        lint(&build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap());
     }
 }
 
@@ -59,13 +63,13 @@ fn every_block_of_every_preset_passes_all_linters() {
     for preset in DesignConfig::PRESETS {
         let config = DesignConfig::preset(preset).unwrap();
         // What lies below a core is linted with it; many other blocks are the same in several presets.
-        let core = build(&config, BLOCKS[0]).unwrap();
         assert_eq!(BLOCKS[0], "ndp_core");
-        let within: BTreeSet<&str> = core.modules().iter().map(|module| module.name()).collect();
+        linted.extend(names(&build(&config, BLOCKS[0]).unwrap()));
         for block in &BLOCKS[1..] {
             let design = build(&config, block).unwrap();
-            if !within.contains(design.top().name()) && linted.insert(design.verilog()) {
-                common::lint(&design.verilog(), design.top().name());
+            if !linted.contains(design.top().name()) {
+                lint(&design);
+                linted.extend(names(&design));
             }
         }
     }
@@ -78,8 +82,9 @@ fn every_block_of_every_memory_that_computes_passes_all_linters() {
         let config = HbmConfig::preset(preset).unwrap();
         for block in HBM_BLOCKS {
             let design = build_hbm(&config, block).unwrap_or_else(|e| panic!("{preset}/{block}: {e}"));
-            if linted.insert(design.verilog()) {
-                common::lint(&design.verilog(), design.top().name());
+            if !linted.contains(design.top().name()) {
+                lint(&design);
+                linted.extend(names(&design));
             }
         }
     }
@@ -148,8 +153,7 @@ fn random_memories_that_compute_pass_all_linters() {
         let config = random_memory(&mut draw);
         println!("{config:?}");
         for block in ["pim_channel", "pim_controller"] {
-            let design = build_hbm(&config, block).unwrap();
-            common::lint(&design.verilog(), design.top().name());
+            lint(&build_hbm(&config, block).unwrap());
         }
     }
 }
@@ -176,14 +180,16 @@ fn very_much_of_what_the_limits_allow_elaborates() {
     elaborate_random_configurations(2, 1000, 1);
 }
 
-/// Configurations drawn from all that is legal; each series of tests has seeds of its own.
-fn random_configurations(series: u64, count: u64) -> impl Iterator<Item = RandomConfig> {
-    (0..count).map(move |index| RandomConfig::of(10_000 * series + index, Extent::All))
+/// Configurations drawn from all that is legal, or from what is small; each series of tests has seeds of its own.
+fn random_configurations(series: u64, count: u64, extent: Extent) -> impl Iterator<Item = RandomConfig> {
+    (0..count).map(move |index| RandomConfig::of(10_000 * series + index, extent))
 }
 
 /// Each as a whole, which has nearly all blocks, and one block in `of` by itself.
 fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
-    for (index, RandomConfig { toml, config, .. }) in random_configurations(series, count).enumerate() {
+    for (index, RandomConfig { toml, config, .. }) in
+        random_configurations(series, count, Extent::All).enumerate()
+    {
         let others = BLOCKS[1..].iter().skip(index % of).step_by(of);
         for block in BLOCKS[..1].iter().chain(others) {
             let design = build(&config, block);
@@ -194,21 +200,20 @@ fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
 
 #[test]
 fn random_configurations_pass_all_linters() {
-    lint_random_configurations(7, 2);
+    lint_random_configurations(7, 3, Extent::Small);
 }
 
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn many_random_configurations_pass_all_linters() {
-    lint_random_configurations(8, 150);
+    lint_random_configurations(8, 150, Extent::All);
 }
 
-fn lint_random_configurations(series: u64, count: u64) {
-    for RandomConfig { toml, config, .. } in random_configurations(series, count) {
+fn lint_random_configurations(series: u64, count: u64, extent: Extent) {
+    for RandomConfig { toml, config, .. } in random_configurations(series, count, extent) {
         println!("{toml}");
         for block in ["gemv_unit", "rank_port", "link_bridge"] {
-            let design = build(&config, block).unwrap();
-            common::lint(&design.verilog(), design.top().name());
+            lint(&build(&config, block).unwrap());
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Documents: every path that they name exists.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

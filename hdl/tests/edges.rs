@@ -1,5 +1,4 @@
 //! The edge of `gen-rtl`: lost output, and files that are not what they seem.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use ndp_files::testing::Program;
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,5 @@
 //! Folders of blocks: each uses only those that come before it, so that none are in a circle.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

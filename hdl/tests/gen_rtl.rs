@@ -1,10 +1,6 @@
 //! The program `gen-rtl`: what it writes, that `--check` finds every difference, and what it refuses.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../language/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

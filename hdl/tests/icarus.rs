@@ -1,11 +1,7 @@
 //! The bench for strangers in `examples/icarus`, in Icarus Verilog: as `docs/integration.md` says it is run, and with faults that it
 //! has to find.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../language/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,11 +1,7 @@
 //! Names of modules: two modules of one name have one body, whatever configurations they come from, so that designs of
 //! several configurations can be in one simulation or netlist.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../language/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{build, build_hbm};
 use std::collections::BTreeMap;

@@ -1,11 +1,7 @@
 //! The multiplier unit's inputs outside of the lanes' turns, in Icarus: they must not matter. What it computes is the business of
 //! `testbenches/multiplier_unit.rs`.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../language/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use ndp_config::DesignConfig;
 use ndp_hdl::designs::build;
 

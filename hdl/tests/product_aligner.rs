@@ -1,10 +1,6 @@
 //! The aligner of products by itself, in Icarus, against a shift in 128-bit integers: every exponent and sign, products of every kind.
 
-#![allow(clippy::unwrap_used)]
-
-#[path = "../language/tests/common/mod.rs"]
-mod common;
-
+use crate::common;
 use ndp_config::DesignConfig;
 use ndp_hdl::designs::build;
 use std::fmt::Write;

@@ -61,12 +61,17 @@ pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
     Ok(rtl)
 }
 
-/// The same with an error that a test has to find.
+/// The same with an error that a test has to find: the one of these mutations that has this name.
 ///
 /// # Errors
-/// As [`rtl`], and if the Verilog does not contain the text that is to be replaced.
-pub fn mutant(hardware: &impl Hardware, block: &str, mutation: &Mutation) -> Result<Rtl, SimError> {
-    rtl(hardware, block)?.mutated(mutation).map_err(|lines| SimError::build(mutation.name, lines))
+/// As [`rtl`], and what [`Rtl::mutated`] says of the mutations.
+pub fn mutant(
+    hardware: &impl Hardware,
+    block: &str,
+    mutations: &[Mutation],
+    name: &str,
+) -> Result<Rtl, SimError> {
+    rtl(hardware, block)?.mutated(mutations, name).map_err(|lines| SimError::build(name, lines))
 }
 
 /// What bindgen made of `shim.h`.

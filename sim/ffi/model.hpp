@@ -5,6 +5,7 @@
 #include "shim.h"
 #include "verilated.h"
 
+#include <string>
 #include <vector>
 
 class VerilatedVcdC;
@@ -35,6 +36,9 @@ struct NdpModel {
         context.traceEverOn(options.waves);
         context.randReset(options.random ? 2 : 0);
         if (options.random) context.randSeed(options.seed);
+        const std::string mutant = "+mutant=" + std::to_string(options.mutant);
+        const char* arguments[] = {"model", mutant.c_str()};
+        if (options.mutant) context.commandArgs(2, arguments);
     }
     NdpModel(const NdpModel&) = delete;
     NdpModel& operator=(const NdpModel&) = delete;

@@ -161,6 +161,7 @@ impl Model {
             random: options.random_contents.is_some(),
             // Verilator takes a positive 31-bit seed; 0 means a random one to it.
             seed: (options.random_contents.unwrap_or(0) % (i32::MAX as u32)) as i32 + 1,
+            mutant: rtl.mutant,
         };
         // SAFETY: the library is of the variant that the options ask for.
         let raw = unsafe { library.shim.ndp_open(&raw_options) };

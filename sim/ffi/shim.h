@@ -22,6 +22,7 @@ typedef struct NdpOpenOptions {
     bool waves;       /* signals will be dumped; the library must be that of the variant with waves */
     bool random;      /* registers start with random contents instead of zero */
     int32_t seed;     /* of those contents, greater than 0 */
+    uint32_t mutant;  /* which mutation of the Verilog is at work, from 1; 0 for none */
 } NdpOpenOptions;
 
 /* One port and the place where the model keeps its value: up to 64 bits as one unsigned integer of `bytes`

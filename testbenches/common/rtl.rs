@@ -23,18 +23,24 @@ pub fn hbm_config(name: &str) -> Result<HbmConfig, ConfigError> {
     HbmConfig::load(&argument(name))
 }
 
+/// The configuration that a mutant is one of, with all mutations of it.
+fn of(name: &str, mutants: &[Mutant]) -> Option<(&'static str, Vec<Mutation>)> {
+    let (of, _) = mutants.iter().find(|(_, mutation)| mutation.name == name)?;
+    Some((of, mutants.iter().filter(|(other, _)| other == of).map(|(_, mutation)| *mutation).collect()))
+}
+
 /// A block of a configuration, or of the mutant that has this name.
 pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimError> {
-    match mutants.iter().find(|(_, mutation)| mutation.name == name) {
-        Some((of, mutation)) => mutant(&design_config(of)?, block, mutation),
+    match of(name, mutants) {
+        Some((of, mutations)) => mutant(&design_config(of)?, block, &mutations, name),
         None => rtl(&design_config(name)?, block),
     }
 }
 
 /// The same of an HBM2 memory.
 pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimError> {
-    match mutants.iter().find(|(_, mutation)| mutation.name == name) {
-        Some((of, mutation)) => mutant(&hbm_config(of)?, block, mutation),
+    match of(name, mutants) {
+        Some((of, mutations)) => mutant(&hbm_config(of)?, block, &mutations, name),
         None => rtl(&hbm_config(name)?, block),
     }
 }

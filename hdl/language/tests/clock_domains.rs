@@ -1,9 +1,6 @@
 //! Several clocks: what is emitted and how it behaves in Icarus, and every way to mix clocks up that is refused.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common;
 use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder};
 use std::rc::Rc;
 

@@ -3,10 +3,7 @@
 //!
 //! Values of combinational expressions are `semantics.rs`'s business, refusals `refusals.rs`'s.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common;
 use ndp_hdl_language::{
     Bits, Design, Direction, MemoryInfo, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux,
 };

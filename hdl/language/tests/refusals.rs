@@ -2,8 +2,6 @@
 //!
 //! What it accepts, and the Verilog it prints for that, is `emission.rs`'s and `semantics.rs`'s business.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_hdl_language::{
     Bits, Design, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, named, one_hot_mux,
     repeat, zeros,

@@ -3,10 +3,7 @@
 //! Proves that precedence, widths and slices survive the lowering: the evaluator computes on bit vectors
 //! (`Vec<bool>`, least significant bit first) and shares no code with the language.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common;
 use ndp_hdl_language::{Bits, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, rom};
 use std::fmt::Write;
 

@@ -1,11 +1,8 @@
 //! Are the rules that are no distances kept: bank states, the data bus, the pins?
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::*;
 use ndp_config::DramConfig;
 use ndp_dram::{Checker, Command, CommandPins, DramError, Rank, Rule, RuleSet};
-use support::*;
 
 const LATER: u64 = 1000;
 

@@ -1,16 +1,13 @@
 //! Does the checker agree with one that compares every pair of commands, on streams full of violations?
 //!
 //! The second checker keeps no state: for each command it goes through the whole history, with the rules written out.
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::support::traffic::Traffic;
+use crate::support::*;
 use ndp_config::DramConfig;
 use ndp_dram::{Checker, Command, Rule, RuleSet};
-use support::traffic::Traffic;
-use support::*;
 
 use Command::{Activate, Precharge, PrechargeAll, Read, Refresh, Write};
 

@@ -1,20 +1,17 @@
 //! Does legal HBM2 traffic pass with the right data and sums, and is every command that comes a clock too early refused
 //! without a trace?
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::support::hbm::{Oracle, hbm_configs, is_row};
+use crate::support::hbm_traffic::{HbmTraffic, Step};
+use crate::support::{DISTANCES, Random};
 use ndp_config::HbmConfig;
 use ndp_dram::CommandSet;
 use ndp_dram::Rule;
 use ndp_dram::hbm::pim::{column_of, lane};
 use ndp_dram::hbm::{Answer, Column, HbmCommand, HbmKind, HbmPlace, PseudoChannel};
 use ndp_numerics::{ExactSum, SumFormat, dot, f16};
-use support::hbm::{Oracle, hbm_configs, is_row};
-use support::hbm_traffic::{HbmTraffic, Step};
-use support::{DISTANCES, Random};
 
 const STEPS: usize = 6_000;
 

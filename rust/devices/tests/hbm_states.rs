@@ -1,16 +1,13 @@
 //! Is each command that the state of the banks forbids refused with a status of its own, and does it change nothing?
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::collections::BTreeMap;
 
+use crate::support::DISTANCES;
+use crate::support::hbm::{hbm_configs, is_row};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::{Answer, HbmPlace, HbmStorage, PseudoChannel, decode_column, decode_row};
 use ndp_dram::{CommandSet, DramError, Rule};
-use support::DISTANCES;
-use support::hbm::{hbm_configs, is_row};
 
 const APART: u64 = 130;
 

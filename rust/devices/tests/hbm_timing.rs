@@ -1,16 +1,13 @@
 //! Does every timing rule of HBM2 begin exactly where it should? Each line of the table is tried one clock too early and
 //! in time, and none is left out.
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::collections::BTreeSet;
 
+use crate::support::hbm::hbm_configs;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::HbmKind;
 use ndp_dram::{Checker, CommandSet, Rule, RuleSet, Scope};
-use support::hbm::hbm_configs;
 
 /// Longer than all distances but tRFC.
 const APART: u64 = 130;

@@ -1,17 +1,14 @@
 //! Is every clock of data bus and multipliers accounted for, and do reads and computing overlap where banks are sliced
 //! and exclude each other where they are not?
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::Random;
+use crate::support::hbm::{Oracle, hbm_configs, is_row};
+use crate::support::hbm_traffic::{HbmTraffic, Step};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::pim::{column_of, lane};
 use ndp_dram::hbm::{HbmBusCycles, HbmPlace, HbmStatistics, PimCycles, PseudoChannel};
 use ndp_numerics::{dot, f16};
-use support::Random;
-use support::hbm::{Oracle, hbm_configs, is_row};
-use support::hbm_traffic::{HbmTraffic, Step};
 
 /// Gives a stream to a channel, data for its writes with it, and runs it to `end`.
 fn play(c: &HbmConfig, device: &mut PseudoChannel, steps: &[Step], end: u64) -> Vec<(u64, [u64; 2])> {

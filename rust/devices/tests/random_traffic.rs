@@ -1,15 +1,12 @@
 //! Does legal traffic at full speed pass without a violation, with the right data, and is every clock accounted for?
-#![allow(clippy::unwrap_used)]
-
-mod support;
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::support::traffic::Traffic;
+use crate::support::*;
 use ndp_config::DramConfig;
 use ndp_dram::storage::Storage;
 use ndp_dram::{BusCycles, Command, CommandPins, Location, Rank};
-use support::traffic::Traffic;
-use support::*;
 
 const CYCLES: u64 = 150_000;
 

@@ -1,11 +1,8 @@
 //! Are the analytical figures those of the paper's memory, and does a controller reach what they promise?
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::*;
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{CommandPins, Rank, stream};
-use support::*;
 
 #[test]
 fn the_default_has_the_known_bandwidths() {

@@ -1,11 +1,8 @@
 //! Does every timing rule begin exactly where it should? Each is tried one clock too early and in time.
-#![allow(clippy::unwrap_used)]
 
-mod support;
-
+use crate::support::*;
 use ndp_config::DramConfig;
 use ndp_dram::{Command, Rule};
-use support::*;
 
 /// Late enough for everything that came in the first clocks.
 const LATER: u64 = 400;

@@ -1,12 +1,9 @@
 //! Running the decoder: batching and caching change no bit, backends are interchangeable, errors leave a usable state.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::error::Error;
 use std::fmt;
 
-use common::model;
+use crate::common::model;
 use ndp_model::decoder::MAX_BATCH;
 use ndp_model::{
     Decoder, GemvBackend, GemvClass, GemvOp, GenerateOptions, Model, ModelError, SoftwareBackend, generate,

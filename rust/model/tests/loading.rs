@@ -1,12 +1,9 @@
 //! Loading from disk: the layouts that are accepted, and every defect with the error that names it.
-#![allow(clippy::unwrap_used)]
-
-mod common;
 
 use std::fs;
 use std::path::Path;
 
-use common::{Stored, config, config_json, model_and_tensors, serialize};
+use crate::common::{Stored, config, config_json, model_and_tensors, serialize};
 use ndp_model::{Model, ModelError};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;

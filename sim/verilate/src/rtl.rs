@@ -1,6 +1,6 @@
 //! The Verilog of one block, from which a model is made.
 
-use crate::{Failure, native};
+use crate::{Failure, Mutation, mutants, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{Design, Direction, Netlist};
@@ -62,6 +62,8 @@ pub struct Rtl {
     pub native: Option<String>,
     /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
     pub opt_level: u32,
+    /// Which of the mutations in the Verilog is at work, from 1; 0 for none.
+    pub mutant: u32,
 }
 
 /// One port of the top module.
@@ -73,24 +75,6 @@ pub struct Port {
     pub width: u32,
     /// Driven by the model.
     pub output: bool,
-}
-
-/// An error in the Verilog that a test has to find: each occurrence of a text is replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mutation {
-    /// Name of the mutant, in place of the configuration's.
-    pub name: &'static str,
-    /// What is replaced.
-    pub from: &'static str,
-    /// By what.
-    pub to: &'static str,
-}
-
-impl Mutation {
-    /// A mutation.
-    pub const fn new(name: &'static str, from: &'static str, to: &'static str) -> Self {
-        Self { name, from, to }
-    }
 }
 
 impl Rtl {
@@ -120,6 +104,7 @@ impl Rtl {
             ports: ports.collect(),
             native: Some(native::source(&netlist)),
             opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
+            mutant: 0,
         })
     }
 
@@ -133,19 +118,20 @@ impl Rtl {
         Self::new(hardware.name(), block, &design)
     }
 
-    /// The same with an error, and hardly optimised.
+    /// The mutant of that name, hardly optimised. All mutants of a block are one text, and so one library: which of the mutations is at
+    /// work is said when the model is opened.
     ///
     /// # Errors
-    /// If the Verilog does not contain the text that is to be replaced.
-    pub fn mutated(mut self, mutation: &Mutation) -> Result<Self, Failure> {
-        let Mutation { name, from, to } = mutation;
-        if !self.verilog.contains(from) {
-            return Err(vec![format!("{name}: the Verilog of {} does not contain `{from}`", self.name)]);
-        }
+    /// A mutation that cannot be put in; a name that none of them has.
+    pub fn mutated(mut self, mutations: &[Mutation], name: &str) -> Result<Self, Failure> {
+        let chosen = mutations.iter().position(|mutation| mutation.name == name);
+        let chosen = chosen.ok_or_else(|| vec![format!("no mutant of {} is called {name}", self.name)])?;
+        self.verilog = mutants::all(&self.verilog, mutations)
+            .map_err(|error| vec![format!("the Verilog of {}: {error}", self.name)])?;
         self.name = format!("{name}/{}", self.block);
-        self.verilog = self.verilog.replace(from, to);
         self.native = None;
         self.opt_level = MUTANT_OPT_LEVEL;
+        self.mutant = chosen as u32 + 1;
         Ok(self)
     }
 

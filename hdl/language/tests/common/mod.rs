@@ -1,7 +1,5 @@
 //! Runs the Verilog tools on emitted text. A tool that is not installed fails the test and names its package.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,7 +31,6 @@ pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> S
 }
 
 /// Lints the text with the three tools that the project's Verilog has to pass, warnings being errors.
-#[allow(dead_code)] // Not every test binary lints.
 pub fn lint(verilog: &str, top: &str) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("dut.v"), verilog).unwrap();

@@ -1,5 +1,4 @@
 //! Do the HBM presets have the numbers of the paper, and is a memory that cannot exist refused by name?
-#![allow(clippy::unwrap_used)]
 
 use ndp_config::{ConfigError, HbmConfig};
 

@@ -1,7 +1,5 @@
 //! Properties of the cut of a row over the ranks, for every preset and many row lengths.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{DesignConfig, GemvConfig, GemvShape, RowLayout};
 use std::collections::BTreeSet;
 

@@ -2,8 +2,6 @@
 //!
 //! The expected numbers are written out, not computed: a formula repeated here would repeat its mistake.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{ConfigError, DesignConfig, GemvConfig, GemvShape};
 
 fn gemv(preset: &str) -> GemvConfig {

@@ -1,7 +1,5 @@
 //! Files and shapes that must be refused, each with the value found and the limit it breaks.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{ConfigError, DesignConfig, GemvShape};
 
 /// The refusal of a `[gemv]` table.

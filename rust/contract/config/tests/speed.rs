@@ -2,8 +2,6 @@
 //!
 //! The expected numbers are those of JESD79-4, written out.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{DesignConfig, DramConfig};
 
 /// DDR4-2666V (19-19-19) in clocks of 0.75 ns.

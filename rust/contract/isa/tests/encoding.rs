@@ -1,12 +1,9 @@
 //! Are the bits where the document puts them, and does every word come back?
 
-#![allow(clippy::unwrap_used)]
 // Footprints are lists of ranges, often of one.
 #![allow(clippy::single_range_in_vec_init)]
 
-mod common;
-
-use common::Random;
+use crate::common::Random;
 use ndp_config::DesignConfig;
 use ndp_isa::{
     Code, Instruction, IsaError, Malformed, Numbers, Opcode, Product, Transfer, Words, decode, decode_fields,

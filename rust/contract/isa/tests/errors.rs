@@ -1,10 +1,6 @@
 //! Is each error code found, at its limit and not before, and in the order of the document?
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::Random;
+use crate::common::Random;
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Numbers, Product, Transfer, decode};
 use std::collections::BTreeMap;

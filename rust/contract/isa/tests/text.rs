@@ -1,10 +1,6 @@
 //! Does the text form say everything, and what is refused in which words?
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
-use common::Random;
+use crate::common::Random;
 use ndp_isa::{Code, Data, Dump, Instruction, IsaError, Product, Program, RandomKind, parse};
 
 fn random_program(random: &mut Random) -> Program {

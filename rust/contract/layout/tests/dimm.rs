@@ -1,7 +1,5 @@
 //! Do regions stay apart?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_layout::{DimmMap, LayoutError, Region};
 

@@ -1,7 +1,5 @@
 //! Do exported sums lie where the document puts them?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_layout::{ExportedSums, LayoutError, MatrixLayout};
 use std::collections::BTreeSet;

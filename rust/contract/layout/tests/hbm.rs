@@ -1,5 +1,4 @@
 //! Are the mappings of an HBM2 memory bijections, and do they keep to their partitions?
-#![allow(clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,5 @@
 //! Does ordering a list remove the conflicts, and keep the ranks even?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_layout::{MatrixLayout, measure_order, order_rows};
 use ndp_numerics::SplitMix64;

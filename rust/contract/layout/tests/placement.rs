@@ -1,7 +1,5 @@
 //! Does every element have one place of its own, and is it the place that the rules say?
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndp_config::{BEAT_ELEMS, DesignConfig};

@@ -1,7 +1,5 @@
 //! Do tiles fit, cover every column, and cost no more than they must?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_layout::{ColumnTile, LayoutError, column_tiles};
 

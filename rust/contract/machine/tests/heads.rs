@@ -1,7 +1,5 @@
 //! Do products of rows that hold several heads keep them apart? Computed here once more in plain integers.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Instruction, parse};
 use ndp_layout::{MatrixLayout, elements_of, pack_elements};

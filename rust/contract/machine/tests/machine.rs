@@ -1,7 +1,5 @@
 //! Does the machine do what the document says, computed here once more in plain integers?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_isa::{Instruction, Malformed, Product, parse};
 use ndp_layout::{DimmAddress, MatrixLayout, elements_of, pack_elements, pack_words};

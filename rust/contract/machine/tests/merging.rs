@@ -1,7 +1,5 @@
 //! Do partial results that meet give the bits of one machine that has computed everything?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Instruction, accumulator_words, block_words, parse};
 use ndp_layout::{BufferLayout, DimmAddress, ExportedSums, MatrixLayout, elements_of, pack_elements};

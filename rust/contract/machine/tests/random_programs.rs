@@ -1,8 +1,6 @@
 //! Are random programs legal and fully specified, do they use everything, and does the machine give them the same
 //! results every time?
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use ndp_config::DesignConfig;

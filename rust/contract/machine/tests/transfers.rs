@@ -1,7 +1,5 @@
 //! Messages between machines: are they what was in DRAM, do they go where they should, does everybody come to an end?
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_isa::{Program, parse};
 use ndp_machine::{Machine, SparseMemory, run_together};

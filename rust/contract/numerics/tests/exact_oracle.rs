@@ -2,8 +2,6 @@
 //!
 //! Order, grouping and the split into partial sums must not change a bit.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_numerics::{
     Decoded, ExactSum, SerialSteps, SplitMix64, add, dot, dot_decoded, dot_truncated, exp_q30, f16,
     layer_norm, mul, rne_ratio,

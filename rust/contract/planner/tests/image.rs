@@ -1,7 +1,5 @@
 //! Where the weights of a model lie: one place for each, an inverse, and slots that neurons can move between.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_layout::{DimmMap, MatrixPlace, RowRange};
 use ndp_planner::{Home, ModelImage, Slots, Weight, WeightMatrix};

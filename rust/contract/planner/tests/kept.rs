@@ -1,7 +1,5 @@
 //! FC1 and FC2 of a core's neurons: where results stay, and the program that takes the positive ones.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_isa::{Instruction, block_words, decode};
 use ndp_layout::DimmMap;

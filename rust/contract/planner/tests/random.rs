@@ -3,8 +3,6 @@
 //! A plan may be refused with an error, but only one of sizes. What a planned product computes is looked at in RTL
 //! (`testbenches/random_configs.rs`).
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{Instruction, decode};
 use ndp_layout::DimmMap;

@@ -1,7 +1,5 @@
 //! Several products in one program: what is side by side, and what is legal.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_config::DesignConfig;
 use ndp_isa::{Instruction, decode};
 use ndp_layout::DimmMap;

@@ -1,6 +1,5 @@
 //! A second opinion on HBM2: every rule written out pair by pair over the whole history. It shares nothing with the
 //! checker but `HbmConfig` and the names of commands and rules.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;

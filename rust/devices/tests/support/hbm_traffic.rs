@@ -1,5 +1,4 @@
 //! Random legal commands for HBM2, each as early as the second opinion allows, with the data that belong to them.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand;

@@ -1,5 +1,4 @@
 //! What the tests share: configurations, short names of commands, random numbers, and the random legal traffic.
-#![allow(dead_code, clippy::unwrap_used)]
 
 pub mod hbm;
 pub mod hbm_traffic;

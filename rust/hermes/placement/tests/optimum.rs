@@ -1,10 +1,6 @@
 //! Do bounds and placements keep what they promise, where the true optimum is known or a general solver finds it?
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
-use common::{Sizes, below, problem};
+use crate::common::{Sizes, below, problem};
 use ndp_config::LlmShape;
 use ndp_config::SystemConfig;
 use ndp_numerics::SplitMix64;

@@ -1,10 +1,6 @@
 //! Are capacities and shapes kept, and is what breaks them named?
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-mod common;
-
-use common::{Sizes, problem};
+use crate::common::{Sizes, problem};
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_placement::{
     Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementError, PlacementFile, least_neurons,

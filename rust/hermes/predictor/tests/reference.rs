@@ -1,7 +1,5 @@
 //! The predictor against the paper's rules written down one neuron at a time, over random streams, tables and rules.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_numerics::SplitMix64;
 use ndp_predictor::{LayerTable, NeuronStates, Parents, Predictor, PredictorKind, PredictorRules};
 use ndp_traces::{Activity, NeuronShape};

@@ -1,7 +1,5 @@
 //! The correlation table: what is sampled, what is stored, what is refused, and what the neurons' order does not change.
 
-#![allow(clippy::unwrap_used)]
-
 use ndp_numerics::SplitMix64;
 use ndp_predictor::{
     Confusion, LayerTable, Parents, PredictorKind, PredictorRules, evaluate, previous_block,

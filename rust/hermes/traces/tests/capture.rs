@@ -1,5 +1,4 @@
 //! Capturing the repository's model changes nothing and misses nothing.
-#![allow(clippy::unwrap_used)]
 
 use ndp_config::BlockKind;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};

@@ -1,5 +1,4 @@
 //! The trace format from outside: what is written is read, and nothing else is taken for a trace.
-#![allow(clippy::unwrap_used)]
 
 use ndp_config::LlmShape;
 use ndp_numerics::SplitMix64;

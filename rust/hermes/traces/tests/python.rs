@@ -1,5 +1,4 @@
 //! A trace that the Python writer made (`rust/hermes/traces/python/test_capture.py --write`) is one, with the bits that were meant.
-#![allow(clippy::unwrap_used)]
 
 use ndp_traces::{Activity, TraceReader, TraceWriter};
 

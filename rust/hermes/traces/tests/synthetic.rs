@@ -1,5 +1,4 @@
 //! Synthetic traces of a small model: every statistic is what it was fitted to, and the seed decides.
-#![allow(clippy::unwrap_used)]
 
 use ndp_config::LlmShape;
 use ndp_traces::stats::{Report, Statistics};

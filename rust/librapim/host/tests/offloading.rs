@@ -1,10 +1,8 @@
 //! Offloading while texts are generated: are they the same whoever computes what, is everything that was moved compared, does the
 //! scheduler move both FFN and attention, and are errors found?
-#![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::{assert_texts, memory, prompts, random_model};
+use crate::common;
+use crate::common::{assert_texts, memory, prompts, random_model};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_model::Model;

@@ -1,5 +1,4 @@
 //! Does a sliced channel read and compute at once, does an unsliced one add both up, and are errors found?
-#![allow(clippy::unwrap_used)]
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};

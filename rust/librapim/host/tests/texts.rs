@@ -1,5 +1,4 @@
 //! Are texts the same whoever computes what, and do the memory's protocol and the machine's accounts hold?
-#![allow(clippy::unwrap_used)]
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;

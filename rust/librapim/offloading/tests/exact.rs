@@ -1,7 +1,5 @@
 //! Is the number that is offloaded always the best one, and the smallest of the best?
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use ndp_config::LlmShape;
 use ndp_numerics::SplitMix64;
 use ndp_offloading::algorithm::{Slot, Stage};

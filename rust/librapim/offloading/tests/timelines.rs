@@ -1,7 +1,5 @@
 //! Do timelines keep what depends on what, and is all work in them?
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use ndp_config::LlmShape;
 use ndp_numerics::SplitMix64;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};

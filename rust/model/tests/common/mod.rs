@@ -1,5 +1,4 @@
 //! A tiny random OPT model, seeded, in memory and as safetensors bytes.
-#![allow(dead_code, clippy::unwrap_used)]
 
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Small random problems.
 
-#![allow(dead_code, clippy::unwrap_used)]
-
 use ndp_numerics::SplitMix64;
 use ndp_placement::{Instance, Machine, Options, Terms};
 use ndp_traces::NeuronShape;

@@ -1,5 +1,4 @@
 //! A small model with random parameters, and batches whose texts are compared with each prompt's own.
-#![allow(clippy::unwrap_used, dead_code)]
 
 use ndp_config::HbmConfig;
 use ndp_model::{GenerateOptions, Model, OptConfig, SoftwareBackend, generate_tokens};
@@ -55,6 +54,7 @@ pub fn assert_texts(model: &Model, prompts: &[Prompt], outcome: &Outcome) {
 }
 
 /// `librapim-small` with so many channels.
+#[allow(dead_code)] // The testbenches, which share the others, have memories of their own.
 pub fn memory(channels: u32) -> HbmConfig {
     HbmConfig::preset("librapim-small").unwrap().with_channels(channels).unwrap()
 }

@@ -1,0 +1,10 @@
+//! Tests of the hardware description layer: what it emits, what that means, what it refuses.
+
+#![allow(clippy::unwrap_used)]
+
+mod clock_domains;
+mod common;
+mod emission;
+mod netlist;
+mod refusals;
+mod semantics;

@@ -1,0 +1,15 @@
+//! Tests of the generator: what it accepts, elaborates and writes.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../language/tests/common/mod.rs"]
+mod common;
+mod designs;
+mod documents;
+mod edges;
+mod folders;
+mod gen_rtl;
+mod icarus;
+mod module_names;
+mod multiplier_unit;
+mod product_aligner;

@@ -1,0 +1,9 @@
+//! Tests of the functional model.
+
+#![allow(clippy::unwrap_used)]
+
+mod heads;
+mod machine;
+mod merging;
+mod random_programs;
+mod transfers;

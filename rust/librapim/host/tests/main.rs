@@ -1,0 +1,8 @@
+//! Tests of the PIM host: rates, texts, offloading.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod offloading;
+mod rates;
+mod texts;

@@ -1,0 +1,6 @@
+//! Tests of dynamic batch offloading.
+
+#![allow(clippy::unwrap_used)]
+
+mod exact;
+mod timelines;

@@ -1,0 +1,7 @@
+//! Tests of the decoder and its loader.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod decoding;
+mod loading;
