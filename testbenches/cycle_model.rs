@@ -112,26 +112,26 @@ fn report(name: &str, programs: usize, all: &Compared) {
 
 #[test]
 fn random_programs_take_the_predicted_cycles() -> Outcome {
-    sessions("tiny", 1, 30, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())
+    sessions("tiny", 1, 20, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())
 }
 
 #[test]
 fn they_do_so_beside_stalls_and_traffic() -> Outcome {
-    sessions("tiny", 2, 30, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
+    sessions("tiny", 2, 16, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())
 }
 
 #[test]
 fn they_do_so_with_four_bank_groups() -> Outcome {
     let config = "testbenches/configs/tiny-x8.toml";
-    sessions(config, 8, 10, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
-    sessions(config, 9, 5, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())?;
-    sessions(config, 10, 1, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())
+    sessions(config, 8, 7, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
+    sessions(config, 9, 4, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())?;
+    sessions(config, 10, 1, 6, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())
 }
 
 #[test]
 fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
-    sessions("tiny", 3, 3, 10, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
-    sessions("tiny", 4, 3, 10, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
+    sessions("tiny", 3, 2, 8, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
+    sessions("tiny", 4, 2, 8, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
 }
 
 #[test]

@@ -38,7 +38,7 @@ fn random_programs_on_two_ranks_do_what_the_instructions_say() -> Outcome {
 
 #[test]
 fn random_programs_on_four_ranks_do_what_the_instructions_say() -> Outcome {
-    run_programs(&four_ranks()?, 2, 500, 20)
+    run_programs(&four_ranks()?, 2, 300, 20)
 }
 
 #[test]

@@ -175,8 +175,8 @@ fn series(name: &str, stall_percent: u32, count: u64) -> Outcome {
 
 #[test]
 fn products_of_any_kind_do_so_beside_stalls() -> Outcome {
-    series("tiny", 0, 60)?;
-    series("tiny", 30, 60)
+    series("tiny", 0, 40)?;
+    series("tiny", 30, 40)
 }
 
 const MUTANTS: [Mutant; 3] = [
