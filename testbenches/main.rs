@@ -9,6 +9,7 @@ mod attention;
 mod backends;
 mod cli;
 mod clocks;
+mod compile;
 mod cycle_model;
 mod dimm_link;
 mod fp16_rounder;

@@ -76,7 +76,7 @@ impl GemvUnit {
         }
         self.flip_key(op, &cut).await?;
 
-        let mut map = self.caches.free_map();
+        let mut map = self.free_map();
         let (mut units, mut places) = (Vec::new(), Vec::new());
         for (token, (span, visible, query)) in op.each().enumerate() {
             let groups = self.caches.entry(op, &cut, span.sequence)?.groups.clone();
@@ -167,7 +167,7 @@ impl GemvUnit {
         let config = self.core.config().clone();
         let gemv = config.gemv();
         let most = gemv.max_batch().min(gemv.slice_words() / 2);
-        let mut map = self.caches.free_map();
+        let mut map = self.free_map();
         let (mut instructions, mut half) = (Vec::new(), 0);
         for (index, span) in op.spans().iter().enumerate() {
             let groups = self.caches.entry(op, cut, span.sequence)?.groups.clone();

@@ -79,7 +79,7 @@ fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
         let epilogue = Epilogue { relu: true, ..Epilogue::default() };
         let (run, met) = mlp.unit.alone(async |unit| {
             let run = unit.product_kept_async(&product, &epilogue, Some((&kept, &fc2.1))).await?;
-            unit.partial_of_kept_async((&fc2.1, Some(&up.1)), &[], false).await?;
+            unit.begin_partial_of_kept((&fc2.1, Some(&up.1)), &[])?;
             let met =
                 unit.meet_async((batch, &Cut::all(COLS)), &[], true, &Epilogue::default(), None).await?;
             Ok((run, met))

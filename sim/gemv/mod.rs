@@ -23,4 +23,4 @@ pub use ndp_planner::{Epilogue, HeadCut, Mode};
 pub(crate) use partial::{Cut, Selected};
 pub use partial::{Handed, MergeFormat, Part, PartialSums};
 pub(crate) use transfer::Outcome;
-pub use unit::{Backdoor, GemvOptions, GemvRun, GemvUnit, Product, ProgramFigures, Weights};
+pub use unit::{Backdoor, GemvOptions, GemvRun, GemvUnit, LoggedProgram, Product, ProgramFigures, Weights};

@@ -177,6 +177,9 @@ pub(crate) struct Selected {
     pub bytes: u64,
 }
 
+/// The rows of each 32 elements among which a program selects.
+pub(crate) type Places = Vec<Vec<u32>>;
+
 /// Exported sums of a batch of vectors: the bursts of [`ExportedSums::bursts`] that hold a column's sum, in that order. A short row leaves
 /// most of a wave empty, which need not travel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -351,14 +354,20 @@ impl GemvUnit {
     /// # Errors
     /// As [`GemvUnit::product`]; [`SimError::Config`] for one of several tiles or passes.
     pub fn partial(&mut self, product: &Product<'_>) -> Result<ProgramFigures, SimError> {
-        self.alone(async |unit| unit.partial_async(product).await)
+        self.alone(async |unit| {
+            unit.begin_partial(product).await?;
+            unit.execute(&[]).await
+        })
     }
 
-    /// The same in a future.
-    pub(crate) async fn partial_async(&mut self, product: &Product<'_>) -> Result<ProgramFigures, SimError> {
+    /// The next program begins with it.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::partial`].
+    pub(crate) async fn begin_partial(&mut self, product: &Product<'_>) -> Result<(), SimError> {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
-        let mut map = self.caches.free_map();
+        let mut map = self.free_map();
         let (Some(tiling), layouts) = product.matrices(&config, &mut map, &sizes)? else {
             return Err(SimError::Range { key: "partial sums of a DOT", value: 1, min: 0, max: 0 });
         };
@@ -366,7 +375,8 @@ impl GemvUnit {
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
         let order = product.order(&sizes, &layouts);
         self.place(product, &epilogue, &sizes, &plan, &order).await?;
-        self.execute(&plan.instructions).await
+        self.begin(plan.instructions, Vec::new(), map);
+        Ok(())
     }
 
     /// How many results the last program has left in the buffer ([`GemvUnit::product_kept_async`]), if any.
@@ -385,13 +395,12 @@ impl GemvUnit {
     /// of the rows that they come from. Its sums stay in the buffer as those of [`GemvUnit::partial`] do. The host has no part in it. If the results
     /// are a gate's, `matrices` has the matrix that it gates too. A core without data has to be told the rows whose results are `positive`. If the
     /// host `asks` which these are, it reads the monitor of the core.
-    pub(crate) async fn partial_of_kept_async(
+    pub(crate) fn begin_partial_of_kept(
         &mut self,
         matrices: (&MatrixLayout, Option<&MatrixLayout>),
         positive: &[u32],
-        asks: bool,
-    ) -> Result<(ProgramFigures, Option<Selected>), SimError> {
-        let Some(Kept { outputs, lists, rows }) = self.kept.take() else {
+    ) -> Result<Places, SimError> {
+        let Some(Kept { outputs, lists, rows, map }) = self.kept.take() else {
             return Err(SimError::Range { key: "results in the buffer", value: 0, min: 1, max: 1 });
         };
         let program = outputs.axpy(self.core.config(), matrices, &lists)?;
@@ -404,13 +413,13 @@ impl GemvUnit {
             let mask = |rows: &&[u32]| rows.iter().zip(0..).fold(0, |mask, (row, at)| mask | bit(row) << at);
             selections = places.iter().map(mask).collect();
         }
-        let figures = self.execute_selecting(&program, &selections).await?;
-        let selected = if asks { Some(self.selected(&places).await?) } else { None };
-        Ok((figures, selected))
+        let places = places.into_iter().map(<[u32]>::to_vec).collect();
+        self.begin(program, selections, map);
+        Ok(places)
     }
 
     /// What the last program has selected, by the monitor of the core: `places` are the rows of each 32 elements.
-    async fn selected(&mut self, places: &[&[u32]]) -> Result<Selected, SimError> {
+    pub(crate) async fn selected(&mut self, places: &[Vec<u32>]) -> Result<Selected, SimError> {
         let of_register = MONITOR_BYTES / 4;
         let registers = places.len().div_ceil(of_register);
         let mut rows = Vec::new();
@@ -420,7 +429,7 @@ impl GemvUnit {
             }
             let masks = words_of(&self.core.register_async(number).await?);
             for (rows_of, mask) in places.iter().zip(masks) {
-                rows.extend((0..).zip(*rows_of).filter(|(at, _)| mask >> at & 1 == 1).map(|(_, row)| *row));
+                rows.extend((0..).zip(rows_of).filter(|(at, _)| mask >> at & 1 == 1).map(|(_, row)| *row));
             }
         }
         rows.sort_unstable();
@@ -450,7 +459,7 @@ impl GemvUnit {
             let ranges = full_ranges(&config, &place, batch, &Cut::all(cols));
             return Ok((Part::Arrived(Handed { format, address, ranges }), figures));
         }
-        let mut map = self.caches.free_map();
+        let mut map = self.free_map();
         let block = match self.leaving() {
             Some(address) => VectorBlock::new(&config, address * ranks, cols, batch)?,
             None => map.add_vectors("rounded", cols, batch)?,
@@ -506,7 +515,7 @@ impl GemvUnit {
         batch: u32,
     ) -> Result<(PartialSums, ProgramFigures), SimError> {
         let config = self.core.config().clone();
-        let mut map = self.caches.free_map();
+        let mut map = self.free_map();
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
         let figures = self.execute(&export_program(&places[0])).await?;
         let full = full_bursts(&config, &places[0], batch, &Cut::all(cols));
@@ -543,7 +552,7 @@ impl GemvUnit {
     ) -> Result<GemvRun, SimError> {
         let config = self.core.config().clone();
         let (cols, own) = (cut.cols(), own.then(|| first_word(&config, cut.block.start, batch)));
-        let mut map: DimmMap = self.caches.free_map();
+        let mut map: DimmMap = self.free_map();
         let places = self.place_parts(&mut map, (batch, cut), parts).await?;
         let output = match output {
             Some(output) => output,

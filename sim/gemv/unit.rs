@@ -13,9 +13,9 @@ use crate::error::SimError;
 use crate::ffi::{Form, ModuleShare, WaveOptions};
 use ndp_config::DesignConfig;
 use ndp_isa::Counters;
-use ndp_isa::{Instruction, Opcode};
+use ndp_isa::{Data, Instruction, Opcode, Program};
 use ndp_layout::{
-    AxpyTiling, Burst, DimmAddress, DimmMap, MatrixLayout, VectorBlock, order_rows, pack_words,
+    AxpyTiling, Burst, DimmAddress, DimmMap, MatrixLayout, VectorBlock, order_rows, pack_words, words_of,
 };
 use ndp_model::GemvOp;
 use ndp_numerics::f16;
@@ -61,6 +61,8 @@ pub struct GemvOptions {
     pub outline: bool,
     /// Without data: programs like those that ran before need not run, and their cycles are estimates.
     pub estimate: bool,
+    /// Keep what the host writes and the programs that it starts: [`GemvUnit::take_programs`].
+    pub log_programs: bool,
     /// What simulates the RTL.
     pub form: Form,
     /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
@@ -85,6 +87,7 @@ impl Default for GemvOptions {
             backend: Backend::default(),
             outline: false,
             estimate: false,
+            log_programs: false,
             form: Form::default(),
             opt_level: None,
         }
@@ -218,6 +221,10 @@ pub struct GemvUnit {
     /// The lists of the last product, which are written behind the outbox.
     lists: Vec<(u64, Burst)>,
     estimates: Option<Estimates>,
+    /// Instructions that begin the next program.
+    begun: Option<Begun>,
+    /// Programs with what the host has written before each, if they are kept; the last one has no instructions yet.
+    logged: Option<Vec<LoggedProgram>>,
     /// The last program did not run: nothing that it needs is written, nothing that it leaves is read.
     skipped: bool,
 }
@@ -229,6 +236,26 @@ pub(super) struct Kept {
     pub lists: Vec<(u32, u32, u32)>,
     /// The rows that the lists name.
     pub rows: Vec<u32>,
+    /// What the lists leave of the DRAM.
+    pub map: DimmMap,
+}
+
+/// A program that a core has run.
+#[derive(Clone, Debug, Default)]
+pub struct LoggedProgram {
+    /// What it was for.
+    pub label: String,
+    /// What the host has written since the program before, and the instructions.
+    pub program: Program,
+}
+
+/// What a program begins with that is not all of it yet.
+#[derive(Clone, Debug)]
+struct Begun {
+    instructions: Vec<Instruction>,
+    selections: Vec<u32>,
+    /// What its operands leave of the DRAM.
+    map: DimmMap,
 }
 
 impl GemvUnit {
@@ -257,10 +284,36 @@ impl GemvUnit {
             transfers: None,
             kept: None,
             lists: Vec::new(),
+            begun: None,
+            logged: options.log_programs.then(|| vec![LoggedProgram::default()]),
             estimates: (options.estimate && options.outline).then(|| Estimates::new(options.seed)),
             skipped: false,
         };
         Ok((unit, Backdoor(())))
+    }
+
+    /// What the programs that follow are for, if they are kept.
+    pub(crate) fn label(&mut self, label: &str) {
+        if let Some(logged) = self.logged.as_mut().and_then(|logged| logged.last_mut()) {
+            label.clone_into(&mut logged.label);
+        }
+    }
+
+    /// What has been written so far is an image: a program of its own that does nothing, if programs are kept.
+    pub(crate) fn end_image(&mut self) {
+        let Some(logged) = &mut self.logged else { return };
+        if let Some(LoggedProgram { label, program }) = logged.last_mut() {
+            *label = "image".to_owned();
+            program.push(Instruction::Nop);
+        }
+        logged.push(LoggedProgram::default());
+    }
+
+    /// The programs that have run, if they are kept.
+    pub fn take_programs(&mut self) -> Vec<LoggedProgram> {
+        let mut logged = self.logged.take().unwrap_or_default();
+        logged.retain(|logged| !logged.program.code.is_empty());
+        logged
     }
 
     /// Gives the core a DRAM in which something has its place already; before anything is placed.
@@ -347,7 +400,7 @@ impl GemvUnit {
         let config = self.core.config().clone();
         let sizes = product.sizes()?;
         product.check(epilogue, &sizes)?;
-        let mut map = self.caches.free_map();
+        let mut map = self.free_map();
         let (tiling, layouts) = product.matrices(&config, &mut map, &sizes)?;
         let outputs = kept.map(|(outputs, _)| outputs);
         let plan = match tiling {
@@ -368,7 +421,7 @@ impl GemvUnit {
         let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
         self.kept = outputs.map(|outputs| {
             let row = |at: &u32| product.active.map_or(*at, |active| active[*at as usize]);
-            Kept { outputs: outputs.clone(), lists: plan.lists, rows: order.iter().map(row).collect() }
+            Kept { outputs: outputs.clone(), lists: plan.lists, rows: order.iter().map(row).collect(), map }
         });
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
@@ -395,7 +448,7 @@ impl GemvUnit {
     /// # Errors
     /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
     /// else as [`NdpCore::run_words`].
-    pub(super) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+    pub(crate) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
         self.execute_selecting(instructions, &[]).await
     }
 
@@ -405,6 +458,16 @@ impl GemvUnit {
         instructions: &[Instruction],
         selections: &[u32],
     ) -> Result<ProgramFigures, SimError> {
+        let begun = self.begun.take();
+        let (all, all_selections);
+        let (instructions, selections) = match begun {
+            Some(Begun { instructions: before, selections: selected, .. }) => {
+                all = [&before, instructions].concat();
+                all_selections = [&selected, selections].concat();
+                (&all[..], &all_selections[..])
+            }
+            None => (instructions, selections),
+        };
         let Some(estimates) = &mut self.estimates else { return self.run(instructions, selections).await };
         let selected = selections.iter().map(|mask| mask.count_ones()).sum();
         let shape = Shape::of(instructions, selected);
@@ -426,6 +489,16 @@ impl GemvUnit {
         Ok(figures)
     }
 
+    /// The next program begins with these instructions, whose operands have their places in `map`.
+    pub(super) fn begin(&mut self, instructions: Vec<Instruction>, selections: Vec<u32>, map: DimmMap) {
+        self.begun = Some(Begun { instructions, selections, map });
+    }
+
+    /// What is free in the DRAM beside the caches and the operands of a program that has begun.
+    pub(super) fn free_map(&self) -> DimmMap {
+        self.begun.as_ref().map_or_else(|| self.caches.free_map(), |begun| begun.map.clone())
+    }
+
     /// The last program did not run, but was estimated.
     pub(super) fn has_skipped(&self) -> bool {
         self.skipped
@@ -444,6 +517,13 @@ impl GemvUnit {
         self.kept = None;
         self.core.foretell(selections.iter().copied());
         self.flush().await?;
+        if let Some(logged) = &mut self.logged {
+            if let Some(LoggedProgram { program, .. }) = logged.last_mut() {
+                instructions.iter().for_each(|instruction| program.push(*instruction));
+            }
+            let label = logged.last().map(|logged| logged.label.clone()).unwrap_or_default();
+            logged.push(LoggedProgram { label, ..LoggedProgram::default() });
+        }
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut opcodes = BTreeMap::new();
         instructions.iter().for_each(|i| *opcodes.entry(i.opcode()).or_default() += 1);
@@ -496,6 +576,13 @@ impl GemvUnit {
     pub(crate) async fn flush(&mut self) -> Result<(), SimError> {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.append(&mut self.lists);
+        if let Some(LoggedProgram { program, .. }) = self.logged.as_mut().and_then(|logged| logged.last_mut())
+        {
+            program.data.extend(outbox.iter().map(|(address, burst)| Data::U32 {
+                address: *address as u32,
+                values: words_of(burst).to_vec(),
+            }));
+        }
         self.core.write_async(&outbox).await
     }
 

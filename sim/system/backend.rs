@@ -12,11 +12,11 @@ use super::place::Place;
 use super::places::Places;
 use super::pool::together;
 use super::reference::Reference;
-use super::residence::{Neuron, Residence};
+use super::residence::{ImageMap, Neuron, Residence};
 use super::setup::llm_shape;
 use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
-use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, MergeFormat, compare};
+use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_dram::Rank;
 use ndp_model::weights::Layer;
@@ -260,6 +260,16 @@ impl<P: Places> SystemBackend<P> {
         self.reference.trace(tokens);
     }
 
+    /// The programs that each core has run, if [`GemvOptions::log_programs`] asks for them.
+    pub fn take_programs(&mut self) -> Vec<Vec<LoggedProgram>> {
+        self.cores.iter_mut().map(GemvUnit::take_programs).collect()
+    }
+
+    /// Where the weights of the model are.
+    pub fn image_map(&self) -> ImageMap {
+        self.residence.map()
+    }
+
     /// The events since this was asked last, for long runs; what follows is about later times.
     pub fn take_events(&mut self) -> Vec<Event> {
         self.books.take_events()
@@ -327,7 +337,9 @@ impl<P: Places> SystemBackend<P> {
             for (layout, slot, values) in rows {
                 core.write_row(&layout, slot, &values);
             }
-            core.flush().await
+            core.flush().await?;
+            core.end_image();
+            Ok(())
         })?;
         self.learn();
         self.note_loaded();
@@ -477,6 +489,10 @@ impl<P: Places> SystemBackend<P> {
             }
         }
         self.books.step = Step { position: self.position, layer, operation };
+        if let Some(layer) = layer {
+            let label = format!("position {}, layer {layer}, {}", self.position, operation.name());
+            self.cores.iter_mut().for_each(|core| core.label(&label));
+        }
         Ok(())
     }
 

@@ -70,8 +70,6 @@ pub struct MergeFigures {
     pub meetings: u64,
     /// Partial results that cores handed over: all columns, of which the core's own part stays.
     pub handed_over: u64,
-    /// Cycles that it took them: `export`, or `round` and `store`.
-    pub hand_over_cycles: u64,
     /// Cycles of these programs: `import` or `merge`, `round`, what follows the product, `store`.
     pub meet_cycles: u64,
     /// Bytes that cores sent over links.

@@ -245,8 +245,10 @@ impl<P: Places> SystemBackend<P> {
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
             let Share { neurons, slots, vectors, leaves, asks } = share;
-            let (computed, selected) = if core.kept_outputs().is_some() {
-                core.partial_of_kept_async((&weights[0].1, up.as_ref()), &slots, asks).await?
+            let mut places = None;
+            if core.kept_outputs().is_some() {
+                let of = core.begin_partial_of_kept((&weights[0].1, up.as_ref()), &slots)?;
+                places = Some(of).filter(|_| asks);
             } else {
                 let product = Product {
                     mode: Mode::Axpy,
@@ -256,9 +258,18 @@ impl<P: Places> SystemBackend<P> {
                     weights: Weights::Resident(&weights),
                     vectors: &vectors,
                 };
-                (core.partial_async(&product).await?, None)
+                core.begin_partial(&product).await?;
+            }
+            let (left, computed) = if leaves {
+                let (left, figures) = core.hand_over_async(format, cols, batch).await?;
+                (Some(left), figures)
+            } else {
+                (None, core.execute(&[]).await?)
             };
-            let left = if leaves { Some(core.hand_over_async(format, cols, batch).await?) } else { None };
+            let selected = match places {
+                Some(places) => Some(core.selected(&places).await?),
+                None => None,
+            };
             Ok((computed, selected, left, neurons))
         })?;
         self.learn();
@@ -297,8 +308,8 @@ impl<P: Places> SystemBackend<P> {
         }
         let (mut waiting, mut computed_by) = (Vec::new(), begin);
         for (dimm, (computed, selected, left, neurons)) in done {
-            let mut cycles = computed.cycles;
-            let mut end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
+            let cycles = computed.cycles;
+            let end = self.books.program(dimm, ("partial sums", begin), computed, neurons);
             if let Some(Selected { mut rows, bytes }) = selected {
                 if self.fault == Some(Fault::Activity) && rows.pop().is_some() {
                     self.fault = None;
@@ -306,12 +317,8 @@ impl<P: Places> SystemBackend<P> {
                 self.check_selected(piece.op, (block, dimm), neurons, &rows)?;
                 ready = ready.max(self.books.exchange(dimm, ("activity", end), bytes, Way::ToHost));
             }
-            if let Some((part, figures)) = left {
-                cycles += figures.cycles;
-                let merge = &mut self.books.figures.merge;
-                merge.handed_over += 1;
-                merge.hand_over_cycles += figures.cycles;
-                end = self.books.program(dimm, ("hand over", end), figures, &[]);
+            if let Some(part) = left {
+                self.books.figures.merge.handed_over += 1;
                 if let Part::Arrived(part) = part {
                     waiting.push((dimm, part));
                 } else {

@@ -44,5 +44,6 @@ pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
 pub use online::{Known, Online, OnlineStart};
 pub use place::Place;
 pub use places::{Device, Places, StaticPlaces};
+pub use residence::{BlockMap, ImageMap, TileMap, VectorMap};
 pub use setup::{Perplexity, Setup, SetupError, perplexity};
 pub use text::TracedText;

@@ -12,6 +12,7 @@ use ndp_model::Matrix;
 use ndp_model::weights::Layer;
 use ndp_numerics::f16;
 use ndp_planner::{Home, ModelImage, Slots, Tile, WeightMatrix};
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Block and neuron.
@@ -22,6 +23,58 @@ type Slotted = (Neuron, Home);
 
 /// Neurons of a kind that one program of a DIMM moves: few enough that a link that fails costs no more than their timeouts.
 const FLIGHT_NEURONS: usize = 4;
+
+/// Where the weights of a model lie in the DRAM of its DIMMs. All DIMMs are divided alike.
+#[derive(Clone, Debug, Serialize)]
+pub struct ImageMap {
+    /// DIMMs.
+    pub dimms: u32,
+    /// Blocks of neurons, two for each layer: the inputs of attention, then the hidden layer of the MLP.
+    pub blocks: Vec<BlockMap>,
+    /// Places of the queries, keys and values of a token.
+    pub vectors: Vec<VectorMap>,
+}
+
+/// A block of neurons.
+#[derive(Clone, Debug, Serialize)]
+pub struct BlockMap {
+    /// Its layer.
+    pub layer: usize,
+    /// What its neurons are.
+    pub kind: BlockKind,
+    /// Rows of each of its matrices.
+    pub slots: u32,
+    /// Its matrices. A matrix whose columns are tiled is several.
+    pub matrices: Vec<TileMap>,
+    /// Of each neuron the DIMM and the slot: the row of its weights in each matrix of the block.
+    pub neurons: Vec<[u32; 2]>,
+    /// Neurons of which the GPU has a copy, and which it computes.
+    pub on_gpu: Vec<u32>,
+}
+
+/// A matrix with a row for each slot (`docs/layout.md`).
+#[derive(Clone, Debug, Serialize)]
+pub struct TileMap {
+    /// Which one.
+    pub matrix: WeightMatrix,
+    /// Its first column in the matrix of the model.
+    pub first_column: u32,
+    /// Columns.
+    pub columns: u32,
+    /// First burst in every rank.
+    pub address: u32,
+}
+
+/// A vector.
+#[derive(Clone, Debug, Serialize)]
+pub struct VectorMap {
+    /// What it is.
+    pub name: &'static str,
+    /// Elements.
+    pub elements: u32,
+    /// First burst of the DIMM.
+    pub address: u32,
+}
 
 /// Neurons on their way together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +126,44 @@ impl Residence {
         let on_gpu = wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
         let (pending, uploaded) = (Vec::new(), BTreeMap::new());
         Ok((Self { image, slots, on_gpu, wanted, pending, uploaded, qkv }, map))
+    }
+
+    /// Where everything is.
+    pub fn map(&self) -> ImageMap {
+        let block = |block: usize| BlockMap {
+            layer: block / 2,
+            kind: BlockKind::of_block(block),
+            slots: self.image.slots(block),
+            matrices: (self.image.matrices(block).iter())
+                .flat_map(|(matrix, tiles)| {
+                    tiles.iter().map(|(first, layout)| TileMap {
+                        matrix: *matrix,
+                        first_column: *first,
+                        columns: layout.cols(),
+                        address: layout.base(),
+                    })
+                })
+                .collect(),
+            neurons: (0..self.slots.neurons(block) as u32)
+                .map(|neuron| self.slots.home(block, neuron))
+                .map(|home| [home.dimm, home.slot])
+                .collect(),
+            on_gpu: (0..)
+                .zip(&self.on_gpu[block])
+                .filter(|(_, gpu)| **gpu)
+                .map(|(neuron, _)| neuron)
+                .collect(),
+        };
+        let vector = |(name, block): (&'static str, &VectorBlock)| VectorMap {
+            name,
+            elements: block.elements(),
+            address: block.address(),
+        };
+        ImageMap {
+            dimms: self.slots.dimms(),
+            blocks: (0..self.image.blocks()).map(block).collect(),
+            vectors: ["queries", "keys", "values"].into_iter().zip(&self.qkv).map(vector).collect(),
+        }
     }
 
     /// The tiles of a matrix of a block.

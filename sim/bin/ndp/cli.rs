@@ -9,7 +9,7 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate the NDP core in RTL", &["gemv", "layer", "generate", "bench", "run", "link"]),
     ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
-    ("Model and schedule, without RTL", &["cycles", "trace", "place", "evaluate", "offload"]),
+    ("Model and schedule, without RTL", &["compile", "cycles", "trace", "place", "evaluate", "offload"]),
     ("Synthesise; this tool", &["synth", "completions", "help"]),
 ];
 
@@ -54,6 +54,8 @@ pub enum Command {
     #[cfg(feature = "rtl")]
     PimDiagram(crate::pim_diagram::Args),
     PimTimes(crate::pim_times::Args),
+    #[cfg(feature = "rtl")]
+    Compile(crate::compile::Args),
     Cycles(crate::cycles::Args),
     Trace(crate::trace::Args),
     Place(crate::place::Args),
@@ -93,6 +95,8 @@ impl Command {
             #[cfg(feature = "rtl")]
             Self::PimDiagram(args) => return crate::pim_diagram::run(args),
             Self::PimTimes(args) => crate::pim_times::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Compile(args) => crate::compile::run(args),
             Self::Cycles(args) => crate::cycles::run(args),
             Self::Trace(args) => crate::trace::run(args),
             Self::Place(args) => crate::place::run(args),

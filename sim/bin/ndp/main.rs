@@ -8,6 +8,8 @@ extern crate ndp_files;
 
 mod breakdown;
 mod cli;
+#[cfg(feature = "rtl")]
+mod compile;
 mod cycles;
 mod offload;
 mod pim_times;

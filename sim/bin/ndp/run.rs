@@ -1,4 +1,4 @@
-//! `ndp run`: a program from a file, compared with the functional model.
+//! `ndp run`: programs from files, compared with the functional model.
 //!
 //! Assembles, runs and reports. What a program means is `ndp_machine`'s business, what is compared the library's.
 
@@ -24,18 +24,20 @@ use ndp_sim::gemv::BitFlip;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Run a program in the text form of docs/isa.md and compare DRAM, status and monitor with the functional model
+/// Run programs in the text form of docs/isa.md and compare DRAM, status and monitor with the functional model
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp run testbenches/programs/ffn.asm --config tiny --dump\n  \
         ndp run program.asm --stalls 30 --seed 2 --json\n  \
-        ndp run program.asm --commands run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n\n\
-        The program is checked against the configuration when it is read. With --allow-malformed, a malformed instruction is no \
+        ndp run program.asm --commands run.txt --timeline run.json   (open run.json in ui.perfetto.dev)\n  \
+        ndp run compiled/dimm0/*.asm --config tiny\n\n\
+        Several programs run one after the other on one core: the host waits for the end of each, and DRAM and buffer keep what it \
+        leaves. All programs are checked against the configuration when they are read. With --allow-malformed, a malformed instruction is no \
         failure as long as the functional model refuses it too.")]
 pub struct Args {
-    /// Program: instructions and directives, one per line
-    #[arg(value_name = "FILE.asm")]
-    pub file: PathBuf,
+    /// Programs: instructions and directives, one per line
+    #[arg(value_name = "FILE.asm", required = true)]
+    pub programs: Vec<PathBuf>,
     /// Hardware.
     #[command(flatten)]
     pub unit: UnitArgs,
@@ -73,6 +75,7 @@ struct Report<'a> {
     mismatches: u64,
     first_mismatches: Vec<Mismatch>,
     differences: &'a [Difference],
+    programs: Vec<ProgramRow>,
     unfenced_reads: u64,
     protocol_violations: u64,
     first_violation: Option<String>,
@@ -83,6 +86,15 @@ struct Report<'a> {
     dumps: Vec<DumpedBurst>,
     rerun: &'a str,
     tools: Tools,
+}
+
+/// One of the programs.
+#[derive(Debug, Serialize)]
+struct ProgramRow {
+    program: String,
+    instructions: u32,
+    cycles: u64,
+    mismatches: u64,
 }
 
 /// An element of the DRAM that differs.
@@ -104,28 +116,41 @@ struct DumpedBurst {
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let Args { file, unit, seed, allow_malformed, dump, records } = args;
-    records.files(unit.files()).input("the program", file).check()?;
+    let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
+    let files = records.files(unit.files());
+    paths.iter().fold(files, |files, path| files.input("the program", path)).check()?;
     let config = DesignConfig::load(&unit.config)?;
-    let program = assemble(file, &config, *allow_malformed)?;
+    let programs = paths.iter().map(|path| assemble(path, &config, *allow_malformed));
+    let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let options = unit.options(*seed);
     let mut core = NdpCore::open(&config, &options.core(records.is_asked()))?;
     let records = Records::create(records)?;
     let mut rerun = Rerun::new("run", unit);
-    rerun.argument(file.display());
+    names.iter().for_each(|name| rerun.argument(name));
     rerun.option("seed", seed);
     if *allow_malformed {
         rerun.flag("allow-malformed");
     }
     let rerun = rerun.line();
 
-    let predicted = predict(&config, &program)?;
-    let progress = Progress::watch(predicted.cycles, "cycles", ndp_sim::progress::cycles);
-    let result = simulate(&mut core, &program, unit.flip);
+    // The cycles of a select are known if its operands are; those that an earlier program leaves are not counted.
+    let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);
+    let predicted = programs.iter().map(cycles).sum::<u64>().max(1);
+    let progress = Progress::watch(predicted, "cycles", ndp_sim::progress::cycles);
+    let result = simulate(&mut core, &programs, unit.flip);
     drop(progress);
     let written = records.write(core.take_recording().as_ref());
     let closed = core.close_waves();
-    let (check, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
+    let (checks, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
+    let row = |(program, check): (&String, &ProgramCheck)| ProgramRow {
+        program: program.clone(),
+        instructions: check.run.words,
+        cycles: check.run.cycles,
+        mismatches: check.mismatches.len() as u64,
+    };
+    let rows: Vec<ProgramRow> = names.iter().zip(&checks).map(row).collect();
+    let check = total(checks).context("there are no programs")?;
     written?;
     closed?;
 
@@ -133,13 +158,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
     let first_violation = core.check_protocol().err().map(|error| error.to_string());
     print_failures(&check, first_violation.as_deref(), *seed, rerun);
-    let dumps = if *dump { dumps(&core, &program) } else { Vec::new() };
+    let dumps = if *dump { dumps(&core, &programs) } else { Vec::new() };
     let agrees = check.agrees() && first_violation.is_none();
     if unit.json {
         let report = Report {
             command: "run",
             config: &config,
-            program: file.display().to_string(),
+            program: names.join(" "),
             seed: *seed,
             stalls_percent: unit.stalls,
             instructions,
@@ -150,6 +175,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             mismatches: check.mismatches.len() as u64,
             first_mismatches: listed(&check).collect(),
             differences: &check.differences,
+            programs: rows,
             unfenced_reads: check.unfenced_reads,
             protocol_violations: core.protocol_violations(),
             first_violation,
@@ -166,34 +192,70 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         say!(
             "{}/ndp_core: {}, {instructions} instructions, seed {seed}, {} % stalls",
             config.name(),
-            file.display(),
+            names.join(" "),
             unit.stalls
         );
+        for ProgramRow { program, instructions, cycles, mismatches } in rows.iter().filter(|_| rows.len() > 1)
+        {
+            let cycles = grouped(*cycles);
+            say!("{program}: {instructions} instructions, {cycles} cycles, {mismatches} mismatches");
+        }
         print_dumps(&dumps);
-        print(&check, (&program, &config), core.protocol_violations(), &stalls);
+        print(&check, (&programs, &config), core.protocol_violations(), &stalls);
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
 }
 
-/// Places the data, runs the program and compares.
+/// For each program places the data, runs it and compares.
 fn simulate(
     core: &mut NdpCore,
-    program: &Program,
+    programs: &[Program],
     flip: Option<BitFlip>,
-) -> anyhow::Result<(ProgramCheck, Counters)> {
+) -> anyhow::Result<(Vec<ProgramCheck>, Counters)> {
     let mut machine = Machine::new(core.config(), SparseMemory::new())?;
-    machine.run(program)?;
-    core.place(program)?;
-    let (before, after) = match flip.map(|flip| injected_bit(core.config(), program, flip)).transpose()? {
-        Some(bit) if matches!(flip, Some(BitFlip::Weight { .. })) => (Some(bit), None),
-        bit => (None, bit),
+    // The first program that has such a place has the deliberate error.
+    let mut flips =
+        programs.iter().map(|program| flip.map(|flip| injected_bit(core.config(), program, flip)));
+    let mut flips = match flips.clone().flatten().position(|bit| bit.is_ok()) {
+        None => (0, flips.next().flatten().transpose()?),
+        Some(at) => (at, flips.nth(at).flatten().transpose()?),
     };
-    flip_bit(core, before);
-    let earlier = core.counters()?;
-    let run = core.run_words(&program.words(), |_| {})?;
-    let counters = core.counters()?.since(&earlier);
-    flip_bit(core, after);
-    Ok((core.compare(run, &machine)?, counters))
+    let (mut checks, mut counters) = (Vec::new(), Counters::default());
+    for (index, program) in programs.iter().enumerate() {
+        machine.run(program)?;
+        core.place(program)?;
+        let bit = if index == flips.0 { flips.1.take() } else { None };
+        let (before, after) = match bit {
+            Some(bit) if matches!(flip, Some(BitFlip::Weight { .. })) => (Some(bit), None),
+            bit => (None, bit),
+        };
+        flip_bit(core, before);
+        let earlier = core.counters()?;
+        let run = core.run_words(&program.words(), |_| {})?;
+        counters.add(&core.counters()?.since(&earlier));
+        flip_bit(core, after);
+        checks.push(core.compare(run, &machine)?);
+    }
+    Ok((checks, counters))
+}
+
+/// What was compared in all programs, as if they were one; none if there are none.
+fn total(checks: Vec<ProgramCheck>) -> Option<ProgramCheck> {
+    checks.into_iter().reduce(|mut all, next| {
+        let before = all.run;
+        all.run = ProgramRun {
+            cycles: before.cycles + next.run.cycles,
+            words: before.words + next.run.words,
+            before: before.before,
+            ..next.run
+        };
+        all.bursts += next.bursts;
+        all.elements += next.elements;
+        all.activations += next.activations;
+        all.mismatches.extend(next.mismatches);
+        all.differences.extend(next.differences);
+        ProgramCheck { unfenced_reads: next.unfenced_reads, ..all }
+    })
 }
 
 /// Burst of the DIMM, element and bit of a deliberate error: a weight of the first matrix that has such a place, or a
@@ -276,14 +338,16 @@ fn print_failures(check: &ProgramCheck, violation: Option<&str>, seed: u64, reru
 
 fn print(
     check: &ProgramCheck,
-    (program, config): (&Program, &DesignConfig),
+    (programs, config): (&[Program], &DesignConfig),
     violations: u64,
     stalls: &StallBreakdown,
 ) {
     let ProgramCheck { run, bursts, elements, mismatches, activations, differences, .. } = check;
     let status = &run.status;
     if status.malformed > 0 {
-        let first = program.code.get(status.error_sequence as usize);
+        // Of several programs the status does not say in which one it is.
+        let only = if let [program] = programs { Some(program) } else { None };
+        let first = only.and_then(|program| program.code.get(status.error_sequence as usize));
         let text = first.map_or_else(String::new, |code| {
             // The one error that is not the instruction's own.
             let full = "it was written while the queue was full".to_owned();
@@ -319,8 +383,9 @@ fn print(
     stalls.print();
 }
 
-fn dumps(core: &NdpCore, program: &Program) -> Vec<DumpedBurst> {
-    let bursts = program.dumps.iter().flat_map(|dump| dump_bursts(core.config(), *dump));
+fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<DumpedBurst> {
+    let bursts =
+        programs.iter().flat_map(|program| &program.dumps).flat_map(|dump| dump_bursts(core.config(), *dump));
     let bits = |data: [u64; 8]| (0..32).map(|index| (data[index / 4] >> (16 * (index % 4))) as u16).collect();
     bursts.map(|address| DumpedBurst { address, bits: bits(core.peek(address)) }).collect()
 }

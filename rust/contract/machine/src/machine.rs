@@ -79,6 +79,19 @@ pub struct Machine<M> {
     pub(crate) awaited: BTreeSet<u64>,
 }
 
+/// The DRAM as the host writes it.
+struct FromHost<'a, M>(&'a mut Machine<M>);
+
+impl<M: Memory> Memory for FromHost<'_, M> {
+    fn read_burst(&mut self, burst: u64) -> Burst {
+        self.0.memory.read_burst(burst)
+    }
+
+    fn write_burst(&mut self, burst: u64, data: Burst) {
+        self.0.write_from_host(burst, data);
+    }
+}
+
 impl<M: Memory> Machine<M> {
     /// The core after reset, on a DRAM.
     ///
@@ -107,13 +120,17 @@ impl<M: Memory> Machine<M> {
         })
     }
 
-    /// Puts a program's data into the DRAM and executes its code.
+    /// Puts a program's data into the DRAM and executes its code. The core was at rest before: the status counts what this program does,
+    /// and everything else is as the program before has left it.
     ///
     /// # Errors
     /// [`MachineError::Data`] before anything is executed. Malformed instructions count in the status.
     pub fn run(&mut self, program: &Program) -> Result<(), MachineError> {
+        self.rest();
+        self.status = Progress::default();
+        let config = self.config.clone();
         for data in &program.data {
-            write_data(&self.config, data, &mut self.memory)?;
+            write_data(&config, data, &mut FromHost(self))?;
         }
         for code in &program.code {
             // Malformed ones count in the status, and the core goes on.

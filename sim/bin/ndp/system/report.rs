@@ -324,12 +324,11 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         grouped(figures.prompt_ns)
     );
     let merge = figures.merge;
-    let each = |sum: u64, count: u64| grouped(sum / count.max(1));
     say!(
-        "merge {:<12} {} cycles to hand a part over, {} to add the parts and finish; {} bytes over links, {} over the bus",
+        "merge {:<12} {} parts handed over, {} cycles to add those of a product and finish; {} bytes over links, {} over the bus",
         name(merge.format),
-        each(merge.hand_over_cycles, merge.handed_over),
-        each(merge.meet_cycles, merge.meetings),
+        grouped(merge.handed_over),
+        grouped(merge.meet_cycles / merge.meetings.max(1)),
         grouped(merge.link_bytes),
         grouped(merge.bus_bytes)
     );
