@@ -24,7 +24,7 @@ const PROFILE_TOKENS: usize = 64;
 #[command(after_help = "Examples:\n  \
         ndp compile --config tiny --dimms 4 --out compiled\n  \
         ndp run compiled/dimm0/*.asm --config tiny   (all programs of a core in RTL, checked)\n\n\
-        DIR gets map.json (where each neuron lives, where each matrix lies) and a folder for each DIMM: 0000-image.asm writes the \n\
+        DIR gets map.json (where each neuron lives, where each matrix lies) and a folder for each DIMM: 0000-image.asm writes the \
         weights, each other file is a program with what the host writes before it starts.")]
 pub struct Args {
     /// Directory for the files: a new or an empty one

@@ -192,7 +192,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         say!(
             "{}/ndp_core: {}, {instructions} instructions, seed {seed}, {} % stalls",
             config.name(),
-            names.join(" "),
+            if let [name] = &names[..] { name.clone() } else { format!("{} programs", names.len()) },
             unit.stalls
         );
         for ProgramRow { program, instructions, cycles, mismatches } in rows.iter().filter(|_| rows.len() > 1)

@@ -272,7 +272,10 @@ pub(crate) fn list_ones(words: &[u64], mask: &[u64], places: &mut [u32]) -> usiz
     let mut found = 0;
     let groups = words.as_chunks::<LANES>().0.iter().zip(mask.as_chunks::<LANES>().0);
     for ((words, mask), group) in groups.zip(0u32..) {
-        let ones: [u64; LANES] = std::array::from_fn(|lane| words[lane] & mask[lane]);
+        let mut ones = [0; LANES];
+        for lane in 0..LANES {
+            ones[lane] = words[lane] & mask[lane];
+        }
         if ones == [0; LANES] {
             continue;
         }
@@ -280,13 +283,15 @@ pub(crate) fn list_ones(words: &[u64], mask: &[u64], places: &mut [u32]) -> usiz
             let base = GROUP as u32 * group + 64 * lane;
             let count = rest.count_ones() as usize;
             // Four at once without asking whether they exist: a branch per bit would be mispredicted in every word.
-            let mut write = |place: &mut u32| {
+            for place in &mut places[found..found + 4] {
                 *place = base + rest.trailing_zeros();
                 rest &= rest.wrapping_sub(1);
-            };
-            places[found..found + 4].iter_mut().for_each(&mut write);
+            }
             if count > 4 {
-                places[found + 4..found + count].iter_mut().for_each(&mut write);
+                for place in &mut places[found + 4..found + count] {
+                    *place = base + rest.trailing_zeros();
+                    rest &= rest.wrapping_sub(1);
+                }
             }
             found += count;
         }

@@ -130,45 +130,86 @@ fn history(shape: &NeuronShape, block: usize, tokens: &[Activity]) -> History {
     History { words, bits }
 }
 
-/// The two most correlated parents of each child. Counts bits for most of its time, hence a version with an instruction for that.
-#[multiversion(targets("x86_64+avx2+popcnt"))]
+/// In how many tokens both are active.
+#[inline(always)]
+fn both_active(a: &[u64], b: &[u64]) -> u64 {
+    let (words, mut both) = (a.len().min(b.len()), 0);
+    let (a, b, mut at) = (&a[..words], &b[..words], 0);
+    while at < words {
+        both += u64::from((a[at] & b[at]).count_ones());
+        at += 1;
+    }
+    both
+}
+
+/// Possible parents, by how many tokens they are active in.
+struct Parents {
+    /// Tokens, and the neuron.
+    active: Vec<(u64, u32)>,
+    /// Their histories, in this order: they are read one after the other.
+    bits: Vec<u64>,
+}
+
+/// Compares a parent with the best two so far. False if neither it nor any behind it, on its side, can be one of them.
+#[inline(always)]
+fn visit(bits: &[u64], active: u64, parents: &Parents, at: usize, best: &mut [Candidate; 2]) -> bool {
+    let (other, parent) = parents.active[at];
+    let bound = Candidate { both: active.min(other), either: active.max(other), parent: 0 };
+    if !bound.better_than(best[1]) {
+        return false;
+    }
+    let both = both_active(bits, &parents.bits[at * bits.len()..][..bits.len()]);
+    let candidate = Candidate { both, either: active + other - both, parent };
+    if candidate.better_than(best[0]) {
+        *best = [candidate, best[0]];
+    } else if candidate.better_than(best[1]) {
+        best[1] = candidate;
+    }
+    true
+}
+
+/// The two most correlated parents of each child. Counts bits for most of its time, hence versions with instructions for that. The compiler
+/// inlines no iterators into them; so the inner loops count.
+#[multiversion(targets("x86_64+avx512f+avx512vpopcntdq+popcnt", "x86_64+avx2+popcnt"))]
 fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
-    let count = |bits: &[u64]| bits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-    let mut parents: Vec<(u64, u32)> =
-        previous.bits.chunks(previous.words).map(count).zip(0..).filter(|&(active, _)| active > 0).collect();
-    parents.sort_unstable();
-    let best_two = |bits: &[u64]| {
-        let active = count(bits);
+    let mut parents = Parents { active: Vec::new(), bits: Vec::with_capacity(previous.bits.len()) };
+    for (bits, parent) in previous.bits.chunks(previous.words).zip(0..) {
+        let active = both_active(bits, bits);
+        if active > 0 {
+            parents.active.push((active, parent));
+        }
+    }
+    parents.active.sort_unstable();
+    for (_, parent) in &parents.active {
+        parents.bits.extend_from_slice(previous.of(*parent as usize));
+    }
+    let mut found = Vec::with_capacity(children.bits.len() / children.words.max(1));
+    for bits in children.bits.chunks(children.words) {
+        let active = both_active(bits, bits);
         let mut best = [Candidate::NOBODY; 2];
-        if active == 0 {
-            return best;
-        }
-        let mut visit = |&(other, parent): &(u64, u32)| {
-            // No candidate from here on can have a higher index than this one's bound.
-            let bound = Candidate { both: active.min(other), either: active.max(other), parent: 0 };
-            if !bound.better_than(best[1]) {
-                return false;
+        if active > 0 {
+            // Outwards from those that are active as often.
+            let (mut down, mut up) = (0, parents.active.len());
+            while down < up {
+                let middle = (down + up) / 2;
+                if parents.active[middle].0 < active {
+                    down = middle + 1;
+                } else {
+                    up = middle;
+                }
             }
-            let pairs = bits.iter().zip(previous.of(parent as usize));
-            let both = pairs.map(|(a, b)| u64::from((a & b).count_ones())).sum();
-            let candidate = Candidate { both, either: active + other - both, parent };
-            if candidate.better_than(best[0]) {
-                best = [candidate, best[0]];
-            } else if candidate.better_than(best[1]) {
-                best[1] = candidate;
+            let (mut up_open, mut down_open) = (true, true);
+            while up_open || down_open {
+                up_open =
+                    up_open && up < parents.active.len() && visit(bits, active, &parents, up, &mut best);
+                up += 1;
+                down_open = down_open && down > 0 && visit(bits, active, &parents, down - 1, &mut best);
+                down = down.saturating_sub(1);
             }
-            true
-        };
-        let (fewer, more) = parents.split_at(parents.partition_point(|&(other, _)| other < active));
-        let (mut up, mut down) = (more.iter(), fewer.iter().rev());
-        let (mut up_open, mut down_open) = (true, true);
-        while up_open || down_open {
-            up_open = up_open && up.next().is_some_and(&mut visit);
-            down_open = down_open && down.next().is_some_and(&mut visit);
         }
-        best
-    };
-    children.bits.chunks(children.words).map(|bits| best_two(bits).map(|best| best.parent)).collect()
+        found.push([best[0].parent, best[1].parent]);
+    }
+    found
 }
 
 #[cfg(test)]
