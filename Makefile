@@ -26,7 +26,7 @@ endef
 help:
 	@grep -h '^## ' $(MAKEFILE_LIST) | sed 's/^## /make /'
 
-## demo: generate text with four linked DIMMs at full width, then with memory whose banks compute, all in RTL; reports in target/demo
+## demo: generate text with four linked DIMMs at full width, then with HBM-PIM, all in RTL; reports in target/demo
 demo:
 	@.ci/install build
 	mkdir -p target/demo

@@ -76,7 +76,7 @@ fn every_block_of_every_preset_passes_all_linters() {
 }
 
 #[test]
-fn every_block_of_every_memory_that_computes_passes_all_linters() {
+fn every_block_of_every_pim_memory_passes_all_linters() {
     let mut linted = BTreeSet::new();
     for preset in HbmConfig::PRESETS {
         let config = HbmConfig::preset(preset).unwrap();
@@ -135,7 +135,7 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
 }
 
 #[test]
-fn whatever_the_limits_allow_elaborates_as_a_memory_that_computes() {
+fn whatever_the_limits_allow_elaborates_as_a_pim_memory() {
     let mut draw = Draw::of(5);
     for _ in 0..100 {
         let config = random_memory(&mut draw);
@@ -147,7 +147,7 @@ fn whatever_the_limits_allow_elaborates_as_a_memory_that_computes() {
 }
 
 #[test]
-fn random_memories_that_compute_pass_all_linters() {
+fn random_pim_memories_pass_all_linters() {
     let mut draw = Draw::of(6);
     for _ in 0..4 {
         let config = random_memory(&mut draw);

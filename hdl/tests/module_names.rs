@@ -103,7 +103,7 @@ fn modules_of_one_name_have_one_body_whatever_key_differs() {
 }
 
 #[test]
-fn modules_of_a_memory_that_computes_do_so_too() {
+fn modules_of_a_pim_memory_do_so_too() {
     let parse = |table: &Table| HbmConfig::from_toml(&toml::to_string(table).unwrap());
     // Some legal times are faster than the blocks, which the generator says.
     let elaborate = |table: &Table| {
