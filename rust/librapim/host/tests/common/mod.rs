@@ -1,4 +1,5 @@
 //! A small model with random parameters, and batches whose texts are compared with each prompt's own.
+#![allow(clippy::unwrap_used)]
 
 use ndp_config::HbmConfig;
 use ndp_model::{GenerateOptions, Model, OptConfig, SoftwareBackend, generate_tokens};
