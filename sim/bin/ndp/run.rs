@@ -222,6 +222,7 @@ fn simulate(
     };
     let (mut checks, mut counters) = (Vec::new(), Counters::default());
     for (index, program) in programs.iter().enumerate() {
+        machine.next_program();
         machine.run(program)?;
         core.place(program)?;
         let bit = if index == flips.0 { flips.1.take() } else { None };

@@ -120,14 +120,11 @@ impl<M: Memory> Machine<M> {
         })
     }
 
-    /// Puts a program's data into the DRAM and executes its code. The core was at rest before: the status counts what this program does,
-    /// and everything else is as the program before has left it.
+    /// Puts a program's data into the DRAM and executes its code.
     ///
     /// # Errors
     /// [`MachineError::Data`] before anything is executed. Malformed instructions count in the status.
     pub fn run(&mut self, program: &Program) -> Result<(), MachineError> {
-        self.rest();
-        self.status = Progress::default();
         let config = self.config.clone();
         for data in &program.data {
             write_data(&config, data, &mut FromHost(self))?;
@@ -140,6 +137,12 @@ impl<M: Memory> Machine<M> {
             };
         }
         Ok(())
+    }
+
+    /// The core has come to rest, and the host starts another program: the status counts anew, everything else stays.
+    pub fn next_program(&mut self) {
+        self.rest();
+        self.status = Progress::default();
     }
 
     /// Decodes and executes 128 bits.

@@ -377,3 +377,16 @@ fn the_monitor_wraps() {
     let active: Vec<usize> = (0..4096).filter(|&k| host.machine.activations()[k] == Some(1)).collect();
     assert_eq!(active, [2]);
 }
+
+#[test]
+fn a_next_program_counts_anew_and_finds_what_is_stored() {
+    let mut host = Host::new(DesignConfig::preset("tiny").unwrap());
+    host.run(".f16 0 1, 2, 3\nload dst=0, cols=3, address=0\nstore src=0, cols=3, address=16\nsignal 7");
+    assert_eq!((host.machine.status().taken, host.machine.status().signals), (3, 1));
+    host.machine.next_program();
+    assert_eq!(*host.machine.status(), ndp_machine::Progress::default());
+    // No barrier stands between the store and this load, and the buffer still has the values.
+    host.run("store src=0, cols=3, address=24\nload dst=2, cols=3, address=16");
+    assert_eq!((host.machine.unfenced_reads(), host.machine.status().taken), (0, 2));
+    assert_eq!(host.machine.memory().get(24), host.machine.memory().get(16));
+}
