@@ -55,7 +55,7 @@ lint:
 	@.ci/install build test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) test --release --package ndp-hdl --test tests designs::linters -- --include-ignored --skip many_random
+	$(call cargo_test,--package ndp-hdl --test tests linters -- --include-ignored --skip many_random)
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
 FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder segment_turns sum_resolver \

@@ -189,15 +189,8 @@ fn most_correlated(children: &History, previous: &History) -> Vec<[u32; 2]> {
         let mut best = [Candidate::NOBODY; 2];
         if active > 0 {
             // Outwards from those that are active as often.
-            let (mut down, mut up) = (0, parents.active.len());
-            while down < up {
-                let middle = (down + up) / 2;
-                if parents.active[middle].0 < active {
-                    down = middle + 1;
-                } else {
-                    up = middle;
-                }
-            }
+            let mut up = parents.active.partition_point(|&(other, _)| other < active);
+            let mut down = up;
             let (mut up_open, mut down_open) = (true, true);
             while up_open || down_open {
                 up_open =
