@@ -64,6 +64,14 @@ pub enum NumericsError {
         /// Longest allowed.
         max: usize,
     },
+    /// A rotary embedding that is not defined.
+    #[error("rotary embedding of base {base} and width {width}: must be 2..=2^32 and even, 2..=4096")]
+    Rotary {
+        /// The base.
+        base: u64,
+        /// Elements of a head.
+        width: usize,
+    },
     /// A temperature outside the contract.
     #[error("temperature = {percent} percent must be 0 (greedy) or 1..=1000")]
     Temperature {

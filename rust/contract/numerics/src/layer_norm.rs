@@ -12,27 +12,66 @@ use crate::{NumericsError, rne_ratio};
 /// The longest vector whose intermediate integers the bounds below cover.
 pub const MAX_LEN: usize = 16384;
 
-/// eps = 10^-5, as the divisor that the integer formula uses.
-const EPS_RECIPROCAL: u128 = 100_000;
+/// What is added to a variance, or to a mean of squares: a multiple of 10^-12 from 10^-6 to 10^-2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Epsilon(u64);
 
-/// `y[i] = add(mul(RNE16((x[i] - mean) / sqrt(variance + 10^-5)), gain[i]), bias[i])`; all `[n]`, 1 <= n <= 16384.
+impl Epsilon {
+    /// 10^-5, OPT's.
+    pub const OPT: Self = Self(10_000_000);
+
+    /// Smallest and largest, in units of 10^-12.
+    const RANGE: std::ops::RangeInclusive<u64> = 1_000_000..=10_000_000_000;
+
+    /// `units * 10^-12`; `None` outside the range.
+    pub fn new(units: u64) -> Option<Self> {
+        Self::RANGE.contains(&units).then_some(Self(units))
+    }
+
+    /// The multiple of 10^-12 whose nearest double is `value`; `None` if there is none in the range.
+    pub fn from_f64(value: f64) -> Option<Self> {
+        let units = (value * 1e12).round();
+        // Units below 10^10 are exact as doubles, and so is 10^12.
+        (units / 1e12 == value).then(|| Self::new(units as u64)).flatten()
+    }
+
+    /// In units of 10^-12.
+    pub fn units(self) -> u64 {
+        self.0
+    }
+
+    /// `n^2 * eps` in units of 2^-48, rounded down, for `n <= 2^14`: below 2^110 before the division.
+    pub(crate) fn scaled(self, n: u128) -> u128 {
+        ((n * n) << 48) * u128::from(self.0) / 1_000_000_000_000
+    }
+}
+
+/// Refuses a length that the bounds of the normalisations do not cover, and operands of other lengths.
+pub(crate) fn check_lengths(
+    operation: &'static str,
+    len: usize,
+    others: &[(&'static str, usize)],
+) -> Result<(), NumericsError> {
+    if !(1..=MAX_LEN).contains(&len) {
+        return Err(NumericsError::VectorLength { operation, found: len, min: 1, max: MAX_LEN });
+    }
+    match others.iter().find(|(_, found)| *found != len) {
+        Some(&(operand, found)) => Err(NumericsError::LengthMismatch { operand, found, expected: len }),
+        None => Ok(()),
+    }
+}
+
+/// `y[i] = add(mul(RNE16((x[i] - mean) / sqrt(variance + eps)), gain[i]), bias[i])`; all `[n]`, 1 <= n <= 16384.
 ///
 /// A NaN or an infinity anywhere in `x`, `gain` or `bias` makes every output the canonical NaN. Errors if `n` is out of
 /// range or the lengths differ.
 ///
 /// Bounds, in the names of the contract: `|I(x)| < 2^40`, so `|S| < 2^54`, `|D| = |n I(x) - S| < 2^55` and
 /// `V = n^2 sum I^2 - n S^2 <= n^2 sum I^2 < 2^28 * 2^94 = 2^122`, hence `V // n < 2^108` (as `V < n^3 2^80`), and
-/// `n^2 2^48 <= 2^76`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 // 100000 > 0`, so `R > 0`.
-pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16]) -> Result<Vec<f16>, NumericsError> {
+/// `n^2 2^48 eps < 2^70`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 * 10^-6 - 1 > 0`, so `R > 0`.
+pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16], eps: Epsilon) -> Result<Vec<f16>, NumericsError> {
     let len = x.len();
-    if !(1..=MAX_LEN).contains(&len) {
-        return Err(NumericsError::VectorLength { operation: "LayerNorm", found: len, min: 1, max: MAX_LEN });
-    }
-    for (operand, found) in [("gain", gain.len()), ("bias", bias.len())] {
-        if found != len {
-            return Err(NumericsError::LengthMismatch { operand, found, expected: len });
-        }
-    }
+    check_lengths("LayerNorm", len, &[("gain", gain.len()), ("bias", bias.len())])?;
     if any_special(x) || any_special(gain) || any_special(bias) {
         return Ok(vec![CANONICAL_NAN; len]);
     }
@@ -49,7 +88,7 @@ pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16]) -> Result<Vec<f16>, Num
         })
         .sum();
     let n_wide = u128::from(n.unsigned_abs());
-    let scaled_variance = square_sum / n_wide + ((n_wide * n_wide) << 48) / EPS_RECIPROCAL;
+    let scaled_variance = square_sum / n_wide + eps.scaled(n_wide);
     let root = (scaled_variance << 16).isqrt() as i128; // sqrt in units of 2^-8
 
     let normalised = fixed.iter().map(|&i| rne_ratio(i128::from(deviation(i)) << 8, root));
@@ -67,7 +106,7 @@ mod tests {
     fn a_constant_vector_normalises_to_zero_and_leaves_the_bias() {
         let bias = f16::from_bits(0x4248);
         for n in [1, 2, 3, 1000] {
-            let y = layer_norm(&vec![f16::from_bits(0x5640); n], &vec![ONE; n], &vec![bias; n]);
+            let y = layer_norm(&vec![f16::from_bits(0x5640); n], &vec![ONE; n], &vec![bias; n], Epsilon::OPT);
             assert_eq!(y, Ok(vec![bias; n]));
         }
     }
@@ -79,12 +118,12 @@ mod tests {
         let n = MAX_LEN;
         // The largest variance: half the elements at each end. z = +-1 exactly, to rounding.
         let x: Vec<f16> = (0..n).map(|i| if i % 2 == 0 { max } else { min }).collect();
-        let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n]).unwrap();
+        let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n], Epsilon::OPT).unwrap();
         assert!(y.chunks(2).all(|pair| pair == [ONE, f16::from_bits(0xBC00)]));
         // The largest deviation: one element at one end. z = sqrt(n - 1) = 127.996...
         let mut x = vec![min; n];
         x[7] = max;
-        let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n]).unwrap();
+        let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n], Epsilon::OPT).unwrap();
         assert_eq!(y[7].to_bits(), 0x5800);
     }
 
@@ -102,7 +141,7 @@ mod tests {
                     .collect();
                 let mean = x.iter().map(|a| a.to_f64()).sum::<f64>() / n as f64;
                 let var = x.iter().map(|a| (a.to_f64() - mean).powi(2)).sum::<f64>() / n as f64;
-                let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n]).unwrap();
+                let y = layer_norm(&x, &vec![ONE; n], &vec![ZERO; n], Epsilon::OPT).unwrap();
                 for (x, y) in x.iter().zip(&y) {
                     let z = (x.to_f64() - mean) / (var + 1e-5).sqrt();
                     let bound = 0.501 * 2f64.powi((z.abs().log2().floor() as i32).max(-14) - 10);
@@ -113,22 +152,37 @@ mod tests {
     }
 
     #[test]
+    fn an_epsilon_is_a_multiple_of_a_trillionth_within_its_range() {
+        let units = |value| Epsilon::from_f64(value).map(Epsilon::units);
+        assert_eq!(units(1e-5), Some(10_000_000));
+        assert_eq!(units(1e-6), Some(1_000_000));
+        assert_eq!(units(0.01), Some(10_000_000_000));
+        assert_eq!(units(1.000001e-6), Some(1_000_001));
+        for refused in [0.0, 1e-7, 0.010000000001, 1.0000001e-6, -1e-5, f64::NAN, f64::INFINITY] {
+            assert_eq!(units(refused), None, "{refused}");
+        }
+    }
+
+    #[test]
     fn special_inputs_and_bad_shapes() {
         let x = [ONE, ZERO];
         for special in [0x7C00, 0xFC00, 0x7C01] {
             let bad = [ONE, f16::from_bits(special)];
             for (x, g, b) in [(&bad, &x, &x), (&x, &bad, &x), (&x, &x, &bad)] {
-                let y = layer_norm(x, g, b).unwrap();
+                let y = layer_norm(x, g, b, Epsilon::OPT).unwrap();
                 assert!(y.iter().all(|y| y.to_bits() == 0x7E00));
             }
         }
-        assert!(matches!(layer_norm(&[], &[], &[]), Err(NumericsError::VectorLength { found: 0, .. })));
         assert!(matches!(
-            layer_norm(&vec![ONE; 16385], &[], &[]),
+            layer_norm(&[], &[], &[], Epsilon::OPT),
+            Err(NumericsError::VectorLength { found: 0, .. })
+        ));
+        assert!(matches!(
+            layer_norm(&vec![ONE; 16385], &[], &[], Epsilon::OPT),
             Err(NumericsError::VectorLength { found: 16385, .. })
         ));
         assert_eq!(
-            layer_norm(&x, &x, &[ONE]),
+            layer_norm(&x, &x, &[ONE], Epsilon::OPT),
             Err(NumericsError::LengthMismatch { operand: "bias", found: 1, expected: 2 })
         );
     }

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
 //! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), then the operations: [`elementwise`], [`mod@exp`],
-//! [`softmax()`] (the activation unit's), [`layer_norm()`], [`exp_q30()`], [`sampling`] (the host's).
+//! [`softmax()`] (the activation unit's), [`layer_norm()`], [`rms_norm()`], [`rotary`], [`activations`], [`exp_q30()`], [`sampling`] (the host's).
 //!
 //! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
 //! structure (lanes, trees, latencies). It shares no code and no table with the RTL generator, on purpose: a shared
@@ -16,6 +16,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod activations;
 pub mod dot;
 pub mod elementwise;
 mod error;
@@ -24,6 +25,8 @@ pub mod exp;
 pub mod exp_q30;
 pub mod fp16;
 pub mod layer_norm;
+pub mod rms_norm;
+pub mod rotary;
 pub mod rounding;
 pub mod sampling;
 pub mod softmax;
@@ -32,6 +35,7 @@ pub mod sum_format;
 
 pub use half::f16;
 
+pub use activations::{gelu, silu};
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
 pub use elementwise::{add, div, max, mul, relu, scale, sub};
 pub use error::NumericsError;
@@ -39,7 +43,9 @@ pub use exact_sum::ExactSum;
 pub use exp::exp;
 pub use exp_q30::exp_q30;
 pub use fp16::CANONICAL_NAN;
-pub use layer_norm::layer_norm;
+pub use layer_norm::{Epsilon, layer_norm};
+pub use rms_norm::rms_norm;
+pub use rotary::{Rotary, Rotation};
 pub use rounding::{rne_ratio, rne_rsqrt, round_fixed, round_scaled};
 pub use sampling::{SplitMix64, sample};
 pub use softmax::softmax;

@@ -1,8 +1,8 @@
-//! exp on every input against an enclosure in integers, and softmax against the real one in units in the last place.
+//! exp, SiLU and GELU on every input against an enclosure in integers, and softmax against the real one in units in the last place.
 
-use ndp_numerics::{exp, f16, softmax};
+use ndp_numerics::{exp, f16, gelu, silu, softmax};
 use ndp_oracle::rows::{KINDS, Kind, MAX_LEN, distance_in_ulp, log_uniform_length, mask};
-use ndp_oracle::{Random, exponential};
+use ndp_oracle::{Random, activations, exponential};
 use std::collections::BTreeMap;
 
 /// What `docs/numerics.md` argues for every row of `n` scores, n <= 16384, in units in the last place: 0.908 at most.
@@ -16,6 +16,18 @@ const ROWS: usize = 120_000;
 fn exp_is_correctly_rounded_on_every_input() {
     for (bits, expected) in (0..=u16::MAX).zip(exponential::exp_of_all()) {
         assert_eq!(exp(f16::from_bits(bits)).to_bits(), expected, "exp({bits:#06x})");
+    }
+}
+
+#[test]
+fn silu_and_gelu_are_correctly_rounded_on_every_input() {
+    type Of<T> = fn(T) -> T;
+    let both: [(&str, Of<f16>, Of<u16>); 2] =
+        [("silu", silu, activations::silu), ("gelu", gelu, activations::gelu)];
+    for (name, function, oracle) in both {
+        for bits in 0..=u16::MAX {
+            assert_eq!(function(f16::from_bits(bits)).to_bits(), oracle(bits), "{name}({bits:#06x})");
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 //! Order, grouping and the split into partial sums must not change a bit.
 
 use ndp_numerics::{
-    Decoded, ExactSum, SerialSteps, SplitMix64, add, dot, dot_decoded, dot_truncated, exp_q30, f16,
-    layer_norm, mul, rne_ratio,
+    Decoded, Epsilon, ExactSum, SerialSteps, SplitMix64, add, dot, dot_decoded, dot_truncated, exp_q30, f16,
+    layer_norm, mul, rms_norm, rne_ratio,
 };
 use ndp_oracle::rational::{nearest, value};
 use num_bigint::BigInt;
@@ -142,7 +142,7 @@ proptest! {
 }
 
 #[test]
-fn layer_norm_is_the_formula_in_bignums() {
+fn layer_norm_and_rms_norm_are_their_formulae_in_bignums() {
     let mut rng = SplitMix64::new(99);
     let mut finite = |exponents: u64| {
         let r = rng.next_u64();
@@ -150,19 +150,28 @@ fn layer_norm_is_the_formula_in_bignums() {
         f16::from_bits((r as u16 & 0x83FF) | (exponent as u16) << 10)
     };
     for n in [1usize, 2, 3, 16, 63, 512] {
-        for exponents in [1, 4, 28] {
+        for (exponents, units) in [(1, 10_000_000u64), (4, 1_000_001), (28, 10_000_000_000)] {
+            let eps = Epsilon::new(units).unwrap();
             let x: Vec<f16> = (0..n).map(|_| finite(exponents)).collect();
             let gain: Vec<f16> = (0..n).map(|_| finite(4)).collect();
             let bias: Vec<f16> = (0..n).map(|_| finite(4)).collect();
             let integers: Vec<BigInt> =
                 x.iter().map(|a| (value(a.to_bits()) * BigInt::from(1 << 24)).to_integer()).collect();
+            let added: BigInt = (BigInt::from(n * n) << 48) * units / 1_000_000_000_000u64;
+            let scaled: BigInt = (integers.iter().map(|i| i * i).sum::<BigInt>() * n + &added) << 16u32;
+            let root = scaled.sqrt();
+            let y = rms_norm(&x, &gain, eps).unwrap();
+            for (i, x) in integers.iter().enumerate() {
+                let z = f16::from_bits(nearest(&BigRational::new((x * n) << 8u32, root.clone())));
+                assert_eq!(y[i].to_bits(), mul(z, gain[i]).to_bits(), "RMSNorm: n = {n}, i = {i}");
+            }
             let sum: BigInt = integers.iter().sum();
             let deviations: Vec<BigInt> = integers.iter().map(|i| i * n - &sum).collect();
             let squares: BigInt = deviations.iter().map(|d| d * d).sum();
-            let m: BigInt = squares / n + (BigInt::from(n * n) << 48) / 100_000;
+            let m: BigInt = squares / n + added;
             let scaled: BigInt = m << 16u32;
             let root = scaled.sqrt();
-            let y = layer_norm(&x, &gain, &bias).unwrap();
+            let y = layer_norm(&x, &gain, &bias, eps).unwrap();
             for (i, d) in deviations.into_iter().enumerate() {
                 let z = f16::from_bits(nearest(&BigRational::new(d << 8, root.clone())));
                 let expected = add(mul(z, gain[i]), bias[i]);

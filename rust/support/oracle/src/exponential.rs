@@ -13,13 +13,16 @@ use crate::{CANONICAL_NAN, is_nan};
 /// Fraction bits of the ends.
 const BITS: u32 = 160;
 
-/// Terms of the series: `20^TERMS / TERMS!` is far below 2^-BITS.
+/// Largest argument.
+const LARGEST: u32 = 24;
+
+/// Terms of the series: `24^TERMS / TERMS!` is far below 2^-BITS.
 const TERMS: u32 = 160;
 
-/// `low <= exp(a) <= high` for a rational `0 <= a <= 20`.
+/// `low <= exp(a) <= high` for a rational `0 <= a <= 24`.
 ///
-/// The series, each term rounded down in one sum and up in the other; its tail is at most the last term, since the terms
-/// more than halve from there on.
+/// The series, each term rounded down in one sum and up in the other; its tail is at most the last term, since from `2 a` terms on
+/// they more than halve.
 fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
     let unit = BigInt::one() << BITS;
     let (mut term_low, mut term_high) = (unit.clone(), unit.clone());
@@ -30,17 +33,20 @@ fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
         term_high = term_high * a.numer() / &divisor + 1;
         low += &term_low;
         high += &term_high;
+        if term_low.is_zero() && k >= 2 * LARGEST {
+            break;
+        }
     }
     high += term_high;
     (BigRational::new(low, unit.clone()), BigRational::new(high, unit))
 }
 
-/// `low <= exp(a) <= high` for a rational `|a| <= 20`, the relative width at most 2^-100.
+/// `low <= exp(a) <= high` for a rational `|a| <= 24`, the relative width at most 2^-100.
 ///
 /// # Panics
-/// If `|a| > 20`.
+/// If `|a| > 24`.
 pub fn enclosure(a: &BigRational) -> (BigRational, BigRational) {
-    assert!(a.abs() <= BigRational::from_integer(BigInt::from(20)), "{a}");
+    assert!(a.abs() <= BigRational::from_integer(BigInt::from(LARGEST)), "{a}");
     let (low, high) = enclosure_of_positive(&a.abs());
     if a.is_negative() { (high.recip(), low.recip()) } else { (low, high) }
 }
@@ -78,7 +84,7 @@ mod tests {
 
     #[test]
     fn enclosures_are_narrow_and_around_the_exponential() {
-        for real in [-20.0f64, -1.0, -0.001, 0.5, 1.0, 11.0, 20.0] {
+        for real in [-24.0f64, -1.0, -0.001, 0.5, 1.0, 11.0, 24.0] {
             let (low, high) = enclosure(&BigRational::from_float(real).unwrap());
             assert!(low < high);
             assert!((&high - &low) / &low < BigRational::new(BigInt::one(), BigInt::one() << 100));

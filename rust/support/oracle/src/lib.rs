@@ -5,12 +5,13 @@
 //!
 //! - [`ieee`]: add, sub, mul, div, max by LLVM's APFloat.
 //! - [`rational`]: exact rationals, rounded by search.
-//! - [`exponential`]: exp of FP16 numbers, enclosed by integers.
+//! - [`exponential`], [`activations`]: exp, SiLU and GELU of FP16 numbers, enclosed by integers.
 //! - [`pairs`]: operand pairs of the density of TestFloat's level 1.
 //! - [`rows`]: rows of scores for softmax, and how far from the real softmax a result is.
 #![deny(missing_docs)]
 #![allow(clippy::unwrap_used, reason = "a failure of the oracle is the failure of the test that asks it")]
 
+pub mod activations;
 pub mod exponential;
 pub mod ieee;
 pub mod pairs;
