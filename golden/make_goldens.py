@@ -1,4 +1,5 @@
-"""Writes the golden data with the exact reference: `vectors/` (operations) and `generate/` (the model's text and logits).
+"""Writes the golden data with the exact reference: `vectors/` (operations), `generate/` (the models' texts and logits) and
+the reference's part of `checkpoints/*/expected.json`, beside the logits of Hugging Face's transformers stored there.
 
 Everything is deterministic; `--check` regenerates in memory and fails, naming the files, when one differs from disk. FP16
 numbers are stored as bit patterns, four hex digits each, a vector as its digits side by side. The formats are in README.md.
@@ -6,13 +7,16 @@ numbers are stored as bit patterns, four hex digits each, a vector as its digits
 
 import argparse
 import json
+import math
 import pathlib
 import random
 import sys
 
 import numpy as np
 
-from reference import checkpoint, dot, exp, exponential, fp16, layernorm, opt, sampler, softmax
+from reference import activations, checkpoint, dot, exp, exponential, fp16, layernorm, rmsnorm, rotary, sampler, softmax
+from reference import tokenizer as byte_level_bpe
+from reference.decoder import Decoder, Session, generate
 
 HERE = pathlib.Path(__file__).resolve().parent
 COMMAND = "python3 golden/make_goldens.py"
@@ -161,7 +165,7 @@ def dot_products(seed):
     return document("dot(w, x) = y", seed, cases=cases)
 
 
-# --- LayerNorm, softmax, exp, E, sampler -------------------------------------------------------------------------------
+# --- norms, rotation, softmax, activations, E, sampler -----------------------------------------------------------------
 
 
 def layer_norms(seed):
@@ -184,6 +188,53 @@ def layer_norms(seed):
         for x, g, b in cases
     ]
     return document("LayerNorm(x; gain, bias) = y", seed, cases=listed)
+
+
+def rms_norms(seed):
+    """`rms_norm.json`."""
+    rng = random.Random(seed)
+    smallest, largest = layernorm.SMALLEST_EPS, layernorm.LARGEST_EPS
+    cases = []
+    for n in (1, 2, 3, 5, 8, 13, 64, 128, 192, 500):
+        for band in (range(0, 3), range(0, 16), range(10, 16), range(13, 17), range(0, 31)):
+            eps = rng.choice((smallest, layernorm.DEFAULT_EPS, largest, rng.randint(smallest, largest)))
+            x = [finite_bits(rng, band) for _ in range(n)]
+            cases.append((x, [finite_bits(rng, range(12, 17)) for _ in range(n)], eps))
+    cases.append(([0x0000, 0x8000] * 8, [ONE] * 16, smallest))  # nothing but eps
+    cases.append(([0x0001, 0x8001] * 8, [ONE] * 16, smallest))  # squares far below eps
+    cases.append(([0x7BFF, 0xFBFF] * 8, [0x7BFF] * 16, largest))  # the largest mean
+    cases.append(([0x7BFF] + [0x0000] * 15, [ONE] * 16, smallest))
+    for special in (0x7C00, 0xFC00, 0x7E00):
+        cases.append(([ONE, special, 0], [ONE] * 3, smallest))
+        cases.append(([ONE, ONE, 0], [ONE, ONE, special], smallest))
+    listed = [
+        {"x": digits(x), "gain": digits(gain), "eps": eps, "y": digits(rmsnorm.rms_norm(x, gain, eps))}
+        for x, gain, eps in cases
+    ]
+    return document("RMSNorm(x; gain) = y, eps in units of 10^-12", seed, cases=listed)
+
+
+def rotations(seed):
+    """`rotary.json`."""
+    rng = random.Random(seed)
+    cases = []
+    for theta in (10000, 500000, 1000000):
+        for width in (8, 16, 32, 64, 80, 128):
+            for position in (0, 1, 2, 7, 63, 1000, 4095, 32767, 100000):
+                band = rng.choice((range(0, 31), range(10, 17), range(0, 3)))
+                cases.append((theta, width, position, [finite_bits(rng, band) for _ in range(width)]))
+    for theta in (2, 3, 10007, 1 << 32):
+        for width in (2, 6, 24):
+            position = rng.randrange(1, 2048)
+            cases.append((theta, width, position, [finite_bits(rng, range(10, 17)) for _ in range(width)]))
+    for position in (0, 5):  # special values and overflows; a rotation by nothing still adds and multiplies
+        cases.append((10000, 8, position, [0x7C00, 0xFC00, 0x7C01, 0x8000, 0x8000, ONE, ONE, 0x8000]))
+        cases.append((10000, 8, position, [0x7BFF, 0xFBFF, 0x7BFF, 0x0000, 0x7BFF, 0x7BFF, 0xFBFF, 0x8000]))
+    listed = [
+        {"theta": theta, "width": width, "position": position, "x": digits(x), "y": digits(rotary.rotate(x, theta, position))}
+        for theta, width, position, x in cases
+    ]
+    return document("rotate(x, position) = y with base theta", seed, cases=listed)
 
 
 MASKED = 0xFC00
@@ -237,14 +288,20 @@ def softmaxes(seed):
     return document("softmax(scores) = p", seed, cases=cases, generated=generated_rows(rng))
 
 
-def exps(seed):
-    """`exp.json`."""
+def every_input(name, function, edges, seed):
+    """Listed cases of a function of one number, and the digest of the results for all 65,536 patterns."""
     rng = random.Random(seed)
-    every = [exp.exp(a) for a in range(0x10000)]
-    # the least that overflows, the least above zero, and their neighbours
-    listed = CORNERS + [0x498B, 0x498C, 0x498D, 0xCC54, 0xCC55, 0xCC56, 0xCC57] + [rng.getrandbits(16) for _ in range(100)]
+    every = [function(a) for a in range(0x10000)]
+    listed = CORNERS + edges + [rng.getrandbits(16) for _ in range(100)]
     cases = [digits((a, every[a])) for a in listed]
-    return document("exp(a): each case is a, result", seed, all_fnv1a64=digest(every), cases=cases)
+    return document(f"{name}(a): each case is a, result", seed, all_fnv1a64=digest(every), cases=cases)
+
+
+# the least that overflows, the least above zero, and their neighbours
+EXP_EDGES = [0x498B, 0x498C, 0x498D, 0xCC54, 0xCC55, 0xCC56, 0xCC57]
+# where the result becomes a, where it becomes -0, the ends of its least values, and the smallest odd halves
+SILU_EDGES = [0x4800, 0x4801, 0xCD15, 0xCD16, 0xBD0E, 0xBD0F, 0xBD2B, 0xBD2C, 0x0003, 0x8003, 0x0005, 0x8005]
+GELU_EDGES = [0x42E4, 0x42E5, 0xC5B9, 0xC5BA, 0xB9D5, 0xB9D6, 0xBA32, 0xBA33, 0x0003, 0x8003, 0x0005, 0x8005]
 
 
 def exponentials(seed):
@@ -289,17 +346,28 @@ def sample_case(row, temperature, state, token, after):
 # --- generation --------------------------------------------------------------------------------------------------------
 
 
-def generation(decoder, prompt, tokens, temperature_percent, seed):
+class Bytes:
+    """The tokens of a model without a `tokenizer.json`: the bytes themselves."""
+
+    def encode(self, text):
+        return list(text.encode("utf-8"))
+
+    def decode(self, tokens):
+        return bytes(tokens)
+
+
+def generation(name, decoder, codec, prompt, tokens, temperature_percent, seed):
     """A continuation by the model with a digest of the logits at every position run."""
     digests = []
-    prompt_tokens = list(prompt.encode("utf-8"))
-    made = opt.generate(
+    prompt_tokens = codec.encode(prompt)
+    spelled = lambda made: codec.decode(made).decode("utf-8", "replace")
+    made = generate(
         decoder, prompt_tokens, tokens, temperature_percent, seed, lambda position, logits: digests.append(digest(logits))
     )
     return {
         "generated_by": COMMAND,
         "contract": CONTRACT,
-        "model": "golden/model",
+        "model": name,
         "prompt": prompt,
         "prompt_tokens": prompt_tokens,
         "temperature_percent": temperature_percent,
@@ -313,18 +381,70 @@ def generation(decoder, prompt, tokens, temperature_percent, seed):
     }
 
 
-def spelled(tokens):
-    """The text of byte tokens."""
-    return bytes(tokens).decode("utf-8", "replace")
-
-
 def stages(decoder, tokens):
     """[name, digest] of every intermediate vector while the last of `tokens` is run: to find where a mismatch begins."""
-    session, found = opt.Session(decoder), []
+    session, found = Session(decoder), []
     for token in tokens[:-1]:
         session.step(token)
     session.step(tokens[-1], lambda stage, bits: found.append([stage, digest(bits)]))
     return found
+
+
+# --- checkpoints of Hugging Face's transformers ------------------------------------------------------------------------
+
+
+def roundings(description):
+    """How many FP16 roundings follow one another on the longest way from the embedding to a logit."""
+    norm = 2 if description.rms else 3
+    rotation = 0 if description.theta is None else 3  # of the cosine, the product and the sum
+    scale, score, weight, value, residual = 1, 1, 1, 1, 1
+    linear = 1 + description.attention_bias
+    attention = norm + linear + scale + rotation + score + weight + value + linear + residual
+    gate = 0 if description.names.gate is None else 1
+    act = 0 if description.act == "relu" else 1
+    linear = 1 + description.mlp_bias
+    ffn = norm + linear + act + gate + linear + residual
+    layer = max(attention + residual, ffn) if description.parallel else attention + ffn
+    embedding = 0 if description.names.positions is None else 1
+    return embedding + description.layers * layer + norm + 1
+
+
+def six_digits(value):
+    """A float as JSON keeps it: six significant digits."""
+    return float(f"{value:.6g}")
+
+
+def comparison(directory, made_with, tokens, logits):
+    """`expected.json`: the reference's digests, and its distance from the logits that transformers computed in FP32."""
+    decoder = Decoder(*checkpoint.load(directory))
+    session, digests, furthest = Session(decoder), [], 0.0
+    for token, expected in zip(tokens, logits):
+        ours = session.step(token)
+        digests.append(digest(ours))
+        distances = np.abs(ours.view(np.float16).astype(np.float64) - np.array(expected, np.float64))
+        furthest = max(furthest, float(np.where(np.isnan(distances), np.inf, distances).max()))
+    largest, count = max(abs(logit) for row in logits for logit in row), roundings(decoder.description)
+    return {
+        "generated_by": f"python3 golden/hugging_face.py, then {COMMAND}",
+        "contract": CONTRACT,
+        "model": f"golden/checkpoints/{directory.name}",
+        "made_with": made_with,
+        "tokens": tokens,
+        "largest_logit": six_digits(largest),
+        "roundings": count,
+        "bound": six_digits(2 * math.sqrt(count) * largest / 2048),
+        "bound_relative": six_digits(2 * math.sqrt(count) / 2048),
+        "difference": six_digits(furthest),
+        "difference_relative": six_digits(furthest / largest),
+        "logits_fnv1a64": digests,
+        "stages_at_last_token": stages(decoder, tokens),
+        "transformers_logits": logits,
+    }
+
+
+def too_far(documents):
+    """The paths of comparisons whose difference exceeds their bound."""
+    return [path for path, content in documents.items() if content.get("difference", 0) > content.get("bound", 0)]
 
 
 # --- files -------------------------------------------------------------------------------------------------------------
@@ -341,19 +461,47 @@ def vector_documents():
         "vectors/dot.json": dot_products(103),
         "vectors/layernorm.json": layer_norms(104),
         "vectors/softmax.json": softmaxes(105),
-        "vectors/exp.json": exps(111),
+        "vectors/exp.json": every_input("exp", exp.exp, EXP_EDGES, 111),
         "vectors/exp_q30.json": exponentials(106),
         "vectors/sample.json": samples(107),
+        "vectors/rms_norm.json": rms_norms(112),
+        "vectors/rotary.json": rotations(113),
+        "vectors/silu.json": every_input("silu", activations.silu, SILU_EDGES, 114),
+        "vectors/gelu.json": every_input("gelu", activations.gelu, GELU_EDGES, 115),
     }
 
 
-def generation_documents(model):
-    """Path -> document of the model's texts."""
-    decoder = opt.Decoder(*checkpoint.load(model))
+def generation_documents(model, prefix):
+    """Path -> document of a model's texts."""
+    decoder = Decoder(*checkpoint.load(model))
+    codec = byte_level_bpe.load(model) if (model / "tokenizer.json").exists() else Bytes()
+    name = f"golden/{model.name}"
     return {
-        "generate/default.json": generation(decoder, "Elizabeth was surprised at", 64, 50, 4),
-        "generate/greedy.json": generation(decoder, "Emma could not", 32, 0, 0),
+        f"generate/{prefix}default.json": generation(name, decoder, codec, "Elizabeth was surprised at", 64, 50, 4),
+        f"generate/{prefix}greedy.json": generation(name, decoder, codec, "Emma could not", 32, 0, 0),
     }
+
+
+LLAMA_FILES = ("config.json", "model.safetensors", "tokenizer.json")
+
+
+def llama_documents(model):
+    """Path -> document of the LLaMA model's texts; none, with a message, before it has been trained."""
+    missing = [name for name in LLAMA_FILES if not (model / name).exists()]
+    if not missing:
+        return generation_documents(model, "llama-")
+    print(f"golden/{model.name} has no {', '.join(missing)}: generate/llama-*.json are left out", file=sys.stderr)
+    return {}
+
+
+def comparison_documents(checkpoints):
+    """Path -> document of the comparisons with transformers, from the logits that are stored."""
+    documents = {}
+    for path in sorted(checkpoints.glob("*/expected.json")):
+        stored = json.loads(path.read_text(encoding="ascii"))
+        given = (stored[key] for key in ("made_with", "tokens", "transformers_logits"))
+        documents[f"checkpoints/{path.parent.name}/expected.json"] = comparison(path.parent, *given)
+    return documents
 
 
 def rendered(content):
@@ -378,19 +526,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail when a file differs")
     arguments = parser.parse_args()
-    documents = {**vector_documents(), **generation_documents(HERE / "model")}
+    documents = {**vector_documents(), **generation_documents(HERE / "model", ""), **llama_documents(HERE / "model-llama")}
+    documents |= comparison_documents(HERE / "checkpoints")
+    far = too_far(documents)
+    for path in far:
+        print(f"golden/{path}: the reference is further from transformers than the bound", file=sys.stderr)
     files = {path: rendered(content) for path, content in documents.items()}
     stale = drifted(files, HERE)
     if arguments.check:
         for path in stale:
             print(f"golden/{path} differs from what the reference computes; regenerate with {COMMAND}", file=sys.stderr)
         print(f"{len(files) - len(stale)} of {len(files)} golden files are up to date")
-        return 1 if stale else 0
+        return 1 if stale or far else 0
     for path, text in files.items():
-        (HERE / path).parent.mkdir(exist_ok=True)
+        (HERE / path).parent.mkdir(parents=True, exist_ok=True)
         (HERE / path).write_text(text, encoding="ascii")
         print(f"golden/{path}: {len(text)} bytes")
-    return 0
+    return 1 if far else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,18 @@
 """Tests of `reference/` against Fractions, numpy's float64, Decimal and known values. Run: python3 golden/test_reference.py
 
-Seeds are fixed and named in the failure messages. The trained model is not needed: the decoder is compared with a plain
-rational implementation on a tiny random one.
+Seeds are fixed and named in the failure messages. The trained models are not needed: the decoders are compared with a plain
+rational implementation on tiny random ones, and with what transformers computed for the stored checkpoints.
 """
 
+import cmath
+import contextlib
+import io
+import json
+import math
 import pathlib
 import random
+import shutil
+import struct
 import tempfile
 import unittest
 from decimal import Context, Decimal, getcontext
@@ -14,7 +21,8 @@ from fractions import Fraction
 import numpy as np
 
 import make_goldens
-from reference import checkpoint, dot, exp, exponential, fp16, layernorm, opt, sampler, softmax, vector
+from reference import activations, checkpoint, config, decoder, dot, enclosure, exp, exponential, fp16, layernorm, rmsnorm
+from reference import rotary, sampler, softmax, tokenizer, vector
 
 getcontext().prec = 60
 
@@ -27,7 +35,8 @@ CORNERS = [
 def number(bits):
     """The rational number of a finite pattern, from the definition of the format."""
     exponent, fraction = (bits >> 10) & 0x1F, bits & 0x3FF
-    magnitude = Fraction(fraction, 1024) / 2**14 if exponent == 0 else (1 + Fraction(fraction, 1024)) * Fraction(2) ** (exponent - 15)
+    normal = (1 + Fraction(fraction, 1024)) * Fraction(2) ** (exponent - 15)
+    magnitude = normal if exponent else Fraction(fraction, 1024) / 2**14
     return -magnitude if bits >> 15 else magnitude
 
 
@@ -159,6 +168,7 @@ class ElementWise(unittest.TestCase):
         pairs += [(rng.getrandbits(16), rng.getrandbits(16)) for _ in range(20000)]
         a, b = (np.array(column, np.uint16) for column in zip(*pairs))
         self.assertEqual(vector.add(a, b).tolist(), [fp16.add(*pair) for pair in pairs])
+        self.assertEqual(vector.sub(a, b).tolist(), [fp16.sub(*pair) for pair in pairs])
         self.assertEqual(vector.mul(a, b).tolist(), [fp16.mul(*pair) for pair in pairs])
         every = np.arange(0x10000, dtype=np.uint16)
         self.assertEqual(vector.relu(every).tolist(), [fp16.relu(int(x)) for x in every])
@@ -326,6 +336,181 @@ class Exp(unittest.TestCase):
             self.assertLess(abs(r - exact), Decimal("4.8"), y)
 
 
+def decimal_pi():
+    """pi by the sum of Gauss and Legendre, with the digits of the context."""
+    a, b, t, p = Decimal(1), 1 / Decimal(2).sqrt(), Decimal("0.25"), Decimal(1)
+    for _ in range(8):
+        following = (a + b) / 2
+        b, t, a, p = (a * b).sqrt(), t - p * (a - following) ** 2, following, 2 * p
+    return (a + b) ** 2 / (4 * t)
+
+
+PI = decimal_pi()
+
+
+def decimal_sine(angle):
+    """Of a non-negative Decimal angle, by the series after reduction to half a turn."""
+    angle %= 2 * PI
+    term, total, k = angle, Decimal(0), 1
+    while abs(term) > Decimal("1e-70"):
+        total += term
+        term *= -angle * angle / ((k + 1) * (k + 2))
+        k += 2
+    return total
+
+
+def decimal_erf(x):
+    """By its alternating series; the largest term costs x^2 / 2.3 of the context's digits."""
+    term, total, n = x, Decimal(0), 0
+    while abs(term) > Decimal("1e-70"):
+        total += term / (2 * n + 1)
+        n += 1
+        term *= -x * x / n
+    return 2 * total / PI.sqrt()
+
+
+class Enclosure(unittest.TestCase):
+    def check(self, enclosed, exact, bits, width):
+        low, high = enclosed
+        self.assertLessEqual(Decimal(low), exact * 2**bits)
+        self.assertLessEqual(exact * 2**bits, Decimal(high))
+        self.assertLessEqual(high - low, width)
+
+    def test_pi(self):
+        self.assertEqual(str(PI)[:52], "3.14159265358979323846264338327950288419716939937510")
+        for bits in (8, 64, 150):
+            self.check(enclosure.pi(bits), PI, bits, 2)
+
+    def test_exponentials_and_the_normal_distribution(self):
+        rng = random.Random(30)
+        for _ in range(100):
+            n = rng.getrandbits(rng.randint(1, 29))
+            self.check(enclosure.exp(n, 24, 96), (Decimal(n) / 2**24).exp(), 96, 2)
+            n = rng.getrandbits(rng.randint(1, 26))
+            self.check(enclosure.half_normal(n, 24, 96), decimal_erf(Decimal(n) / 2**24 / Decimal(2).sqrt()) / 2, 96, 2)
+
+    def test_cosines_and_sines_in_all_quadrants(self):
+        rng = random.Random(31)
+        for _ in range(200):
+            n = rng.getrandbits(rng.randint(1, 113))
+            angle = Decimal(n) / 2**96
+            cosine, sine = enclosure.cos_sin(n, n, 96)
+            self.check(cosine, decimal_sine(angle + PI / 2), 96, 2)
+            self.check(sine, decimal_sine(angle), 96, 2)
+
+    def test_roots(self):
+        rng = random.Random(32)
+        for degree in (1, 2, 3, 5, 32, 64):
+            n = rng.getrandbits(2000)
+            value = enclosure.root(n, degree)
+            self.assertTrue(value**degree <= n < (value + 1) ** degree)
+            self.assertEqual(enclosure.root(7**degree, degree), 7)
+
+    def test_the_enclosure_narrows_until_both_ends_round_alike(self):
+        asked = []
+
+        def close_to_a_tie(bits):  # 1 + 2^-11 + 2^-300
+            asked.append(bits)
+            middle = (1 << bits) + (1 << bits - 11)
+            return (middle, middle + 1) if bits < 300 else (middle + (1 << bits - 300),) * 2
+
+        self.assertEqual(enclosure.rounded(close_to_a_tie), 0x3C01)
+        self.assertEqual(asked, [96, 192, 384])
+        with self.assertRaises(ArithmeticError):
+            enclosure.rounded(lambda bits: (-1, 1))
+
+
+class Activations(unittest.TestCase):
+    def samples(self):
+        rng = random.Random(33)
+        random_ones = [rng.getrandbits(1) << 15 | rng.randrange(1, 0x4E00) for _ in range(600)]
+        return make_goldens.SILU_EDGES + make_goldens.GELU_EDGES + random_ones
+
+    def test_silu_is_rounded_correctly(self):
+        for a in self.samples():
+            x = Decimal(fp16.integer(a)) / 2**24
+            self.assertEqual(activations.silu(a), nearest(Fraction(x / (1 + (-x).exp()))), hex(a))
+
+    def test_gelu_is_rounded_correctly(self):
+        for a in self.samples():
+            x = Decimal(fp16.integer(a)) / 2**24
+            if abs(x) < 8:
+                self.assertEqual(activations.gelu(a), nearest(Fraction(x * (1 + decimal_erf(x / Decimal(2).sqrt())) / 2)), hex(a))
+
+    def test_known_values(self):
+        # silu(1) = 0.7310585786, silu(-1) = -0.2689414214, gelu(1) = 0.8413447461, gelu(-1) = -0.1586552539
+        self.assertEqual([activations.silu(a) for a in (0x3C00, 0xBC00)], [0x39D9, 0xB44E])
+        self.assertEqual([activations.gelu(a) for a in (0x3C00, 0xBC00)], [0x3ABB, 0xB114])
+
+    def test_large_and_special_values(self):
+        for function in (activations.silu, activations.gelu):
+            for a, expected in {0: 0, 0x8000: 0x8000, 0x7C00: 0x7C00, 0xFC00: 0x8000, 0x7C01: 0x7E00, 0xFFFF: 0x7E00}.items():
+                self.assertEqual(function(a), expected, hex(a))
+            for a in range(0x4D16, 0x7C00, 7):
+                self.assertEqual((function(a), function(a | 0x8000)), (a, 0x8000), hex(a))
+
+    def test_they_rise_from_their_least_value_on_and_fall_before_it(self):
+        for function in (activations.silu, activations.gelu):
+            rising = [number(function(a)) for a in range(0x7C00)]
+            self.assertEqual(rising, sorted(rising))
+            falling = [number(function(a)) for a in range(0x8000, 0xFC00)]
+            least = falling.index(min(falling))
+            self.assertEqual(falling[: least + 1], sorted(falling[: least + 1], reverse=True))
+            self.assertEqual(falling[least:], sorted(falling[least:]))
+
+    def test_vectors_agree_with_numbers(self):
+        every = np.arange(0, 0x10000, 11, dtype=np.uint16)
+        self.assertEqual(vector.silu(every).tolist(), [activations.silu(a) for a in every.tolist()])
+        self.assertEqual(vector.gelu(every).tolist(), [activations.gelu(a) for a in every.tolist()])
+
+
+class Rotary(unittest.TestCase):
+    def test_cosines_and_sines_are_those_of_the_real_angle(self):
+        rng = random.Random(34)
+        for _ in range(250):
+            theta, width = rng.choice((2, 10000, 500000, 1000000, 1 << 32)), rng.choice((2, 6, 64, 80, 128))
+            i, position = rng.randrange(width // 2), rng.randrange(1, 1 << rng.randint(1, 17))
+            angle = position * (-Decimal(2 * i) / width * Decimal(theta).ln()).exp()
+            expected = [nearest(Fraction(decimal_sine(angle + shift))) for shift in (PI / 2, 0)]
+            self.assertEqual(list(rotary.cos_sin(theta, i, width, position)), expected, (theta, width, i, position))
+
+    def test_known_angles(self):
+        # cos(1) = 0.5403023, sin(1) = 0.8414710; cos(0.01) = 0.99995, sin(0.01) = 0.0099998
+        self.assertEqual(rotary.table(10000, 4, 1), ((0x3853, 0x3C00), (0x3ABB, 0x211F)))
+        self.assertEqual(rotary.table(10000, 4, 0), ((0x3C00, 0x3C00), (0, 0)))
+        # 355 is 113 pi + 0.00003: a cosine close to -1 and a small negative sine of -0.0000301
+        self.assertEqual(rotary.table(2, 2, 355), ((0xBC00,), (0x81FA,)))
+
+    def test_a_rotation_rounds_each_product_and_each_sum(self):
+        rng = random.Random(35)
+        for width in (2, 8, 80):
+            x, position = random_bits(rng, width), rng.randrange(1, 5000)
+            x = [a & 0xBFFF or 1 for a in x]  # below 2, so that nothing overflows, and not zero
+            c, s = rotary.table(10000, width, position)
+            product = lambda a, b: number(nearest(number(a) * number(b)))
+            half = width // 2
+            pairs = list(zip(x[:half], x[half:], c, s))
+            expected = [nearest(product(a, c) - product(b, s)) for a, b, c, s in pairs]
+            expected += [nearest(product(b, c) + product(a, s)) for a, b, c, s in pairs]
+            self.assertEqual([v & 0x7FFF and v for v in rotary.rotate(x, 10000, position)], expected)
+
+    def test_position_zero_keeps_numbers_and_spoils_what_is_paired_with_an_infinity(self):
+        self.assertEqual(rotary.rotate([0x3C00, 0xC000, 0x0001, 0x8000], 10000, 0), [0x3C00, 0xC000, 0x0001, 0x8000])
+        self.assertEqual(rotary.rotate([0x8000, 0xBC00], 10000, 0), [0x0000, 0xBC00])  # -0 less -0
+        self.assertEqual(rotary.rotate([0x3C00, 0x7C00], 10000, 0), [0x7E00, 0x7C00])
+
+    def test_vectors_of_several_heads_agree_with_the_heads(self):
+        rng = random.Random(36)
+        x = random_bits(rng, 48, special=True)
+        heads = [rotary.rotate(x[begin : begin + 16], 500000, 77) for begin in (0, 16, 32)]
+        self.assertEqual(vector.rotate(np.array(x, np.uint16), 16, 500000, 77).tolist(), sum(heads, []))
+
+    def test_odd_widths_and_small_bases_are_refused(self):
+        for theta, width in ((10000, 7), (10000, 0), (1, 8), ((1 << 32) + 1, 8)):
+            with self.assertRaises(ValueError):
+                rotary.table(theta, width, 1)
+
+
 class Softmax(unittest.TestCase):
     def distance(self, scores):
         """Of the softmax of `scores` from the exact one, in units in the last place of the exact one."""
@@ -385,24 +570,56 @@ def number_exponent(value):
     return exponent if Decimal(2) ** exponent <= value else exponent - 1
 
 
-class LayerNorm(unittest.TestCase):
-    def test_normalized_values_within_one_ulp_of_the_exact_ones(self):
-        rng = random.Random(21)
+class Norms(unittest.TestCase):
+    EPS = (10**6, 10**7, 123456789, 10**10)
+
+    def inputs(self, seed):
+        rng = random.Random(seed)
         for n in (1, 2, 3, 64, 192):
             for limit in (0x0400, 0x3C00, 0x5000, 0x7C00):
-                x = [rng.getrandbits(1) << 15 | rng.randrange(limit) for _ in range(n)]
-                values = [number(a) for a in x]
-                mean = sum(values) / n
-                variance = sum((v - mean) ** 2 for v in values) / n + Fraction(1, 100000)
-                deviation = (Decimal(variance.numerator) / variance.denominator).sqrt()
-                for got, value in zip(layernorm.normalize(x), values):
-                    centred = value - mean
-                    exact = nearest(Fraction(Decimal(centred.numerator) / centred.denominator / deviation))
-                    self.assertLessEqual(abs(got - exact), 1, (n, hex(limit)))
+                for eps in self.EPS if n < 64 else (10**7,):
+                    yield [rng.getrandbits(1) << 15 | rng.randrange(limit) for _ in range(n)], eps
+
+    def test_layer_norm_s_normalized_values_are_within_one_ulp_of_the_exact_ones(self):
+        for x, eps in self.inputs(21):
+            values = [number(a) for a in x]
+            mean = sum(values) / len(x)
+            variance = sum((v - mean) ** 2 for v in values) / len(x) + Fraction(eps, 10**12)
+            deviation = (Decimal(variance.numerator) / variance.denominator).sqrt()
+            for got, value in zip(layernorm.normalize(x, eps), values):
+                centred = value - mean
+                exact = nearest(Fraction(Decimal(centred.numerator) / centred.denominator / deviation))
+                self.assertLessEqual(abs(got - exact), 1, (len(x), eps))
+
+    def test_rms_norm_s_normalized_values_are_within_half_an_ulp_and_a_thousandth(self):
+        for x, eps in self.inputs(37):
+            values = [number(a) for a in x]
+            mean_square = sum(v * v for v in values) / len(x) + Fraction(eps, 10**12)
+            root = (Decimal(mean_square.numerator) / mean_square.denominator).sqrt()
+            for got, value in zip(rmsnorm.normalize(x, eps), values):
+                exact = Decimal(value.numerator) / value.denominator / root
+                unit = Decimal(2) ** (max(number_exponent(abs(exact)), -14) - 10) if exact else 1
+                self.assertLess(abs(Decimal(fp16.integer(got)) / 2**24 - exact) / unit, Decimal("0.501"), (len(x), eps))
 
     def test_constant_input_gives_the_bias_and_a_special_value_spoils_everything(self):
         self.assertEqual(layernorm.layer_norm([0x4248] * 3, [0x3C00] * 3, [0x3800, 0, 0xB800]), [0x3800, 0, 0xB800])
         self.assertEqual(layernorm.layer_norm([0x3C00, 0x7C00], [0x3C00] * 2, [0] * 2), [0x7E00] * 2)
+        self.assertEqual(rmsnorm.rms_norm([0x3C00, 0xFC00], [0x3C00] * 2, 10**7), [0x7E00] * 2)
+        self.assertEqual(rmsnorm.rms_norm([0x3C00, 0x3C00], [0x7C00, 0x3C00], 10**7), [0x7E00] * 2)
+
+    def test_known_values(self):
+        # 3 and 4 over sqrt(12.5) are 0.848528 and 1.131371, which the gains 2 and -1 multiply
+        self.assertEqual(rmsnorm.rms_norm([0x4200, 0x4400], [0x4000, 0xBC00], 10**6), [0x3ECA, 0xBC87])
+        # with eps = 0.01, -0.1 and 0.1 have the root sqrt(0.02), so that 0.7071 remains
+        self.assertEqual(layernorm.normalize([0xAE66, 0x2E66], 10**10), [0xB9A8, 0x39A8])
+        self.assertEqual(rmsnorm.rms_norm([0x8000, 0x0000], [0x3C00] * 2, 10**6), [0, 0])
+
+    def test_lengths_and_eps_outside_the_contract_are_refused(self):
+        for n, eps in ((0, 10**7), (16385, 10**7), (2, 10**6 - 1), (2, 10**10 + 1)):
+            with self.assertRaises(ValueError):
+                rmsnorm.rms_norm([0] * n, [0] * n, eps)
+            with self.assertRaises(ValueError):
+                layernorm.layer_norm([0] * n, [0] * n, [0] * n, eps)
 
 
 class Sampler(unittest.TestCase):
@@ -432,138 +649,621 @@ class Sampler(unittest.TestCase):
             sampler.sample([0x0000], 1001, 3)
 
 
+OPT = {
+    "model_type": "opt",
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "ffn_dim": 12,
+    "vocab_size": 5,
+    "max_position_embeddings": 6,
+    "word_embed_proj_dim": 8,
+    "do_layer_norm_before": True,
+    "activation_function": "relu",
+    "relu_before_qkv": True,
+}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 6,
+    "intermediate_size": 10,
+    "vocab_size": 5,
+    "max_position_embeddings": 6,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "rope_scaling": None,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float16",
+}
+FALCON = {
+    "model_type": "falcon",
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_kv_heads": 2,
+    "new_decoder_architecture": True,
+    "ffn_hidden_size": 10,
+    "vocab_size": 5,
+    "max_position_embeddings": 6,
+    "activation": "gelu",
+    "layer_norm_epsilon": 1e-3,
+    "rope_parameters": {"rope_theta": 500000, "rope_type": "default"},
+    "bias": False,
+    "alibi": False,
+    "parallel_attn": True,
+    "dtype": "bfloat16",
+}
+# Every choice that the contract leaves to config.json, in some combination.
+VARIANTS = [
+    OPT,
+    {**OPT, "relu_before_qkv": False},
+    LLAMA,
+    {**LLAMA, "relu_before_qkv": True, "hidden_act": "relu", "tie_word_embeddings": True},
+    {**LLAMA, "attention_bias": True, "num_key_value_heads": 4, "head_dim": None, "rms_norm_eps": 1e-2},
+    {**LLAMA, "mlp_bias": True, "num_key_value_heads": 1, "head_dim": 2, "rope_theta": 500000},
+    {**LLAMA, "model_type": "mistral", "sliding_window": None, "rms_norm_eps": 1e-6},
+    FALCON,
+    {**FALCON, "num_ln_in_parallel_attn": 1, "relu_before_qkv": True, "bias": True},
+    {**FALCON, "new_decoder_architecture": False, "multi_query": True, "activation": "relu"},
+    {**FALCON, "new_decoder_architecture": False, "multi_query": False, "bias": True},
+]
+
+
+def opt_shapes(c):
+    """Name -> shape of an OPT checkpoint."""
+    d, f = c["hidden_size"], c["ffn_dim"]
+    shapes = {"embed_tokens.weight": (c["vocab_size"], d), "embed_positions.weight": (c["max_position_embeddings"] + 2, d)}
+    norms, linears = ["final_layer_norm"], {}
+    for layer in range(c["num_hidden_layers"]):
+        prefix = f"layers.{layer}."
+        norms += [prefix + "self_attn_layer_norm", prefix + "final_layer_norm"]
+        linears.update({f"{prefix}self_attn.{name}": (d, d) for name in ("q_proj", "k_proj", "v_proj", "out_proj")})
+        linears.update({prefix + "fc1": (f, d), prefix + "fc2": (d, f)})
+    for name, shape in {**{name: (d,) for name in norms}, **linears}.items():
+        shapes[name + ".weight"], shapes[name + ".bias"] = shape, shape[:1]
+    return {"model.decoder." + name: shape for name, shape in shapes.items()}
+
+
+def llama_shapes(c):
+    """Name -> shape of a LLaMA or Mistral checkpoint."""
+    d, f, heads, groups = (c[key] for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"))
+    h = c["head_dim"] or d // heads
+    shapes = {"model.embed_tokens.weight": (c["vocab_size"], d), "model.norm.weight": (d,)}
+    if not c["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (c["vocab_size"], d)
+    for layer in range(c["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        shapes[prefix + "input_layernorm.weight"] = shapes[prefix + "post_attention_layernorm.weight"] = (d,)
+        attention = {"q_proj": (heads * h, d), "k_proj": (groups * h, d), "v_proj": (groups * h, d), "o_proj": (d, heads * h)}
+        mlp = {"gate_proj": (f, d), "up_proj": (f, d), "down_proj": (d, f)}
+        for part, linears, bias in (("self_attn.", attention, c["attention_bias"]), ("mlp.", mlp, c["mlp_bias"])):
+            for name, shape in linears.items():
+                shapes[f"{prefix}{part}{name}.weight"] = shape
+                if bias:
+                    shapes[f"{prefix}{part}{name}.bias"] = shape[:1]
+    return shapes
+
+
+def falcon_groups(c):
+    """Heads of k and v."""
+    if c["new_decoder_architecture"]:
+        return c["num_kv_heads"]
+    return 1 if c["multi_query"] else c["num_attention_heads"]
+
+
+def falcon_norms(c):
+    """The norms of attention and of the FFN in a layer."""
+    two = c["new_decoder_architecture"] and c.get("num_ln_in_parallel_attn") != 1
+    return ("ln_attn", "ln_mlp") if two else ("input_layernorm", "input_layernorm")
+
+
+def falcon_shapes(c):
+    """Name -> shape of a Falcon checkpoint."""
+    d, f, heads = c["hidden_size"], c["ffn_hidden_size"], c["num_attention_heads"]
+    linears = {"self_attention.query_key_value": ((heads + 2 * falcon_groups(c)) * d // heads, d), "self_attention.dense": (d, d)}
+    linears.update({"mlp.dense_h_to_4h": (f, d), "mlp.dense_4h_to_h": (d, f)})
+    norms = ["ln_f"] + [f"h.{layer}.{name}" for layer in range(c["num_hidden_layers"]) for name in falcon_norms(c)]
+    shapes = {"word_embeddings.weight": (c["vocab_size"], d)}
+    for name in norms:
+        shapes[name + ".weight"] = shapes[name + ".bias"] = (d,)
+    for layer in range(c["num_hidden_layers"]):
+        for name, shape in linears.items():
+            shapes[f"h.{layer}.{name}.weight"] = shape
+            if c["bias"]:
+                shapes[f"h.{layer}.{name}.bias"] = shape[:1]
+    return {"transformer." + name: shape for name, shape in shapes.items()}
+
+
+SHAPES = {"opt": opt_shapes, "llama": llama_shapes, "mistral": llama_shapes, "falcon": falcon_shapes}
+
+
+def random_tensors(c, seed=22):
+    """A random checkpoint of a configuration."""
+    rng = np.random.default_rng(seed)
+    return {name: rng.normal(0, 0.7, shape).astype(np.float16) for name, shape in SHAPES[c["model_type"]](c).items()}
+
+
+class Exact:
+    """The contract's scalar operations on lists of bit patterns."""
+
+    dot = staticmethod(dot.dot)
+    softmax = staticmethod(softmax.softmax)
+    rotate = staticmethod(rotary.rotate)
+    layer_norm = staticmethod(layernorm.layer_norm)
+    rms_norm = staticmethod(rmsnorm.rms_norm)
+    zero = 0
+
+    def values(self, tensor):
+        return tensor.view(np.uint16).tolist()
+
+    def add(self, a, b):
+        return [fp16.add(p, q) for p, q in zip(a, b)]
+
+    def mul(self, a, b):
+        return [fp16.mul(p, q) for p, q in zip(a, b)]
+
+    def act(self, name, x):
+        return [{"relu": fp16.relu, "silu": activations.silu, "gelu": activations.gelu}[name](v) for v in x]
+
+    def query_scale(self, width):
+        return fp16.reciprocal_sqrt_of_integer(width)
+
+
+class Floats:
+    """The same on lists of floats, without any of the contract's roundings."""
+
+    zero = 0.0
+
+    def values(self, tensor):
+        return tensor.astype(np.float64).tolist()
+
+    def dot(self, w, x):
+        return math.fsum(p * q for p, q in zip(w, x))
+
+    def softmax(self, scores):
+        powers = [math.exp(s - max(scores)) for s in scores]
+        return [power / sum(powers) for power in powers]
+
+    def rotate(self, x, theta, position):
+        half = len(x) // 2
+        pairs = enumerate(zip(x[:half], x[half:]))
+        turned = [complex(*pair) * cmath.exp(1j * position * theta ** (-i / half)) for i, pair in pairs]
+        return [z.real for z in turned] + [z.imag for z in turned]
+
+    def layer_norm(self, x, gain, bias, eps):
+        mean = sum(x) / len(x)
+        return self.add(self.rms_norm([v - mean for v in x], gain, eps), bias)
+
+    def rms_norm(self, x, gain, eps):
+        root = math.sqrt(sum(v * v for v in x) / len(x) + eps / 1e12)
+        return [v / root * g for v, g in zip(x, gain)]
+
+    def add(self, a, b):
+        return [p + q for p, q in zip(a, b)]
+
+    def mul(self, a, b):
+        return [p * q for p, q in zip(a, b)]
+
+    def act(self, name, x):
+        functions = {"silu": lambda v: v / (1 + math.exp(-v)), "gelu": lambda v: v * (1 + math.erf(v / math.sqrt(2))) / 2}
+        return [{**functions, "relu": lambda v: max(v, 0.0)}[name](v) for v in x]
+
+    def query_scale(self, width):
+        return width**-0.5
+
+
+class Plain:
+    """The forward pass of docs/numerics.md written out for each architecture; no cache, all positions at once."""
+
+    def __init__(self, operations, c, tensors):
+        self.do, self.c = operations, c
+        self.t = {name: operations.values(tensor) for name, tensor in tensors.items()}
+
+    def logits(self, tokens):
+        """A list per position."""
+        run = {"opt": self.opt, "llama": self.llama, "mistral": self.llama, "falcon": self.falcon}
+        return run[self.c["model_type"]](tokens)
+
+    def linear(self, name, x):
+        y = [self.do.dot(row, x) for row in self.t[name + ".weight"]]
+        return self.do.add(y, self.t[name + ".bias"]) if name + ".bias" in self.t else y
+
+    def layer_norm(self, name, x, eps):
+        return self.do.layer_norm(x, self.t[name + ".weight"], self.t[name + ".bias"], eps)
+
+    def relu_before_qkv(self, a):
+        return self.do.act("relu", a) if self.c.get("relu_before_qkv") else a
+
+    def heads(self, x, width):
+        return [x[begin : begin + width] for begin in range(0, len(x), width)]
+
+    def attention(self, q, k, v):
+        """The outputs of the heads of every position from lists [position][head][element]."""
+        shared, outputs = len(q[0]) // len(k[0]), []
+        for p in range(len(q)):
+            o = []
+            for n, head in enumerate(q[p]):
+                weights = self.do.softmax([self.do.dot(k[j][n // shared], head) for j in range(p + 1)])
+                o += [self.do.dot([v[j][n // shared][i] for j in range(p + 1)], weights) for i in range(len(head))]
+            outputs.append(o)
+        return outputs
+
+    def scaled(self, q, width):
+        return self.do.mul(q, [self.do.query_scale(width)] * len(q))
+
+    def rotated(self, x, width, theta):
+        """[position][head][element] of the rotated heads of every position."""
+        return [[self.do.rotate(head, theta, p) for head in self.heads(row, width)] for p, row in enumerate(x)]
+
+    def opt(self, tokens):
+        t, c, name = self.t, self.c, "model.decoder."
+        width, eps = c["hidden_size"] // c["num_attention_heads"], 10**7
+        embedding, positions = t[name + "embed_tokens.weight"], t[name + "embed_positions.weight"]
+        hidden = [self.do.add(embedding[v], positions[p + 2]) for p, v in enumerate(tokens)]
+        for layer in range(c["num_hidden_layers"]):
+            at = f"{name}layers.{layer}."
+            a = [self.relu_before_qkv(self.layer_norm(at + "self_attn_layer_norm", h, eps)) for h in hidden]
+            q = [self.heads(self.scaled(self.linear(at + "self_attn.q_proj", row), width), width) for row in a]
+            k, v = ([self.heads(self.linear(f"{at}self_attn.{x}_proj", row), width) for row in a] for x in "kv")
+            for p, o in enumerate(self.attention(q, k, v)):
+                h = self.do.add(hidden[p], self.linear(at + "self_attn.out_proj", o))
+                f = self.do.act("relu", self.linear(at + "fc1", self.layer_norm(at + "final_layer_norm", h, eps)))
+                hidden[p] = self.do.add(h, self.linear(at + "fc2", f))
+        return [self.linear(name + "embed_tokens", self.layer_norm(name + "final_layer_norm", h, eps)) for h in hidden]
+
+    def llama(self, tokens):
+        t, c, do = self.t, self.c, self.do
+        width = c["head_dim"] or c["hidden_size"] // c["num_attention_heads"]
+        norm = lambda name, x: do.rms_norm(x, t[name + ".weight"], round(c["rms_norm_eps"] * 1e12))
+        hidden = [t["model.embed_tokens.weight"][v] for v in tokens]
+        for layer in range(c["num_hidden_layers"]):
+            at = f"model.layers.{layer}."
+            a = [self.relu_before_qkv(norm(at + "input_layernorm", h)) for h in hidden]
+            q, k, v = ([self.linear(f"{at}self_attn.{x}_proj", row) for row in a] for x in "qkv")
+            q = self.rotated([self.scaled(row, width) for row in q], width, int(c["rope_theta"]))
+            k = self.rotated(k, width, int(c["rope_theta"]))
+            for p, o in enumerate(self.attention(q, k, [self.heads(row, width) for row in v])):
+                h = do.add(hidden[p], self.linear(at + "self_attn.o_proj", o))
+                a = norm(at + "post_attention_layernorm", h)
+                gate, up = do.act(c["hidden_act"], self.linear(at + "mlp.gate_proj", a)), self.linear(at + "mlp.up_proj", a)
+                m = do.mul(gate, up)
+                if c["hidden_act"] == "relu":
+                    m = [do.zero if g == 0 else product for g, product in zip(gate, m)]
+                hidden[p] = do.add(h, self.linear(at + "mlp.down_proj", m))
+        head = "model.embed_tokens" if c["tie_word_embeddings"] else "lm_head"
+        return [self.linear(head, norm("model.norm", h)) for h in hidden]
+
+    def falcon(self, tokens):
+        t, c, do, name = self.t, self.c, self.do, "transformer."
+        width, eps, theta = c["hidden_size"] // c["num_attention_heads"], round(c["layer_norm_epsilon"] * 1e12), 500000
+        groups, (attention_norm, ffn_norm) = falcon_groups(c), falcon_norms(c)
+        hidden = [t[name + "word_embeddings.weight"][v] for v in tokens]
+        for layer in range(c["num_hidden_layers"]):
+            at = f"{name}h.{layer}."
+            b = [self.layer_norm(at + ffn_norm, h, eps) for h in hidden]
+            a = [self.relu_before_qkv(self.layer_norm(at + attention_norm, h, eps)) for h in hidden]
+            q, k, v = [], [], []
+            for row in a:
+                heads = self.heads(self.linear(at + "self_attention.query_key_value", row), width)
+                sets = [heads[begin : begin + len(heads) // groups] for begin in range(0, len(heads), len(heads) // groups)]
+                q.append(self.scaled([x for group in sets for head in group[:-2] for x in head], width))
+                k.append([x for group in sets for x in group[-2]])
+                v.append([group[-1] for group in sets])
+            o = self.attention(self.rotated(q, width, theta), self.rotated(k, width, theta), v)
+            for p in range(len(tokens)):
+                h = do.add(hidden[p], self.linear(at + "self_attention.dense", o[p]))
+                m = do.act(c["activation"], self.linear(at + "mlp.dense_h_to_4h", b[p]))
+                hidden[p] = do.add(h, self.linear(at + "mlp.dense_4h_to_h", m))
+        return [self.linear(name + "word_embeddings", self.layer_norm(name + "ln_f", h, eps)) for h in hidden]
+
+
 class Decoder(unittest.TestCase):
-    CONFIG = {
-        "model_type": "opt",
-        "hidden_size": 8,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "ffn_dim": 12,
-        "vocab_size": 5,
-        "max_position_embeddings": 6,
-        "word_embed_proj_dim": 8,
-        "do_layer_norm_before": True,
-        "activation_function": "relu",
-        "relu_before_qkv": True,
-    }
-
-    def tensors(self):
-        rng = np.random.default_rng(22)
-        d, f = 8, 12
-        shapes = {"embed_tokens.weight": (5, d), "embed_positions.weight": (8, d)}
-        shapes.update({"final_layer_norm.weight": (d,), "final_layer_norm.bias": (d,)})
-        for layer in range(2):
-            prefix = f"layers.{layer}."
-            for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
-                shapes[f"{prefix}self_attn.{name}.weight"], shapes[f"{prefix}self_attn.{name}.bias"] = (d, d), (d,)
-            for name in ("self_attn_layer_norm", "final_layer_norm"):
-                shapes[f"{prefix}{name}.weight"], shapes[f"{prefix}{name}.bias"] = (d,), (d,)
-            shapes[f"{prefix}fc1.weight"], shapes[f"{prefix}fc1.bias"] = (f, d), (f,)
-            shapes[f"{prefix}fc2.weight"], shapes[f"{prefix}fc2.bias"] = (d, f), (d,)
-        return {f"model.decoder.{name}": rng.normal(0, 0.7, shape).astype(np.float16) for name, shape in shapes.items()}
-
-    def logits(self, tokens, **changes):
-        session = opt.Session(opt.Decoder({**self.CONFIG, **changes}, self.tensors()))
-        return [session.step(token).tolist() for token in tokens]
+    def run_tokens(self, c, tensors, tokens, observe=lambda *_: None):
+        session = decoder.Session(decoder.Decoder(c, tensors))
+        return [session.step(token, observe).tolist() for token in tokens]
 
     def test_a_scalar_transcription_of_the_contract_gives_the_same_bits(self):
         tokens = [1, 4, 0, 2, 2, 3]
-        for flag in (True, False):
-            expected = scalar_decoder({**self.CONFIG, "relu_before_qkv": flag}, self.tensors(), tokens)
-            self.assertEqual(self.logits(tokens, relu_before_qkv=flag), expected)
+        for c in VARIANTS:
+            tensors = random_tensors(c)
+            self.assertEqual(self.run_tokens(c, tensors, tokens), Plain(Exact(), c, tensors).logits(tokens), c)
 
     def test_float64_stays_close(self):
-        got = np.array(self.logits([1, 4, 0]), np.uint16).view(np.float16).astype(np.float64)
-        np.testing.assert_allclose(got[-1], float_decoder(self.CONFIG, self.tensors(), [1, 4, 0]), atol=0.06)
+        tokens = [1, 4, 0, 3]
+        for c in VARIANTS:
+            tensors = random_tensors(c)
+            got = np.array(self.run_tokens(c, tensors, tokens), np.uint16).view(np.float16).astype(np.float64)
+            expected = np.array(Plain(Floats(), c, tensors).logits(tokens))
+            np.testing.assert_allclose(got, expected, atol=0.012 * np.abs(expected).max(), err_msg=str(c))
 
     def test_an_infinite_weight_makes_nan_logits(self):
-        tensors = self.tensors()
+        tensors = random_tensors(OPT)
         tensors["model.decoder.embed_tokens.weight"][1, 3] = np.inf
-        logits = opt.Session(opt.Decoder(self.CONFIG, tensors)).step(1)
-        self.assertEqual(logits.tolist(), [fp16.NAN] * 5)
-        self.assertEqual(logits.tolist(), scalar_decoder(self.CONFIG, tensors, [1])[0])
+        logits = self.run_tokens(OPT, tensors, [1])
+        self.assertEqual(logits, [[fp16.NAN] * 5])
+        self.assertEqual(logits, Plain(Exact(), OPT, tensors).logits([1]))
 
-    def test_a_token_beyond_the_context_is_refused(self):
-        with self.assertRaises(ValueError):
-            self.logits([0] * 7)
+    def test_a_gate_of_zero_closes_on_an_infinite_product_with_relu_alone(self):
+        for act, product in (("relu", 0), ("silu", fp16.NAN)):
+            c, seen = {**LLAMA, "hidden_act": act}, {}
+            tensors = random_tensors(c)
+            tensors["model.layers.0.mlp.gate_proj.weight"][:] = 0
+            up = tensors["model.layers.0.mlp.up_proj.weight"]
+            up[:] = np.where(up > 0, 65504, -65504)
+            tensors["model.layers.0.post_attention_layernorm.weight"][:] = 50
+            self.run_tokens(c, tensors, [1], seen.__setitem__)
+            infinite = seen["layers.0.up"] & 0x7FFF == 0x7C00
+            self.assertTrue(infinite.any())
+            self.assertEqual(seen["layers.0.gate"].tolist(), [0] * 10)
+            self.assertEqual(set(seen["layers.0.ffn"][infinite].tolist()), {product})
+            if act == "relu":
+                self.assertEqual(seen["layers.0.ffn"].tolist(), [0] * 10)  # never -0
+
+    def test_the_stages_are_those_of_the_architecture_in_the_order_of_computation(self):
+        common = ["qkv_input", "q", "k", "v", "attention", "after_attention"]
+        for c, ffn in ((OPT, ["ffn"]), (LLAMA, ["gate", "up", "ffn"]), (FALCON, ["ffn"])):
+            names = []
+            self.run_tokens(c, random_tensors(c), [1], lambda name, bits: names.append(name))
+            layers = [f"layers.{layer}.{name}" for layer in (0, 1) for name in common + ffn + ["after_ffn"]]
+            self.assertEqual(names, ["embedding", *layers, "final_layer_norm", "logits"])
+
+    def test_the_observed_q_and_k_are_rotated(self):
+        seen = []
+        tensors = random_tensors(LLAMA)
+        self.run_tokens(LLAMA, tensors, [1, 1], lambda name, bits: seen.append((name, bits.tolist())))
+        of = lambda name: [bits for found, bits in seen if found == name]
+        for name in ("layers.0.q", "layers.0.k"):
+            first, second = of(name)
+            turned = sum((rotary.rotate(first[begin : begin + 6], 10000, 1) for begin in range(0, len(first), 6)), [])
+            self.assertEqual(second, turned)  # position 0 turns by nothing
+
+    def test_a_token_beyond_the_context_or_the_vocabulary_is_refused(self):
+        for tokens in ([0] * 7, [5], [-1]):
+            with self.assertRaises(ValueError):
+                self.run_tokens(OPT, random_tensors(OPT), tokens)
+
+    def test_a_missing_tensor_and_a_wrong_shape_are_named(self):
+        tensors = random_tensors(LLAMA)
+        with self.assertRaisesRegex(ValueError, "model.norm.weight has shape .3., expected .8."):
+            decoder.Decoder(LLAMA, {**tensors, "model.norm.weight": np.zeros(3, np.float16)})
+        del tensors["model.layers.1.mlp.up_proj.weight"]
+        with self.assertRaisesRegex(ValueError, "model.layers.1.mlp.up_proj.weight is missing"):
+            decoder.Decoder(LLAMA, tensors)
 
     def test_generation_runs_every_position_but_the_last(self):
-        decoder, positions = opt.Decoder(self.CONFIG, self.tensors()), []
-        tokens = opt.generate(decoder, [1, 2], 3, 100, 9, lambda position, logits: positions.append(position))
+        positions = []
+        model = decoder.Decoder(LLAMA, random_tensors(LLAMA))
+        tokens = decoder.generate(model, [1, 2], 3, 100, 9, lambda position, logits: positions.append(position))
         self.assertEqual((len(tokens), positions), (3, [0, 1, 2, 3]))
 
 
-def scalar_decoder(config, tensors, tokens):
-    """The forward pass of docs/numerics.md with Python lists and the scalar operations; no cache, all positions at once."""
-    t = {name.removeprefix("model.decoder."): value.view(np.uint16).tolist() for name, value in tensors.items()}
-    width = config["hidden_size"] // config["num_attention_heads"]
-    scale = fp16.reciprocal_sqrt_of_integer(width)
+class Config(unittest.TestCase):
+    def test_what_the_contract_does_not_define_is_refused_with_its_key_and_value(self):
+        refusals = [
+            (LLAMA, {"model_type": "gpt2"}, "model_type is 'gpt2', expected 'opt' or 'llama' or 'mistral' or 'falcon'"),
+            (LLAMA, {"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling is .*linear.*, expected null or"),
+            (LLAMA, {"rope_parameters": {"rope_type": "llama3", "rope_theta": 1e4}}, "rope_parameters is .*llama3"),
+            (LLAMA, {"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5, expected 1"),
+            (LLAMA, {"rope_theta": 10000.5}, "rope_theta is 10000.5, expected a whole number from 2 to 4294967296"),
+            (LLAMA, {"rope_theta": 1.0}, "rope_theta is 1.0"),
+            (LLAMA, {"rope_theta": "10000"}, "rope_theta is '10000'"),
+            (LLAMA, {"hidden_act": "gelu"}, "hidden_act is 'gelu', expected 'silu' or 'relu'"),
+            (LLAMA, {"head_dim": 5}, "head_dim is 5, expected an even number"),
+            (LLAMA, {"head_dim": None, "num_attention_heads": 8}, "head_dim is 1, expected an even number"),
+            (LLAMA, {"num_key_value_heads": 3}, "num_key_value_heads is 3, expected a divisor of num_attention_heads, 4"),
+            (LLAMA, {"rms_norm_eps": 1.5e-12}, "rms_norm_eps is 1.5e-12, expected a number from 1e-6 to 1e-2"),
+            (LLAMA, {"rms_norm_eps": 0.02}, "rms_norm_eps is 0.02"),
+            (LLAMA, {"rms_norm_eps": 1.00000005e-6}, "rms_norm_eps is 1.00000005e-06, expected a multiple of 1e-12"),
+            (LLAMA, {"rms_norm_eps": "1e-5"}, "rms_norm_eps is '1e-5'"),
+            (LLAMA, {"attention_bias": "yes"}, "attention_bias is 'yes', expected False or True"),
+            (LLAMA, {"quantization_config": {"bits": 4}}, "quantization_config is .*expected null"),
+            (LLAMA, {"torch_dtype": "int8"}, "torch_dtype is 'int8', expected 'float16'"),
+            (LLAMA, {"dtype": "int8"}, "dtype is 'int8', expected 'float16'"),
+            (LLAMA, {"vocab_size": None}, "vocab_size is None, expected a whole number from 1"),
+            (LLAMA, {"model_type": "mistral", "sliding_window": 5}, "sliding_window is 5, expected null or at least max"),
+            (LLAMA, {"model_type": "mistral", "max_position_embeddings": 8192}, "sliding_window is 4096"),
+            (FALCON, {"alibi": True}, "alibi is True, expected False"),
+            (FALCON, {"parallel_attn": False}, "parallel_attn is False, expected True"),
+            (FALCON, {"activation": "silu"}, "activation is 'silu', expected 'gelu' or 'relu'"),
+            (FALCON, {"num_ln_in_parallel_attn": 3}, "num_ln_in_parallel_attn is 3"),
+            (FALCON, {"num_attention_heads": 16}, "hidden_size / num_attention_heads is 1, expected an even number"),
+            (FALCON, {"num_attention_heads": 3}, "num_attention_heads is 3, expected a divisor of hidden_size, 16"),
+            (FALCON, {"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+            (OPT, {"do_layer_norm_before": False}, "do_layer_norm_before is False, expected True"),
+            (OPT, {"activation_function": "gelu"}, "activation_function is 'gelu', expected 'relu'"),
+            (OPT, {"word_embed_proj_dim": 4}, "word_embed_proj_dim is 4, expected 8"),
+            (OPT, {"enable_bias": False}, "enable_bias is False"),
+        ]
+        for c, changes, message in refusals:
+            with self.assertRaisesRegex(ValueError, "^config.json: " + message):
+                config.describe({**c, **changes})
 
-    def norm(name, x):
-        return layernorm.layer_norm(x, t[name + ".weight"], t[name + ".bias"])
+    def test_both_spellings_of_the_base_and_windows_as_long_as_the_context(self):
+        parameters = {"rope_theta": None, "rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"}}
+        self.assertEqual(config.describe({**LLAMA, **parameters}).theta, 500000)
+        self.assertEqual(config.describe({**LLAMA, "rope_theta": 20000}).theta, 20000)
+        self.assertEqual(config.describe({**LLAMA, "rope_theta": None}).theta, 10000)
+        self.assertEqual(config.describe({**LLAMA, "rope_scaling": {"type": "default"}}).theta, 10000)
+        self.assertIsNone(config.describe(OPT).theta)
+        for window in (None, 6, 4096):
+            config.describe({**LLAMA, "model_type": "mistral", "sliding_window": window})
 
-    def linear(name, x):
-        return [fp16.add(dot.dot(row, x), b) for row, b in zip(t[name + ".weight"], t[name + ".bias"])]
-
-    def added(a, b):
-        return [fp16.add(p, q) for p, q in zip(a, b)]
-
-    hidden = [added(t["embed_tokens.weight"][v], t["embed_positions.weight"][p + 2]) for p, v in enumerate(tokens)]
-    for layer in range(config["num_hidden_layers"]):
-        prefix = f"layers.{layer}."
-        a = [norm(prefix + "self_attn_layer_norm", h) for h in hidden]
-        if config["relu_before_qkv"]:
-            a = [[fp16.relu(v) for v in row] for row in a]
-        q = [[fp16.mul(v, scale) for v in linear(prefix + "self_attn.q_proj", row)] for row in a]
-        k, v = ([linear(f"{prefix}self_attn.{name}", row) for row in a] for name in ("k_proj", "v_proj"))
-        for p in range(len(tokens)):
-            o = []
-            for begin in range(0, config["hidden_size"], width):
-                head = slice(begin, begin + width)
-                weights = softmax.softmax([dot.dot(k[j][head], q[p][head]) for j in range(p + 1)])
-                o += [dot.dot([v[j][i] for j in range(p + 1)], weights) for i in range(begin, begin + width)]
-            h = added(hidden[p], linear(prefix + "self_attn.out_proj", o))
-            f = [fp16.relu(x) for x in linear(prefix + "fc1", norm(prefix + "final_layer_norm", h))]
-            hidden[p] = added(h, linear(prefix + "fc2", f))
-    return [[dot.dot(row, norm("final_layer_norm", h)) for row in t["embed_tokens.weight"]] for h in hidden]
+    def test_eps_counts_units_of_a_millionth_of_a_millionth(self):
+        for value, eps in ((1e-5, 10**7), (1e-6, 10**6), (0.01, 10**10), (1.234567e-6, 1234567)):
+            self.assertEqual(config.describe({**LLAMA, "rms_norm_eps": value}).eps, eps)
 
 
-def float_decoder(config, tensors, tokens):
-    """The last position's logits in float64, in matrix form, as a check of the architecture rather than of the bits."""
-    t = {name.removeprefix("model.decoder."): value.astype(np.float64) for name, value in tensors.items()}
-    n, heads = len(tokens), config["num_attention_heads"]
-
-    def norm(name, x):
-        centred = x - x.mean(1, keepdims=True)
-        return centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * t[name + ".weight"] + t[name + ".bias"]
-
-    def linear(name, x):
-        return x @ t[name + ".weight"].T + t[name + ".bias"]
-
-    h = t["embed_tokens.weight"][tokens] + t["embed_positions.weight"][2 : 2 + n]
-    for layer in range(config["num_hidden_layers"]):
-        prefix = f"layers.{layer}."
-        a = np.maximum(norm(prefix + "self_attn_layer_norm", h), 0)
-        q, k, v = (linear(f"{prefix}self_attn.{name}", a).reshape(n, heads, -1) for name in ("q_proj", "k_proj", "v_proj"))
-        scores = np.einsum("phi,jhi->hpj", q, k) / np.sqrt(q.shape[2])
-        scores[:, np.triu(np.ones((n, n), bool), 1)] = -np.inf
-        weights = np.exp(scores - scores.max(2, keepdims=True))
-        weights /= weights.sum(2, keepdims=True)
-        h = h + linear(prefix + "self_attn.out_proj", np.einsum("hpj,jhi->phi", weights, v).reshape(n, -1))
-        h = h + linear(prefix + "fc2", np.maximum(linear(prefix + "fc1", norm(prefix + "final_layer_norm", h)), 0))
-    return (norm("final_layer_norm", h) @ t["embed_tokens.weight"].T)[-1]
+def safetensors(tensors):
+    """The bytes of a safetensors file from name -> (dtype, numpy array)."""
+    header, data = {}, b""
+    for name, (dtype, values) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": list(values.shape), "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode("ascii")
+    return struct.pack("<Q", len(text)) + text + data
 
 
 class Checkpoint(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = pathlib.Path(directory.name)
+        (self.directory / "config.json").write_text('{"model_type": "llama"}')
+
+    def write(self, name, tensors):
+        (self.directory / name).write_bytes(safetensors(tensors))
+
     def test_safetensors_survive_a_round_trip(self):
         tensors = {"b": np.arange(6, dtype=np.float16).reshape(2, 3), "a.long": np.float16([-0.0, 65504])}
-        with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-            checkpoint.write_safetensors(file.name, tensors, {"format": "pt"})
-            read, metadata = checkpoint.read_safetensors(file.name)
+        path = self.directory / "x.safetensors"
+        checkpoint.write_safetensors(path, tensors, {"format": "pt"})
+        read, metadata = checkpoint.read_safetensors(path)
         self.assertEqual(metadata, {"format": "pt"})
         for name, value in tensors.items():
             self.assertEqual(read[name].tobytes(), value.tobytes())
             self.assertEqual(read[name].shape, value.shape)
+
+    def test_fp32_and_bf16_are_rounded_once(self):
+        rng = np.random.default_rng(38)
+        single = (rng.normal(0, 1, 500) * 2.0 ** rng.integers(-30, 15, 500)).astype("<f4")
+        single[:3] = 1 + 2**-11, 1 + 3 * 2**-11, 65519.99  # two ties, and the largest that does not overflow
+        brain = (single.view("<u4") >> 16).astype("<u2")
+        self.write("model.safetensors", {"single": ("F32", single), "brain": ("BF16", brain)})
+        read = checkpoint.load(self.directory)[1]
+        exact = {"single": single.tolist(), "brain": (brain.astype("<u4") << 16).view("<f4").tolist()}
+        for name, values in exact.items():
+            self.assertEqual(read[name].view(np.uint16).tolist(), [nearest(Fraction(value)) for value in values])
+
+    def test_what_has_no_finite_fp16_number_is_named_with_its_place(self):
+        for dtype, values, what in (
+            ("F32", np.array([[1, 2], [3, 65520]], "<f4"), "65520.0 at .1, 1. overflows FP16"),
+            ("BF16", np.array([[0, 0], [0x4780, 0]], "<u2"), "65536.0 at .1, 0. overflows FP16"),
+            ("F32", np.array([[1, np.nan]], "<f4"), "nan at .0, 1. is not finite"),
+            ("F16", np.array([[-np.inf]], "<f2"), "-inf at .0, 0. is not finite"),
+        ):
+            self.write("model.safetensors", {"good": ("F32", np.zeros(1, "<f4")), "bad.weight": (dtype, values)})
+            with self.assertRaisesRegex(ValueError, "tensor bad.weight: " + what):
+                checkpoint.load(self.directory)
+        self.write("model.safetensors", {"whole": ("I64", np.zeros(1, "<i8"))})
+        with self.assertRaisesRegex(ValueError, "tensor whole is I64, expected one of F16, BF16, F32"):
+            checkpoint.load(self.directory)
+
+    def test_shards_are_read_as_the_index_says(self):
+        self.write("one.safetensors", {"a": ("F16", np.array([1], "<f2")), "not.listed": ("F16", np.array([9], "<f2"))})
+        self.write("two.safetensors", {"b": ("F32", np.array([2], "<f4"))})
+        index = {"metadata": {}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
+        (self.directory / "model.safetensors.index.json").write_text(json.dumps(index))
+        read = checkpoint.load(self.directory)[1]
+        self.assertEqual({name: value.tolist() for name, value in read.items()}, {"a": [1], "b": [2]})
+        index["weight_map"]["c"] = "one.safetensors"
+        (self.directory / "model.safetensors.index.json").write_text(json.dumps(index))
+        with self.assertRaisesRegex(ValueError, "one.safetensors: tensor c is missing"):
+            checkpoint.load(self.directory)
+
+
+def tokenizer_json(merges, pre_tokenizer, **changes):
+    """A byte-level BPE with the tokens of the merges after those of the bytes."""
+    tokens = tokenizer.CHARACTERS + [merge.replace(" ", "") for merge in merges]
+    model = {"type": "BPE", "vocab": {token: index for index, token in enumerate(tokens)}, "merges": merges}
+    description = {"normalizer": None, "pre_tokenizer": pre_tokenizer, "decoder": {"type": "ByteLevel"}, "post_processor": None}
+    return {**description, "model": model, **changes}
+
+
+PATTERN = r" ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+"
+WORDS = {
+    "type": "Sequence",
+    "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": PATTERN}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False},
+    ],
+}
+GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+MERGES = ["t h", "th e", "Ġ the", "e n", "Ġ t", "h e"]  # tokens 256 to 261
+
+
+class Tokenizer(unittest.TestCase):
+    def spelled(self, description, text):
+        made = tokenizer.Tokenizer(description)
+        ids = made.encode(text)
+        self.assertEqual(made.decode(ids), text.encode("utf-8"))
+        return [made.decode([index]).decode("utf-8", "replace") for index in ids]
+
+    def test_the_merge_of_the_lowest_rank_comes_first(self):
+        self.assertEqual(self.spelled(tokenizer_json(MERGES, WORDS), "the then  hen"), ["the", " the", "n", " ", " ", "h", "en"])
+        pairs = [merge.split(" ") for merge in MERGES]
+        described = tokenizer_json(MERGES, WORDS)
+        described["model"]["merges"] = pairs
+        self.assertEqual(tokenizer.Tokenizer(described).encode("the hen"), [257, 32, 104, 259])
+
+    def test_of_equal_ranks_the_left_one_comes_first(self):
+        self.assertEqual(self.spelled(tokenizer_json(["a a"], WORDS), "aaa"), ["aa", "a"])
+        # a merge whose result ranks before it: one pair at a time, not all equal ones together
+        self.assertEqual(self.spelled(tokenizer_json(["aa a", "a a"], WORDS), "aaaa"), ["aaa", "a"])
+
+    def test_bytes_that_are_no_text_survive(self):
+        every = tokenizer.Tokenizer(tokenizer_json(MERGES, WORDS))
+        self.assertEqual(every.decode(range(256)), bytes(range(256)))
+        self.assertEqual(every.encode("\x00\u00e9\U0001f600"), list("\x00\u00e9\U0001f600".encode("utf-8")))
+        with self.assertRaisesRegex(ValueError, "token 262 "):
+            every.decode([262])
+
+    def test_merges_stay_within_pieces(self):
+        self.assertEqual(self.spelled(tokenizer_json(["s t", "' s"], GPT2), "it's st"), ["i", "t", "'s", " ", "st"])
+        self.assertEqual(self.spelled(tokenizer_json(["n Ġ"], GPT2), "n n"), ["n", " ", "n"])
+        self.assertEqual(self.spelled(tokenizer_json(["n Ġ"], {**GPT2, "use_regex": False}), "n n"), ["n ", "n"])
+
+    def test_gpt2_s_pattern_takes_letters_and_numbers_of_all_scripts(self):
+        pattern = tokenizer.compiled(tokenizer.GPT2_PATTERN)
+        text = "na\u00efve \u6587\u5b57 x\u00b2 \u216712 a_b\x1c\n\n  end "
+        expected = ["na\u00efve", " \u6587\u5b57", " x", "\u00b2", " \u216712", " a", "_", "b", "\x1c", "\n\n ", " end", " "]
+        self.assertEqual(tokenizer.pieces(pattern, text), expected)
+
+    def test_added_tokens_are_cut_out_before_anything_else(self):
+        added = [{"id": 300, "content": "<|end|>", "special": True}, {"id": 301, "content": "<|end|>>", "special": False}]
+        made = tokenizer.Tokenizer(tokenizer_json(MERGES, WORDS, added_tokens=added))
+        self.assertEqual(made.encode("the<|end|>>the<|end|>"), [257, 301, 257, 300])
+        self.assertEqual(made.decode([257, 301, 300]), b"the<|end|>><|end|>")
+
+    def test_whole_words_where_merges_are_ignored(self):
+        described = tokenizer_json(["h e"], WORDS)
+        described["model"]["vocab"]["the"] = 257
+        self.assertEqual(tokenizer.Tokenizer(described).encode("the"), [ord("t"), 256])
+        described["model"]["ignore_merges"] = True
+        self.assertEqual(tokenizer.Tokenizer(described).encode("the"), [257])
+
+    def test_what_is_not_supported_is_refused_by_name(self):
+        first, second = WORDS["pretokenizers"]
+        split = lambda **changes: {**WORDS, "pretokenizers": [{**first, **changes}, second]}
+        described = tokenizer_json(MERGES, WORDS)
+        refusals = [
+            ({"model": {**described["model"], "type": "Unigram"}}, 'model.type is "Unigram", expected "BPE"'),
+            ({"model": {**described["model"], "byte_fallback": True}}, "model.byte_fallback is true"),
+            ({"model": {**described["model"], "dropout": 0.1}}, "model.dropout is 0.1"),
+            ({"model": {**described["model"], "vocab": {"\u2581a": 0}}}, "model.vocab is"),
+            ({"normalizer": {"type": "NFC"}}, 'normalizer is {"type": "NFC"}, expected null'),
+            ({"decoder": {"type": "Metaspace"}}, 'decoder.type is "Metaspace"'),
+            ({"decoder": None}, "decoder.type is null"),
+            ({"post_processor": {"type": "TemplateProcessing"}}, 'post_processor.type is "TemplateProcessing"'),
+            ({"pre_tokenizer": None}, "pre_tokenizer is null"),
+            ({"pre_tokenizer": {"type": "Metaspace"}}, r'pre_tokenizer is ."Metaspace"., expected ByteLevel, or'),
+            ({"pre_tokenizer": {**GPT2, "add_prefix_space": True}}, "pre_tokenizer ByteLevel, add_prefix_space is true"),
+            ({"pre_tokenizer": {**WORDS, "pretokenizers": [first, GPT2]}}, "ByteLevel, use_regex is true"),
+            ({"pre_tokenizer": split(behavior="Removed")}, "pre_tokenizer Split is .*Removed"),
+            ({"pre_tokenizer": split(pattern={"Regex": r"\w+"})}, "pattern is .*expected no .w"),
+            ({"pre_tokenizer": split(pattern={"Regex": r"\p{Greek}"})}, "pattern is .*expected no .p"),
+            ({"pre_tokenizer": split(pattern={"Regex": r"[^\S]"})}, "expected no .S in a class"),
+            ({"pre_tokenizer": split(pattern={"Regex": r"(a"})}, "Python's re does not understand"),
+            ({"added_tokens": [{"id": 300, "content": "<s>", "lstrip": True}]}, "added_tokens, <s>, lstrip is true"),
+        ]
+        for changes, message in refusals:
+            with self.assertRaisesRegex(ValueError, "^tokenizer.json: .*" + message):
+                tokenizer.Tokenizer({**described, **changes})
 
 
 class Goldens(unittest.TestCase):
@@ -585,6 +1285,43 @@ class Goldens(unittest.TestCase):
     def test_the_stored_vectors_are_the_reference_s(self):
         files = {path: make_goldens.rendered(content) for path, content in make_goldens.vector_documents().items()}
         self.assertEqual(make_goldens.drifted(files, make_goldens.HERE), [])
+
+    def test_a_llama_model_writes_texts_in_its_own_tokens(self):
+        c = {**LLAMA, "vocab_size": 262, "max_position_embeddings": 128}
+        with tempfile.TemporaryDirectory() as directory:
+            model = pathlib.Path(directory) / "model-llama"
+            model.mkdir()
+            with contextlib.redirect_stderr(io.StringIO()) as said:
+                self.assertEqual(make_goldens.llama_documents(model), {})
+            self.assertIn("model-llama has no config.json, model.safetensors, tokenizer.json", said.getvalue())
+            (model / "config.json").write_text(json.dumps(c))
+            (model / "tokenizer.json").write_text(json.dumps(tokenizer_json(MERGES, WORDS)))
+            checkpoint.write_safetensors(model / "model.safetensors", random_tensors(c), {})
+            documents = make_goldens.llama_documents(model)
+            made = tokenizer.load(model)
+        self.assertEqual(sorted(documents), ["generate/llama-default.json", "generate/llama-greedy.json"])
+        for content in documents.values():
+            self.assertEqual(content["model"], "golden/model-llama")
+            self.assertEqual(made.decode(content["prompt_tokens"]).decode(), content["prompt"])
+            self.assertEqual(made.decode(content["generated_tokens"]).decode("utf-8", "replace"), content["text"])
+            self.assertEqual(len(content["logits_fnv1a64"]), len(content["prompt_tokens"]) + content["tokens"] - 1)
+
+    def test_the_bound_on_the_distance_from_transformers_tells_models_apart(self):
+        changes = {
+            "llama": {"rope_parameters": {"rope_theta": 11000}},
+            "mistral": {"rms_norm_eps": 2e-3},
+            "falcon-mq": {"activation": "relu"},
+        }
+        for name, change in changes.items():
+            directory = make_goldens.HERE / "checkpoints" / name
+            stored = json.loads((directory / "expected.json").read_text())
+            with tempfile.TemporaryDirectory() as copy:
+                c = json.loads((directory / "config.json").read_text())
+                (pathlib.Path(copy) / "config.json").write_text(json.dumps({**c, **change}))
+                shutil.copy(directory / "model.safetensors", copy)
+                given = (stored[key] for key in ("made_with", "tokens", "transformers_logits"))
+                content = make_goldens.comparison(pathlib.Path(copy), *given)
+            self.assertEqual(make_goldens.too_far({"changed": content, "stored": stored}), ["changed"], name)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""Checkpoints on disk: a `safetensors` file of FP16 tensors beside Hugging Face's `config.json`.
+"""Checkpoints on disk: `safetensors` in one file or in shards beside Hugging Face's `config.json`.
 
-Tensors are numpy float16 arrays here and nothing is computed with them; `opt.py` turns them into what it needs.
+Tensors are numpy float16 arrays here and nothing is computed with them; `decoder.py` turns them into what it needs. What is
+stored as BF16 or FP32 is rounded to FP16 once, nearest even.
 """
 
 import json
@@ -8,6 +9,8 @@ import pathlib
 import struct
 
 import numpy as np
+
+DTYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4"}
 
 
 def write_safetensors(path, tensors, metadata):
@@ -30,24 +33,50 @@ def write_safetensors(path, tensors, metadata):
 
 
 def read_safetensors(path):
-    """(tensors, metadata) of an FP16 safetensors file."""
+    """(tensors, metadata) of a safetensors file."""
     data = pathlib.Path(path).read_bytes()
     (length,) = struct.unpack_from("<Q", data, 0)
     header = json.loads(data[8 : 8 + length])
     metadata = header.pop("__metadata__", {})
     tensors = {}
     for name, entry in header.items():
-        if entry["dtype"] != "F16":
-            raise ValueError(f"{path}: tensor {name} is {entry['dtype']}, expected F16")
+        dtype = entry["dtype"]
+        if dtype not in DTYPES:
+            raise ValueError(f"{path}: tensor {name} is {dtype}, expected one of {', '.join(DTYPES)}")
         begin, end = entry["data_offsets"]
-        flat = np.frombuffer(data[8 + length + begin : 8 + length + end], "<f2")
-        tensors[name] = flat.reshape(entry["shape"])
+        flat = np.frombuffer(data[8 + length + begin : 8 + length + end], DTYPES[dtype])
+        if dtype == "BF16":  # the upper half of an FP32 number
+            flat = (flat.astype(np.uint32) << 16).view(np.float32)
+        tensors[name] = to_fp16(f"{path}: tensor {name}", flat.reshape(entry["shape"]))
     return tensors, metadata
+
+
+def to_fp16(name, values):
+    """Values rounded to FP16 (nearest even, as numpy's conversion does); the first without a finite result is an error."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = values.astype(np.float16)
+    bad = np.argwhere(~np.isfinite(rounded))
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        what = "overflows FP16" if np.isfinite(values[place]) else "is not finite"
+        raise ValueError(f"{name}: {values[place]} at {list(place)} {what}")
+    return rounded
 
 
 def load(directory):
     """(config, tensors) of a checkpoint directory."""
     directory = pathlib.Path(directory)
     config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    tensors, _ = read_safetensors(directory / "model.safetensors")
-    return config, tensors
+    single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
+    if single.exists() or not index.exists():
+        return config, read_safetensors(single)[0]
+    return config, read_shards(directory, json.loads(index.read_text(encoding="utf-8"))["weight_map"])
+
+
+def read_shards(directory, files):
+    """The tensors of several safetensors files; `files` maps a tensor's name to its file."""
+    shards = {file: read_safetensors(directory / file)[0] for file in sorted(set(files.values()))}
+    for name, file in files.items():
+        if name not in shards[file]:
+            raise ValueError(f"{directory / file}: tensor {name} is missing, which the index places there")
+    return {name: shards[file][name] for name, file in files.items()}

@@ -1,4 +1,4 @@
-"""add, mul, relu and matrix-vector products on numpy uint16 arrays of FP16 bit patterns: fast, and exact for stated reasons.
+"""add, sub, mul, relu and matrix-vector products on numpy uint16 arrays of FP16 bit patterns: fast, and exact for stated reasons.
 
 float64 is used as an exact integer or dyadic arithmetic, never as an approximation. A matrix-vector product with a special
 value in it goes to `dot`.
@@ -6,7 +6,7 @@ value in it goes to `dot`.
 
 import numpy as np
 
-from . import fp16
+from . import activations, fp16, rotary
 from .dot import dot
 
 LIMB = 2.0**20
@@ -46,10 +46,32 @@ def mul(a, b):
         return from_float64(to_float64(a) * to_float64(b))
 
 
+def sub(a, b):
+    """Element-wise IEEE subtraction: add(a, -b)."""
+    return add(a, b ^ fp16.SIGN)
+
+
 def relu(a):
     """Element-wise ReLU; NaN stays NaN (canonical), -0 becomes +0."""
     is_nan = (a & 0x7FFF) > fp16.INFINITY
     return np.where(is_nan, np.uint16(fp16.NAN), np.where(a & fp16.SIGN, np.uint16(0), a))
+
+
+def silu(a):
+    """Element-wise SiLU."""
+    return np.array([activations.silu(bits) for bits in a.tolist()], np.uint16)
+
+
+def gelu(a):
+    """Element-wise GELU."""
+    return np.array([activations.gelu(bits) for bits in a.tolist()], np.uint16)
+
+
+def rotate(x, width, theta, position):
+    """The heads of `width`, side by side in x, turned by the angles of the position."""
+    c, s = (np.array(row, np.uint16) for row in rotary.table(theta, width, position))
+    low, high = np.split(x.reshape(-1, width), 2, axis=1)
+    return np.concatenate([sub(mul(low, c), mul(high, s)), add(mul(high, c), mul(low, s))], axis=1).ravel()
 
 
 def limbs(bits):

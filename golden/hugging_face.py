@@ -1,0 +1,151 @@
+"""Writes the tiny random checkpoints of `checkpoints/` with Hugging Face's transformers, and the logits that it computes.
+
+Each checkpoint has another architecture, or other choices within one, and is stored by `save_pretrained`. transformers then
+runs it in FP32 on the weights rounded to FP16; `expected.json` holds its logits beside the digests of the exact reference.
+Afterwards `make_goldens.py` needs neither torch nor transformers to compute the reference's part again.
+"""
+
+import argparse
+import pathlib
+import random
+import shutil
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+import make_goldens
+
+HERE = pathlib.Path(__file__).resolve().parent
+TOKENS = 24
+
+COMMON = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "pad_token_id": None,
+}
+LLAMA = {**COMMON, "intermediate_size": 96, "num_key_value_heads": 2}
+FALCON = {**COMMON, "ffn_hidden_size": 96, "alibi": False}
+# Name -> configuration, type of the stored numbers, largest file.
+CHECKPOINTS = {
+    "opt": (
+        transformers.OPTConfig(**COMMON, ffn_dim=128, activation_function="relu", do_layer_norm_before=True),
+        torch.float16,
+        "1GB",
+    ),
+    "llama": (
+        transformers.LlamaConfig(**LLAMA, hidden_act="silu", rms_norm_eps=1e-5, tie_word_embeddings=False),
+        torch.float16,
+        "1GB",
+    ),
+    "llama-bias": (
+        transformers.LlamaConfig(
+            **{**LLAMA, "num_key_value_heads": 4},
+            head_dim=24,
+            hidden_act="relu",
+            attention_bias=True,
+            mlp_bias=True,
+            tie_word_embeddings=True,
+            rms_norm_eps=1e-6,
+            rope_parameters={"rope_type": "default", "rope_theta": 500000.0},
+        ),
+        torch.bfloat16,
+        "100KB",
+    ),
+    "mistral": (
+        transformers.MistralConfig(
+            **{**LLAMA, "num_attention_heads": 8},
+            sliding_window=None,
+            hidden_act="silu",
+            rms_norm_eps=1e-3,
+            rope_parameters={"rope_type": "default", "rope_theta": 1000000.0},
+        ),
+        torch.float16,
+        "1GB",
+    ),
+    "falcon-new": (
+        transformers.FalconConfig(**FALCON, new_decoder_architecture=True, num_kv_heads=2, activation="gelu", bias=True),
+        torch.float16,
+        "1GB",
+    ),
+    "falcon-mq": (
+        transformers.FalconConfig(
+            **FALCON,
+            new_decoder_architecture=False,
+            multi_query=True,
+            parallel_attn=True,
+            activation="gelu",
+            bias=False,
+            layer_norm_epsilon=1e-2,
+        ),
+        torch.float32,
+        "1GB",
+    ),
+}
+
+
+def fill(model, seed):
+    """Random parameters, large enough that every operation counts: gains around one, the others around zero."""
+    rng = np.random.default_rng(seed)
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            gain = parameter.dim() == 1 and name.endswith("weight")
+            deviation = 0.3 if "embed" in name else 0.2 if parameter.dim() == 1 else 0.15
+            values = rng.normal(1.0 if gain else 0.0, deviation, tuple(parameter.shape))
+            parameter.copy_(torch.from_numpy(values.astype(np.float32)))
+
+
+def transformers_logits(directory, tokens):
+    """The logits at each position, computed in FP32 on the stored weights rounded to FP16."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager").eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.half().float())
+        logits = model(torch.tensor([tokens])).logits[0]
+    return [[make_goldens.six_digits(value) for value in row] for row in logits.tolist()]
+
+
+def make(name, seed, root):
+    """Writes one checkpoint with its `expected.json`; returns the latter's content."""
+    config, dtype, largest_file = CHECKPOINTS[name]
+    directory = root / name
+    shutil.rmtree(directory, ignore_errors=True)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    fill(model, seed)
+    model.to(dtype).save_pretrained(directory, max_shard_size=largest_file)
+    (directory / "generation_config.json").unlink(missing_ok=True)
+    for path in directory.iterdir():
+        path.chmod(0o644)  # safetensors writes files that only their owner can read
+    rng = random.Random(seed)
+    tokens = [rng.randrange(config.vocab_size) for _ in range(TOKENS)]
+    versions = {"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0], "seed": seed}
+    content = make_goldens.comparison(directory, versions, tokens, transformers_logits(directory, tokens))
+    (directory / "expected.json").write_text(make_goldens.rendered(content), encoding="ascii")
+    return content
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--to", type=pathlib.Path, default=HERE / "checkpoints", help="another directory to write to")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    contents = {name: make(name, 200 + index, arguments.to) for index, name in enumerate(CHECKPOINTS)}
+    for name, content in contents.items():
+        size = sum(file.stat().st_size for file in (arguments.to / name).iterdir())
+        print(
+            f"{name}: {size} bytes; largest difference {content['difference']}, bound {content['bound']}; "
+            f"relative to the largest logit {content['difference_relative']}, bound {content['bound_relative']}"
+        )
+    return 1 if make_goldens.too_far(contents) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

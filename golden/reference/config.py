@@ -1,0 +1,256 @@
+"""What docs/numerics.md takes from a `config.json` of Hugging Face, per architecture; what it does not define is refused."""
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Optional
+
+from . import layernorm, rotary
+
+
+@dataclass(frozen=True)
+class Names:
+    """Where a checkpoint keeps its tensors; the layer's names follow `layers` and the layer's number."""
+
+    embedding: str
+    layers: str
+    final_norm: str
+    attention_norm: str
+    ffn_norm: Optional[str]  # None: the FFN shares the norm of attention
+    projections: tuple  # q, k, v, or the one tensor that has all of them
+    out: str
+    up: str
+    down: str
+    gate: Optional[str] = None
+    positions: Optional[str] = None
+    head: Optional[str] = None  # None: the embedding
+
+
+OPT = Names(
+    embedding="model.decoder.embed_tokens",
+    positions="model.decoder.embed_positions",
+    layers="model.decoder.layers",
+    final_norm="model.decoder.final_layer_norm",
+    attention_norm="self_attn_layer_norm",
+    projections=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    out="self_attn.out_proj",
+    ffn_norm="final_layer_norm",
+    up="fc1",
+    down="fc2",
+)
+
+LLAMA = Names(
+    embedding="model.embed_tokens",
+    layers="model.layers",
+    final_norm="model.norm",
+    attention_norm="input_layernorm",
+    projections=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    out="self_attn.o_proj",
+    ffn_norm="post_attention_layernorm",
+    gate="mlp.gate_proj",
+    up="mlp.up_proj",
+    down="mlp.down_proj",
+    head="lm_head",
+)
+
+FALCON = Names(
+    embedding="transformer.word_embeddings",
+    layers="transformer.h",
+    final_norm="transformer.ln_f",
+    attention_norm="input_layernorm",
+    projections=("self_attention.query_key_value",),
+    out="self_attention.dense",
+    ffn_norm=None,
+    up="mlp.dense_h_to_4h",
+    down="mlp.dense_4h_to_h",
+)
+
+
+@dataclass(frozen=True)
+class Description:
+    """A model's shape and the choices among what the contract defines."""
+
+    names: Names
+    vocabulary: int
+    context: int
+    layers: int
+    width: int
+    heads: int
+    groups: int  # heads of k and v
+    head_width: int
+    ffn_width: int
+    act: str
+    eps: int  # in units of 10^-12
+    relu_before_qkv: bool
+    attention_bias: bool
+    mlp_bias: bool
+    rms: bool = False  # RMSNorm instead of LayerNorm
+    parallel: bool = False  # the FFN reads the same residual stream as attention
+    theta: Optional[int] = None  # of the rotary embedding, if there is one
+
+
+def describe(config):
+    """The Description of a `config.json`."""
+    read = Reader(config)
+    for key in ("dtype", "torch_dtype"):  # what the tensors are in is read from their file
+        read.one_of(key, ["float16", "bfloat16", "float32"], "float16")
+    read.one_of("quantization_config", [None])
+    architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon}
+    return architectures[read.one_of("model_type", list(architectures))](read)
+
+
+class Reader:
+    """Values of a `config.json`, each refused with its key and what was expected."""
+
+    def __init__(self, config):
+        self.config = config
+
+    def get(self, key, default):
+        """The value; the default also where it is null."""
+        value = self.config.get(key)
+        return default if value is None else value
+
+    def refuse(self, key, value, expected):
+        """The error of a value that the contract does not define."""
+        raise ValueError(f"config.json: {key} is {value!r}, expected {expected}")
+
+    def one_of(self, key, choices, default=None):
+        """The value, one of the choices."""
+        value = self.get(key, default)
+        if value not in choices:
+            self.refuse(key, value, " or ".join("null" if choice is None else repr(choice) for choice in choices))
+        return value
+
+    def flag(self, key, default):
+        """A truth value."""
+        return self.one_of(key, [False, True], default)
+
+    def count(self, key, default=None, divides=None):
+        """A whole number from 1; `divides` names a multiple of it as (key, value)."""
+        value = self.get(key, default)
+        if type(value) is not int or value < 1:
+            self.refuse(key, value, "a whole number from 1")
+        if divides and divides[1] % value:
+            self.refuse(key, value, f"a divisor of {divides[0]}, {divides[1]}")
+        return value
+
+    def eps(self, key, default):
+        """In units of 10^-12."""
+        value = self.get(key, default)
+        eps = Decimal(repr(value)) * layernorm.EPS_UNIT if type(value) in (int, float) else Decimal("nan")
+        if not layernorm.SMALLEST_EPS <= eps <= layernorm.LARGEST_EPS if eps.is_finite() else True:
+            self.refuse(key, value, "a number from 1e-6 to 1e-2")
+        if eps != int(eps):
+            self.refuse(key, value, "a multiple of 1e-12")
+        return int(eps)
+
+    def theta(self, default=10000):
+        """The base of the rotary embedding in either spelling: `rope_theta`, or `rope_parameters` of transformers 5."""
+        for key in ("rope_scaling", "rope_parameters"):
+            scaling = self.get(key, {})
+            kind = scaling.get("rope_type", scaling.get("type", "default"))
+            if kind not in ("default", None):
+                self.refuse(key, scaling, "null or of rope_type 'default'")
+        parameters = self.get("rope_parameters", {})
+        if parameters.get("partial_rotary_factor", self.get("partial_rotary_factor", 1)) != 1:
+            self.refuse("partial_rotary_factor", self.get("partial_rotary_factor", parameters), "1")
+        key = "rope_parameters.rope_theta" if "rope_theta" in parameters else "rope_theta"
+        value = parameters.get("rope_theta", self.get("rope_theta", default))
+        smallest, largest = rotary.SMALLEST_THETA, rotary.LARGEST_THETA
+        if type(value) not in (int, float) or not smallest <= value <= largest or value != int(value):
+            self.refuse(key, value, f"a whole number from {smallest} to {largest}")
+        return int(value)
+
+    def shape(self):
+        """What all architectures call alike."""
+        return {
+            "vocabulary": self.count("vocab_size"),
+            "layers": self.count("num_hidden_layers"),
+            "width": self.count("hidden_size"),
+            "heads": self.count("num_attention_heads"),
+            "relu_before_qkv": self.flag("relu_before_qkv", False),
+        }
+
+    def width_of_heads(self):
+        """hidden_size / num_attention_heads."""
+        width = self.count("hidden_size")
+        return width // self.count("num_attention_heads", divides=("hidden_size", width))
+
+
+def _opt(read):
+    read.one_of("do_layer_norm_before", [True], True)
+    read.one_of("activation_function", ["relu"], "relu")
+    read.one_of("word_embed_proj_dim", [read.count("hidden_size")], read.count("hidden_size"))
+    for key in ("enable_bias", "layer_norm_elementwise_affine", "tie_word_embeddings"):
+        read.one_of(key, [True], True)
+    read.one_of("_remove_final_layer_norm", [False], False)
+    return Description(
+        **read.shape(),
+        names=OPT,
+        context=read.count("max_position_embeddings"),
+        groups=read.count("num_attention_heads"),
+        head_width=read.width_of_heads(),
+        ffn_width=read.count("ffn_dim"),
+        act="relu",
+        eps=layernorm.DEFAULT_EPS,
+        attention_bias=True,
+        mlp_bias=True,
+    )
+
+
+def _llama(read):
+    """LLaMA and Mistral."""
+    heads, context = read.count("num_attention_heads"), read.count("max_position_embeddings")
+    mistral = read.config["model_type"] == "mistral"
+    window = read.config.get("sliding_window", 4096 if mistral else None)
+    if window is not None and not (type(window) is int and window >= context):
+        read.refuse("sliding_window", window, f"null or at least max_position_embeddings, {context}")
+    head_width = read.count("head_dim", None if read.get("head_dim", None) else read.width_of_heads())
+    if head_width % 2:
+        read.refuse("head_dim", head_width, "an even number")
+    return Description(
+        **read.shape(),
+        names=replace(LLAMA, head=None) if read.flag("tie_word_embeddings", False) else LLAMA,
+        context=context,
+        groups=read.count("num_key_value_heads", heads, divides=("num_attention_heads", heads)),
+        head_width=head_width,
+        ffn_width=read.count("intermediate_size"),
+        act=read.one_of("hidden_act", ["silu", "relu"], "silu"),
+        eps=read.eps("rms_norm_eps", 1e-6),
+        attention_bias=read.flag("attention_bias", False),
+        mlp_bias=read.flag("mlp_bias", False),
+        rms=True,
+        theta=read.theta(),
+    )
+
+
+def _falcon(read):
+    heads, head_width = read.count("num_attention_heads"), read.width_of_heads()
+    new = read.flag("new_decoder_architecture", False)
+    read.one_of("alibi", [False], False)
+    read.one_of("parallel_attn", [True], True)
+    read.one_of("tie_word_embeddings", [True], True)
+    if head_width % 2:
+        read.refuse("hidden_size / num_attention_heads", head_width, "an even number")
+    names = FALCON
+    if new and read.one_of("num_ln_in_parallel_attn", [1, 2], 2) == 2:
+        names = replace(FALCON, attention_norm="ln_attn", ffn_norm="ln_mlp")
+    if new:
+        groups = read.count("num_kv_heads", heads, divides=("num_attention_heads", heads))
+    else:
+        groups = 1 if read.flag("multi_query", True) else heads
+    width = read.count("hidden_size")
+    bias = read.flag("bias", False)
+    return Description(
+        **read.shape(),
+        names=names,
+        context=read.count("max_position_embeddings", 2048),
+        groups=groups,
+        head_width=head_width,
+        ffn_width=read.count("ffn_hidden_size", 4 * width),
+        act=read.one_of("activation", ["gelu", "relu"], "gelu"),
+        eps=read.eps("layer_norm_epsilon", 1e-5),
+        attention_bias=bias,
+        mlp_bias=bias,
+        parallel=True,
+        theta=read.theta(),
+    )

@@ -1,0 +1,230 @@
+"""The decoders of docs/numerics.md (OPT; LLaMA and Mistral; Falcon) with their KV cache, and text generation.
+
+Arrays are numpy uint16 FP16 bit patterns. `config.py` says what an architecture has; here is what that means.
+"""
+
+import numpy as np
+
+from . import fp16, layernorm, rmsnorm, sampler, vector
+from .config import describe
+from .softmax import softmax
+
+POSITION_OFFSET = 2
+ACTIVATIONS = {"relu": vector.relu, "silu": vector.silu, "gelu": vector.gelu}
+
+
+def _ignore(stage, bits):
+    """The observer that observes nothing."""
+
+
+class Linear:
+    """`add(dot(W[r, :], x), b[r])` for every row r; without a bias the dot products alone."""
+
+    def __init__(self, weight, bias=None):
+        self.weight = vector.Matrix(weight)
+        self.bias = bias
+
+    def __call__(self, x):
+        product = self.weight.times(x)
+        return product if self.bias is None else vector.add(product, self.bias)
+
+
+class Norm:
+    """LayerNorm with the gain and bias of a checkpoint, or RMSNorm with its gain."""
+
+    def __init__(self, eps, gain, bias=None):
+        self.eps, self.gain, self.bias = eps, gain, bias
+
+    def __call__(self, x):
+        if not all(vector.is_finite(bits) for bits in (x, self.gain, self.bias) if bits is not None):
+            return np.full_like(x, fp16.NAN)
+        if self.bias is None:
+            return vector.mul(np.array(rmsnorm.normalize(x.tolist(), self.eps), np.uint16), self.gain)
+        z = np.array(layernorm.normalize(x.tolist(), self.eps), np.uint16)
+        return vector.add(vector.mul(z, self.gain), self.bias)
+
+
+class Tensors:
+    """A checkpoint's tensors by name, each of the shape that the description asks for."""
+
+    def __init__(self, description, tensors):
+        self.description, self.tensors = description, tensors
+
+    def take(self, name, *shape):
+        if name not in self.tensors:
+            raise ValueError(f"tensor {name} is missing")
+        tensor = np.ascontiguousarray(self.tensors[name])
+        if tensor.shape != shape:
+            raise ValueError(f"tensor {name} has shape {list(tensor.shape)}, expected {list(shape)}")
+        return tensor.view(np.uint16)
+
+    def linear(self, name, rows, columns, bias):
+        return Linear(self.take(name + ".weight", rows, columns), self.take(name + ".bias", rows) if bias else None)
+
+    def norm(self, name):
+        width = self.description.width
+        bias = None if self.description.rms else self.take(name + ".bias", width)
+        return Norm(self.description.eps, self.take(name + ".weight", width), bias)
+
+
+class Layer:
+    """The tensors of one decoder layer."""
+
+    def __init__(self, description, tensors, index):
+        names, width, ffn_width = description.names, description.width, description.ffn_width
+        prefix = f"{names.layers}.{index}."
+        self.attention_norm = tensors.norm(prefix + names.attention_norm)
+        self.ffn_norm = names.ffn_norm and tensors.norm(prefix + names.ffn_norm)
+        projections = separate if len(names.projections) == 3 else fused
+        self.q_proj, self.k_proj, self.v_proj = projections(description, tensors, prefix)
+        heads_width = description.heads * description.head_width
+        self.out_proj = tensors.linear(prefix + names.out, width, heads_width, description.attention_bias)
+        self.gate = names.gate and tensors.linear(prefix + names.gate, ffn_width, width, description.mlp_bias)
+        self.up = tensors.linear(prefix + names.up, ffn_width, width, description.mlp_bias)
+        self.down = tensors.linear(prefix + names.down, width, ffn_width, description.mlp_bias)
+
+
+def separate(description, tensors, prefix):
+    """The projections of q, k and v from a tensor each."""
+    rows = (description.heads, description.groups, description.groups)
+    return [
+        tensors.linear(prefix + name, count * description.head_width, description.width, description.attention_bias)
+        for name, count in zip(description.names.projections, rows)
+    ]
+
+
+def fused(description, tensors, prefix):
+    """The same from one tensor: for each head of k and v the rows of its heads of q, then those of k, then those of v."""
+    (name,) = description.names.projections
+    shared = description.heads // description.groups
+    rows = description.groups * (shared + 2) * description.head_width
+    weight = tensors.take(f"{prefix}{name}.weight", rows, description.width)
+    parts = [weight.reshape(description.groups, shared + 2, description.head_width, description.width)]
+    if description.attention_bias:
+        bias = tensors.take(f"{prefix}{name}.bias", rows)
+        parts.append(bias.reshape(description.groups, shared + 2, description.head_width))
+    of_q, of_k, of_v = slice(0, shared), slice(shared, shared + 1), slice(shared + 1, shared + 2)
+    joined = lambda part: np.ascontiguousarray(part).reshape(-1, *part.shape[3:])
+    return [Linear(*(joined(part[:, chosen]) for part in parts)) for chosen in (of_q, of_k, of_v)]
+
+
+class Decoder:
+    """A model without state: what `Session` runs."""
+
+    def __init__(self, config, tensors):
+        self.description = describe(config)
+        tensors = Tensors(self.description, tensors)
+        names, width = self.description.names, self.description.width
+        self.context = self.description.context
+        self.embedding = tensors.take(names.embedding + ".weight", self.description.vocabulary, width)
+        self.positions = None
+        if names.positions:
+            self.positions = tensors.take(names.positions + ".weight", self.context + POSITION_OFFSET, width)
+        self.layers = [Layer(self.description, tensors, index) for index in range(self.description.layers)]
+        self.final_norm = tensors.norm(names.final_norm)
+        head = tensors.take(names.head + ".weight", self.description.vocabulary, width) if names.head else self.embedding
+        self.head = vector.Matrix(head)
+        self.act = ACTIVATIONS[self.description.act]
+        self.query_scale = np.uint16(fp16.reciprocal_sqrt_of_integer(self.description.head_width))
+
+    def embed(self, token, position):
+        """The first residual stream."""
+        row = self.embedding[token]
+        return row if self.positions is None else vector.add(row, self.positions[position + POSITION_OFFSET])
+
+    def rotate(self, x, position):
+        """The heads of q or k turned by the position, if the architecture does so."""
+        theta = self.description.theta
+        return x if theta is None else vector.rotate(x, self.description.head_width, theta, position)
+
+    def neurons(self, layer, b, stage):
+        """What the FFN's last matrix multiplies: `act(up)`, or `act(gate) * up`."""
+        if layer.gate is None:
+            m = self.act(layer.up(b))
+        else:
+            gate, up = self.act(layer.gate(b)), layer.up(b)
+            stage("gate", gate)
+            stage("up", up)
+            m = vector.mul(gate, up)
+            if self.description.act == "relu":
+                m = np.where(gate & 0x7FFF == 0, np.uint16(0), m)
+        stage("ffn", m)
+        return m
+
+
+class Session:
+    """One sequence: the decoder, its KV cache and the position of the next token."""
+
+    def __init__(self, decoder):
+        self.decoder = decoder
+        described = decoder.description
+        shape = (described.layers, decoder.context, described.groups * described.head_width)
+        self.keys = np.zeros(shape, np.uint16)
+        self.values = np.zeros(shape, np.uint16)
+        self.position = 0
+
+    def step(self, token, observe=_ignore):
+        """Logits after `token`; `observe(stage, bits)` is called with every intermediate vector."""
+        decoder = self.decoder
+        if self.position >= decoder.context:
+            raise ValueError(f"position {self.position} is outside the context of {decoder.context}")
+        if not 0 <= token < decoder.description.vocabulary:
+            raise ValueError(f"token {token} is outside the vocabulary of {decoder.description.vocabulary}")
+        h = decoder.embed(token, self.position)
+        observe("embedding", h)
+        for index, layer in enumerate(decoder.layers):
+            stage = lambda name, bits: observe(f"layers.{index}.{name}", bits)
+            before, a = h, layer.attention_norm(h)
+            h = vector.add(h, layer.out_proj(self._attention(index, layer, a, stage)))
+            stage("after_attention", h)
+            b = layer.ffn_norm(before if decoder.description.parallel else h) if layer.ffn_norm else a
+            h = vector.add(h, layer.down(decoder.neurons(layer, b, stage)))
+            stage("after_ffn", h)
+        y = decoder.final_norm(h)
+        observe("final_layer_norm", y)
+        logits = decoder.head.times(y)
+        observe("logits", logits)
+        self.position += 1
+        return logits
+
+    def _attention(self, index, layer, a, stage):
+        """The heads' outputs side by side; appends this position's keys and values to the cache."""
+        decoder, described = self.decoder, self.decoder.description
+        if described.relu_before_qkv:
+            a = vector.relu(a)
+        stage("qkv_input", a)
+        q = decoder.rotate(vector.mul(layer.q_proj(a), decoder.query_scale), self.position)
+        self.keys[index, self.position] = decoder.rotate(layer.k_proj(a), self.position)
+        self.values[index, self.position] = layer.v_proj(a)
+        stage("q", q)
+        stage("k", self.keys[index, self.position])
+        stage("v", self.values[index, self.position])
+        keys, values = (cache[index, : self.position + 1] for cache in (self.keys, self.values))
+        part = lambda head: slice(head * described.head_width, (head + 1) * described.head_width)
+        outputs = []
+        for head in range(described.heads):
+            group = part(head // (described.heads // described.groups))
+            scores = vector.Matrix(keys[:, group]).times(q[part(head)])
+            weights = np.array(softmax(scores.tolist()), np.uint16)
+            outputs.append(vector.Matrix(np.ascontiguousarray(values[:, group].T)).times(weights))
+        o = np.concatenate(outputs)
+        stage("attention", o)
+        return o
+
+
+def generate(decoder, prompt, count, temperature_percent, seed, on_logits):
+    """`count` tokens after a non-empty prompt; `on_logits(position, logits)` is called at every position that is run.
+
+    The last token is returned without being run, so positions 0 .. len(prompt) + count - 2 are.
+    """
+    session, state, tokens = Session(decoder), seed, list(prompt)
+    while True:
+        position = session.position
+        logits = session.step(tokens[position])
+        on_logits(position, logits)
+        if session.position < len(tokens):
+            continue
+        token, state = sampler.sample(logits.tolist(), temperature_percent, state)
+        tokens.append(token)
+        if len(tokens) == len(prompt) + count:
+            return tokens[len(prompt) :]
