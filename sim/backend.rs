@@ -13,8 +13,8 @@ use crate::progress::count_work;
 use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
-use ndp_model::{AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
-use ndp_numerics::{f16, mul};
+use ndp_model::{Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
+use ndp_numerics::f16;
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -213,14 +213,22 @@ impl GemvBackend for CoreBackend {
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
         if let Some(up) = op.up() {
             let mut y = self.linear(&LinearOp::new(*op.product(), op.bias(), op.finish())?)?;
-            y.iter_mut().zip(self.gemv(up)?).for_each(|(y, up)| *y = mul(*y, up));
+            let up = self.gemv(up)?;
+            op.gate(&mut y, up);
             return Ok(y);
+        }
+        if let Finish::Activate(activation) = op.finish()
+            && activation != Activation::Relu
+        {
+            // The core's activation unit has no other function of this kind.
+            let y = self.linear(&LinearOp::new(*op.product(), op.bias(), Finish::Plain)?)?;
+            return Ok(y.into_iter().map(|y| activation.of(y)).collect());
         }
         let mut epilogue = Epilogue { bias: op.bias(), ..Epilogue::default() };
         match op.finish() {
             Finish::Plain => {}
             Finish::Scale(factor) => epilogue.scale = Some(factor),
-            Finish::Relu => epilogue.relu = true,
+            Finish::Activate(_) => epilogue.relu = true,
             Finish::Residual(residual) => epilogue.residual = Some(residual),
         }
         let (inputs, run) = self.compute(op.product(), &epilogue)?;

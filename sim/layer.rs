@@ -4,11 +4,12 @@
 //! hidden states; weights are a model's or random too. Which backend computes is the caller's choice.
 
 use crate::stimulus::DataKind;
-use ndp_model::weights::{Layer, LayerNorm, Linear};
+use ndp_model::weights::{Layer, Linear, Norm};
 use ndp_model::{
-    GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, ModelError, run_layer,
+    Activation, GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, ModelError,
+    run_layer,
 };
-use ndp_numerics::f16;
+use ndp_numerics::{Epsilon, Rotary, Rotation, f16};
 
 /// Sizes of a layer with random weights.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +30,8 @@ pub struct LayerStep {
     index: usize,
     layer: Layer,
     shape: LayerShape,
+    /// Of the new token's position, in models with rotary embedding.
+    rotation: Vec<Rotation>,
     caches: Vec<LayerCache>,
     hidden: Vec<f16>,
 }
@@ -61,7 +64,10 @@ impl LayerStep {
     /// Layer `index` of a model; there is one. `context` counts the new token of each sequence.
     pub fn of_model(model: &Model, index: usize, context: usize, batch: usize, seed: u64) -> Self {
         let shape = LayerShape { positions: context, ..LayerShape::of(&model.config) };
-        Self::new(index, model.layers[index].clone(), shape, batch, seed)
+        // The configuration has only bases and widths that are defined.
+        let rotary = model.config.rotary_base().and_then(|base| Rotary::new(base, shape.head_width).ok());
+        let rotation = rotary.map(|rotary| rotary.at(context.saturating_sub(1) as u32));
+        Self::new((index, model.layers[index].clone()), shape, rotation, batch, seed)
     }
 
     /// A layer with random weights, in which about half of the inputs of QKV and a sixth of those of FC2 are active.
@@ -82,39 +88,55 @@ impl LayerStep {
         let mut linear = |what: &str, rows: usize, cols: usize, mean: f32| -> Result<Linear, ModelError> {
             let deviation = 1.0 / (cols as f32).sqrt();
             let weight = Matrix::new(what, rows, cols, draw(rows * cols, &mut state, deviation, 0.0))?;
-            Ok(Linear { weight, bias: draw(rows, &mut state, 0.1, mean) })
+            Ok(Linear { weight, bias: Some(draw(rows, &mut state, 0.1, mean)) })
         };
         // Both are normal, with a deviation of about 1, before what is below 0 becomes 0.
         let [input, inner] = active.map_or([0.0, -1.0], |share| [mean_above_zero(share); 2]);
-        let norm = |bias: f32| LayerNorm {
+        let norm = |bias: f32| Norm {
             gain: vec![f16::from_f32(1.0); hidden],
-            bias: vec![f16::from_f32(bias); hidden],
+            bias: Some(vec![f16::from_f32(bias); hidden]),
+            eps: Epsilon::OPT,
         };
         let layer = Layer {
-            self_attn_layer_norm: norm(input),
+            attention_norm: norm(input),
             q_proj: linear("q_proj", hidden, hidden, 0.0)?,
             k_proj: linear("k_proj", hidden, hidden, 0.0)?,
             v_proj: linear("v_proj", hidden, hidden, 0.0)?,
             out_proj: linear("out_proj", hidden, hidden, 0.0)?,
-            final_layer_norm: norm(0.0),
+            ffn_norm: Some(norm(0.0)),
             fc1: linear("fc1", ffn, hidden, inner)?,
+            up: None,
             fc2: linear("fc2", hidden, ffn, 0.0)?,
         };
-        let shape = LayerShape { heads, hidden_size: hidden, positions: context, relu_before_qkv: true };
-        Ok(Self::new(0, layer, shape, batch, seed))
+        let shape = LayerShape {
+            heads,
+            kv_heads: heads,
+            head_width: hidden / heads,
+            positions: context,
+            relu_before_qkv: true,
+            activation: Activation::Relu,
+            parallel: false,
+        };
+        Ok(Self::new((0, layer), shape, None, batch, seed))
     }
 
-    fn new(index: usize, layer: Layer, shape: LayerShape, batch: usize, seed: u64) -> Self {
-        let d = shape.hidden_size;
+    fn new(
+        (index, layer): (usize, Layer),
+        shape: LayerShape,
+        rotation: Option<Rotation>,
+        batch: usize,
+        seed: u64,
+    ) -> Self {
+        let (d, kv) = (layer.attention_norm.gain.len(), shape.kv_heads * shape.head_width);
         let mut state = seed;
-        let mut caches = vec![LayerCache::new(shape.heads, shape.head_width()); batch];
+        let mut caches = vec![LayerCache::new(shape.kv_heads, shape.head_width); batch];
         for cache in &mut caches {
             for _ in 1..shape.positions {
-                cache.push(&draw(d, &mut state, 1.0, 0.0), &draw(d, &mut state, 1.0, 0.0));
+                cache.push(&draw(kv, &mut state, 1.0, 0.0), &draw(kv, &mut state, 1.0, 0.0));
             }
         }
         let hidden = draw(batch * d, &mut state, 1.0, 0.0);
-        Self { index, layer, shape, caches, hidden }
+        Self { index, layer, shape, rotation: rotation.into_iter().collect(), caches, hidden }
     }
 
     /// The layer itself.
@@ -125,6 +147,16 @@ impl LayerStep {
     /// The layer's dimensions.
     pub fn shape(&self) -> &LayerShape {
         &self.shape
+    }
+
+    /// Width of the hidden state.
+    pub fn hidden(&self) -> usize {
+        self.layer.attention_norm.gain.len()
+    }
+
+    /// Whether queries and keys are rotated.
+    pub fn is_rotary(&self) -> bool {
+        !self.rotation.is_empty()
     }
 
     /// Width of the feed-forward block.
@@ -139,7 +171,9 @@ impl LayerStep {
     pub fn run<B: GemvBackend + ?Sized>(&self, backend: &mut B) -> Result<LayerOutput, ModelError> {
         let mut caches = self.caches.clone();
         let mut sparsity = LayerSparsity::default();
-        let spans = (0..).zip(&mut caches).map(|(sequence, cache)| LayerSpan { sequence, tokens: 1, cache });
+        let rotations = self.rotation.as_slice();
+        let spans = (0..).zip(&mut caches);
+        let spans = spans.map(|(sequence, cache)| LayerSpan { sequence, tokens: 1, cache, rotations });
         let mut spans: Vec<LayerSpan<'_>> = spans.collect();
         let layer = (self.index, &self.layer);
         let hidden = run_layer(backend, layer, &self.shape, &mut spans, &mut sparsity, &self.hidden)?;

@@ -5,9 +5,11 @@
 
 use ndp_model::{Decoder, GenerateOptions, Model, SoftwareBackend, generate, logits_digest};
 use ndp_numerics::{
-    SplitMix64, add, div, dot, exp, exp_q30, f16, layer_norm, max, mul, sample, softmax, sub,
+    Epsilon, Rotary, SplitMix64, add, div, dot, exp, exp_q30, f16, gelu, layer_norm, max, mul, rms_norm,
+    sample, silu, softmax, sub,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
 
@@ -65,10 +67,28 @@ fn dot_products_are_those_of_the_reference() -> Outcome {
 }
 
 #[test]
-fn layer_norms_are_those_of_the_reference() -> Outcome {
+fn normalisations_are_those_of_the_reference() -> Outcome {
     for case in cases("layernorm")? {
-        let y = layer_norm(&halves(&case["x"])?, &halves(&case["gain"])?, &halves(&case["bias"])?)?;
+        let y =
+            layer_norm(&halves(&case["x"])?, &halves(&case["gain"])?, &halves(&case["bias"])?, Epsilon::OPT)?;
         assert_eq!(bits(&y), bits(&halves(&case["y"])?), "{case}");
+    }
+    for case in cases("rms_norm")? {
+        let eps = Epsilon::new(case["eps"].as_u64().ok_or("eps")?).ok_or("eps")?;
+        let y = rms_norm(&halves(&case["x"])?, &halves(&case["gain"])?, eps)?;
+        assert_eq!(bits(&y), bits(&halves(&case["y"])?), "{case}");
+    }
+    Ok(())
+}
+
+#[test]
+fn rotations_are_those_of_the_reference() -> Outcome {
+    for case in cases("rotary")? {
+        let number = |key: &str| case[key].as_u64().ok_or_else(|| format!("{key} of {case}"));
+        let rotary = Rotary::new(number("theta")?, number("width")? as usize)?;
+        let mut head = halves(&case["x"])?;
+        rotary.at(number("position")? as u32).rotate(&mut head);
+        assert_eq!(bits(&head), bits(&halves(&case["y"])?), "{case}");
     }
     Ok(())
 }
@@ -104,13 +124,15 @@ fn generated_scores(row: &Value) -> Result<Vec<f16>, Box<dyn Error>> {
 }
 
 #[test]
-fn exponentials_are_those_of_the_reference() -> Outcome {
-    for case in cases("exp")? {
-        let [a, expected] = halves(&case)?[..] else { return Err(format!("exp: {case}").into()) };
-        assert_eq!(exp(a).to_bits(), expected.to_bits(), "exp {case}");
+fn functions_of_one_number_are_those_of_the_reference() -> Outcome {
+    for (name, function) in [("exp", exp as fn(f16) -> f16), ("silu", silu), ("gelu", gelu)] {
+        for case in cases(name)? {
+            let [a, expected] = halves(&case)?[..] else { return Err(format!("{name}: {case}").into()) };
+            assert_eq!(function(a).to_bits(), expected.to_bits(), "{name} {case}");
+        }
+        let every: Vec<f16> = (0..=u16::MAX).map(|bits| function(f16::from_bits(bits))).collect();
+        assert_eq!(logits_digest(&every), quad(&golden(&format!("vectors/{name}.json"))?["all_fnv1a64"])?);
     }
-    let every: Vec<f16> = (0..=u16::MAX).map(|bits| exp(f16::from_bits(bits))).collect();
-    assert_eq!(logits_digest(&every), quad(&golden("vectors/exp.json")?["all_fnv1a64"])?);
     for case in cases("exp_q30")? {
         let (d, e) = (case[0].as_u64().ok_or("D")?, case[1].as_u64().ok_or("E")?);
         assert_eq!(exp_q30(d), e, "E({d})");
@@ -132,8 +154,13 @@ fn samples_are_those_of_the_reference() -> Outcome {
 
 #[test]
 fn texts_and_all_logits_are_those_of_the_reference() -> Outcome {
-    let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?;
-    for name in ["default", "greedy"] {
+    for (file, name) in [
+        ("model", "default"),
+        ("model", "greedy"),
+        ("model-llama", "llama-default"),
+        ("model-llama", "llama-greedy"),
+    ] {
+        let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(file))?;
         let golden = golden(&format!("generate/{name}.json"))?;
         let number = |key: &str| golden[key].as_u64().ok_or_else(|| format!("{name}: {key}"));
         let prompt = golden["prompt"].as_str().ok_or("prompt")?;
@@ -148,14 +175,45 @@ fn texts_and_all_logits_are_those_of_the_reference() -> Outcome {
         assert!(options.tokens >= 32 && generation.tokens.len() == options.tokens, "{name}");
 
         // Every position, the prompt's included; the last generated token is not run.
-        let mut tokens: Vec<u32> = prompt.bytes().map(u32::from).collect();
+        let mut tokens = model.vocabulary.tokens(prompt.as_bytes())?;
+        assert_eq!(tokens, numbers(&golden["prompt_tokens"])?, "{name}");
+        let behind = tokens.len() - 1;
         tokens.extend(&generation.tokens[..options.tokens - 1]);
-        let logits = Decoder::new(&model).prefill_all_logits(&mut backend, &tokens)?;
-        let digests: Vec<u64> = logits.chunks(256).map(logits_digest).collect();
-        let expected: Result<Vec<u64>, _> =
-            golden["logits_fnv1a64"].as_array().ok_or("digests")?.iter().map(quad).collect();
-        assert_eq!(digests, expected?, "{name}");
-        assert_eq!(generation.logits_digests, digests[prompt.len() - 1..], "{name}");
+        let digests = digests_of(&model, &tokens)?;
+        assert_eq!(digests, quads(&golden["logits_fnv1a64"])?, "{name}");
+        assert_eq!(generation.logits_digests, digests[behind..], "{name}");
     }
+    Ok(())
+}
+
+/// The digests of the logits behind each token.
+fn digests_of(model: &Model, tokens: &[u32]) -> Result<Vec<u64>, Box<dyn Error>> {
+    let logits = Decoder::new(model).prefill_all_logits(&mut SoftwareBackend::new(), tokens)?;
+    Ok(logits.chunks(model.config.vocab_size()).map(logits_digest).collect())
+}
+
+fn quads(values: &Value) -> Result<Vec<u64>, Box<dyn Error>> {
+    values.as_array().ok_or("digests")?.iter().map(quad).collect()
+}
+
+fn numbers(values: &Value) -> Result<Vec<u32>, Box<dyn Error>> {
+    let number = |value: &Value| Ok(value.as_u64().ok_or("a token")? as u32);
+    values.as_array().ok_or("tokens")?.iter().map(number).collect()
+}
+
+#[test]
+fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
+    let mut families = BTreeSet::new();
+    for name in ["opt", "llama", "llama-bias", "mistral", "falcon-new", "falcon-mq"] {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name);
+        let (model, rounded) = Model::load_counted(&dir)?;
+        families.insert(format!("{:?}", model.config.architecture()));
+        // Two are stored in other formats, of numbers that FP16 has.
+        assert_eq!(rounded.converted > 0, ["llama-bias", "falcon-mq"].contains(&name), "{name}");
+        let expected = golden(&format!("checkpoints/{name}/expected.json"))?;
+        let digests = digests_of(&model, &numbers(&expected["tokens"])?)?;
+        assert_eq!(digests, quads(&expected["logits_fnv1a64"])?, "{name}");
+    }
+    assert_eq!(families.len(), 3);
     Ok(())
 }

@@ -555,7 +555,8 @@ fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
     match op.finish() {
         After::Plain => epilogue,
         After::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
-        After::Relu => Epilogue { relu: true, ..epilogue },
+        // Of what meets, nothing has an activation: FC1's outputs are computed where they are.
+        After::Activate(_) => epilogue,
         After::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
     }
 }

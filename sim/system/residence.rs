@@ -377,7 +377,6 @@ fn weights_of(layer: &Layer, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
         WeightMatrix::V => column(&layer.v_proj.weight),
         WeightMatrix::Fc1 => layer.fc1.weight.row(n).to_vec(),
         WeightMatrix::Fc2 => column(&layer.fc2.weight),
-        // The decoder's layers have no gate yet.
-        WeightMatrix::Up => Vec::new(),
+        WeightMatrix::Up => layer.up.as_ref().map_or_else(Vec::new, |up| up.weight.row(n).to_vec()),
     }
 }

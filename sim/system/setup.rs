@@ -1,9 +1,9 @@
 //! What a run on several devices begins with: the model's sizes, a machine for it, and the activity of another text.
 
 use super::online::{Known, Online, OnlineStart};
-use ndp_config::{ConfigError, DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{ConfigError, DesignConfig, LlmFamily, LlmShape, SystemConfig};
 use ndp_model::{
-    Decoder, GemvBackend, GenerateOptions, Model, ModelError, OptConfig, SoftwareBackend, generate,
+    Decoder, DecoderConfig, GemvBackend, GenerateOptions, Model, ModelError, SoftwareBackend, generate,
 };
 use ndp_numerics::{f16, fp16};
 use ndp_predictor::PredictorRules;
@@ -47,7 +47,8 @@ impl Setup {
             profile.push(activity.clone());
             Ok(())
         });
-        let room = model.config.max_position_embeddings().saturating_sub(prompt.len());
+        let tokens = model.vocabulary.tokens(prompt)?.len();
+        let room = model.config.max_position_embeddings().saturating_sub(tokens);
         let text = GenerateOptions { tokens: text.tokens.min(room), ..text.clone() };
         generate(model, &mut observed, prompt, &text, |_| {})?;
         Ok(Self { shape: llm_shape(&model.config)?, profile })
@@ -78,8 +79,8 @@ impl Setup {
     }
 }
 
-/// The sizes of a model of the OPT family.
-pub(super) fn llm_shape(config: &OptConfig) -> Result<LlmShape, ConfigError> {
+/// The sizes of a model.
+pub(super) fn llm_shape(config: &DecoderConfig) -> Result<LlmShape, ConfigError> {
     LlmShape::opt_like(
         "model",
         config.num_hidden_layers() as u32,
@@ -87,7 +88,14 @@ pub(super) fn llm_shape(config: &OptConfig) -> Result<LlmShape, ConfigError> {
         config.num_attention_heads() as u32,
         config.ffn_dim() as u32,
         config.vocab_size() as u32,
-    )
+    )?
+    .of_family(LlmFamily {
+        kv_heads: config.num_key_value_heads() as u32,
+        gated: config.is_gated(),
+        biased: config.has_attention_bias(),
+        tied_embeddings: config.has_tied_head(),
+        rotary: config.rotary_base().is_some(),
+    })
 }
 
 /// How well a backend predicts a text.
@@ -111,7 +119,7 @@ pub fn perplexity<B: GemvBackend>(
     text: &[u8],
     prompt_tokens: usize,
 ) -> Result<Perplexity, ModelError> {
-    let tokens: Vec<u32> = text.iter().map(|&byte| u32::from(byte)).collect();
+    let tokens = model.vocabulary.tokens(text)?;
     let (prompt, rest) = tokens.split_at_checked(prompt_tokens).ok_or(ModelError::EmptyPrompt)?;
     if rest.is_empty() {
         return Err(ModelError::EmptyPrompt);

@@ -10,9 +10,14 @@ use super::reference::outline_values;
 use crate::error::SimError;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_model::decoder::MAX_BATCH;
-use ndp_model::{AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
+use ndp_model::{
+    Activation, AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp,
+};
 use ndp_numerics::f16;
 use ndp_traces::{Activity, NeuronShape};
+
+/// What makes neurons of the MLP inactive.
+const RELU: Finish<'static> = Finish::Activate(Activation::Relu);
 
 /// A text in work.
 pub struct TracedText<P> {
@@ -118,7 +123,7 @@ impl<P: Places> TracedText<P> {
             let all = vec![f16::from_bits(0x3C00); batch * hidden];
             let out = Finish::Residual(&residual);
             self.linear((layer, "out_proj", GemvClass::Proj), (hidden, hidden), &all, out)?;
-            let active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, Finish::Relu)?;
+            let active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, RELU)?;
             let out = Finish::Residual(&residual);
             self.linear((layer, "fc2", GemvClass::Fc2), (hidden, ffn), &active, out)?;
         }
@@ -137,7 +142,7 @@ impl<P: Places> TracedText<P> {
         let bias = self.model.is_biased().then(|| zeros(shape.0));
         let mut op = LinearOp::new(product, bias.as_deref(), finish)?;
         if class == GemvClass::Fc1 && self.model.mlp_matrices() == 3 {
-            op = op.gates(product)?;
+            op = op.gates(product, None)?;
         }
         self.system.linear(&op)
     }

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 
-use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16, mul};
+use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
 
 use crate::ModelError;
 use crate::operations::{AttentionOp, LinearOp, attend_by_heads};
@@ -13,17 +13,17 @@ use crate::operations::{AttentionOp, LinearOp, attend_by_heads};
 /// Which matrix of the decoder an operation multiplies by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GemvClass {
-    /// Query, key or value projection, `[d x d]`.
+    /// Query, key or value projection, `[q x d]` or `[k x d]`.
     Qkv,
     /// Attention scores of one head: key cache `[positions x head_width]` times a query.
     Scores,
     /// Attention context of one head: transposed value cache `[head_width x positions]` times the probabilities.
     Context,
-    /// Output projection of the attention, `[d x d]`.
+    /// Output projection of the attention, `[d x q]`.
     Proj,
-    /// First feed-forward layer, `[f x d]`.
+    /// First feed-forward layer, `[f x d]`, and what a gate is multiplied with.
     Fc1,
-    /// Second feed-forward layer, `[d x f]`; its activations are sparse (after a ReLU).
+    /// Second feed-forward layer, `[d x f]`; its activations are sparse after a ReLU.
     Fc2,
     /// Output head, `[V x d]`.
     Head,
@@ -189,7 +189,8 @@ pub trait GemvBackend {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
         if let Some(up) = op.up() {
-            y.iter_mut().zip(self.gemv(up)?).for_each(|(y, up)| *y = mul(*y, up));
+            let up = self.gemv(up)?;
+            op.gate(&mut y, up);
         }
         Ok(y)
     }

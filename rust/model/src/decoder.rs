@@ -1,9 +1,9 @@
-//! One forward pass of the OPT decoder with a KV cache, as `docs/numerics.md` writes it down.
+//! One forward pass of the decoder with a KV cache, as `docs/numerics.md` writes it down.
 //!
-//! Takes token numbers, returns logits. What a layer does is [`crate::layer`]'s; embeddings, the last LayerNorm and the head are
+//! Takes token numbers, returns logits. What a layer does is [`crate::layer`]'s; embeddings, the last normalisation and the head are
 //! here. Choosing the next token is [`mod@crate::generate`]'s.
 
-use ndp_numerics::{add, f16};
+use ndp_numerics::{Rotary, Rotation, add, f16};
 
 use crate::config::POSITION_OFFSET;
 use crate::kv_cache::LayerCache;
@@ -25,19 +25,23 @@ pub struct Decoder<'m> {
     sparsity: Vec<LayerSparsity>,
     position: usize,
     sequence: u32,
+    rotary: Option<Rotary>,
 }
 
 impl<'m> Decoder<'m> {
     /// A sequence of no tokens yet.
     pub fn new(model: &'m Model) -> Self {
         let config = &model.config;
-        let (heads, width) = (config.num_attention_heads(), config.head_width());
+        let (heads, width) = (config.num_key_value_heads(), config.head_width());
+        // The configuration has only bases and widths that are defined.
+        let rotary = config.rotary_base().and_then(|base| Rotary::new(base, width).ok());
         Self {
             model,
             caches: vec![LayerCache::new(heads, width); model.layers.len()],
             sparsity: vec![LayerSparsity::default(); model.layers.len()],
             position: 0,
             sequence: 0,
+            rotary,
         }
     }
 
@@ -151,20 +155,20 @@ impl<'m> Decoder<'m> {
         run_spans(backend, &mut [(self, tokens)])
     }
 
-    /// Final LayerNorm and tied head: `[batch x d] -> [batch x V]`.
+    /// Last normalisation and head: `[batch x d] -> [batch x V]`.
     fn logits<B: GemvBackend + ?Sized>(
         &self,
         backend: &mut B,
         hidden: &[f16],
     ) -> Result<Vec<f16>, ModelError> {
-        let y = norm("final_layer_norm", &self.model.final_layer_norm, hidden)?;
-        let head = &self.model.embed_tokens;
+        let y = norm("final_norm", &self.model.final_norm, hidden)?;
+        let head = self.model.head();
         let op = GemvOp::new("lm_head", GemvClass::Head, (head.rows(), head.cols()), head.data(), &y)?;
         checked::<B>("lm_head", backend.gemv(&op), op.batch() * op.rows())
     }
 }
 
-/// The hidden states `[batch x d]` after the last layer, before the final LayerNorm, of the next tokens of some sequences, one or
+/// The hidden states `[batch x d]` after the last layer, before the last normalisation, of the next tokens of some sequences, one or
 /// more, all of the same model.
 fn run_spans<B: GemvBackend + ?Sized>(
     backend: &mut B,
@@ -178,19 +182,32 @@ fn run_spans<B: GemvBackend + ?Sized>(
         }
         for (position, &token) in (sequence.position..).zip(*tokens) {
             let embedding = model.embed_tokens.row(token as usize);
-            let place = model.embed_positions.row(position + POSITION_OFFSET);
-            hidden.extend(embedding.iter().zip(place).map(|(&e, &p)| add(e, p)));
+            match &model.embed_positions {
+                None => hidden.extend(embedding),
+                Some(positions) => {
+                    let place = positions.row(position + POSITION_OFFSET);
+                    hidden.extend(embedding.iter().zip(place).map(|(&e, &p)| add(e, p)));
+                }
+            }
         }
     }
+    let rotations = batch.iter().map(|(sequence, tokens)| -> Vec<Rotation> {
+        let positions = sequence.position..sequence.position + tokens.len();
+        let rotary = sequence.rotary.iter();
+        rotary.flat_map(|rotary| positions.clone().map(|position| rotary.at(position as u32))).collect()
+    });
+    let rotations: Vec<Vec<Rotation>> = rotations.collect();
     let shape = LayerShape::of(&model.config);
     for (index, layer) in model.layers.iter().enumerate() {
         let mut sparsity = LayerSparsity::default();
         let mut spans: Vec<LayerSpan<'_>> = batch
             .iter_mut()
-            .map(|(sequence, tokens)| LayerSpan {
+            .zip(&rotations)
+            .map(|((sequence, tokens), rotations)| LayerSpan {
                 sequence: sequence.sequence,
                 tokens: tokens.len(),
                 cache: &mut sequence.caches[index],
+                rotations,
             })
             .collect();
         hidden = run_layer(backend, (index, layer), &shape, &mut spans, &mut sparsity, &hidden)?;

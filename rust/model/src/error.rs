@@ -61,7 +61,7 @@ pub enum ModelError {
         source: SafeTensorError,
     },
     /// A tensor that the model needs and the file does not hold.
-    #[error("{path}: tensor {tensor} is missing (also without the prefix \"model.\")", path = path.display())]
+    #[error("{path}: tensor {tensor} is missing (also without its first part)", path = path.display())]
     MissingTensor {
         /// The file, or the shard index.
         path: PathBuf,
@@ -69,7 +69,7 @@ pub enum ModelError {
         tensor: String,
     },
     /// A tensor of another element type.
-    #[error("{path}: tensor {tensor} has dtype {found:?}, expected {expected:?}", path = path.display())]
+    #[error("{path}: tensor {tensor} has dtype {found:?}, expected F16, BF16 or F32", path = path.display())]
     Dtype {
         /// The file.
         path: PathBuf,
@@ -77,8 +77,6 @@ pub enum ModelError {
         tensor: String,
         /// Its element type.
         found: Dtype,
-        /// The element type expected.
-        expected: Dtype,
     },
     /// A tensor whose shape contradicts `config.json`.
     #[error("{path}: tensor {tensor} has shape {found:?}, expected {expected:?}", path = path.display())]
@@ -93,7 +91,7 @@ pub enum ModelError {
         expected: Vec<usize>,
     },
     /// A weight that is infinite or no number.
-    #[error("{path}: tensor {tensor}: {index:?} is {value}, weights must be finite", path = path.display())]
+    #[error("{path}: tensor {tensor}: {index:?} is {value}, weights must be finite in FP16", path = path.display())]
     NotFinite {
         /// The file.
         path: PathBuf,
@@ -133,11 +131,21 @@ pub enum ModelError {
         /// Size of the vocabulary.
         vocab_size: usize,
     },
-    /// Text was asked of a model whose tokens are not bytes.
-    #[error("text needs a byte-level model: vocab_size = {vocab_size}, expected 256")]
-    NotByteLevel {
+    /// Text was asked of a model whose tokens nobody describes.
+    #[error(
+        "text needs a tokenizer.json beside the weights, or bytes as tokens: vocab_size = {vocab_size}, expected 256"
+    )]
+    NoVocabulary {
         /// Size of the vocabulary.
         vocab_size: usize,
+    },
+    /// A `tokenizer.json` that is not valid or does not fit the model, or a text that it cannot encode.
+    #[error("{path}: {reason}", path = path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
     },
     /// An operation of the numerics contract refused its operands.
     #[error("{at}")]

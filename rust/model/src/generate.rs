@@ -7,9 +7,6 @@ use ndp_numerics::{SplitMix64, f16, sample};
 use crate::sparsity::LayerSparsity;
 use crate::{Decoder, GemvBackend, Model, ModelError};
 
-/// Vocabulary of a byte-level model: token `n` is the byte `n`.
-const BYTES: usize = 256;
-
 /// What to generate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerateOptions {
@@ -39,7 +36,7 @@ pub struct GeneratedToken<'a> {
 pub struct Generation {
     /// The generated tokens.
     pub tokens: Vec<u32>,
-    /// The bytes they spell, as UTF-8; what is not UTF-8 (or no byte) becomes U+FFFD.
+    /// What they spell ([`crate::Vocabulary::text`]).
     pub text: String,
     /// Per generated token, the [`logits_digest`] of the logits it was drawn from.
     pub logits_digests: Vec<u64>,
@@ -55,9 +52,9 @@ pub fn logits_digest(logits: &[f16]) -> u64 {
     })
 }
 
-/// Continues the bytes of `prompt` with a byte-level model (`vocab_size` 256).
+/// Continues the text `prompt`, in the tokens of the model's vocabulary.
 ///
-/// `progress` is called once per token. Errors: those of [`generate_tokens`], and a model of another vocabulary.
+/// `progress` is called once per token. Errors: those of [`generate_tokens`], and a model without vocabulary.
 pub fn generate<B: GemvBackend + ?Sized>(
     model: &Model,
     backend: &mut B,
@@ -65,11 +62,7 @@ pub fn generate<B: GemvBackend + ?Sized>(
     options: &GenerateOptions,
     progress: impl FnMut(GeneratedToken<'_>),
 ) -> Result<Generation, ModelError> {
-    let vocab_size = model.config.vocab_size();
-    if vocab_size != BYTES {
-        return Err(ModelError::NotByteLevel { vocab_size });
-    }
-    let prompt: Vec<u32> = prompt.iter().map(|&byte| u32::from(byte)).collect();
+    let prompt = model.vocabulary.tokens(prompt)?;
     generate_tokens(model, backend, &prompt, options, progress)
 }
 
@@ -110,10 +103,8 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
         tokens.push(token);
         logits_digests.push(logits_digest);
     }
-    // 0xFF occurs nowhere in UTF-8, so it becomes U+FFFD like any other byte that is out of place.
-    let bytes: Vec<u8> = tokens.iter().map(|&token| u8::try_from(token).unwrap_or(0xFF)).collect();
     Ok(Generation {
-        text: String::from_utf8_lossy(&bytes).into_owned(),
+        text: model.vocabulary.text(&tokens)?,
         tokens,
         logits_digests,
         sparsity: decoder.sparsity().to_vec(),

@@ -1,43 +1,50 @@
 //! One decoder layer over a batch of tokens, of one sequence or of several.
 //!
-//! LayerNorm is computed here; linear layers and attention are the backend's. [`crate::Decoder`] runs all layers of one sequence;
-//! programs that look at a single layer call [`run_layer`] themselves.
+//! Normalisation and rotary embedding are computed here; linear layers and attention are the backend's. [`crate::Decoder`] runs all layers of one
+//! sequence; programs that look at a single layer call [`run_layer`] themselves.
 
-use ndp_numerics::{f16, layer_norm, relu, rne_rsqrt};
+use std::borrow::Cow;
 
+use ndp_numerics::{Rotation, f16, relu, rne_rsqrt};
+
+use crate::config::Activation;
 use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp};
 use crate::sparsity::LayerSparsity;
-use crate::weights::{Layer, LayerNorm, Linear};
-use crate::{GemvBackend, GemvClass, GemvOp, ModelError, OptConfig};
+use crate::weights::{Layer, Linear, Norm};
+use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp, ModelError};
 
-/// The dimensions of a layer that its tensors do not tell.
+/// What a layer is, as far as its tensors do not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayerShape {
-    /// Attention heads; they divide the hidden size.
+    /// Heads of queries.
     pub heads: usize,
-    /// Width of the hidden state.
-    pub hidden_size: usize,
+    /// Heads of keys and values; they divide those of queries.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_width: usize,
     /// Most positions of a sequence.
     pub positions: usize,
     /// Whether a ReLU stands in front of the Q, K and V projections.
     pub relu_before_qkv: bool,
+    /// The function between the feed-forward layers.
+    pub activation: Activation,
+    /// Whether the feed-forward block's input is that of the layer, not the state behind the attention.
+    pub parallel: bool,
 }
 
 impl LayerShape {
     /// That of a model's layers.
-    pub fn of(config: &OptConfig) -> Self {
+    pub fn of(config: &DecoderConfig) -> Self {
         Self {
             heads: config.num_attention_heads(),
-            hidden_size: config.hidden_size(),
+            kv_heads: config.num_key_value_heads(),
+            head_width: config.head_width(),
             positions: config.max_position_embeddings(),
             relu_before_qkv: config.relu_before_qkv(),
+            activation: config.activation(),
+            parallel: config.is_parallel(),
         }
-    }
-
-    /// Elements of a head.
-    pub fn head_width(&self) -> usize {
-        self.hidden_size / self.heads.max(1)
     }
 }
 
@@ -50,6 +57,8 @@ pub struct LayerSpan<'a> {
     pub tokens: usize,
     /// Keys and values of the positions before; those of the tokens are added.
     pub cache: &'a mut LayerCache,
+    /// The rotation of each token; none in models without rotary embedding.
+    pub rotations: &'a [Rotation],
 }
 
 /// Runs the layer with number `index` on the hidden states `[tokens of all spans x d]`; returns those behind it and counts the zeros
@@ -57,7 +66,7 @@ pub struct LayerSpan<'a> {
 ///
 /// # Errors
 /// The backend's, as [`ModelError::Backend`]; [`ModelError::Length`] for sizes that do not fit; [`ModelError::Numerics`] from
-/// LayerNorm.
+/// the normalisation.
 pub fn run_layer<B: GemvBackend + ?Sized>(
     backend: &mut B,
     (index, layer): (usize, &Layer),
@@ -67,18 +76,26 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     hidden: &[f16],
 ) -> Result<Vec<f16>, ModelError> {
     let name = |part: &str| format!("layers.{index}.{part}");
-    let mut a = norm(&name("self_attn_layer_norm"), &layer.self_attn_layer_norm, hidden)?;
-    if shape.relu_before_qkv {
-        a.iter_mut().for_each(|a| *a = relu(*a));
-    }
+    let normed = norm(&name("attention_norm"), &layer.attention_norm, hidden)?;
+    let a = match shape.relu_before_qkv {
+        true => Cow::Owned(normed.iter().map(|a| relu(*a)).collect()),
+        false => Cow::Borrowed(&normed[..]),
+    };
     sparsity.qkv_input.count(&a);
-    // A head is no wider than hidden_size <= 16384; 0 is not reached and would mean +Inf.
-    let scale = Finish::Scale(rne_rsqrt(u32::try_from(shape.head_width()).unwrap_or(0)));
-    let q = linear(backend, &name("q_proj"), GemvClass::Qkv, &layer.q_proj, &a, scale)?;
-    let k = linear(backend, &name("k_proj"), GemvClass::Qkv, &layer.k_proj, &a, Finish::Plain)?;
+    // A head is no wider than 16384; 0 is not reached and would mean +Inf.
+    let scale = Finish::Scale(rne_rsqrt(u32::try_from(shape.head_width).unwrap_or(0)));
+    let mut q = linear(backend, &name("q_proj"), GemvClass::Qkv, &layer.q_proj, &a, scale)?;
+    let mut k = linear(backend, &name("k_proj"), GemvClass::Qkv, &layer.k_proj, &a, Finish::Plain)?;
     let v = linear(backend, &name("v_proj"), GemvClass::Qkv, &layer.v_proj, &a, Finish::Plain)?;
-    let d = shape.hidden_size;
-    let mut rows = k.chunks(d).zip(v.chunks(d));
+    let width = shape.head_width;
+    for (states, heads) in [(&mut q, shape.heads), (&mut k, shape.kv_heads)] {
+        let rotations = spans.iter().flat_map(|span| span.rotations);
+        for (state, rotation) in states.chunks_mut(heads * width).zip(rotations) {
+            state.chunks_mut(width).for_each(|head| rotation.rotate(head));
+        }
+    }
+    let kv_width = shape.kv_heads * width;
+    let mut rows = k.chunks(kv_width).zip(v.chunks(kv_width));
     for span in &mut *spans {
         rows.by_ref().take(span.tokens).for_each(|(k, v)| span.cache.push(k, v));
     }
@@ -88,28 +105,48 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         tokens: span.tokens,
         cache: &*span.cache,
     });
-    let heads = (shape.heads, shape.head_width());
-    let attention = AttentionOp::new(index, heads, shape.positions, &q, attended.collect())?;
+    let attention = AttentionOp::new(index, (shape.heads, width), shape.positions, &q, attended.collect())?;
     let context = backend.attend(&attention);
     let context = checked::<B>(attention.label(), context, q.len())?;
     let out = Finish::Residual(hidden);
-    let hidden = linear(backend, &name("out_proj"), GemvClass::Proj, &layer.out_proj, &context, out)?;
+    let attended = linear(backend, &name("out_proj"), GemvClass::Proj, &layer.out_proj, &context, out)?;
 
-    let a = norm(&name("final_layer_norm"), &layer.final_layer_norm, &hidden)?;
-    let a = linear(backend, &name("fc1"), GemvClass::Fc1, &layer.fc1, &a, Finish::Relu)?;
+    let input = if shape.parallel { hidden } else { &attended };
+    let a = match &layer.ffn_norm {
+        Some(parameters) => norm(&name("ffn_norm"), parameters, input)?,
+        None => normed,
+    };
+    let fc1 = name("fc1");
+    let product = product(&fc1, GemvClass::Fc1, &layer.fc1, &a)?;
+    let mut op = LinearOp::new(product, layer.fc1.bias.as_deref(), Finish::Activate(shape.activation))?;
+    let label = name("up");
+    if let Some(up) = &layer.up {
+        op = op.gates(self::product(&label, GemvClass::Fc1, up, &a)?, up.bias.as_deref())?;
+    }
+    let a = checked::<B>(&fc1, backend.linear(&op), product.batch() * product.rows())?;
     sparsity.ffn_hidden.count(&a);
-    linear(backend, &name("fc2"), GemvClass::Fc2, &layer.fc2, &a, Finish::Residual(&hidden))
+    linear(backend, &name("fc2"), GemvClass::Fc2, &layer.fc2, &a, Finish::Residual(&attended))
 }
 
-/// LayerNorm of each row of `[batch x d]`.
-pub(crate) fn norm(at: &str, parameters: &LayerNorm, rows: &[f16]) -> Result<Vec<f16>, ModelError> {
+/// The normalisation of each row of `[batch x d]`.
+pub(crate) fn norm(at: &str, parameters: &Norm, rows: &[f16]) -> Result<Vec<f16>, ModelError> {
     let mut result = Vec::with_capacity(rows.len());
     for row in rows.chunks(parameters.gain.len()) {
-        let row = layer_norm(row, &parameters.gain, &parameters.bias)
-            .map_err(|source| ModelError::Numerics { at: at.to_owned(), source })?;
+        let row = parameters.of(row).map_err(|source| ModelError::Numerics { at: at.to_owned(), source })?;
         result.extend(row);
     }
     Ok(result)
+}
+
+/// A matrix times `[batch x in]`.
+fn product<'a>(
+    label: &'a str,
+    class: GemvClass,
+    parameters: &'a Linear,
+    x: &'a [f16],
+) -> Result<GemvOp<'a>, ModelError> {
+    let weight = &parameters.weight;
+    GemvOp::new(label, class, (weight.rows(), weight.cols()), weight.data(), x)
 }
 
 /// A linear layer over `[batch x in]`: `[batch x out]`.
@@ -121,9 +158,8 @@ fn linear<B: GemvBackend + ?Sized>(
     x: &[f16],
     finish: Finish<'_>,
 ) -> Result<Vec<f16>, ModelError> {
-    let weight = &parameters.weight;
-    let product = GemvOp::new(label, class, (weight.rows(), weight.cols()), weight.data(), x)?;
-    let op = LinearOp::new(product, Some(&parameters.bias), finish)?;
+    let product = product(label, class, parameters, x)?;
+    let op = LinearOp::new(product, parameters.bias.as_deref(), finish)?;
     let result = backend.linear(&op);
     checked::<B>(label, result, product.batch() * product.rows())
 }

@@ -1,4 +1,4 @@
-//! OPT decoder inference over FP16, bit-exact, with every product, linear layer and attention behind a trait.
+//! Decoder inference (OPT, LLaMA, Mistral, Falcon) over FP16, bit-exact, with every product, linear layer and attention behind a trait.
 //!
 //! Between the numerics contract (`ndp-numerics`, what an operation on numbers is) and the programs that generate text or
 //! drive a co-simulation: this crate knows what a model is, where its tensors come from and in which order the operations
@@ -22,16 +22,19 @@ pub mod loader;
 mod matrix;
 pub mod operations;
 pub mod sparsity;
+pub mod vocabulary;
 pub mod weights;
 
 pub use backend::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
-pub use config::OptConfig;
+pub use config::{Activation, Architecture, DecoderConfig};
 pub use decoder::Decoder;
 pub use error::ModelError;
 pub use generate::{GenerateOptions, GeneratedToken, Generation, generate, generate_tokens, logits_digest};
 pub use kv_cache::LayerCache;
 pub use layer::{LayerShape, LayerSpan, run_layer};
+pub use loader::RoundedWeights;
 pub use matrix::Matrix;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp};
 pub use sparsity::{LayerSparsity, ZeroCount};
+pub use vocabulary::Vocabulary;
 pub use weights::Model;

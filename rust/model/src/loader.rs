@@ -4,14 +4,15 @@
 //! the tensors are for is [`crate::weights`]'s business. Tensors the decoder does not need (a stored copy of the tied
 //! head, say) are ignored.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
-use ndp_numerics::f16;
+use ndp_numerics::{f16, round_f64};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
-use crate::{Model, ModelError, OptConfig};
+use crate::{Architecture, DecoderConfig, Model, ModelError, Vocabulary};
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
@@ -19,8 +20,22 @@ const INDEX_FILE: &str = "model.safetensors.index.json";
 /// Longest header of a file of weights, the format's own limit, and longest index of shards.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// The prefix that `OPTForCausalLM` checkpoints have and `OPTModel` checkpoints have not.
-const OPTIONAL_PREFIX: &str = "model.";
+/// The prefix of tensor names that models with a head have, and those without one have not.
+fn optional_prefix(config: &DecoderConfig) -> &'static str {
+    match config.architecture() {
+        Architecture::Opt | Architecture::Llama => "model.",
+        Architecture::Falcon => "transformer.",
+    }
+}
+
+/// What became of weights that are stored in other formats than FP16.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RoundedWeights {
+    /// Weights in BF16 or FP32.
+    pub converted: u64,
+    /// Those that FP16 does not have: rounded to nearest, ties to even.
+    pub changed: u64,
+}
 
 /// The part of the shard index that matters: tensor name to file name.
 #[derive(Debug, Deserialize)]
@@ -29,13 +44,19 @@ struct ShardIndex {
 }
 
 impl Model {
-    /// Loads `config.json` and the weights in `dir`: `model.safetensors` if it is there, else the shards that
-    /// `model.safetensors.index.json` lists. All tensors must be F16, and finite: the list of active neurons leaves out
+    /// Loads `config.json`, `tokenizer.json` if there is one, and the weights in `dir`: `model.safetensors` if it is there, else the shards
+    /// that `model.safetensors.index.json` lists. Tensors are FP16, BF16 or FP32, and finite in FP16: the list of active neurons leaves out
     /// products with zero, which are not zero for an infinite weight (docs/numerics.md).
     ///
     /// Files are read whole, each once; memory peaks at the file bytes plus the model.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
-        let config = OptConfig::load(dir)?;
+        Self::load_counted(dir).map(|(model, _)| model)
+    }
+
+    /// As [`Model::load`], and says how many weights were not FP16.
+    pub fn load_counted(dir: &Path) -> Result<(Self, RoundedWeights), ModelError> {
+        let config = DecoderConfig::load(dir)?;
+        let vocabulary = Vocabulary::load(dir, config.vocab_size())?;
         let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
         let (single, index) = (dir.join(SINGLE_FILE), dir.join(INDEX_FILE));
         let source = if single.exists() {
@@ -46,18 +67,25 @@ impl Model {
             return Err(ModelError::NoWeights { dir: dir.to_owned() });
         };
         let parsed = source.parse()?;
-        Self::from_tensors(config, |name, shape| parsed.tensor(name, shape))
+        let (prefix, rounded) = (optional_prefix(&config), Cell::new(RoundedWeights::default()));
+        let mut model =
+            Self::from_tensors(config, |name, shape| parsed.tensor((prefix, name), shape, &rounded))?;
+        model.vocabulary = vocabulary;
+        Ok((model, rounded.get()))
     }
 }
 
-/// Bytes of the parameters of a model. A file may hold as many again: tensors that are not needed, such as a copy of the head.
-fn weight_bytes(config: &OptConfig) -> u64 {
+/// Bytes of the parameters of a model in FP32. A file may hold as many again: tensors that are not needed, such as a copy of the head.
+fn weight_bytes(config: &DecoderConfig) -> u64 {
     let size = |n: usize| n as u64;
     let (d, f) = (size(config.hidden_size()), size(config.ffn_dim()));
-    let layer = (4 * d + 2 * f).saturating_mul(d).saturating_add(9 * d + f);
+    let (q, k) = (size(config.query_width()), size(config.key_width()));
+    let ffn = if config.is_gated() { 3 } else { 2 };
+    let rows = (2 * q).saturating_add(2 * k).saturating_add(f.saturating_mul(ffn));
+    let layer = rows.saturating_mul(d).saturating_add(rows).saturating_add(7 * d);
     let embeddings =
-        (size(config.vocab_size()) + size(config.max_position_embeddings()) + 2).saturating_mul(d);
-    size(config.num_hidden_layers()).saturating_mul(layer).saturating_add(embeddings).saturating_mul(2)
+        (2 * size(config.vocab_size()) + size(config.max_position_embeddings()) + 2).saturating_mul(d);
+    size(config.num_hidden_layers()).saturating_mul(layer).saturating_add(embeddings).saturating_mul(4)
 }
 
 /// A file and its bytes.
@@ -129,20 +157,32 @@ impl<'a> ParsedFile<'a> {
         }
     }
 
-    /// The tensor of exactly this name, checked; `None` if the file does not hold it.
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>, ModelError> {
+    /// The tensor of exactly this name, checked and in FP16; `None` if the file does not hold it.
+    fn tensor(
+        &self,
+        name: &str,
+        shape: &[usize],
+        rounded: &Cell<RoundedWeights>,
+    ) -> Result<Option<Vec<f16>>, ModelError> {
         let Ok(view) = self.tensors.tensor(name) else { return Ok(None) };
         let (path, tensor) = (self.path.to_owned(), name.to_owned());
-        if view.dtype() != Dtype::F16 {
-            return Err(ModelError::Dtype { path, tensor, found: view.dtype(), expected: Dtype::F16 });
-        }
         if view.shape() != shape {
             let (found, expected) = (view.shape().to_vec(), shape.to_vec());
             return Err(ModelError::Shape { path, tensor, found, expected });
         }
         // Little-endian on disk and of no particular alignment in memory, so the elements are assembled from bytes.
-        let (pairs, _) = view.data().as_chunks::<2>();
-        let data: Vec<f16> = pairs.iter().map(|&pair| f16::from_bits(u16::from_le_bytes(pair))).collect();
+        let bytes = view.data();
+        let data: Vec<f16> = match view.dtype() {
+            Dtype::F16 => {
+                bytes.as_chunks().0.iter().map(|&b| f16::from_bits(u16::from_le_bytes(b))).collect()
+            }
+            Dtype::BF16 => {
+                let single = |&b: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
+                round(bytes.as_chunks().0.iter().map(single), rounded)
+            }
+            Dtype::F32 => round(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)), rounded),
+            found => return Err(ModelError::Dtype { path, tensor, found }),
+        };
         match data.iter().position(|value| !value.is_finite()) {
             None => Ok(Some(data)),
             Some(at) => {
@@ -151,6 +191,20 @@ impl<'a> ParsedFile<'a> {
             }
         }
     }
+}
+
+/// Numbers in FP16, and how many of them are other numbers now.
+fn round(values: impl Iterator<Item = f32>, rounded: &Cell<RoundedWeights>) -> Vec<f16> {
+    let mut counts = rounded.get();
+    let round = values.map(|value| {
+        let result = round_f64(f64::from(value));
+        counts.converted += 1;
+        counts.changed += u64::from(result.to_f32() != value);
+        result
+    });
+    let data = round.collect();
+    rounded.set(counts);
+    data
 }
 
 /// The indices of the `at`-th element, row-major.
@@ -176,12 +230,17 @@ enum ParsedFiles<'a> {
 
 impl ParsedFiles<'_> {
     /// The tensor `name`, stored with the prefix or without.
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>, ModelError> {
-        let prefixed = format!("{OPTIONAL_PREFIX}{name}");
+    fn tensor(
+        &self,
+        (prefix, name): (&str, &str),
+        shape: &[usize],
+        rounded: &Cell<RoundedWeights>,
+    ) -> Result<Vec<f16>, ModelError> {
+        let prefixed = format!("{prefix}{name}");
         for stored in [prefixed.as_str(), name] {
             match self {
                 Self::Single(file) => {
-                    if let Some(data) = file.tensor(stored, shape)? {
+                    if let Some(data) = file.tensor(stored, shape, rounded)? {
                         return Ok(data);
                     }
                 }
@@ -189,7 +248,7 @@ impl ParsedFiles<'_> {
                     let Some(shard) = map.get(stored).and_then(|file| shards.get(file.as_str())) else {
                         continue;
                     };
-                    return shard.tensor(stored, shape)?.ok_or_else(|| ModelError::MissingTensor {
+                    return shard.tensor(stored, shape, rounded)?.ok_or_else(|| ModelError::MissingTensor {
                         path: shard.path.to_owned(),
                         tensor: stored.to_owned(),
                     });

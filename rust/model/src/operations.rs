@@ -3,8 +3,9 @@
 //! Each operation is written here as the software's steps on top of [`GemvBackend::gemv`], which is what a backend does that
 //! knows no better. Hardware that keeps the caches and has an activation unit replaces them; the bits have to stay.
 
-use ndp_numerics::{add, f16, mul, relu, softmax};
+use ndp_numerics::{add, f16, fp16, mul, softmax};
 
+use crate::config::Activation;
 use crate::kv_cache::LayerCache;
 use crate::{GemvBackend, GemvClass, GemvOp, ModelError};
 
@@ -15,22 +16,23 @@ pub enum Finish<'a> {
     Plain,
     /// `mul(y, factor)`: the attention's scale of a query.
     Scale(f16),
-    /// `relu(y)`.
-    Relu,
+    /// The activation of the feed-forward block.
+    Activate(Activation),
     /// `add(y, r)`, element by element: `[batch x rows]` as the outputs are.
     Residual(&'a [f16]),
 }
 
 /// A linear layer: `y[b, r] = finish(add(dot(weights[r, :], activations[b, :]), bias[r]))`.
 ///
-/// With a gate (LLaMA's MLP with ReGLU) it has two matrices: `y[b, r] = mul(finish(...), dot(up[r, :], activations[b, :]))`, where the first factor
-/// is that of the gate.
+/// With a gate (LLaMA's MLP) it has two matrices: `y[b, r] = mul(finish(...), add(dot(up[r, :], activations[b, :]), up_bias[r]))`, where the first
+/// factor is the gate's; +0 where the gate is a ReLU that is zero, whatever it is multiplied with.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearOp<'a> {
     product: GemvOp<'a>,
     bias: Option<&'a [f16]>,
     finish: Finish<'a>,
     up: Option<GemvOp<'a>>,
+    up_bias: Option<&'a [f16]>,
 }
 
 impl<'a> LinearOp<'a> {
@@ -47,11 +49,11 @@ impl<'a> LinearOp<'a> {
                 return Err(ModelError::Length { what, found, expected });
             }
         }
-        Ok(Self { product, bias, finish, up: None })
+        Ok(Self { product, bias, finish, up: None, up_bias: None })
     }
 
     /// The same as the gate of another product of the same vectors. Errors with [`ModelError::Length`] for one of another size.
-    pub fn gates(self, up: GemvOp<'a>) -> Result<Self, ModelError> {
+    pub fn gates(self, up: GemvOp<'a>, bias: Option<&'a [f16]>) -> Result<Self, ModelError> {
         let sizes = |op: &GemvOp<'_>| op.rows() * op.cols();
         if (up.rows(), up.cols(), up.batch())
             != (self.product.rows(), self.product.cols(), self.product.batch())
@@ -63,12 +65,22 @@ impl<'a> LinearOp<'a> {
                 expected,
             });
         }
-        Ok(Self { up: Some(up), ..self })
+        let found = bias.map_or(up.rows(), <[f16]>::len);
+        if found != up.rows() {
+            let what = format!("{}: bias", up.label());
+            return Err(ModelError::Length { what, found, expected: up.rows() });
+        }
+        Ok(Self { up: Some(up), up_bias: bias, ..self })
     }
 
     /// The product of a gate's factor, if this is a gate.
     pub fn up(&self) -> Option<&GemvOp<'a>> {
         self.up.as_ref()
+    }
+
+    /// The bias of the product of a gate's factor.
+    pub fn up_bias(&self) -> Option<&'a [f16]> {
+        self.up_bias
     }
 
     /// The product.
@@ -88,17 +100,30 @@ impl<'a> LinearOp<'a> {
 
     /// Bias and what follows it, in software, on the product's result `[batch x rows]`. A gate's factor is not part of it.
     pub fn complete(&self, y: &mut [f16]) {
-        for row in y.chunks_mut(self.product.rows()) {
-            row.iter_mut().zip(self.bias.into_iter().flatten()).for_each(|(y, &b)| *y = add(*y, b));
-        }
+        add_bias(y, self.product.rows(), self.bias);
         match self.finish {
             Finish::Plain => {}
             Finish::Scale(factor) => y.iter_mut().for_each(|y| *y = mul(*y, factor)),
-            Finish::Relu => y.iter_mut().for_each(|y| *y = relu(*y)),
+            Finish::Activate(activation) => y.iter_mut().for_each(|y| *y = activation.of(*y)),
             Finish::Residual(residual) => {
                 y.iter_mut().zip(residual).for_each(|(y, &r)| *y = add(r, *y));
             }
         }
+    }
+
+    /// What a gate's values `[batch x rows]` let through of the other product's results, whose bias is added here.
+    pub fn gate(&self, y: &mut [f16], mut up: Vec<f16>) {
+        add_bias(&mut up, self.product.rows(), self.up_bias);
+        let is_relu = matches!(self.finish, Finish::Activate(Activation::Relu));
+        y.iter_mut().zip(up).for_each(|(y, up)| {
+            *y = if is_relu && fp16::is_zero(*y) { f16::from_bits(0) } else { mul(*y, up) }
+        });
+    }
+}
+
+fn add_bias(y: &mut [f16], rows: usize, bias: Option<&[f16]>) {
+    for row in y.chunks_mut(rows) {
+        row.iter_mut().zip(bias.into_iter().flatten()).for_each(|(y, &b)| *y = add(*y, b));
     }
 }
 

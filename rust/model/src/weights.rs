@@ -1,20 +1,39 @@
 //! The model's parameters: which tensors there are, of which shape, and how they fit together.
 //!
 //! Reads no file: the tensors come from a function, so that [`crate::loader`] (safetensors) and tests (random numbers)
-//! build the same thing.
+//! build the same thing. Each family names its tensors as Hugging Face does; what they are for is the same.
 
-use ndp_numerics::f16;
+use ndp_numerics::{Epsilon, NumericsError, f16, layer_norm, rms_norm};
 
-use crate::config::POSITION_OFFSET;
-use crate::{Matrix, ModelError, OptConfig};
+use crate::config::{Architecture, POSITION_OFFSET};
+use crate::{DecoderConfig, Matrix, ModelError, Vocabulary};
 
-/// Gain and bias of a LayerNorm, both `[d]`.
+/// A normalisation: LayerNorm, or RMSNorm if it has no bias.
 #[derive(Debug, Clone, PartialEq)]
-pub struct LayerNorm {
-    /// Gain (`weight` in the checkpoint).
+pub struct Norm {
+    /// Gain (`weight` in the checkpoint), `[d]`.
     pub gain: Vec<f16>,
-    /// Bias.
-    pub bias: Vec<f16>,
+    /// Bias, `[d]`.
+    pub bias: Option<Vec<f16>>,
+    /// What is added to the variance.
+    pub eps: Epsilon,
+}
+
+impl Norm {
+    /// A vector `[d]`, normalised.
+    ///
+    /// # Errors
+    /// As [`layer_norm`] and [`rms_norm`].
+    pub fn of(&self, x: &[f16]) -> Result<Vec<f16>, NumericsError> {
+        match &self.bias {
+            Some(bias) => layer_norm(x, &self.gain, bias, self.eps),
+            None => rms_norm(x, &self.gain, self.eps),
+        }
+    }
+
+    fn parameters(&self) -> usize {
+        self.gain.len() + self.bias.as_ref().map_or(0, Vec::len)
+    }
 }
 
 /// A linear layer: `y[r] = add(dot(weight[r, :], x), bias[r])`.
@@ -22,90 +41,122 @@ pub struct LayerNorm {
 pub struct Linear {
     /// `[out x in]`.
     pub weight: Matrix,
-    /// `[out]`.
-    pub bias: Vec<f16>,
+    /// `[out]`, if there is one.
+    pub bias: Option<Vec<f16>>,
 }
 
-/// The parameters of one decoder layer.
+impl Linear {
+    fn parameters(&self) -> usize {
+        self.weight.data().len() + self.bias.as_ref().map_or(0, Vec::len)
+    }
+}
+
+/// The parameters of one decoder layer. `q` is the width of all heads of queries together, `k` that of the heads of keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// LayerNorm before the attention.
-    pub self_attn_layer_norm: LayerNorm,
-    /// Query projection, `[d x d]`.
+    /// Normalisation before the attention.
+    pub attention_norm: Norm,
+    /// Query projection, `[q x d]`.
     pub q_proj: Linear,
-    /// Key projection, `[d x d]`.
+    /// Key projection, `[k x d]`.
     pub k_proj: Linear,
-    /// Value projection, `[d x d]`.
+    /// Value projection, `[k x d]`.
     pub v_proj: Linear,
-    /// Output projection of the attention, `[d x d]`.
+    /// Output projection of the attention, `[d x q]`.
     pub out_proj: Linear,
-    /// LayerNorm before the feed-forward block.
-    pub final_layer_norm: LayerNorm,
-    /// First feed-forward layer, `[f x d]`.
+    /// Normalisation before the feed-forward block; without one it has the attention's input.
+    pub ffn_norm: Option<Norm>,
+    /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
     pub fc1: Linear,
-    /// Second feed-forward layer, `[d x f]`.
+    /// What the gate is multiplied with, `[f x d]`.
+    pub up: Option<Linear>,
+    /// Last feed-forward layer, `[d x f]`.
     pub fc2: Linear,
 }
 
-/// A whole OPT decoder: configuration and parameters.
+impl Layer {
+    /// All linear layers, in the order in which they are computed.
+    pub fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let before = [&self.q_proj, &self.k_proj, &self.v_proj, &self.out_proj, &self.fc1];
+        before.into_iter().chain(&self.up).chain([&self.fc2])
+    }
+}
+
+/// A whole decoder: configuration and parameters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// The dimensions.
-    pub config: OptConfig,
-    /// Token embedding and (tied) output head, `[V x d]`.
+    pub config: DecoderConfig,
+    /// Token embedding, `[V x d]`.
     pub embed_tokens: Matrix,
-    /// Position embedding, `[max_position_embeddings + 2 x d]`.
-    pub embed_positions: Matrix,
+    /// Position embedding, `[max_position_embeddings + 2 x d]`, of models without rotary embedding.
+    pub embed_positions: Option<Matrix>,
     /// The layers, in order.
     pub layers: Vec<Layer>,
-    /// LayerNorm before the head.
-    pub final_layer_norm: LayerNorm,
+    /// Normalisation before the head.
+    pub final_norm: Norm,
+    /// Output head, `[V x d]`, unless the token embedding is.
+    pub lm_head: Option<Matrix>,
+    /// What tokens stand for.
+    pub vocabulary: Vocabulary,
 }
 
 impl Model {
     /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order.
     ///
-    /// Names are the checkpoint's without `model.` (`decoder.layers.0.fc1.weight`); shapes have one (vectors) or two
-    /// (matrices, row-major) dimensions. Errors: those of `tensor`, and [`ModelError::Length`] for an answer that does not
+    /// Names are the checkpoint's without the prefix that all names have (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have
+    /// one (vectors) or two (matrices, row-major) dimensions. Errors: those of `tensor`, and [`ModelError::Length`] for an answer that does not
     /// have as many elements as the shape.
-    pub fn from_tensors<F>(config: OptConfig, mut tensor: F) -> Result<Self, ModelError>
+    pub fn from_tensors<F>(config: DecoderConfig, tensor: F) -> Result<Self, ModelError>
     where
         F: FnMut(&str, &[usize]) -> Result<Vec<f16>, ModelError>,
     {
-        let (d, f) = (config.hidden_size(), config.ffn_dim());
+        let (d, vocabulary) = (config.hidden_size(), config.vocab_size());
+        let (embedding, layers, last) = match config.architecture() {
+            Architecture::Opt => ("decoder.embed_tokens", "decoder.layers", "decoder.final_layer_norm"),
+            Architecture::Llama => ("embed_tokens", "layers", "norm"),
+            Architecture::Falcon => ("word_embeddings", "h", "ln_f"),
+        };
+        let mut source = Source { tensor, config: &config };
+        let embed_tokens = source.matrix(&format!("{embedding}.weight"), vocabulary, d)?;
         let positions = config.max_position_embeddings() + POSITION_OFFSET;
-        let mut source = Source { tensor: &mut tensor };
-        Ok(Self {
-            embed_tokens: source.matrix("decoder.embed_tokens.weight", config.vocab_size(), d)?,
-            embed_positions: source.matrix("decoder.embed_positions.weight", positions, d)?,
-            layers: (0..config.num_hidden_layers())
-                .map(|i| source.layer(&format!("decoder.layers.{i}"), d, f))
-                .collect::<Result<_, _>>()?,
-            final_layer_norm: source.layer_norm("decoder.final_layer_norm", d)?,
-            config,
-        })
+        let embed_positions = match config.rotary_base() {
+            Some(_) => None,
+            None => Some(source.matrix("decoder.embed_positions.weight", positions, d)?),
+        };
+        let layers = (0..config.num_hidden_layers()).map(|i| source.layer(&format!("{layers}.{i}")));
+        let layers = layers.collect::<Result<_, _>>()?;
+        let final_norm = source.norm(last)?;
+        let lm_head = match config.has_tied_head() {
+            true => None,
+            false => Some(source.matrix("lm_head.weight", vocabulary, d)?),
+        };
+        let vocabulary = Vocabulary::of_size(vocabulary);
+        Ok(Self { embed_tokens, embed_positions, layers, final_norm, lm_head, vocabulary, config })
     }
 
-    /// Number of parameters (the tied head counted once).
+    /// The output head, `[V x d]`.
+    pub fn head(&self) -> &Matrix {
+        self.lm_head.as_ref().unwrap_or(&self.embed_tokens)
+    }
+
+    /// Number of parameters (a tied head counted once).
     pub fn parameters(&self) -> usize {
-        let norm = |n: &LayerNorm| n.gain.len() + n.bias.len();
-        let linear = |l: &Linear| l.weight.data().len() + l.bias.len();
         let layer = |l: &Layer| {
-            let linears = [&l.q_proj, &l.k_proj, &l.v_proj, &l.out_proj, &l.fc1, &l.fc2];
-            linears.map(linear).iter().sum::<usize>()
-                + norm(&l.self_attn_layer_norm)
-                + norm(&l.final_layer_norm)
+            let norms = std::iter::once(&l.attention_norm).chain(&l.ffn_norm).map(Norm::parameters);
+            l.linears().map(Linear::parameters).chain(norms).sum::<usize>()
         };
-        self.embed_tokens.data().len()
-            + self.embed_positions.data().len()
+        let matrices = std::iter::once(&self.embed_tokens).chain(&self.embed_positions).chain(&self.lm_head);
+        matrices.map(|matrix| matrix.data().len()).sum::<usize>()
             + self.layers.iter().map(layer).sum::<usize>()
-            + norm(&self.final_layer_norm)
+            + self.final_norm.parameters()
     }
 }
 
 /// The tensor function with the shapes of the parts of a decoder.
 struct Source<'a, F> {
-    tensor: &'a mut F,
+    tensor: F,
+    config: &'a DecoderConfig,
 }
 
 impl<F> Source<'_, F>
@@ -125,30 +176,95 @@ where
         Matrix::new(name, rows, cols, data)
     }
 
-    fn layer_norm(&mut self, name: &str, width: usize) -> Result<LayerNorm, ModelError> {
-        Ok(LayerNorm {
-            gain: self.vector(&format!("{name}.weight"), width)?,
-            bias: self.vector(&format!("{name}.bias"), width)?,
+    fn norm(&mut self, name: &str) -> Result<Norm, ModelError> {
+        let (d, has_bias) = (self.config.hidden_size(), !self.config.has_rms_norm());
+        Ok(Norm {
+            gain: self.vector(&format!("{name}.weight"), d)?,
+            bias: has_bias.then(|| self.vector(&format!("{name}.bias"), d)).transpose()?,
+            eps: self.config.norm_eps(),
         })
     }
 
-    fn linear(&mut self, name: &str, out: usize, width: usize) -> Result<Linear, ModelError> {
+    fn linear(
+        &mut self,
+        name: &str,
+        (out, width): (usize, usize),
+        biased: bool,
+    ) -> Result<Linear, ModelError> {
         Ok(Linear {
             weight: self.matrix(&format!("{name}.weight"), out, width)?,
-            bias: self.vector(&format!("{name}.bias"), out)?,
+            bias: biased.then(|| self.vector(&format!("{name}.bias"), out)).transpose()?,
         })
     }
 
-    fn layer(&mut self, name: &str, d: usize, f: usize) -> Result<Layer, ModelError> {
-        Ok(Layer {
-            self_attn_layer_norm: self.layer_norm(&format!("{name}.self_attn_layer_norm"), d)?,
-            q_proj: self.linear(&format!("{name}.self_attn.q_proj"), d, d)?,
-            k_proj: self.linear(&format!("{name}.self_attn.k_proj"), d, d)?,
-            v_proj: self.linear(&format!("{name}.self_attn.v_proj"), d, d)?,
-            out_proj: self.linear(&format!("{name}.self_attn.out_proj"), d, d)?,
-            final_layer_norm: self.layer_norm(&format!("{name}.final_layer_norm"), d)?,
-            fc1: self.linear(&format!("{name}.fc1"), f, d)?,
-            fc2: self.linear(&format!("{name}.fc2"), d, f)?,
-        })
+    fn layer(&mut self, name: &str) -> Result<Layer, ModelError> {
+        match self.config.architecture() {
+            Architecture::Opt => {
+                let names = ["self_attn_layer_norm", "self_attn.out_proj", "final_layer_norm", "fc1", "fc2"];
+                self.layer_of(name, names, None)
+            }
+            Architecture::Llama => {
+                let gate = ["mlp.gate_proj", "mlp.down_proj"];
+                let [fc1, fc2] = gate;
+                let names = ["input_layernorm", "self_attn.o_proj", "post_attention_layernorm", fc1, fc2];
+                self.layer_of(name, names, Some("mlp.up_proj"))
+            }
+            Architecture::Falcon => {
+                let (attention, ffn) = if self.config.norms_per_layer() == 2 {
+                    ("ln_attn", "ln_mlp")
+                } else {
+                    ("input_layernorm", "")
+                };
+                let (fc1, fc2) = ("mlp.dense_h_to_4h", "mlp.dense_4h_to_h");
+                self.layer_of(name, [attention, "self_attention.dense", ffn, fc1, fc2], None)
+            }
+        }
+    }
+
+    /// A layer whose parts have these names: the norm before and the projection behind the attention, the norm before the feed-forward
+    /// block, if it has a name, and the block's first and last layer.
+    fn layer_of(
+        &mut self,
+        layer: &str,
+        [attention_norm, out_proj, ffn_norm, fc1, fc2]: [&str; 5],
+        up: Option<&str>,
+    ) -> Result<Layer, ModelError> {
+        let config = self.config;
+        let (d, f, q) = (config.hidden_size(), config.ffn_dim(), config.query_width());
+        let (attention_bias, ffn_bias) = (config.has_attention_bias(), config.has_ffn_bias());
+        let name = |part: &str| format!("{layer}.{part}");
+        let attention_norm = self.norm(&name(attention_norm))?;
+        let [q_proj, k_proj, v_proj] = match config.architecture() {
+            Architecture::Falcon => self.fused_qkv(&name("self_attention.query_key_value"))?,
+            _ => {
+                let k = config.key_width();
+                let mut linear =
+                    |part, out| self.linear(&name(&format!("self_attn.{part}")), (out, d), attention_bias);
+                [linear("q_proj", q)?, linear("k_proj", k)?, linear("v_proj", k)?]
+            }
+        };
+        let out_proj = self.linear(&name(out_proj), (d, q), attention_bias)?;
+        let ffn_norm = if ffn_norm.is_empty() { None } else { Some(self.norm(&name(ffn_norm))?) };
+        let fc1 = self.linear(&name(fc1), (f, d), ffn_bias)?;
+        let up = up.map(|up| self.linear(&name(up), (f, d), ffn_bias)).transpose()?;
+        let fc2 = self.linear(&name(fc2), (d, f), ffn_bias)?;
+        Ok(Layer { attention_norm, q_proj, k_proj, v_proj, out_proj, ffn_norm, fc1, up, fc2 })
+    }
+
+    /// Q, K and V of one matrix: for each head of K and V the rows of its heads of Q, then its own of K, then of V.
+    fn fused_qkv(&mut self, name: &str) -> Result<[Linear; 3], ModelError> {
+        let config = self.config;
+        let (groups, width, d) = (config.num_key_value_heads(), config.head_width(), config.hidden_size());
+        let group = (config.num_attention_heads() / groups + 2) * width;
+        let fused = self.linear(name, (groups * group, d), config.has_attention_bias())?;
+        let parts = [0..group - 2 * width, group - 2 * width..group - width, group - width..group];
+        let linear = |(part, rows): (&str, std::ops::Range<usize>)| {
+            let rows = (0..groups).flat_map(|g| rows.clone().map(move |row| g * group + row));
+            let weight = rows.clone().flat_map(|row| fused.weight.row(row)).copied().collect();
+            let bias = fused.bias.as_ref().map(|bias| rows.clone().map(|row| bias[row]).collect());
+            Ok(Linear { weight: Matrix::new(&format!("{name}, {part}"), rows.count(), d, weight)?, bias })
+        };
+        let [q, k, v] = parts;
+        Ok([linear(("Q", q))?, linear(("K", k))?, linear(("V", v))?])
     }
 }

@@ -6,10 +6,10 @@ use std::fmt;
 use crate::common::model;
 use ndp_model::decoder::MAX_BATCH;
 use ndp_model::{
-    Decoder, GemvBackend, GemvClass, GemvOp, GenerateOptions, Model, ModelError, SoftwareBackend, generate,
-    generate_tokens, logits_digest,
+    Activation, Decoder, Finish, GemvBackend, GemvClass, GemvOp, GenerateOptions, LinearOp, Model,
+    ModelError, SoftwareBackend, generate, generate_tokens, logits_digest,
 };
-use ndp_numerics::{ExactSum, SerialSteps, add, f16, layer_norm, mul, relu, rne_ratio, softmax};
+use ndp_numerics::{Epsilon, ExactSum, SerialSteps, add, f16, layer_norm, mul, relu, rne_ratio, softmax};
 
 const VOCAB: usize = 29;
 
@@ -30,7 +30,10 @@ fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
         sum.round()
     };
     let linear = |l: &ndp_model::weights::Linear, x: &[f16]| -> Vec<f16> {
-        (0..l.weight.rows()).map(|r| add(dot(l.weight.row(r), x), l.bias[r])).collect()
+        (0..l.weight.rows()).map(|r| add(dot(l.weight.row(r), x), l.bias.as_ref().unwrap()[r])).collect()
+    };
+    let normed = |n: &ndp_model::weights::Norm, x: &[f16]| {
+        layer_norm(x, &n.gain, n.bias.as_ref().unwrap(), Epsilon::OPT).unwrap()
     };
     let sum = |a: &[f16], b: &[f16]| -> Vec<f16> { a.iter().zip(b).map(|(&a, &b)| add(a, b)).collect() };
     let width = model.config.head_width();
@@ -40,15 +43,16 @@ fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
     let mut h: Vec<Vec<f16>> = tokens
         .iter()
         .enumerate()
-        .map(|(p, &t)| sum(model.embed_tokens.row(t as usize), model.embed_positions.row(p + 2)))
+        .map(|(p, &t)| {
+            sum(model.embed_tokens.row(t as usize), model.embed_positions.as_ref().unwrap().row(p + 2))
+        })
         .collect();
     let mut soft = 0; // probabilities that are neither 0 nor 1
     for layer in &model.layers {
         let a: Vec<Vec<f16>> = h
             .iter()
             .map(|h| {
-                let n = &layer.self_attn_layer_norm;
-                let a = layer_norm(h, &n.gain, &n.bias).unwrap();
+                let a = normed(&layer.attention_norm, h);
                 if model.config.relu_before_qkv() { a.into_iter().map(relu).collect() } else { a }
             })
             .collect();
@@ -68,16 +72,14 @@ fn reference_logits(model: &Model, tokens: &[u32]) -> Vec<Vec<f16>> {
                 }
             }
             h[p] = sum(&h[p], &linear(&layer.out_proj, &o));
-            let n = &layer.final_layer_norm;
-            let f = layer_norm(&h[p], &n.gain, &n.bias).unwrap();
+            let f = normed(layer.ffn_norm.as_ref().unwrap(), &h[p]);
             let f: Vec<f16> = linear(&layer.fc1, &f).into_iter().map(relu).collect();
             h[p] = sum(&h[p], &linear(&layer.fc2, &f));
         }
     }
     assert!(soft > tokens.len(), "the attention of this model is one-hot");
-    let n = &model.final_layer_norm;
     h.iter()
-        .map(|h| layer_norm(h, &n.gain, &n.bias).unwrap())
+        .map(|h| normed(&model.final_norm, h))
         .map(|y| (0..model.config.vocab_size()).map(|t| dot(model.embed_tokens.row(t), &y)).collect())
         .collect()
 }
@@ -109,6 +111,54 @@ fn incremental_batched_and_reference_agree_bit_for_bit() {
             assert_eq!(decoder.sparsity(), steps.sparsity());
         }
     }
+}
+
+#[test]
+fn other_families_give_the_same_bits_however_their_tokens_are_divided() {
+    for config in crate::common::other_configs() {
+        let (model, stored) = crate::common::model_and_tensors(config, 21);
+        let elements: usize = stored.iter().map(|(_, _, bytes)| bytes.len() / 2).sum();
+        assert_eq!(model.parameters(), elements);
+        let (tokens, mut backend) = (tokens(MAX_BATCH + 5), SoftwareBackend::new());
+        let all = Decoder::new(&model).prefill_all_logits(&mut backend, &tokens).unwrap();
+        let rows: Vec<_> = all.chunks(VOCAB).map(bits).collect();
+        assert!(all.iter().all(|l| l.is_finite()) && rows.windows(2).all(|pair| pair[0] != pair[1]));
+        let mut decoder = Decoder::new(&model);
+        for (token, expected) in tokens.iter().zip(&rows) {
+            assert_eq!(&bits(&decoder.step(&mut backend, *token).unwrap()), expected);
+        }
+        for split in [1, 7, MAX_BATCH] {
+            let mut decoder = Decoder::new(&model);
+            let first = decoder.prefill(&mut backend, &tokens[..split]).unwrap();
+            assert_eq!(bits(&first), rows[split - 1]);
+            assert_eq!(
+                bits(&decoder.prefill(&mut backend, &tokens[split..]).unwrap()),
+                rows[tokens.len() - 1]
+            );
+        }
+        let [first, second] = decoder.sparsity() else { panic!("two layers") };
+        let relu = model.config.activation() == Activation::Relu;
+        assert!(!relu || [first, second].iter().all(|layer| layer.ffn_hidden.fraction() > 0.2));
+    }
+}
+
+#[test]
+fn a_gate_that_is_shut_lets_nothing_through() {
+    let [zero, one, infinity] = [0x0000, 0x3C00, 0x7C00].map(f16::from_bits);
+    let (gates, x) = ([zero, one, one], [one]);
+    let gate = GemvOp::new("gate", GemvClass::Fc1, (3, 1), &gates, &x).unwrap();
+    let ups = [infinity, infinity, one];
+    let up = GemvOp::new("up", GemvClass::Fc1, (3, 1), &ups, &x).unwrap();
+    let bias = [zero, zero, one];
+    let of = |activation| {
+        let op = LinearOp::new(gate, None, Finish::Activate(activation)).unwrap();
+        SoftwareBackend::new().linear(&op.gates(up, Some(&bias)).unwrap()).unwrap()
+    };
+    assert_eq!(bits(&of(Activation::Relu)), [0x0000, 0x7C00, 0x4000]);
+    let silu = bits(&of(Activation::Silu));
+    assert_eq!((silu[0], silu[1], silu[2]), (0x7E00, 0x7C00, 0x3DD9)); // 2 * 0.731
+    let op = LinearOp::new(gate, None, Finish::Plain).unwrap();
+    assert!(matches!(op.gates(up, Some(&bias[..2])), Err(ModelError::Length { found: 2, expected: 3, .. })));
 }
 
 #[test]
@@ -263,14 +313,14 @@ fn bad_requests_are_typed_errors() {
     assert!(matches!(run(&tokens(3), &hot), Err(ModelError::Numerics { .. })));
     assert!(matches!(
         generate(&model, &mut backend, b"a", &options, |_| ()),
-        Err(ModelError::NotByteLevel { vocab_size: 29 })
+        Err(ModelError::NoVocabulary { vocab_size: 29 })
     ));
 }
 
 #[test]
 fn logits_that_are_not_finite_stop_the_sampler() {
     let mut model = model(VOCAB, false, 14);
-    model.final_layer_norm.bias[3] = f16::from_bits(0x7C00);
+    model.final_norm.bias.as_mut().unwrap()[3] = f16::from_bits(0x7C00);
     let options = GenerateOptions { tokens: 2, temperature_percent: 100, seed: 0 };
     let error =
         generate_tokens(&model, &mut SoftwareBackend::new(), &tokens(2), &options, |_| ()).unwrap_err();

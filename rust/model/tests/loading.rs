@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Stored, config, config_json, model_and_tensors, serialize};
-use ndp_model::{Model, ModelError};
+use ndp_model::{Model, ModelError, RoundedWeights};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
@@ -121,24 +121,84 @@ fn a_missing_tensor_is_named() {
     );
 }
 
+/// Writes the tensors, one of them in another format.
+fn write_fc1(dir: &Path, tensors: &[Stored], dtype: Dtype, fc1: &[u8]) {
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let (dtype, bytes) = if name == FC1 { (dtype, fc1) } else { (Dtype::F16, &bytes[..]) };
+        (name.clone(), TensorView::new(dtype, shape.clone(), bytes).unwrap())
+    });
+    fs::write(dir.join(WEIGHTS), safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
 #[test]
 fn another_dtype_is_refused() {
     let (dir, _, tensors) = fixture();
-    let zeros = vec![0; 40 * 24 * 4];
-    let views = tensors.iter().map(|(name, shape, bytes)| {
-        let view = match name == FC1 {
-            true => TensorView::new(Dtype::F32, shape.clone(), &zeros),
-            false => TensorView::new(Dtype::F16, shape.clone(), bytes),
-        };
-        (name.clone(), view.unwrap())
-    });
-    fs::write(dir.path().join(WEIGHTS), safetensors::serialize(views, None).unwrap()).unwrap();
+    write_fc1(dir.path(), &tensors, Dtype::F64, &[0; 40 * 24 * 8]);
     let error = Model::load(dir.path()).unwrap_err();
     let text = error.to_string();
-    assert!(
-        matches!(error, ModelError::Dtype { tensor, found: Dtype::F32, expected: Dtype::F16, .. } if tensor == FC1)
-    );
-    assert!(text.contains(FC1) && text.contains("F32") && text.contains("F16"), "{text}");
+    assert!(matches!(error, ModelError::Dtype { tensor, found: Dtype::F64, .. } if tensor == FC1));
+    assert!(text.contains(FC1) && text.contains("F64") && text.contains("F16, BF16 or F32"), "{text}");
+}
+
+#[test]
+fn other_formats_are_rounded_once_and_counted() {
+    let (dir, model, tensors) = fixture();
+    let exact: Vec<f32> = model.layers[1].fc1.weight.data().iter().map(|w| w.to_f32()).collect();
+    let store = |values: &[f32]| {
+        let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        write_fc1(dir.path(), &tensors, Dtype::F32, &bytes);
+        Model::load_counted(dir.path())
+    };
+    let (loaded, rounded) = store(&exact).unwrap();
+    assert_eq!((&loaded, rounded), (&model, RoundedWeights { converted: 960, changed: 0 }));
+    let mut values = exact.clone();
+    // A tie, which goes to even; little more than it; less than half of the smallest number.
+    (values[0], values[1], values[2]) = (1.0 + 2f32.powi(-11), 1.000_488_4, 2f32.powi(-26));
+    let (loaded, rounded) = store(&values).unwrap();
+    let bits: Vec<u16> = loaded.layers[1].fc1.weight.data()[..3].iter().map(|w| w.to_bits()).collect();
+    assert_eq!((bits, rounded.changed), (vec![0x3C00, 0x3C01, 0x0000], 3));
+    values[25] = 65520.0;
+    let text = store(&values).unwrap_err().to_string();
+    assert!(text.contains(FC1) && text.contains("[1, 1] is inf, weights must be finite in FP16"), "{text}");
+
+    let bfloat: Vec<u8> = exact.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect();
+    write_fc1(dir.path(), &tensors, Dtype::BF16, &bfloat);
+    let (loaded, rounded) = Model::load_counted(dir.path()).unwrap();
+    assert_eq!(rounded, RoundedWeights { converted: 960, changed: 0 });
+    let kept = loaded.layers[1].fc1.weight.data().iter().zip(&exact);
+    assert!(kept.clone().all(|(w, v)| w.to_f32().to_bits() == v.to_bits() >> 16 << 16));
+    assert!(kept.filter(|(w, v)| w.to_f32() != **v).count() > 100);
+}
+
+#[test]
+fn a_tokenizer_is_read_and_its_defects_are_named() {
+    let (dir, model, tensors) = fixture();
+    fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "")).unwrap();
+    let path = dir.path().join("tokenizer.json");
+    let vocabulary = |extra: &str| {
+        format!(
+            r#"{{"version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
+            "pre_tokenizer": {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}},
+            "decoder": {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}},
+            "model": {{"type": "BPE", "vocab": {{"a": 0, "b": 1, "Ġ": 2, "ab": 3, "Ġab": 4{extra}}},
+            "merges": [["a", "b"], ["Ġ", "ab"]]}}}}"#
+        )
+    };
+    fs::write(&path, vocabulary("")).unwrap();
+    let loaded = Model::load(dir.path()).unwrap();
+    assert_ne!(loaded, model);
+    let tokens = loaded.vocabulary.tokens(b"ab abb").unwrap();
+    assert_eq!(tokens, [3, 4, 1]);
+    assert_eq!(loaded.vocabulary.text(&tokens).unwrap(), "ab abb");
+    let refused = loaded.vocabulary.tokens(b"\xFF").unwrap_err().to_string();
+    assert!(refused.contains("tokenizer.json") && refused.contains("utf-8"), "{refused}");
+    let more: String = (5..18).map(|n| format!(", \"t{n}\": {n}")).collect();
+    fs::write(&path, vocabulary(&more)).unwrap();
+    let refused = Model::load(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("18 tokens, config.json says vocab_size = 17"), "{refused}");
+    fs::write(&path, "{").unwrap();
+    let refused = Model::load(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("tokenizer.json: not a tokenizer"), "{refused}");
 }
 
 #[test]

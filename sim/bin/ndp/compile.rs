@@ -3,7 +3,7 @@
 //! The host's software runs with modelled cores and takes down what it writes and starts. So the programs are those of `ndp generate`
 //! without links: what one DIMM has for another one the host carries.
 
-use crate::tools::{grouped, workspace_path};
+use crate::tools::{grouped, load_model, workspace_path};
 use anyhow::{Context, bail, ensure};
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
@@ -93,7 +93,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("`{out}` is not empty; --out needs a new or an empty directory");
     }
     let config = DesignConfig::load(&args.config)?;
-    let model = Model::load(&folder).with_context(|| format!("cannot load model {}", folder.display()))?;
+    let model = load_model(&folder)?;
     let (image, cores) = compile(args, &config, &model)?;
 
     let mut written =
@@ -146,7 +146,8 @@ fn compile(
     let setup = Setup::profile(model, text, &profile)?;
     let system = SystemConfig::load(&args.system)?.with_dimms(args.dimms)?;
     let system = system.with_gpu_percent(&setup.shape, args.gpu_percent)?;
-    let places = setup.online(config, &system, Policy::Partition, (text.len(), args.seed))?;
+    let tokens = model.vocabulary.tokens(text)?.len();
+    let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;
     // Old results need not be overwritten: nothing is compared here that was computed before.
     let unit =
         GemvOptions { backend: Backend::Cycles, log_programs: true, audit: false, ..GemvOptions::default() };

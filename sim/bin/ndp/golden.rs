@@ -15,6 +15,8 @@ const MAX_BYTES: u64 = 16 << 20;
 /// One stored text; fields that are not needed here are left out.
 #[derive(Debug, Deserialize)]
 pub struct Golden {
+    /// The model that continued it.
+    model: String,
     /// Text that was continued.
     pub prompt: String,
     prompt_tokens: Vec<u32>,
@@ -74,8 +76,9 @@ pub fn read(path: &Path) -> anyhow::Result<Golden> {
     serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
 }
 
-/// The stored text with this prompt, temperature and seed and at least that many tokens, if there is one.
+/// The stored text of a model with this prompt, temperature and seed and at least that many tokens, if there is one.
 pub fn find(
+    model: &str,
     prompt: &str,
     temperature_percent: u32,
     seed: u64,
@@ -89,7 +92,10 @@ pub fn find(
     for file in files {
         let golden = read(&file)?;
         let same_seed = golden.seed == seed || temperature_percent == 0;
-        let same = golden.prompt == prompt && golden.temperature_percent == temperature_percent && same_seed;
+        let same = golden.model == model
+            && golden.prompt == prompt
+            && golden.temperature_percent == temperature_percent
+            && same_seed;
         if same && tokens <= golden.generated_tokens.len() {
             return Ok(Some((file, golden)));
         }
@@ -131,6 +137,7 @@ mod tests {
 
     fn golden() -> Golden {
         Golden {
+            model: "golden/model".into(),
             prompt: "ab".into(),
             prompt_tokens: vec![97, 98],
             temperature_percent: 50,

@@ -12,12 +12,12 @@ use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::scaling::{self, Scaling, ScalingArgs};
 use crate::system::args::LinksChoice;
-use crate::tools::{Tools, grouped, workspace_path};
+use crate::tools::{Tools, grouped, load_model, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use ndp_config::DesignConfig;
 use ndp_files::{OutputFile, Progress};
-use ndp_model::{LayerSparsity, Model};
+use ndp_model::LayerSparsity;
 use ndp_numerics::layer_norm;
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
@@ -142,7 +142,7 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
     ensure!((1..=most).contains(&batch), "batch = {batch} must be in 1..={most}");
     let (Some(hidden), Some(heads), Some(ffn)) = (args.hidden, args.heads, args.ffn) else {
         let path = model_folder(args);
-        let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;
+        let model = load_model(&path)?;
         let (layer, layers) = (args.layer.unwrap_or(0) as usize, model.layers.len());
         ensure!(layer < layers, "layer = {layer} must be in 0..={}", layers - 1);
         HeadCut::new(config, model.config.num_attention_heads(), model.config.head_width())?;
@@ -223,7 +223,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let title = format!(
         "{}: a layer of {}, {} heads, FFN {}, {batch} sequence(s), context {context}",
         config.name(),
-        shape.hidden_size,
+        step.hidden(),
         shape.heads,
         step.ffn()
     );
@@ -233,7 +233,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             command: "layer",
             config: &config,
             layer: args.hidden.is_none().then_some(args.layer.unwrap_or(0)),
-            hidden: shape.hidden_size,
+            hidden: step.hidden(),
             heads: shape.heads,
             ffn: step.ffn(),
             context: *context,

@@ -10,7 +10,7 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::Context;
 use clap::Args;
-use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -126,7 +126,7 @@ pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
         config,
         backend: unit.backend,
         activity: args.activity,
-        hidden: shape.hidden_size,
+        hidden: step.hidden(),
         heads: shape.heads,
         ffn: step.ffn(),
         context: shape.positions,
@@ -210,8 +210,15 @@ fn one(
     let Scaling { args, unit, config, step, seed, .. } = scaling;
     let begin = Instant::now();
     let shape = step.shape();
-    let (hidden, heads) = (shape.hidden_size as u32, shape.heads as u32);
-    let shape = LlmShape::opt_like("layer", 1, hidden, heads, step.ffn() as u32, 1)?;
+    let (hidden, heads) = (step.hidden() as u32, shape.heads as u32);
+    let shape =
+        LlmShape::opt_like("layer", 1, hidden, heads, step.ffn() as u32, 1)?.of_family(LlmFamily {
+            kv_heads: shape.kv_heads as u32,
+            gated: step.layer().up.is_some(),
+            biased: step.layer().q_proj.bias.is_some(),
+            tied_embeddings: true,
+            rotary: step.is_rotary(),
+        })?;
     let system = SystemConfig::preset("small")?.with_dimms(dimms)?.with_gpu_percent(&shape, 0)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let activity = args.activity;

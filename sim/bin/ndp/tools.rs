@@ -1,5 +1,7 @@
 //! Versions, and numbers in text.
 
+use anyhow::Context;
+use ndp_model::{Model, RoundedWeights};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -49,6 +51,21 @@ fn compiler() -> &'static str {
     #[cfg(not(feature = "rtl"))]
     let version = None;
     version.unwrap_or("none")
+}
+
+/// Loads a model, and says on the terminal which of its weights FP16 does not have.
+pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
+    let (model, RoundedWeights { converted, changed }) =
+        Model::load_counted(dir).with_context(|| format!("cannot load model {}", dir.display()))?;
+    if converted > 0 {
+        note!(
+            "{}: {} weights in BF16 or FP32, of which rounding to FP16 changes {}",
+            dir.display(),
+            grouped(converted),
+            grouped(changed)
+        );
+    }
+    Ok(model)
 }
 
 /// A file or directory of the workspace.

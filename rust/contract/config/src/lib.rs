@@ -30,7 +30,7 @@ pub use gemv::GemvConfig;
 pub use hbm::HbmConfig;
 pub use limits::{in_range, in_ranges, require};
 pub use link::LinkConfig;
-pub use llm::{BlockKind, LlmShape};
+pub use llm::{BlockKind, LlmFamily, LlmShape};
 pub use presets::{from_file, parse};
 pub use shape::{GemvShape, RowLayout};
 pub use system::{Bus, Channel, Dimms, Gpu, SystemConfig};

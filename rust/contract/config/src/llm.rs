@@ -53,24 +53,42 @@ pub struct LlmShape {
     vocabulary: u32,
     tied_embeddings: bool,
     biased: bool,
+    #[serde(default)]
+    rotary: bool,
 }
 
-/// Name, layers, hidden width, heads, heads of K and V, FFN width, matrices of the MLP, vocabulary, embeddings tied, linear layers with biases.
-type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool, bool);
+/// What the layers of a family have that OPT's have not, or have otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LlmFamily {
+    /// Heads of K and V: fewer than of Q where several share one.
+    pub kv_heads: u32,
+    /// Whether the MLP has a gate, which is a third matrix.
+    pub gated: bool,
+    /// Whether the linear layers add biases.
+    pub biased: bool,
+    /// Whether the embeddings are the head too.
+    pub tied_embeddings: bool,
+    /// Whether Q and K are rotated by their position.
+    pub rotary: bool,
+}
+
+/// Name, layers, hidden width, heads, heads of K and V, FFN width, matrices of the MLP, vocabulary, embeddings tied, linear layers with biases,
+/// Q and K rotated.
+type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool, bool, bool);
 
 /// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
 /// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3), the widths of the first seven also in the
 /// Hermes paper's section V-A3, layers and heads of the last two in the LibraPIM paper's table 2.
 const PRESETS: [Row; 9] = [
-    ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true, true),
-    ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true, true),
-    ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true, true),
-    ("llama2-7b", 32, 4096, 32, 32, 11008, 3, 32000, false, false),
-    ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false, false),
-    ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false, false),
-    ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true, false),
-    ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true, true),
-    ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false, false),
+    ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true, true, false),
+    ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true, true, false),
+    ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true, true, false),
+    ("llama2-7b", 32, 4096, 32, 32, 11008, 3, 32000, false, false, true),
+    ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false, false, true),
+    ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false, false, true),
+    ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true, false, true),
+    ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true, true, false),
+    ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false, false, true),
 ];
 
 impl LlmShape {
@@ -85,13 +103,24 @@ impl LlmShape {
     /// [`ConfigError::UnknownPreset`] lists the names that exist.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         let row = PRESETS.iter().find(|row| row.0.eq_ignore_ascii_case(name));
-        let &(name, layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, tied_embeddings, biased) =
-            row.ok_or_else(|| ConfigError::UnknownPreset {
-                kind: "model",
-                name: name.to_owned(),
-                known: Self::preset_names().collect(),
-                file: false,
-            })?;
+        let &(
+            name,
+            layers,
+            hidden,
+            heads,
+            kv_heads,
+            ffn,
+            mlp_matrices,
+            vocabulary,
+            tied_embeddings,
+            biased,
+            rotary,
+        ) = row.ok_or_else(|| ConfigError::UnknownPreset {
+            kind: "model",
+            name: name.to_owned(),
+            known: Self::preset_names().collect(),
+            file: false,
+        })?;
         let name = name.to_owned();
         Ok(Self {
             name,
@@ -104,6 +133,7 @@ impl LlmShape {
             vocabulary,
             tied_embeddings,
             biased,
+            rotary,
         })
     }
 
@@ -130,8 +160,19 @@ impl LlmShape {
             vocabulary,
             tied_embeddings: true,
             biased: true,
+            rotary: false,
         };
         shape.checked()
+    }
+
+    /// The same sizes in another family.
+    ///
+    /// # Errors
+    /// [`ConfigError::Mismatch`] if the heads of K and V do not divide those of Q.
+    pub fn of_family(self, family: LlmFamily) -> Result<Self, ConfigError> {
+        let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
+        let mlp_matrices = if gated { 3 } else { 2 };
+        Self { kv_heads, mlp_matrices, biased, tied_embeddings, rotary, ..self }.checked()
     }
 
     /// The sizes in a TOML file: the keys are the names of this type's methods.
@@ -222,6 +263,11 @@ impl LlmShape {
     /// Whether the linear layers add biases.
     pub fn is_biased(&self) -> bool {
         self.biased
+    }
+
+    /// Whether Q and K are rotated by their position (rotary embedding).
+    pub fn is_rotary(&self) -> bool {
+        self.rotary
     }
 
     /// Neurons of one block.

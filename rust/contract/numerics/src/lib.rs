@@ -46,7 +46,7 @@ pub use fp16::CANONICAL_NAN;
 pub use layer_norm::{Epsilon, layer_norm};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, Rotation};
-pub use rounding::{rne_ratio, rne_rsqrt, round_fixed, round_scaled};
+pub use rounding::{rne_ratio, rne_rsqrt, round_f64, round_fixed, round_scaled};
 pub use sampling::{SplitMix64, sample};
 pub use softmax::softmax;
 pub use special_flags::SpecialFlags;

@@ -77,6 +77,19 @@ pub fn round_scaled(magnitude: u64, exponent: i64) -> f16 {
     }
 }
 
+/// `RNE16` of a double: of a number with its sign, an infinity stays, NaN is canonical.
+pub fn round_f64(value: f64) -> f16 {
+    if value.is_nan() {
+        return CANONICAL_NAN;
+    }
+    let bits = value.abs().to_bits();
+    let (exponent, fraction) = ((bits >> 52) as i64, bits & ((1 << 52) - 1));
+    // An infinity's exponent makes it larger than any number.
+    let (significand, exponent) = if exponent == 0 { (fraction, 1) } else { (fraction | 1 << 52, exponent) };
+    let magnitude = round_scaled(significand, exponent - 1075);
+    f16::from_bits(magnitude.to_bits() | u16::from(value.is_sign_negative()) << 15)
+}
+
 /// `RNE16(num / den)` of the exact ratio, for every pair of integers with `den != 0`.
 ///
 /// No magnitude overflows: the integer part is below 65520 or the result is infinite at once, and the fraction bits
@@ -238,6 +251,26 @@ mod tests {
                 let other = (f16::from_bits(neighbour).to_f64() - root).abs();
                 assert!(error < other, "n = {n}: {got} vs {neighbour:#06x}");
             }
+        }
+    }
+
+    #[test]
+    fn doubles_are_rounded_once() {
+        for (value, expected) in [
+            (0.0, 0),
+            (5e-324, 0),
+            (2f64.powi(-25), 0),
+            (2f64.powi(-25) * (1.0 + f64::EPSILON), 1),
+            (1.0 + 2f64.powi(-11), 0x3C00),
+            (1.0 + 2f64.powi(-11) + f64::EPSILON, 0x3C01),
+            (65519.999, 0x7BFF),
+            (65520.0, 0x7C00),
+            (-65520.0, 0xFC00),
+            (-2f64.powi(-26), 0x8000),
+            (f64::INFINITY, 0x7C00),
+            (-f64::NAN, 0x7E00),
+        ] {
+            assert_eq!(round_f64(value).to_bits(), expected, "{value:e}");
         }
     }
 }

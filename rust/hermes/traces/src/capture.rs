@@ -1,14 +1,14 @@
 //! Activity of a model that runs: a backend that looks at what passes through it.
 //!
 //! [`Capture`] wraps any [`GemvBackend`]. It sees the inputs of the Q projection (behind the ReLU, in models that have one there) and
-//! of FC2 (behind the MLP's ReLU), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
+//! of FC2 (behind the MLP's ReLU, and what its gate lets through), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
 
 use crate::{Activity, NeuronShape, TraceError};
-use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, OptConfig};
+use ndp_model::{AttentionOp, DecoderConfig, GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{f16, fp16};
 
-/// The neurons of an OPT model: the blocks whose activity is captured.
-pub fn shape_of(config: &OptConfig) -> NeuronShape {
+/// The neurons of a model: the blocks whose activity is captured.
+pub fn shape_of(config: &DecoderConfig) -> NeuronShape {
     NeuronShape::new(
         config.num_hidden_layers() as u32, // each below 2^20
         config.hidden_size() as u32,

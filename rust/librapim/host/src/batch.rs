@@ -13,7 +13,7 @@ use crate::policy::{Decided, Offloading, Policy};
 use crate::record::{ChannelSpan, Event};
 use crate::times::HostTimes;
 use ndp_config::HbmConfig;
-use ndp_model::{Decoder, Model, logits_digest};
+use ndp_model::{Architecture, Decoder, Model, logits_digest};
 use ndp_numerics::{SplitMix64, f16, sample};
 use ndp_offloading::{Hardware, Mode, Model as Sizes};
 use serde::Serialize;
@@ -154,7 +154,7 @@ pub fn run_batch<P: Pins>(
 /// is offloaded, not in any bit of the texts.
 ///
 /// # Errors
-/// [`PimError::Range`] for no prompts or empty ones, or for more to offload than there is; [`PimError::Room`] for a model that does not
+/// [`PimError::Unsupported`] for a model of another family than OPT; [`PimError::Range`] for no prompts or empty ones, or for more to offload than there is; [`PimError::Room`] for a model that does not
 /// fit; [`PimError::Unsliced`] for offloading in a memory without slicing; [`PimError::Mismatch`] and [`PimError::Data`] for wrong
 /// results; as [`Machine::run`].
 pub fn run_arranged<P: Pins>(
@@ -168,6 +168,10 @@ pub fn run_arranged<P: Pins>(
     let Arrangement { groups, offloading, record } = arrangement;
     in_range("groups", groups, 1, 1 << 16)?;
     in_range("prompts", prompts.len(), groups, 1 << 16)?;
+    if model.config.architecture() != Architecture::Opt {
+        let found = format!("{:?}", model.config.architecture());
+        return Err(PimError::Unsupported { what: "architecture", found, expected: "Opt" });
+    }
     if offloading != Offloading::None && !config.slicing() {
         return Err(PimError::Unsliced { memory: config.name().to_owned() });
     }

@@ -40,6 +40,16 @@ pub enum PimError {
         /// Expected.
         expected: [u64; 4],
     },
+    /// A model whose layers the host cannot run.
+    #[error("the model's {what} = {found}: this host runs models with {expected}")]
+    Unsupported {
+        /// What of it.
+        what: &'static str,
+        /// What the model has.
+        found: String,
+        /// What is supported.
+        expected: &'static str,
+    },
     /// A result differs from the reference.
     #[error("{label}: element {index} is {found:04x}, expected {expected:04x}")]
     Mismatch {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ndp_model::{Model, ModelError, OptConfig};
+use ndp_model::{DecoderConfig, Model, ModelError};
 use ndp_numerics::{SplitMix64, f16};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -20,9 +20,9 @@ pub fn config_json(vocab_size: usize, relu_before_qkv: bool) -> Value {
     })
 }
 
-pub fn config(vocab_size: usize, relu_before_qkv: bool) -> OptConfig {
+pub fn config(vocab_size: usize, relu_before_qkv: bool) -> DecoderConfig {
     let json = config_json(vocab_size, relu_before_qkv).to_string();
-    OptConfig::from_json(Path::new("config.json"), json.as_bytes()).unwrap()
+    DecoderConfig::from_json(Path::new("config.json"), json.as_bytes()).unwrap()
 }
 
 /// Numbers of four binades from `2^(lowest - 15)` on, sign at random.
@@ -35,7 +35,7 @@ fn random(rng: &mut SplitMix64, lowest: u16, len: usize) -> Vec<f16> {
 }
 
 /// The model of `seed`, and its tensors named without prefix, in the order they were asked for.
-pub fn model_and_tensors(config: OptConfig, seed: u64) -> (Model, Vec<Stored>) {
+pub fn model_and_tensors(config: DecoderConfig, seed: u64) -> (Model, Vec<Stored>) {
     let mut rng = SplitMix64::new(seed);
     let mut stored = Vec::new();
     let model = Model::from_tensors(config, |name, shape| {
@@ -47,6 +47,28 @@ pub fn model_and_tensors(config: OptConfig, seed: u64) -> (Model, Vec<Stored>) {
         Ok::<_, ModelError>(data)
     });
     (model.unwrap(), stored)
+}
+
+/// Small models of the other families: gates, shared keys, biases, one norm for two blocks.
+pub fn other_configs() -> Vec<DecoderConfig> {
+    let sizes = json!({
+        "vocab_size": 29, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 6,
+        "max_position_embeddings": 48, "intermediate_size": 40, "ffn_hidden_size": 40
+    });
+    let llama = json!({"model_type": "llama", "num_key_value_heads": 2, "hidden_act": "silu"});
+    let relu = json!({
+        "model_type": "mistral", "num_key_value_heads": 3, "head_dim": 8, "hidden_act": "relu", "attention_bias": true,
+        "mlp_bias": true, "tie_word_embeddings": true, "relu_before_qkv": true, "rope_theta": 1e6
+    });
+    let falcon =
+        json!({"model_type": "falcon", "num_kv_heads": 3, "new_decoder_architecture": true, "bias": true});
+    let multi_query = json!({"model_type": "falcon", "multi_query": true, "activation": "relu"});
+    let config = |own: Value| {
+        let mut all = sizes.clone();
+        own.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        DecoderConfig::from_json(Path::new("config.json"), all.to_string().as_bytes()).unwrap()
+    };
+    [llama, relu, falcon, multi_query].map(config).to_vec()
 }
 
 pub fn model(vocab_size: usize, relu_before_qkv: bool, seed: u64) -> Model {

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  \
         ndp generate\n  \
         ndp generate --config tiny --tokens 8 --stalls 20\n  \
+        ndp generate --model golden/model-llama --tokens 24\n  \
         ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
         ndp generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
         ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n\n\
@@ -29,10 +30,12 @@ pub struct Args {
     /// Text to continue [default: that of golden/generate/default.json]
     #[arg(long)]
     pub prompt: Option<String>,
-    /// Tokens (bytes) to generate; with the prompt at most the model's positions
+    /// Tokens to generate (bytes of golden/model, parts of words of models with a tokenizer.json); with the prompt at most the
+    /// model's positions
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
     pub tokens: u32,
-    /// Directory with config.json and model.safetensors [default: golden/model]
+    /// Directory with config.json, model.safetensors (one or in shards) and perhaps tokenizer.json: OPT, LLaMA, Mistral or Falcon
+    /// [default: golden/model]
     #[arg(long, value_name = "DIR")]
     pub model: Option<PathBuf>,
     /// Sampling temperature, 0 (greedy) to 10, two decimals [default: that of golden/generate/default.json]
@@ -117,6 +120,9 @@ pub struct Args {
     pub timeline_products: u32,
 }
 
+/// The repository's own models: byte-level OPT, and LLaMA with sub-words.
+const OWN_MODELS: [&str; 2] = ["golden/model", "golden/model-llama"];
+
 /// Arguments with the defaults filled in.
 pub struct Job {
     /// Text to continue.
@@ -125,8 +131,10 @@ pub struct Job {
     pub options: GenerateOptions,
     /// Directory of the model.
     pub model: PathBuf,
-    /// Whether it is the repository's own, of which texts are stored.
+    /// Whether it is the default.
     pub own_model: bool,
+    /// Its name in stored texts, if it is one of the repository's own.
+    pub stored_as: Option<&'static str>,
 }
 
 impl Job {
@@ -153,7 +161,8 @@ impl Job {
         let own = workspace_path("golden/model");
         let model = args.model.clone().unwrap_or_else(|| own.clone());
         let canonical = |path: &Path| path.canonicalize().ok();
-        let own_model = canonical(&model).is_some() && canonical(&model) == canonical(&own);
-        Ok(Self { prompt, options, model, own_model })
+        let is = |own: &Path| canonical(&model).is_some() && canonical(&model) == canonical(own);
+        let stored_as = OWN_MODELS.into_iter().find(|name| is(&workspace_path(name)));
+        Ok(Self { prompt, options, own_model: is(&own), stored_as, model })
     }
 }

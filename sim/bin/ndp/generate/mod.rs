@@ -19,12 +19,12 @@ use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use crate::system;
-use crate::tools::{Tools, grouped, workspace_path};
+use crate::tools::{Tools, grouped, load_model, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::DesignConfig;
 use ndp_files::{OutputFile, Progress};
-use ndp_model::{Generation, LayerSparsity, Model, generate};
+use ndp_model::{Generation, LayerSparsity, generate};
 use ndp_numerics::SerialSteps;
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
@@ -79,8 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let job = Job::new(args)?;
     let Job { prompt, options, .. } = &job;
     let seed = options.seed;
-    let model =
-        Model::load(&job.model).with_context(|| format!("cannot load model {}", job.model.display()))?;
+    let model = load_model(&job.model)?;
     if !args.dimms.is_empty() {
         return system::run(args, &job, (&model, &config));
     }
@@ -106,10 +105,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let mut expected = Expected::new(&config, args.neurons);
     generate(&model, &mut expected, prompt.as_bytes(), options, |_| {})?;
     let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
-    let mut stream = TextStream::new(prompt, progress, unit.json);
+    let mut stream = TextStream::new(prompt, &model.vocabulary, progress, unit.json);
     let generation = generate(&model, &mut backend, prompt.as_bytes(), options, |token| {
         known_at.push(meter.cycles());
-        stream.push(token.token as u8);
+        stream.push(token.token);
     });
     let shown = stream.finish();
     let written = records.write(backend.unit_mut().take_recording().as_ref());
@@ -134,12 +133,11 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         bail!("no product of the model holds the flipped bit");
     }
 
-    // The stored texts are those of the repository's own model with full significands.
-    let comparable = checked && job.own_model && config.gemv().serial_steps() == SerialSteps::FULL.get();
-    let stored = if comparable {
-        golden::find(prompt, options.temperature_percent, seed, options.tokens)?
-    } else {
-        None
+    // The stored texts are those of the repository's own models with full significands.
+    let comparable = checked && config.gemv().serial_steps() == SerialSteps::FULL.get();
+    let stored = match job.stored_as.filter(|_| comparable) {
+        Some(model) => golden::find(model, prompt, options.temperature_percent, seed, options.tokens)?,
+        None => None,
     };
     let comparison = stored.map(|(file, golden)| golden::compare(&file, &golden, &generation));
     let agrees = checked && comparison.as_ref().is_none_or(Comparison::agrees);

@@ -9,7 +9,7 @@ mod text;
 mod timeline;
 
 use crate::temperature::temperature_percent;
-use crate::tools::{Tools, workspace_path};
+use crate::tools::{Tools, load_model, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, ensure};
 use clap::ValueEnum;
@@ -18,6 +18,7 @@ use figures::Figures;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
 use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::{Hardware, Mode, Pim, Rule};
 use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged};
@@ -188,21 +189,19 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if let Some(channels) = args.channels {
         config = config.with_channels(channels).context("--channels")?;
     }
-    let model = Model::load(&folder).with_context(|| format!("cannot load model {}", folder.display()))?;
+    let model = load_model(&folder)?;
     let modes = modes(args)?;
     let hardware = hardware(args, &config)?;
     let files = Files::create(args, &modes, config.channels())?;
-    let prompts: Vec<Prompt> = args
-        .prompt
-        .iter()
-        .enumerate()
-        .map(|(number, text)| Prompt {
-            tokens: text.bytes().map(u32::from).collect(),
+    let prompt = |(number, text): (usize, &String)| -> anyhow::Result<Prompt> {
+        Ok(Prompt {
+            tokens: model.vocabulary.tokens(text.as_bytes())?,
             generate: args.tokens[number % args.tokens.len()] as usize,
             temperature_percent: args.temperature,
             seed: args.seed.wrapping_add(number as u64),
         })
-        .collect();
+    };
+    let prompts = args.prompt.iter().enumerate().map(prompt).collect::<anyhow::Result<Vec<Prompt>>>()?;
     let mut alone = Vec::new();
     for (text, prompt) in args.prompt.iter().zip(&prompts) {
         let options = GenerateOptions {
@@ -256,9 +255,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 /// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
 fn weights(model: &Model, prompts: &[Prompt], modes: &[Mode]) -> u64 {
-    let layers = model.layers.iter().flat_map(|layer| {
-        [&layer.q_proj, &layer.k_proj, &layer.v_proj, &layer.out_proj, &layer.fc1, &layer.fc2]
-    });
+    let layers = model.layers.iter().flat_map(Layer::linears);
     let head = model.embed_tokens.data().len();
     let all = head + layers.map(|linear| linear.weight.data().len()).sum::<usize>();
     let passes = |groups: usize| -> usize {

@@ -259,9 +259,10 @@ fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
     events.sort_by_key(|event| (event.position, event.begin_ns));
     for token in &outcome.figures.tokens {
         let own: Vec<&&Event> = events.iter().filter(|event| event.position == token.position).collect();
-        let of_text = token.position.checked_sub(host.job.prompt.len());
-        let byte = of_text.and_then(|index| outcome.generation.tokens.get(index));
-        let shown = byte.map_or_else(String::new, |&byte| format!("{:?}", char::from(byte as u8)));
+        let of_text = token.position.checked_sub(host.prompt_tokens);
+        let spelt = of_text.and_then(|index| outcome.generation.tokens.get(index));
+        let text = spelt.and_then(|token| host.model.vocabulary.text(std::slice::from_ref(token)).ok());
+        let shown = text.map_or_else(String::new, |text| format!("{text:?}"));
         let summary = format!(
             "token {} {shown}: {} cycles of the slowest DIMMs, {} ns",
             token.position,

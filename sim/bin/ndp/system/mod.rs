@@ -54,7 +54,9 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         Some(threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
-    let host = Host { args, job, model, config, system: &system, setup: &setup, exact: &exact, threads };
+    let prompt_tokens = model.vocabulary.tokens(prompt.as_bytes())?.len();
+    let (system, setup, exact) = (&system, &setup, &exact);
+    let host = Host { args, job, model, prompt_tokens, config, system, setup, exact, threads };
     match choices[..] {
         [choice] => one(&host, choice),
         _ => several(&host, &choices),
@@ -71,6 +73,7 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
     let records = Records::create(&crate::args::RecordArgs { timeline: None, ..args.records.clone() })?;
     let mut stream = TextStream::new(
         &host.job.prompt,
+        &host.model.vocabulary,
         Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
         args.unit.json,
     );

@@ -33,6 +33,8 @@ pub struct Host<'a> {
     pub args: &'a Args,
     pub job: &'a Job,
     pub model: &'a Model,
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
     pub config: &'a DesignConfig,
     pub system: &'a SystemConfig,
     pub setup: &'a Setup,
@@ -218,7 +220,7 @@ impl Outcome {
 
     /// Writes the activity of the profiled text and of this one as a trace.
     pub fn write_trace(&self, host: &Host<'_>, path: &Path) -> anyhow::Result<()> {
-        let (profile, prompt) = (&host.setup.profile, host.job.prompt.len() as u64);
+        let (profile, prompt) = (&host.setup.profile, host.prompt_tokens as u64);
         let tokens = (profile.len() + self.activities.len()) as u64;
         let header = TraceHeader {
             sequences: 2,
@@ -355,13 +357,13 @@ pub fn check_links(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Generates the text; `show` gets each token as it is known.
-pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> anyhow::Result<Outcome> {
-    let Host { args, job, model, config, setup, exact, threads, .. } = *host;
+pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> anyhow::Result<Outcome> {
+    let Host { args, job, model, prompt_tokens, config, setup, exact, threads, .. } = *host;
     let (prompt, options) = (&job.prompt, &job.options);
     let begin = Instant::now();
     let system =
         host.system.clone().with_dimms(choice.dimms)?.with_gpu_percent(&setup.shape, args.gpu_percent)?;
-    let online = setup.online(config, &system, choice.policy, (prompt.len(), options.seed))?;
+    let online = setup.online(config, &system, choice.policy, (prompt_tokens, options.seed))?;
     let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
     let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
     let unit = GemvOptions {
@@ -373,7 +375,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
     };
     let asked = SystemOptions {
         threads,
-        prompt_on_gpu: prompt.len(),
+        prompt_on_gpu: prompt_tokens,
         gpu_numerics: args.gpu_numerics,
         merge: choice.merge,
         load: args.load,
@@ -387,7 +389,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
         backend = backend.with_links(&links)?;
     }
     if args.activity == ActivitySource::Predicted {
-        let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt.len())?;
+        let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt_tokens)?;
         backend = backend.with_predictor(live);
     }
     let (mut failed, mut activities) = (None, Vec::new());
@@ -403,7 +405,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
     let mut tokens = Vec::new();
     let generation = generate(model, &mut backend, prompt.as_bytes(), options, |token| {
         tokens.push((token.token, token.logits_digest));
-        show(token.token as u8);
+        show(token.token);
     });
     let mut backend = backend.into_inner();
     let counted = if generation.is_ok() { backend.count_links() } else { Ok(()) };
@@ -434,11 +436,11 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u8)) -> an
     };
     let (own, expected) = (pairs(&generation), pairs(exact));
     let difference = (0..expected.len()).find(|&index| own.get(index) != Some(&expected[index]));
-    // The stored texts are those of the repository's own model.
-    let stored = if job.own_model && failure.is_none() {
-        golden::find(prompt, options.temperature_percent, options.seed, options.tokens)?
-    } else {
-        None
+    let stored = match job.stored_as.filter(|_| failure.is_none()) {
+        Some(model) => {
+            golden::find(model, prompt, options.temperature_percent, options.seed, options.tokens)?
+        }
+        None => None,
     };
     Ok(Outcome {
         choice,
@@ -474,7 +476,8 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     }
     let path = workspace_path("golden/generate/default.json");
     let golden = golden::read(&path)?;
-    let (text, prompt_tokens) = (golden.text_with_prompt.as_bytes(), golden.prompt.len());
+    let text = golden.text_with_prompt.as_bytes();
+    let prompt_tokens = host.model.vocabulary.tokens(golden.prompt.as_bytes())?.len();
     let cannot = || format!("cannot run the text of {}", path.display());
     let exact =
         perplexity(host.model, &mut SoftwareBackend::new(), text, prompt_tokens).with_context(cannot)?;

@@ -1,10 +1,10 @@
 //! `ndp trace capture`: the repository's model on real text.
 
 use crate::temperature::temperature_percent;
-use crate::tools::workspace_path;
-use anyhow::{Context, ensure};
+use crate::tools::{load_model, workspace_path};
+use anyhow::ensure;
 use ndp_files::FileSet;
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_model::{GenerateOptions, SoftwareBackend, generate};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
@@ -42,21 +42,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);
     files.output("--out", &args.out).check()?;
-    let model = Model::load(&path).with_context(|| format!("cannot load model {}", path.display()))?;
+    let model = load_model(&path)?;
     let shape = shape_of(&model.config);
     let positions = model.config.max_position_embeddings() as u64;
+    let mut lengths = Vec::new();
     for prompt in &args.prompt {
-        let requested = prompt.len() as u64 + args.tokens;
-        ensure!(!prompt.is_empty(), "an empty prompt cannot be continued");
+        let own = model.vocabulary.tokens(prompt.as_bytes())?.len() as u64;
+        let requested = own + args.tokens;
+        ensure!(own > 0, "an empty prompt cannot be continued");
         ensure!(
             requested <= positions,
-            "prompt of {} bytes and {} tokens are {requested} positions, the model has {positions}",
-            prompt.len(),
+            "prompt of {own} tokens and {} more are {requested} positions, the model has {positions}",
             args.tokens
         );
+        lengths.push(own);
     }
     let sequences = args.prompt.len() as u64;
-    let prompt_tokens: u64 = args.prompt.iter().map(|prompt| prompt.len() as u64).sum();
+    let prompt_tokens: u64 = lengths.iter().sum();
     let header = TraceHeader {
         model: path.file_name().map_or("model".into(), |name| {
             if args.model.is_none() { "golden".into() } else { name.to_string_lossy().into_owned() }
@@ -81,11 +83,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         temperature_percent: args.temperature,
         seed: args.seed,
     };
-    for prompt in &args.prompt {
+    for (prompt, own) in args.prompt.iter().zip(lengths) {
         let position = Cell::new(0);
         let mut backend = Capture::new(SoftwareBackend::new(), shape.clone(), |activity| {
             bar.add(1);
-            writer.write(TokenInfo::at(position.replace(position.get() + 1), prompt.len() as u64), activity)
+            writer.write(TokenInfo::at(position.replace(position.get() + 1), own), activity)
         });
         let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
         bar.suspend(|| ndp_files::print(&format!("{prompt}{}\n", generation.text)));

@@ -1,0 +1,73 @@
+//! `config.json` of Falcon.
+
+use serde::Deserialize;
+
+use super::{
+    Activation, Architecture, DecoderConfig, RotaryParameters, activation, eps, require, unsupported,
+};
+use crate::ModelError;
+
+/// The fields that matter; every default is Hugging Face's `FalconConfig`'s.
+#[derive(Debug, Deserialize)]
+pub(super) struct Raw {
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_kv_heads: Option<usize>,
+    ffn_hidden_size: Option<usize>,
+    max_position_embeddings: Option<usize>,
+    activation: Option<String>,
+    layer_norm_epsilon: Option<f64>,
+    alibi: Option<bool>,
+    parallel_attn: Option<bool>,
+    multi_query: Option<bool>,
+    new_decoder_architecture: Option<bool>,
+    num_ln_in_parallel_attn: Option<usize>,
+    bias: Option<bool>,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<RotaryParameters>,
+    rope_parameters: Option<RotaryParameters>,
+    tie_word_embeddings: Option<bool>,
+    relu_before_qkv: Option<bool>,
+}
+
+pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
+    require("alibi", raw.alibi, false)?;
+    require("parallel_attn", raw.parallel_attn, true)?;
+    require("tie_word_embeddings", raw.tie_word_embeddings, true)?;
+    let new = raw.new_decoder_architecture.unwrap_or(false);
+    let heads = raw.num_attention_heads;
+    let kv_heads = match (new, raw.multi_query.unwrap_or(true)) {
+        (true, _) => raw.num_kv_heads.unwrap_or(heads),
+        (false, true) => 1,
+        (false, false) => heads,
+    };
+    let norms_per_layer = match (new, raw.num_ln_in_parallel_attn) {
+        (false, _) | (true, Some(1)) => 1,
+        (true, None | Some(2)) => 2,
+        (true, Some(norms)) => return Err(unsupported("num_ln_in_parallel_attn", norms, "1 or 2")),
+    };
+    let known = [("gelu", Activation::Gelu), ("relu", Activation::Relu)];
+    let biased = raw.bias.unwrap_or(false);
+    Ok(DecoderConfig {
+        architecture: Architecture::Falcon,
+        vocab_size: raw.vocab_size,
+        hidden_size: raw.hidden_size,
+        num_hidden_layers: raw.num_hidden_layers,
+        num_attention_heads: heads,
+        num_key_value_heads: kv_heads,
+        head_width: 0,
+        ffn_dim: raw.ffn_hidden_size.unwrap_or(raw.hidden_size.saturating_mul(4)),
+        max_position_embeddings: raw.max_position_embeddings.unwrap_or(2048),
+        activation: activation("activation", raw.activation.as_deref().unwrap_or("gelu"), &known)?,
+        rms_norm: false,
+        norm_eps: eps("layer_norm_epsilon", raw.layer_norm_epsilon.unwrap_or(1e-5))?,
+        rotary_base: Some(RotaryParameters::base(raw.rope_parameters, raw.rope_scaling, raw.rope_theta)?),
+        attention_bias: biased,
+        ffn_bias: biased,
+        norms_per_layer,
+        tied_head: true,
+        relu_before_qkv: raw.relu_before_qkv.unwrap_or(false),
+    })
+}

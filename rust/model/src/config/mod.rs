@@ -1,0 +1,366 @@
+//! The model's configuration: Hugging Face's `config.json` of OPT, LLaMA, Mistral or Falcon, checked against what this decoder implements.
+//!
+//! First step of loading. Fields that say how to train, tokenise or generate are ignored; fields that change the
+//! arithmetic are either implemented or refused by name. Each family has a file; what they have in common is here.
+
+mod falcon;
+mod llama;
+mod opt;
+
+use std::path::Path;
+
+use ndp_numerics::layer_norm::MAX_LEN;
+use ndp_numerics::{Epsilon, f16, gelu, relu, silu};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::ModelError;
+
+/// OPT's checkpoints store `max_position_embeddings + 2` position rows: position `p` is row `p + 2`.
+pub const POSITION_OFFSET: usize = 2;
+
+/// Most positions: softmax is defined for rows of so many scores.
+pub const MAX_POSITIONS: usize = 16384;
+
+/// The family of a model: how its tensors are named, and its layers put together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Architecture {
+    /// `OPTForCausalLM`.
+    Opt,
+    /// `LlamaForCausalLM` and `MistralForCausalLM`.
+    Llama,
+    /// `FalconForCausalLM`.
+    Falcon,
+}
+
+/// The function between the two feed-forward layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activation {
+    /// `relu(x)`: the one that makes neurons inactive.
+    Relu,
+    /// `silu(x)`.
+    Silu,
+    /// `gelu(x)`.
+    Gelu,
+}
+
+impl Activation {
+    /// The function's value.
+    pub fn of(self, x: f16) -> f16 {
+        match self {
+            Self::Relu => relu(x),
+            Self::Silu => silu(x),
+            Self::Gelu => gelu(x),
+        }
+    }
+}
+
+/// The validated dimensions of a decoder and what its layers do. Made by [`DecoderConfig::load`] or [`DecoderConfig::from_json`] only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DecoderConfig {
+    architecture: Architecture,
+    vocab_size: usize,
+    hidden_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: usize,
+    head_width: usize,
+    ffn_dim: usize,
+    max_position_embeddings: usize,
+    activation: Activation,
+    /// RMSNorm in place of LayerNorm.
+    rms_norm: bool,
+    /// In units of 10^-12.
+    norm_eps: u64,
+    rotary_base: Option<u64>,
+    attention_bias: bool,
+    ffn_bias: bool,
+    norms_per_layer: usize,
+    tied_head: bool,
+    relu_before_qkv: bool,
+}
+
+fn unsupported(field: &'static str, found: impl ToString, expected: impl ToString) -> ModelError {
+    ModelError::Config { field, found: found.to_string(), expected: expected.to_string() }
+}
+
+/// A value that must be one of some; absent means the first.
+fn require<T: PartialEq + ToString>(
+    field: &'static str,
+    found: Option<T>,
+    expected: T,
+) -> Result<(), ModelError> {
+    match found {
+        Some(value) if value != expected => Err(unsupported(field, value.to_string(), expected)),
+        _ => Ok(()),
+    }
+}
+
+/// The activation of that name.
+fn activation(
+    field: &'static str,
+    name: &str,
+    known: &[(&str, Activation)],
+) -> Result<Activation, ModelError> {
+    known.iter().find(|(known, _)| *known == name).map(|(_, activation)| *activation).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        unsupported(field, name, names.join(" or "))
+    })
+}
+
+fn eps(field: &'static str, value: f64) -> Result<u64, ModelError> {
+    let eps = Epsilon::from_f64(value).map(Epsilon::units);
+    eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
+}
+
+/// Rotary embedding as version 5 of `transformers` writes it, and as `rope_scaling` of earlier ones.
+#[derive(Debug, Default, Deserialize)]
+struct RotaryParameters {
+    rope_theta: Option<f64>,
+    rope_type: Option<String>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+}
+
+impl RotaryParameters {
+    /// The base: one of the two places has it, or 10,000; angles that are scaled are refused.
+    fn base(own: Option<Self>, scaling: Option<Self>, theta: Option<f64>) -> Result<u64, ModelError> {
+        let mut theta = theta;
+        for (field, parameters) in [("rope_parameters", own), ("rope_scaling", scaling)] {
+            let Some(Self { rope_theta, rope_type, kind }) = parameters else { continue };
+            if let Some(kind) = rope_type.or(kind).filter(|kind| kind != "default") {
+                return Err(unsupported(field, kind, "default"));
+            }
+            theta = rope_theta.or(theta);
+        }
+        let theta = theta.unwrap_or(10_000.0);
+        if theta.fract() != 0.0 || !(2.0..=2f64.powi(32)).contains(&theta) {
+            return Err(unsupported("rope_theta", theta, "a whole number from 2 to 2^32"));
+        }
+        Ok(theta as u64)
+    }
+}
+
+/// Longest `config.json`.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// Families by `model_type`, each with the names that `architectures` may have.
+const FAMILIES: [(&str, Architecture, [&str; 2]); 4] = [
+    ("opt", Architecture::Opt, ["OPTForCausalLM", "OPTModel"]),
+    ("llama", Architecture::Llama, ["LlamaForCausalLM", "LlamaModel"]),
+    ("mistral", Architecture::Llama, ["MistralForCausalLM", "MistralModel"]),
+    ("falcon", Architecture::Falcon, ["FalconForCausalLM", "FalconModel"]),
+];
+
+impl DecoderConfig {
+    /// Reads and checks `config.json` in `dir`.
+    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+        let path = dir.join("config.json");
+        let text = ndp_files::read_bytes(&path, MAX_CONFIG_BYTES)
+            .map_err(|source| ModelError::Io { path: path.clone(), source })?;
+        Self::from_json(&path, &text)
+    }
+
+    /// Checks the bytes of a `config.json`; `path` serves the error messages only.
+    pub fn from_json(path: &Path, json: &[u8]) -> Result<Self, ModelError> {
+        let invalid = |source| ModelError::Json { path: path.to_owned(), source };
+        let value: Value = serde_json::from_slice(json).map_err(invalid)?;
+        let config = match family(&value)? {
+            Architecture::Opt => opt::read(serde_json::from_value(value).map_err(invalid)?)?,
+            Architecture::Llama => llama::read(serde_json::from_value(value).map_err(invalid)?)?,
+            Architecture::Falcon => falcon::read(serde_json::from_value(value).map_err(invalid)?)?,
+        };
+        config.checked()
+    }
+
+    fn checked(mut self) -> Result<Self, ModelError> {
+        for (field, value) in [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("num_hidden_layers", self.num_hidden_layers),
+            ("num_attention_heads", self.num_attention_heads),
+            ("num_key_value_heads", self.num_key_value_heads),
+            (self.ffn_field(), self.ffn_dim),
+            ("max_position_embeddings", self.max_position_embeddings),
+        ] {
+            // Tensor sizes are products of two of these; 32 bits each keep them inside 64.
+            if value == 0 || u32::try_from(value).is_err() {
+                return Err(unsupported(field, value, "1..=2^32-1"));
+            }
+        }
+        if self.hidden_size > MAX_LEN {
+            let expected = format!("at most {MAX_LEN} (normalisation)");
+            return Err(unsupported("hidden_size", self.hidden_size, expected));
+        }
+        if self.head_width == 0 {
+            if !self.hidden_size.is_multiple_of(self.num_attention_heads) {
+                let expected = format!("a divisor of hidden_size = {}", self.hidden_size);
+                return Err(unsupported("num_attention_heads", self.num_attention_heads, expected));
+            }
+            self.head_width = self.hidden_size / self.num_attention_heads;
+        }
+        if self.head_width > MAX_LEN || self.rotary_base.is_some() && !self.head_width.is_multiple_of(2) {
+            let expected = format!("even, at most {MAX_LEN}");
+            return Err(unsupported("head_dim", self.head_width, expected));
+        }
+        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
+            let expected = format!("a divisor of num_attention_heads = {}", self.num_attention_heads);
+            return Err(unsupported("num_key_value_heads", self.num_key_value_heads, expected));
+        }
+        self.max_position_embeddings = self.max_position_embeddings.min(MAX_POSITIONS);
+        Ok(self)
+    }
+
+    /// What `config.json` calls the width of the feed-forward block.
+    fn ffn_field(&self) -> &'static str {
+        match self.architecture {
+            Architecture::Opt => "ffn_dim",
+            Architecture::Llama => "intermediate_size",
+            Architecture::Falcon => "ffn_hidden_size",
+        }
+    }
+
+    /// The family.
+    pub fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    /// Number of tokens, `V`.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// Width of the hidden state, `d`.
+    pub fn hidden_size(&self) -> usize {
+        self.hidden_size
+    }
+
+    /// Number of decoder layers.
+    pub fn num_hidden_layers(&self) -> usize {
+        self.num_hidden_layers
+    }
+
+    /// Number of heads of queries, `H`.
+    pub fn num_attention_heads(&self) -> usize {
+        self.num_attention_heads
+    }
+
+    /// Number of heads of keys and values, `G`; it divides `H`.
+    pub fn num_key_value_heads(&self) -> usize {
+        self.num_key_value_heads
+    }
+
+    /// Width of one head, `h`: `d / H` unless the model says otherwise.
+    pub fn head_width(&self) -> usize {
+        self.head_width
+    }
+
+    /// Width of all heads of queries together.
+    pub fn query_width(&self) -> usize {
+        self.num_attention_heads * self.head_width
+    }
+
+    /// Width of all heads of keys, or of values.
+    pub fn key_width(&self) -> usize {
+        self.num_key_value_heads * self.head_width
+    }
+
+    /// Width of the feed-forward hidden layer, `f`.
+    pub fn ffn_dim(&self) -> usize {
+        self.ffn_dim
+    }
+
+    /// Longest sequence, prompt and generated tokens together: what the model says, at most [`MAX_POSITIONS`].
+    pub fn max_position_embeddings(&self) -> usize {
+        self.max_position_embeddings
+    }
+
+    /// The function between the feed-forward layers.
+    pub fn activation(&self) -> Activation {
+        self.activation
+    }
+
+    /// Whether the feed-forward block has a gate: two matrices whose results are multiplied.
+    pub fn is_gated(&self) -> bool {
+        self.architecture == Architecture::Llama
+    }
+
+    /// Whether attention and feed-forward block have the same input, the state before the layer.
+    pub fn is_parallel(&self) -> bool {
+        self.architecture == Architecture::Falcon
+    }
+
+    /// Whether the model has RMSNorm, which has no bias, in place of LayerNorm.
+    pub fn has_rms_norm(&self) -> bool {
+        self.rms_norm
+    }
+
+    /// What a normalisation adds to the variance.
+    pub fn norm_eps(&self) -> Epsilon {
+        // The field was made from one.
+        Epsilon::new(self.norm_eps).unwrap_or(Epsilon::OPT)
+    }
+
+    /// Normalisations of a layer: two, or one that attention and feed-forward block share.
+    pub fn norms_per_layer(&self) -> usize {
+        self.norms_per_layer
+    }
+
+    /// The base of the rotary embedding; without one, positions are embedded as tokens are.
+    pub fn rotary_base(&self) -> Option<u64> {
+        self.rotary_base
+    }
+
+    /// Whether the four linear layers of the attention have biases.
+    pub fn has_attention_bias(&self) -> bool {
+        self.attention_bias
+    }
+
+    /// Whether the linear layers of the feed-forward block have biases.
+    pub fn has_ffn_bias(&self) -> bool {
+        self.ffn_bias
+    }
+
+    /// Whether the embedding is the output head too.
+    pub fn has_tied_head(&self) -> bool {
+        self.tied_head
+    }
+
+    /// Whether a ReLU stands between the attention's normalisation and the Q, K and V projections (Hermes, section II).
+    pub fn relu_before_qkv(&self) -> bool {
+        self.relu_before_qkv
+    }
+}
+
+/// The family that `model_type` or `architectures` name, or both.
+fn family(value: &Value) -> Result<Architecture, ModelError> {
+    let expected = || FAMILIES.map(|(name, ..)| name).join(", ");
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let named = value.get("architectures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let by_type = match value.get("model_type") {
+        None => None,
+        Some(found) => {
+            let known = FAMILIES.iter().find(|(name, ..)| Some(*name) == found.as_str());
+            Some(known.ok_or_else(|| unsupported("model_type", text(found), expected()))?)
+        }
+    };
+    let mut families = by_type.map_or(&FAMILIES[..], std::slice::from_ref).iter();
+    if named.is_empty() {
+        let found = by_type.ok_or_else(|| unsupported("model_type", "(absent)", expected()))?;
+        return Ok(found.1);
+    }
+    let has = |names: &[&str; 2], name: &Value| names.iter().any(|known| Some(*known) == name.as_str());
+    let found = families.find(|(.., names)| named.iter().all(|name| has(names, name)));
+    found.map(|family| family.1).ok_or_else(|| {
+        let known = by_type.map_or_else(
+            || FAMILIES.map(|(.., names)| names[0]).join(", "),
+            |(.., names)| names.join(" or "),
+        );
+        unsupported("architectures", named.iter().map(text).collect::<Vec<_>>().join(", "), known)
+    })
+}
+
+#[cfg(test)]
+mod tests;

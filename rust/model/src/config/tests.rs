@@ -1,0 +1,144 @@
+use super::*;
+use serde_json::json;
+
+fn opt() -> Value {
+    json!({
+        "model_type": "opt", "architectures": ["OPTForCausalLM"], "vocab_size": 256, "hidden_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 128, "max_position_embeddings": 32,
+        "word_embed_proj_dim": 64, "do_layer_norm_before": true, "activation_function": "relu",
+        "torch_dtype": "float16", "dropout": 0.1, "_remove_final_layer_norm": false
+    })
+}
+
+fn llama() -> Value {
+    json!({
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 176,
+        "max_position_embeddings": 64, "hidden_act": "silu", "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+        "rope_scaling": null, "torch_dtype": "bfloat16", "bos_token_id": 1
+    })
+}
+
+fn falcon() -> Value {
+    json!({
+        "model_type": "falcon", "architectures": ["FalconForCausalLM"], "vocab_size": 300, "hidden_size": 64,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_kv_heads": 2, "new_decoder_architecture": true,
+        "multi_query": true, "parallel_attn": true, "bias": false, "alibi": false, "layer_norm_epsilon": 1e-5
+    })
+}
+
+fn parse(value: &Value) -> Result<DecoderConfig, ModelError> {
+    DecoderConfig::from_json(Path::new("config.json"), value.to_string().as_bytes())
+}
+
+fn with(mut config: Value, field: &str, value: Value) -> Value {
+    config[field] = value;
+    config
+}
+
+#[test]
+fn an_opt_checkpoint_s_configuration_is_read() {
+    let config = parse(&opt()).unwrap();
+    assert_eq!((config.architecture(), config.head_width(), config.ffn_dim()), (Architecture::Opt, 16, 128));
+    assert!(!config.relu_before_qkv() && !config.is_gated() && config.rotary_base().is_none());
+    assert!(parse(&with(opt(), "relu_before_qkv", json!(true))).unwrap().relu_before_qkv());
+}
+
+#[test]
+fn a_llama_checkpoint_s_configuration_is_read() {
+    let config = parse(&llama()).unwrap();
+    assert_eq!((config.num_key_value_heads(), config.head_width(), config.key_width()), (2, 16, 32));
+    assert_eq!((config.rotary_base(), config.norm_eps().units()), (Some(500_000), 10_000_000));
+    assert_eq!((config.activation(), config.ffn_dim()), (Activation::Silu, 176));
+    assert!(config.is_gated() && config.has_rms_norm() && !config.has_tied_head() && !config.is_parallel());
+    let config = parse(&with(llama(), "head_dim", json!(24))).unwrap();
+    assert_eq!((config.head_width(), config.query_width()), (24, 96));
+    // As version 5 of transformers writes it.
+    let mut new = with(llama(), "rope_parameters", json!({"rope_theta": 1e6, "rope_type": "default"}));
+    new.as_object_mut().unwrap().remove("rope_theta");
+    assert_eq!(parse(&new).unwrap().rotary_base(), Some(1_000_000));
+    let mistral =
+        with(with(llama(), "model_type", json!("mistral")), "architectures", json!(["MistralForCausalLM"]));
+    assert_eq!(
+        parse(&with(mistral, "sliding_window", json!(64))).unwrap().architecture(),
+        Architecture::Llama
+    );
+    let long = parse(&with(llama(), "max_position_embeddings", json!(131_072))).unwrap();
+    assert_eq!(long.max_position_embeddings(), MAX_POSITIONS);
+}
+
+#[test]
+fn a_falcon_checkpoint_s_configuration_is_read() {
+    let config = parse(&falcon()).unwrap();
+    assert_eq!((config.num_key_value_heads(), config.ffn_dim(), config.norms_per_layer()), (2, 256, 2));
+    assert_eq!((config.rotary_base(), config.max_position_embeddings()), (Some(10_000), 2048));
+    assert!(config.is_parallel() && !config.has_rms_norm() && config.has_tied_head());
+    let old = parse(&with(falcon(), "new_decoder_architecture", json!(false))).unwrap();
+    assert_eq!((old.num_key_value_heads(), old.norms_per_layer()), (1, 1));
+}
+
+#[test]
+fn unsupported_options_are_refused_by_name() {
+    for (base, field, value, expected) in [
+        (opt(), "model_type", json!("gpt2"), "opt, llama, mistral, falcon"),
+        (opt(), "architectures", json!(["GPT2LMHeadModel"]), "OPTForCausalLM or OPTModel"),
+        (opt(), "architectures", json!(["LlamaForCausalLM"]), "OPTForCausalLM or OPTModel"),
+        (opt(), "do_layer_norm_before", json!(false), "true"),
+        (opt(), "enable_bias", json!(false), "true"),
+        (opt(), "layer_norm_elementwise_affine", json!(false), "true"),
+        (opt(), "tie_word_embeddings", json!(false), "true"),
+        (opt(), "_remove_final_layer_norm", json!(true), "false"),
+        (opt(), "activation_function", json!("gelu"), "relu"),
+        (opt(), "word_embed_proj_dim", json!(32), "hidden_size = 64"),
+        (opt(), "num_attention_heads", json!(5), "a divisor of hidden_size = 64"),
+        (opt(), "num_attention_heads", json!(0), "1..=2^32-1"),
+        (opt(), "vocab_size", json!(1u64 << 32), "1..=2^32-1"),
+        (llama(), "hidden_act", json!("gelu"), "silu or relu"),
+        (llama(), "rms_norm_eps", json!(1e-8), "a multiple of 1e-12 from 1e-6 to 1e-2"),
+        (llama(), "rope_theta", json!(10000.5), "a whole number from 2 to 2^32"),
+        (llama(), "rope_scaling", json!({"rope_type": "llama3", "factor": 8.0}), "default"),
+        (llama(), "rope_scaling", json!({"type": "linear", "factor": 2.0}), "default"),
+        (llama(), "rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4}), "default"),
+        (llama(), "partial_rotary_factor", json!(0.5), "1"),
+        (llama(), "num_key_value_heads", json!(3), "a divisor of num_attention_heads = 4"),
+        (llama(), "sliding_window", json!(16), "null, or at least max_position_embeddings = 64"),
+        (llama(), "intermediate_size", json!(0), "1..=2^32-1"),
+        (llama(), "head_dim", json!(15), "even, at most 16384"),
+        (falcon(), "alibi", json!(true), "false"),
+        (falcon(), "parallel_attn", json!(false), "true"),
+        (falcon(), "activation", json!("silu"), "gelu or relu"),
+        (falcon(), "num_ln_in_parallel_attn", json!(3), "1 or 2"),
+        (falcon(), "tie_word_embeddings", json!(false), "true"),
+    ] {
+        match parse(&with(base, field, value)) {
+            Err(ModelError::Config { field: found, expected: e, .. }) => {
+                assert_eq!((found, e.as_str()), (field, expected));
+            }
+            other => panic!("{field}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn hidden_sizes_beyond_normalisation_are_refused() {
+    let config = with(with(opt(), "hidden_size", json!(16388)), "word_embed_proj_dim", json!(16388));
+    assert!(matches!(parse(&config), Err(ModelError::Config { field: "hidden_size", .. })));
+}
+
+#[test]
+fn absent_architecture_missing_fields_and_wrong_types_are_errors() {
+    let without = |field: &str| {
+        let mut config = opt();
+        config.as_object_mut().unwrap().remove(field);
+        config
+    };
+    assert_eq!(parse(&without("model_type")).unwrap().architecture(), Architecture::Opt);
+    assert_eq!(parse(&without("architectures")).unwrap().architecture(), Architecture::Opt);
+    let mut neither = without("model_type");
+    neither.as_object_mut().unwrap().remove("architectures");
+    assert!(matches!(parse(&neither), Err(ModelError::Config { field: "model_type", .. })));
+    let config = without("ffn_dim");
+    let reason = std::error::Error::source(&parse(&config).unwrap_err()).unwrap().to_string();
+    assert!(reason.contains("ffn_dim"), "{reason}");
+    assert!(matches!(parse(&with(config, "ffn_dim", json!(-1))), Err(ModelError::Json { .. })));
+}
