@@ -14,7 +14,7 @@ use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
-use ndp_numerics::f16;
+use ndp_numerics::{add, f16, fp16};
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -211,24 +211,27 @@ impl GemvBackend for CoreBackend {
 
     /// The same with bias and what follows it.
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
-        if let Some(up) = op.up() {
-            let mut y = self.linear(&LinearOp::new(*op.product(), op.bias(), op.finish())?)?;
-            let up = self.gemv(up)?;
-            op.gate(&mut y, up);
-            return Ok(y);
-        }
-        if let Finish::Activate(activation) = op.finish()
-            && activation != Activation::Relu
-        {
+        let plain = || LinearOp::new(*op.product(), op.bias(), Finish::Plain);
+        match op.finish() {
             // The core's activation unit has no other function of this kind.
-            let y = self.linear(&LinearOp::new(*op.product(), op.bias(), Finish::Plain)?)?;
-            return Ok(y.into_iter().map(|y| activation.of(y)).collect());
+            Finish::Activate(activation) if activation != Activation::Relu => {
+                let y = self.linear(&plain()?)?;
+                return Ok(y.into_iter().map(|y| activation.of(y)).collect());
+            }
+            Finish::Gate { values, activation } => {
+                let sparse = self.neurons == Neurons::Active && activation == Activation::Relu;
+                let mut y = if sparse { self.behind_gate(op, values)? } else { self.linear(&plain()?)? };
+                LinearOp::new(*op.product(), None, op.finish())?.complete(&mut y);
+                return Ok(y);
+            }
+            _ => {}
         }
         let mut epilogue = Epilogue { bias: op.bias(), ..Epilogue::default() };
         match op.finish() {
             Finish::Plain => {}
             Finish::Scale(factor) => epilogue.scale = Some(factor),
             Finish::Activate(_) => epilogue.relu = true,
+            Finish::Gate { .. } => {}
             Finish::Residual(residual) => epilogue.residual = Some(residual),
         }
         let (inputs, run) = self.compute(op.product(), &epilogue)?;
@@ -306,6 +309,39 @@ impl CoreBackend {
         let mismatches = self.checker.mismatches(op, &run.bits)?;
         self.account(op, op.cols(), &run, mismatches)?;
         Ok(run)
+    }
+
+    /// The rows of a product that a gate of `values` does not shut in every vector, with their bias; all others are +0.
+    fn behind_gate(&mut self, op: &LinearOp<'_>, values: &[f16]) -> Result<Vec<f16>, SimError> {
+        let product = op.product();
+        let (rows, batch) = (product.rows(), product.batch());
+        let open = |row: &usize| values.iter().skip(*row).step_by(rows).any(|gate| !fp16::is_zero(*gate));
+        let open: Vec<usize> = (0..rows).filter(open).collect();
+        let mut y = vec![f16::from_bits(0); batch * rows];
+        if open.is_empty() {
+            return Ok(y);
+        }
+        let active: Vec<u32> = open.iter().map(|row| *row as u32).collect();
+        let weights: Vec<f16> = open.iter().flat_map(|row| product.weight_row(*row)).copied().collect();
+        let backdoor = self.backdoor();
+        let listed = Product {
+            mode: Mode::Dot,
+            rows: rows as u32,
+            cols: product.cols() as u32,
+            active: Some(&active),
+            weights: Weights::Given(&weights, &backdoor),
+            vectors: product.activations(),
+        };
+        let shape = (open.len(), product.cols());
+        let expected = GemvOp::new(product.label(), product.class(), shape, &weights, product.activations())?;
+        let run = self.product(&listed, &expected)?;
+        for (vector, results) in run.bits.chunks(open.len()).enumerate() {
+            for (&row, &bits) in open.iter().zip(results) {
+                let result = f16::from_bits(bits);
+                y[vector * rows + row] = op.bias().map_or(result, |bias| add(result, bias[row]));
+            }
+        }
+        Ok(y)
     }
 
     /// Runs a product and what follows it over the inputs that take part; says how many these are.
@@ -412,6 +448,7 @@ pub fn class_name(class: GemvClass) -> &'static str {
         GemvClass::Context => "context",
         GemvClass::Proj => "proj",
         GemvClass::Fc1 => "fc1",
+        GemvClass::Up => "up",
         GemvClass::Fc2 => "fc2",
         GemvClass::Head => "head",
     }

@@ -26,6 +26,16 @@ impl std::fmt::Display for Direction {
 /// Errors of the Verilated models and of what drives them.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
+    /// A model that a system of DIMMs cannot run.
+    #[error("the model's {key} = {found}: systems of DIMMs run models with {expected}")]
+    Unsupported {
+        /// What of it.
+        key: &'static str,
+        /// What the model has.
+        found: String,
+        /// What is supported.
+        expected: String,
+    },
     /// A model that cannot be built.
     #[error("the model of `{design}` cannot be built: {reason}")]
     Build {

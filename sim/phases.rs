@@ -85,7 +85,7 @@ impl Phase {
             GemvClass::Scores => Self::Scores,
             GemvClass::Context => Self::Context,
             GemvClass::Proj => Self::Projection,
-            GemvClass::Fc1 => Self::Fc1,
+            GemvClass::Fc1 | GemvClass::Up => Self::Fc1,
             GemvClass::Fc2 => Self::Fc2,
             GemvClass::Head => Self::Head,
         }

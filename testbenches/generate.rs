@@ -4,7 +4,7 @@
 
 use ndp_config::DesignConfig;
 use ndp_isa::Opcode;
-use ndp_model::{GemvClass, GenerateOptions, Model, ModelError, generate};
+use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
@@ -93,6 +93,40 @@ fn text_and_logits(neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
     assert!(total.efficiency() > 0.0 && total.efficiency() <= 1.0, "{}", total.efficiency());
     assert_eq!(backend.meter().cycles(), total.cycles);
     Ok(backend)
+}
+
+#[test]
+fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
+    for (name, neurons) in [
+        ("opt", Neurons::Active),
+        ("llama", Neurons::All),
+        ("llama-bias", Neurons::Active),
+        ("llama-bias", Neurons::All),
+        ("mistral", Neurons::Active),
+        ("falcon-new", Neurons::Active),
+        ("falcon-mq", Neurons::All),
+    ] {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name);
+        let expected: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(dir.join("expected.json"))?)?;
+        let numbers = expected["tokens"].as_array().ok_or("tokens")?.iter();
+        let tokens: Vec<u32> = numbers.filter_map(|token| Some(token.as_u64()? as u32)).collect();
+        let model = Model::load(&dir)?;
+        let options = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
+        let config = DesignConfig::preset("tiny")?;
+        let mut backend = CoreBackend::open(&config, &options)?.with_neurons(neurons);
+        // Some tokens together, then one by itself.
+        let mut decoder = Decoder::new(&model);
+        let mut logits = decoder.prefill_all_logits(&mut backend, &tokens[..4])?;
+        logits.extend(decoder.step(&mut backend, tokens[4])?);
+        let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
+        let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
+        assert_eq!(digests, expected["logits_fnv1a64"].as_array().ok_or("digests")?[..5], "{name}");
+        assert!(backend.total().outputs_checked > 2000, "{name}: {}", backend.total().outputs_checked);
+        let has_up = backend.classes().contains_key(&GemvClass::Up);
+        assert_eq!(has_up, model.config.is_gated(), "{name}");
+    }
+    Ok(())
 }
 
 #[test]

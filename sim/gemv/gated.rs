@@ -1,5 +1,5 @@
-//! Tests of gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes the positive ones times the products of another matrix; or
-//! both matrices are multiplied at once. In RTL and modelled, against software.
+//! Tests of gated MLPs on one core: the gate's results stay in the buffer, and FC2 takes the positive ones times the products of another matrix. In
+//! RTL and modelled, against software.
 
 use super::partial::Cut;
 use super::unit::{GemvOptions, GemvUnit, Product, Weights};
@@ -100,39 +100,6 @@ fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
         let expected: Vec<u16> = sums.iter().map(|sum| sum.round().to_bits()).collect();
         assert_eq!(met.bits, expected, "batch {batch}");
         assert!(positive > active.len() / 3 && (batch > 1 || positive < active.len()), "{positive}");
-    }
-    Ok(())
-}
-
-#[test]
-fn both_matrices_are_multiplied_where_the_gate_does_not_stay() -> Outcome {
-    for (backend, batch, biased) in
-        [(Backend::Rtl, 1, false), (Backend::Rtl, 3, true), (Backend::Cycles, 1, true)]
-    {
-        let mut mlp = Mlp::open(backend)?;
-        let (active, x) = (active(), vectors(batch));
-        let bias = vec![f16::from_bits(0xB800); active.len()]; // -0.5
-        let [gate, up, _] = mlp.tiles.clone();
-        let product = Product {
-            mode: Mode::Dot,
-            rows: ROWS,
-            cols: COLS,
-            active: Some(&active),
-            weights: Weights::Resident(std::slice::from_ref(&gate)),
-            vectors: &x,
-        };
-        let bias = biased.then_some(bias.as_slice());
-        let epilogue = Epilogue { bias, relu: true, up: Some(&up.1), ..Epilogue::default() };
-        let run = mlp.unit.product_then(&product, &epilogue)?;
-        for (vector, x) in x.chunks(COLS as usize).enumerate() {
-            for (k, &row) in active.iter().enumerate() {
-                let gate = dot(&mlp.rows[0][row as usize], x);
-                let gate = relu(bias.map_or(gate, |bias| ndp_numerics::add(gate, bias[k])));
-                let [_, up] = mlp.factors(row, x);
-                let (found, expected) = (run.bits[vector * active.len() + k], mul(gate, up).to_bits());
-                assert_eq!(found, expected, "row {row}, vector {vector}");
-            }
-        }
     }
     Ok(())
 }

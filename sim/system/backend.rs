@@ -20,7 +20,9 @@ use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, LoggedProgram, Mer
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_dram::Rank;
 use ndp_model::weights::Layer;
-use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model};
+use ndp_model::{
+    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model,
+};
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::{Activity, ones};
 use std::collections::BTreeMap;
@@ -123,6 +125,8 @@ pub struct SystemBackend<P> {
     batch: usize,
     /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
     pub(super) met_at: [Option<usize>; 3],
+    /// Neurons of the MLP whose gate is open, of models with a gate, between FC1 and FC2.
+    open_gates: Option<Vec<u32>>,
     /// The links between the cores, if they are simulated.
     pub(super) links: Option<Links>,
     /// Where neurons are, and their weights.
@@ -139,7 +143,8 @@ impl<P: Places> SystemBackend<P> {
     /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; [`SimError::Layout`] for a model that does not fit the DIMMs; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
+    /// As [`GemvUnit::open`]; [`SimError::Layout`] for a model that does not fit the DIMMs; [`SimError::Unsupported`] for one whose neurons are never
+    /// inactive, or whose heads have another width than its hidden state gives them; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
     /// FP16 has: the GPU would multiply by other weights.
     pub fn open(
         config: &DesignConfig,
@@ -148,7 +153,23 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         model: &Model,
     ) -> Result<Self, SimError> {
-        Self::of_layers(config, unit, options, places, (&llm_shape(&model.config)?, &model.layers))
+        let of = &model.config;
+        let heads =
+            format!("hidden_size / num_attention_heads = {}", of.hidden_size() / of.num_attention_heads());
+        for (key, found, expected, holds) in [
+            (
+                "activation",
+                format!("{:?}", of.activation()),
+                "Relu".into(),
+                of.activation() == Activation::Relu,
+            ),
+            ("head_dim", of.head_width().to_string(), heads, of.query_width() == of.hidden_size()),
+        ] {
+            if !holds {
+                return Err(SimError::Unsupported { key, found, expected });
+            }
+        }
+        Self::of_layers(config, unit, options, places, (&llm_shape(of)?, &model.layers))
     }
 
     /// The same for decoder layers, which have this shape.
@@ -162,11 +183,6 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         (shape, layers): (&LlmShape, &[Layer]),
     ) -> Result<Self, SimError> {
-        // Decoder layers have no gate.
-        if shape.mlp_matrices() != 2 {
-            let (key, value) = ("mlp_matrices of a model with weights", shape.mlp_matrices().into());
-            return Err(SimError::Range { key, value, min: 2, max: 2 });
-        }
         let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
         system.image = Some(Image { layers: layers.to_vec(), backdoors });
         Ok(system)
@@ -236,6 +252,7 @@ impl<P: Places> SystemBackend<P> {
             position: 0,
             batch: 0,
             met_at: [Some(0); 3],
+            open_gates: None,
             links: None,
             residence,
             shape: shape.clone(),
@@ -552,12 +569,28 @@ impl<P: Places> SystemBackend<P> {
         }
     }
 
+    /// What a gate is multiplied with, of the neurons whose gate is open. Cores that have the gate compute it with FC2, at once.
+    fn behind_gate(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
+        if self.on_gpu() {
+            return Ok(self.linear_on_gpu("prompt", op));
+        }
+        let Finish::Gate { values, .. } = op.finish() else {
+            return Err(SimError::Host { cycle: 0, what: format!("{} has no gate", op.product().label()) });
+        };
+        let rows = op.product().rows();
+        let is_open = |row: &u32| values.iter().skip(*row as usize).step_by(rows).any(|y| !fp16::is_zero(*y));
+        let open: Vec<u32> = (0..rows as u32).filter(is_open).collect();
+        self.open_gates = Some(open.clone());
+        let exact = self.reference.linear(op);
+        if self.cores.iter().any(|core| core.kept_outputs().is_some()) {
+            return Ok(exact);
+        }
+        self.by_neuron(op, layer, &open, &exact)
+    }
+
     /// A linear layer that only the GPU computes.
     fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Vec<f16> {
         self.dense(what, op.product());
-        if let Some(up) = op.up() {
-            self.dense(what, up);
-        }
         if self.reference.is_outline() {
             return self.reference.linear(op);
         }
@@ -642,16 +675,18 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             GemvClass::Qkv if product.label().ends_with(".k_proj") => Operation::K,
             GemvClass::Qkv if product.label().ends_with(".v_proj") => Operation::V,
             GemvClass::Qkv => Operation::Q,
-            GemvClass::Fc1 => Operation::Fc1,
+            GemvClass::Fc1 | GemvClass::Up => Operation::Fc1,
             GemvClass::Fc2 => Operation::Fc2,
             _ => Operation::Projection,
         };
         self.begin(Some(layer), operation, product.batch())?;
         match operation {
             Operation::Q | Operation::K | Operation::V => self.qkv(op, layer),
+            Operation::Fc1 if product.class() == GemvClass::Up => self.behind_gate(op, layer),
             Operation::Fc1 => self.fc1(op, layer),
             Operation::Fc2 if !self.on_gpu() => {
-                let neurons = active_inputs(product);
+                // A product behind a gate that is open may be zero.
+                let neurons = self.open_gates.take().unwrap_or_else(|| active_inputs(product));
                 self.meet(op, (layer, BlockKind::Mlp), &neurons)
             }
             _ => {

@@ -21,6 +21,8 @@ struct Share {
     core: usize,
     start: u64,
     columns: Range<usize>,
+    /// Those of the keys, and of the values.
+    of_keys: Range<usize>,
     queries: Vec<f16>,
 }
 
@@ -66,9 +68,9 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Whether Q, K and V of a batch stay in DRAM and go over links to the cores that attend: those of a single token whose heads take whole
-    /// beats. Others the host takes and hands out.
+    /// beats. Others the host takes and hands out, as it does with Q and K that it rotates.
     pub(super) fn keeps_qkv(&self, tokens: usize) -> bool {
-        self.links.is_some() && self.divides_heads(tokens)
+        self.links.is_some() && self.divides_heads(tokens) && !self.shape.is_rotary()
     }
 
     /// Whether Q, K and V of a batch can meet head by head.
@@ -105,12 +107,36 @@ impl<P: Places> SystemBackend<P> {
         Ok(rounds.filter_map(|round| Some((messages[*round.messages.first()?].to, round))).collect())
     }
 
+    /// Bytes of Q and K of the heads of a core.
+    fn rotated_bytes(&self, op: &AttentionOp<'_>, core: usize) -> u64 {
+        let columns = [WeightMatrix::Q, WeightMatrix::K].map(|matrix| self.head_columns(matrix, core).len());
+        2 * (op.tokens() * columns.iter().sum::<usize>()) as u64
+    }
+
+    /// Of models with rotary embedding the host reads Q and K from where they have met, each core's or all from one. When it has them; 0 of other
+    /// models.
+    fn take_rotated(&mut self, op: &AttentionOp<'_>, gathered: Option<usize>) -> u64 {
+        if !self.shape.is_rotary() {
+            return 0;
+        }
+        let (begin, mut end) = (self.books.now, self.books.now);
+        for core in 0..self.cores.len() {
+            let bytes = self.rotated_bytes(op, core);
+            if bytes > 0 {
+                let from = gathered.unwrap_or(core);
+                end = end.max(self.books.exchange(from, ("q, k", begin), bytes, Way::ToHost));
+            }
+        }
+        end
+    }
+
     /// Attention head by head where the heads live; `exact` is the reference.
     pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>, SimError> {
         let (width, begin) = (op.width(), self.books.now);
         let mut came = self.send_qkv(op)?;
         self.learn();
         let gathered = self.gathered();
+        let rotated = self.take_rotated(op, gathered.as_ref().map(|(from, _)| *from));
         let (mut jobs, mut carried, mut sent) = (Vec::new(), 0, begin);
         for core in 0..self.cores.len() {
             let heads = self.heads(core);
@@ -125,8 +151,13 @@ impl<P: Places> SystemBackend<P> {
             let columns = self.head_columns(WeightMatrix::Q, core);
             let queries: Vec<f16> =
                 op.queries().chunks(width).flat_map(|query| &query[columns.clone()]).copied().collect();
+            if rotated > 0 {
+                let own = self.rotated_bytes(op, core);
+                start = start.max(self.books.exchange(core, ("rotated q, k", rotated), own, Way::FromHost));
+            }
             if let Some((from, gathered)) = gathered.as_ref().filter(|(from, _)| *from != core) {
-                let columns = gathered.iter().map(|matrix| self.head_columns(*matrix, core).len());
+                let over_links = gathered.iter().filter(|matrix| rotated == 0 || **matrix == WeightMatrix::V);
+                let columns = over_links.map(|matrix| self.head_columns(*matrix, core).len());
                 let bytes = 2 * (op.tokens() * columns.sum::<usize>()) as u64;
                 self.books.figures.bytes.link_qkv += bytes;
                 let link = Place::LinkOut(*from as u32);
@@ -140,7 +171,8 @@ impl<P: Places> SystemBackend<P> {
                 start = start.max(arrived);
                 sent = sent.max(arrived);
             }
-            jobs.push((core, Share { core, start, columns, queries }));
+            let of_keys = self.head_columns(WeightMatrix::K, core);
+            jobs.push((core, Share { core, start, columns, of_keys, queries }));
         }
         // The core that sends attends when all is sent, if links are simulated.
         let own = gathered.as_ref().map(|(from, _)| *from);
@@ -158,12 +190,13 @@ impl<P: Places> SystemBackend<P> {
             });
             let shape = (share.columns.len() / op.head_width(), op.head_width());
             let part = AttentionOp::new(op.layer(), shape, op.capacity(), &share.queries, spans.collect())?;
-            let (first, cols) = (share.columns.start as u32, share.columns.len() as u32);
             let resident = match resident {
                 None => None,
                 Some([q, k, v]) => {
-                    let own = |vector| columns_of(config, &vector, first, cols);
-                    Some([own(q)?, own(k)?, own(v)?])
+                    let own = |vector, columns: &Range<usize>| {
+                        columns_of(config, &vector, columns.start as u32, columns.len() as u32)
+                    };
+                    Some([own(q, &share.columns)?, own(k, &share.of_keys)?, own(v, &share.of_keys)?])
                 }
             };
             let run = core.attend_async(&part, resident).await?;

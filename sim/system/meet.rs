@@ -555,8 +555,8 @@ fn epilogue_of<'a>(op: &LinearOp<'a>) -> Epilogue<'a> {
     match op.finish() {
         After::Plain => epilogue,
         After::Scale(factor) => Epilogue { scale: Some(factor), ..epilogue },
-        // Of what meets, nothing has an activation: FC1's outputs are computed where they are.
-        After::Activate(_) => epilogue,
+        // Outputs of FC1, and what a gate is multiplied with, are computed where they are: they do not meet.
+        After::Activate(_) | After::Gate { .. } => epilogue,
         After::Residual(residual) => Epilogue { residual: Some(residual), ..epilogue },
     }
 }

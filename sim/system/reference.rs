@@ -14,7 +14,7 @@ const ONE: u16 = 0x3C00;
 pub(super) enum Reference {
     /// They are computed.
     Software(SoftwareBackend),
-    /// There are no data: outputs of FC1 are 1 where a neuron was active, everything else is 0.
+    /// There are no data: outputs of FC1, and those behind a gate, are 1 where a neuron was active, everything else is 0.
     Outline {
         /// The blocks of the trace.
         shape: NeuronShape,
@@ -60,7 +60,7 @@ impl Reference {
                 let Ok(result) = software.linear(op);
                 result
             }
-            Self::Outline { shape, tokens } if product.class() == GemvClass::Fc1 => {
+            Self::Outline { shape, tokens } if matches!(product.class(), GemvClass::Fc1 | GemvClass::Up) => {
                 let block = BlockKind::Mlp.block(layer_of(product.label()).unwrap_or(0));
                 let of_token = |token| outline_values(shape, token, block);
                 tokens.iter().flat_map(of_token).collect()

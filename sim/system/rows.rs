@@ -1,4 +1,4 @@
-//! FC1: each neuron's output where the neuron lives.
+//! FC1, and what a gate is multiplied with: each neuron's output where the neuron lives.
 
 use super::backend::SystemBackend;
 use super::books::Way;
@@ -8,13 +8,13 @@ use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
-use ndp_model::{GemvBackend, LinearOp};
+use ndp_model::{GemvBackend, GemvClass, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use ndp_planner::{KeptOutputs, WeightMatrix};
 use std::collections::BTreeMap;
 
 impl<P: Places> SystemBackend<P> {
-    /// The outputs of some neurons, `[batch x rows]`; those of all others are +0. `exact` is what exact sums give.
+    /// The outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; those of all others are +0. `exact` is what exact sums give.
     pub(super) fn by_neuron(
         &mut self,
         op: &LinearOp<'_>,
@@ -24,32 +24,39 @@ impl<P: Places> SystemBackend<P> {
     ) -> Result<Vec<f16>, SimError> {
         let product = op.product();
         let (rows, batch) = (product.rows(), product.batch());
+        let is_first = product.class() == GemvClass::Fc1;
+        let matrix = if is_first { WeightMatrix::Fc1 } else { WeightMatrix::Up };
+        let is_gated = self.shape.mlp_matrices() == 3;
         let mut bits = vec![0; batch * rows];
         let mut expected = exact.to_vec();
         let begin = self.books.now;
         let mut ready = begin;
         let block = BlockKind::Mlp.block(layer);
         let parts = split(|neuron| self.residence.device((block, neuron)), neurons);
+        let mut of_gpu = Vec::new();
         if let Some(neurons) = parts.get(&Device::Gpu) {
             // Of the GPU there is nothing to check: in FP32 its results are what they are.
             let own = match self.gpu.numerics() {
                 _ if self.reference.is_outline() => exact.to_vec(),
-                GpuNumerics::Exact => self.exact_on_gpu(op, (block, neurons), exact),
+                GpuNumerics::Exact => self.exact_on_gpu(op, (block, matrix), neurons, exact),
                 GpuNumerics::Fp32 => {
                     let Ok(result) = self.gpu.linear(op);
                     result
                 }
             };
             for place in (0..batch).flat_map(|b| neurons.iter().map(move |row| b * rows + *row as usize)) {
-                bits[place] = own[place].to_bits();
+                of_gpu.push((place, own[place].to_bits()));
                 if self.gpu.numerics() != GpuNumerics::Exact {
                     expected[place] = own[place];
                 }
             }
-            let matrices = if op.up().is_some() { 2 } else { 1 };
-            let weights = 2 * (matrices * neurons.len() * product.cols()) as u64;
-            ready = self.books.gpu(("neurons", begin), weights, batch, neurons);
-            self.books.figures.neurons(None, neurons.len());
+            // The GPU multiplies by the gate and what it gates at once.
+            if is_first {
+                let matrices = if is_gated { 2 } else { 1 };
+                let weights = 2 * (matrices * neurons.len() * product.cols()) as u64;
+                ready = self.books.gpu(("neurons", begin), weights, batch, neurons);
+                self.books.figures.neurons(None, neurons.len());
+            }
         }
         let cold = parts.iter().filter_map(|(device, neurons)| match device {
             Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
@@ -75,18 +82,18 @@ impl<P: Places> SystemBackend<P> {
             starts.insert(*dimm, there.max(listed));
         }
         let (cols, vectors) = (product.cols() as u32, product.activations());
-        let weights = self.residence.tiles(block, WeightMatrix::Fc1).to_vec();
+        let weights = self.residence.tiles(block, matrix).to_vec();
         // FC2 takes the outputs from where they are, if they have room there beside its sums.
         let most = jobs.iter().map(|(_, (neurons, ..))| neurons.len()).max().unwrap_or(0) as u32;
         let next = match self.residence.tiles(block, WeightMatrix::Fc2) {
-            [(0, layout)] => Some(layout.clone()),
+            [(0, layout)] if is_first => Some(layout.clone()),
             _ => None,
         };
-        let (config, is_gate) = (&self.config, op.up().is_some());
-        let up = self.residence.tiles(block, WeightMatrix::Up).first().map(|(_, layout)| layout.clone());
+        let config = &self.config;
         let kept = |count| {
             let next = next.as_ref()?;
-            let outputs = |count| KeptOutputs::new(config, (cols, count, batch as u32), next.cols(), is_gate);
+            let outputs =
+                |count| KeptOutputs::new(config, (cols, count, batch as u32), next.cols(), is_gated);
             // All cores do it, or none.
             outputs(most)?;
             Some((outputs(count)?, next))
@@ -98,9 +105,7 @@ impl<P: Places> SystemBackend<P> {
             let weights = Weights::Resident(&weights);
             let part = Product { mode: Mode::Dot, rows, cols, active, weights, vectors };
             let kept = kept(neurons.len() as u32);
-            // What a gate keeps it multiplies later, for the positive ones alone.
-            let up = up.as_ref().filter(|_| kept.is_none());
-            let epilogue = Epilogue { bias: bias.as_deref(), relu: true, up, ..Epilogue::default() };
+            let epilogue = Epilogue { bias: bias.as_deref(), relu: is_first, ..Epilogue::default() };
             let kept = kept.as_ref().map(|(outputs, next)| (outputs, *next));
             let run = core.product_kept_async(&part, &epilogue, kept).await?;
             Ok((neurons, run))
@@ -118,13 +123,22 @@ impl<P: Places> SystemBackend<P> {
                 end = self.books.exchange(dimm, ("outputs", end), bytes, Way::ToHost);
             }
             ready = ready.max(end);
-            self.books.figures.neurons(Some(dimm), neurons.len());
+            if is_first {
+                self.books.figures.neurons(Some(dimm), neurons.len());
+            }
             for (b, values) in values.chunks(neurons.len()).enumerate() {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
             }
         }
         self.books.critical(slowest);
         self.books.advance(ready);
+        if !is_first {
+            // The host multiplies by the gate.
+            let mut values: Vec<f16> = bits.iter().map(|bits| f16::from_bits(*bits)).collect();
+            LinearOp::new(*product, None, op.finish())?.complete(&mut values);
+            bits = values.iter().map(|value| value.to_bits()).collect();
+        }
+        of_gpu.into_iter().for_each(|(place, value)| bits[place] = value);
         let values = self.verdict(product.label(), rows, &expected, &bits)?;
         if !self.is_exact() && !self.reference.is_outline() {
             self.count_differences(exact, &values);
@@ -133,12 +147,18 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// What the GPU's neurons give with exact sums: those whose weights came from a DIMM are computed with what came.
-    fn exact_on_gpu(&self, op: &LinearOp<'_>, (block, neurons): (usize, &[u32]), exact: &[f16]) -> Vec<f16> {
+    fn exact_on_gpu(
+        &self,
+        op: &LinearOp<'_>,
+        (block, matrix): (usize, WeightMatrix),
+        neurons: &[u32],
+        exact: &[f16],
+    ) -> Vec<f16> {
         let (product, mut values) = (op.product(), exact.to_vec());
         let mut raw = exact.to_vec();
         let mut any = false;
         for &row in neurons {
-            let Some(weights) = self.residence.uploaded((block, row), WeightMatrix::Fc1) else { continue };
+            let Some(weights) = self.residence.uploaded((block, row), matrix) else { continue };
             any = true;
             for b in 0..product.batch() {
                 let mut sum = ExactSum::default();
@@ -151,7 +171,7 @@ impl<P: Places> SystemBackend<P> {
             op.complete(&mut raw);
             for place in (0..product.batch()).flat_map(|b| neurons.iter().map(move |row| (b, *row))) {
                 let (b, row) = place;
-                if self.residence.uploaded((block, row), WeightMatrix::Fc1).is_some() {
+                if self.residence.uploaded((block, row), matrix).is_some() {
                     let place = b * product.rows() + row as usize;
                     values[place] = raw[place];
                 }

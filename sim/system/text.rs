@@ -123,7 +123,11 @@ impl<P: Places> TracedText<P> {
             let all = vec![f16::from_bits(0x3C00); batch * hidden];
             let out = Finish::Residual(&residual);
             self.linear((layer, "out_proj", GemvClass::Proj), (hidden, hidden), &all, out)?;
-            let active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, RELU)?;
+            let mut active = self.linear((layer, "fc1", GemvClass::Fc1), (ffn, hidden), &all, RELU)?;
+            if self.model.mlp_matrices() == 3 {
+                let gate = Finish::Gate { values: &active, activation: Activation::Relu };
+                active = self.linear((layer, "up", GemvClass::Up), (ffn, hidden), &all, gate)?;
+            }
             let out = Finish::Residual(&residual);
             self.linear((layer, "fc2", GemvClass::Fc2), (hidden, ffn), &active, out)?;
         }
@@ -140,11 +144,7 @@ impl<P: Places> TracedText<P> {
         let label = format!("layers.{layer}.{name}");
         let product = GemvOp::outline(&label, class, shape, inputs)?;
         let bias = self.model.is_biased().then(|| zeros(shape.0));
-        let mut op = LinearOp::new(product, bias.as_deref(), finish)?;
-        if class == GemvClass::Fc1 && self.model.mlp_matrices() == 3 {
-            op = op.gates(product, None)?;
-        }
-        self.system.linear(&op)
+        self.system.linear(&LinearOp::new(product, bias.as_deref(), finish)?)
     }
 
     fn attend(&mut self, layer: u32, (position, tokens): (usize, usize)) -> Result<(), SimError> {

@@ -21,8 +21,10 @@ pub enum GemvClass {
     Context,
     /// Output projection of the attention, `[d x q]`.
     Proj,
-    /// First feed-forward layer, `[f x d]`, and what a gate is multiplied with.
+    /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
     Fc1,
+    /// What a gate is multiplied with, `[f x d]`: where a ReLU has shut the gate it need not be known.
+    Up,
     /// Second feed-forward layer, `[d x f]`; its activations are sparse after a ReLU.
     Fc2,
     /// Output head, `[V x d]`.
@@ -188,10 +190,6 @@ pub trait GemvBackend {
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, Self::Error> {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
-        if let Some(up) = op.up() {
-            let up = self.gemv(up)?;
-            op.gate(&mut y, up);
-        }
         Ok(y)
     }
 

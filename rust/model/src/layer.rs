@@ -116,16 +116,15 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
         Some(parameters) => norm(&name("ffn_norm"), parameters, input)?,
         None => normed,
     };
-    let fc1 = name("fc1");
-    let product = product(&fc1, GemvClass::Fc1, &layer.fc1, &a)?;
-    let mut op = LinearOp::new(product, layer.fc1.bias.as_deref(), Finish::Activate(shape.activation))?;
-    let label = name("up");
+    let activation = shape.activation;
+    let finish = Finish::Activate(activation);
+    let mut inner = linear(backend, &name("fc1"), GemvClass::Fc1, &layer.fc1, &a, finish)?;
+    sparsity.ffn_hidden.count(&inner);
     if let Some(up) = &layer.up {
-        op = op.gates(self::product(&label, GemvClass::Fc1, up, &a)?, up.bias.as_deref())?;
+        let finish = Finish::Gate { values: &inner, activation };
+        inner = linear(backend, &name("up"), GemvClass::Up, up, &a, finish)?;
     }
-    let a = checked::<B>(&fc1, backend.linear(&op), product.batch() * product.rows())?;
-    sparsity.ffn_hidden.count(&a);
-    linear(backend, &name("fc2"), GemvClass::Fc2, &layer.fc2, &a, Finish::Residual(&attended))
+    linear(backend, &name("fc2"), GemvClass::Fc2, &layer.fc2, &inner, Finish::Residual(&attended))
 }
 
 /// The normalisation of each row of `[batch x d]`.
@@ -138,17 +137,6 @@ pub(crate) fn norm(at: &str, parameters: &Norm, rows: &[f16]) -> Result<Vec<f16>
     Ok(result)
 }
 
-/// A matrix times `[batch x in]`.
-fn product<'a>(
-    label: &'a str,
-    class: GemvClass,
-    parameters: &'a Linear,
-    x: &'a [f16],
-) -> Result<GemvOp<'a>, ModelError> {
-    let weight = &parameters.weight;
-    GemvOp::new(label, class, (weight.rows(), weight.cols()), weight.data(), x)
-}
-
 /// A linear layer over `[batch x in]`: `[batch x out]`.
 fn linear<B: GemvBackend + ?Sized>(
     backend: &mut B,
@@ -158,7 +146,8 @@ fn linear<B: GemvBackend + ?Sized>(
     x: &[f16],
     finish: Finish<'_>,
 ) -> Result<Vec<f16>, ModelError> {
-    let product = product(label, class, parameters, x)?;
+    let weight = &parameters.weight;
+    let product = GemvOp::new(label, class, (weight.rows(), weight.cols()), weight.data(), x)?;
     let op = LinearOp::new(product, parameters.bias.as_deref(), finish)?;
     let result = backend.linear(&op);
     checked::<B>(label, result, product.batch() * product.rows())

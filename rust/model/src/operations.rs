@@ -18,30 +18,37 @@ pub enum Finish<'a> {
     Scale(f16),
     /// The activation of the feed-forward block.
     Activate(Activation),
+    /// `mul(gate, y)`, element by element, of a block with a gate; +0 where a ReLU has made the gate zero, whatever `y` is.
+    Gate {
+        /// The activations behind the first layer, `[batch x rows]`.
+        values: &'a [f16],
+        /// What they came out of.
+        activation: Activation,
+    },
     /// `add(y, r)`, element by element: `[batch x rows]` as the outputs are.
     Residual(&'a [f16]),
 }
 
 /// A linear layer: `y[b, r] = finish(add(dot(weights[r, :], activations[b, :]), bias[r]))`.
-///
-/// With a gate (LLaMA's MLP) it has two matrices: `y[b, r] = mul(finish(...), add(dot(up[r, :], activations[b, :]), up_bias[r]))`, where the first
-/// factor is the gate's; +0 where the gate is a ReLU that is zero, whatever it is multiplied with.
 #[derive(Debug, Clone, Copy)]
 pub struct LinearOp<'a> {
     product: GemvOp<'a>,
     bias: Option<&'a [f16]>,
     finish: Finish<'a>,
-    up: Option<GemvOp<'a>>,
-    up_bias: Option<&'a [f16]>,
 }
 
 impl<'a> LinearOp<'a> {
-    /// Errors with [`ModelError::Length`] unless a bias is `[rows]` and a residual `[batch x rows]`.
+    /// Errors with [`ModelError::Length`] unless a bias is `[rows]`, a gate and a residual `[batch x rows]`.
     pub fn new(product: GemvOp<'a>, bias: Option<&'a [f16]>, finish: Finish<'a>) -> Result<Self, ModelError> {
-        let residual = if let Finish::Residual(residual) = finish { Some(residual.len()) } else { None };
+        let [gate, residual] = match finish {
+            Finish::Gate { values, .. } => [Some(values.len()), None],
+            Finish::Residual(residual) => [None, Some(residual.len())],
+            _ => [None; 2],
+        };
         let (rows, outputs) = (product.rows(), product.batch() * product.rows());
         for (part, found, expected) in [
             ("bias", bias.map_or(rows, <[f16]>::len), rows),
+            ("gate", gate.unwrap_or(outputs), outputs),
             ("residual", residual.unwrap_or(outputs), outputs),
         ] {
             if found != expected {
@@ -49,38 +56,7 @@ impl<'a> LinearOp<'a> {
                 return Err(ModelError::Length { what, found, expected });
             }
         }
-        Ok(Self { product, bias, finish, up: None, up_bias: None })
-    }
-
-    /// The same as the gate of another product of the same vectors. Errors with [`ModelError::Length`] for one of another size.
-    pub fn gates(self, up: GemvOp<'a>, bias: Option<&'a [f16]>) -> Result<Self, ModelError> {
-        let sizes = |op: &GemvOp<'_>| op.rows() * op.cols();
-        if (up.rows(), up.cols(), up.batch())
-            != (self.product.rows(), self.product.cols(), self.product.batch())
-        {
-            let (found, expected) = (sizes(&up), sizes(&self.product));
-            return Err(ModelError::Length {
-                what: format!("{}: weights beside a gate", up.label()),
-                found,
-                expected,
-            });
-        }
-        let found = bias.map_or(up.rows(), <[f16]>::len);
-        if found != up.rows() {
-            let what = format!("{}: bias", up.label());
-            return Err(ModelError::Length { what, found, expected: up.rows() });
-        }
-        Ok(Self { up: Some(up), up_bias: bias, ..self })
-    }
-
-    /// The product of a gate's factor, if this is a gate.
-    pub fn up(&self) -> Option<&GemvOp<'a>> {
-        self.up.as_ref()
-    }
-
-    /// The bias of the product of a gate's factor.
-    pub fn up_bias(&self) -> Option<&'a [f16]> {
-        self.up_bias
+        Ok(Self { product, bias, finish })
     }
 
     /// The product.
@@ -98,32 +74,25 @@ impl<'a> LinearOp<'a> {
         self.finish
     }
 
-    /// Bias and what follows it, in software, on the product's result `[batch x rows]`. A gate's factor is not part of it.
+    /// Bias and what follows it, in software, on the product's result `[batch x rows]`.
     pub fn complete(&self, y: &mut [f16]) {
-        add_bias(y, self.product.rows(), self.bias);
+        for row in y.chunks_mut(self.product.rows()) {
+            row.iter_mut().zip(self.bias.into_iter().flatten()).for_each(|(y, &b)| *y = add(*y, b));
+        }
         match self.finish {
             Finish::Plain => {}
             Finish::Scale(factor) => y.iter_mut().for_each(|y| *y = mul(*y, factor)),
             Finish::Activate(activation) => y.iter_mut().for_each(|y| *y = activation.of(*y)),
+            Finish::Gate { values, activation } => {
+                let shut = |gate| activation == Activation::Relu && fp16::is_zero(gate);
+                y.iter_mut().zip(values).for_each(|(y, &gate)| {
+                    *y = if shut(gate) { f16::from_bits(0) } else { mul(gate, *y) };
+                });
+            }
             Finish::Residual(residual) => {
                 y.iter_mut().zip(residual).for_each(|(y, &r)| *y = add(r, *y));
             }
         }
-    }
-
-    /// What a gate's values `[batch x rows]` let through of the other product's results, whose bias is added here.
-    pub fn gate(&self, y: &mut [f16], mut up: Vec<f16>) {
-        add_bias(&mut up, self.product.rows(), self.up_bias);
-        let is_relu = matches!(self.finish, Finish::Activate(Activation::Relu));
-        y.iter_mut().zip(up).for_each(|(y, up)| {
-            *y = if is_relu && fp16::is_zero(*y) { f16::from_bits(0) } else { mul(*y, up) }
-        });
-    }
-}
-
-fn add_bias(y: &mut [f16], rows: usize, bias: Option<&[f16]>) {
-    for row in y.chunks_mut(rows) {
-        row.iter_mut().zip(bias.into_iter().flatten()).for_each(|(y, &b)| *y = add(*y, b));
     }
 }
 

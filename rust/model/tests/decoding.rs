@@ -145,20 +145,17 @@ fn other_families_give_the_same_bits_however_their_tokens_are_divided() {
 #[test]
 fn a_gate_that_is_shut_lets_nothing_through() {
     let [zero, one, infinity] = [0x0000, 0x3C00, 0x7C00].map(f16::from_bits);
-    let (gates, x) = ([zero, one, one], [one]);
-    let gate = GemvOp::new("gate", GemvClass::Fc1, (3, 1), &gates, &x).unwrap();
-    let ups = [infinity, infinity, one];
-    let up = GemvOp::new("up", GemvClass::Fc1, (3, 1), &ups, &x).unwrap();
-    let bias = [zero, zero, one];
-    let of = |activation| {
-        let op = LinearOp::new(gate, None, Finish::Activate(activation)).unwrap();
-        SoftwareBackend::new().linear(&op.gates(up, Some(&bias)).unwrap()).unwrap()
+    let (weights, x, bias) = ([infinity, infinity, one], [one], [zero, zero, one]);
+    let up = GemvOp::new("up", GemvClass::Up, (3, 1), &weights, &x).unwrap();
+    let of = |values: &[f16], activation| {
+        let op = LinearOp::new(up, Some(&bias), Finish::Gate { values, activation });
+        op.map(|op| bits(&SoftwareBackend::new().linear(&op).unwrap()))
     };
-    assert_eq!(bits(&of(Activation::Relu)), [0x0000, 0x7C00, 0x4000]);
-    let silu = bits(&of(Activation::Silu));
-    assert_eq!((silu[0], silu[1], silu[2]), (0x7E00, 0x7C00, 0x3DD9)); // 2 * 0.731
-    let op = LinearOp::new(gate, None, Finish::Plain).unwrap();
-    assert!(matches!(op.gates(up, Some(&bias[..2])), Err(ModelError::Length { found: 2, expected: 3, .. })));
+    let gate = [zero, one, one];
+    assert_eq!(of(&gate, Activation::Relu).unwrap(), [0x0000, 0x7C00, 0x4000]);
+    assert_eq!(of(&gate, Activation::Silu).unwrap(), [0x7E00, 0x7C00, 0x4000]);
+    let refused = of(&gate[..2], Activation::Relu);
+    assert!(matches!(refused, Err(ModelError::Length { found: 2, expected: 3, .. })));
 }
 
 #[test]

@@ -36,8 +36,6 @@ pub struct Epilogue<'a> {
     pub scale: Option<f16>,
     /// `relu(y)`
     pub relu: bool,
-    /// `y * dot(up[output], x)`: of a DOT, whose result `y` gates that of the same row of another matrix with the same vectors.
-    pub up: Option<&'a MatrixLayout>,
     /// `y + residual[vector][output]`; `[batch x outputs]`
     pub residual: Option<&'a [f16]>,
 }
@@ -45,7 +43,7 @@ pub struct Epilogue<'a> {
 impl Epilogue<'_> {
     /// Whether it needs a second block beside the results.
     fn has_operand(&self) -> bool {
-        self.bias.is_some() || self.residual.is_some() || self.up.is_some()
+        self.bias.is_some() || self.residual.is_some()
     }
 }
 
@@ -270,45 +268,19 @@ impl Plan {
                 let Chunk { first, count, half, dst, other } = chunk;
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
-                let dot = |layout: &MatrixLayout, dst: u32| -> Result<Instruction, PlanError> {
-                    let address =
-                        if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
-                    Ok(Instruction::Dot(Operands {
-                        src,
-                        dst,
-                        cols: sizes.cols,
-                        batch,
-                        count,
-                        address,
-                        list,
-                        heads: 1,
-                        selected: false,
-                    }))
-                };
-                plan.instructions.push(dot(layout, dst)?);
-                // The second product follows at once, unless the bias needs its place before.
-                let late = epilogue.bias.is_some();
-                if let Some(up) = epilogue.up.filter(|_| !late) {
-                    plan.instructions.push(dot(up, other)?);
-                }
-                let (block, at) = ((count, batch), (first, vector));
-                let before = Epilogue { up: None, residual: None, ..*epilogue };
-                plan.finish(map, &before, (dst, other), block, at)?;
-                if let Some(up) = epilogue.up {
-                    plan.instructions.extend(if late { Some(dot(up, other)?) } else { None });
-                    let operation = Activation::Mul { other };
-                    let (cols, heads) = (count, 1);
-                    plan.instructions.push(Instruction::Activate {
-                        operation,
-                        src: dst,
-                        dst,
-                        cols,
-                        batch,
-                        heads,
-                    });
-                }
-                let residual = Epilogue { residual: epilogue.residual, ..Epilogue::default() };
-                plan.finish(map, &residual, (dst, other), block, at)?;
+                let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
+                plan.instructions.push(Instruction::Dot(Operands {
+                    src,
+                    dst,
+                    cols: sizes.cols,
+                    batch,
+                    count,
+                    address,
+                    list,
+                    heads: 1,
+                    selected: false,
+                }));
+                plan.finish(map, epilogue, (dst, other), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
                 plan.outputs.push(Piece { block: output, first, vector });
                 plan.instructions.push(Instruction::Store {

@@ -45,7 +45,6 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let values = vec![f16::ZERO; 1];
     // Only whether there is something to add matters to a plan.
     let epilogue = Epilogue {
-        up: None,
         bias: (draw.below(2) == 0).then_some(&values),
         relu: draw.below(2) == 0,
         residual: (draw.below(2) == 0).then_some(&values),

@@ -1,10 +1,10 @@
 //! Activity of a model that runs: a backend that looks at what passes through it.
 //!
 //! [`Capture`] wraps any [`GemvBackend`]. It sees the inputs of the Q projection (behind the ReLU, in models that have one there) and
-//! of FC2 (behind the MLP's ReLU, and what its gate lets through), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
+//! of FC2 (behind the MLP's ReLU; of an MLP with a gate it is the gate), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
 
 use crate::{Activity, NeuronShape, TraceError};
-use ndp_model::{AttentionOp, DecoderConfig, GemvBackend, GemvClass, GemvOp, LinearOp};
+use ndp_model::{AttentionOp, DecoderConfig, Finish, GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{f16, fp16};
 
 /// The neurons of a model: the blocks whose activity is captured.
@@ -50,19 +50,19 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> Capture<B, S
         Self { backend, shape, sink, batch: Vec::new(), block: 0 }
     }
 
-    /// Takes the activations in front of `product`; a decoder asks for its blocks' products in the order of the blocks.
-    fn look(&mut self, product: &GemvOp<'_>) -> Result<(), TraceError> {
+    /// Takes the values `[tokens x neurons]` of the block that comes next; a decoder asks for its blocks' products in the order of the blocks.
+    fn look(&mut self, values: &[f16], neurons: usize) -> Result<(), TraceError> {
         let expected = self.shape.blocks()[self.block].neurons as usize;
-        if product.cols() != expected {
-            return Err(TraceError::Shape { found: product.cols(), expected });
+        if neurons != expected {
+            return Err(TraceError::Shape { found: neurons, expected });
         }
         if self.block == 0 {
-            self.batch.resize_with(product.batch(), Activity::default);
+            self.batch.resize_with(values.len() / neurons, Activity::default);
             self.batch.iter_mut().for_each(|activity| *activity = Activity::new(&self.shape));
         }
-        for (index, activity) in self.batch.iter_mut().enumerate() {
+        for (activity, values) in self.batch.iter_mut().zip(values.chunks(neurons)) {
             let bits = activity.block_mut(&self.shape, self.block);
-            for (neuron, &value) in product.activation(index).iter().enumerate() {
+            for (neuron, &value) in values.iter().enumerate() {
                 bits[neuron / 64] |= u64::from(!fp16::is_zero(value)) << (neuron % 64);
             }
         }
@@ -84,13 +84,16 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> GemvBackend 
 
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, Self::Error> {
         let product = op.product();
-        // K and V have the same input as Q.
-        let wanted = match product.class() {
-            GemvClass::Qkv => product.label().ends_with(".q_proj"),
-            class => class == GemvClass::Fc2,
+        // K and V have the same input as Q. Behind a gate a product may be zero of a neuron that is active.
+        let is_attention = self.block.is_multiple_of(2);
+        let values = match (product.class(), op.finish()) {
+            (GemvClass::Qkv, _) => Some(product.activations()).filter(|_| is_attention),
+            (_, Finish::Gate { values, .. }) => Some(values),
+            (GemvClass::Fc2, _) => Some(product.activations()).filter(|_| !is_attention),
+            _ => None,
         };
-        if wanted {
-            self.look(product).map_err(CaptureError::Trace)?;
+        if let Some(values) = values {
+            self.look(values, values.len() / product.batch()).map_err(CaptureError::Trace)?;
         }
         self.backend.linear(op).map_err(CaptureError::Backend)
     }
