@@ -1,10 +1,11 @@
-"""The training text: six novels of Jane Austen out of Debian's package r-cran-janeaustenr.
+"""The training text and its tokens: six novels of Jane Austen out of Debian's package r-cran-janeaustenr.
 
 Finds or downloads the Debian packages, decodes R's lazy-load data base with the standard library, joins wrapped lines to
 paragraphs and cuts a held-out part off each novel. Also reads Debian's British word list, the measure of how many words
-the model spells. Tokenisation is left out because there is none: the model reads bytes.
+a model spells. The OPT reads bytes; the sub-word tokenizer of the LLaMA is trained here.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -17,6 +18,8 @@ NOVELS_PATH = "usr/lib/R/site-library/janeaustenr/data/Rdata.rdb"
 WORDS_PACKAGE = "wbritish"
 WORDS_PATH = "usr/share/dict/british-english"
 HELD_OUT_FRACTION = 0.025
+# Words, numbers and punctuation, each with the blank before it, and runs of white space: what no token crosses.
+TOKEN_PATTERN = r" ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+"
 
 _STRING_VECTOR = 0x10
 _CHARSXP = 0x09
@@ -114,3 +117,18 @@ def dictionary(cache_dir):
     """Debian's British word list in lower case."""
     data = debian_file(WORDS_PACKAGE, WORDS_PATH, cache_dir).read_text(encoding="utf-8")
     return {line.strip().lower() for line in data.splitlines()}
+
+
+def subword_tokenizer(text, size):
+    """A byte-level BPE tokenizer of `size` tokens (256 bytes and merges, no special tokens) trained on the text."""
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers  # only the LLaMA model needs them
+
+    tokenizer = Tokenizer(models.BPE())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(TOKEN_PATTERN), "isolated"), byte_level])
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, special_tokens=[], show_progress=False)
+    tokenizer.train_from_iterator([text.decode("utf-8")], trainer)
+    return tokenizer

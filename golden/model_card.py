@@ -1,52 +1,113 @@
-"""Measures the stored FP16 checkpoint and writes its model card, `golden/model/README.md`.
+"""Measures a stored FP16 checkpoint and writes its model card: `golden/model/README.md` or `golden/model-llama/README.md`.
 
 Bits per byte, sparsity and ranges come from float32 arithmetic on the whole held-out text; the exact FP16 numerics of
 `reference/` are slower and are measured on its beginning, and they write the sample texts.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import pathlib
 
-import opt_jax  # first: it sets jax to one thread
+import decoder_jax  # first: it sets jax to one thread
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import corpus
-from reference import checkpoint, opt
+from reference import checkpoint, tokenizer
+from reference.decoder import Decoder, Session, generate
 
 HERE = pathlib.Path(__file__).resolve().parent
 EXACT_WINDOWS = 4
 SAMPLE_COUNT = 16
 SAMPLE_TEMPERATURE_PERCENT = 70
-SAMPLE_PROMPT = b"The "
 SHOWN_SAMPLES = 3
 
 
-def held_out_windows(text, length):
-    """[windows x (length + 1)] tokens: neighbouring windows share one byte, so that every byte but the first is predicted once."""
-    data = np.frombuffer(text, np.uint8).astype(np.int32)
-    count = (len(data) - 1) // length
-    return data[np.arange(count)[:, None] * length + np.arange(length + 1)]
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """What the card says about one of the two models."""
+
+    option: str
+    directory: str
+    title: str
+    architecture: str
+    token: str
+    neurons: str
+    prompt: str
+    sample_tokens: int  # with the prompt
 
 
-def float_bits_per_byte(parameters, windows, config):
-    """Bits per byte of each window in float32."""
-    loss = jax.jit(lambda rows: opt_jax.loss_nats(parameters, rows[:, :-1], rows[:, 1:], config))
-    return np.array([float(loss(row[None])) for row in windows]) / math.log(2)
+KINDS = {
+    "opt": Kind(
+        option="",
+        directory="model",
+        title="a small byte-level OPT",
+        architecture="OPT decoder (pre-LN, ReLU, learned positions, tied head, biases) with a ReLU before QKV",
+        token="byte",
+        neurons="FFN",
+        prompt="The ",
+        sample_tokens=256,
+    ),
+    "llama": Kind(
+        option=" --model llama",
+        directory="model-llama",
+        title="a small LLaMA over sub-word tokens",
+        architecture="LLaMA decoder (RMSNorm, rotary positions, grouped queries, ReGLU, tied head, no biases) "
+        "with a ReLU before QKV",
+        token="token",
+        neurons="gate",
+        prompt="The",
+        sample_tokens=100,
+    ),
+}
 
 
-def exact_bits_per_byte(decoder, windows):
-    """Bits per byte from the logits of the exact FP16 numerics."""
-    total = 0.0
-    for row in windows:
-        session = opt.Session(decoder)
-        for token, following in zip(row[:-1].tolist(), row[1:].tolist()):
-            logits = session.step(token).view(np.float16).astype(np.float64)
-            total += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[following]
-    return total / math.log(2) / (windows.shape[0] * (windows.shape[1] - 1))
+class Bytes:
+    """The tokens of a model without a tokenizer.json."""
+
+    def encode(self, text):
+        return list(text.encode("utf-8"))
+
+    def decode(self, ids):
+        return bytes(ids)
+
+
+class Model:
+    """A checkpoint, what encodes text for it, and the held-out text in its tokens."""
+
+    def __init__(self, directory, held_out):
+        self.config, self.tensors = checkpoint.load(directory)
+        self.codec = tokenizer.load(directory) if (directory / "tokenizer.json").exists() else Bytes()
+        self.parameters = {name: jnp.asarray(value, jnp.float32) for name, value in self.tensors.items()}
+        spelled = np.array([len(self.codec.decode([token])) for token in range(self.config["vocab_size"])])
+        ids = np.array(self.codec.encode(held_out.decode("utf-8")), np.int32)
+        self.windows = windows(ids, self.config["max_position_embeddings"])
+        self.window_bytes = spelled[self.windows[:, 1:]].sum(1)
+
+    def window_bits(self):
+        """Bits of each window in float32."""
+        loss = jax.jit(lambda rows: decoder_jax.loss_nats(self.parameters, rows[:, :-1], rows[:, 1:], self.config))
+        nats = np.array([float(loss(row[None])) for row in self.windows])
+        return nats * (self.windows.shape[1] - 1) / math.log(2)
+
+    def exact_window_bits(self, decoder, count):
+        """Bits of the first windows together from the logits of the exact FP16 numerics."""
+        total = 0.0
+        for row in self.windows[:count]:
+            session = Session(decoder)
+            for token, following in zip(row[:-1].tolist(), row[1:].tolist()):
+                logits = session.step(token).view(np.float16).astype(np.float64)
+                total += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[following]
+        return total / math.log(2)
+
+
+def windows(ids, length):
+    """[windows x (length + 1)] tokens: neighbours share one token, so that every token but the first is predicted once."""
+    count = (len(ids) - 1) // length
+    return ids[np.arange(count)[:, None] * length + np.arange(length + 1)]
 
 
 class Activity:
@@ -55,6 +116,7 @@ class Activity:
     def __init__(self, length):
         self.length = length
         self.sums = {}
+        self.ever = {}
         self.largest = {}
 
     def __call__(self, kind, layer, values):
@@ -65,6 +127,7 @@ class Activity:
             both = (active[:, 1:] & active[:, :-1]).sum()
             counts = np.array([active.size - active.sum(), active.size, both, active[:, 1:].sum()], float)
             self.sums[kind, layer] = self.sums.get((kind, layer), 0) + counts
+            self.ever[kind, layer] = self.ever.get((kind, layer), False) | active.any((0, 1))
 
     def zeros_percent(self, kind, layer):
         """Share of zeros among all values."""
@@ -72,25 +135,30 @@ class Activity:
         return 100 * zeros / size
 
     def overlap_percent(self, kind, layer):
-        """Share of a byte's active values that were active at the byte before."""
+        """Share of a token's active values that were active at the token before."""
         _, _, both, active = self.sums[kind, layer]
         return 100 * both / active
 
+    def never_active(self, kind, layer):
+        """How many of a layer's values were zero throughout."""
+        return int((~self.ever[kind, layer]).sum())
 
-def activity(parameters, windows, config):
+
+def activity(model):
     """Activity over all windows."""
-    seen = Activity(windows.shape[1] - 1)
-    for rows in np.array_split(windows, max(1, len(windows) // 16)):
-        logits = opt_jax.forward(parameters, jnp.asarray(rows[:, :-1]), config, observe=seen)
+    seen = Activity(model.windows.shape[1] - 1)
+    for rows in np.array_split(model.windows, max(1, len(model.windows) // 16)):
+        logits = decoder_jax.forward(model.parameters, jnp.asarray(rows[:, :-1]), model.config, observe=seen)
         seen("logits", None, logits)
     return seen
 
 
-def sample_texts(decoder):
-    """Texts of the context's length, one per seed."""
-    count = decoder.context - len(SAMPLE_PROMPT)
+def sample_texts(kind, decoder, codec):
+    """Texts of `sample_tokens` tokens, one per seed."""
+    start = codec.encode(kind.prompt)
+    count = kind.sample_tokens - len(start)
     return [
-        SAMPLE_PROMPT + bytes(opt.generate(decoder, SAMPLE_PROMPT, count, SAMPLE_TEMPERATURE_PERCENT, seed, lambda *_: None))
+        codec.decode(start + generate(decoder, start, count, SAMPLE_TEMPERATURE_PERCENT, seed, lambda *_: None))
         for seed in range(1, SAMPLE_COUNT + 1)
     ]
 
@@ -110,56 +178,110 @@ def layer_rows(seen, layers):
     )
 
 
-def card(config, training, figures):
+def shape(config):
+    """The shape of either model in words."""
+    start = f"hidden {config['hidden_size']}, {config['num_attention_heads']} heads"
+    layers, context = config["num_hidden_layers"], config["max_position_embeddings"]
+    if config["model_type"] == "opt":
+        return f"{start}, {layers} layers, FFN {config['ffn_dim']}, context {context} bytes, vocabulary 256 (bytes)"
+    return (
+        f"{start} of width {config['head_dim']} and {config['num_key_value_heads']} of keys and values, {layers} layers, "
+        f"FFN {config['intermediate_size']}, context {context} tokens, "
+        f"vocabulary {config['vocab_size']:,} (256 bytes and {config['vocab_size'] - 256} merges, no special tokens)"
+    )
+
+
+def llama_rows(figures):
+    """Rows of the first table that only the LLaMA has."""
+    seen, opt = figures["activity"], figures["opt_bits"]
+    dead = ", ".join(str(seen.never_active("ffn", layer)) for layer in range(figures["layers"]))
+    return (
+        f"| the byte-level OPT of `golden/model/` on this text | {opt:.4f} bits/byte (perplexity per byte {2 ** opt:.3f}) |\n"
+        f"| a token of the held-out text | {figures['held_out'] / figures['predicted']:.2f} bytes on average; "
+        f"perplexity per token {2 ** (figures['total_bits'] / figures['predicted']):.1f} |\n"
+        f"| gates zero at every token | {dead} of the layers' neurons |\n"
+    )
+
+
+def overlap_remark(kind, figures):
+    """What the table's overlap means for the simulator."""
+    if kind.token == "byte":
+        return (
+            "Neighbouring bytes share fewer active neurons than the 90 % that is reported for neighbouring words of large "
+            "models: what rests on\nthat figure needs synthetic traces, not this model."
+        )
+    seen = figures["activity"]
+    overlaps = [seen.overlap_percent("ffn", layer) for layer in range(figures["layers"])]
+    return (
+        f"Of a token's active gates, {min(overlaps):.0f} to {max(overlaps):.0f} % were active at the token before; for "
+        "neighbouring words of large models 90 % is reported.\nWhat rests on that figure needs synthetic traces, not this model."
+    )
+
+
+def regularisation(training):
+    """A row on dropout and the penalty on the gates, if there were any."""
+    if not training.get("dropout") and not training.get("gate_penalty"):
+        return ""
+    return (
+        f"| regularisation | dropout {training['dropout']} on the embedding and on each addition to the residual stream; "
+        f"the loss has {training['gate_penalty']} x the sum of the layers' mean gates added |\n"
+    )
+
+
+def card(kind, config, training, figures):
     """The text of the model card."""
-    shown = "\n\n".join(f"> {text.decode('utf-8', 'replace')}".replace("\n", "\n> ") for text in figures["texts"][:SHOWN_SAMPLES])
+    texts = [text.decode("utf-8", "replace") for text in figures["texts"][:SHOWN_SAMPLES]]
+    shown = "\n\n".join("> " + text.replace("\n", "\n> ") for text in texts)
     seen, bits = figures["activity"], figures["bits"]
-    largest = ", ".join(f"{kind.replace('_', ' ')} {value:.3g}" for kind, value in sorted(seen.largest.items()))
+    largest = ", ".join(f"{name.replace('_', ' ')} {value:.3g}" for name, value in sorted(seen.largest.items()))
     packages = ", ".join(f"{name} {version}" for name, version in training["packages"].items())
     lengths = ", ".join(f"{length} ({share:.0%})" for length, share in training["window_lengths_and_shares"])
-    return f"""# Model card: a small byte-level OPT
+    of_tokens = f" ({training['train_tokens']:,} tokens)" if kind.token == "token" else ""
+    return f"""# Model card: {kind.title}
 
-Written by `python3 golden/model_card.py`. The model exists to run the whole simulated system end to end on weights that
+Written by `python3 golden/model_card.py{kind.option}`. The model exists to run the whole simulated system end to end on \
+weights that
 were trained, with the sparsity that training gives; it knows nothing beyond the spelling and the manner of its text.
 
 | | |
 | --- | --- |
-| architecture | OPT decoder (pre-LN, ReLU, learned positions, tied head, biases) with a ReLU before QKV |
-| shape | hidden {config["hidden_size"]}, {config["num_attention_heads"]} heads, {config["num_hidden_layers"]} layers, \
-FFN {config["ffn_dim"]}, context {config["max_position_embeddings"]} bytes, vocabulary 256 (bytes) |
+| architecture | {kind.architecture} |
+| shape | {shape(config)} |
 | parameters | {figures["parameters"]:,} (FP16, {figures["file_bytes"]:,} bytes) |
-| held-out bits/byte | {bits.mean():.4f} (perplexity per byte {2 ** bits.mean():.3f}); {figures["held_out"]:,} bytes in \
-separate windows of {config["max_position_embeddings"]}, FP16 weights, float32 arithmetic |
+| held-out bits/byte | {bits:.4f} (perplexity per byte {2 ** bits:.3f}); {figures["held_out"]:,} bytes in \
+separate windows of {config["max_position_embeddings"]}{" tokens" if of_tokens else ""}, FP16 weights, float32 arithmetic |
 | the same in the exact FP16 numerics | {figures["exact"]:.4f} on the first {EXACT_WINDOWS} windows, where float32 has \
-{bits[:EXACT_WINDOWS].mean():.4f} |
-| words in the dictionary | {figures["dictionary"]:.1f} % of the words sampled at temperature 0.7 are in Debian's \
+{figures["first_bits"]:.4f} |
+{llama_rows(figures) if of_tokens else ""}| words in the dictionary | {figures["dictionary"]:.1f} % of the words sampled at \
+temperature 0.7 are in Debian's \
 `{corpus.WORDS_PACKAGE}`, {figures["dictionary_or_text"]:.1f} % there or in the training text; \
 {figures["held_out_dictionary"]:.1f} % of the held-out text's own words are in `{corpus.WORDS_PACKAGE}` |
 | largest magnitudes | {largest} (FP16 ends at 65504) |
 
 ## Sparsity on the held-out text
 
-Zeros are the share of values that are exactly zero; overlap is the share of a byte's active values that were also active at
-the byte before.
+Zeros are the share of values that are exactly zero; overlap is the share of a {kind.token}'s active values that were also \
+active at
+the {kind.token} before.
 
-| layer | FFN zeros % | FFN overlap % | QKV-input zeros % | QKV-input overlap % |
+| layer | {kind.neurons} zeros % | {kind.neurons} overlap % | QKV-input zeros % | QKV-input overlap % |
 | --- | --- | --- | --- | --- |
 {layer_rows(seen, config["num_hidden_layers"])}
 
-Neighbouring bytes share fewer active neurons than the 90 % that is reported for neighbouring words of large models: what rests on
-that figure needs synthetic traces, not this model.
+{overlap_remark(kind, figures)}
 
 ## Training
 
 | | |
 | --- | --- |
 | text | six novels of Jane Austen (public domain) from Debian's package `{corpus.NOVELS_PACKAGE}` (MIT licence, \
-(c) 2016-2017 Julia Silge); {training["train_bytes"]:,} bytes, plus the last {corpus.HELD_OUT_FRACTION:.1%} of each novel held out |
+(c) 2016-2017 Julia Silge); {training["train_bytes"]:,} bytes{of_tokens}, plus the last {corpus.HELD_OUT_FRACTION:.1%} of each \
+novel held out |
 | command | `{training["command"]}` |
 | seed, steps | {training["seed"]}, {training["steps"]} |
-| bytes per step | {training["tokens_per_step"]} in windows of {lengths} |
+| {kind.token}s per step | {training["tokens_per_step"]} in windows of {lengths} |
 | optimizer | {training["optimizer"]} |
-| time | {training["minutes"]} minutes on one core of an x86-64 server |
+{regularisation(training)}| time | {training["minutes"]} minutes on one core of an x86-64 server |
 | packages | {packages} |
 
 The steps, the windows and the initial weights are fixed by the seed. The last bits of the weights also depend on the
@@ -167,39 +289,53 @@ processor and on the version of jax, so the checkpoint is stored rather than reb
 
 ## Samples
 
-Temperature 0.7, prompt `{SAMPLE_PROMPT.decode()}`, seeds 1 to {SHOWN_SAMPLES}, in the exact FP16 numerics.
+Temperature 0.7, prompt `{kind.prompt}`, seeds 1 to {SHOWN_SAMPLES}, in the exact FP16 numerics.
 
 {shown}
 """
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=pathlib.Path, default=HERE / "model")
-    parser.add_argument("--cache", type=pathlib.Path, default=HERE / ".cache", help="where packages are extracted")
-    arguments = parser.parse_args()
-    config, tensors = checkpoint.load(arguments.model)
-    training = json.loads((arguments.model / "training.json").read_text(encoding="utf-8"))
-    parameters = {name: jnp.asarray(value, jnp.float32) for name, value in tensors.items()}
-    train_text, held_out = corpus.split(corpus.novels(arguments.cache))
-    windows = held_out_windows(held_out, config["max_position_embeddings"])
-    decoder = opt.Decoder(config, tensors)
-    texts = sample_texts(decoder)
-    dictionary = corpus.dictionary(arguments.cache)
-    figures = {
-        "parameters": sum(value.size for value in tensors.values()),
-        "file_bytes": (arguments.model / "model.safetensors").stat().st_size,
-        "held_out": windows.shape[0] * (windows.shape[1] - 1),
-        "bits": float_bits_per_byte(parameters, windows, config),
-        "exact": exact_bits_per_byte(decoder, windows[:EXACT_WINDOWS]),
-        "activity": activity(parameters, windows, config),
+def measure(kind, model, cache, held_out, train_text):
+    """The card's figures, without those of files."""
+    decoder = Decoder(model.config, model.tensors)
+    texts = sample_texts(kind, decoder, model.codec)
+    dictionary = corpus.dictionary(cache)
+    bits, spelled = model.window_bits(), model.window_bytes
+    return {
+        "parameters": sum(value.size for value in model.tensors.values()),
+        "layers": model.config["num_hidden_layers"],
+        "held_out": spelled.sum(),
+        "predicted": model.windows[:, 1:].size,
+        "total_bits": bits.sum(),
+        "bits": bits.sum() / spelled.sum(),
+        "first_bits": bits[:EXACT_WINDOWS].sum() / spelled[:EXACT_WINDOWS].sum(),
+        "exact": model.exact_window_bits(decoder, EXACT_WINDOWS) / spelled[:EXACT_WINDOWS].sum(),
+        "activity": activity(model),
         "texts": texts,
         "dictionary": known_words_percent(texts, dictionary),
         "dictionary_or_text": known_words_percent(texts, dictionary | set(corpus.words(train_text))),
         "held_out_dictionary": known_words_percent([held_out], dictionary),
     }
-    text = card(config, training, figures)
-    (arguments.model / "README.md").write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", choices=KINDS, default="opt")
+    parser.add_argument("--directory", type=pathlib.Path, help="default: the model's directory")
+    parser.add_argument("--cache", type=pathlib.Path, default=HERE / ".cache", help="where packages are extracted")
+    arguments = parser.parse_args()
+    kind = KINDS[arguments.model]
+    directory = arguments.directory or HERE / kind.directory
+    training = json.loads((directory / "training.json").read_text(encoding="utf-8"))
+    train_text, held_out = corpus.split(corpus.novels(arguments.cache))
+    model = Model(directory, held_out)
+    figures = measure(kind, model, arguments.cache, held_out, train_text)
+    figures["file_bytes"] = (directory / "model.safetensors").stat().st_size
+    if arguments.model == "llama":
+        opt = Model(HERE / KINDS["opt"].directory, held_out)
+        figures["opt_bits"] = opt.window_bits().sum() / opt.window_bytes.sum()
+    text = card(kind, model.config, training, figures)
+    (directory / "README.md").write_text(text, encoding="utf-8")
     print(text)
 
 
