@@ -375,6 +375,10 @@ fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box
         program.push(Instruction::Load { dst: 8, cols, batch, address });
         let (list, numbers) = (case.list, case.numbers);
         program.push(Instruction::Select { src: 8, dst: 8 + words, cols, batch, list, numbers });
+        // A product of what was selected leaves the masks as they are.
+        let (dst, list) = (8 + 2 * words, Some(case.list));
+        let product = Product { dst, count: cols, list, selected: true, ..product };
+        program.push(Instruction::Dot(product));
         let mut bytes = vec![0u8; 4 * cols.div_ceil(BEAT_ELEMS) as usize];
         case.selected().into_iter().for_each(|(k, _)| bytes[k / 8] |= 1 << (k % 8));
         expected.extend(bytes);
