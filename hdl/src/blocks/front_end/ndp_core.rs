@@ -452,7 +452,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     ];
     let spare = (COUNTERS - status.len() as u32) * COUNTER_BITS;
     let status = cat(std::iter::once(zeros(spare)).chain(status.into_iter().rev()));
-    let [selects, selected] = ["mask_valid_o", "mask_o"].map(|port| unit.output(port));
+    let [selects, mask] = ["mask_valid_o", "mask_o"].map(|port| unit.output(port));
     let counters = m
         .instance("monitor", &monitor(config)?)
         .input("status_i", status)
@@ -466,12 +466,12 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("list_i", part_busy("list"))
         .input("zero_i", part_busy("zero"))
         .input("activation_i", part_busy("activation"))
-        .input("dot_start_i", start("dot"))
+        .input("dot_start_i", start("dot") & !&selected)
         .input("batch_i", held("product_batch", &batch, &product))
-        .input("result_taken_i", unit.output("result_taken_o"))
+        .input("result_taken_i", unit.output("result_taken_o") & !held("product_selected", &selected, &product))
         .input("result_positive_i", unit.output("result_positive_o"))
         .input("mask_valid_i", &selects)
-        .input("mask_i", &selected);
+        .input("mask_i", &mask);
     let counters = (0..ranks).fold(counters, |counters, g| {
         counters.input(format!("cause{g}_i"), unit.output(&format!("cause{g}_o")))
     });
@@ -497,7 +497,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");
     m.output("refuse_o", seen("refuse", front.output("refuse_o")), "trace: the one taken last was malformed");
     m.output("select_valid_o", selects, "trace: a selection has looked at 32 elements");
-    m.output("select_mask_o", selected, "trace: those that are selected");
+    m.output("select_mask_o", mask, "trace: those that are selected");
     m.output("host_ready_o", host.output("host_ready_o"), "host: the request is taken");
     for (port, doc) in [
         ("response_valid_o", "host: a response is offered"),

@@ -216,9 +216,9 @@ impl<M: Memory> Machine<M> {
         &self.status
     }
 
-    /// The monitor, byte by byte: for each `k` of the last `dot` with one head the number of vectors whose result was greater than 0,
+    /// The monitor, byte by byte: for each `k` of the last `dot` with one head, but of selected rows, the number of vectors whose result was greater than 0,
     /// `k` modulo [`MONITOR_ENTRIES`]; of several `k` the last one. Over them, from the first byte on, the masks of each `select`
-    /// since the last `dot` of any heads, a bit for each element, four bytes for 32. `None` where a result was unspecified.
+    /// since the last other `dot`, a bit for each element, four bytes for 32. `None` where a result was unspecified.
     pub fn activations(&self) -> &[Option<u8>] {
         &self.activations
     }
@@ -417,8 +417,10 @@ impl<M: Memory> Machine<M> {
         let vectors: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(x.vector(b))).collect();
         let mut result = Vectors::filled(count, batch, f16::from_bits(0));
         let rows = self.rows_of(product);
-        self.activations = vec![Some(0); rows.unwrap_or(0).min(MONITOR_ENTRIES) as usize];
-        self.mask_place = Some(0);
+        if !product.selected {
+            self.activations = vec![Some(0); rows.unwrap_or(0).min(MONITOR_ENTRIES) as usize];
+            self.mask_place = Some(0);
+        }
         for (vector, k) in (0..batch).flat_map(|vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k)))
         {
             result.set(vector, k, None);
@@ -439,7 +441,9 @@ impl<M: Memory> Machine<M> {
                 let positive = value.map(|value| u8::from((1..=0x7C00).contains(&value.to_bits())));
                 active = active.zip(positive).map(|(sum, one)| sum + one);
             }
-            self.activations[(k % MONITOR_ENTRIES) as usize] = active;
+            if !product.selected {
+                self.activations[(k % MONITOR_ENTRIES) as usize] = active;
+            }
             decoded = row.into_buffer();
         }
         drop(vectors);
