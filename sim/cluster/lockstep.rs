@@ -219,7 +219,7 @@ impl Lockstep {
     }
 
     /// Runs work on cores, one piece on each at most (`units` and `jobs` are by number), until all of it is done; cores without work
-    /// idle meanwhile. On at most `threads` threads, the caller's among them.
+    /// idle meanwhile. Without any work no time passes. On at most `threads` threads, the caller's among them.
     ///
     /// # Errors
     /// That of the first core whose work fails, by number, or of its idling; [`SimError::Link`] if an end of a link breaks a rule.
@@ -230,6 +230,9 @@ impl Lockstep {
         threads: usize,
         run: &(impl AsyncFn(&mut U, J) -> Result<T, SimError> + Sync),
     ) -> Result<Vec<Option<T>>, SimError> {
+        if jobs.iter().all(Option::is_none) {
+            return Ok(jobs.iter().map(|_| None).collect());
+        }
         if let Some(hub) = &self.hub {
             return run_modelled(hub, units, jobs, run);
         }
