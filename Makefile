@@ -30,7 +30,7 @@ help:
 demo:
 	@.ci/install build
 	mkdir -p target/demo
-	$(CARGO) run --release --bin ndp -- generate --dimms 4 --tokens 32 \
+	$(CARGO) run --release --bin ndp -- generate --model golden/model-llama --dimms 4 --tokens 32 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin ndp -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
 		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
