@@ -20,7 +20,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
-        let matrix = MatrixLayout::unbounded(config, product.address, product.cols);
+        let matrix = MatrixLayout::unbounded(config, product.address, product.cols, product.weights);
         Self { matrix, cut, count: product.count, list: product.list }
     }
 

@@ -283,6 +283,7 @@ impl Plan {
                         list,
                         heads: 1,
                         selected: false,
+                        weights: layout.weights(),
                     }))
                 };
                 plan.instructions.push(dot(layout, dst)?);
@@ -500,6 +501,7 @@ impl Plan {
             list,
             heads: 1,
             selected: false,
+            weights: layout.weights(),
         }));
         Ok(())
     }

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Code, Data, ErrorCode, Instruction, Program, RandomKind, accumulator_words, block_words};
 use ndp_layout::MatrixLayout;
 use ndp_numerics::SplitMix64;
@@ -53,6 +53,7 @@ pub(crate) struct Matrix {
     pub(crate) address: u32,
     pub(crate) rows: u32,
     pub(crate) cols: u32,
+    pub(crate) weights: WeightFormat,
 }
 
 /// Entries of the list memory, all below a number of rows.
@@ -244,6 +245,14 @@ impl<'a> Writer<'a> {
         region
     }
 
+    /// A format of weights; of a design with FP16 alone nothing is drawn.
+    pub(crate) fn weights(&mut self) -> WeightFormat {
+        match self.config.gemv().weight_formats() {
+            [only] => *only,
+            formats => self.pick(formats).unwrap_or_default(),
+        }
+    }
+
     /// A matrix of at least `rows` rows of `cols` elements.
     pub(crate) fn matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
         let fitting: Vec<Matrix> =
@@ -253,11 +262,12 @@ impl<'a> Writer<'a> {
         {
             return Some(matrix);
         }
-        let bursts = MatrixLayout::new(self.config, 0, rows, cols).ok()?.bursts_per_rank();
-        let address = self.allocate(bursts);
+        let weights = self.weights();
+        let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights).ok()?;
+        let address = self.allocate(layout.bursts_per_rank());
         let (seed, kind) = (self.random.next_u64(), self.kind());
-        self.program.data.push(Data::Matrix { address, rows, cols, seed, kind });
-        let matrix = Matrix { address, rows, cols };
+        self.program.data.push(Data::Matrix { address, rows, cols, weights, seed, kind });
+        let matrix = Matrix { address, rows, cols, weights };
         self.matrices.push(matrix);
         Some(matrix)
     }
@@ -301,13 +311,14 @@ impl<'a> Writer<'a> {
         // Bursts that every rank has of it.
         let first = region.address.div_ceil(ranks);
         let bursts = ((region.address + region.bursts) / ranks).saturating_sub(first);
+        let weights = self.weights();
         let rows = (1..=32).rev().find(|&rows| {
-            let layout = MatrixLayout::new(self.config, 0, rows, cols);
+            let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights);
             layout.is_ok_and(|layout| layout.bursts_per_rank() <= bursts.into())
         })?;
         self.fence(index);
         let address = (u64::from(first) % self.config.dram().bursts()) as u32;
-        Some(Matrix { address, rows, cols })
+        Some(Matrix { address, rows, cols, weights })
     }
 
     /// Rows and perhaps a list for a product of `count` rows of `cols` elements.

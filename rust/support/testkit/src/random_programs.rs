@@ -146,6 +146,7 @@ impl Writer<'_> {
             list,
             heads: 1,
             selected: false,
+            weights: matrix.weights,
         }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
@@ -185,6 +186,7 @@ impl Writer<'_> {
                 list,
                 heads: 1,
                 selected: false,
+                weights: matrix.weights,
             }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
@@ -225,8 +227,18 @@ impl Writer<'_> {
         let vectors = batch * heads;
         let dst = self.place(block_words(self.config, count, vectors), Some(x))?;
         let (cols, address) = (x.elements, matrix.address);
-        let product =
-            Product { src: x.base, dst, cols, batch, count, address, list: None, heads, selected: false };
+        let product = Product {
+            src: x.base,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list: None,
+            heads,
+            selected: false,
+            weights: matrix.weights,
+        };
         Instruction::Dot(product).check(self.config).ok()?;
         self.push(Instruction::Dot(product));
         self.cycles += self.row_cycles(count, cols, batch);
@@ -292,6 +304,7 @@ impl Writer<'_> {
             list: None,
             heads,
             selected: false,
+            weights: matrix.weights,
         };
         Instruction::Axpy(product).check(self.config).ok()?;
         self.push(Instruction::Axpy(product));
