@@ -61,8 +61,8 @@ impl MatrixLayout {
         BEAT_BITS / (BEAT_ELEMS * self.weights().bits())
     }
 
-    /// Bursts of so many places that begin a row.
-    pub(crate) fn place_bursts(&self, places: u32) -> u32 {
+    /// Bursts of so many places of 32 weights that begin a row.
+    pub fn place_bursts(&self, places: u32) -> u32 {
         let scales = if self.weights() == WeightFormat::Fp16 { 0 } else { places.div_ceil(SHARING) };
         scales + places.div_ceil(self.places_per_burst())
     }
@@ -131,6 +131,15 @@ impl MatrixLayout {
             }
         }
         packed
+    }
+
+    /// The same of the columns of a longer row that begin at column `first`, a multiple of 32.
+    pub fn pack_tile(&self, row: u32, values: &QuantisedRow, first: u32) -> Vec<PackedBurst> {
+        let (first, cols) = (first as usize, self.cols() as usize);
+        let scale = first / BEAT_ELEMS as usize;
+        let numbers = values.numbers[first..first + cols].to_vec();
+        let scales = values.scales[scale..scale + cols.div_ceil(BEAT_ELEMS as usize)].to_vec();
+        self.pack_quantised(row, &QuantisedRow { numbers, scales })
     }
 
     /// The inverse: a row as it lies in DRAM, whose bursts `read` has.

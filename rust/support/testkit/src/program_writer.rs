@@ -253,16 +253,23 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A matrix of at least `rows` rows of `cols` elements.
+    /// A matrix of at least `rows` rows of `cols` elements, of any format.
     pub(crate) fn matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
+        self.matrix_of(rows, cols, None)
+    }
+
+    /// The same, of one format if it says which.
+    pub(crate) fn matrix_of(&mut self, rows: u32, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
         let fitting: Vec<Matrix> =
             self.matrices.iter().copied().filter(|m| m.cols == cols && m.rows >= rows).collect();
+        let fitting: Vec<Matrix> =
+            fitting.into_iter().filter(|m| only.is_none_or(|format| m.weights == format)).collect();
         if self.chance(50)
             && let Some(matrix) = self.pick(&fitting)
         {
             return Some(matrix);
         }
-        let weights = self.weights();
+        let weights = only.unwrap_or_else(|| self.weights());
         let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights).ok()?;
         let address = self.allocate(layout.bursts_per_rank());
         let (seed, kind) = (self.random.next_u64(), self.kind());
@@ -302,7 +309,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What has been stored, taken for a matrix of as many rows as there are, up to 32.
-    pub(crate) fn stored_matrix(&mut self, cols: u32) -> Option<Matrix> {
+    pub(crate) fn stored_matrix(&mut self, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
         let ranks = self.config.gemv().ranks();
         let outputs: Vec<usize> =
             (0..self.regions.len()).filter(|&index| self.regions[index].output).collect();
@@ -311,7 +318,7 @@ impl<'a> Writer<'a> {
         // Bursts that every rank has of it.
         let first = region.address.div_ceil(ranks);
         let bursts = ((region.address + region.bursts) / ranks).saturating_sub(first);
-        let weights = self.weights();
+        let weights = only.unwrap_or_else(|| self.weights());
         let rows = (1..=32).rev().find(|&rows| {
             let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights);
             layout.is_ok_and(|layout| layout.bursts_per_rank() <= bursts.into())

@@ -128,7 +128,7 @@ impl Writer<'_> {
         while count > 1 && self.row_cycles(count, x.elements, x.batch) > u64::from(self.options.cycles / 3) {
             count = count.div_ceil(2);
         }
-        let stored = if self.chance(15) { self.stored_matrix(x.elements) } else { None };
+        let stored = if self.chance(15) { self.stored_matrix(x.elements, None) } else { None };
         let (matrix, list) = match stored {
             Some(matrix) => (matrix, None),
             None => self.rows(count, x.elements)?,
