@@ -1,7 +1,8 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
 //! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`GemvUnit`] (places operands, runs, collects), `attention` (caches
-//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them), `quantised` (weights of 8 and 4 bits), `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
+//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them),
+//! `quantised` (weights of 8 and 4 bits), `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
 
 mod attention;
 mod bit_flip;

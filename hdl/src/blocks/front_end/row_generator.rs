@@ -29,8 +29,8 @@ fn length_bits(config: &GemvConfig) -> u32 {
     bits_for(places.div_ceil(SCALED_PLACES) + places / 2).max(wave_bits(config))
 }
 
-/// The generator: a counted row per cycle, a listed one every `wave_bits + 4` cycles, or `length_bits + 4` if its weights are quantised. The command's fields have to stay
-/// while it runs.
+/// The generator: a counted row per cycle, a listed one every `wave_bits + 4` cycles, or `length_bits + 4` if its weights are
+/// quantised. The command's fields have to stay while it runs.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.

@@ -20,7 +20,8 @@ pub(crate) struct RawGemv {
     buffer_kib: u32,
     max_batch: u32,
     weight_fifo_beats: u32,
-    weight_formats: Formats,
+    /// All that the stripes take if the file does not say.
+    weight_formats: Option<Formats>,
 }
 
 impl Default for RawGemv {
@@ -35,7 +36,7 @@ impl Default for RawGemv {
             buffer_kib: 256,
             max_batch: 16,
             weight_fifo_beats: 8,
-            weight_formats: Formats::Fp16,
+            weight_formats: None,
         }
     }
 }
@@ -117,7 +118,7 @@ impl GemvConfig {
         power_of_two("gemv.max_batch", raw.max_batch, 1, 16)?;
         power_of_two("gemv.weight_fifo_beats", raw.weight_fifo_beats, 4, 64)?;
         let RawGemv { multipliers, acc_bits, acc_segments, ranks, buffer_kib, max_batch, .. } = raw;
-        let config = Self(raw);
+        let mut config = Self(raw);
         require(
             acc_bits.is_multiple_of(acc_segments),
             "gemv.acc_bits",
@@ -130,6 +131,8 @@ impl GemvConfig {
             multipliers / ranks,
             format!("be at least the {} chunks of one {BEAT_BITS}-bit beat", config.beat_chunks()),
         )?;
+        let whole = if config.beats_per_stripe() > 1 { Formats::All } else { Formats::Fp16 };
+        config.0.weight_formats.get_or_insert(whole);
         require(
             config.weight_formats().len() == 1 || config.beats_per_stripe() > 1,
             "beats of a stripe (multipliers / ranks * lanes / 32)",
@@ -268,8 +271,8 @@ impl GemvConfig {
     /// Formats of weights that a product can take, FP16 first.
     pub fn weight_formats(&self) -> &'static [WeightFormat] {
         match self.0.weight_formats {
-            Formats::Fp16 => &WeightFormat::ALL[..1],
-            Formats::All => &WeightFormat::ALL,
+            Some(Formats::All) => &WeightFormat::ALL,
+            Some(Formats::Fp16) | None => &WeightFormat::ALL[..1],
         }
     }
 

@@ -124,6 +124,10 @@ fn formats_of_weights_are_two_and_need_stripes_of_two_beats() {
         let config = DesignConfig::from_toml(&text).unwrap();
         config.gemv().weight_formats().iter().map(|format| format.name()).collect::<Vec<_>>()
     };
+    let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
+    // Of what a file does not say, all that is possible.
+    assert_eq!(of(""), of("weight_formats = \"all\""));
+    assert_eq!(of("multipliers = 16"), of("multipliers = 16\nweight_formats = \"fp16\""));
     assert_eq!((names("fp16"), names("all")), (vec!["fp16"], vec!["fp16", "int8", "int4"]));
 }
 

@@ -47,18 +47,16 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
             let failed = |source| MachineError::Data { directive: data.to_string(), source };
             let layout = MatrixLayout::with_weights(config, address, rows, cols, weights).map_err(failed)?;
             let mut random = SplitMix64::new(seed);
-            let mut source = FnRows::new(rows, cols, |_, row: &mut [f16]| {
-                row.fill_with(|| f16::from_bits(element(kind, &mut random)));
-            });
             let mut write = |packed: ndp_layout::PackedBurst| {
                 let place = DimmAddress { rank: packed.rank, burst: packed.burst };
                 memory.write_burst(place.to_burst(config), packed.data);
             };
             if weights == WeightFormat::Fp16 {
-                pack_matrix(&layout, &mut source, &mut write).map_err(failed)?;
-                return Ok(());
+                let mut source = FnRows::new(rows, cols, |_, row: &mut [f16]| {
+                    row.fill_with(|| f16::from_bits(element(kind, &mut random)));
+                });
+                return pack_matrix(&layout, &mut source, &mut write).map_err(failed);
             }
-            drop(source);
             for row in 0..rows {
                 let mut values = QuantisedRow::default();
                 for first in (0..cols).step_by(BEAT_ELEMS as usize) {

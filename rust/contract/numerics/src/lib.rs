@@ -5,7 +5,8 @@
 //! (`ndp-model`, which calls it) and the checks of the RTL (which compare bits with it).
 //!
 //! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
-//! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), [`quantised`] (weights of 8 and 4 bits), then the operations: [`elementwise`], [`mod@exp`],
+//! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), [`quantised`]
+//! (weights of 8 and 4 bits), then the operations: [`elementwise`], [`mod@exp`],
 //! [`softmax()`] (the activation unit's), [`layer_norm()`], [`exp_q30()`], [`sampling`] (the host's).
 //!
 //! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
