@@ -61,8 +61,8 @@ lint:
 FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder segment_turns sum_resolver \
 	activation_tree activation_sums activation_sequencer link_controller link_transmitter link_receiver link_switch link_crc \
 	transfer_sender transfer_receiver
-# The same, but all recipes are tried: what is there 256 times and barely meets 1 GHz.
-FLAT_LANE_BLOCKS := compute_tile activation_lane
+# The same, but all recipes are tried: what is there 256 times, or barely meets 1 GHz.
+FLAT_LANE_BLOCKS := compute_tile activation_lane weight_unpacker
 FLAT_DRAM_BLOCKS := rank_port rank_controller async_fifo async_fifo_sram
 
 ## synth: area of the core, module by module, and of its blocks (LIBERTY=file.lib LIBERTY_SEQ=file.lib for um2 and ps)

@@ -10,7 +10,7 @@ use crate::gemv::{
 };
 use crate::phases::PhaseCycles;
 use crate::progress::count_work;
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
@@ -206,7 +206,7 @@ impl GemvBackend for CoreBackend {
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
         let (inputs, run) = self.compute(op, &Epilogue::default())?;
         let mismatches = self.checker.mismatches(op, &run.bits)?;
-        self.account(op, inputs, &run, mismatches)
+        self.account((op, WeightFormat::Fp16), inputs, &run, mismatches)
     }
 
     /// The same with bias and what follows it.
@@ -236,7 +236,7 @@ impl GemvBackend for CoreBackend {
         }
         let (inputs, run) = self.compute(op.product(), &epilogue)?;
         let mismatches = self.checker.linear(op, &run.bits)?;
-        self.account(op.product(), inputs, &run, mismatches)
+        self.account((op.product(), WeightFormat::Fp16), inputs, &run, mismatches)
     }
 
     /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
@@ -287,9 +287,14 @@ fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16])
 }
 
 /// Cycles of a product at the roofline, with so many of its inputs.
-pub(crate) fn roofline_cycles(config: &DesignConfig, op: &GemvOp<'_>, inputs: usize) -> u64 {
+pub(crate) fn roofline_cycles(
+    config: &DesignConfig,
+    op: &GemvOp<'_>,
+    inputs: usize,
+    weights: WeightFormat,
+) -> u64 {
     let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
-    (macs as f64 / config.roofline_macs_per_cycle(op.batch() as u32)).ceil() as u64
+    (macs as f64 / config.roofline_macs_per_cycle_of(weights, op.batch() as u32)).ceil() as u64
 }
 
 /// The inputs that are not zero in some vector.
@@ -307,7 +312,7 @@ impl CoreBackend {
     pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
         let run = self.unit.product(product)?;
         let mismatches = self.checker.mismatches(op, &run.bits)?;
-        self.account(op, op.cols(), &run, mismatches)?;
+        self.account((op, product.format()), op.cols(), &run, mismatches)?;
         Ok(run)
     }
 
@@ -392,14 +397,14 @@ impl CoreBackend {
     /// Counts a run that was to compute `op`, of which `inputs` inputs took part; the outputs, if they are right.
     fn account(
         &mut self,
-        op: &GemvOp<'_>,
+        (op, weights): (&GemvOp<'_>, WeightFormat),
         inputs: usize,
         run: &GemvRun,
         mismatches: Vec<Mismatch>,
     ) -> Result<Vec<f16>, SimError> {
         let outputs = run.bits.len() as u64;
         let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
-        let roofline_cycles = roofline_cycles(self.unit.config(), op, inputs);
+        let roofline_cycles = roofline_cycles(self.unit.config(), op, inputs, weights);
         count_work(roofline_cycles);
         self.classes.entry(op.class()).or_default().add(&Figures {
             calls: 1,

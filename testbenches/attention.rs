@@ -147,7 +147,7 @@ fn random_programs_at_full_width_do_what_they_say() -> Outcome {
     let config = DesignConfig::preset("hermes")?;
     let mut core = NdpCore::open(&config, &CoreOptions::default())?;
     let mut heads = 0;
-    for (index, program) in RandomPrograms::new(&config, 6).take(20).enumerate() {
+    for (index, program) in RandomPrograms::new(&config, 6).take(30).enumerate() {
         let check = core.check_program(&program, |_| {})?;
         let first = check.mismatches.first();
         assert!(check.agrees(), "program {index}: {first:x?}, {:?}\n{program}", check.differences);

@@ -211,6 +211,44 @@ fn a_product_is_reported_as_text_and_as_json() -> Outcome {
 }
 
 #[test]
+fn weights_are_quantised_and_the_error_is_reported() -> Outcome {
+    let line = "gemv --config tiny --rows 20 --cols 300 --batch 2 --seed 5";
+    let run = |more: &str| -> Result<Value, Box<dyn std::error::Error>> {
+        let output = ndp(&format!("{line} {more} --json"))?;
+        assert!(output.status.success(), "{more}: {}", stderr(&output));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    };
+    for mode in ["dot", "axpy"] {
+        let [fp16, int8, int4] = ["fp16", "int8", "int4"]
+            .map(|format| run(&format!("--mode {mode} --density 0.7 --weights {format}")));
+        let (fp16, int8, int4) = (fp16?, int8?, int4?);
+        assert_eq!(
+            (&fp16["mismatches"], &int8["mismatches"], &int4["mismatches"]),
+            (&0.into(), &0.into(), &0.into())
+        );
+        assert_eq!((&int4["weights"], &fp16["quantisation"]), (&"int4".into(), &Value::Null));
+        let error = |report: &Value, which: &str| report["quantisation"][which].as_f64().unwrap_or_default();
+        for which in ["largest", "mean", "largest_share", "mean_share"] {
+            let (coarse, fine) = (error(&int4, which), error(&int8, which));
+            assert!(coarse > 8.0 * fine && fine > 0.0, "{which}: {coarse}, {fine}");
+        }
+        // Half a step of the largest weight's scale at most.
+        assert!(error(&int4, "largest_share") < 0.5 / 7.0 * 1.001);
+        let roofline = |report: &Value| report["roofline_cycles"].as_u64().unwrap_or_default();
+        assert!(roofline(&fp16) > roofline(&int8) && roofline(&int8) >= roofline(&int4));
+    }
+    let text = ndp(&format!("{line} --weights int4"))?;
+    assert!(stdout(&text).contains("weights: int4, 4.5 bits each"), "{}", stdout(&text));
+    refused(&format!("{line} --weights int4 --data specials"), "bits of a weight to quantise, as FP16 = ")?;
+    refused(&format!("{line} --weights int2"), "invalid value 'int2' for '--weights <WEIGHTS>'")?;
+    let file = "testbenches/configs/short-steps.toml";
+    refused(
+        &format!("gemv --config {file} --rows 2 --cols 3 --weights int8"),
+        "int8 weights need gemv.weight_formats = \"all\", which short-steps does not have",
+    )
+}
+
+#[test]
 fn active_rows_are_computed_in_both_modes() -> Outcome {
     for (mode, outputs) in [("dot", 2 * 13), ("axpy", 2 * 200)] {
         let line =
@@ -693,11 +731,12 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     let output = ndp("bench --config tiny --rows 2 --modes dot --json")?;
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_str(&stdout(&output))?;
-    // Three of the six row lengths fit into the small buffer.
-    assert_eq!(report["products"].as_array().map(Vec::len), Some(6));
-    assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&30.into(), &0.into()));
-    let chosen =
-        ndp("bench --config tiny --rows 2 --modes axpy --cols 64,100 --batches 3 --densities 0.5,1 --json")?;
+    // Three of the six row lengths fit into the small buffer; of each there are FP16 and INT4 weights.
+    assert_eq!(report["products"].as_array().map(Vec::len), Some(12));
+    assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&60.into(), &0.into()));
+    let chosen = ndp(
+        "bench --config tiny --rows 2 --modes axpy --cols 64,100 --batches 3 --densities 0.5,1 --weights int8 --json",
+    )?;
     let chosen: Value = serde_json::from_slice(&chosen.stdout)?;
     let products = chosen["products"].as_array().ok_or("products")?;
     let fields = |product: &Value| {
@@ -708,7 +747,7 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     let injected = ndp("bench --config tiny --rows 2 --cols 4096,100 --flip result:1:0:3")?;
     assert_eq!(injected.status.code(), Some(1));
     let message = stderr(&injected);
-    assert_eq!(message.matches("MISMATCH ").count(), 8, "{message}");
+    assert_eq!(message.matches("MISMATCH ").count(), 16, "{message}");
     assert!(message.contains("rerun: cargo run --release --bin ndp -- gemv --config tiny "), "{message}");
     // Models measure the same.
     let products = |backend: &str| -> Result<Value, Box<dyn Error>> {

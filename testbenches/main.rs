@@ -35,6 +35,8 @@ mod pim_channel;
 mod pim_cli;
 mod pim_controller;
 mod pim_host;
+mod place_scaler;
+mod quantised;
 mod random_configs;
 mod rank_port;
 mod ratios;

@@ -5,7 +5,7 @@
 //! sums in 128-bit integers.
 
 use crate::common::exact;
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Instruction, Program, accumulator_words, block_words};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements};
 use ndp_numerics::SplitMix64;
@@ -159,6 +159,7 @@ impl Module {
             list: None,
             heads: 1,
             selected: false,
+            weights: WeightFormat::Fp16,
         };
         program.push(Instruction::Axpy(product));
         Ok(program)

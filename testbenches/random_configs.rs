@@ -10,7 +10,7 @@ use crate::common::messages::below;
 use crate::common::replay::compare;
 use crate::common::traffic::Traffic;
 use crate::migration;
-use ndp_config::{DesignConfig, RowLayout};
+use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp};
@@ -19,7 +19,7 @@ use ndp_sim::backend::CoreBackend;
 use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
-use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};
+use ndp_sim::gemv::{GemvOptions, Mode, Product, QuantisedMatrix, Weights};
 use ndp_testkit::{Extent, RandomConfig};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
@@ -196,8 +196,16 @@ fn run_product(
         (0..count).map(|_| f16::from_f32((below(random, 4001) as f32 - 2000.0) / 1000.0)).collect()
     };
     let cols_here = cols as usize;
-    let weights = values(count * cols_here);
+    let mut weights = values(count * cols_here);
     let vectors = values(batch as usize * if mode == Mode::Dot { cols_here } else { count });
+    let formats = gemv.weight_formats();
+    let quantised = match formats[below(random, formats.len() as u64) as usize] {
+        WeightFormat::Fp16 => None,
+        format => Some(QuantisedMatrix::nearest(format, &weights, cols_here)?),
+    };
+    if let Some(matrix) = &quantised {
+        weights = matrix.dequantised();
+    }
     let transposed: Vec<f16> =
         (0..cols_here).flat_map(|c| weights.iter().skip(c).step_by(cols_here)).copied().collect();
     let op = match mode {
@@ -210,10 +218,14 @@ fn run_product(
         rows,
         cols,
         active: active.as_deref(),
-        weights: Weights::Given(&weights, &backdoor),
+        weights: match &quantised {
+            None => Weights::Given(&weights, &backdoor),
+            Some(matrix) => Weights::Quantised(matrix, &backdoor),
+        },
         vectors: &vectors,
     };
-    let name = format!("{mode:?} of {count} of {rows} rows of {cols}, batch {batch}");
+    let format = product.format().name();
+    let name = format!("{mode:?} of {format}, {count} of {rows} rows of {cols}, batch {batch}");
     let run = backend.product(&product, &op).map_err(|e| format!("{name}: {e}"))?;
     let (rtl, model) = (run.figures.cycles, run.figures.model_cycles);
     if model != Some(rtl) {

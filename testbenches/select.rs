@@ -5,7 +5,7 @@
 //! rows that a product takes.
 
 use crate::common::rtl::{Mutant, design};
-use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;
 use ndp_numerics::SplitMix64;
@@ -114,6 +114,7 @@ impl Case {
             list,
             heads: 1,
             selected: true,
+            weights: WeightFormat::Fp16,
         };
         program.push(Instruction::Dot(product));
         program.push(Instruction::Store { src: dst, cols, batch, address: VALUES });
@@ -152,7 +153,7 @@ impl Case {
 /// The matrix of row numbers: two columns, a stripe for each row.
 fn place_numbers(core: &mut NdpCore) -> Outcome {
     let config = core.config().clone();
-    let layout = ndp_layout::MatrixLayout::unbounded(&config, MATRIX, 2);
+    let layout = ndp_layout::MatrixLayout::unbounded(&config, MATRIX, 2, WeightFormat::Fp16);
     for row in 0..ROWS {
         for rank in 0..config.gemv().ranks() {
             if layout.cut().stripes_of(row, rank).next().is_some() {
@@ -355,8 +356,18 @@ fn wrong_masks(core: &mut NdpCore, random: &mut SplitMix64) -> Result<usize, Box
     program.data.push(Data::F16 { address: 0, values: vec![0x3C00] });
     program.push(Instruction::Load { dst: 0, cols: 2, batch: 1, address: 0 });
     let (list, address) = (None, MATRIX);
-    let product =
-        Product { src: 0, dst: 1, cols: 2, batch: 1, count: 70, address, list, heads: 1, selected: false };
+    let product = Product {
+        src: 0,
+        dst: 1,
+        cols: 2,
+        batch: 1,
+        count: 70,
+        address,
+        list,
+        heads: 1,
+        selected: false,
+        weights: WeightFormat::Fp16,
+    };
     program.push(Instruction::Dot(product));
     let mut expected = Vec::new();
     for (index, (cols, batch)) in (0..).zip([(70, 3), (33, 1), (1, 2), (64, 1), (200, 2), (200, 1), (200, 1)])

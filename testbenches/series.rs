@@ -61,6 +61,7 @@ fn program(
             address: layout.base(),
             rows: sizes.rows,
             cols: sizes.cols,
+            weights: layout.weights(),
             seed: random.next_u64(),
             kind: RandomKind::Normal,
         });

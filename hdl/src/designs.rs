@@ -30,6 +30,8 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("compute_tile", |c| gemv::compute_tile::compute_tile(c.gemv())),
     ("multiplier_unit", |c| arithmetic::multiplier_unit::multiplier_unit(c.gemv())),
     ("product_aligner", |c| arithmetic::product_aligner::product_aligner(c.gemv())),
+    ("weight_unpacker", |c| gemv::weight_unpacker::weight_unpacker(c.gemv())),
+    ("place_scaler", |_| arithmetic::place_scaler::place_scaler(8)),
     ("serial_lane", |c| {
         arithmetic::serial_lane::serial_lane(c.gemv().serial_steps(), c.gemv().window_cycles())
     }),

@@ -56,6 +56,8 @@ fn variants(
             .map(Value::Integer)
             .into(),
         Value::Boolean(b) => vec![Value::Boolean(!b)],
+        // The one key that is a name.
+        Value::String(_) => ["fp16", "all"].map(|name| Value::String(name.to_owned())).into(),
         other => panic!("{path:?} = {other}: no other value is known"),
     };
     let candidates =

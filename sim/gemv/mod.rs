@@ -1,7 +1,8 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
 //! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`GemvUnit`] (places operands, runs, collects), `attention` (caches
-//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them), `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
+//! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them),
+//! `quantised` (weights of 8 and 4 bits), `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
 
 mod attention;
 mod bit_flip;
@@ -10,6 +11,7 @@ mod estimates;
 #[cfg(test)]
 mod gated;
 mod partial;
+mod quantised;
 mod state;
 mod transfer;
 mod unit;
@@ -22,5 +24,6 @@ pub use estimates::Estimated;
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
 pub(crate) use partial::{Cut, Selected};
 pub use partial::{Handed, MergeFormat, Part, PartialSums};
+pub use quantised::{QuantisationError, QuantisedMatrix};
 pub(crate) use transfer::Outcome;
 pub use unit::{Backdoor, GemvOptions, GemvRun, GemvUnit, LoggedProgram, Product, ProgramFigures, Weights};

@@ -5,20 +5,22 @@
 
 use super::bit_flip::BitFlip;
 use super::estimates::{Estimated, Estimates, Shape};
+use super::quantised::QuantisedMatrix;
 use super::state::{Caches, Transfers};
 use crate::core::{
     Backend, CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
 use crate::ffi::{Form, ModuleShare, WaveOptions};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Counters;
 use ndp_isa::{Data, Instruction, Opcode, Program};
 use ndp_layout::{
-    AxpyTiling, Burst, DimmAddress, DimmMap, MatrixLayout, VectorBlock, order_rows, pack_words, words_of,
+    AxpyTiling, Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, order_rows, pack_words,
+    words_of,
 };
 use ndp_model::GemvOp;
-use ndp_numerics::f16;
+use ndp_numerics::{SCALED, f16};
 use ndp_planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes, Tile};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -124,6 +126,8 @@ pub struct Backdoor(());
 pub enum Weights<'a> {
     /// `[count x cols]`, the rows that take part, row-major: written into the DRAM before the product, by backdoor access.
     Given(&'a [f16], &'a Backdoor),
+    /// The same of INT8 or INT4 weights.
+    Quantised(&'a QuantisedMatrix, &'a Backdoor),
     /// In DRAM already: tiles of columns, each with its first column.
     Resident(&'a [Tile]),
 }
@@ -602,7 +606,12 @@ impl GemvUnit {
 
     /// Writes a row of a matrix into the DRAM, by backdoor access.
     pub(crate) fn poke_row(&mut self, _: &Backdoor, layout: &MatrixLayout, row: u32, values: &[f16]) {
-        for packed in layout.pack_row(row, values) {
+        self.poke(layout.pack_row(row, values));
+    }
+
+    /// Writes bursts into the DRAM, by backdoor access.
+    fn poke(&mut self, bursts: impl IntoIterator<Item = PackedBurst>) {
+        for packed in bursts {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };
             self.core.poke(place.to_burst(self.core.config()), &packed.data);
         }
@@ -671,7 +680,9 @@ impl GemvUnit {
         self.flush().await?;
         self.fetch(&[burst]).await?;
         let mut data = self.fetched(burst);
-        data[place.element as usize / 4] ^= 1 << (16 * (place.element % 4) + bit);
+        let bits = layout.weights().bits();
+        let at = place.element * bits + bit % bits;
+        data[at as usize / 64] ^= 1 << (at % 64);
         self.write(burst, data);
         self.flush().await
     }
@@ -687,11 +698,18 @@ impl GemvUnit {
     ) -> Result<(), SimError> {
         let (cols, count) = (sizes.cols as usize, sizes.count as usize);
         for (first, layout) in &plan.matrices {
-            let Weights::Given(weights, backdoor) = product.weights else { break };
             for k in 0..count {
                 let row = product.active.map_or(k as u32, |active| active[k]);
-                let values = &weights[k * cols + *first as usize..][..layout.cols() as usize];
-                self.poke_row(backdoor, layout, row, values);
+                match product.weights {
+                    Weights::Given(weights, backdoor) => {
+                        let values = &weights[k * cols + *first as usize..][..layout.cols() as usize];
+                        self.poke_row(backdoor, layout, row, values);
+                    }
+                    Weights::Quantised(matrix, _) => {
+                        self.poke(layout.pack_tile(row, &matrix.rows[k], *first))
+                    }
+                    Weights::Resident(_) => {}
+                }
             }
         }
         if let Some(BitFlip::Weight { row, col, bit }) = self.flip
@@ -802,8 +820,16 @@ impl Product<'_> {
         let expect = |what, found: usize, expected: usize| {
             if found == expected { Ok(()) } else { Err(SimError::Length { what, found, expected }) }
         };
-        if let Weights::Given(weights, _) = self.weights {
-            expect("the matrix", weights.len(), count.saturating_mul(cols))?;
+        match self.weights {
+            Weights::Given(weights, _) => expect("the matrix", weights.len(), count.saturating_mul(cols))?,
+            Weights::Quantised(matrix, _) => {
+                expect("the matrix", matrix.rows.len(), count)?;
+                for row in &matrix.rows {
+                    expect("a row of the matrix", row.numbers.len(), cols)?;
+                    expect("scales of a row", row.scales.len(), cols.div_ceil(SCALED))?;
+                }
+            }
+            Weights::Resident(_) => {}
         }
         let length = if self.mode == Mode::Dot { cols } else { count };
         let batch = self.vectors.len().checked_div(length).unwrap_or(0);
@@ -821,6 +847,17 @@ impl Product<'_> {
         })
     }
 
+    /// What the matrix is made of.
+    pub fn format(&self) -> WeightFormat {
+        match self.weights {
+            Weights::Given(..) => WeightFormat::Fp16,
+            Weights::Quantised(matrix, _) => matrix.weights,
+            Weights::Resident(tiles) => {
+                tiles.first().map_or(WeightFormat::Fp16, |(_, layout)| layout.weights())
+            }
+        }
+    }
+
     /// Where the matrix lies, by tiles of columns; for an AXPY also its cut. What is not in DRAM yet gets a place.
     pub(super) fn matrices(
         &self,
@@ -835,13 +872,14 @@ impl Product<'_> {
             };
             return Ok((cut, tiles.to_vec()));
         }
+        let format = self.format();
         if self.mode == Mode::Dot {
-            return Ok((None, vec![(0, map.add_matrix("w", sizes.rows, sizes.cols)?)]));
+            return Ok((None, vec![(0, map.add_weights("w", sizes.rows, sizes.cols, format)?)]));
         }
         let tiling = Plan::tiling(config, sizes)?;
         let mut layouts = Vec::new();
         for tile in &tiling.tiles {
-            let layout = map.add_matrix(&format!("w {}", tile.first), sizes.rows, tile.cols)?;
+            let layout = map.add_weights(&format!("w {}", tile.first), sizes.rows, tile.cols, format)?;
             layouts.push((tile.first, layout));
         }
         Ok((Some(tiling), layouts))

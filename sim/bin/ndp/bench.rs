@@ -6,7 +6,7 @@
 use crate::args::{RecordArgs, UnitArgs, density};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
-use crate::gemv::{Product, name, simulate};
+use crate::gemv::{Format, Product, name, simulate};
 use crate::report::Summary;
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
@@ -23,6 +23,7 @@ use serde::Serialize;
 #[command(after_help = "Examples:\n  \
         ndp bench\n  \
         ndp bench --config tiny --rows 64 --cols 256,512\n  \
+        ndp bench --cols 4096 --weights fp16,int8,int4\n  \
         ndp bench --cols 4096 --json\n  \
         ndp bench --backend cycles --densities 0.2,0.05\n  \
         ndp bench --speed\n  \
@@ -43,6 +44,9 @@ pub struct Args {
     /// Modes of the product
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Dot, Mode::Axpy])]
     pub modes: Vec<Mode>,
+    /// Formats of the weights [default: fp16, and int4 if the design takes it]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub weights: Vec<Format>,
     /// Batch sizes [default: 1 and 4, as far as the design takes them]
     #[arg(long, value_delimiter = ',')]
     pub batches: Vec<u32>,
@@ -56,7 +60,7 @@ pub struct Args {
     #[arg(long)]
     pub json: bool,
     /// Measure the simulation instead of the hardware: native models beside Verilated ones, whatever is simulated
-    #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "batches", "densities", "seed", "profile", "backend"])]
+    #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "weights", "batches", "densities", "seed", "profile", "backend"])]
     pub speed: bool,
     /// Say which modules the simulation's time goes to, for one product of each mode
     #[arg(long, conflicts_with = "backend")]
@@ -72,6 +76,7 @@ const MAX_ROWS: u32 = 16384;
 #[derive(Debug, Serialize)]
 struct Row {
     mode: Mode,
+    weights: Format,
     /// Rows of the matrix; those that take part are `active_rows`.
     #[serde(flatten)]
     shape: GemvShape,
@@ -92,6 +97,7 @@ const BATCHES: [u32; 2] = [1, 4];
 #[derive(Clone, Copy, Debug)]
 struct Case {
     mode: Mode,
+    weights: Format,
     density: f64,
     shape: GemvShape,
 }
@@ -143,14 +149,22 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         "no row length of the default, {COLS:?}, fits into the buffer of {}: name others with --cols",
         config.name()
     );
+    let mut formats = args.weights.clone();
+    if formats.is_empty() {
+        formats = vec![Format::Fp16, Format::Int4];
+        formats.retain(|format| format.check(&config).is_ok());
+    }
+    formats.iter().try_for_each(|format| format.check(&config))?;
     let mut cases = Vec::new();
-    for (&mode, &density) in args.modes.iter().flat_map(|mode| args.densities.iter().map(move |d| (mode, d)))
+    let kinds = args.modes.iter().flat_map(|mode| formats.iter().map(move |format| (mode, format)));
+    for ((&mode, &weights), &density) in
+        kinds.flat_map(|kind| args.densities.iter().map(move |density| (kind, density)))
     {
         for (&cols, &batch) in cols.iter().flat_map(|cols| batches.iter().map(move |b| (cols, b))) {
             let rows = (f64::from(args.rows) / density).round() as u32;
             let shape = GemvShape { rows, cols, batch };
             crate::gemv::check(&shape, mode, &config)?;
-            cases.push(Case { mode, density, shape });
+            cases.push(Case { mode, weights, density, shape });
         }
     }
 
@@ -160,7 +174,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         return crate::speed::profile(&config, &jobs, args.json);
     }
 
-    let cycles = |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle(case.shape.batch);
+    let cycles = |case: &Case| {
+        case.macs() as f64 / config.roofline_macs_per_cycle_of(case.weights.weights(), case.shape.batch)
+    };
     let total: f64 = cases.iter().map(cycles).sum();
     let progress = Progress::watch(total as u64, "cycles", ndp_sim::progress::cycles);
     let mut products = Vec::new();
@@ -203,18 +219,18 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// One product as a call of `ndp gemv`.
 fn job(args: &Args, case: &Case) -> gemv::Args {
     let unit = UnitArgs { backend: args.backend, ..UnitArgs::quiet(&args.config, args.flip) };
-    let Case { mode, density, shape: GemvShape { rows, cols, batch } } = *case;
+    let Case { mode, weights, density, shape: GemvShape { rows, cols, batch } } = *case;
     let (data, records) = (DataKind::Gaussian, RecordArgs::default());
-    gemv::Args { unit, rows, cols, batch, mode, density, seed: args.seed, data, records }
+    gemv::Args { unit, rows, cols, batch, mode, weights, density, seed: args.seed, data, records }
 }
 
 /// Runs one product as `ndp gemv` does.
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
-    let Case { mode, density, shape } = *case;
+    let Case { mode, weights, density, shape } = *case;
     let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job(args, case))?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(args.seed, rerun.line());
-    Ok(Row { mode, shape, density, active_rows, summary, stalls })
+    Ok(Row { mode, weights, shape, density, active_rows, summary, stalls })
 }
 
 fn print(report: &Report<'_>) {
@@ -226,8 +242,9 @@ fn print(report: &Report<'_>) {
         report.tools.verilator()
     );
     say!(
-        "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11}{:>12}{:>10}",
+        "{:<5}{:>8}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11}{:>12}{:>10}",
         "mode",
+        "weights",
         "cols",
         "rows",
         "active",
@@ -240,10 +257,11 @@ fn print(report: &Report<'_>) {
         "efficiency",
         "cycles/s"
     );
-    for Row { mode, shape, active_rows, summary, .. } in &report.products {
+    for Row { mode, weights, shape, active_rows, summary, .. } in &report.products {
         say!(
-            "{:<5}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11.1}{:>12.3}{:>10}",
+            "{:<5}{:>8}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11.1}{:>12.3}{:>10}",
             name(*mode),
+            name(*weights),
             shape.cols,
             shape.rows,
             active_rows,

@@ -12,13 +12,15 @@ use crate::tools::Tools;
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
-use ndp_config::{DesignConfig, GemvShape, RowLayout};
+use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
 use ndp_files::Progress;
 use ndp_model::{GemvClass, GemvOp};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::error::SimError;
-use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
+use ndp_sim::gemv::{
+    GemvOptions, GemvRun, Mode, Product as Operands, QuantisationError, QuantisedMatrix, Weights,
+};
 use ndp_sim::stimulus::DataKind;
 use serde::Serialize;
 
@@ -27,6 +29,7 @@ use serde::Serialize;
 #[command(after_help = "Examples:\n  \
         ndp gemv --rows 1024 --cols 4096\n  \
         ndp gemv --config tiny --rows 8 --cols 100 --batch 3 --data mixed --stalls 30 --waves gemv.fst\n  \
+        ndp gemv --rows 1024 --cols 4096 --weights int4\n  \
         ndp gemv --rows 2048 --cols 9216 --batch 16 --density 0.1 --mode axpy --json")]
 pub struct Args {
     /// Hardware.
@@ -44,6 +47,9 @@ pub struct Args {
     /// Rows by rows (a dot product for each active row) or columns by columns (each active row, times its scalar, is added)
     #[arg(long, value_enum, default_value_t = Mode::Dot)]
     pub mode: Mode,
+    /// What the matrix in DRAM is made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale, quantised from the same weights
+    #[arg(long, value_enum, default_value_t = Format::Fp16)]
+    pub weights: Format,
     /// Share of the rows that is active, drawn at random; 1 for all of them, without a list (above 0, at most 1)
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = density)]
     pub density: f64,
@@ -56,6 +62,40 @@ pub struct Args {
     /// Recordings.
     #[command(flatten)]
     pub records: RecordArgs,
+}
+
+/// Formats of weights by their names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// FP16
+    Fp16,
+    /// 8 bits
+    Int8,
+    /// 4 bits
+    Int4,
+}
+
+impl Format {
+    /// The same without a name.
+    pub fn weights(self) -> WeightFormat {
+        match self {
+            Self::Fp16 => WeightFormat::Fp16,
+            Self::Int8 => WeightFormat::Int8,
+            Self::Int4 => WeightFormat::Int4,
+        }
+    }
+
+    /// Whether the design can multiply with them.
+    pub fn check(self, config: &DesignConfig) -> anyhow::Result<()> {
+        ensure!(
+            config.gemv().weight_formats().contains(&self.weights()),
+            "{} weights need gemv.weight_formats = \"all\", which {} does not have",
+            name(self),
+            config.name()
+        );
+        Ok(())
+    }
 }
 
 /// Weights of the largest matrix: 512 MiB.
@@ -71,6 +111,9 @@ struct Report<'a> {
     seed: u64,
     stalls_percent: u32,
     mode: Mode,
+    weights: Format,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quantisation: Option<QuantisationError>,
     density: f64,
     active_rows: u32,
     passes: u32,
@@ -90,6 +133,8 @@ pub struct Product {
     pub shape: GemvShape,
     /// Rows that took part.
     pub active_rows: u32,
+    /// How far the weights are from those that they were quantised from, if they were.
+    pub quantisation: Option<QuantisationError>,
     /// Cycles, passes and counters, unless an output differed.
     pub run: Option<GemvRun>,
     /// Where the groups' cycles went, unless an output differed.
@@ -102,11 +147,12 @@ pub struct Product {
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
-    let Args { unit, rows, cols, batch, mode, density, seed, data, records } = args;
+    let Args { unit, rows, cols, batch, mode, weights: format, density, seed, data, records } = args;
     records.files(unit.files()).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
     check(&shape, *mode, &config)?;
+    format.check(&config)?;
     let weights = u64::from(*rows) * u64::from(*cols);
     ensure!(
         weights <= MAX_WEIGHTS,
@@ -119,7 +165,15 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let mut backend = CoreBackend::open(&config, &options)?;
     let records = Records::create(records)?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
-    let w = data.weights(count, cols, *seed);
+    let mut w = data.weights(count, cols, *seed);
+    let quantised = match format.weights() {
+        WeightFormat::Fp16 => None,
+        format => Some(QuantisedMatrix::nearest(format, &w, cols)?),
+    };
+    let quantisation = quantised.as_ref().map(|matrix| matrix.error(&w));
+    if let Some(matrix) = &quantised {
+        w = matrix.dequantised();
+    }
     let length = if *mode == Mode::Dot { cols } else { count };
     let x = data.activations(batch, length, *seed);
     // What is compared: the rows that take part, or for AXPY their transpose.
@@ -138,7 +192,10 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         rows: shape.rows,
         cols: shape.cols,
         active,
-        weights: Weights::Given(&w, &backdoor),
+        weights: match &quantised {
+            None => Weights::Given(&w, &backdoor),
+            Some(matrix) => Weights::Quantised(matrix, &backdoor),
+        },
         vectors: &x,
     };
 
@@ -147,12 +204,15 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     rerun.option("cols", shape.cols);
     rerun.option("batch", shape.batch);
     rerun.option("mode", name(*mode));
+    if *format != Format::Fp16 {
+        rerun.option("weights", name(*format));
+    }
     rerun.option("density", density);
     rerun.option("seed", seed);
     rerun.option("data", name(*data));
     // Larger products are within a few per cent of the roofline.
     let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
-    let cycles = macs / config.roofline_macs_per_cycle(op.batch() as u32);
+    let cycles = macs / config.roofline_macs_per_cycle_of(format.weights(), op.batch() as u32);
     let progress = Progress::watch(cycles as u64, "cycles", ndp_sim::progress::cycles);
     let run = backend.product(&product, &op);
     drop(progress);
@@ -175,13 +235,13 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
         None => StallBreakdown::default(),
     };
-    Ok(Product { config, shape, active_rows: count as u32, run, stalls, backend, rerun })
+    Ok(Product { config, shape, active_rows: count as u32, quantisation, run, stalls, backend, rerun })
 }
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let Args { unit, seed, data, mode, density, .. } = args;
-    let Product { config, shape, active_rows, run, stalls, backend, rerun } = simulate(args)?;
+    let Args { unit, seed, data, mode, weights, density, .. } = args;
+    let Product { config, shape, active_rows, quantisation, run, stalls, backend, rerun } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
     let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
@@ -196,6 +256,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             seed: *seed,
             stalls_percent: unit.stalls,
             mode: *mode,
+            weights: *weights,
+            quantisation,
             density: *density,
             active_rows,
             passes,
@@ -215,6 +277,18 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             name(*data),
             unit.stalls
         );
+        if let Some(error) = quantisation {
+            say!(
+                "weights: {}, {} bits each; quantised weights are off by {:.3e} at most ({:.2} % of the largest weight), by {:.3e} in the mean \
+                 ({:.2} % of their mean magnitude)",
+                name(*weights),
+                weights.weights().bits_with_scale(),
+                error.largest,
+                100.0 * error.largest_share,
+                error.mean,
+                100.0 * error.mean_share
+            );
+        }
         summary.print();
         stalls.print();
     }

@@ -11,7 +11,7 @@ use crate::rerun::Rerun;
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_dram::Statistics;
 use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
@@ -265,7 +265,9 @@ fn injected_bit(config: &DesignConfig, program: &Program, flip: BitFlip) -> anyh
     match flip {
         BitFlip::Weight { row, col, bit } => {
             let matrix = program.data.iter().find_map(|data| match *data {
-                Data::Matrix { address, rows, cols, .. } if row < rows && col < cols => {
+                Data::Matrix { address, rows, cols, weights: WeightFormat::Fp16, .. }
+                    if row < rows && col < cols =>
+                {
                     Some((address, rows, cols))
                 }
                 _ => None,

@@ -1,6 +1,7 @@
 //! Units that compute: FP16 products, their exact sums, the rounding of sums, and FP16 arithmetic of the activation unit.
 //!
-//! Reading order: [`number_format`] (what the numbers look like), [`operand_recoder`], [`serial_lane`], [`product_aligner`],
+//! Reading order: [`number_format`] (what the numbers look like), [`operand_recoder`], [`weight_scaler`] and [`place_scaler`]
+//! (quantised weights), [`serial_lane`], [`product_aligner`],
 //! [`multiplier_unit`];
 //! from there a sum passes [`reduction_tree`], [`row_accumulator`], [`combiner`] and [`fp16_rounder`]. Kept sums leave by
 //! [`sum_reader`] (for rounding) or [`sum_resolver`] (for an export). With results in FP16: [`exponential`], [`fp16_adder`],
@@ -15,9 +16,11 @@ pub mod fp16_rounder;
 pub mod multiplier_unit;
 pub mod number_format;
 pub mod operand_recoder;
+pub mod place_scaler;
 pub mod product_aligner;
 pub mod reduction_tree;
 pub mod row_accumulator;
 pub mod serial_lane;
 pub mod sum_reader;
 pub mod sum_resolver;
+pub mod weight_scaler;

@@ -1,6 +1,6 @@
 //! What blocks of all parts are built from. Knows no other folder.
 //!
-//! Reading order: `encoding` and `row_layout` (widths and signals, no modules), [`sram`], [`fifo`], [`sram_fifo`],
+//! Reading order: `encoding`, `row_layout` and `weight_format` (widths and signals, no modules), [`sram`], [`fifo`], [`sram_fifo`],
 //! [`phase_ring`], `oldest_first` (an arbiter); between two clocks: [`two_clock_sram`], [`async_fifo`].
 
 pub mod async_fifo;
@@ -12,3 +12,4 @@ pub(crate) mod row_layout;
 pub mod sram;
 pub mod sram_fifo;
 pub mod two_clock_sram;
+pub(crate) mod weight_format;

@@ -4,6 +4,7 @@ use super::command_decoder::command_decoder;
 use super::row_generator::WORD_ENTRIES;
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
+use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_hdl_language::{
@@ -39,6 +40,8 @@ const ROW: Field = (64, COUNT_BITS);
 const FROM: Field = (64, 12);
 const TAG: Field = (32, 32);
 const HEADS: Field = (120, 3);
+/// Of a configuration with FP16 alone these bits belong to no field.
+const WEIGHTS: Field = (123, FORMAT_BITS);
 const OTHER: Field = (108, 10);
 const SCALAR: Field = (64, 16);
 const OPCODE: Field = (0, 8);
@@ -122,10 +125,15 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         let mask = |(low, bits): Field| ((1u128 << bits) - 1) << low;
         [&[OPCODE], fields].concat().into_iter().map(mask).fold(0, |all, bits| all | bits)
     };
+    let quantised = is_quantised(gemv);
+    let with_weights = |name: &str| quantised && ["dot", "axpy"].contains(&name);
     let reserved: Vec<Bits> = INSTRUCTIONS
         .iter()
         .zip(&is)
-        .map(|((_, _, fields), is)| (&word & lit(!used(fields), INSTRUCTION_BITS)).any() & is)
+        .map(|((name, _, fields), is)| {
+            let fields = if with_weights(name) { [fields, &[WEIGHTS][..]].concat() } else { fields.to_vec() };
+            (&word & lit(!used(&fields), INSTRUCTION_BITS)).any() & is
+        })
         .collect();
     // Rows of several heads are counted: `listed` has to be 0 then.
     let products = m.wire("products", one_of(&["dot", "axpy"]));
@@ -141,7 +149,12 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     let unlisted = cat([products.clone(), field(SELECTED), !field(LISTED)]).all();
     let entry_over = field(ROW).high(ROW.1 - FROM.1).any();
     let entry_over = cat([selects.clone(), field(LISTED), entry_over]).all();
-    let reserved = any_of(&[any_of(&reserved), &headed & field(LISTED), unlisted, entry_over]);
+    let mut reserved = vec![any_of(&reserved), &headed & field(LISTED), unlisted, entry_over];
+    if quantised {
+        // There are three formats.
+        reserved.push(&products & field(WEIGHTS).all());
+    }
+    let reserved = any_of(&reserved);
     let reserved = m.wire("reserved", reserved);
 
     // Sizes.
@@ -261,6 +274,9 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         }
     }
     m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
+    if quantised {
+        m.output("weights_o", field(WEIGHTS), FORMAT_DOC);
+    }
     m.output("listed_o", &listed, "rows come from the list memory");
     m.output("selected_o", field(SELECTED), "as many rows as were selected, at most");
     m.output("upward_o", upward, "entries of the list memory would be overwritten before they are read");

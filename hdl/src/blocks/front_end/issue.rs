@@ -13,6 +13,7 @@ use super::row_generator::WORD_ENTRIES;
 use crate::blocks::activation::activation_unit::operation_fields;
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
+use crate::blocks::common::weight_format::{FORMAT_DOC, is_quantised};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, zeros};
@@ -138,6 +139,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (address, source, target) = (decoded("address"), decoded("source"), decoded("target"));
     let (list, tag) = (decoded("entry"), decoded("tag"));
     let heads = decoded("heads");
+    let weights = is_quantised(gemv).then(|| decoded("weights"));
     let (selected, list_upward) = (decoded("selected"), decoded("upward"));
     let (other, scalar) = (decoded("other"), decoded("scalar"));
     let layout = |part: &str| {
@@ -424,6 +426,9 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     );
     m.output("batch_o", &batch, "vectors");
     m.output("heads_o", &heads, "logarithm of the number of heads");
+    if let Some(weights) = weights {
+        m.output("weights_o", weights, FORMAT_DOC);
+    }
     m.output("source_o", fit(&source, addr_bits), "first word of the source");
     m.output("target_o", fit(&target, addr_bits), "first word of the destination");
     m.output("address_o", &address, "burst address");

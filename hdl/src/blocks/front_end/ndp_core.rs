@@ -18,6 +18,7 @@ use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits};
 use crate::blocks::common::sram::sram;
 use crate::blocks::common::sram_fifo::sram_fifo;
+use crate::blocks::common::weight_format::is_quantised;
 use crate::blocks::gemv::gemv_unit::gemv_unit;
 use crate::blocks::gemv::selector::element_bits;
 use crate::blocks::link::transfer_unit::transfer_unit;
@@ -160,6 +161,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let product_start = strobe("product_start_q", &product);
     let rows_start = strobe("rows_start_q", &begins);
     let list_start = list.high(list_addr_bits(config));
+    let weights = is_quantised(gemv).then(|| front.output("weights_o"));
+    let held_weights = weights.as_ref().map(|weights| held("weights", weights, &fetch));
     let matrix = held("matrix", &address.low(burst_bits), &fetch);
     let list_word = m.forward("list_word", BEAT_BITS);
     let row_ready = m.forward("row_ready", 1);
@@ -179,6 +182,9 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("tail_i", &held_cols.tail)
         .input("list_data_i", &list_word)
         .input("row_ready_i", &row_ready);
+    if let Some(weights) = &held_weights {
+        generator.connect_input("weight_format_i", weights);
+    }
     let (row_valid, row, row_offset) =
         (generator.output("row_valid_o"), generator.output("row_o"), generator.output("row_offset_o"));
     let row_start = generator.output("row_start_o");
@@ -258,6 +264,9 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("y_ready_i", &y_ready)
         .input("row_valid_i", tokens.output("valid_o"))
         .input("row_start_i", tokens.output("data_o"));
+    if let Some(weights) = &weights {
+        unit.connect_input("weight_format_i", weights);
+    }
     let unit = connect_layout(connect_layout(unit, config, "cols_", &cols), config, "rows_", &rows_layout);
     let unit = operation_fields(gemv).into_iter().fold(unit, |unit, (name, ..)| {
         let port = format!("activation_{name}");
@@ -349,6 +358,9 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             .input("row_offset_i", &row_offset)
             .input("row_start_i", &row_start)
             .input("seg_ready_i", turns.output("feeder_ready_o"));
+        if let Some(weights) = &held_weights {
+            feeder.connect_input("weight_format_i", weights);
+        }
         let feeder = connect_layout(feeder, config, "", &held_cols);
         room.push(feeder.output("row_room_o"));
         all_asked.push(feeder.output("idle_o"));
@@ -468,7 +480,10 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("activation_i", part_busy("activation"))
         .input("dot_start_i", start("dot") & !&selected)
         .input("batch_i", held("product_batch", &batch, &product))
-        .input("result_taken_i", unit.output("result_taken_o") & !held("product_selected", &selected, &product))
+        .input(
+            "result_taken_i",
+            unit.output("result_taken_o") & !held("product_selected", &selected, &product),
+        )
         .input("result_positive_i", unit.output("result_positive_o"))
         .input("mask_valid_i", &selects)
         .input("mask_i", &mask);

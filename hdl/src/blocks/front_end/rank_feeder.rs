@@ -3,12 +3,14 @@
 //! A rank holds of each row its full waves and, if the row's tail reaches it, a tail stripe; rows follow each other
 //! without gaps. So the first burst of a row is `base + beats_per_stripe * (waves * row + tails before the row)`, and
 //! the tails before it can be counted without a loop, because they go round the ranks. A segment ends at a multiple of 16 bursts, so
-//! that it never leaves an open row.
+//! that it never leaves an open row. Rows of quantised weights are shorter, but follow each other in the same way: each tail stripe adds as
+//! many bursts to its row.
 
-use super::row_generator::stripe_offset_bits;
+use super::row_generator::row_offset_bits;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
+use crate::blocks::common::weight_format::{Format, is_quantised, quantised_bursts, quantised_tails};
 use ndp_config::DesignConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
@@ -48,7 +50,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (ranks, beats) = (gemv.ranks(), gemv.beats_per_stripe());
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
-    let (offset_bits, addr_bits) = (stripe_offset_bits(config), config.dram().burst_bits());
+    let (offset_bits, addr_bits) = (row_offset_bits(config), config.dram().burst_bits());
     let beat_bits = log2(beats);
     let m = ModuleBuilder::new(
         format!("rank_feeder_g{ranks}_p{beats}_a{addr_bits}"),
@@ -56,10 +58,12 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     );
     let rank = m.input("rank_i", rank_width, "which rank this is");
     let layout = Layout::inputs(&m, gemv);
+    let format = is_quantised(gemv).then(|| Format::input(&m));
     let base = m.input("base_i", addr_bits, "first burst of the matrix");
     let push = m.input("row_push_i", 1, "take a row; only with `row_room_o`");
     let row = m.input("row_i", row_bits, "its index");
-    let row_offset = m.input("row_offset_i", offset_bits, "full waves of all rows before it");
+    let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
+    let row_offset = m.input("row_offset_i", offset_bits, format!("{what} of all rows before it"));
     let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
     let ready = m.input("seg_ready_i", 1, "the segment is taken");
 
@@ -133,7 +137,20 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // Second step: stripes before the row; third: its first burst; then the segments.
     counted.next(&*next);
     let before = m.reg("before_q", offset_bits).enable(&counted);
-    before.next(waves_before.q() + fit(&tails, offset_bits));
+    let tails = fit(&tails, offset_bits);
+    let tails = match &format {
+        None => tails,
+        Some(format) => {
+            let whole = if beat_bits == 0 {
+                tails.clone()
+            } else {
+                cat([tails.low(offset_bits - beat_bits), zeros(beat_bits)])
+            };
+            let quantised = quantised_tails(&m, gemv, (&tails, &layout.waves, &format.int4));
+            mux(&format.quantised, &quantised, &whole)
+        }
+    };
+    before.next(waves_before.q() + tails);
     placed.next(&counted);
     let left = m.reg("left_q", left_bits).reset(0);
     let addr = m.reg("addr_q", addr_bits);
@@ -141,8 +158,17 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let valid = m.wire("valid", left.any());
     let taken = m.wire("taken", &valid & &ready);
     let fewer = m.wire("fewer", left.q() - fit(&length, left_bits));
-    left.next(mux(&placed, &beats_now, &mux(&taken, &fewer, &left)));
-    let first = if beat_bits == 0 { before.q() } else { cat([before.q(), zeros(beat_bits)]) };
+    let row_bursts = match &format {
+        None => beats_now.q(),
+        Some(format) => {
+            let quantised = quantised_bursts(&m, &beats_now, &format.int4);
+            m.unused(quantised.msb(), "a burst has two places at least");
+            mux(&format.quantised, &quantised.low(left_bits), &beats_now)
+        }
+    };
+    left.next(mux(&placed, &row_bursts, &mux(&taken, &fewer, &left)));
+    let first =
+        if beat_bits == 0 || format.is_some() { before.q() } else { cat([before.q(), zeros(beat_bits)]) };
     let onward = after_segment(&addr);
     addr.next(mux(&placed, &(&base + &first), &mux(&taken, &onward, &addr)));
     let working = m.wire("working", any_of(&[counted.q(), placed.q(), valid.clone()]));

@@ -2,7 +2,8 @@
 
 use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
-use ndp_config::{BEAT_BITS, DesignConfig};
+use crate::blocks::common::weight_format::{Format, SCALED_PLACES, is_quantised, quantised_bursts};
+use ndp_config::{BEAT_BITS, DesignConfig, GemvConfig};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, zeros};
 use std::rc::Rc;
 
@@ -16,20 +17,27 @@ pub(crate) fn list_addr_bits(config: &DesignConfig) -> u32 {
     bits_for(config.core().list_entries() / WORD_ENTRIES - 1)
 }
 
-/// Bits of the stripes of a rank that lie before a row.
-pub(crate) fn stripe_offset_bits(config: &DesignConfig) -> u32 {
-    config.dram().burst_bits() - log2(config.gemv().beats_per_stripe())
+/// Bits of the stripes of a rank that lie before a row; of its bursts, if weights may be quantised.
+pub(crate) fn row_offset_bits(config: &DesignConfig) -> u32 {
+    let stripe = if is_quantised(config.gemv()) { 0 } else { log2(config.gemv().beats_per_stripe()) };
+    config.dram().burst_bits() - stripe
 }
 
-/// The generator: a counted row per cycle, a listed one every `wave_bits + 4` cycles. The command's fields have to stay
-/// while it runs.
+/// Bits of the bursts of a quantised row's full waves.
+fn length_bits(config: &GemvConfig) -> u32 {
+    let places = config.max_cols() / config.stripe_elems() / config.ranks() * config.beats_per_stripe();
+    bits_for(places.div_ceil(SCALED_PLACES) + places / 2).max(wave_bits(config))
+}
+
+/// The generator: a counted row per cycle, a listed one every `wave_bits + 4` cycles, or `length_bits + 4` if its weights are
+/// quantised. The command's fields have to stay while it runs.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let gemv = config.gemv();
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
-    let (offset_bits, list_bits) = (stripe_offset_bits(config), bits_for(config.core().list_entries() - 1));
+    let (offset_bits, list_bits) = (row_offset_bits(config), bits_for(config.core().list_entries() - 1));
     let m = ModuleBuilder::new(
         format!("row_generator_g{}_o{offset_bits}_v{wave_width}", gemv.ranks()),
         "Rows of a product, with the stripes that lie before them.",
@@ -40,6 +48,7 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let list = m.input("list_i", list_bits, "first entry");
     let waves = m.input("waves_i", wave_width, "stripes of a row that every rank takes");
     let tail = m.input("tail_i", rank_width, "stripes of a row that are left over");
+    let format = is_quantised(gemv).then(|| Format::input(&m));
     let word = m.input("list_data_i", BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
     let ready = m.input("row_ready_i", 1, "the row is taken");
     let others = m.input("other_i", 1, "`entry_o` is for another reader of the list memory");
@@ -69,16 +78,40 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let unread: Vec<Bits> =
         (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits)).collect();
     m.unused(cat(unread), "a row index has 24 bits");
-    // One bit per remaining step; `multiplier_q` holds the bits of the wave count from the top.
-    let steps = m.reg("steps_q", wave_width).reset(0);
+    // What a row is long: its waves, or their bursts. One bit per remaining step; `multiplier_q` holds the bits from the top.
+    let beats = log2(gemv.beats_per_stripe());
+    let step_bits = if format.is_some() { length_bits(gemv) } else { wave_width };
+    let (factor, first_step, length) = match &format {
+        None => (waves.clone(), cat([ndp_hdl_language::lit(1, 1), zeros(wave_width - 1)]), waves.clone()),
+        Some(format) => {
+            let places = if beats == 0 { waves.clone() } else { cat([waves.clone(), zeros(beats)]) };
+            let bursts = quantised_bursts(&m, &places, &format.int4);
+            let top = step_bits - wave_width;
+            let whole = if top == 0 { waves.clone() } else { cat([waves.clone(), zeros(top)]) };
+            let quantised = if bursts.width() > step_bits {
+                m.unused(bursts.high(bursts.width() - step_bits), "no row is so long");
+                bursts.low(step_bits)
+            } else {
+                bursts.zext(step_bits)
+            };
+            let one = |at: u32| ndp_hdl_language::lit(1 << at, step_bits);
+            let places = places.zext(places.width() + 1);
+            (
+                mux(&format.quantised, &quantised, &whole),
+                mux(&format.quantised, &one(step_bits - 1), &one(wave_width - 1)),
+                m.wire("length", mux(&format.quantised, &bursts, &places)),
+            )
+        }
+    };
+    let steps = m.reg("steps_q", step_bits).reset(0);
     let stepping = m.wire("stepping", steps.any());
     let last_step = m.wire("last_step", steps.eq_lit(1));
-    steps.next(mux(&chooses, &cat([ndp_hdl_language::lit(1, 1), zeros(wave_width - 1)]), &{
-        if wave_width == 1 { zeros(1) } else { cat([zeros(1), steps.high(wave_width - 1)]) }
+    steps.next(mux(&chooses, &first_step, &{
+        if step_bits == 1 { zeros(1) } else { cat([zeros(1), steps.high(step_bits - 1)]) }
     }));
-    let multiplier = m.reg("multiplier_q", wave_width);
-    let shifted = if wave_width == 1 { zeros(1) } else { cat([multiplier.low(wave_width - 1), zeros(1)]) };
-    multiplier.next(mux(&chooses, &waves, &shifted));
+    let multiplier = m.reg("multiplier_q", step_bits);
+    let shifted = if step_bits == 1 { zeros(1) } else { cat([multiplier.low(step_bits - 1), zeros(1)]) };
+    multiplier.next(mux(&chooses, &factor, &shifted));
     let row = m.reg("row_q", row_bits);
     let counted = mux(&taken, &row.plus_one(), &row).gated(&!&start);
     row.next(mux(&listed, &mux(&chooses, &chosen, &row), &counted));
@@ -91,9 +124,17 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     }
     let offset = m.reg("offset_q", offset_bits);
     let doubled = cat([offset.low(offset_bits - 1), zeros(1)]);
-    let product = &doubled + fit(&row).gated(&multiplier.msb());
+    // A wave of FP16 has a burst for each place.
+    let term = match &format {
+        Some(format) if beats > 0 => {
+            let whole = cat([row.q(), zeros(beats)]);
+            mux(&format.quantised, &fit(&row), &fit(&whole))
+        }
+        _ => fit(&row),
+    };
+    let product = &doubled + term.gated(&multiplier.msb());
     let listed_offset = mux(&chooses, &zeros(offset_bits), &mux(&stepping, &product, &offset));
-    let counted_offset = offset.q() + fit(&waves).gated(&taken);
+    let counted_offset = offset.q() + fit(&length).gated(&taken);
     let counted_offset = counted_offset.gated(&!&start);
     offset.next(mux(&listed, &listed_offset, &counted_offset));
     let counts = m.wire("counts", &begins & !&listed);
@@ -116,7 +157,8 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("entry_o", &chosen, "the row in an entry of the word read last");
     m.output("row_valid_o", &valid, "a row is offered");
     m.output("row_o", &row, "its index");
-    m.output("row_offset_o", &offset, "full waves of all rows before it");
+    let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
+    m.output("row_offset_o", &offset, format!("{what} of all rows before it"));
     m.output("row_start_o", tail_start, "rank at which its tail starts");
     m.finish()
 }

@@ -4,11 +4,16 @@
 //! rank has one, which depends on where the row's tail starts. Gives each beat its position among the tiles, cuts the row's
 //! end, fills up what the row does not reach with zeros, and describes the finished stripe to
 //! [`super::window_sequencer`].
+//!
+//! Of quantised weights a beat is taken in two halves, which are a place each (INT8) or two (INT4), and before each 32 places of a row comes a
+//! beat with their scales. That one is taken as soon as its stripe is planned.
 
 use super::scalar_banks::scalar_slot_bits;
+use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
+use crate::blocks::common::weight_format::{Format, SCALED_PLACES, is_quantised};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux, zeros};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
@@ -30,6 +35,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let row_valid = m.input("row_valid_i", 1, "the next row is known");
     let tail_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
     let beat_valid = m.input("beat_valid_i", 1, "the FIFO has a beat");
+    let format = is_quantised(config).then(|| Format::input(&m));
     let take_stripe = m.input("stripe_take_i", 1, "the described stripe starts computing");
 
     // Where the next plan stands: row, wave and tail.
@@ -88,12 +94,36 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let position = m.reg("position_q", position_bits(config)).reset(0);
     let beyond = m.wire("beyond", &plan_end & layout.last_beat.lt(&position));
     let ready = m.wire("ready", plan_valid.q() & !full.q());
-    let pop = m.wire("pop", &ready & !&beyond & &beat_valid);
-    let step = m.wire("step", &ready & (&beyond | &beat_valid));
+    let at_end = position.eq_lit((positions - 1).into());
+    // Of quantised weights: the beat is scales; a step with weights; both places of a pair.
+    let scaled = format.as_ref().map(|_| m.reg("scaled_q", 1).reset(0));
+    let beat_ready = match (&format, &scaled) {
+        (Some(format), Some(scaled)) => m.wire("beat_ready", &beat_valid & (scaled.q() | !&format.quantised)),
+        _ => beat_valid.clone(),
+    };
+    let pair_end = format.as_ref().map(|format| {
+        let last_pair = position.high(position.width() - 1).all();
+        let last_pair = if position.width() == 1 { format.int4.clone() } else { last_pair & &format.int4 };
+        m.wire("pair_end", last_pair)
+    });
+    let pop = m.wire("pop", &ready & !&beyond & &beat_ready);
+    let step = m.wire("step", &ready & (&beyond | &beat_ready));
     // All that lies beyond the row's end is blanked in one step.
-    let last_step = m.wire("last_step", &beyond | position.eq_lit((positions - 1).into()));
+    let stripe_end = match &pair_end {
+        Some(pair_end) => &at_end | pair_end,
+        None => at_end,
+    };
+    let last_step = m.wire("last_step", &beyond | &stripe_end);
     let finish = m.wire("finish", &step & &last_step);
-    let onward = m.wire("onward", position.plus_one().gated(&!&last_step));
+    let onward = match &format {
+        None => position.plus_one(),
+        Some(format) if position.width() > 1 => {
+            let pairs = cat([position.high(position.width() - 1).plus_one(), position.bit(0)]);
+            mux(&format.int4, &pairs, &position.plus_one())
+        }
+        Some(_) => position.plus_one(),
+    };
+    let onward = m.wire("onward", onward.gated(&!&last_step));
     position.next(mux(&step, &onward, &position));
     plan_valid.next(any_of(&[planned.clone(), plan_valid.q() & !&finish]));
     full.next(any_of(&[finish.clone(), full.q() & !&take_stripe]));
@@ -114,12 +144,49 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("idle_o", !(active.q() | plan_valid.q() | full.q()), "a command can be taken, no stripe waits");
     m.output("rowless_o", active.q() & !plan_valid.q() & !&row_valid, "waiting for a row");
     m.output("row_pop_o", row_done, "the row is planned");
-    m.output("beat_pop_o", pop, "take a beat from the FIFO");
+    let here = position.eq(&layout.last_beat);
+    let mut ends_here = &plan_end & &here;
+    let mut taken = pop.clone();
+    let mut complete = full.q();
+    if let (Some(Format { quantised, int4 }), Some(scaled)) = (&format, &scaled) {
+        ends_here = m.wire("ends_here", ends_here);
+        let pairs = position.width() - 1;
+        let same_pair =
+            if pairs == 0 { lit(1, 1) } else { position.high(pairs).eq(&layout.last_beat.high(pairs)) };
+        // The second place of a pair is beyond the row's end, or has it; positions of pairs are even.
+        let in_pair = m.wire("in_pair", cat([plan_end.clone(), same_pair, int4.clone()]).all());
+        let row_end = m.wire("place_row_end", &ends_here | &in_pair);
+        let ends = m.wire("ends", &plan_last & mux(&plan_end, &row_end, &stripe_end));
+        let weights = m.wire("weights", &pop & quantised);
+        let scales = [quantised.clone(), plan_valid.q(), !&beyond, beat_valid.clone(), !scaled.q()];
+        let scales = m.wire("scales", cat(scales).all());
+        let half = m.reg("half_q", 1).reset(0).enable(&weights);
+        half.next(!(half.q() | &ends));
+        let group_bits = log2(SCALED_PLACES);
+        let group = m.reg("group_q", group_bits).reset(0).enable(&weights);
+        let pair_onward = cat([group.high(group_bits - 1).plus_one(), zeros(1)]);
+        group.next(mux(int4, &pair_onward, &group.plus_one()).gated(&!&ends));
+        let last_of_group = group.high(group_bits - 1).all() & (int4 | group.bit(0));
+        let used_up = m.wire("used_up", &weights & (&ends | last_of_group));
+        scaled.next(any_of(&[scales.clone(), scaled.q() & !&used_up]));
+        taken = &scales | (&pop & (!quantised | half.q() | &ends));
+        // Scaled weights are a cycle later at their tiles.
+        let late = m.reg("late_q", 1).reset(0);
+        late.next(&finish & quantised);
+        complete = complete & !late.q();
+        m.output("scales_o", scales, "the beat has scales");
+        m.output("half_o", half.q(), "which half of the beat has the weights");
+        m.output("group_o", group.q(), "number of the first place among those of the scales");
+        m.output("place_pair_o", int4 & !&beyond, "two places go to the tiles");
+        m.output("place_next_clear_o", &in_pair & &here & !position.bit(0), "zeros as the second one");
+        m.output("place_next_cut_o", &in_pair & !&here, "the second one is the row's last");
+    }
+    m.output("beat_pop_o", taken, "take a beat from the FIFO");
     m.output("place_o", &step, "a beat goes to the tiles");
     m.output("place_position_o", &position, "its position among the tiles");
     m.output("place_clear_o", &beyond, "zeros instead, for this position and all after it");
-    m.output("place_cut_o", &plan_end & position.eq(&layout.last_beat), "it is the row's last");
-    m.output("stripe_valid_o", &full, "the tiles' next weights are complete and described");
+    m.output("place_cut_o", ends_here, "it is the row's last");
+    m.output("stripe_valid_o", complete, "the tiles' next weights are complete and described");
     for (name, value, doc) in outputs {
         m.output(name, value, doc);
     }

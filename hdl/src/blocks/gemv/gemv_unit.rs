@@ -21,6 +21,7 @@ use crate::blocks::arithmetic::sum_resolver::sum_resolver;
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits, words};
+use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
 use ndp_hdl_language::{
     Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
@@ -143,6 +144,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         config.head_bits(),
         "products: logarithm of the number of heads, rows one stripe at most",
     );
+    let format_in = is_quantised(config)
+        .then(|| m.input("weight_format_i", FORMAT_BITS, format!("DOT, AXPY: {FORMAT_DOC}")));
     let x_valid = m.input("x_valid_i", 1, "load: a beat is offered");
     let x_data = m.input("x_data_i", BEAT_BITS, "load: 32 FP16 values");
     let y_ready = m.input("y_ready_i", 1, "store: the beat is taken");
@@ -205,6 +208,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
     let heads = m.reg("heads_q", config.head_bits()).reset(0).enable(&takes_gemv | &start_round);
     heads.next(heads_in.gated(&start_gemv));
+    let format = format_in.map(|format| {
+        let reg = m.reg("weight_format_q", FORMAT_BITS).reset(0).enable(&start_gemv);
+        // Partial results are sums or FP16.
+        reg.next(format.gated(&!&merges));
+        reg.q()
+    });
     let headed = m.wire("headed", heads.any());
     // Vectors of results or scalars: one for each vector and head.
     let vectors = m.wire("vectors", gemv.batch.zext(config.vectors_bits()).shl(&heads));
@@ -503,6 +512,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 combine.output(&format!("sum{g}_release_o"))
                     | collector.output(&format!("result{g}_release_o")),
             );
+        if let Some(format) = &format {
+            instance.connect_input("weight_format_i", format);
+        }
         let instance = group_cols.connect(instance);
         let instance = instance
             .input("lane_re_i", &lanes_read_now)

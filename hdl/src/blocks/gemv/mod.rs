@@ -1,6 +1,6 @@
 //! The GEMV unit: products of matrix rows from the ranks with vectors in the buffer.
 //!
-//! Reading order: [`compute_tile`]; [`fill_sequencer`] and [`window_sequencer`] (what a rank's group of tiles does when),
+//! Reading order: [`compute_tile`]; [`fill_sequencer`], [`weight_unpacker`] and [`window_sequencer`] (what a rank's group of tiles does when),
 //! [`rank_group`]. The buffer's ways in and out: [`vector_walker`], [`vector_writer`], [`vector_reader`], [`row_distributor`],
 //! [`round_sequencer`], [`round_column`]. What products of several heads need: [`scalar_banks`], [`head_sender`],
 //! [`head_results`]. Elements that are positive: [`selector`]. All together: [`gemv_unit`].
@@ -19,4 +19,5 @@ pub mod selector;
 pub mod vector_reader;
 pub mod vector_walker;
 pub mod vector_writer;
+pub mod weight_unpacker;
 pub mod window_sequencer;

@@ -12,6 +12,7 @@ use super::compute_tile::compute_tile;
 use super::fill_sequencer::fill_sequencer;
 use super::head_sender::head_sender;
 use super::scalar_banks::{scalar_banks, scalar_slot_bits};
+use super::weight_unpacker::{delayed_fields, weight_unpacker};
 use super::window_sequencer::window_sequencer;
 use crate::blocks::activation::activation_port::LaneInputs;
 use crate::blocks::activation::activation_tree::activation_tree;
@@ -25,9 +26,10 @@ use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::phase_ring::phase_ring;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits};
+use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
 use ndp_config::{BEAT_BITS, GemvConfig};
 use ndp_hdl_language::{
-    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
 use std::rc::Rc;
 
@@ -73,6 +75,111 @@ fn jobs_in_flight(config: &GemvConfig) -> u32 {
     (cycles.div_ceil(config.window_cycles()) + 1).next_power_of_two()
 }
 
+/// What goes to the tiles' next weights: at which positions, and what at even and odd ones.
+struct Placing {
+    at: Bits,
+    even: Bits,
+    odd: Bits,
+}
+
+/// What [`fill_sequencer`] says of a beat, or [`weight_unpacker`] of the places that it makes of quantised weights.
+struct Places {
+    clear: Bits,
+    cut: Bits,
+    place: Bits,
+    first: Bits,
+    /// Position, second place, whether there is one, whether zeros are in its place, and whether the row ends in it.
+    unpacked: Option<[Bits; 5]>,
+}
+
+impl Places {
+    /// Quantised weights come from an unpacker, a cycle after FP16 would.
+    fn unpacked(
+        self,
+        m: &ModuleBuilder,
+        config: &GemvConfig,
+        fill: &InstanceBuilder<'_>,
+        format: &Bits,
+    ) -> Result<Self, HdlError> {
+        let Self { clear, cut, place, first: beat, .. } = self;
+        let position = fill.output("place_position_o");
+        let unpacker = m
+            .instance("unpacker", &weight_unpacker(config)?)
+            .input("weight_format_i", format)
+            .input("beat_i", &beat)
+            .input("place_i", &place)
+            .input("position_i", &position)
+            .input("clear_i", &clear)
+            .input("cut_i", &cut)
+            .input("pair_i", fill.output("place_pair_o"))
+            .input("next_clear_i", fill.output("place_next_clear_o"))
+            .input("next_cut_i", fill.output("place_next_cut_o"));
+        let unpacker = ["scales", "half", "group"].into_iter().fold(unpacker, |unpacker, name| {
+            unpacker.input(format!("{name}_i"), fill.output(&format!("{name}_o")))
+        });
+        let quantised = m.wire("quantised", format.any());
+        let late = |name: &str| unpacker.output(&format!("{name}_o"));
+        let [late_position, late_clear, late_cut, pair, next_clear, next_cut] =
+            delayed_fields(config).map(|(name, ..)| late(name));
+        let either = |name: &str, late: &Bits, direct: &Bits| m.wire(name, mux(&quantised, late, direct));
+        let position = either("position", &late_position, &position);
+        let pair = m.wire("pair", &pair & &quantised);
+        Ok(Self {
+            clear: either("clear", &late_clear, &clear),
+            cut: either("cut", &late_cut, &cut),
+            place: either("place", &late("place"), &place),
+            first: either("first", &late("first"), &beat),
+            unpacked: Some([position, late("second"), pair, next_clear, next_cut]),
+        })
+    }
+}
+
+/// Recodes and masks what is placed: beats of FP16 weights and of sums as they come, or two places of quantised weights at a time.
+fn placing(
+    m: &ModuleBuilder,
+    config: &GemvConfig,
+    fill: &InstanceBuilder<'_>,
+    beats: &InstanceBuilder<'_>,
+    (import, format, layout): (&Bits, Option<&Bits>, &Layout),
+) -> Result<Placing, HdlError> {
+    let positions = config.beats_per_stripe();
+    let clear = fill.output("place_clear_o");
+    let beat = beats.output("data_o");
+    let (cut, place) = (fill.output("place_cut_o"), fill.output("place_o"));
+    let mut places = Places { clear, cut, place, first: beat.clone(), unpacked: None };
+    if let Some(format) = format {
+        places = places.unpacked(m, config, fill, format)?;
+    }
+    let Places { clear, cut, place, first, unpacked } = places;
+    let recode =
+        |name: &str, data: &Bits, clear: &Bits, cut: &Bits| -> Result<InstanceBuilder<'_>, HdlError> {
+            Ok(m.instance(name, &operand_recoder()?)
+                .input("data_i", data)
+                .input("clear_i", clear)
+                .input("cut_i", cut)
+                .input("last_i", &layout.last_elem))
+        };
+    let recoder = recode("recoder", &first, &clear, &cut)?;
+    let placed = m.reg("placed_q", BEAT_BITS).enable(&place);
+    let single = mux(import, &beat, &recoder.output("data_o"));
+    placed.next(&single);
+    let place_at = m.reg("place_at_q", positions).reset(0);
+    let Some([position, second, pair, next_clear, next_cut]) = unpacked else {
+        let here = one_hot_position(&fill.output("place_position_o"), &clear, positions);
+        place_at.next(here.gated(&place));
+        return Ok(Placing { at: place_at.q(), even: placed.q(), odd: placed.q() });
+    };
+    let here = m.wire("here", one_hot_position(&position, &clear, positions));
+    let next_clear = m.wire("second_clear", &clear | &next_clear);
+    let second = recode("second_recoder", &second, &next_clear, &next_cut)?.output("data_o");
+    let odd = m.reg("placed_odd_q", BEAT_BITS).enable(&place);
+    odd.next(mux(&pair, &second, &single));
+    // The second place is the one after an even position.
+    let both = cat([here.low(positions - 1), zeros(1)]).gated(&pair);
+    place_at.next((here | both).gated(&place));
+    Ok(Placing { at: place_at.q(), even: placed.q(), odd: odd.q() })
+}
+
 /// The group of one rank of `config`.
 ///
 /// # Errors
@@ -108,6 +215,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let row_scalar = m.input("row_scalar_i", FP16_BITS, "recoded scalar");
     let weight_valid = m.input("weight_valid_i", 1, "a beat of weights is offered");
     let weight_data = m.input("weight_data_i", BEAT_BITS, "32 FP16 weights");
+    let format = is_quantised(config).then(|| m.input("weight_format_i", FORMAT_BITS, FORMAT_DOC));
     let write = m.input("write_i", 1, "write to the buffer; only with `write_free_o`");
     let write_position =
         m.input("write_position_i", position_bits(config), "position of the beat among the tiles");
@@ -181,23 +289,14 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("row_start_i", row_queue.output("data_o"))
         .input("beat_valid_i", beats.output("valid_o"))
         .input("stripe_take_i", &take);
+    if let Some(format) = &format {
+        fill.connect_input("weight_format_i", format);
+    }
     let fill = layout.connect(fill);
     row_pop.drive(fill.output("row_pop_o"));
     beat_pop.drive(fill.output("beat_pop_o"));
-    let place_rest = fill.output("place_clear_o");
-    let beat_data = beats.output("data_o");
-    let recoder = m
-        .instance("recoder", &operand_recoder()?)
-        .input("data_i", &beat_data)
-        .input("clear_i", &place_rest)
-        .input("cut_i", fill.output("place_cut_o"))
-        .input("last_i", &layout.last_elem);
-    let place = fill.output("place_o");
-    let placed = m.reg("placed_q", BEAT_BITS).enable(&place);
-    placed.next(mux(&import, &beat_data, &recoder.output("data_o")));
-    let place_at = m.reg("place_at_q", positions).reset(0);
-    let here = one_hot_position(&fill.output("place_position_o"), &place_rest, positions);
-    place_at.next(here.gated(&place));
+    let Placing { at: place_at, even: placed, odd: placed_odd } =
+        placing(&m, config, &fill, &beats, (&import, format.as_ref(), &layout))?;
 
     // Jobs.
     let room = m.forward("room", 1);
@@ -301,7 +400,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             let instance = m
                 .instance(format!("tile{i}"), &tile)
                 .input("phase_i", &phase)
-                .input("weight_i", chunk(&placed, i))
+                .input("weight_i", chunk(if p % 2 == 0 { &placed } else { &placed_odd }, i))
                 .input("weight_we_i", place_at.bit(p))
                 .input("advance_i", &advance)
                 .input("broadcast_i", &axpy)

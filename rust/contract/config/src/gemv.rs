@@ -20,6 +20,8 @@ pub(crate) struct RawGemv {
     buffer_kib: u32,
     max_batch: u32,
     weight_fifo_beats: u32,
+    /// All that the stripes take if the file does not say.
+    weight_formats: Option<Formats>,
 }
 
 impl Default for RawGemv {
@@ -34,7 +36,60 @@ impl Default for RawGemv {
             buffer_kib: 256,
             max_batch: 16,
             weight_fifo_beats: 8,
+            weight_formats: None,
         }
+    }
+}
+
+/// The formats of weights that products take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Formats {
+    /// FP16 alone.
+    Fp16,
+    /// All of [`WeightFormat`].
+    All,
+}
+
+/// What a weight in DRAM is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightFormat {
+    /// An FP16 number.
+    #[default]
+    Fp16,
+    /// A number of 8 bits, -128..=127; 32 of them share an FP16 scale.
+    Int8,
+    /// A number of 4 bits, -8..=7; 32 of them share an FP16 scale.
+    Int4,
+}
+
+impl WeightFormat {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Fp16, Self::Int8, Self::Int4];
+
+    /// Its name in programs and options.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp16 => "fp16",
+            Self::Int8 => "int8",
+            Self::Int4 => "int4",
+        }
+    }
+
+    /// Bits of a weight, its share of a scale not counted.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Fp16 => 16,
+            Self::Int8 => 8,
+            Self::Int4 => 4,
+        }
+    }
+
+    /// Bits of a weight in DRAM with its share of a scale: 16, 8.5, 4.5.
+    pub fn bits_with_scale(self) -> f64 {
+        let scale = if self == Self::Fp16 { 0 } else { 16 };
+        f64::from(self.bits()) + f64::from(scale) / f64::from(BEAT_ELEMS)
     }
 }
 
@@ -63,7 +118,7 @@ impl GemvConfig {
         power_of_two("gemv.max_batch", raw.max_batch, 1, 16)?;
         power_of_two("gemv.weight_fifo_beats", raw.weight_fifo_beats, 4, 64)?;
         let RawGemv { multipliers, acc_bits, acc_segments, ranks, buffer_kib, max_batch, .. } = raw;
-        let config = Self(raw);
+        let mut config = Self(raw);
         require(
             acc_bits.is_multiple_of(acc_segments),
             "gemv.acc_bits",
@@ -75,6 +130,14 @@ impl GemvConfig {
             "multipliers / ranks",
             multipliers / ranks,
             format!("be at least the {} chunks of one {BEAT_BITS}-bit beat", config.beat_chunks()),
+        )?;
+        let whole = if config.beats_per_stripe() > 1 { Formats::All } else { Formats::Fp16 };
+        config.0.weight_formats.get_or_insert(whole);
+        require(
+            config.weight_formats().len() == 1 || config.beats_per_stripe() > 1,
+            "beats of a stripe (multipliers / ranks * lanes / 32)",
+            config.beats_per_stripe(),
+            "be at least 2 for gemv.weight_formats = \"all\"".to_owned(),
         )?;
         let slice = buffer_kib * 1024 / multipliers;
         require(
@@ -203,6 +266,14 @@ impl GemvConfig {
     /// Beats of the weight FIFO in front of each rank's units.
     pub fn weight_fifo_beats(&self) -> u32 {
         self.0.weight_fifo_beats
+    }
+
+    /// Formats of weights that a product can take, FP16 first.
+    pub fn weight_formats(&self) -> &'static [WeightFormat] {
+        match self.0.weight_formats {
+            Some(Formats::All) => &WeightFormat::ALL,
+            Some(Formats::Fp16) | None => &WeightFormat::ALL[..1],
+        }
     }
 
     /// Bits of a row count or index.

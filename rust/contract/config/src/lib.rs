@@ -26,7 +26,7 @@ mod system;
 pub use core::CoreConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
-pub use gemv::GemvConfig;
+pub use gemv::{GemvConfig, WeightFormat};
 pub use hbm::HbmConfig;
 pub use limits::{in_range, in_ranges, require};
 pub use link::LinkConfig;
@@ -156,6 +156,13 @@ impl DesignConfig {
     pub fn roofline_macs_per_cycle(&self, batch: u32) -> f64 {
         let dram = self.dram_weights_per_cycle() * self.dram.refresh_share();
         (dram * f64::from(batch)).min(self.gemv.peak_macs_per_cycle())
+    }
+
+    /// The same of a product with weights of another format, by their bits in DRAM.
+    pub fn roofline_macs_per_cycle_of(&self, weights: WeightFormat, batch: u32) -> f64 {
+        let dram = self.dram_weights_per_cycle() * self.dram.refresh_share();
+        let share = f64::from(WeightFormat::Fp16.bits()) / weights.bits_with_scale();
+        (dram * share * f64::from(batch)).min(self.gemv.peak_macs_per_cycle())
     }
 
     /// Bits of a burst address of the whole DIMM: `rank + ranks * (burst of the rank)`.

@@ -111,6 +111,27 @@ fn a_rank_with_fewer_units_than_a_beat_has_chunks_is_refused() {
 }
 
 #[test]
+fn formats_of_weights_are_two_and_need_stripes_of_two_beats() {
+    assert!(
+        refused("weight_formats = \"int4\"").contains("unknown variant `int4`, expected `fp16` or `all`")
+    );
+    accepted("weight_formats = \"all\"\nmultipliers = 8\nranks = 1");
+    let expected = "beats of a stripe (multipliers / ranks * lanes / 32) = 1 must be at least 2 for gemv.weight_formats = \"all\"";
+    assert_eq!(refused("weight_formats = \"all\"\nmultipliers = 16"), expected);
+    accepted("weight_formats = \"fp16\"\nmultipliers = 16");
+    let names = |formats: &str| {
+        let text = format!("name = \"x\"\n[gemv]\nweight_formats = \"{formats}\"\n");
+        let config = DesignConfig::from_toml(&text).unwrap();
+        config.gemv().weight_formats().iter().map(|format| format.name()).collect::<Vec<_>>()
+    };
+    let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
+    // Of what a file does not say, all that is possible.
+    assert_eq!(of(""), of("weight_formats = \"all\""));
+    assert_eq!(of("multipliers = 16"), of("multipliers = 16\nweight_formats = \"fp16\""));
+    assert_eq!((names("fp16"), names("all")), (vec!["fp16"], vec!["fp16", "int8", "int4"]));
+}
+
+#[test]
 fn a_buffer_too_small_for_two_vectors_per_slice_is_refused() {
     let what = "slice bytes (buffer_kib * 1024 / multipliers)";
     let expected = format!("{what} = 64 must hold at least 8 chunks of 16 bytes");

@@ -17,7 +17,7 @@ use crate::rows::{Feeder, Generator, Rows, Turn};
 use crate::shape::{Cut, Shape};
 use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
-use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::Status;
 use ndp_isa::{Instruction, Numbers, Product, block_words, vector_words};
 
@@ -663,6 +663,7 @@ impl CycleModel {
             list: None,
             heads: 1,
             selected: false,
+            weights: WeightFormat::Fp16,
         };
         let (kind, product) = match *instruction {
             Instruction::Dot(product) => (Kind::Dot, product),

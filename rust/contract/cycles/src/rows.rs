@@ -5,7 +5,7 @@ use crate::fifo::Ring;
 use crate::rank::Segment;
 use crate::reader::segment_bursts;
 use crate::shape::{Cut, Shape};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_layout::MatrixLayout;
 
 /// A product as the front end needs it.
@@ -20,7 +20,7 @@ pub(crate) struct Rows {
 
 impl Rows {
     pub fn new(config: &DesignConfig, product: &ndp_isa::Product, cut: Cut) -> Self {
-        let matrix = MatrixLayout::unbounded(config, product.address, product.cols);
+        let matrix = MatrixLayout::unbounded(config, product.address, product.cols, product.weights);
         Self { matrix, cut, count: product.count, list: product.list }
     }
 
@@ -41,17 +41,20 @@ pub(crate) struct Generator {
     row: u32,
     entry: u32,
     listed: bool,
-    listed_cycles: u64,
+    /// Cycles from the command, or from the row before, to a listed row: of FP16 weights, and of others.
+    listed_cycles: [u64; 2],
+    quantised: bool,
 }
 
 impl Generator {
     pub fn new(shape: &Shape) -> Self {
-        Self { listed_cycles: shape.wave_bits + 3, ..Self::default() }
+        Self { listed_cycles: [shape.wave_bits + 3, shape.length_bits + 3], ..Self::default() }
     }
 
     /// The command comes in cycle `cycle`.
     pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32]) {
         (self.left, self.listed) = (rows.count, rows.list.is_some());
+        self.quantised = rows.matrix.weights() != WeightFormat::Fp16;
         self.entry = rows.list.unwrap_or(0);
         self.row = 0;
         self.begin(cycle, list);
@@ -61,7 +64,7 @@ impl Generator {
         if self.listed {
             // Read the word, choose the entry, multiply by the waves bit by bit.
             self.row = list[self.entry as usize] & 0xFF_FFFF;
-            self.from = cycle + self.listed_cycles;
+            self.from = cycle + self.listed_cycles[usize::from(self.quantised)];
         } else {
             self.from = cycle + 1;
         }
@@ -180,7 +183,7 @@ impl Feeder {
         let ends = if tail > 0 { tail_at + 1 == tail } else { self.rank + 1 == shape.ranks };
         let stripes = waves + u32::from(has_tail);
         let spare = if ends { shape.positions - 1 - last_beat } else { 0 };
-        self.left = stripes * shape.positions - spare;
+        self.left = rows.matrix.place_bursts(stripes * shape.positions - spare);
         self.address = rows.matrix.burst_at(rows.matrix.offset(row, self.rank));
         self.from = cycle + PLACED;
     }

@@ -4,6 +4,7 @@
 //! [`Instruction::check`] in [`crate::malformed`].
 
 use crate::IsaError;
+use ndp_config::WeightFormat;
 
 /// A field of the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub mod fields {
     pub const LIST: Field = field("list", 108, 12);
     /// Logarithm of the number of heads.
     pub const HEADS: Field = field("heads", 120, 3);
+    /// Format of the weights: 0 for FP16, 1 for INT8, 2 for INT4.
+    pub const WEIGHTS: Field = field("weights", 123, 2);
     /// First word of the second source, in the place of the list.
     pub const OTHER: Field = field("other", 108, 10);
     /// No more rows than were selected.
@@ -95,7 +98,7 @@ pub mod fields {
 
 use fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
-    SLOT, SRC, TAG,
+    SLOT, SRC, TAG, WEIGHTS,
 };
 
 /// What an instruction does; the discriminant is its code.
@@ -231,7 +234,9 @@ impl Opcode {
             Self::Export => &[SRC, COUNT, ADDRESS],
             Self::Import => &[DST, COUNT, ADDRESS],
             Self::Zero => &[DST, COUNT],
-            Self::Dot | Self::Axpy => &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, SELECTED, HEADS],
+            Self::Dot | Self::Axpy => {
+                &[SRC, DST, COLS, BATCH, COUNT, ADDRESS, LISTED, LIST, SELECTED, HEADS, WEIGHTS]
+            }
             Self::Select => &[SRC, DST, COLS, BATCH, LISTED, LIST, ROW],
             Self::Round => &[SRC, DST, COLS, BATCH],
             Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],
@@ -275,6 +280,8 @@ pub struct Product {
     /// Only rows that were selected: the first ones, as many as the last `select` has found, at most `count`. Rows are
     /// listed then.
     pub selected: bool,
+    /// What the matrix is made of.
+    pub weights: WeightFormat,
 }
 
 impl Product {
@@ -282,6 +289,20 @@ impl Product {
     pub fn vectors(&self) -> u32 {
         self.batch.saturating_mul(self.heads)
     }
+}
+
+/// The code of a format in an instruction.
+pub(crate) const fn code_of(weights: WeightFormat) -> u32 {
+    match weights {
+        WeightFormat::Fp16 => 0,
+        WeightFormat::Int8 => 1,
+        WeightFormat::Int4 => 2,
+    }
+}
+
+/// The format of a code, if there is one.
+pub(crate) fn weights_of(code: u32) -> Option<WeightFormat> {
+    WeightFormat::ALL.into_iter().find(|format| code_of(*format) == code)
 }
 
 /// What a `select` calls element `k`.
@@ -580,6 +601,7 @@ impl Instruction {
             LIST => p.list,
             HEADS => Some(p.heads),
             SELECTED => Some(p.selected.into()),
+            WEIGHTS => Some(code_of(p.weights)),
             _ => None,
         };
         let of =

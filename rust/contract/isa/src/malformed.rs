@@ -10,8 +10,9 @@ use ndp_config::DesignConfig;
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR,
-    SELECTED, SLOT, SRC, TAG,
+    SELECTED, SLOT, SRC, TAG, WEIGHTS,
 };
+use crate::instruction::{code_of, weights_of};
 use crate::operands::Operands;
 use crate::{Activation, Instruction, Numbers, Opcode, Product};
 
@@ -181,7 +182,8 @@ impl Malformed {
 ///
 /// # Errors
 /// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design. With several heads
-/// `listed` has to be 0, without it `selected`, and the first entry of a listed `select` has fewer bits than a row.
+/// `listed` has to be 0, without it `selected`, the first entry of a listed `select` has fewer bits than a row, and there is no format of
+/// weights 3.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
     let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode { opcode: code })?;
@@ -189,6 +191,10 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     if bits != 0 {
         return Err(Malformed::Reserved { opcode, bits });
     }
+    let weights = if opcode.fields().contains(&WEIGHTS) { WEIGHTS.get(word) } else { 0 };
+    let Some(weights) = weights_of(weights) else {
+        return Err(Malformed::Reserved { opcode, bits: word & WEIGHTS.mask() });
+    };
     let operands = Operands {
         src: SRC.get(word),
         dst: DST.get(word),
@@ -204,6 +210,7 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
         list: LIST.get(word),
         listed: LISTED.get(word) == 1,
         selected: SELECTED.get(word) == 1,
+        weights,
         node: NODE.get(word),
         ranks: RANKS.get(word),
         slot: SLOT.get(word),
@@ -230,9 +237,11 @@ impl Instruction {
     ///
     /// # Errors
     /// The first error by the precedence of the contract; of those of the encoding (1 and 2) only those of lists can occur: of a
-    /// listed product with several heads, of a selected one that is not listed, of the first entry of a `select`.
+    /// listed product with several heads, of a selected one that is not listed, of the first entry of a `select`, and of weights that the design
+    /// does not take.
     pub fn check(&self, config: &DesignConfig) -> Result<(), Malformed> {
         self.check_listed()?;
+        self.check_weights(config)?;
         self.check_link(config)?;
         self.check_sizes(config)?;
         self.check_heads(config)?;
@@ -256,6 +265,17 @@ impl Instruction {
             Self::Dot(Product { heads: 2.., list: Some(_), .. })
             | Self::Axpy(Product { heads: 2.., list: Some(_), .. }) => {
                 Err(Malformed::Reserved { opcode: self.opcode(), bits: LISTED.mask() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Code 2: weights of a format that the design does not take.
+    fn check_weights(&self, config: &DesignConfig) -> Result<(), Malformed> {
+        match self {
+            Self::Dot(p) | Self::Axpy(p) if !config.gemv().weight_formats().contains(&p.weights) => {
+                let bits = u128::from(code_of(p.weights)) << WEIGHTS.low;
+                Err(Malformed::Reserved { opcode: self.opcode(), bits })
             }
             _ => Ok(()),
         }

@@ -3,6 +3,8 @@
 //!
 //! Between decoder and assembler on one side, which fill in what the opcode names, and [`Instruction`].
 
+use ndp_config::WeightFormat;
+
 use crate::{Activation, Instruction, Numbers, Opcode, Product, Transfer};
 
 /// Values of all fields; those that an instruction does not name are not looked at.
@@ -24,6 +26,7 @@ pub(crate) struct Operands {
     pub(crate) list: u32,
     pub(crate) listed: bool,
     pub(crate) selected: bool,
+    pub(crate) weights: WeightFormat,
     pub(crate) node: u32,
     pub(crate) ranks: u32,
     pub(crate) slot: u32,
@@ -33,10 +36,11 @@ impl Operands {
     /// The instruction with this opcode.
     pub(crate) fn instruction(self, opcode: Opcode) -> Instruction {
         let Self { src, dst, other, cols, batch, heads, count, row, scalar, address, tag, list, .. } = self;
-        let Self { listed, selected, node, ranks, slot, .. } = self;
+        let Self { listed, selected, weights, node, ranks, slot, .. } = self;
         let transfer = Transfer { address, count, ranks, node, slot };
+        let list_of = listed.then_some(list);
         let product =
-            Product { src, dst, cols, batch, count, address, list: listed.then_some(list), heads, selected };
+            Product { src, dst, cols, batch, count, address, list: list_of, heads, selected, weights };
         let numbers = if listed { Numbers::Listed(row) } else { Numbers::From(row) };
         let activate = |operation| Instruction::Activate { operation, src, dst, cols, batch, heads };
         match opcode {

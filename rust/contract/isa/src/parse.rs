@@ -6,8 +6,10 @@
 
 use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
-    SLOT, SRC, TAG,
+    SLOT, SRC, TAG, WEIGHTS,
 };
+use ndp_config::WeightFormat;
+
 use crate::literal::f16_from_decimal;
 use crate::operands::Operands;
 use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Program, RandomKind};
@@ -145,12 +147,20 @@ impl Line {
         // What the elements are called: numbers from a row on, or entries from one on.
         named.extend(selects.then_some(FROM));
         let mut values = vec![None; named.len()];
+        let mut weights = None;
         for token in rest.split(',').map(str::trim) {
             let name = token.split('=').next().unwrap_or_default().trim_end();
             let Some(place) = named.iter().position(|field| field.name == name) else {
                 let names: Vec<&str> = named.iter().map(|field| field.name).collect();
                 return Err(self.error(token, format!("one of {}", names.join(", "))));
             };
+            if named[place] == WEIGHTS {
+                if weights.is_some() {
+                    return Err(self.error(token, format!("{name} once")));
+                }
+                weights = Some(self.weights(token)?);
+                continue;
+            }
             let max = match named[place] {
                 BATCH => BATCH.max() + 1,
                 HEADS => 1 << HEADS.max(),
@@ -199,6 +209,7 @@ impl Line {
             list: get(LIST)?,
             listed,
             selected: get(SELECTED)? == 1,
+            weights: weights.unwrap_or_default(),
             node: get(NODE)?,
             ranks: get(RANKS)?,
             slot: get(SLOT)?,
@@ -241,16 +252,32 @@ impl Line {
             ".matrix" => {
                 let (address, rest) = self.address(rest, MAX_RANK_ADDRESS)?;
                 let (rest, kind) = self.kind(rest)?;
+                let (formats, rest): (Vec<&str>, Vec<&str>) =
+                    rest.into_iter().partition(|token| token.starts_with("weights="));
+                let weights = match formats[..] {
+                    [] => WeightFormat::Fp16,
+                    [token] => self.weights(token)?,
+                    [_, token, ..] => return Err(self.error(token, "weights once")),
+                };
                 let known = [("rows", COUNT.max()), ("cols", COLS.max()), ("seed", u64::MAX)];
                 let [rows, cols, seed] = self.pairs(rest.into_iter(), known)?;
                 let (rows, cols) = (self.needed("rows", rows)? as u32, self.needed("cols", cols)? as u32);
                 if rows == 0 || cols == 0 {
                     return Err(self.error(&format!("rows={rows} cols={cols}"), "at least one of each"));
                 }
-                Ok(Data::Matrix { address, rows, cols, seed: self.needed("seed", seed)?, kind })
+                let seed = self.needed("seed", seed)?;
+                Ok(Data::Matrix { address, rows, cols, weights, seed, kind })
             }
             _ => Err(self.error(head, "one of .word, .f16, .u32, .random, .matrix, .dump")),
         }
+    }
+
+    /// A format of weights, by its name.
+    fn weights(self, token: &str) -> Result<WeightFormat, IsaError> {
+        let name = token.split_once('=').map(|(_, name)| name.trim());
+        let named = WeightFormat::ALL.into_iter().find(|format| name == Some(format.name()));
+        let names = WeightFormat::ALL.map(WeightFormat::name).join(", ");
+        named.ok_or_else(|| self.error(token, format!("weights= one of {names}")))
     }
 
     /// Takes `kind=` out of the pairs.

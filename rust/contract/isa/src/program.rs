@@ -6,11 +6,12 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::instruction::fields::{
-    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, RANKS, ROW, SCALAR, SELECTED, TAG,
+    ADDRESS, BATCH, FROM, HEADS, LIST, LISTED, RANKS, ROW, SCALAR, SELECTED, TAG, WEIGHTS,
 };
+use crate::instruction::weights_of;
 use crate::malformed::{decode, decode_fields};
 use crate::{Instruction, Malformed, Numbers};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 
 /// One place in the instruction stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,6 +136,9 @@ pub enum Data {
         rows: u32,
         /// Elements of a row.
         cols: u32,
+        /// What it is made of. Of INT8 and INT4 the scale of 32 weights is drawn before them, of the same kind, then each weight: the
+        /// lowest bits of `u`.
+        weights: WeightFormat,
         /// Seed.
         seed: u64,
         /// Distribution.
@@ -188,6 +192,10 @@ impl Display for Instruction {
                 LISTED => continue,
                 BATCH | HEADS if value == 1 => continue,
                 SELECTED if value == 0 => continue,
+                WEIGHTS => match weights_of(value).unwrap_or_default() {
+                    WeightFormat::Fp16 => continue,
+                    format => write!(f, "{separator}{}={}", field.name, format.name())?,
+                },
                 ROW if matches!(self, Self::Select { numbers: Numbers::Listed(_), .. }) => {
                     write!(f, "{separator}{}={value}", FROM.name)?;
                 }
@@ -233,9 +241,13 @@ impl Display for Data {
             Self::Random { address, bursts, seed, kind } => {
                 write!(f, ".random {address:#x} bursts={bursts} seed={seed} kind={}", kind.name())
             }
-            Self::Matrix { address, rows, cols, seed, kind } => {
+            Self::Matrix { address, rows, cols, weights, seed, kind } => {
                 let kind = kind.name();
-                write!(f, ".matrix {address:#x} rows={rows} cols={cols} seed={seed} kind={kind}")
+                write!(f, ".matrix {address:#x} rows={rows} cols={cols} seed={seed} kind={kind}")?;
+                match weights {
+                    WeightFormat::Fp16 => Ok(()),
+                    format => write!(f, " weights={}", format.name()),
+                }
             }
         }
     }

@@ -4,7 +4,7 @@
 #![allow(clippy::single_range_in_vec_init)]
 
 use crate::common::Random;
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{
     Code, Instruction, IsaError, Malformed, Numbers, Opcode, Product, Transfer, Words, decode, decode_fields,
     fields,
@@ -22,6 +22,7 @@ fn each_field_is_at_its_place() {
         list: Some(0xF0F),
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     let list = 0xF0F_u128 << 108;
     let words = 0x155_u128 << 88 | 0x2AA_u128 << 98;
@@ -34,6 +35,10 @@ fn each_field_is_at_its_place() {
     assert_eq!(Instruction::Axpy(unlisted).encode(), 0x22 | sizes | rest | words);
     let heads = Product { heads: 8, ..unlisted };
     assert_eq!(Instruction::Dot(heads).encode(), 0x21 | sizes | rest | words | 3 << 120);
+    for (format, code) in [(WeightFormat::Fp16, 0), (WeightFormat::Int8, 1), (WeightFormat::Int4, 2)] {
+        let weights = Product { weights: format, ..heads };
+        assert_eq!(Instruction::Axpy(weights).encode(), 0x22 | sizes | rest | words | 3 << 120 | code << 123);
+    }
     assert_eq!(Instruction::Nop.encode(), 0);
     assert_eq!(Instruction::Barrier.encode(), 1);
     assert_eq!(Instruction::Signal { tag: 0xDEAD_BEEF }.encode(), 0xDEAD_BEEF_u128 << 32 | 2);
@@ -97,6 +102,7 @@ fn an_unused_list_is_no_error_and_has_only_a_raw_form() {
         list: None,
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     let word = Instruction::Dot(product).encode() | 5 << 108;
     assert_eq!(decode(word, &config), Ok(Instruction::Dot(product)));
@@ -116,6 +122,7 @@ fn rows_of_several_heads_are_not_listed() {
         list: None,
         heads: 2,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     for (opcode, instruction) in
         [(Opcode::Dot, Instruction::Dot(product)), (Opcode::Axpy, Instruction::Axpy(product))]
@@ -128,6 +135,41 @@ fn rows_of_several_heads_are_not_listed() {
         assert_eq!(Code::disassemble(word | 1 << 8), Code::Word(word | 1 << 8));
         let listed = Instruction::Dot(Product { list: Some(0), ..product });
         assert_eq!(listed.check(&config).unwrap_err().code(), reserved.code());
+    }
+}
+
+#[test]
+fn formats_of_weights_are_those_of_the_design() {
+    let [fp16, all] = ["fp16", "all"].map(|formats| {
+        let text = format!("name = \"x\"\n[gemv]\nweight_formats = \"{formats}\"\n");
+        DesignConfig::from_toml(&text).unwrap()
+    });
+    let product = Product {
+        src: 0,
+        dst: 9,
+        cols: 5,
+        batch: 1,
+        count: 3,
+        address: 0,
+        list: None,
+        heads: 1,
+        selected: false,
+        weights: WeightFormat::Fp16,
+    };
+    for instruction in [Instruction::Dot, Instruction::Axpy] {
+        for weights in WeightFormat::ALL {
+            let instruction = instruction(Product { weights, ..product });
+            let (word, opcode) = (instruction.encode(), instruction.opcode());
+            assert_eq!(decode(word, &all), Ok(instruction));
+            let bits = word & 3 << 123;
+            let expected =
+                if bits == 0 { Ok(instruction) } else { Err(Malformed::Reserved { opcode, bits }) };
+            assert_eq!(decode(word, &fp16), expected);
+        }
+        let word = instruction(product).encode() | 3 << 123;
+        let opcode = instruction(product).opcode();
+        assert_eq!(decode_fields(word), Err(Malformed::Reserved { opcode, bits: 3 << 123 }));
+        assert_eq!(Code::disassemble(word), Code::Word(word));
     }
 }
 
@@ -150,6 +192,7 @@ fn values_that_do_not_fit_their_field_have_no_encoding() {
             list: None,
             heads,
             selected: false,
+            weights: WeightFormat::Fp16,
         };
         Instruction::Dot(product).try_encode()
     };
@@ -167,11 +210,15 @@ fn the_fields_cover_what_the_document_lists_and_nothing_twice() {
         assert_eq!(Opcode::from_code(opcode as u8), Some(opcode));
         assert_eq!(opcode.is_activation(), (0x30..=0x37).contains(&(opcode as u8)));
     }
-    assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 0x1F << 123));
+    assert_eq!(Opcode::Dot.mask(), !(7 << 61 | 7 << 125));
     assert_eq!(Opcode::Select.mask(), !(1 << 31 | u128::from(u32::MAX) << 32 | 0xFF << 120));
     for code in 0..=255u8 {
         let known = matches!(code, 0..=2 | 0x10..=0x14 | 0x20..=0x26 | 0x30..=0x37 | 0x40 | 0x41);
-        let first = if matches!(code, 0x21 | 0x22 | 0x30..=0x37) { 123 } else { 120 };
+        let first = match code {
+            0x21 | 0x22 => 125,
+            0x30..=0x37 => 123,
+            _ => 120,
+        };
         let word = u128::from(code) | u128::MAX << 120;
         match decode_fields(word) {
             Err(Malformed::Opcode { opcode }) => assert!(!known && opcode == code),
@@ -197,6 +244,7 @@ fn footprints_name_the_words_that_are_touched() {
         list,
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     let heads = Product { cols: 60, list: None, heads: 4, ..product };
     assert_eq!(Instruction::Dot(heads).reads(&config), words(vec![3..5], 0..0));

@@ -1,7 +1,7 @@
 //! Is each error code found, at its limit and not before, and in the order of the document?
 
 use crate::common::Random;
-use ndp_config::{DesignConfig, RowLayout};
+use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Activation, ErrorCode, Instruction, Malformed, Numbers, Product, Transfer, decode};
 use std::collections::BTreeMap;
 
@@ -22,7 +22,11 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x14 => all_zero(&[(31, 8), (63, 61), (127, 98)]),
         0x20 => all_zero(&[(63, 8), (97, 88), (127, 108)]),
         0x21 | 0x22 => {
-            all_zero(&[(63, 61), (127, 123)]) && !(listed && heads > 0) && (listed || bits(31, 31) == 0)
+            let formats = if config.gemv().weight_formats().len() > 1 { 0..=2 } else { 0..=0 };
+            all_zero(&[(63, 61), (127, 125)])
+                && formats.contains(&bits(124, 123))
+                && !(listed && heads > 0)
+                && (listed || bits(31, 31) == 0)
         }
         0x26 => all_zero(&[(31, 31), (63, 32), (127, 120)]) && !(listed && bits(87, 76) > 0),
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
@@ -132,6 +136,7 @@ fn code(result: &Result<Instruction, Malformed>) -> u8 {
 /// A design whose limits are all within reach of the fields.
 fn cramped() -> DesignConfig {
     let text = "name = \"cramped\"\n[gemv]\nmultipliers = 64\nranks = 4\nbuffer_kib = 32\nmax_batch = 8\n\
+                weight_formats = \"fp16\"\n\
                 [dram]\nrow_bits = 9\n[core]\nlist_entries = 256\nlink = false";
     DesignConfig::from_toml(text).unwrap()
 }
@@ -180,7 +185,9 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
     // Rows of several heads have one stripe at most.
     let cols = if heads > 1 { near(random, gemv.stripe_elems().into(), (1 << 18) - 1) } else { cols };
     let selected = listed.is_some() && random.below(2) == 0;
-    let product = Product { src, dst, cols, batch, count, address, list: listed, heads, selected };
+    let weights = [WeightFormat::Fp16, WeightFormat::Fp16, WeightFormat::Int8, WeightFormat::Int4]
+        [random.below(4) as usize];
+    let product = Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights };
     let of_lists = near(random, config.core().list_entries().into(), (1 << 18) - 1);
     let from = near(random, 60, 4095);
     let numbers = if random.below(2) == 0 { Numbers::Listed(from) } else { Numbers::From(count) };
@@ -248,6 +255,7 @@ fn each_limit_is_met_exactly() {
             list,
             heads: 1,
             selected: false,
+            weights: WeightFormat::Fp16,
         }))
     };
     assert_eq!([dot(0, 1, 128, 1, None), dot(0, 0, 128, 1, None)], [Ok(()), Err(7)]);
@@ -268,8 +276,18 @@ fn each_limit_is_met_exactly() {
     assert_eq!([select(0, 40, 48, listed(48)), select(0, 40, 48, listed(60))], [Ok(()), Ok(())]);
     assert_eq!([select(0, 40, 48, listed(8)), select(0, 40, 48, listed(9))], [Ok(()), Err(7)]);
     let selected = |list, heads| {
-        let product =
-            Product { src: 0, dst: 1, cols: 1, batch: 1, count: 1, address: 0, list, heads, selected: true };
+        let product = Product {
+            src: 0,
+            dst: 1,
+            cols: 1,
+            batch: 1,
+            count: 1,
+            address: 0,
+            list,
+            heads,
+            selected: true,
+            weights: WeightFormat::Fp16,
+        };
         check(Instruction::Axpy(product))
     };
     assert_eq!([selected(Some(0), 1), selected(None, 1), selected(Some(0), 2)], [Ok(()), Err(2), Err(2)]);
@@ -288,6 +306,7 @@ fn each_limit_is_met_exactly() {
         list: None,
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     assert_eq!(check(Instruction::Axpy(product)), Err(6));
     assert_eq!(check(Instruction::Axpy(Product { address: address - 1, ..product })), Ok(()));

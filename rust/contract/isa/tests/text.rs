@@ -1,6 +1,7 @@
 //! Does the text form say everything, and what is refused in which words?
 
 use crate::common::Random;
+use ndp_config::WeightFormat;
 use ndp_isa::{Code, Data, Dump, Instruction, IsaError, Product, Program, RandomKind, parse};
 
 fn random_program(random: &mut Random) -> Program {
@@ -20,7 +21,11 @@ fn random_program(random: &mut Random) -> Program {
             0 => Data::F16 { address, values: (0..length).map(|_| random.next() as u16).collect() },
             1 => Data::U32 { address, values: (0..length).map(|_| random.next() as u32).collect() },
             2 => Data::Random { address, bursts: random.below(1 << 29), seed, kind },
-            _ => Data::Matrix { address, rows: length, cols: 1 + random.below((1 << 18) - 1), seed, kind },
+            _ => {
+                let (cols, weights) =
+                    (1 + random.below((1 << 18) - 1), WeightFormat::ALL[random.below(3) as usize]);
+                Data::Matrix { address, rows: length, cols, weights, seed, kind }
+            }
         });
     }
     if random.below(2) == 0 {
@@ -55,6 +60,7 @@ fn the_example_of_the_document_is_a_program() {
         list: Some(0),
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     assert_eq!(
         program.code.iter().map(|code| code.to_string()).collect::<Vec<_>>(),
@@ -70,6 +76,7 @@ fn the_example_of_the_document_is_a_program() {
             "merge dst=16, cols=4096, batch=2, address=0x30000",
             "select src=8, dst=12, cols=410, batch=4, list=512, from=0",
             "select src=8, dst=12, cols=410, list=512, row=4096",
+            "dot src=0, dst=8, cols=4096, count=410, address=0x10000, weights=int4",
             "axpy src=12, dst=16, cols=4096, batch=4, count=410, address=0x80000, list=512, selected=1",
             "import dst=16, count=32, address=0x40000",
             "export src=16, count=32, address=0x50000",
@@ -84,6 +91,29 @@ fn the_example_of_the_document_is_a_program() {
 }
 
 #[test]
+fn formats_of_weights_have_names() {
+    let data = |text: &str| parse(text).map(|program| program.data[0].to_string());
+    let matrix = ".matrix 0x1 rows=3 cols=5 seed=1 kind=bits";
+    assert_eq!(data(&format!("{matrix} weights=fp16")).unwrap(), matrix);
+    let int8 = format!("{matrix} weights=int8");
+    assert_eq!(data(&int8).unwrap(), int8);
+    let dot = "dot src=0, dst=8, cols=4, count=4, address=0";
+    let code = |text: &str| parse(text).map(|program| program.code[0].to_string());
+    assert_eq!(
+        code(&format!("{dot}, weights=fp16")).unwrap(),
+        "dot src=0, dst=8, cols=4, count=4, address=0x0"
+    );
+    for (text, error) in [
+        (format!("{dot}, weights=int2"), "found \"weights=int2\", expected weights= one of fp16, int8, int4"),
+        (format!("{dot}, weights=int4, weights=int4"), "found \"weights=int4\", expected weights once"),
+        (format!("{int8} weights=int4"), "found \"weights=int4\", expected weights once"),
+        (format!("{matrix} weights=2"), "found \"weights=2\", expected weights= one of fp16, int8, int4"),
+    ] {
+        assert_eq!(parse(&text).unwrap_err().to_string(), format!("line 1: {error}"));
+    }
+}
+
+#[test]
 fn directives_are_data() {
     let text = ".f16 16 1, -0.5, 0x7e00, inf\n.u32 0x20 7, 0xffffffff\n.random 3 bursts=2 seed=0x10 kind=bits\n\
                 .matrix 0x7ffffff rows=3 cols=5 seed=1 kind=special\n.dump 3 bursts=1";
@@ -95,7 +125,14 @@ fn directives_are_data() {
             Data::F16 { address: 16, values: vec![0x3C00, 0xB800, 0x7E00, 0x7C00] },
             Data::U32 { address: 32, values: vec![7, u32::MAX] },
             Data::Random { address: 3, bursts: 2, seed, kind: RandomKind::Bits },
-            Data::Matrix { address: (1 << 27) - 1, rows: 3, cols: 5, seed: 1, kind: RandomKind::Special },
+            Data::Matrix {
+                address: (1 << 27) - 1,
+                rows: 3,
+                cols: 5,
+                weights: WeightFormat::Fp16,
+                seed: 1,
+                kind: RandomKind::Special,
+            },
         ]
     );
     assert_eq!(program.dumps, [Dump { address: 3, bursts: 1 }]);

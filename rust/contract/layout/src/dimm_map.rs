@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 
 use crate::address::BLOCK_BURSTS;
 use crate::error::in_range;
@@ -81,9 +81,24 @@ impl DimmMap {
     /// # Errors
     /// [`LayoutError::NameTaken`], [`LayoutError::Range`] for sizes, [`LayoutError::Capacity`]; nothing is placed then.
     pub fn add_matrix(&mut self, name: &str, rows: u32, cols: u32) -> Result<MatrixLayout, LayoutError> {
-        let at_zero = MatrixLayout::new(&self.config, 0, rows, cols)?;
-        let base = self.take(name, at_zero.bursts_per_rank(), BLOCK_BURSTS.into())?;
-        let layout = MatrixLayout::new(&self.config, base, rows, cols)?;
+        self.add_weights(name, rows, cols, WeightFormat::Fp16)
+    }
+
+    /// The same of weights of any format.
+    ///
+    /// # Errors
+    /// As [`DimmMap::add_matrix`].
+    pub fn add_weights(
+        &mut self,
+        name: &str,
+        rows: u32,
+        cols: u32,
+        weights: WeightFormat,
+    ) -> Result<MatrixLayout, LayoutError> {
+        let at = |base| MatrixLayout::with_weights(&self.config, base, rows, cols, weights);
+        let (bursts, block) = (at(0)?.bursts_per_rank(), BLOCK_BURSTS.into());
+        let base = self.take(name, bursts, block)?;
+        let layout = MatrixLayout::with_weights(&self.config, base, rows, cols, weights)?;
         self.regions.insert(self.scope.clone() + name, Region::Matrix(layout.clone()));
         Ok(layout)
     }

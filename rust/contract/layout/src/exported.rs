@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 
 use crate::error::in_range;
 use crate::{Burst, DimmAddress, LayoutError, MatrixLayout};
@@ -60,7 +60,8 @@ impl ExportedSums {
     /// The words as a checked instruction names them.
     pub fn unchecked(config: &DesignConfig, address: u32, words: u32) -> Self {
         let gemv = config.gemv();
-        let rows = MatrixLayout::unbounded(config, address, gemv.ranks() * gemv.stripe_elems());
+        let rows =
+            MatrixLayout::unbounded(config, address, gemv.ranks() * gemv.stripe_elems(), WeightFormat::Fp16);
         Self { rows, words, units_per_rank: gemv.units_per_rank(), lanes: gemv.lanes() }
     }
 

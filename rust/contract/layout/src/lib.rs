@@ -5,7 +5,8 @@
 //! the reports of a co-simulation.
 //!
 //! Reading order: [`address`] (a burst's bank and row), [`matrix`] and [`vector`] (an element's burst, a vector's
-//! words in the buffer), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements to bursts), [`order`] (in which
+//! words in the buffer), [`weights`] (weights of 8 and 4 bits with
+//! their scales), [`exported`] (the buffer's sums in DRAM), [`pack`] (elements to bursts), [`order`] (in which
 //! order to ask for rows), [`tiles`] (how to cut an `axpy` that does not fit), [`dimm_map`] (what lies
 //! where). For HBM2 whose banks compute: [`hbm`].
 //!
@@ -24,6 +25,7 @@ pub mod order;
 pub mod pack;
 pub mod tiles;
 pub mod vector;
+pub mod weights;
 
 pub use address::{Burst, DimmAddress, DramPlace, elements_of, pack_elements, pack_words, words_of};
 pub use dimm_map::{DimmMap, Region};
@@ -34,3 +36,4 @@ pub use order::{OrderQuality, measure_order, order_rows};
 pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};
 pub use tiles::{AxpyTiling, ColumnTile, column_passes, column_tiles};
 pub use vector::{BufferLayout, BufferPlace, VectorBlock};
+pub use weights::{QuantisedRow, WeightPlace};

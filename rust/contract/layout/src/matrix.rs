@@ -6,8 +6,11 @@
 //! rank `g` is
 //!
 //! `base + beats_per_stripe * (full_waves * r + tails_before(r, g))`.
+//!
+//! That is so for FP16. Weights of 8 or 4 bits are packed more densely ([`crate::weights`]): a row takes as many bursts as its whole
+//! stripes need.
 
-use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
+use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, RowLayout, WeightFormat};
 
 use crate::address::open_blocks;
 use crate::error::in_range;
@@ -20,7 +23,7 @@ pub struct MatrixPlace {
     pub rank: u32,
     /// Its burst.
     pub burst: u32,
-    /// FP16 element of the burst.
+    /// Element of the burst, of as many bits as a weight has.
     pub element: u32,
 }
 
@@ -52,6 +55,7 @@ pub struct MatrixLayout {
     rows: u32,
     cut: RowLayout,
     beats_per_stripe: u32,
+    weights: WeightFormat,
     rank_bursts: u64,
     open_blocks: u32,
 }
@@ -66,10 +70,24 @@ impl MatrixLayout {
     /// [`LayoutError::Range`] for sizes or an address that the design does not have, [`LayoutError::Capacity`] if the
     /// matrix is larger than the ranks.
     pub fn new(config: &DesignConfig, base: u32, rows: u32, cols: u32) -> Result<Self, LayoutError> {
+        Self::with_weights(config, base, rows, cols, WeightFormat::Fp16)
+    }
+
+    /// The same of weights of any format.
+    ///
+    /// # Errors
+    /// As [`MatrixLayout::new`].
+    pub fn with_weights(
+        config: &DesignConfig,
+        base: u32,
+        rows: u32,
+        cols: u32,
+        weights: WeightFormat,
+    ) -> Result<Self, LayoutError> {
         in_range("rows", rows.into(), 1, Self::MAX_ROWS.into())?;
         in_range("cols", cols.into(), 1, config.gemv().max_cols().into())?;
         in_range("base", base.into(), 0, config.dram().bursts() - 1)?;
-        let layout = Self { rows, ..Self::unbounded(config, base, cols) };
+        let layout = Self { rows, ..Self::unbounded(config, base, cols, weights) };
         let (needed, total) = (layout.bursts_per_rank(), layout.rank_bursts);
         if needed > total {
             let what = format!("a matrix of {rows} x {cols}");
@@ -79,12 +97,13 @@ impl MatrixLayout {
     }
 
     /// The layout as an instruction sees it, who knows the length of the rows (`cols >= 1`) and not their number.
-    pub fn unbounded(config: &DesignConfig, base: u32, cols: u32) -> Self {
+    pub fn unbounded(config: &DesignConfig, base: u32, cols: u32, weights: WeightFormat) -> Self {
         Self {
             base,
             rows: Self::MAX_ROWS,
             cut: RowLayout::new(config.gemv(), cols),
             beats_per_stripe: config.gemv().beats_per_stripe(),
+            weights,
             rank_bursts: config.dram().bursts(),
             open_blocks: open_blocks(config.dram()),
         }
@@ -115,7 +134,12 @@ impl MatrixLayout {
         &self.cut
     }
 
-    /// Bursts of a stripe.
+    /// What the matrix is made of.
+    pub fn weights(&self) -> WeightFormat {
+        self.weights
+    }
+
+    /// Bursts of a stripe of FP16 weights, and places of 32 weights of any stripe.
     pub fn beats_per_stripe(&self) -> u32 {
         self.beats_per_stripe
     }
@@ -129,15 +153,17 @@ impl MatrixLayout {
         (u64::from(row) * u64::from(self.cut.tail_stripes) + ranks - 1 - u64::from(rank)) / ranks
     }
 
-    /// Stripes of the rows before `row` on `rank`.
-    fn stripes_before(&self, row: u32, rank: u32) -> u64 {
-        u64::from(self.cut.full_waves) * u64::from(row) + self.tails_before(row, rank)
+    /// Bursts of so many stripes of a row that lie on one rank.
+    fn stripe_bursts(&self, stripes: u32) -> u32 {
+        self.place_bursts(stripes * self.beats_per_stripe)
     }
 
     /// First burst of `row` on `rank`, counted from the base. If the row has no stripe there it is that of the next
     /// one.
     pub fn offset(&self, row: u32, rank: u32) -> u64 {
-        u64::from(self.beats_per_stripe) * self.stripes_before(row, rank)
+        let waves = self.stripe_bursts(self.cut.full_waves);
+        let tail = self.stripe_bursts(self.cut.full_waves + 1) - waves;
+        u64::from(waves) * u64::from(row) + u64::from(tail) * self.tails_before(row, rank)
     }
 
     /// Bursts of `row` on `rank`; 0 if the row is short and its tail elsewhere.
@@ -151,6 +177,9 @@ impl MatrixLayout {
         let last = self.cut.cols - 1;
         let unused = self.beats_per_stripe - 1 - last % self.cut.stripe_elems / BEAT_ELEMS;
         let last_rank = self.locate(row, last).rank;
+        let stripes = self.cut.stripes_of(row, last_rank).count() as u32;
+        let unused =
+            self.stripe_bursts(stripes) - self.place_bursts(stripes * self.beats_per_stripe - unused);
         let mut ranges: Vec<RowRange> = Vec::new();
         for rank in 0..self.cut.ranks {
             let count = self.row_bursts(row, rank) - if rank == last_rank { unused } else { 0 };
@@ -191,28 +220,29 @@ impl MatrixLayout {
         } else {
             ((u64::from(row) * u64::from(tail_stripes) + u64::from(turn)) % u64::from(ranks)) as u32
         };
-        let beat = wave * self.beats_per_stripe + within / BEAT_ELEMS;
+        let place = wave * self.beats_per_stripe + within / BEAT_ELEMS;
+        let (beat, element) = self.place_within(place);
         let burst = self.burst_at(self.offset(row, rank) + u64::from(beat));
-        MatrixPlace { rank, burst, element: within % BEAT_ELEMS }
+        MatrixPlace { rank, burst, element: element + within % BEAT_ELEMS }
     }
 
-    /// Row and column of the element at a place; `None` outside of the matrix and for what lies beyond a row's end.
+    /// Row and column of the element at a place; `None` outside of the matrix, for what lies beyond a row's end and for scales.
     pub fn element_at(&self, place: MatrixPlace) -> Option<(u32, u32)> {
         let RowLayout { cols, stripe_elems, ranks, full_waves, tail_stripes, .. } = self.cut;
-        if place.rank >= ranks || place.element >= BEAT_ELEMS || u64::from(place.burst) >= self.rank_bursts {
+        let elements = BEAT_BITS / self.weights.bits();
+        if place.rank >= ranks || place.element >= elements || u64::from(place.burst) >= self.rank_bursts {
             return None;
         }
         let offset = (u64::from(place.burst) + self.rank_bursts - u64::from(self.base)) % self.rank_bursts;
-        let (stripe, beat) =
-            (offset / u64::from(self.beats_per_stripe), (offset % u64::from(self.beats_per_stripe)) as u32);
         // As many rows as there are ranks have the same number of stripes on each of them.
-        let period = u64::from(full_waves * ranks + tail_stripes);
-        let first_row = u32::try_from(stripe / period * u64::from(ranks)).ok()?;
-        let holds = |row: u32| {
-            (self.stripes_before(row, place.rank)..self.stripes_before(row + 1, place.rank)).contains(&stripe)
-        };
+        let period = self.offset(ranks, place.rank);
+        let first_row = u32::try_from(offset / period * u64::from(ranks)).ok()?;
+        let holds =
+            |row: u32| (self.offset(row, place.rank)..self.offset(row + 1, place.rank)).contains(&offset);
         let row = (first_row..first_row.checked_add(ranks)?).find(|&row| row < self.rows && holds(row))?;
-        let wave = (stripe - self.stripes_before(row, place.rank)) as u32;
+        let beat = (offset - self.offset(row, place.rank)) as u32;
+        let at = self.place_at(beat, place.element / BEAT_ELEMS)?;
+        let (wave, position) = (at / self.beats_per_stripe, at % self.beats_per_stripe);
         let turn = if wave < full_waves {
             place.rank
         } else {
@@ -220,7 +250,7 @@ impl MatrixLayout {
             (place.rank + ranks - start) % ranks
         };
         let col = u64::from(wave * ranks + turn) * u64::from(stripe_elems)
-            + u64::from(beat * BEAT_ELEMS + place.element);
+            + u64::from(position * BEAT_ELEMS + place.element % BEAT_ELEMS);
         u32::try_from(col).ok().filter(|col| *col < cols).map(|col| (row, col))
     }
 

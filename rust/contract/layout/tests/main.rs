@@ -8,3 +8,4 @@ mod hbm;
 mod ordering;
 mod placement;
 mod tiling;
+mod weights;

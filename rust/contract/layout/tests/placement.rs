@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_layout::{
     BufferLayout, DimmAddress, DramPlace, FnRows, LayoutError, MatrixLayout, MatrixPlace, SliceRows,
     VectorBlock, elements_of, pack_elements, pack_matrix, pack_words, words_of,
@@ -31,7 +31,7 @@ fn lengths(config: &DesignConfig) -> Vec<u32> {
 fn tails_before_a_row_are_what_counting_finds() {
     for config in designs() {
         for cols in lengths(&config) {
-            let layout = MatrixLayout::unbounded(&config, 0, cols);
+            let layout = MatrixLayout::unbounded(&config, 0, cols, WeightFormat::Fp16);
             let waves = layout.cut().full_waves as usize;
             let mut counted = vec![0u64; config.gemv().ranks() as usize];
             for row in 0..50 {
@@ -155,7 +155,7 @@ fn every_rank_finds_in_its_slices_what_its_stripes_need() {
         for cols in lengths(&config) {
             for batch in [1, 3] {
                 let layout = BufferLayout::new(&config, cols, batch);
-                let matrix = MatrixLayout::unbounded(&config, 0, cols);
+                let matrix = MatrixLayout::unbounded(&config, 0, cols, WeightFormat::Fp16);
                 // Whatever rank multiplies an element of a row has the same element of each vector.
                 for (row, col) in (0..8).flat_map(|row| (0..cols).map(move |col| (row, col))) {
                     let rank = matrix.locate(row, col).rank;

@@ -1,8 +1,8 @@
 //! A program's data directives, written into a DRAM, and the bursts that it wants to see afterwards.
 
-use ndp_config::DesignConfig;
+use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Data, Dump, RandomKind};
-use ndp_layout::{DimmAddress, FnRows, MatrixLayout, pack_elements, pack_matrix, pack_words};
+use ndp_layout::{DimmAddress, FnRows, MatrixLayout, QuantisedRow, pack_elements, pack_matrix, pack_words};
 use ndp_numerics::{SplitMix64, f16};
 
 use crate::{MachineError, Memory};
@@ -43,18 +43,29 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
                 memory.write_burst(burst, pack_elements((0..32).map(|_| element(kind, &mut random))));
             }
         }
-        Data::Matrix { address, rows, cols, seed, kind } => {
+        Data::Matrix { address, rows, cols, weights, seed, kind } => {
             let failed = |source| MachineError::Data { directive: data.to_string(), source };
-            let layout = MatrixLayout::new(config, address, rows, cols).map_err(failed)?;
+            let layout = MatrixLayout::with_weights(config, address, rows, cols, weights).map_err(failed)?;
             let mut random = SplitMix64::new(seed);
-            let mut source = FnRows::new(rows, cols, |_, row: &mut [f16]| {
-                row.fill_with(|| f16::from_bits(element(kind, &mut random)));
-            });
             let mut write = |packed: ndp_layout::PackedBurst| {
                 let place = DimmAddress { rank: packed.rank, burst: packed.burst };
                 memory.write_burst(place.to_burst(config), packed.data);
             };
-            pack_matrix(&layout, &mut source, &mut write).map_err(failed)?;
+            if weights == WeightFormat::Fp16 {
+                let mut source = FnRows::new(rows, cols, |_, row: &mut [f16]| {
+                    row.fill_with(|| f16::from_bits(element(kind, &mut random)));
+                });
+                return pack_matrix(&layout, &mut source, &mut write).map_err(failed);
+            }
+            for row in 0..rows {
+                let mut values = QuantisedRow::default();
+                for first in (0..cols).step_by(BEAT_ELEMS as usize) {
+                    values.scales.push(f16::from_bits(element(kind, &mut random)));
+                    let numbers = (first..cols.min(first + BEAT_ELEMS)).map(|_| random.next_u64() as i8);
+                    values.numbers.extend(numbers);
+                }
+                layout.pack_quantised(row, &values).into_iter().for_each(&mut write);
+            }
         }
     }
     Ok(())

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Code, Instruction, Malformed, Product, Program, decode};
 use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements, words_of};
-use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dot_decoded, f16, fp16};
+use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dequantise, dot_decoded, f16, fp16};
 
 use crate::buffer::{Buffer, Vectors};
 use crate::selection::Selection;
@@ -291,7 +291,7 @@ impl<M: Memory> Machine<M> {
     }
 
     fn append(&mut self, src: u32, cols: u32, batch: u32, row: u32, address: u32) {
-        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let layout = MatrixLayout::unbounded(&self.config, address, cols, WeightFormat::Fp16);
         let block = self.buffer.read_vectors(src, cols, batch);
         let ranks = layout.cut().ranks;
         for vector in 0..batch {
@@ -349,28 +349,35 @@ impl<M: Memory> Machine<M> {
     /// none).
     pub(crate) fn read_row(&mut self, layout: &MatrixLayout, row: u32, weights: &mut [f16]) -> Vec<bool> {
         let mut marks = Vec::new();
-        let beats = layout.beats_per_stripe();
-        let cut = *layout.cut();
-        for rank in 0..cut.ranks {
-            let mut offset = layout.offset(row, rank);
-            for stripe in cut.stripes_of(row, rank) {
-                for (beat, burst) in (0..beats).zip(offset..) {
-                    let first = ((stripe * beats + beat) * BEAT_ELEMS) as usize;
-                    if first >= weights.len() {
-                        break;
-                    }
-                    let place = DimmAddress { rank, burst: layout.burst_at(burst) };
-                    let (data, unspecified) = self.read(place.to_burst(&self.config));
-                    let places = first..weights.len().min(first + BEAT_ELEMS as usize);
-                    if unspecified != 0 {
+        for rank in 0..layout.cut().ranks {
+            let first = layout.offset(row, rank);
+            let mut scales = (u32::MAX, Default::default(), 0);
+            for place in layout.weight_places(row, rank) {
+                let read = |machine: &mut Self, burst: u32| {
+                    let place = DimmAddress { rank, burst: layout.burst_at(first + u64::from(burst)) };
+                    machine.read(place.to_burst(&machine.config))
+                };
+                // A burst has the scales of many places.
+                if let Some((burst, _)) = place.scale.filter(|(burst, _)| *burst != scales.0) {
+                    let (data, unspecified) = read(self, burst);
+                    scales = (burst, elements_of(&data), unspecified);
+                }
+                let (data, unspecified) = read(self, place.burst);
+                let scale = place.scale.map(|(_, at)| f16::from_bits(scales.1[at as usize]));
+                let unscaled = place.scale.is_some_and(|(_, at)| scales.2 >> at & 1 == 1);
+                let bits = layout.weights().bits();
+                for col in place.col..(weights.len() as u32).min(place.col + BEAT_ELEMS) {
+                    let at = place.element + col - place.col;
+                    let weight = match scale {
+                        Some(scale) => dequantise(layout.number_of(&data, at), scale),
+                        None => f16::from_bits(elements_of(&data)[at as usize]),
+                    };
+                    weights[col as usize] = self.steps.truncate(weight);
+                    if unscaled || unspecified >> (at * bits / 16) & 1 == 1 {
                         marks.resize(weights.len(), false);
-                        places.clone().for_each(|at| marks[at] = unspecified >> (at - first) & 1 == 1);
-                    }
-                    for (weight, bits) in weights[places].iter_mut().zip(elements_of(&data)) {
-                        *weight = self.steps.truncate(f16::from_bits(bits));
+                        marks[col as usize] = true;
                     }
                 }
-                offset += u64::from(beats);
             }
         }
         marks
@@ -380,7 +387,7 @@ impl<M: Memory> Machine<M> {
     fn dot_heads(&mut self, product: &Product) {
         self.mask_place = Some(0);
         let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let layout = MatrixLayout::unbounded(&self.config, address, cols, product.weights);
         let x = self.buffer.read_vectors(src, cols, batch);
         let mut result = Vectors::filled(count, product.vectors(), f16::from_bits(0));
         let mut weights = vec![f16::from_bits(0); cols as usize];
@@ -412,7 +419,7 @@ impl<M: Memory> Machine<M> {
             return self.dot_heads(product);
         }
         let &Product { src, dst, cols, batch, count, address, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let layout = MatrixLayout::unbounded(&self.config, address, cols, product.weights);
         let x = self.buffer.read_vectors(src, cols, batch);
         let vectors: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(x.vector(b))).collect();
         let mut result = Vectors::filled(count, batch, f16::from_bits(0));

@@ -5,7 +5,7 @@
 //! of no consequence for what is rounded; but exported sums show it. Sums count modulo `2^acc_bits`, as the
 //! accumulators do.
 
-use ndp_config::RowLayout;
+use ndp_config::{RowLayout, WeightFormat};
 use ndp_isa::Product;
 use ndp_layout::{BufferLayout, ExportedSums, MatrixLayout};
 use ndp_numerics::{f16, fp16};
@@ -101,7 +101,7 @@ impl<M: Memory> Machine<M> {
 
     pub(crate) fn axpy(&mut self, product: &Product) {
         let &Product { src, dst, cols, batch, count, address, heads, .. } = product;
-        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let layout = MatrixLayout::unbounded(&self.config, address, cols, product.weights);
         let factors = self.buffer.read_vectors(src, count, product.vectors());
         let mut sums = self.take_accumulators(dst, cols, batch);
         let mut row = Row::new(layout.cut());
@@ -147,7 +147,7 @@ impl<M: Memory> Machine<M> {
 
     /// Row `b` of the matrix (batch rows, cols), to vector `b`.
     pub(crate) fn merge(&mut self, dst: u32, cols: u32, batch: u32, address: u32) {
-        let layout = MatrixLayout::unbounded(&self.config, address, cols);
+        let layout = MatrixLayout::unbounded(&self.config, address, cols, WeightFormat::Fp16);
         let mut sums = self.take_accumulators(dst, cols, batch);
         let mut row = Row::new(layout.cut());
         for b in 0..batch {

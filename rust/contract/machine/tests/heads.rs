@@ -1,6 +1,6 @@
 //! Do products of rows that hold several heads keep them apart? Computed here once more in plain integers.
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Code, Instruction, parse};
 use ndp_layout::{MatrixLayout, elements_of, pack_elements};
 use ndp_machine::{Machine, Memory, SparseMemory};
@@ -38,7 +38,7 @@ fn get_vectors(memory: &SparseMemory, address: u64, elements: usize, batch: usiz
 }
 
 fn put_matrix(config: &DesignConfig, memory: &mut SparseMemory, address: u32, rows: &[Vec<i64>]) {
-    let layout = MatrixLayout::unbounded(config, address, rows[0].len() as u32);
+    let layout = MatrixLayout::unbounded(config, address, rows[0].len() as u32, WeightFormat::Fp16);
     for (row, values) in (0..).zip(rows) {
         for (col, value) in (0..).zip(values) {
             let place = layout.locate(row, col);

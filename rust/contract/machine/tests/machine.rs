@@ -1,6 +1,6 @@
 //! Does the machine do what the document says, computed here once more in plain integers?
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Instruction, Malformed, Product, parse};
 use ndp_layout::{DimmAddress, MatrixLayout, elements_of, pack_elements, pack_words};
 use ndp_machine::{FirstError, Machine, Memory, SparseMemory};
@@ -50,7 +50,7 @@ impl Host {
     }
 
     fn put_matrix(&mut self, address: u32, rows: &[Vec<u16>]) {
-        let layout = MatrixLayout::unbounded(&self.config, address, rows[0].len() as u32);
+        let layout = MatrixLayout::unbounded(&self.config, address, rows[0].len() as u32, WeightFormat::Fp16);
         for (row, values) in (0..).zip(rows) {
             for (col, value) in (0..).zip(values) {
                 let place = layout.locate(row, col);
@@ -272,6 +272,7 @@ fn malformed_instructions_count_and_do_nothing() {
         list: None,
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     let overlap = host.machine.execute(&Instruction::Dot(product));
     assert!(matches!(overlap, Err(Malformed::Overlap { .. })));

@@ -5,5 +5,6 @@
 mod heads;
 mod machine;
 mod merging;
+mod quantised;
 mod random_programs;
 mod transfers;

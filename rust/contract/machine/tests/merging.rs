@@ -1,6 +1,6 @@
 //! Do partial results that meet give the bits of one machine that has computed everything?
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Code, Instruction, accumulator_words, block_words, parse};
 use ndp_layout::{BufferLayout, DimmAddress, ExportedSums, MatrixLayout, elements_of, pack_elements};
 use ndp_machine::{Machine, Memory, SparseMemory};
@@ -69,7 +69,7 @@ impl Host {
     }
 
     fn put_matrix(&mut self, address: u32, rows: &[Vec<u16>]) {
-        let layout = MatrixLayout::unbounded(&self.config, address, rows[0].len() as u32);
+        let layout = MatrixLayout::unbounded(&self.config, address, rows[0].len() as u32, WeightFormat::Fp16);
         for (row, values) in (0..).zip(rows) {
             let values: Vec<f16> = values.iter().map(|bits| f16::from_bits(*bits)).collect();
             for packed in layout.pack_row(row, &values) {
@@ -190,7 +190,7 @@ fn exported_sums_are_those_of_the_rank_where_the_stripe_lies() {
         let format = format(config);
         let mut expected = vec![format.empty(); (words * exported.slices()) as usize];
         let (matrix, buffer) = (
-            MatrixLayout::unbounded(config, 0, cols as u32),
+            MatrixLayout::unbounded(config, 0, cols as u32, WeightFormat::Fp16),
             BufferLayout::new(config, cols as u32, batch as u32),
         );
         let (lanes, units) = (config.gemv().lanes(), config.gemv().units_per_rank());

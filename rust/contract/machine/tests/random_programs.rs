@@ -24,7 +24,7 @@ fn outputs(config: &DesignConfig, program: &Program, machine: &Machine<SparseMem
 
 #[test]
 fn programs_are_legal_specified_and_varied() {
-    for (preset, programs) in [("tiny", 400), ("hermes", 40)] {
+    for (preset, programs) in [("tiny", 400), ("hermes", 60)] {
         let config = DesignConfig::preset(preset).unwrap();
         let mut opcodes = BTreeMap::new();
         let (mut instructions, mut collisions, mut dumped) = (0, 0, 0u32);

@@ -5,8 +5,9 @@
 //! (`ndp-model`, which calls it) and the checks of the RTL (which compare bits with it).
 //!
 //! Reading order: [`fp16`] (what a bit pattern is worth), [`rounding`] (the one rounding), [`exact_sum`] and [`dot()`]
-//! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), then the operations: [`elementwise`], [`mod@exp`],
-//! [`softmax()`] (the activation unit's), [`layer_norm()`], [`rms_norm()`], [`rotary`], [`activations`], [`exp_q30()`], [`sampling`] (the host's).
+//! (the exact accumulator and the fast path that must agree with it), [`sum_format`] (its bits), [`quantised`]
+//! (weights of 8 and 4 bits), then the operations: [`elementwise`], [`mod@exp`], [`softmax()`] (the activation unit's),
+//! [`layer_norm()`], [`rms_norm()`], [`rotary`], [`activations`], [`exp_q30()`], [`sampling`] (the host's).
 //!
 //! It leaves to others: tensors, files and the order of operations (`ndp-model`), and anything of the hardware's
 //! structure (lanes, trees, latencies). It shares no code and no table with the RTL generator, on purpose: a shared
@@ -25,6 +26,7 @@ pub mod exp;
 pub mod exp_q30;
 pub mod fp16;
 pub mod layer_norm;
+pub mod quantised;
 pub mod rms_norm;
 pub mod rotary;
 pub mod rounding;
@@ -44,6 +46,7 @@ pub use exp::exp;
 pub use exp_q30::exp_q30;
 pub use fp16::CANONICAL_NAN;
 pub use layer_norm::{Epsilon, layer_norm};
+pub use quantised::{SCALED, dequantise, quantise};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, Rotation};
 pub use rounding::{rne_ratio, rne_rsqrt, round_f64, round_fixed, round_scaled};

@@ -6,7 +6,7 @@
 
 use crate::PlanError;
 use crate::product::buffer_words;
-use ndp_config::{ConfigError, DesignConfig};
+use ndp_config::{ConfigError, DesignConfig, WeightFormat};
 use ndp_isa::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
 use ndp_layout::{MatrixLayout, VectorBlock};
 
@@ -176,6 +176,7 @@ pub fn attention_program(
         list: None,
         heads: cut.segments,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     let begin = |index: usize, unit: &AttentionUnit| {
         let Slot { query, scores, .. } = slot(index);

@@ -125,6 +125,7 @@ impl KeptOutputs {
                     list: Some(list),
                     heads: 1,
                     selected: true,
+                    weights: up.weights(),
                 }));
                 let operation = Activation::Mul { other };
                 program.push(Instruction::Activate {
@@ -148,6 +149,7 @@ impl KeptOutputs {
                 list: Some(list),
                 heads: 1,
                 selected: true,
+                weights: layout.weights(),
             }));
         }
         Ok(program)

@@ -279,6 +279,7 @@ impl Plan {
                     list,
                     heads: 1,
                     selected: false,
+                    weights: layout.weights(),
                 }));
                 plan.finish(map, epilogue, (dst, other), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
@@ -472,6 +473,7 @@ impl Plan {
             list,
             heads: 1,
             selected: false,
+            weights: layout.weights(),
         }));
         Ok(())
     }

@@ -120,8 +120,9 @@ fn stages(
     plan.inputs.push(Piece { block, first: 0, vector: 0 });
     let (src, dst) = if *mode == Mode::Dot { (base, behind) } else { (behind, base) };
     before.push(Instruction::Load { dst: src, cols: input, batch, address: block.address() });
+    let (address, weights) = (layout.base(), layout.weights());
     let operands =
-        Operands { src, dst, cols, batch, count, address: layout.base(), list, heads: 1, selected: false };
+        Operands { src, dst, cols, batch, count, address, list, heads: 1, selected: false, weights };
     let mut round = None;
     let product = match mode {
         Mode::Dot => Instruction::Dot(operands),

@@ -43,8 +43,11 @@ impl RandomConfig {
     /// The configuration of a seed.
     pub fn of(seed: u64, extent: Extent) -> Self {
         let mut draw = Draw::of(seed);
+        // Of a sequence of its own: what a seed has been for does not change.
+        let mut formats = Draw::of(seed.wrapping_add(1 << 32));
         loop {
-            let toml = draw.configuration(seed, extent);
+            let all = formats.below(3) > 0;
+            let toml = draw.configuration(seed, extent, if all { "all" } else { "fp16" });
             // Rules that tie the sizes of the unit together (slices, chunks) are the reader's business.
             if let Ok(config) = DesignConfig::from_toml(&toml) {
                 return Self { seed, toml, config };
@@ -102,10 +105,10 @@ impl Draw {
         min << self.below((max / min).ilog2() + 1)
     }
 
-    fn configuration(&mut self, seed: u64, extent: Extent) -> String {
+    fn configuration(&mut self, seed: u64, extent: Extent, formats: &str) -> String {
         let mut text = format!("name = \"random-{seed}\"\n");
         let tables = [
-            ("gemv", self.gemv(extent)),
+            ("gemv", self.gemv(extent, formats)),
             ("dram", self.dram()),
             ("core", self.core()),
             ("link", self.link(extent)),
@@ -119,7 +122,7 @@ impl Draw {
         text
     }
 
-    fn gemv(&mut self, extent: Extent) -> Vec<(&'static str, String)> {
+    fn gemv(&mut self, extent: Extent, formats: &str) -> Vec<(&'static str, String)> {
         let small = extent == Extent::Small;
         let segments = self.within(3, 6);
         let keys = [
@@ -133,7 +136,12 @@ impl Draw {
             ("max_batch", self.power(1, 16)),
             ("weight_fifo_beats", self.power(4, 64)),
         ];
-        written(keys)
+        // A stripe of one beat is of FP16.
+        let [(_, multipliers), (_, lanes), .., (_, ranks), _, _, _] = keys;
+        let formats = if multipliers / ranks * lanes < 64 { "fp16" } else { formats };
+        let mut keys = written(keys);
+        keys.push(("weight_formats", format!("\"{formats}\"")));
+        keys
     }
 
     fn dram(&mut self) -> Vec<(&'static str, String)> {

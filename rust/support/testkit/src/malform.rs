@@ -1,7 +1,7 @@
 //! Malformed instruction words, of each error code.
 
 use crate::random_programs::operations_on;
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{ErrorCode, Instruction, Numbers, Opcode, Product, Transfer, decode, fields};
 use ndp_numerics::SplitMix64;
 
@@ -21,6 +21,7 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
         list: None,
         heads: 1,
         selected: false,
+        weights: WeightFormat::Fp16,
     };
     match code {
         ErrorCode::Opcode | ErrorCode::QueueFull => {
@@ -43,6 +44,12 @@ pub fn malformed_word(config: &DesignConfig, code: ErrorCode, random: &mut Split
             // Rows that were selected are listed, entries have 12 bits.
             if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 4) == 0 {
                 return word & !fields::LISTED.mask() | fields::SELECTED.mask();
+            }
+            // There is no format 3, and of a design with FP16 alone no other.
+            if matches!(opcode, Opcode::Dot | Opcode::Axpy) && below(random, 3) == 0 {
+                let other = config.gemv().weight_formats().len() == 1 && below(random, 2) == 0;
+                let format = if other { 1 + below(random, 2) as u128 } else { 3 };
+                return word & !fields::WEIGHTS.mask() | format << fields::WEIGHTS.low;
             }
             if opcode == Opcode::Select && below(random, 2) == 0 {
                 return word | fields::LISTED.mask() | 1 << (fields::FROM.low + fields::FROM.bits + 3);
@@ -102,7 +109,9 @@ fn candidate(config: &DesignConfig, random: &mut SplitMix64) -> Instruction {
     let heads = if listed { 1 } else { [1, 1, 2, 4, 8, 16][below(random, 6)] };
     let (list_entry, list) = (list, listed.then_some(list));
     let selected = list.is_some() && below(random, 2) == 0;
-    let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads, selected };
+    let formats = gemv.weight_formats();
+    let weights = formats[below(random, formats.len())];
+    let product = Product { src, dst, cols, batch, count, address: in_rank, list, heads, selected, weights };
     let operations = operations_on(other, scalar);
     let operation = operations[below(random, operations.len())];
     // Of a product with heads.

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Code, Data, ErrorCode, Instruction, Program, RandomKind, accumulator_words, block_words};
 use ndp_layout::MatrixLayout;
 use ndp_numerics::SplitMix64;
@@ -53,6 +53,7 @@ pub(crate) struct Matrix {
     pub(crate) address: u32,
     pub(crate) rows: u32,
     pub(crate) cols: u32,
+    pub(crate) weights: WeightFormat,
 }
 
 /// Entries of the list memory, all below a number of rows.
@@ -244,20 +245,36 @@ impl<'a> Writer<'a> {
         region
     }
 
-    /// A matrix of at least `rows` rows of `cols` elements.
+    /// A format of weights; of a design with FP16 alone nothing is drawn.
+    pub(crate) fn weights(&mut self) -> WeightFormat {
+        match self.config.gemv().weight_formats() {
+            [only] => *only,
+            formats => self.pick(formats).unwrap_or_default(),
+        }
+    }
+
+    /// A matrix of at least `rows` rows of `cols` elements, of any format.
     pub(crate) fn matrix(&mut self, rows: u32, cols: u32) -> Option<Matrix> {
+        self.matrix_of(rows, cols, None)
+    }
+
+    /// The same, of one format if it says which.
+    pub(crate) fn matrix_of(&mut self, rows: u32, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
         let fitting: Vec<Matrix> =
             self.matrices.iter().copied().filter(|m| m.cols == cols && m.rows >= rows).collect();
+        let fitting: Vec<Matrix> =
+            fitting.into_iter().filter(|m| only.is_none_or(|format| m.weights == format)).collect();
         if self.chance(50)
             && let Some(matrix) = self.pick(&fitting)
         {
             return Some(matrix);
         }
-        let bursts = MatrixLayout::new(self.config, 0, rows, cols).ok()?.bursts_per_rank();
-        let address = self.allocate(bursts);
+        let weights = only.unwrap_or_else(|| self.weights());
+        let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights).ok()?;
+        let address = self.allocate(layout.bursts_per_rank());
         let (seed, kind) = (self.random.next_u64(), self.kind());
-        self.program.data.push(Data::Matrix { address, rows, cols, seed, kind });
-        let matrix = Matrix { address, rows, cols };
+        self.program.data.push(Data::Matrix { address, rows, cols, weights, seed, kind });
+        let matrix = Matrix { address, rows, cols, weights };
         self.matrices.push(matrix);
         Some(matrix)
     }
@@ -292,7 +309,7 @@ impl<'a> Writer<'a> {
     }
 
     /// What has been stored, taken for a matrix of as many rows as there are, up to 32.
-    pub(crate) fn stored_matrix(&mut self, cols: u32) -> Option<Matrix> {
+    pub(crate) fn stored_matrix(&mut self, cols: u32, only: Option<WeightFormat>) -> Option<Matrix> {
         let ranks = self.config.gemv().ranks();
         let outputs: Vec<usize> =
             (0..self.regions.len()).filter(|&index| self.regions[index].output).collect();
@@ -301,13 +318,14 @@ impl<'a> Writer<'a> {
         // Bursts that every rank has of it.
         let first = region.address.div_ceil(ranks);
         let bursts = ((region.address + region.bursts) / ranks).saturating_sub(first);
+        let weights = only.unwrap_or_else(|| self.weights());
         let rows = (1..=32).rev().find(|&rows| {
-            let layout = MatrixLayout::new(self.config, 0, rows, cols);
+            let layout = MatrixLayout::with_weights(self.config, 0, rows, cols, weights);
             layout.is_ok_and(|layout| layout.bursts_per_rank() <= bursts.into())
         })?;
         self.fence(index);
         let address = (u64::from(first) % self.config.dram().bursts()) as u32;
-        Some(Matrix { address, rows, cols })
+        Some(Matrix { address, rows, cols, weights })
     }
 
     /// Rows and perhaps a list for a product of `count` rows of `cols` elements.

@@ -1,10 +1,14 @@
 //! Steps of random programs in which sums go to DRAM and partial results come from there.
 
+use ndp_config::WeightFormat;
 use ndp_isa::{Data, Instruction, RandomKind, accumulator_words};
 use ndp_layout::{ExportedSums, words_of};
 use ndp_numerics::SumFormat;
 
 use crate::program_writer::{Kind, Live, Region, Writer};
+
+/// Partial results that are merged are FP16.
+const FP16: Option<WeightFormat> = Some(WeightFormat::Fp16);
 
 impl Writer<'_> {
     /// Cleared words as accumulators, outside of `avoid`.
@@ -163,10 +167,10 @@ impl Writer<'_> {
     pub(crate) fn merge(&mut self) -> Option<()> {
         let sums = self.sums()?;
         let (dst, cols, batch) = (sums.base, sums.elements, sums.batch);
-        let stored = if self.chance(15) { self.stored_matrix(cols) } else { None };
+        let stored = if self.chance(15) { self.stored_matrix(cols, FP16) } else { None };
         let matrix = match stored.filter(|matrix| matrix.rows >= batch) {
             Some(matrix) => matrix,
-            None => self.matrix(batch, cols)?,
+            None => self.matrix_of(batch, cols, FP16)?,
         };
         self.push(Instruction::Merge { dst, cols, batch, address: matrix.address });
         self.cycles += self.row_cycles(batch, cols, 1);

@@ -128,7 +128,7 @@ impl Writer<'_> {
         while count > 1 && self.row_cycles(count, x.elements, x.batch) > u64::from(self.options.cycles / 3) {
             count = count.div_ceil(2);
         }
-        let stored = if self.chance(15) { self.stored_matrix(x.elements) } else { None };
+        let stored = if self.chance(15) { self.stored_matrix(x.elements, None) } else { None };
         let (matrix, list) = match stored {
             Some(matrix) => (matrix, None),
             None => self.rows(count, x.elements)?,
@@ -146,6 +146,7 @@ impl Writer<'_> {
             list,
             heads: 1,
             selected: false,
+            weights: matrix.weights,
         }));
         self.cycles += self.row_cycles(count, cols, batch);
         self.keep(Kind::Vectors, dst, count, batch);
@@ -185,6 +186,7 @@ impl Writer<'_> {
                 list,
                 heads: 1,
                 selected: false,
+                weights: matrix.weights,
             }));
             self.keep(Kind::Sums, dst, cols, batch);
             self.cycles += self.row_cycles(count, cols, batch);
@@ -225,8 +227,18 @@ impl Writer<'_> {
         let vectors = batch * heads;
         let dst = self.place(block_words(self.config, count, vectors), Some(x))?;
         let (cols, address) = (x.elements, matrix.address);
-        let product =
-            Product { src: x.base, dst, cols, batch, count, address, list: None, heads, selected: false };
+        let product = Product {
+            src: x.base,
+            dst,
+            cols,
+            batch,
+            count,
+            address,
+            list: None,
+            heads,
+            selected: false,
+            weights: matrix.weights,
+        };
         Instruction::Dot(product).check(self.config).ok()?;
         self.push(Instruction::Dot(product));
         self.cycles += self.row_cycles(count, cols, batch);
@@ -292,6 +304,7 @@ impl Writer<'_> {
             list: None,
             heads,
             selected: false,
+            weights: matrix.weights,
         };
         Instruction::Axpy(product).check(self.config).ok()?;
         self.push(Instruction::Axpy(product));

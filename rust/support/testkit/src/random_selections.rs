@@ -6,7 +6,7 @@
 use ndp_config::BEAT_ELEMS;
 use ndp_isa::{Data, Instruction, Numbers, Product, accumulator_words, block_words};
 
-use crate::program_writer::{Kind, Live, Writer};
+use crate::program_writer::{Kind, Live, Matrix, Writer};
 
 /// Values that are not greater than 0, and some that are.
 const NOT_POSITIVE: [u16; 6] = [0x0000, 0x8000, 0x7E00, 0xFE01, 0xFC00, 0x8001];
@@ -94,9 +94,10 @@ impl Writer<'_> {
             cols = cols.div_ceil(2);
         }
         let sums = self.zeroed_sums(cols, batch, Some(values))?;
-        let address = self.matrix(rows, cols)?.address;
+        let Matrix { address, weights, .. } = self.matrix(rows, cols)?;
         let (dst, list) = (sums.base, Some(list));
-        let product = Product { src, dst, cols, batch, count, address, list, heads: 1, selected: true };
+        let product =
+            Product { src, dst, cols, batch, count, address, list, heads: 1, selected: true, weights };
         self.push(Instruction::Axpy(product));
         self.keep(Kind::Sums, dst, cols, batch);
         self.cycles += self.row_cycles(count / 2, cols, batch);
@@ -111,9 +112,10 @@ impl Writer<'_> {
             return None;
         }
         let dst = self.place(block_words(self.config, count, x.batch), Some(x))?;
-        let address = self.matrix(rows, x.elements)?.address;
+        let Matrix { address, weights, .. } = self.matrix(rows, x.elements)?;
         let (src, cols, batch, list) = (x.base, x.elements, x.batch, Some(list));
-        let product = Product { src, dst, cols, batch, count, address, list, heads: 1, selected: true };
+        let product =
+            Product { src, dst, cols, batch, count, address, list, heads: 1, selected: true, weights };
         self.push(Instruction::Dot(product));
         self.cycles += self.row_cycles(count / 2, cols, batch);
         self.store_apart(dst, count, batch);

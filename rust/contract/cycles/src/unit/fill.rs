@@ -8,7 +8,10 @@ use super::Product;
 use super::rows::RowQueue;
 use crate::beats::Beats;
 use crate::shape::{Cut, Shape};
+use ndp_config::WeightFormat;
 
+/// Places that share a beat of scales.
+const SCALED: u32 = 32;
 /// Most beats that a group can keep.
 const MOST_BEATS: usize = 64;
 
@@ -60,6 +63,12 @@ pub(super) struct Fill {
     plan_from: u64,
     place_from: u64,
     position: u32,
+    /// Of weights of 8 or 4 bits: the scales of the next place are there, its number among those that share them, and half of the beat was used.
+    scaled: bool,
+    sharing: u32,
+    half: bool,
+    /// First cycle in which scales can be taken.
+    scale_from: u64,
     /// The stripe whose weights are complete.
     full: Option<Stripe>,
     full_from: u64,
@@ -89,6 +98,10 @@ impl Fill {
             plan_from: 0,
             place_from: 0,
             position: 0,
+            scaled: false,
+            sharing: 0,
+            half: false,
+            scale_from: 0,
             full: None,
             full_from: 0,
             rows_taken: 0,
@@ -121,10 +134,12 @@ impl Fill {
     }
 
     /// Beats that can be taken before the complete stripe is, or the one that is filled.
-    pub fn room(&self, shape: &Shape) -> u64 {
+    pub fn room(&self, product: &Product, shape: &Shape) -> u64 {
         let kept = u64::from(shape.weight_beats) - (self.popped - self.placed);
         let placed = if self.full.is_some() { 0 } else { shape.positions - self.position };
-        kept + u64::from(placed)
+        // Scales, those of the next stripe too. A beat has several places, so these are more than come.
+        let scales = if product.weights == WeightFormat::Fp16 { 0 } else { placed / SCALED + 2 };
+        kept + u64::from(placed + scales)
     }
 
     /// No beat is taken before the complete stripe is.
@@ -140,7 +155,9 @@ impl Fill {
             return u64::MAX - 1;
         }
         // A plan can be made in the cycle from which on the stripe before is complete.
-        if self.plan.is_some() { self.full_from(product, shape, beat_from) } else { 0 }
+        // Of weights of 8 or 4 bits it is complete a cycle later.
+        let late = u64::from(product.weights != WeightFormat::Fp16);
+        if self.plan.is_some() { self.full_from(product, shape, beat_from) - late } else { 0 }
     }
 
     /// A cycle before which no stripe is complete, or 0 if none is planned.
@@ -151,6 +168,9 @@ impl Fill {
         }
         let Some(stripe) = self.plan else { return 0 };
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+        if product.weights != WeightFormat::Fp16 {
+            return self.quantised_from(end, product, shape, beat_from);
+        }
         let left = u64::from(end.saturating_sub(self.position));
         let taken = self.popped - self.placed;
         let placed = self.place_from + left;
@@ -209,10 +229,17 @@ impl Fill {
     pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
         self.now = self.now.max(until);
         let Surroundings { rows, product, shape } = around;
+        let depth = u64::from(shape.weight_beats);
+        if product.weights != WeightFormat::Fp16 {
+            while self.plan_one(until, rows, product, shape)
+                | self.place_quantised(until, product, shape)
+                | self.pop_some(until, beats, depth)
+            {}
+            return;
+        }
         if self.is_stuck(shape) && (self.plan.is_some() || !self.active) {
             return;
         }
-        let depth = u64::from(shape.weight_beats);
         loop {
             let planned = self.plan_one(until, rows, product, shape);
             let flowed = match self.flow(until, beats, depth, product, shape) {
@@ -388,6 +415,7 @@ impl Fill {
             self.plan = Some(Stripe { last, ends });
             self.wave += 1;
             self.place_from = self.place_from.max(at + 1);
+            self.scale_from = self.scale_from.max(at + 1);
         }
         if last {
             self.wave = 0;
@@ -397,5 +425,90 @@ impl Fill {
             self.look_for_end(at + 1);
         }
         true
+    }
+
+    /// Places that go to the tiles in a cycle.
+    fn step_places(product: &Product) -> u32 {
+        if product.weights == WeightFormat::Int4 { 2 } else { 1 }
+    }
+
+    /// A cycle before which no stripe of weights of 8 or 4 bits is complete; it has weights up to position `end`.
+    fn quantised_from(
+        &self,
+        end: u32,
+        product: &Product,
+        shape: &Shape,
+        beat_from: impl FnOnce(u64) -> u64,
+    ) -> u64 {
+        let per_step = Self::step_places(product);
+        let left = end.saturating_sub(self.position);
+        let steps = left.div_ceil(per_step);
+        let blank = u32::from(self.position + steps * per_step < shape.positions);
+        let placed = self.place_from + u64::from(steps + blank) + 1;
+        if steps == 0 {
+            return placed;
+        }
+        // The beat in use counts; each one has two steps.
+        let numbers = if self.half { 1 + (steps - 1).div_ceil(2) } else { steps.div_ceil(2) };
+        let scales = u32::from(!self.scaled) + (self.sharing + left - 1) / SCALED;
+        let (beats, taken) = (u64::from(numbers + scales), self.popped - self.placed);
+        // The last beat is taken, then placed, and the stripe is complete in the cycle after the next one.
+        if beats > taken { placed.max(beat_from(beats - taken - 1) + 3) } else { placed }
+    }
+
+    /// Places beats of scales and of weights of 8 or 4 bits.
+    fn place_quantised(&mut self, until: u64, product: &Product, shape: &Shape) -> bool {
+        let per_step = Self::step_places(product);
+        let mut moved = false;
+        while let Some(stripe) = self.plan {
+            // The row's end, or the stripe's.
+            let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
+            let beyond = self.position >= end;
+            let head = (self.placed < self.popped).then(|| self.pops[self.placed as usize % MOST_BEATS] + 1);
+            let Some(head) = (if beyond { Some(0) } else { head }) else { return moved };
+            if !beyond && !self.scaled {
+                // The scales come as soon as the stripe is planned, be the one before taken or not.
+                let at = self.scale_from.max(head);
+                if at >= until {
+                    return moved;
+                }
+                self.use_beat(at);
+                self.scaled = true;
+                self.place_from = self.place_from.max(at + 1);
+                moved = true;
+                continue;
+            }
+            let at = self.place_from.max(head);
+            if self.full.is_some() || at >= until {
+                return moved;
+            }
+            moved = true;
+            self.place_from = at + 1;
+            self.position += if beyond { shape.positions } else { per_step };
+            if !beyond {
+                let row_ends = stripe.last && self.position >= end;
+                self.half = !(self.half || row_ends);
+                if !self.half {
+                    self.use_beat(at);
+                }
+                self.sharing += per_step;
+                if row_ends || self.sharing == SCALED {
+                    (self.sharing, self.scaled) = (0, false);
+                    self.scale_from = at + 1;
+                }
+            }
+            if self.position >= shape.positions {
+                self.position = 0;
+                self.full = self.plan.take();
+                (self.plan_from, self.full_from) = (at + 1, at + 2);
+            }
+        }
+        moved
+    }
+
+    /// A beat leaves the group's queue.
+    fn use_beat(&mut self, cycle: u64) {
+        self.places[self.placed as usize % MOST_BEATS] = cycle;
+        self.placed += 1;
     }
 }

@@ -25,7 +25,7 @@ use distributor::{Distributor, Push};
 use fill::Surroundings;
 use group::Group;
 use heads::HeadResults;
-use ndp_config::BEAT_ELEMS;
+use ndp_config::{BEAT_ELEMS, WeightFormat};
 use round::Round;
 use rows::RowQueue;
 use selector::Selector;
@@ -70,6 +70,7 @@ struct Product {
     batch: u32,
     rows: u32,
     heads: u32,
+    weights: WeightFormat,
     /// Sums of rows, or jobs with their heads' results, that a group can queue.
     sums: u32,
     /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, is there.
@@ -189,7 +190,7 @@ impl Unit {
 
     /// Starts in the next cycle: a row has the cut `cols`, a vector with an element for each row the cut `rows`.
     pub fn start_product(&mut self, kind: Kind, cols: Cut, rows: Cut, product: &ndp_isa::Product) {
-        let ndp_isa::Product { count, batch, heads, selected, .. } = *product;
+        let ndp_isa::Product { count, batch, heads, selected, weights, .. } = *product;
         let (vectors, shape) = (batch * heads, &self.shape);
         let headed = heads > 1;
         self.product = Product {
@@ -198,6 +199,7 @@ impl Unit {
             batch,
             rows: count,
             heads,
+            weights,
             sums: shape.sums_of(heads),
             sum_cycles: shape.sum_cycles(heads),
             selected,
@@ -346,7 +348,7 @@ impl Unit {
         let phase = since % self.shape.window;
         let decide = if phase == 0 { until } else { until + self.shape.window - phase };
         let then = decide + group.jobs_left(&self.product) * self.shape.window + 2;
-        Room { from: until, beats: group.fill.room(&self.shape), then }
+        Room { from: until, beats: group.fill.room(&self.product, &self.shape), then }
     }
 
     /// A row that waits may go in this cycle if groups have planned rows that are not known to be planned yet.

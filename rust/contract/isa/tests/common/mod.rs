@@ -1,5 +1,6 @@
 //! Random instructions for the tests of this crate.
 
+use ndp_config::WeightFormat;
 use ndp_isa::{Activation, Instruction, Numbers, Product, Transfer};
 use ndp_numerics::SplitMix64;
 
@@ -33,7 +34,9 @@ impl Random {
         let heads = if listed.is_none() { 1 << field(3) } else { 1 };
         let selected = listed.is_some() && field(1) == 1;
         let numbers = if listed.is_some() { Numbers::Listed(field(12)) } else { Numbers::From(count) };
-        let product = Product { src, dst, cols, batch, count, address, list: listed, heads, selected };
+        let weights = WeightFormat::ALL[field(4) as usize % 3];
+        let product =
+            Product { src, dst, cols, batch, count, address, list: listed, heads, selected, weights };
         let transfer = Transfer { address, count, ranks: field(8), node: field(4), slot: field(16) };
         let (other, scalar, any_heads) = (field(10), field(16) as u16, 1 << field(3));
         let operation = [

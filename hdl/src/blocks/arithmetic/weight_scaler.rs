@@ -1,0 +1,115 @@
+//! A quantised weight: a small integer times an FP16 scale, rounded once to FP16.
+//!
+//! Below 2^-14 the product is a multiple of the least subnormal number, so it is exact, and only larger ones are rounded. No product is
+//! smaller than its scale, so nothing ever moves up: a normal scale's leading one stays where it is or leaves by up to seven bits.
+
+use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Fraction bits of an FP16 value.
+const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
+/// Bits of an exponent.
+const EXPONENT_BITS: u32 = 5;
+
+/// What all weights with one scale have in common, in the cycle of their products.
+pub(crate) struct Scale {
+    /// Sign, hidden bit and fraction, for the products.
+    pub sign: Bits,
+    pub significand: Bits,
+    /// Of the cycle after: exponent field less one, 0 for subnormal scales too; the scale is special, or a NaN.
+    pub exponent: Bits,
+    pub special: Bits,
+    pub nan: Bits,
+}
+
+impl Scale {
+    /// Takes a scale apart; what is needed in the cycle after waits in registers.
+    pub(crate) fn new(m: &ModuleBuilder, name: &str, scale: &Bits, step: &Bits) -> Self {
+        let field = scale.slice(FRACTION_BITS, EXPONENT_BITS);
+        let normal = m.wire(format!("{name}_normal"), field.any());
+        let keep = |what: &str, value: &Bits| {
+            let reg = m.reg(format!("{name}_{what}_q"), value.width()).enable(step);
+            reg.next(value);
+            reg.q()
+        };
+        let fraction = scale.low(FRACTION_BITS);
+        Self {
+            sign: scale.msb(),
+            significand: m.wire(format!("{name}_significand"), cat([normal.clone(), fraction.clone()])),
+            exponent: keep("exponent", &field.minus_one().gated(&normal)),
+            special: keep("special", &field.all()),
+            nan: keep("nan", &(field.all() & fraction.any())),
+        }
+    }
+}
+
+/// A weight of `bits` bits.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn weight_scaler(bits: u32) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(
+        format!("weight_scaler_{bits}"),
+        "A number times an FP16 scale, rounded to nearest even.",
+    );
+    m.share_code();
+    m.replicated();
+    let step = m.input("step_i", 1, "take a number");
+    let number = m.input("number_i", bits, "the number, two's complement");
+    let scale_sign = m.input("sign_i", 1, "sign of its scale");
+    let scale = m.input("significand_i", SIGNIFICAND_BITS, "significand of its scale");
+    let exponent = m.input(
+        "exponent_i",
+        EXPONENT_BITS,
+        "the cycle after: exponent field of the scale less one, or 0 if it is subnormal",
+    );
+    let special = m.input("special_i", 1, "the cycle after: the scale is infinite or NaN");
+    let nan = m.input("nan_i", 1, "the cycle after: it is NaN");
+
+    // First cycle: the product of the magnitudes. The most negative number has a magnitude of its own.
+    let negative = number.msb();
+    let flipped = mux(&negative, &!&number, &number);
+    let magnitude = m.wire("magnitude", flipped + negative.zext(bits));
+    let wide = bits + SIGNIFICAND_BITS;
+    let product = m.reg("product_q", wide).enable(&step);
+    product.next(magnitude.zext(wide) * scale.zext(wide));
+    let sign = m.reg("sign_q", 1).enable(&step);
+    sign.next(&negative ^ &scale_sign);
+
+    // Second cycle: the leading one to its place, which is at most `bits - 1` bits lower: 2^(bits - 1) is the largest magnitude.
+    m.unused(product.msb(), "the magnitude has one value with its uppermost bit, a power of two");
+    let most = bits - 1;
+    let leading: Vec<Bits> = (0..=most)
+        .map(|by| {
+            let above = product.slice(SIGNIFICAND_BITS + by, wide - SIGNIFICAND_BITS - by);
+            let none_above = above.is_zero();
+            if by == 0 { none_above } else { none_above & product.bit(FRACTION_BITS + by) }
+        })
+        .collect();
+    let at = m.wire("at", cat(leading.iter().rev().cloned()));
+    let cut = |by: u32| {
+        let kept = product.slice(by, SIGNIFICAND_BITS);
+        let half = if by == 0 { zeros(1) } else { product.bit(by - 1) };
+        let rest = if by < 2 { zeros(1) } else { product.low(by - 1).any() };
+        let up = &half & (rest | kept.bit(0));
+        cat([lit(by.into(), EXPONENT_BITS), up, kept])
+    };
+    let cuts: Vec<Bits> = (0..=most).map(cut).collect();
+    let chosen = m.wire("chosen", ndp_hdl_language::one_hot_mux(&at, &cuts));
+    let (kept, up) = (chosen.low(SIGNIFICAND_BITS), chosen.bit(SIGNIFICAND_BITS));
+    let by = chosen.high(EXPONENT_BITS);
+    let some = m.wire("some", product.any());
+    // The significand's leading one adds the one that the exponent field lacks.
+    let field = (exponent.zext(EXPONENT_BITS + 1) + by.zext(EXPONENT_BITS + 1)).gated(&some);
+    let sum = cat([field, zeros(FRACTION_BITS)]) + kept.zext(FP16_BITS) + up.zext(FP16_BITS);
+    let sum = m.wire("sum", sum);
+    let over = sum.msb() | sum.slice(FRACTION_BITS, EXPONENT_BITS).all();
+    let infinite = m.wire("infinite", any_of(&[over, special.clone()]));
+    // Infinity times zero is NaN.
+    let is_nan = m.wire("is_nan", &nan | (&special & !&some));
+    let finite = cat([sign.q(), sum.low(FP16_BITS - 1)]);
+    let other = cat([&*sign & !&is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1)]);
+    m.output("weight_o", mux(&infinite, &other, &finite), "the FP16 weight, in the cycle after");
+    m.finish()
+}

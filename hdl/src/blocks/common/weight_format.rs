@@ -1,0 +1,78 @@
+//! Formats of weights as signals: FP16, or numbers of 8 or 4 bits of which 32 share an FP16 scale.
+//!
+//! A place is 32 weights of a row. Of quantised weights the bursts of a row on a rank are, for each 32 places, one with their scales
+//! and then those with the numbers, two (8 bits) or four (4 bits) places each. FP16 weights have a burst for each place.
+
+use super::encoding::log2;
+use ndp_config::GemvConfig;
+use ndp_hdl_language::{Bits, ModuleBuilder, cat, mux, zeros};
+
+/// Bits of a format.
+pub(crate) const FORMAT_BITS: u32 = 2;
+/// Places that share a burst of scales.
+pub(crate) const SCALED_PLACES: u32 = 32;
+/// What the ports of a format say.
+pub(crate) const FORMAT_DOC: &str = "format of the weights: 0 FP16, 1 INT8, 2 INT4";
+
+/// Whether a configuration has other weights than FP16.
+pub(crate) fn is_quantised(config: &GemvConfig) -> bool {
+    config.weight_formats().len() > 1
+}
+
+/// A format.
+#[derive(Clone)]
+pub(crate) struct Format {
+    /// Weights have scales.
+    pub quantised: Bits,
+    /// They have 4 bits.
+    pub int4: Bits,
+}
+
+impl Format {
+    /// The input port `weight_format_i`.
+    pub fn input(m: &ModuleBuilder) -> Self {
+        let format = m.input("weight_format_i", FORMAT_BITS, FORMAT_DOC);
+        Self { quantised: m.wire("quantised", format.any()), int4: format.bit(1) }
+    }
+}
+
+/// `ceil(value / 2^by)`, in as many bits as the value has.
+fn ceiling(value: &Bits, by: u32) -> Bits {
+    let bits = value.width();
+    if by == 0 {
+        return value.clone();
+    }
+    if by >= bits {
+        return value.any().zext(bits);
+    }
+    value.high(bits - by).zext(bits) + value.low(by).any().zext(bits)
+}
+
+/// Bursts of so many places of quantised weights that begin a row, in a bit more than their number has.
+pub(crate) fn quantised_bursts(m: &ModuleBuilder, places: &Bits, int4: &Bits) -> Bits {
+    let bits = places.width() + 1;
+    let places = places.zext(bits);
+    let numbers = mux(int4, &ceiling(&places, 2), &ceiling(&places, 1));
+    m.wire("quantised_bursts", ceiling(&places, log2(SCALED_PLACES)) + numbers)
+}
+
+/// Bursts of quantised weights that so many tail stripes add to the full waves of their rows, modulo the width of `tails`. What a
+/// stripe adds to a row of `waves` stripes does not depend on the row.
+pub(crate) fn quantised_tails(
+    m: &ModuleBuilder,
+    config: &GemvConfig,
+    (tails, waves, int4): (&Bits, &Bits, &Bits),
+) -> Bits {
+    let beats = log2(config.beats_per_stripe());
+    // A burst of `2^holds` places more for each stripe, or for each of which the first place begins one.
+    let more = |holds: u32| {
+        if beats >= holds {
+            let by = beats - holds;
+            return if by == 0 { tails.clone() } else { cat([tails.low(tails.width() - by), zeros(by)]) };
+        }
+        let inside = (holds - beats).min(waves.width());
+        tails.gated(&waves.low(inside).is_zero())
+    };
+    let numbers = mux(int4, &more(2), &more(1));
+    m.wire("quantised_tails", numbers + more(log2(SCALED_PLACES)))
+}

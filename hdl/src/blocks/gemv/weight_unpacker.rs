@@ -1,0 +1,81 @@
+//! Turns beats of quantised weights into FP16 weights: two places of 32 in a cycle (INT4), or one (INT8).
+//!
+//! What becomes of a beat is decided in [`super::fill_sequencer`]: that it has scales, which stay here, or numbers, of which a half is taken in
+//! a cycle. The scaled weights come out a cycle later, and with them the controls that say where they go.
+
+use crate::blocks::arithmetic::number_format::FP16_BITS;
+use crate::blocks::arithmetic::place_scaler::place_scaler;
+use crate::blocks::common::encoding::log2;
+use crate::blocks::common::row_layout::position_bits;
+use crate::blocks::common::weight_format::{Format, SCALED_PLACES};
+use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux, repeat};
+use std::rc::Rc;
+
+/// What is done with a place, a cycle after it was decided: name, bits, meaning.
+pub(crate) fn delayed_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 6] {
+    [
+        ("position", position_bits(config), "position of the first place among the tiles"),
+        ("clear", 1, "zeros instead, for this position and all after it"),
+        ("cut", 1, "the row ends in the first place"),
+        ("pair", 1, "the second place has weights or zeros, too"),
+        ("next_clear", 1, "of the second place zeros instead"),
+        ("next_cut", 1, "the row ends in the second place"),
+    ]
+}
+
+/// The unpacker of a rank.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn weight_unpacker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(
+        format!("weight_unpacker_p{}", config.beats_per_stripe()),
+        "Quantised weights of a rank to FP16.",
+    );
+    let Format { quantised, int4 } = Format::input(&m);
+    let beat = m.input("beat_i", BEAT_BITS, "scales or numbers");
+    let scales = m.input("scales_i", 1, "keep the beat as the scales of 32 places");
+    let place = m.input("place_i", 1, "take a half of the beat, or none of it with `clear_i`");
+    let half = m.input("half_i", 1, "which half");
+    let group =
+        m.input("group_i", log2(SCALED_PLACES), "number of the first place among those of the scales");
+    let fields: Vec<(&str, Bits)> = delayed_fields(config)
+        .map(|(name, bits, doc)| (name, m.input(format!("{name}_i"), bits, doc)))
+        .into();
+
+    let step = m.wire("step", &place & &quantised);
+    let kept = m.reg("scales_q", BEAT_BITS).enable(&scales);
+    kept.next(&beat);
+    let numbers = m.wire("numbers", mux(&half, &beat.high(BEAT_BITS / 2), &beat.low(BEAT_BITS / 2)));
+    // Places by pairs; the first one of a pair comes with the second one, or alone.
+    let pairs: Vec<Bits> =
+        (0..SCALED_PLACES / 2).map(|pair| kept.slice(pair * 2 * FP16_BITS, 2 * FP16_BITS)).collect();
+    let at = crate::blocks::common::encoding::one_hot(&group.high(group.width() - 1), SCALED_PLACES / 2);
+    let pair = m.wire("scale_pair", one_hot_mux(&m.wire("at", at), &pairs));
+    let first_scale = mux(&group.bit(0), &pair.high(FP16_BITS), &pair.low(FP16_BITS));
+    let nibble = |e: u32| numbers.slice(4 * e, 4);
+    let first: Vec<Bits> = (0..BEAT_ELEMS)
+        .map(|e| mux(&int4, &cat([repeat(4, &nibble(e).msb()), nibble(e)]), &numbers.slice(8 * e, 8)))
+        .collect();
+    let scaled = |name: &str, bits: u32, numbers: Bits, scale: Bits| -> Result<Bits, HdlError> {
+        Ok(m.instance(name, &place_scaler(bits)?)
+            .input("step_i", &step)
+            .input("numbers_i", numbers)
+            .input("scale_i", scale)
+            .output("weights_o"))
+    };
+    let first = scaled("first", 8, cat(first.into_iter().rev()), first_scale)?;
+    let second = scaled("second", 4, numbers.high(4 * BEAT_ELEMS), pair.high(FP16_BITS))?;
+    m.output("first_o", first, "FP16 weights of the first place");
+    m.output("second_o", second, "FP16 weights of the second place");
+    let placed = m.reg("place_q", 1).reset(0);
+    placed.next(&step);
+    m.output("place_o", &placed, "they go to the tiles");
+    for ((name, value), (_, bits, doc)) in fields.iter().zip(delayed_fields(config)) {
+        let reg = m.reg(format!("{name}_q"), bits).enable(&step);
+        reg.next(value);
+        m.output(format!("{name}_o"), reg.q(), doc);
+    }
+    m.finish()
+}
