@@ -4,13 +4,17 @@
 //! then on only neurons that are predicted take part; others count as inactive, whatever they would have been, and the text may become
 //! another one. What the predictor learns from is what the machine knows ([`Knowledge`]): of the blocks in front of attention all
 //! inputs, of the MLP what was computed. How good it is is measured against what would have been active given the same inputs.
+//!
+//! That is Hermes' predictor. A low-rank predictor ([`LowRank`]) takes its place where a model has one: it looks at the input of the MLP
+//! and leaves attention alone, whose active inputs are known. With [`Exact`] nothing is left out.
 
 use crate::error::SimError;
 use ndp_config::BlockKind;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::{f16, fp16};
 use ndp_predictor::{
-    Confusion, Evaluation, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
+    ActivityPredictor, Confusion, Evaluation, Exact, LayerTable, LowRank, NeuronStates, Predictor,
+    PredictorError, PredictorKind, PredictorRules,
 };
 use ndp_traces::{Activity, NeuronShape, Profile};
 
@@ -24,11 +28,38 @@ pub enum Knowledge {
     Everything,
 }
 
+/// What predicts behind the prompt.
+#[derive(Clone, Debug)]
+enum Source {
+    /// Hermes' states and parents; states are counted in the prompt.
+    Hermes(LayerTable),
+    /// Two small products of the MLP's input.
+    LowRank(LowRank),
+    /// Nothing.
+    Exact,
+}
+
+/// How much of the MLP's activations was left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Missed {
+    /// Sum of the activations of neurons that were active and not predicted.
+    pub missed: f64,
+    /// Sum of all.
+    pub all: f64,
+}
+
+impl Missed {
+    /// Share of the sum; NaN if nothing was active.
+    pub fn share(&self) -> f64 {
+        self.missed / self.all
+    }
+}
+
 /// The predictor of a text that is being generated.
 #[derive(Clone, Debug)]
 pub struct LivePredictor {
     shape: NeuronShape,
-    table: LayerTable,
+    source: Source,
     rules: PredictorRules,
     knowledge: Knowledge,
     prompt_tokens: usize,
@@ -36,9 +67,12 @@ pub struct LivePredictor {
     /// Activity of each token of the prompt's batch.
     batch: Vec<Activity>,
     last: Activity,
-    predictor: Option<Predictor>,
+    predictor: Option<Box<dyn ActivityPredictor>>,
     evaluation: Evaluation,
     tokens: Vec<Confusion>,
+    /// Each block's counts.
+    blocks: Vec<Confusion>,
+    missed: Missed,
 }
 
 impl LivePredictor {
@@ -57,8 +91,22 @@ impl LivePredictor {
 
     /// The same with the parents.
     pub fn of_table(shape: &NeuronShape, table: LayerTable, prompt_tokens: usize) -> Self {
+        Self::of_source(shape, Source::Hermes(table), prompt_tokens)
+    }
+
+    /// With low-rank predictors of the MLP in place of Hermes'.
+    pub fn of_low_rank(shape: &NeuronShape, low_rank: LowRank, prompt_tokens: usize) -> Self {
+        Self::of_source(shape, Source::LowRank(low_rank), prompt_tokens)
+    }
+
+    /// Without predictions: all active neurons take part.
+    pub fn exact(shape: &NeuronShape, prompt_tokens: usize) -> Self {
+        Self::of_source(shape, Source::Exact, prompt_tokens)
+    }
+
+    fn of_source(shape: &NeuronShape, source: Source, prompt_tokens: usize) -> Self {
         Self {
-            table,
+            source,
             rules: PredictorRules::default(),
             knowledge: Knowledge::default(),
             prompt_tokens,
@@ -68,6 +116,8 @@ impl LivePredictor {
             predictor: None,
             evaluation: Evaluation::default(),
             tokens: Vec::new(),
+            blocks: vec![Confusion::default(); shape.blocks().len()],
+            missed: Missed::default(),
             shape: shape.clone(),
         }
     }
@@ -88,21 +138,53 @@ impl LivePredictor {
         &self.tokens
     }
 
+    /// The same of each block, in the order of [`NeuronShape::blocks`].
+    pub fn blocks(&self) -> &[Confusion] {
+        &self.blocks
+    }
+
+    /// How much of the MLP's activations was left out.
+    pub fn missed(&self) -> Missed {
+        self.missed
+    }
+
     fn block(&self, layer: u32, kind: BlockKind) -> Option<usize> {
         self.shape.blocks().iter().position(|block| block.layer == layer && block.kind == kind)
     }
 
-    /// The neurons of a block that are computed for the next token, as bits; `None` while there is no prediction, and all are.
+    /// The neurons of a block that are computed for the next token, as bits; `None` where there is no prediction: in the prompt all are, and
+    /// later those that are active, if they are known.
     ///
     /// # Errors
-    /// [`PredictorError::Block`] for a block that the model does not have.
+    /// [`PredictorError::NoInput`] for an MLP and low-rank predictors, which need [`LivePredictor::predict_from`].
     pub fn predict(&self, layer: u32, kind: BlockKind) -> Result<Option<Vec<u64>>, PredictorError> {
+        self.predicted(layer, kind, None)
+    }
+
+    /// The same with the vector that the block's first matrix is multiplied with.
+    ///
+    /// # Errors
+    /// [`PredictorError::Length`] for one of another length, if a low-rank predictor looks at it.
+    pub fn predict_from(
+        &self,
+        layer: u32,
+        kind: BlockKind,
+        input: &[f16],
+    ) -> Result<Option<Vec<u64>>, PredictorError> {
+        self.predicted(layer, kind, Some(input))
+    }
+
+    fn predicted(
+        &self,
+        layer: u32,
+        kind: BlockKind,
+        input: Option<&[f16]>,
+    ) -> Result<Option<Vec<u64>>, PredictorError> {
         let (Some(predictor), Some(block)) = (&self.predictor, self.block(layer, kind)) else {
             return Ok(None);
         };
         let mut bits = vec![0; self.shape.words(block).len()];
-        predictor.predict(block, &mut bits)?;
-        Ok(Some(bits))
+        Ok(predictor.predict(block, input, &mut bits)?.then_some(bits))
     }
 
     /// Says what was active in a block: `values` are the block's outputs of each vector, `[batch x neurons]`. `predicted` is what
@@ -121,30 +203,23 @@ impl LivePredictor {
         let neurons = self.shape.blocks()[block].neurons;
         for (index, values) in values.chunks(neurons as usize).enumerate() {
             let active = bits_of(values);
-            match (&mut self.predictor, predicted) {
-                (Some(predictor), Some(predicted)) => {
-                    let known: Vec<u64> = match (kind, self.knowledge) {
-                        (BlockKind::Mlp, Knowledge::Computed) => {
+            match &mut self.predictor {
+                Some(predictor) => {
+                    let known: Vec<u64> = match (kind, self.knowledge, predicted) {
+                        (BlockKind::Mlp, Knowledge::Computed, Some(predicted)) => {
                             active.iter().zip(predicted).map(|(a, p)| a & p).collect()
                         }
                         _ => active.clone(),
                     };
                     predictor.observe(block, &known)?;
-                    let counts = match kind {
-                        BlockKind::Attention => &mut self.evaluation.attention,
-                        BlockKind::Mlp => &mut self.evaluation.mlp,
-                    };
-                    let mut of_token = Confusion::default();
-                    of_token.count(neurons, predicted, &active);
-                    *counts += of_token;
                     if block == 0 {
                         self.tokens.push(Confusion::default());
                     }
-                    if let Some(token) = self.tokens.last_mut() {
-                        *token += of_token;
+                    if let Some(predicted) = predicted {
+                        self.count(block, values, predicted, &active);
                     }
                 }
-                _ => {
+                None => {
                     if block == 0 && index == 0 {
                         self.batch.clear();
                     }
@@ -163,6 +238,30 @@ impl LivePredictor {
         Ok(())
     }
 
+    /// Counts the predictions of a block for one token.
+    fn count(&mut self, block: usize, values: &[f16], predicted: &[u64], active: &[u64]) {
+        let mut found = Confusion::default();
+        found.count(values.len() as u32, predicted, active);
+        let counts = match self.shape.blocks()[block].kind {
+            BlockKind::Attention => &mut self.evaluation.attention,
+            BlockKind::Mlp => {
+                for (neuron, &value) in values.iter().enumerate() {
+                    let value = fp16::to_fixed(value).unwrap_or_default() as f64;
+                    self.missed.all += value;
+                    if predicted[neuron / 64] >> (neuron % 64) & 1 == 0 {
+                        self.missed.missed += value;
+                    }
+                }
+                &mut self.evaluation.mlp
+            }
+        };
+        *counts += found;
+        self.blocks[block] += found;
+        if let Some(token) = self.tokens.last_mut() {
+            *token += found;
+        }
+    }
+
     /// A batch of the prompt is over; behind the last one the predictor begins.
     fn end_batch(&mut self) -> Result<(), PredictorError> {
         for activity in self.batch.drain(..) {
@@ -173,16 +272,25 @@ impl LivePredictor {
         if tokens < self.prompt_tokens as u64 {
             return Ok(());
         }
+        self.predictor = Some(match &self.source {
+            Source::Hermes(table) => Box::new(self.hermes(table, tokens as f64)?),
+            Source::LowRank(low_rank) => low_rank.boxed(),
+            Source::Exact => Exact.boxed(),
+        });
+        Ok(())
+    }
+
+    /// Hermes' predictor with the states that the prompt gives.
+    fn hermes(&self, table: &LayerTable, tokens: f64) -> Result<Predictor, PredictorError> {
         let frequencies: Vec<f64> = (0..self.shape.blocks().len())
-            .flat_map(|block| self.counts.counts(block).iter().map(|&count| f64::from(count) / tokens as f64))
+            .flat_map(|block| self.counts.counts(block).iter().map(|&count| f64::from(count) / tokens))
             .collect();
         let states = NeuronStates::from_frequencies(&self.shape, &frequencies)?;
-        let mut predictor = Predictor::new(states, &self.table, self.rules, PredictorKind::Both)?;
+        let mut predictor = Predictor::new(states, table, self.rules, PredictorKind::Both)?;
         for block in 0..self.shape.blocks().len() {
             predictor.set_activity(block, self.last.block(&self.shape, block))?;
         }
-        self.predictor = Some(predictor);
-        Ok(())
+        Ok(predictor)
     }
 }
 
@@ -264,7 +372,7 @@ impl GemvBackend for PredictedSoftware {
                 Ok(result)
             }
             GemvClass::Fc1 => {
-                let predicted = self.live.predict(layer, BlockKind::Mlp)?;
+                let predicted = self.live.predict_from(layer, BlockKind::Mlp, product.activations())?;
                 let Ok(result) = self.software.linear(op);
                 self.live.observe(layer, BlockKind::Mlp, &result, predicted.as_deref())?;
                 Ok(predicted.map_or(result.clone(), |bits| masked(&result, product.rows(), &bits)))

@@ -170,19 +170,11 @@ impl<'a> ParsedFile<'a> {
             let (found, expected) = (view.shape().to_vec(), shape.to_vec());
             return Err(ModelError::Shape { path, tensor, found, expected });
         }
-        // Little-endian on disk and of no particular alignment in memory, so the elements are assembled from bytes.
-        let bytes = view.data();
-        let data: Vec<f16> = match view.dtype() {
-            Dtype::F16 => {
-                bytes.as_chunks().0.iter().map(|&b| f16::from_bits(u16::from_le_bytes(b))).collect()
-            }
-            Dtype::BF16 => {
-                let single = |&b: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
-                round(bytes.as_chunks().0.iter().map(single), rounded)
-            }
-            Dtype::F32 => round(bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)), rounded),
-            found => return Err(ModelError::Dtype { path, tensor, found }),
+        let mut counts = rounded.get();
+        let Some(data) = to_fp16(view.dtype(), view.data(), &mut counts) else {
+            return Err(ModelError::Dtype { path, tensor, found: view.dtype() });
         };
+        rounded.set(counts);
         match data.iter().position(|value| !value.is_finite()) {
             None => Ok(Some(data)),
             Some(at) => {
@@ -193,18 +185,26 @@ impl<'a> ParsedFile<'a> {
     }
 }
 
-/// Numbers in FP16, and how many of them are other numbers now.
-fn round(values: impl Iterator<Item = f32>, rounded: &Cell<RoundedWeights>) -> Vec<f16> {
-    let mut counts = rounded.get();
-    let round = values.map(|value| {
+/// Elements of a tensor, little-endian and of no particular alignment, in FP16; `None` for another format than FP16, BF16 and FP32.
+pub fn to_fp16(dtype: Dtype, bytes: &[u8], rounded: &mut RoundedWeights) -> Option<Vec<f16>> {
+    let of_half = |&b: &[u8; 2]| f16::from_bits(u16::from_le_bytes(b));
+    let of_bfloat = |&b: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(b)) << 16);
+    Some(match dtype {
+        Dtype::F16 => bytes.as_chunks().0.iter().map(of_half).collect(),
+        Dtype::BF16 => bytes.as_chunks().0.iter().map(|b| rounded.round(of_bfloat(b))).collect(),
+        Dtype::F32 => bytes.as_chunks().0.iter().map(|&b| rounded.round(f32::from_le_bytes(b))).collect(),
+        _ => return None,
+    })
+}
+
+impl RoundedWeights {
+    /// A number in FP16: to nearest, ties to even. It is counted.
+    pub fn round(&mut self, value: f32) -> f16 {
         let result = round_f64(f64::from(value));
-        counts.converted += 1;
-        counts.changed += u64::from(result.to_f32() != value);
+        self.converted += 1;
+        self.changed += u64::from(result.to_f32() != value);
         result
-    });
-    let data = round.collect();
-    rounded.set(counts);
-    data
+    }
 }
 
 /// The indices of the `at`-th element, row-major.

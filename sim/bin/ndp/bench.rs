@@ -221,7 +221,21 @@ fn job(args: &Args, case: &Case) -> gemv::Args {
     let unit = UnitArgs { backend: args.backend, ..UnitArgs::quiet(&args.config, args.flip) };
     let Case { mode, weights, density, shape: GemvShape { rows, cols, batch } } = *case;
     let (data, records) = (DataKind::Gaussian, RecordArgs::default());
-    gemv::Args { unit, rows, cols, batch, mode, weights, density, seed: args.seed, data, records }
+    gemv::Args {
+        unit,
+        rows: Some(rows),
+        cols: Some(cols),
+        batch,
+        matrix: None,
+        vectors: None,
+        out: None,
+        mode,
+        weights,
+        density,
+        seed: args.seed,
+        data,
+        records,
+    }
 }
 
 /// Runs one product as `ndp gemv` does.

@@ -1,20 +1,21 @@
-//! `ndp gemv`: one product with random operands.
+//! `ndp gemv`: one product, with random operands or with those of files.
 //!
-//! Checks the sizes, makes the operands, runs the unit through the checking backend and reports. Which kinds of operands
+//! Checks the sizes, makes or reads the operands, runs the unit through the checking backend and reports. Which kinds of operands
 //! there are is the library's.
 
 use crate::args::{RecordArgs, UnitArgs, density};
 use crate::breakdown::StallBreakdown;
+use crate::operands::{Numbers, Source, source, target, write};
 use crate::output::Records;
 use crate::report::Summary;
 use crate::rerun::Rerun;
-use crate::tools::Tools;
+use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
-use ndp_files::Progress;
-use ndp_model::{GemvClass, GemvOp};
+use ndp_files::{OutputFile, Progress};
+use ndp_model::{GemvClass, GemvOp, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::error::SimError;
@@ -23,27 +24,39 @@ use ndp_sim::gemv::{
 };
 use ndp_sim::stimulus::DataKind;
 use serde::Serialize;
+use std::path::PathBuf;
 
-/// Run one product of a random matrix in DRAM with a batch of random vectors
+/// Run one product of a matrix in DRAM with a batch of vectors, random ones or those of files
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp gemv --rows 1024 --cols 4096\n  \
         ndp gemv --config tiny --rows 8 --cols 100 --batch 3 --data mixed --stalls 30 --waves gemv.fst\n  \
         ndp gemv --rows 1024 --cols 4096 --weights int4\n  \
+        ndp gemv --matrix model.safetensors:model.layers.0.mlp.up_proj.weight --vectors x.npy --out y.npy\n  \
         ndp gemv --rows 2048 --cols 9216 --batch 16 --density 0.1 --mode axpy --json")]
 pub struct Args {
     /// Hardware.
     #[command(flatten)]
     pub unit: UnitArgs,
     /// Rows of the matrix: outputs per vector (1..=16777215)
-    #[arg(long)]
-    pub rows: u32,
+    #[arg(long, required_unless_present = "matrix")]
+    pub rows: Option<u32>,
     /// Columns of the matrix: elements of a row (at least 1; the limit of a dot product is the buffer's)
-    #[arg(long)]
-    pub cols: u32,
+    #[arg(long, required_unless_present = "matrix")]
+    pub cols: Option<u32>,
     /// Vectors that share the matrix (1..=16 for hermes); cut into passes if the buffer does not hold them at once
     #[arg(long, default_value_t = 1)]
     pub batch: u32,
+    /// The matrix, [rows x cols] in FP16, BF16 or FP32: .npy, or .safetensors with the name of a tensor if it has several
+    #[arg(long, value_name = "FILE[:TENSOR]", value_parser = source, requires = "vectors",
+        conflicts_with_all = ["rows", "cols", "batch", "density", "data"])]
+    pub matrix: Option<Source>,
+    /// The vectors, [batch x cols] (with --mode axpy [batch x rows]) or one alone, as --matrix
+    #[arg(long, value_name = "FILE[:TENSOR]", value_parser = source, requires = "matrix")]
+    pub vectors: Option<Source>,
+    /// Write the results, [batch x outputs] in FP16: .npy, or .safetensors with a tensor named y
+    #[arg(long, value_name = "FILE", value_parser = target)]
+    pub out: Option<PathBuf>,
     /// Rows by rows (a dot product for each active row) or columns by columns (each active row, times its scalar, is added)
     #[arg(long, value_enum, default_value_t = Mode::Dot)]
     pub mode: Mode,
@@ -147,25 +160,43 @@ pub struct Product {
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
-    let Args { unit, rows, cols, batch, mode, weights: format, density, seed, data, records } = args;
-    records.files(unit.files()).check()?;
+    let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
+    let mut files = records.files(unit.files()).optional("--out", args.out.as_ref());
+    for source in args.matrix.iter().chain(&args.vectors) {
+        files = files.input("an operand", &source.path);
+    }
+    files.check()?;
     let config = DesignConfig::load(&unit.config)?;
-    let shape = GemvShape { rows: *rows, cols: *cols, batch: *batch };
+    let given = given(args)?;
+    let shape = given.as_ref().map_or(
+        GemvShape { rows: args.rows.unwrap_or(0), cols: args.cols.unwrap_or(0), batch: args.batch },
+        |[matrix, vectors]| GemvShape {
+            rows: u32::try_from(matrix.rows).unwrap_or(u32::MAX),
+            cols: u32::try_from(matrix.cols).unwrap_or(u32::MAX),
+            batch: u32::try_from(vectors.rows).unwrap_or(u32::MAX),
+        },
+    );
+    let GemvShape { rows, cols, .. } = shape;
     check(&shape, *mode, &config)?;
     format.check(&config)?;
-    let weights = u64::from(*rows) * u64::from(*cols);
+    let weights = u64::from(rows) * u64::from(cols);
     ensure!(
         weights <= MAX_WEIGHTS,
         "rows * cols = {weights} must be at most {MAX_WEIGHTS} weights (512 MiB)"
     );
-    let active = (*density < 1.0).then(|| draw_rows(*rows, *density, *seed));
-    let count = active.as_ref().map_or(*rows as usize, Vec::len);
+    let active = (*density < 1.0).then(|| draw_rows(rows, *density, *seed));
+    let count = active.as_ref().map_or(rows as usize, Vec::len);
 
     let options = GemvOptions { recorded_products: records.is_asked().into(), ..unit.options(*seed) };
     let mut backend = CoreBackend::open(&config, &options)?;
     let records = Records::create(records)?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
-    let mut w = data.weights(count, cols, *seed);
+    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let length = if *mode == Mode::Dot { cols } else { count };
+    let (mut w, x) = match given {
+        Some([matrix, vectors]) => (matrix.values, vectors.values),
+        None => (data.weights(count, cols, *seed), data.activations(batch, length, *seed)),
+    };
     let quantised = match format.weights() {
         WeightFormat::Fp16 => None,
         format => Some(QuantisedMatrix::nearest(format, &w, cols)?),
@@ -174,8 +205,6 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     if let Some(matrix) = &quantised {
         w = matrix.dequantised();
     }
-    let length = if *mode == Mode::Dot { cols } else { count };
-    let x = data.activations(batch, length, *seed);
     // What is compared: the rows that take part, or for AXPY their transpose.
     let transposed: Vec<f16> = match mode {
         Mode::Dot => Vec::new(),
@@ -200,16 +229,24 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     };
 
     let mut rerun = Rerun::new("gemv", unit);
-    rerun.option("rows", shape.rows);
-    rerun.option("cols", shape.cols);
-    rerun.option("batch", shape.batch);
+    match (&args.matrix, &args.vectors) {
+        (Some(matrix), Some(vectors)) => {
+            rerun.option("matrix", matrix);
+            rerun.option("vectors", vectors);
+        }
+        _ => {
+            rerun.option("rows", shape.rows);
+            rerun.option("cols", shape.cols);
+            rerun.option("batch", shape.batch);
+            rerun.option("density", density);
+            rerun.option("data", name(*data));
+        }
+    }
     rerun.option("mode", name(*mode));
     if *format != Format::Fp16 {
         rerun.option("weights", name(*format));
     }
-    rerun.option("density", density);
     rerun.option("seed", seed);
-    rerun.option("data", name(*data));
     // Larger products are within a few per cent of the roofline.
     let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
     let cycles = macs / config.roofline_macs_per_cycle_of(format.weights(), op.batch() as u32);
@@ -231,11 +268,41 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         let GemvShape { rows, cols, batch } = shape;
         bail!("the flipped bit is outside of the product of {rows} x {cols}, batch {batch}");
     }
+    if let (Some(path), Some(file), Some(run)) = (&args.out, out, &run) {
+        write(path, file, (batch, run.bits.len() / batch), &run.bits)?;
+    }
     let stalls = match &run {
         Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
         None => StallBreakdown::default(),
     };
     Ok(Product { config, shape, active_rows: count as u32, quantisation, run, stalls, backend, rerun })
+}
+
+/// Matrix and vectors from files, if they are.
+fn given(args: &Args) -> anyhow::Result<Option<[Numbers; 2]>> {
+    let (Some(matrix), Some(vectors)) = (&args.matrix, &args.vectors) else { return Ok(None) };
+    let read = |source: &Source| -> anyhow::Result<Numbers> {
+        let numbers = source.read()?;
+        let RoundedWeights { converted, changed } = numbers.rounded;
+        if converted > 0 {
+            let [converted, changed] = [converted, changed].map(grouped);
+            note!(
+                "{source}: {converted} numbers in BF16 or FP32, of which rounding to FP16 changes {changed}"
+            );
+        }
+        Ok(numbers)
+    };
+    let (matrix, vectors) = (read(matrix)?, read(vectors)?);
+    let (what, expected) = match args.mode {
+        Mode::Dot => ("columns", matrix.cols),
+        Mode::Axpy => ("rows", matrix.rows),
+    };
+    ensure!(
+        vectors.cols == expected,
+        "the vectors have {} elements, the matrix {expected} {what}",
+        vectors.cols
+    );
+    Ok(Some([matrix, vectors]))
 }
 
 /// Runs the job.

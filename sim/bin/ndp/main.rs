@@ -40,6 +40,7 @@ mod layer;
 #[cfg(feature = "rtl")]
 mod link;
 #[cfg(feature = "rtl")]
+mod operands;
 mod output;
 #[cfg(feature = "rtl")]
 mod phases;

@@ -1,0 +1,174 @@
+//! Low-rank predictors of the MLP in a text that runs in software: misses and extras of each layer, and what they do to the perplexity,
+//! beside Hermes' predictor. `-- --nocapture low_rank` prints the tables of docs/predictor.md.
+
+use ndp_config::BlockKind;
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_predictor::{Confusion, LowRank};
+use ndp_sim::system::{LivePredictor, Perplexity, PredictedSoftware, Setup, perplexity};
+use ndp_traces::capture::shape_of;
+use serde_json::Value;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Of the text that Hermes' parents come from.
+const PROFILE: GenerateOptions = GenerateOptions { tokens: 128, temperature_percent: 70, seed: 9 };
+/// LLM in a flash: of active, and of inactive neurons.
+const FALSE_NEGATIVES: f64 = 0.05;
+const FALSE_POSITIVES: f64 = 0.07;
+const MODELS: [&str; 2] = ["model", "model-llama"];
+
+fn golden(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(file)
+}
+
+fn json(file: &str) -> Result<Value, Box<dyn Error>> {
+    Ok(serde_json::from_slice(&std::fs::read(golden(file))?)?)
+}
+
+fn text<'a>(json: &'a Value, key: &str) -> Result<&'a str, Box<dyn Error>> {
+    Ok(json[key].as_str().ok_or_else(|| format!("{key} is {}, expected a text", json[key]))?)
+}
+
+fn low_rank(name: &str, model: &Model) -> Result<LowRank, Box<dyn Error>> {
+    Ok(LowRank::load(&golden(name).join("predictor.safetensors"), &shape_of(&model.config))?)
+}
+
+/// (missed of the active ones, predicted of the inactive ones).
+fn rates(counts: &Confusion) -> (f64, f64) {
+    let share = |part: u64, other: u64| part as f64 / (part + other) as f64;
+    (
+        share(counts.false_negatives, counts.true_positives),
+        share(counts.false_positives, counts.true_negatives),
+    )
+}
+
+/// What came of a text with one predictor.
+struct Found {
+    perplexity: Perplexity,
+    live: LivePredictor,
+}
+
+impl Found {
+    /// Mean over the layers' MLPs of [`rates`].
+    fn mean(&self) -> (f64, f64) {
+        let layers: Vec<_> = self.mlp().map(|counts| rates(&counts)).collect();
+        let mean = |rate: fn(&(f64, f64)) -> f64| layers.iter().map(rate).sum::<f64>() / layers.len() as f64;
+        (mean(|rates| rates.0), mean(|rates| rates.1))
+    }
+
+    /// Counts of the MLPs.
+    fn mlp(&self) -> impl Iterator<Item = Confusion> {
+        self.live.blocks().iter().skip(1).step_by(2).copied()
+    }
+
+    fn print(&self, name: &str) {
+        let (missed, extra) = self.mean();
+        let evaluation = self.live.evaluation();
+        println!(
+            "  {name:<9} perplexity {:.4} ({} of {} right), MLP: FN {:.2} %, FP {:.2} %, recall {:.2} %, precision {:.2} %, \
+             magnitude missed {:.2} %; attention: recall {:.2} %",
+            self.perplexity.per_token,
+            self.perplexity.right,
+            self.perplexity.tokens,
+            100.0 * missed,
+            100.0 * extra,
+            100.0 * evaluation.mlp.recall(),
+            100.0 * evaluation.mlp.precision(),
+            100.0 * self.live.missed().share(),
+            100.0 * evaluation.attention.recall(),
+        );
+        for (layer, counts) in self.mlp().enumerate() {
+            let (missed, extra) = rates(&counts);
+            println!("    layer {layer}: FN {:.2} %, FP {:.2} %", 100.0 * missed, 100.0 * extra);
+        }
+    }
+}
+
+/// Runs a text exactly, with the low-rank predictor and with that of Hermes.
+fn compare(name: &str, text: &[u8], prompt: &[u8]) -> Result<(Perplexity, Found, Found), Box<dyn Error>> {
+    let model = Model::load(&golden(name))?;
+    let shape = shape_of(&model.config);
+    let prompt_tokens = model.vocabulary.tokens(prompt)?.len();
+    let with = |live: LivePredictor| -> Result<Found, Box<dyn Error>> {
+        let mut software = PredictedSoftware::new(live);
+        let perplexity = perplexity(&model, &mut software, text, prompt_tokens)?;
+        Ok(Found { perplexity, live: software.live().clone() })
+    };
+    let exact = perplexity(&model, &mut SoftwareBackend::new(), text, prompt_tokens)?;
+    let profile = Setup::profile(&model, prompt, &PROFILE)?.profile;
+    let found = with(LivePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens))?;
+    let hermes = with(LivePredictor::new(&shape, &profile, prompt_tokens)?)?;
+    let nothing = with(LivePredictor::exact(&shape, prompt_tokens))?;
+    assert_eq!(nothing.perplexity, exact, "{name}: exact");
+    assert_eq!(nothing.live.evaluation().all().total(), 0);
+    println!("{name}: exact perplexity {:.4}, {} tokens", exact.per_token, exact.tokens);
+    found.print("low-rank");
+    hermes.print("hermes");
+    Ok((exact, found, hermes))
+}
+
+/// The bars of docs/predictor.md.
+fn check(name: &str, exact: &Perplexity, found: &Found, hermes: &Found) {
+    let (missed, extra) = found.mean();
+    assert!(missed <= FALSE_NEGATIVES, "{name}: {missed} of the active neurons missed");
+    assert!(extra <= FALSE_POSITIVES, "{name}: {extra} of the inactive neurons predicted");
+    let change = found.perplexity.per_token / exact.per_token - 1.0;
+    assert!(change.abs() <= 0.01, "{name}: {exact:?}, with predictions {:?}", found.perplexity);
+    assert!(hermes.perplexity.per_token > found.perplexity.per_token, "{name}: {:?}", hermes.perplexity);
+    // Attention's active inputs are known: nothing is predicted there.
+    assert_eq!(found.live.evaluation().attention, Confusion::default());
+    assert!(found.live.missed().share() < missed, "{name}: what is missed is small");
+}
+
+#[test]
+fn held_out_text_stays_within_the_bars() -> Outcome {
+    for name in MODELS {
+        let stored = json(&format!("{name}/predictor.json"))?;
+        let text = text(&stored, "held_out_text")?;
+        let prompt = text.char_indices().nth(40).map_or(text, |(at, _)| &text[..at]);
+        let (exact, found, hermes) = compare(name, text.as_bytes(), prompt.as_bytes())?;
+        check(name, &exact, &found, &hermes);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_stored_text_stays_within_the_bars() -> Outcome {
+    for (name, file) in MODELS.into_iter().zip(["default.json", "llama-default.json"]) {
+        let stored = json(&format!("generate/{file}"))?;
+        let (text, prompt) = (text(&stored, "text_with_prompt")?, text(&stored, "prompt")?);
+        let (exact, found, hermes) = compare(name, text.as_bytes(), prompt.as_bytes())?;
+        check(name, &exact, &found, &hermes);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> Outcome {
+    for name in MODELS {
+        let model = Model::load(&golden(name))?;
+        let shape = shape_of(&model.config);
+        let options = GenerateOptions { tokens: 4, temperature_percent: 0, seed: 0 };
+        let exact = generate(&model, &mut SoftwareBackend::new(), b"She was", &options, |_| {})?;
+        let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
+        let live = LivePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens);
+        // The prompt is exact; behind it the MLP cannot be predicted without its input, attention needs no prediction.
+        assert_eq!(live.predict(0, BlockKind::Mlp)?, None);
+        let mut software = PredictedSoftware::new(live);
+        let found = generate(&model, &mut software, b"She was", &options, |_| {})?;
+        assert_eq!(found.logits_digests[0], exact.logits_digests[0]);
+        assert_ne!(found.logits_digests[1], exact.logits_digests[1]);
+        let live = software.live();
+        assert_eq!(live.predict(0, BlockKind::Attention)?, None);
+        let error = live.predict(0, BlockKind::Mlp).err().ok_or("predicted without an input")?;
+        assert!(error.to_string().contains("needs the input"), "{error}");
+        assert_eq!(live.tokens().len(), 3);
+        assert_eq!(
+            live.evaluation().all().total(),
+            3 * (model.config.num_hidden_layers() * model.config.ffn_dim()) as u64
+        );
+    }
+    Ok(())
+}
