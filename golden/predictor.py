@@ -28,9 +28,7 @@ from reference.decoder import Decoder, Session
 HERE = pathlib.Path(__file__).resolve().parent
 DIRECTORIES = {"opt": "model", "llama": "model-llama"}
 FALSE_NEGATIVES, FALSE_POSITIVES = 0.05, 0.07  # LLM in a flash, of active and of inactive neurons
-# A rank is chosen if it stays below these shares of the bars on the validation windows. FC1 decides the output by itself; what
-# a gate lets through is small more seldom, so that as many false negatives cost the LLaMA more.
-MARGIN = {"opt": 0.9, "llama": 0.9}
+MARGIN = 0.9  # a rank is chosen if it stays below this share of the bars on the validation windows
 RANKS = (16, 24, 32, 48, 64, 96, 128)
 TRAINING_WINDOWS, VALIDATION_WINDOWS = 320, 64
 STEPS, BATCH, LEARNING_RATE, SEED = 800, 512, 1e-3, 1
@@ -53,7 +51,6 @@ class Model:
             if self.config["model_type"] == "opt"
             else ("Llama", "post_attention_layernorm", "model.layers.", "mlp.gate_proj")
         )
-        self.forward = None
 
     def first_matrix(self, layer):
         """(weight, bias) of FC1 or of the gate in double precision."""
@@ -72,7 +69,7 @@ class Model:
 
     @contextlib.contextmanager
     def neurons(self, change):
-        """Inside, the decoder's MLP passes (layer, input of FC1, activity, product) through `change`, which returns the product."""
+        """Inside, the decoder's MLP is what `change(layer, input of FC1, activity, product)` returns."""
         model, original = self, getattr(decoder_jax, self.decoder)
 
         class Changed(original):
@@ -157,7 +154,10 @@ def from_svd(inputs, weight, bias, rank):
 
 
 def train(start, inputs, active):
-    """A, B and bias after `STEPS` of Adam on the logistic loss of random tokens; the rare class weighs as much as the other."""
+    """A, B and bias after `STEPS` of Adam on the logistic loss of random tokens.
+
+    An active neuron weighs sqrt(inactive / active), 1 an inactive one.
+    """
     inputs, active = jnp.asarray(inputs), jnp.asarray(active)
     weight = jnp.sqrt((1 - active.mean()) / active.mean())
 
@@ -203,7 +203,7 @@ def skewness(active):
     return float((np.cumsum(counts) < MOST_ACTIVATIONS * counts.sum()).sum() + 1) / len(counts)
 
 
-def search(layer, training, validation, weight, bias, margin):
+def search(layer, training, validation, weight, bias):
     """The predictor of the smallest rank that meets the bars, and what was found on the way.
 
     PowerInfer (5.1) sizes a predictor by the layer's sparsity, then makes it smaller or larger by its skewness until the
@@ -218,15 +218,19 @@ def search(layer, training, validation, weight, bias, margin):
     while 0 <= at < len(RANKS):
         start = from_svd(inputs, weight, bias, RANKS[at])
         predictor, (missed, extra) = balanced(train(start, inputs, active), *validation)
-        meets = missed <= margin * FALSE_NEGATIVES and extra <= margin * FALSE_POSITIVES
-        tried.append([RANKS[at], percent(missed), percent(extra)])
+        meets = missed <= MARGIN * FALSE_NEGATIVES and extra <= MARGIN * FALSE_POSITIVES
+        tried.append(f"{RANKS[at]}: {percent(missed)}, {percent(extra)}")
         print(f"layer {layer}, rank {RANKS[at]}: {missed:.2%} missed, {extra:.2%} extra", flush=True)
         found = predictor if meets or found is None or direction == 1 else found
         if direction and meets == (direction == 1):
             break
         direction = direction or (-1 if meets else 1)
         at += direction
-    return found, {"sparsity_percent": percent(1 - active.mean()), "skewness_percent": percent(skew), "tried": tried}
+    return found, {
+        "sparsity_percent": percent(1 - active.mean()),
+        "skewness_percent": percent(skew),
+        "tried_false_negatives_and_positives": tried,
+    }
 
 
 def percent(share):
@@ -273,11 +277,10 @@ def digest(model, layers, tokens):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=DIRECTORIES, default="opt")
-    parser.add_argument("--margin", type=float, help="share of the bars that a rank must meet; default: the stored one's")
     parser.add_argument("--out", type=pathlib.Path, help="default: the model's directory")
     parser.add_argument("--cache", type=pathlib.Path, default=HERE / ".cache", help="where packages are extracted")
     arguments = parser.parse_args()
-    model, margin = Model(arguments.model), arguments.margin or MARGIN[arguments.model]
+    model = Model(arguments.model)
     out = arguments.out or model.directory
     text, held_out = corpus.split(corpus.novels(arguments.cache))
 
@@ -288,7 +291,7 @@ def main():
     layers, searched = [], []
     for layer in range(model.layers):
         sets = [(inputs, values > 0) for inputs, values in (training[layer], validation[layer])]
-        predictor, story = search(layer, *sets, *model.first_matrix(layer), margin)
+        predictor, story = search(layer, *sets, *model.first_matrix(layer))
         layers.append(predictor)
         searched.append(story)
 
@@ -316,10 +319,10 @@ def main():
             "seed": SEED,
             "training_tokens": TRAINING_WINDOWS * model.context,
             "validation_tokens": VALIDATION_WINDOWS * model.context,
-            "ranks": RANKS,
-            "share_of_the_bars": margin,
+            "ranks": ", ".join(map(str, RANKS)),
+            "share_of_the_bars": MARGIN,
         },
-        "bars_percent": {"false_negatives": 100 * FALSE_NEGATIVES, "false_positives": 100 * FALSE_POSITIVES},
+        "bars_percent": {"false_negatives": percent(FALSE_NEGATIVES), "false_positives": percent(FALSE_POSITIVES)},
         "held_out_tokens": rows[:, :-1].size,
         "held_out_mean": {key: mean(key) for key in means},
         "held_out_perplexity_float32": {"exact": round(exact, 4), "predicted": round(predicted, 4)},

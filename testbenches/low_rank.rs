@@ -1,10 +1,15 @@
-//! Low-rank predictors of the MLP in a text that runs in software: misses and extras of each layer, and what they do to the perplexity,
-//! beside Hermes' predictor. `-- --nocapture low_rank` prints the tables of docs/predictor.md.
+//! Low-rank predictors of the MLP in a text that runs in software: misses and extras of each layer, and what
+//! they do to the perplexity, beside Hermes' predictor. `-- --nocapture low_rank` prints the tables of
+//! docs/predictor.md.
 
-use ndp_config::BlockKind;
+use ndp_config::{BlockKind, DesignConfig, SystemConfig};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, LowRank};
-use ndp_sim::system::{LivePredictor, Perplexity, PredictedSoftware, Setup, perplexity};
+use ndp_sim::gemv::GemvOptions;
+use ndp_sim::system::{
+    Knowledge, LivePredictor, Load, Perplexity, PredictedSoftware, Setup, StaticPlaces, SystemBackend,
+    SystemOptions, perplexity,
+};
 use ndp_traces::capture::shape_of;
 use serde_json::Value;
 use std::error::Error;
@@ -66,9 +71,11 @@ impl Found {
     fn print(&self, name: &str) {
         let (missed, extra) = self.mean();
         let evaluation = self.live.evaluation();
+        let recall = evaluation.attention.recall();
+        let attention = if recall.is_nan() { "known".to_owned() } else { format!("{:.2} %", 100.0 * recall) };
         println!(
-            "  {name:<9} perplexity {:.4} ({} of {} right), MLP: FN {:.2} %, FP {:.2} %, recall {:.2} %, precision {:.2} %, \
-             magnitude missed {:.2} %; attention: recall {:.2} %",
+            "  {name:<9} perplexity {:.4} ({} of {} right), MLP: FN {:.2} %, FP {:.2} %, recall {:.2} %, \
+             precision {:.2} %, magnitude missed {:.2} %; attention: recall {}",
             self.perplexity.per_token,
             self.perplexity.right,
             self.perplexity.tokens,
@@ -77,7 +84,7 @@ impl Found {
             100.0 * evaluation.mlp.recall(),
             100.0 * evaluation.mlp.precision(),
             100.0 * self.live.missed().share(),
-            100.0 * evaluation.attention.recall(),
+            attention,
         );
         for (layer, counts) in self.mlp().enumerate() {
             let (missed, extra) = rates(&counts);
@@ -100,12 +107,15 @@ fn compare(name: &str, text: &[u8], prompt: &[u8]) -> Result<(Perplexity, Found,
     let profile = Setup::profile(&model, prompt, &PROFILE)?.profile;
     let found = with(LivePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens))?;
     let hermes = with(LivePredictor::new(&shape, &profile, prompt_tokens)?)?;
+    let told = LivePredictor::new(&shape, &profile, prompt_tokens)?.with_knowledge(Knowledge::Everything);
+    let told = with(told)?;
     let nothing = with(LivePredictor::exact(&shape, prompt_tokens))?;
     assert_eq!(nothing.perplexity, exact, "{name}: exact");
     assert_eq!(nothing.live.evaluation().all().total(), 0);
     println!("{name}: exact perplexity {:.4}, {} tokens", exact.per_token, exact.tokens);
     found.print("low-rank");
     hermes.print("hermes");
+    told.print("hermes, told what was not computed");
     Ok((exact, found, hermes))
 }
 
@@ -154,7 +164,8 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
         let exact = generate(&model, &mut SoftwareBackend::new(), b"She was", &options, |_| {})?;
         let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
         let live = LivePredictor::of_low_rank(&shape, low_rank(name, &model)?, prompt_tokens);
-        // The prompt is exact; behind it the MLP cannot be predicted without its input, attention needs no prediction.
+        // The prompt is exact; behind it the MLP cannot be predicted without its input, attention needs no
+        // prediction.
         assert_eq!(live.predict(0, BlockKind::Mlp)?, None);
         let mut software = PredictedSoftware::new(live);
         let found = generate(&model, &mut software, b"She was", &options, |_| {})?;
@@ -169,6 +180,38 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
             live.evaluation().all().total(),
             3 * (model.config.num_hidden_layers() * model.config.ffn_dim()) as u64
         );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_system_computes_what_the_software_does() -> Outcome {
+    for name in MODELS {
+        let model = Model::load(&golden(name))?;
+        let options = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+        let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
+        let live =
+            LivePredictor::of_low_rank(&shape_of(&model.config), low_rank(name, &model)?, prompt_tokens);
+        let mut software = PredictedSoftware::new(live.clone());
+        let expected = generate(&model, &mut software, b"She was", &options, |_| {})?;
+        let system = SystemConfig::preset("hermes")?.with_dimms(2)?;
+        let asked = SystemOptions {
+            prompt_on_gpu: prompt_tokens,
+            load: Load::Backdoor,
+            ..SystemOptions::new(&system)
+        };
+        let unit = GemvOptions { predict: true, ..GemvOptions::default() };
+        let (design, places) = (DesignConfig::preset("tiny")?, StaticPlaces::new(2, 20, 7));
+        let mut system = SystemBackend::open(&design, &unit, &asked, places, &model)?.with_predictor(live);
+        let found = generate(&model, &mut system, b"She was", &options, |_| {})?;
+        assert_eq!(
+            (&found.text, &found.logits_digests),
+            (&expected.text, &expected.logits_digests),
+            "{name}"
+        );
+        assert_eq!(system.figures().mismatches, 0, "{name}");
+        let live = system.live().ok_or("no predictor")?;
+        assert_eq!(live.evaluation(), software.live().evaluation(), "{name}");
     }
     Ok(())
 }

@@ -24,6 +24,7 @@ mod link_formats;
 mod link_rates;
 mod linked_model;
 mod linked_system;
+mod low_rank;
 mod merge;
 mod migration;
 mod multiplier_unit;

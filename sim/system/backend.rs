@@ -80,7 +80,7 @@ pub enum Load {
 pub enum ActivitySource {
     /// From nothing but what has been computed: all neurons of FC1, and of FC2 those whose FC1 output is positive.
     Causal,
-    /// The live predictor of Hermes says which neurons are computed; the text may become another one.
+    /// The live predictor says which neurons are computed; the text may become another one.
     Predicted,
     /// FC1 computes the neurons that software has found to be active: what a perfect predictor would save.
     Oracle,
@@ -548,7 +548,7 @@ impl<P: Places> SystemBackend<P> {
         let rows = op.product().rows();
         let mut predicted = None;
         if let Some(live) = &mut self.live {
-            predicted = live.predict(layer, BlockKind::Mlp)?;
+            predicted = live.predict_from(layer, BlockKind::Mlp, op.product().activations())?;
             live.observe(layer, BlockKind::Mlp, &exact, predicted.as_deref())?;
         }
         if self.on_gpu() {

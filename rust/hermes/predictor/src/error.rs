@@ -108,6 +108,75 @@ pub enum PredictorError {
         /// What is wrong, with the values.
         reason: String,
     },
+    /// A file that is no safetensors file, or a damaged one.
+    #[error("{path}: not a valid safetensors file: {source}", path = path.display())]
+    SafeTensors {
+        /// The file.
+        path: PathBuf,
+        /// The parser's reason.
+        source: safetensors::SafeTensorError,
+    },
+    /// A tensor that a predictor needs and the file does not hold.
+    #[error("{path}: tensor {tensor} is missing, expected shape {expected}", path = path.display())]
+    MissingTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The shape that it should have.
+        expected: String,
+    },
+    /// A tensor of another shape.
+    #[error("{path}: tensor {tensor} has shape {found:?}, expected {expected}", path = path.display())]
+    TensorShape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape that it should have; `rank` is any number from 1.
+        expected: String,
+    },
+    /// A tensor of another element type.
+    #[error("{path}: tensor {tensor} has dtype {found:?}, expected F16", path = path.display())]
+    Dtype {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Its element type.
+        found: safetensors::Dtype,
+    },
+    /// An infinity or a NaN among the numbers of a tensor.
+    #[error(
+        "{path}: tensor {tensor}, element {index} is {bits:#06x}, expected a finite number",
+        path = path.display()
+    )]
+    NotFinite {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// Place of the element, row-major.
+        index: usize,
+        /// Its bit pattern.
+        bits: u16,
+    },
+    /// A layer without a predictor.
+    #[error("layer {layer} does not exist, there are predictors for {layers}")]
+    Layer {
+        /// The layer's number.
+        layer: usize,
+        /// Layers that there are.
+        layers: usize,
+    },
+    /// A low-rank predictor that is asked without the input of the block.
+    #[error("block {block}: a low-rank predictor needs the input of the block, and none was given")]
+    NoInput {
+        /// The block's number.
+        block: usize,
+    },
 }
 
 /// [`PredictorError::Range`] unless `min <= value <= max`.

@@ -1,26 +1,31 @@
-//! Which neurons the next token needs: the lightweight predictor of Hermes (section IV-C1) at the paper's scale.
+//! Which neurons the next token needs: the lightweight predictor of Hermes (section IV-C1) at the paper's scale, and others.
 //!
 //! Between what says which neurons were active (traces, or the monitor of a running system) and who decides where neurons lie
 //! and what is computed where. Reading order: [`PredictorRules`] (the numbers), [`NeuronStates`] (4 bits per neuron),
 //! [`LayerTable`] (two parents per neuron, sampled from a trace), [`Predictor`] (both together), [`evaluate`] (how good it is).
-//! How it became fast is told in `docs/predictor.md`.
+//! How it became fast is told in `docs/predictor.md`. [`LowRank`] predicts from the input of the MLP instead, as PowerInfer and LLM in a
+//! flash do; [`ActivityPredictor`] is what both are to a text that is being generated.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod activity;
 mod aligned;
 mod children;
 mod error;
 mod evaluate;
 mod file;
 mod kernel;
+mod low_rank;
 mod predictor;
 mod rules;
 mod sample;
 mod states;
 mod table;
 
+pub use activity::{ActivityPredictor, Exact};
 pub use error::PredictorError;
 pub use evaluate::{Confusion, Evaluation, evaluate};
+pub use low_rank::{LowRank, LowRankLayer};
 pub use predictor::Predictor;
 pub use rules::{MAX_STATE, PredictorKind, PredictorRules, first_state};
 pub use states::NeuronStates;

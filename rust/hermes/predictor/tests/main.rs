@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod low_rank;
 mod reference;
 mod table;

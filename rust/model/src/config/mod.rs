@@ -166,7 +166,13 @@ impl DecoderConfig {
     /// Checks the bytes of a `config.json`; `path` serves the error messages only.
     pub fn from_json(path: &Path, json: &[u8]) -> Result<Self, ModelError> {
         let invalid = |source| ModelError::Json { path: path.to_owned(), source };
-        let value: Value = serde_json::from_slice(json).map_err(invalid)?;
+        let mut value: Value = serde_json::from_slice(json).map_err(invalid)?;
+        // What `transformers` takes Mistral's window to be if it is not given.
+        if value.get("model_type").is_some_and(|name| name == "mistral")
+            && value.get("sliding_window").is_none()
+        {
+            value["sliding_window"] = 4096.into();
+        }
         let config = match family(&value)? {
             Architecture::Opt => opt::read(serde_json::from_value(value).map_err(invalid)?)?,
             Architecture::Llama => llama::read(serde_json::from_value(value).map_err(invalid)?)?,

@@ -63,6 +63,11 @@ fn a_llama_checkpoint_s_configuration_is_read() {
         parse(&with(mistral, "sliding_window", json!(64))).unwrap().architecture(),
         Architecture::Llama
     );
+    let mistral = with(llama(), "architectures", json!(["MistralForCausalLM"]));
+    let mistral = with(with(mistral, "model_type", json!("mistral")), "max_position_embeddings", json!(8192));
+    let refused = parse(&mistral).unwrap_err().to_string();
+    assert!(refused.contains("sliding_window = 4096"), "{refused}");
+    assert!(parse(&with(mistral, "sliding_window", Value::Null)).is_ok());
     let long = parse(&with(llama(), "max_position_embeddings", json!(131_072))).unwrap();
     assert_eq!(long.max_position_embeddings(), MAX_POSITIONS);
 }

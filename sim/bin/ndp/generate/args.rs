@@ -2,7 +2,7 @@
 
 use crate::args::{RecordArgs, UnitArgs};
 use crate::golden;
-use crate::system::args::{LinksChoice, PolicyChoice, bit_error_rate};
+use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
@@ -68,6 +68,9 @@ pub struct Args {
     /// With --dimms: from what it is known which neurons are computed
     #[arg(long, value_enum, default_value_t = ActivitySource::Causal, requires = "dimms")]
     pub activity: ActivitySource,
+    /// With --dimms --activity predicted: which predictor of the MLPs
+    #[arg(long, value_enum, default_value_t = PredictorChoice::Hermes, requires = "dimms")]
+    pub predictor: PredictorChoice,
     /// With --dimms: how the GPU adds
     #[arg(long, value_enum, default_value_t = GpuNumerics::Exact, requires = "dimms")]
     pub gpu_numerics: GpuNumerics,

@@ -2,6 +2,16 @@
 
 use ndp_scheduler::Policy;
 
+/// Whose live predictor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum PredictorChoice {
+    /// Hermes': states and parents
+    Hermes,
+    /// Low-rank matrices, predictor.safetensors beside the model's weights
+    LowRank,
+}
+
 /// How links between DIMMs are simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]

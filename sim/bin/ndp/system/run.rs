@@ -1,6 +1,6 @@
 //! One run of a system: what it is asked for, and what comes of it.
 
-use super::args::LinksChoice;
+use super::args::{LinksChoice, PredictorChoice};
 use crate::gemv::name;
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
@@ -9,7 +9,7 @@ use crate::tools::{percent, workspace_path};
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
-use ndp_predictor::{Confusion, Evaluation};
+use ndp_predictor::{Confusion, Evaluation, LowRank};
 use ndp_scheduler::{Policy, TokenRecord};
 use ndp_sim::core::Recording;
 use ndp_sim::error::Mismatch;
@@ -317,6 +317,9 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
     rerun.option("policy", choice.policy);
     rerun.option("gpu-percent", args.gpu_percent);
     rerun.option("activity", name(args.activity));
+    if args.activity == ActivitySource::Predicted {
+        rerun.option("predictor", name(args.predictor));
+    }
     rerun.option("gpu-numerics", name(args.gpu_numerics));
     rerun.option("merge", name(choice.merge));
     rerun.option("links", name(args.links));
@@ -389,8 +392,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         backend = backend.with_links(&links)?;
     }
     if args.activity == ActivitySource::Predicted {
-        let live = LivePredictor::new(&shape_of(&model.config), &setup.profile, prompt_tokens)?;
-        backend = backend.with_predictor(live);
+        backend = backend.with_predictor(live_predictor(host, prompt_tokens)?);
     }
     let (mut failed, mut activities) = (None, Vec::new());
     let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {
@@ -468,20 +470,21 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
     })
 }
 
-/// What the live predictor does to the stored text that `golden/generate/default.json` has, if the predictor is asked for: the text is
+/// What the live predictor does to the text that `golden/generate` has for the default prompt, if the predictor is asked for: the text is
 /// run token by token, in software, once with all active neurons and once with those that are predicted.
 pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     if host.args.activity != ActivitySource::Predicted {
         return Ok(None);
     }
-    let path = workspace_path("golden/generate/default.json");
+    let file = if host.job.stored_as == Some("golden/model-llama") { "llama-default" } else { "default" };
+    let path = workspace_path(&format!("golden/generate/{file}.json"));
     let golden = golden::read(&path)?;
     let text = golden.text_with_prompt.as_bytes();
     let prompt_tokens = host.model.vocabulary.tokens(golden.prompt.as_bytes())?.len();
     let cannot = || format!("cannot run the text of {}", path.display());
     let exact =
         perplexity(host.model, &mut SoftwareBackend::new(), text, prompt_tokens).with_context(cannot)?;
-    let live = LivePredictor::new(&shape_of(&host.model.config), &host.setup.profile, prompt_tokens)?;
+    let live = live_predictor(host, prompt_tokens)?;
     let with = |knowledge| -> anyhow::Result<(Perplexity, Predictions)> {
         let mut software = PredictedSoftware::new(live.clone().with_knowledge(knowledge));
         let found = perplexity(host.model, &mut software, text, prompt_tokens).with_context(cannot)?;
@@ -492,6 +495,18 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     let (told, told_predictions) = with(Knowledge::Everything)?;
     let text = path.display().to_string();
     Ok(Some(Quality { text, prompt_tokens, exact, predicted, predictions, told, told_predictions }))
+}
+
+/// The predictor that is asked for.
+fn live_predictor(host: &Host<'_>, prompt_tokens: usize) -> anyhow::Result<LivePredictor> {
+    let shape = shape_of(&host.model.config);
+    Ok(match host.args.predictor {
+        PredictorChoice::Hermes => LivePredictor::new(&shape, &host.setup.profile, prompt_tokens)?,
+        PredictorChoice::LowRank => {
+            let path = host.job.model.join("predictor.safetensors");
+            LivePredictor::of_low_rank(&shape, LowRank::load(&path, &shape)?, prompt_tokens)
+        }
+    })
 }
 
 /// Whether the GPU's numbers or the form of partial results let results differ from exact sums.
