@@ -768,7 +768,14 @@ fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
     refused("layer --config tiny --hidden 10 --heads 3 --ffn 8", "heads = 3 must divide hidden = 10")?;
     refused("layer --config tiny --hidden 10 --heads 2 --ffn 0", "ffn = 0 must be at least 1")?;
     refused("layer --config tiny --hidden 16385 --heads 1 --ffn 8", "hidden = 16385 must be in 1..=16384")?;
-    refused("layer --config tiny --hidden 256 --heads 2 --ffn 8", "an attention head = 128 must be in 1..=64")
+    refused(
+        "layer --config tiny --hidden 256 --heads 2 --ffn 8",
+        "an attention head = 128 must be in 1..=64",
+    )?;
+    let of =
+        |model: &str| format!("layer --config tiny --dimms 2 --context 4 --model golden/checkpoints/{model}");
+    refused(&of("llama"), "the model's activation = Silu: systems of DIMMs run models with Relu")?;
+    refused(&of("llama-bias"), "the model's width of all heads = 96: systems of DIMMs")
 }
 
 #[test]

@@ -542,6 +542,25 @@ impl<P: Places> SystemBackend<P> {
         self.meet(&LinearOp::new(product, op.bias(), op.finish())?, (layer, BlockKind::Attention), &neurons)
     }
 
+    /// Refuses a layer that the DIMMs cannot compute: other functions than ReLU, heads of another width than the shape says.
+    fn check_layer(&self, op: &LinearOp<'_>) -> Result<(), SimError> {
+        let unsupported = |key, found: String, expected: &str| {
+            Err(SimError::Unsupported { key, found, expected: expected.into() })
+        };
+        match op.finish() {
+            Finish::Activate(activation) | Finish::Gate { activation, .. }
+                if activation != Activation::Relu =>
+            {
+                unsupported("activation", format!("{activation:?}"), "Relu")
+            }
+            Finish::Scale(_) if op.product().rows() != self.shape.hidden() as usize => {
+                let expected = format!("heads of {} elements together", self.shape.hidden());
+                unsupported("width of all heads", op.product().rows().to_string(), &expected)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// FC1: all neurons, those that turn out active, which an oracle knows, or those that are predicted.
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
         let exact = self.reference.linear(op);
@@ -679,6 +698,7 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             GemvClass::Fc2 => Operation::Fc2,
             _ => Operation::Projection,
         };
+        self.check_layer(op)?;
         self.begin(Some(layer), operation, product.batch())?;
         match operation {
             Operation::Q | Operation::K | Operation::V => self.qkv(op, layer),
