@@ -297,10 +297,18 @@ pub(crate) fn roofline_cycles(
     (macs as f64 / config.roofline_macs_per_cycle_of(weights, op.batch() as u32)).ceil() as u64
 }
 
+/// The columns of values `[vectors x width]` that are not zero in some vector.
+pub(crate) fn active_columns(values: &[f16], width: usize) -> Vec<u32> {
+    let mut active = vec![false; width];
+    for vector in values.chunks(width) {
+        active.iter_mut().zip(vector).for_each(|(active, value)| *active |= !fp16::is_zero(*value));
+    }
+    (0..).zip(active).filter(|(_, active)| *active).map(|(column, _)| column).collect()
+}
+
 /// The inputs that are not zero in some vector.
 pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
-    let is_active = |c: &u32| (0..op.batch()).any(|b| f64::from(op.activation(b)[*c as usize]) != 0.0);
-    (0..op.cols() as u32).filter(is_active).collect()
+    active_columns(op.activations(), op.cols())
 }
 
 impl CoreBackend {
@@ -320,13 +328,12 @@ impl CoreBackend {
     fn behind_gate(&mut self, op: &LinearOp<'_>, values: &[f16]) -> Result<Vec<f16>, SimError> {
         let product = op.product();
         let (rows, batch) = (product.rows(), product.batch());
-        let open = |row: &usize| values.iter().skip(*row).step_by(rows).any(|gate| !fp16::is_zero(*gate));
-        let open: Vec<usize> = (0..rows).filter(open).collect();
+        let active = active_columns(values, rows);
+        let open: Vec<usize> = active.iter().map(|row| *row as usize).collect();
         let mut y = vec![f16::from_bits(0); batch * rows];
         if open.is_empty() {
             return Ok(y);
         }
-        let active: Vec<u32> = open.iter().map(|row| *row as u32).collect();
         let weights: Vec<f16> = open.iter().flat_map(|row| product.weight_row(*row)).copied().collect();
         let backdoor = self.backdoor();
         let listed = Product {

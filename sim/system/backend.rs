@@ -14,6 +14,7 @@ use super::pool::together;
 use super::reference::Reference;
 use super::residence::{ImageMap, Neuron, Residence};
 use super::setup::llm_shape;
+use crate::backend::{active_columns, active_inputs};
 use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
@@ -143,8 +144,7 @@ impl<P: Places> SystemBackend<P> {
     /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; [`SimError::Layout`] for a model that does not fit the DIMMs; [`SimError::Unsupported`] for one whose neurons are never
-    /// inactive, or whose heads have another width than its hidden state gives them; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
+    /// As [`GemvUnit::open`]; [`SimError::Layout`] for a model that does not fit the DIMMs; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
     /// FP16 has: the GPU would multiply by other weights.
     pub fn open(
         config: &DesignConfig,
@@ -153,23 +153,7 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         model: &Model,
     ) -> Result<Self, SimError> {
-        let of = &model.config;
-        let heads =
-            format!("hidden_size / num_attention_heads = {}", of.hidden_size() / of.num_attention_heads());
-        for (key, found, expected, holds) in [
-            (
-                "activation",
-                format!("{:?}", of.activation()),
-                "Relu".into(),
-                of.activation() == Activation::Relu,
-            ),
-            ("head_dim", of.head_width().to_string(), heads, of.query_width() == of.hidden_size()),
-        ] {
-            if !holds {
-                return Err(SimError::Unsupported { key, found, expected });
-            }
-        }
-        Self::of_layers(config, unit, options, places, (&llm_shape(of)?, &model.layers))
+        Self::of_layers(config, unit, options, places, (&llm_shape(&model.config)?, &model.layers))
     }
 
     /// The same for decoder layers, which have this shape.
@@ -575,10 +559,10 @@ impl<P: Places> SystemBackend<P> {
         }
         match predicted {
             None => {
-                let is_active =
-                    |row: &u32| exact.iter().skip(*row as usize).step_by(rows).any(|y| y.to_bits() != 0);
-                let all = self.options.activity != ActivitySource::Oracle;
-                let neurons: Vec<u32> = (0..rows as u32).filter(|row| all || is_active(row)).collect();
+                let neurons = match self.options.activity {
+                    ActivitySource::Oracle => active_columns(&exact, rows),
+                    _ => (0..rows as u32).collect(),
+                };
                 self.by_neuron(op, layer, &neurons, &exact)
             }
             Some(bits) => {
@@ -596,9 +580,7 @@ impl<P: Places> SystemBackend<P> {
         let Finish::Gate { values, .. } = op.finish() else {
             return Err(SimError::Host { cycle: 0, what: format!("{} has no gate", op.product().label()) });
         };
-        let rows = op.product().rows();
-        let is_open = |row: &u32| values.iter().skip(*row as usize).step_by(rows).any(|y| !fp16::is_zero(*y));
-        let open: Vec<u32> = (0..rows as u32).filter(is_open).collect();
+        let open = active_columns(values, op.product().rows());
         self.open_gates = Some(open.clone());
         let exact = self.reference.linear(op);
         if self.cores.iter().any(|core| core.kept_outputs().is_some()) {
@@ -757,12 +739,6 @@ fn flip_weight(
         Ok(())
     })?;
     Ok(())
-}
-
-/// The inputs that are not zero in some vector.
-fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
-    let is_active = |c: &u32| (0..op.batch()).any(|b| !fp16::is_zero(op.activation(b)[*c as usize]));
-    (0..op.cols() as u32).filter(is_active).collect()
 }
 
 /// The place of an FP16 number among all of them; both zeros are one.
