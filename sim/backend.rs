@@ -13,8 +13,11 @@ use crate::progress::count_work;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
-use ndp_model::{Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
-use ndp_numerics::{add, f16, fp16};
+use ndp_model::{
+    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, QuantisedMatrix,
+    RowOf,
+};
+use ndp_numerics::{QuantisedRow, add, f16, fp16};
 use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -206,7 +209,7 @@ impl GemvBackend for CoreBackend {
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
         let (inputs, run) = self.compute(op, &Epilogue::default())?;
         let mismatches = self.checker.mismatches(op, &run.bits)?;
-        self.account((op, WeightFormat::Fp16), inputs, &run, mismatches)
+        self.account((op, op.format()), inputs, &run, mismatches)
     }
 
     /// The same with bias and what follows it.
@@ -236,7 +239,7 @@ impl GemvBackend for CoreBackend {
         }
         let (inputs, run) = self.compute(op.product(), &epilogue)?;
         let mismatches = self.checker.linear(op, &run.bits)?;
-        self.account((op.product(), WeightFormat::Fp16), inputs, &run, mismatches)
+        self.account((op.product(), op.product().format()), inputs, &run, mismatches)
     }
 
     /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
@@ -306,6 +309,12 @@ pub(crate) fn active_columns(values: &[f16], width: usize) -> Vec<u32> {
     (0..).zip(active).filter(|(_, active)| *active).map(|(column, _)| column).collect()
 }
 
+/// Rows of the matrix in DRAM, of quantised weights.
+fn stored_rows<'a>(op: &GemvOp<'a>, rows: &[u32]) -> Vec<&'a QuantisedRow> {
+    let of = |(_, matrix): (_, &'a QuantisedMatrix)| rows.iter().map(|row| &matrix.rows[*row as usize]);
+    op.stored().into_iter().flat_map(of).collect()
+}
+
 /// The inputs that are not zero in some vector.
 pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
     active_columns(op.activations(), op.cols())
@@ -336,12 +345,16 @@ impl CoreBackend {
         }
         let weights: Vec<f16> = open.iter().flat_map(|row| product.weight_row(*row)).copied().collect();
         let backdoor = self.backdoor();
+        let stored = stored_rows(product, &active);
         let listed = Product {
             mode: Mode::Dot,
             rows: rows as u32,
             cols: product.cols() as u32,
             active: Some(&active),
-            weights: Weights::Given(&weights, &backdoor),
+            weights: match product.stored() {
+                None => Weights::Given(&weights, &backdoor),
+                Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &backdoor),
+            },
             vectors: product.activations(),
         };
         let shape = (open.len(), product.cols());
@@ -359,18 +372,29 @@ impl CoreBackend {
     /// Runs a product and what follows it over the inputs that take part; says how many these are.
     fn compute(&mut self, op: &GemvOp<'_>, epilogue: &Epilogue<'_>) -> Result<(usize, GemvRun), SimError> {
         let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
-        let active =
+        let mut active =
             if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
+        match op.stored() {
+            Some((RowOf::Output, _)) => active.clear(),
+            // Its rows are those of inputs, whether these are active or not.
+            Some((RowOf::Input, _)) if active.is_empty() => active.extend(0..op.cols() as u32),
+            _ => {}
+        }
         // An AXPY over nothing is no product of the core's.
         if active.is_empty() {
             // A size beyond 32 bits is refused by the layout like any other that is too large.
             let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            let stored: Vec<&QuantisedRow> =
+                op.stored().into_iter().flat_map(|(_, matrix)| &matrix.rows).collect();
             let product = Product {
                 mode: Mode::Dot,
                 rows: size(op.rows()),
                 cols: size(op.cols()),
                 active: None,
-                weights: Weights::Given(op.weights(), &self.backdoor),
+                weights: match op.stored() {
+                    None => Weights::Given(op.weights(), &self.backdoor),
+                    Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &self.backdoor),
+                },
                 vectors: op.activations(),
             };
             return Ok((op.cols(), self.unit.product_then(&product, epilogue)?));
@@ -387,7 +411,10 @@ impl CoreBackend {
     ) -> Result<GemvRun, SimError> {
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let of_input = |c: &u32| op.weights().iter().skip(*c as usize).step_by(op.cols());
-        let weights: Vec<f16> = active.iter().flat_map(of_input).copied().collect();
+        let (mut weights, stored) = (Vec::new(), stored_rows(op, active));
+        if op.stored().is_none() {
+            weights.extend(active.iter().flat_map(of_input).copied());
+        }
         let of_vector = |b: usize| active.iter().map(move |c| op.activation(b)[*c as usize]);
         let vectors: Vec<f16> = (0..op.batch()).flat_map(of_vector).collect();
         let product = Product {
@@ -395,7 +422,10 @@ impl CoreBackend {
             rows: size(op.cols()),
             cols: size(op.rows()),
             active: Some(active),
-            weights: Weights::Given(&weights, &self.backdoor),
+            weights: match op.stored() {
+                None => Weights::Given(&weights, &self.backdoor),
+                Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &self.backdoor),
+            },
             vectors: &vectors,
         };
         self.unit.product_then(&product, epilogue)

@@ -1,7 +1,7 @@
 //! How much work a decoder will give a core, before it does so.
 
 use crate::backend::{Neurons, active_inputs, roofline_cycles};
-use ndp_config::{DesignConfig, WeightFormat};
+use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
 use std::convert::Infallible;
@@ -36,7 +36,7 @@ impl GemvBackend for Expected<'_> {
         let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
         let active = if self.neurons == Neurons::Active && after_relu { active_inputs(op).len() } else { 0 };
         let inputs = if active == 0 { op.cols() } else { active };
-        self.work += roofline_cycles(self.config, op, inputs, WeightFormat::Fp16);
+        self.work += roofline_cycles(self.config, op, inputs, op.format());
         self.software.gemv(op)
     }
 }

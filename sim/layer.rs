@@ -4,6 +4,7 @@
 //! hidden states; weights are a model's or random too. Which backend computes is the caller's choice.
 
 use crate::stimulus::DataKind;
+use ndp_config::WeightFormat;
 use ndp_model::weights::{Layer, Linear, Norm};
 use ndp_model::{
     Activation, GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, ModelError,
@@ -118,6 +119,14 @@ impl LayerStep {
             parallel: false,
         };
         Ok(Self::new((0, layer), shape, None, batch, seed))
+    }
+
+    /// The same with quantised matrices; FP16 changes nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::NotQuantisable`].
+    pub fn quantised(self, weights: WeightFormat) -> Result<Self, ModelError> {
+        Ok(Self { layer: self.layer.quantised(weights)?, ..self })
     }
 
     fn new(

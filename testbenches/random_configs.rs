@@ -13,13 +13,13 @@ use crate::migration;
 use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
-use ndp_model::{GemvClass, GemvOp};
+use ndp_model::{GemvClass, GemvOp, QuantisedMatrix};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
-use ndp_sim::gemv::{GemvOptions, Mode, Product, QuantisedMatrix, Weights};
+use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};
 use ndp_testkit::{Extent, RandomConfig};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
@@ -201,11 +201,12 @@ fn run_product(
     let formats = gemv.weight_formats();
     let quantised = match formats[below(random, formats.len() as u64) as usize] {
         WeightFormat::Fp16 => None,
-        format => Some(QuantisedMatrix::nearest(format, &weights, cols_here)?),
+        format => Some(QuantisedMatrix::nearest("random", format, &weights, cols_here)?),
     };
     if let Some(matrix) = &quantised {
         weights = matrix.dequantised();
     }
+    let rows_here: Vec<_> = quantised.iter().flat_map(|matrix| &matrix.rows).collect();
     let transposed: Vec<f16> =
         (0..cols_here).flat_map(|c| weights.iter().skip(c).step_by(cols_here)).copied().collect();
     let op = match mode {
@@ -220,7 +221,7 @@ fn run_product(
         active: active.as_deref(),
         weights: match &quantised {
             None => Weights::Given(&weights, &backdoor),
-            Some(matrix) => Weights::Quantised(matrix, &backdoor),
+            Some(matrix) => Weights::Quantised(matrix.format, &rows_here, &backdoor),
         },
         vectors: &vectors,
     };

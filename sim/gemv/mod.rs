@@ -1,8 +1,8 @@
 //! Products on the NDP core, from DRAM to DRAM: what a host has to do for a matrix times a batch of vectors.
 //!
-//! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`GemvUnit`] (places operands, runs, collects), `attention` (caches
+//! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`Product`] (what is asked for), [`GemvUnit`] (places operands, runs, collects), `attention` (caches
 //! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them),
-//! `quantised` (weights of 8 and 4 bits), `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
+//! `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
 
 mod attention;
 mod bit_flip;
@@ -11,7 +11,7 @@ mod estimates;
 #[cfg(test)]
 mod gated;
 mod partial;
-mod quantised;
+mod product;
 mod state;
 mod transfer;
 mod unit;
@@ -24,6 +24,6 @@ pub use estimates::Estimated;
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
 pub(crate) use partial::{Cut, Selected};
 pub use partial::{Handed, MergeFormat, Part, PartialSums};
-pub use quantised::{QuantisationError, QuantisedMatrix};
+pub use product::{Product, Weights};
 pub(crate) use transfer::Outcome;
-pub use unit::{Backdoor, GemvOptions, GemvRun, GemvUnit, LoggedProgram, Product, ProgramFigures, Weights};
+pub use unit::{Backdoor, GemvOptions, GemvRun, GemvUnit, LoggedProgram, ProgramFigures};

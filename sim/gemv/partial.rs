@@ -5,7 +5,8 @@
 //! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
 //! one takes it.
 
-use super::unit::{GemvRun, GemvUnit, Kept, Product, ProgramFigures};
+use super::product::Product;
+use super::unit::{GemvRun, GemvUnit, Kept, ProgramFigures};
 use crate::core::{MONITOR, MONITOR_BYTES};
 use crate::error::SimError;
 use ndp_config::{BEAT_ELEMS, DesignConfig};

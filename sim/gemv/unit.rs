@@ -5,23 +5,20 @@
 
 use super::bit_flip::BitFlip;
 use super::estimates::{Estimated, Estimates, Shape};
-use super::quantised::QuantisedMatrix;
+use super::product::{Product, Weights};
 use super::state::{Caches, Transfers};
 use crate::core::{
     Backend, CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
 use crate::ffi::{Form, ModuleShare, WaveOptions};
-use ndp_config::{DesignConfig, WeightFormat};
+use ndp_config::DesignConfig;
 use ndp_isa::Counters;
 use ndp_isa::{Data, Instruction, Opcode, Program};
-use ndp_layout::{
-    AxpyTiling, Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, order_rows, pack_words,
-    words_of,
-};
+use ndp_layout::{Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of};
 use ndp_model::GemvOp;
-use ndp_numerics::{SCALED, f16};
-use ndp_planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes, Tile};
+use ndp_numerics::f16;
+use ndp_planner::{Ending, Epilogue, KeptOutputs, Mode, Piece, Plan, Sizes};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::time::Duration;
@@ -120,34 +117,6 @@ impl GemvOptions {
 /// of the core from then on.
 #[derive(Debug)]
 pub struct Backdoor(());
-
-/// Where the weights of a product come from.
-#[derive(Clone, Copy, Debug)]
-pub enum Weights<'a> {
-    /// `[count x cols]`, the rows that take part, row-major: written into the DRAM before the product, by backdoor access.
-    Given(&'a [f16], &'a Backdoor),
-    /// The same of INT8 or INT4 weights.
-    Quantised(&'a QuantisedMatrix, &'a Backdoor),
-    /// In DRAM already: tiles of columns, each with its first column.
-    Resident(&'a [Tile]),
-}
-
-/// A product: rows of a matrix that take part, and the vectors.
-#[derive(Clone, Copy, Debug)]
-pub struct Product<'a> {
-    /// Rows by rows or columns by columns.
-    pub mode: Mode,
-    /// Rows of the matrix in DRAM.
-    pub rows: u32,
-    /// Columns of the matrix.
-    pub cols: u32,
-    /// The rows that take part, in order; none for all.
-    pub active: Option<&'a [u32]>,
-    /// The matrix.
-    pub weights: Weights<'a>,
-    /// DOT: `[batch x cols]`; AXPY: `[batch x count]`.
-    pub vectors: &'a [f16],
-}
 
 /// Cycles of one program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -705,9 +674,7 @@ impl GemvUnit {
                         let values = &weights[k * cols + *first as usize..][..layout.cols() as usize];
                         self.poke_row(backdoor, layout, row, values);
                     }
-                    Weights::Quantised(matrix, _) => {
-                        self.poke(layout.pack_tile(row, &matrix.rows[k], *first))
-                    }
+                    Weights::Quantised(_, rows, _) => self.poke(layout.pack_tile(row, rows[k], *first)),
                     Weights::Resident(_) => {}
                 }
             }
@@ -810,104 +777,5 @@ impl GemvUnit {
     /// [`SimError::WaveWrite`].
     pub fn close_waves(&mut self) -> Result<(), SimError> {
         self.core.close_waves()
-    }
-}
-
-impl Product<'_> {
-    pub(super) fn sizes(&self) -> Result<Sizes, SimError> {
-        let count = self.active.map_or(self.rows as usize, <[u32]>::len);
-        let cols = self.cols as usize;
-        let expect = |what, found: usize, expected: usize| {
-            if found == expected { Ok(()) } else { Err(SimError::Length { what, found, expected }) }
-        };
-        match self.weights {
-            Weights::Given(weights, _) => expect("the matrix", weights.len(), count.saturating_mul(cols))?,
-            Weights::Quantised(matrix, _) => {
-                expect("the matrix", matrix.rows.len(), count)?;
-                for row in &matrix.rows {
-                    expect("a row of the matrix", row.numbers.len(), cols)?;
-                    expect("scales of a row", row.scales.len(), cols.div_ceil(SCALED))?;
-                }
-            }
-            Weights::Resident(_) => {}
-        }
-        let length = if self.mode == Mode::Dot { cols } else { count };
-        let batch = self.vectors.len().checked_div(length).unwrap_or(0);
-        expect("the vectors", self.vectors.len(), batch.max(1) * length.max(1))?;
-        if let Some(row) = self.active.and_then(|active| active.iter().find(|row| **row >= self.rows)) {
-            let (value, max) = (u64::from(*row), u64::from(self.rows).saturating_sub(1));
-            return Err(SimError::Range { key: "active row", value, min: 0, max });
-        }
-        Ok(Sizes {
-            rows: self.rows,
-            cols: self.cols,
-            count: count as u32,
-            batch: batch as u32,
-            listed: self.active.is_some(),
-        })
-    }
-
-    /// What the matrix is made of.
-    pub fn format(&self) -> WeightFormat {
-        match self.weights {
-            Weights::Given(..) => WeightFormat::Fp16,
-            Weights::Quantised(matrix, _) => matrix.weights,
-            Weights::Resident(tiles) => {
-                tiles.first().map_or(WeightFormat::Fp16, |(_, layout)| layout.weights())
-            }
-        }
-    }
-
-    /// Where the matrix lies, by tiles of columns; for an AXPY also its cut. What is not in DRAM yet gets a place.
-    pub(super) fn matrices(
-        &self,
-        config: &DesignConfig,
-        map: &mut DimmMap,
-        sizes: &Sizes,
-    ) -> Result<(Option<AxpyTiling>, Vec<Tile>), SimError> {
-        if let Weights::Resident(tiles) = self.weights {
-            let cut = match self.mode {
-                Mode::Dot => None,
-                Mode::Axpy => Some(Plan::passes(config, tiles, sizes)?),
-            };
-            return Ok((cut, tiles.to_vec()));
-        }
-        let format = self.format();
-        if self.mode == Mode::Dot {
-            return Ok((None, vec![(0, map.add_weights("w", sizes.rows, sizes.cols, format)?)]));
-        }
-        let tiling = Plan::tiling(config, sizes)?;
-        let mut layouts = Vec::new();
-        for tile in &tiling.tiles {
-            let layout = map.add_weights(&format!("w {}", tile.first), sizes.rows, tile.cols, format)?;
-            layouts.push((tile.first, layout));
-        }
-        Ok((Some(tiling), layouts))
-    }
-
-    fn check(&self, epilogue: &Epilogue<'_>, sizes: &Sizes) -> Result<(), SimError> {
-        let outputs = sizes.outputs(self.mode) as usize;
-        for (what, operand, expected) in [
-            ("the bias", epilogue.bias, outputs),
-            ("the residual", epilogue.residual, outputs * sizes.batch as usize),
-        ] {
-            if let Some(found) = operand.map(<[f16]>::len).filter(|found| *found != expected) {
-                return Err(SimError::Length { what, found, expected });
-            }
-        }
-        Ok(())
-    }
-
-    /// For each place of the list, which of the active rows stands there.
-    pub(super) fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
-        let Some(active) = self.active else { return (0..sizes.count).collect() };
-        let mut rows = active.to_vec();
-        order_rows(layouts, &mut rows);
-        // A row may occur more than once.
-        let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (row, place) in active.iter().zip(0..) {
-            places.entry(*row).or_default().push(place);
-        }
-        rows.iter().filter_map(|row| places.get_mut(row)?.pop()).collect()
     }
 }

@@ -5,10 +5,12 @@
 
 use std::convert::Infallible;
 
+use ndp_config::WeightFormat;
 use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
 
-use crate::ModelError;
 use crate::operations::{AttentionOp, LinearOp, attend_by_heads};
+use crate::quantised::{QuantisedMatrix, RowOf};
+use crate::{Matrix, ModelError};
 
 /// Which matrix of the decoder an operation multiplies by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +44,7 @@ pub struct GemvOp<'a> {
     cols: usize,
     batch: usize,
     weights: &'a [f16],
+    stored: Option<(RowOf, &'a QuantisedMatrix)>,
     activations: &'a [f16],
 }
 
@@ -71,7 +74,21 @@ impl<'a> GemvOp<'a> {
         if batch == 0 || !activations.len().is_multiple_of(cols) {
             return Err(length("activations", activations.len(), batch.max(1) * cols));
         }
-        Ok(Self { label, class, rows, cols, batch, weights, activations })
+        Ok(Self { label, class, rows, cols, batch, weights, stored: None, activations })
+    }
+
+    /// The product of a matrix, with what it says of quantised weights.
+    ///
+    /// # Errors
+    /// As [`GemvOp::new`].
+    pub fn of_matrix(
+        label: &'a str,
+        class: GemvClass,
+        matrix: &'a Matrix,
+        activations: &'a [f16],
+    ) -> Result<Self, ModelError> {
+        let op = Self::new(label, class, (matrix.rows(), matrix.cols()), matrix.data(), activations)?;
+        Ok(Self { stored: matrix.stored(), ..op })
     }
 
     /// The same without weights: for backends that only have to know its sizes and which of its inputs are zero.
@@ -100,11 +117,11 @@ impl<'a> GemvOp<'a> {
     where
         'a: 'b,
     {
-        let Self { label, class, rows, cols, weights, .. } = *self;
+        let Self { label, class, rows, cols, weights, stored, .. } = *self;
         if weights.is_empty() {
             return GemvOp::outline(label, class, (rows, cols), activations);
         }
-        GemvOp::new(label, class, (rows, cols), weights, activations)
+        Ok(GemvOp { stored, ..GemvOp::new(label, class, (rows, cols), weights, activations)? })
     }
 
     /// The product of operands whose lengths are known to fit.
@@ -115,12 +132,22 @@ impl<'a> GemvOp<'a> {
         weights: &'a [f16],
         activations: &'a [f16],
     ) -> Self {
-        Self { label, class, rows, cols, batch: activations.len() / cols, weights, activations }
+        Self { label, class, rows, cols, batch: activations.len() / cols, weights, stored: None, activations }
     }
 
     /// Where in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
     pub fn label(&self) -> &'a str {
         self.label
+    }
+
+    /// The INT8 or INT4 weights that the matrix was made of, and what their rows in DRAM are; none of FP16 weights.
+    pub fn stored(&self) -> Option<(RowOf, &'a QuantisedMatrix)> {
+        self.stored
+    }
+
+    /// What the matrix is made of in DRAM.
+    pub fn format(&self) -> WeightFormat {
+        self.stored.map_or(WeightFormat::Fp16, |(_, matrix)| matrix.format)
     }
 
     /// Which kind of matrix.

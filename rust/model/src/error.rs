@@ -102,6 +102,14 @@ pub enum ModelError {
         /// Its value.
         value: f16,
     },
+    /// A weight of a matrix that is to be quantised.
+    #[error("{what} has the weight {value}, only finite weights can be quantised")]
+    NotQuantisable {
+        /// Which matrix.
+        what: String,
+        /// The weight.
+        value: f16,
+    },
     /// A flat vector that is not as long as its shape says.
     #[error("{what} has {found} elements, expected {expected}")]
     Length {

@@ -146,8 +146,7 @@ fn linear<B: GemvBackend + ?Sized>(
     x: &[f16],
     finish: Finish<'_>,
 ) -> Result<Vec<f16>, ModelError> {
-    let weight = &parameters.weight;
-    let product = GemvOp::new(label, class, (weight.rows(), weight.cols()), weight.data(), x)?;
+    let product = GemvOp::of_matrix(label, class, &parameters.weight, x)?;
     let op = LinearOp::new(product, parameters.bias.as_deref(), finish)?;
     let result = backend.linear(&op);
     checked::<B>(label, result, product.batch() * product.rows())

@@ -4,7 +4,7 @@
 //! drive a co-simulation: this crate knows what a model is, where its tensors come from and in which order the operations
 //! happen. The order never shows in a result, because a dot product is an exact sum rounded once.
 //!
-//! Reading order: [`config`], [`weights`] and [`loader`] (a model in memory), [`backend`] and [`operations`] (what
+//! Reading order: [`config`], [`weights`], [`loader`] and [`quantised`] (a model in memory), [`backend`] and [`operations`] (what
 //! hardware takes over), [`kv_cache`], [`layer`] and [`decoder`] (one forward pass), [`generate`](mod@generate) (a text).
 //!
 //! It leaves to others: timing, placement of neurons, the RTL (another [`GemvBackend`]), and command lines.
@@ -21,6 +21,7 @@ pub mod layer;
 pub mod loader;
 mod matrix;
 pub mod operations;
+pub mod quantised;
 pub mod sparsity;
 pub mod vocabulary;
 pub mod weights;
@@ -35,6 +36,7 @@ pub use layer::{LayerShape, LayerSpan, run_layer};
 pub use loader::RoundedWeights;
 pub use matrix::Matrix;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp};
+pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};
 pub use vocabulary::Vocabulary;
 pub use weights::Model;

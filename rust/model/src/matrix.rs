@@ -1,8 +1,11 @@
 //! A row-major matrix of FP16 numbers: how weights lie in memory, on disk and in a [`crate::GemvOp`].
 
+use std::sync::Arc;
+
 use ndp_numerics::f16;
 
 use crate::ModelError;
+use crate::quantised::{QuantisedMatrix, RowOf};
 
 /// `[rows x cols]`, row-major; a weight matrix is `[out x in]`, so one row is one neuron.
 #[derive(Debug, Clone, PartialEq)]
@@ -10,6 +13,8 @@ pub struct Matrix {
     rows: usize,
     cols: usize,
     data: Vec<f16>,
+    /// The quantised weights that it was made of.
+    stored: Option<(RowOf, Arc<QuantisedMatrix>)>,
 }
 
 impl Matrix {
@@ -19,7 +24,21 @@ impl Matrix {
         if data.len() != expected {
             return Err(ModelError::Length { what: what.to_owned(), found: data.len(), expected });
         }
-        Ok(Self { rows, cols, data })
+        Ok(Self { rows, cols, data, stored: None })
+    }
+
+    /// Of `rows * cols` FP16 weights, and the quantised ones that they were made of.
+    pub(crate) fn of_quantised(
+        (rows, cols): (usize, usize),
+        data: Vec<f16>,
+        (row_of, stored): (RowOf, QuantisedMatrix),
+    ) -> Self {
+        Self { rows, cols, data, stored: Some((row_of, Arc::new(stored))) }
+    }
+
+    /// The INT8 or INT4 weights that it was made of, and what their rows are; none of an FP16 matrix.
+    pub fn stored(&self) -> Option<(RowOf, &QuantisedMatrix)> {
+        self.stored.as_ref().map(|(row_of, matrix)| (*row_of, &**matrix))
     }
 
     /// Number of rows (outputs).

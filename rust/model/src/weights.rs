@@ -6,7 +6,7 @@
 use ndp_numerics::{Epsilon, NumericsError, f16, layer_norm, rms_norm};
 
 use crate::config::{Architecture, POSITION_OFFSET};
-use crate::{DecoderConfig, Matrix, ModelError, Vocabulary};
+use crate::{DecoderConfig, GemvClass, Matrix, ModelError, Vocabulary};
 
 /// A normalisation: LayerNorm, or RMSNorm if it has no bias.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,6 +79,14 @@ impl Layer {
     pub fn linears(&self) -> impl Iterator<Item = &Linear> {
         let before = [&self.q_proj, &self.k_proj, &self.v_proj, &self.out_proj, &self.fc1];
         before.into_iter().chain(&self.up).chain([&self.fc2])
+    }
+
+    /// The same to change them, each with its class.
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = (GemvClass, &mut Linear)> {
+        let qkv = [&mut self.q_proj, &mut self.k_proj, &mut self.v_proj].map(|part| (GemvClass::Qkv, part));
+        let before = [(GemvClass::Proj, &mut self.out_proj), (GemvClass::Fc1, &mut self.fc1)];
+        let up = self.up.iter_mut().map(|up| (GemvClass::Up, up));
+        qkv.into_iter().chain(before).chain(up).chain([(GemvClass::Fc2, &mut self.fc2)])
     }
 }
 

@@ -2,7 +2,10 @@
 //!
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
+use anyhow::ensure;
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::FileSet;
 use ndp_sim::core::Backend;
 use ndp_sim::ffi::WaveOptions;
@@ -106,6 +109,22 @@ impl RecordArgs {
     pub fn is_asked(&self) -> bool {
         self.commands.is_some() || self.timeline.is_some()
     }
+}
+
+/// The names of formats of weights.
+pub fn weight_format() -> impl TypedValueParser<Value = WeightFormat> {
+    let names = PossibleValuesParser::new(WeightFormat::ALL.map(WeightFormat::name));
+    names.map(|name| WeightFormat::named(&name).unwrap_or_default())
+}
+
+/// Whether a design can multiply with such weights.
+pub fn check_weights(weights: WeightFormat, config: &DesignConfig) -> anyhow::Result<()> {
+    ensure!(
+        config.gemv().weight_formats().contains(&weights),
+        "{weights} weights need gemv.weight_formats = \"all\", which {} does not have",
+        config.name()
+    );
+    Ok(())
 }
 
 /// A share of the rows.

@@ -3,15 +3,15 @@
 //! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
 //! every run; the simulation's speed is that of this machine.
 
-use crate::args::{RecordArgs, UnitArgs, density};
+use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
-use crate::gemv::{Format, Product, name, simulate};
+use crate::gemv::{Product, name, simulate};
 use crate::report::Summary;
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::ensure;
-use ndp_config::{DesignConfig, GemvShape};
+use ndp_config::{DesignConfig, GemvShape, WeightFormat};
 use ndp_files::Progress;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
@@ -45,8 +45,8 @@ pub struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Mode::Dot, Mode::Axpy])]
     pub modes: Vec<Mode>,
     /// Formats of the weights [default: fp16, and int4 if the design takes it]
-    #[arg(long, value_enum, value_delimiter = ',')]
-    pub weights: Vec<Format>,
+    #[arg(long, value_name = "FORMAT,...", value_delimiter = ',', value_parser = weight_format())]
+    pub weights: Vec<WeightFormat>,
     /// Batch sizes [default: 1 and 4, as far as the design takes them]
     #[arg(long, value_delimiter = ',')]
     pub batches: Vec<u32>,
@@ -76,7 +76,7 @@ const MAX_ROWS: u32 = 16384;
 #[derive(Debug, Serialize)]
 struct Row {
     mode: Mode,
-    weights: Format,
+    weights: WeightFormat,
     /// Rows of the matrix; those that take part are `active_rows`.
     #[serde(flatten)]
     shape: GemvShape,
@@ -97,7 +97,7 @@ const BATCHES: [u32; 2] = [1, 4];
 #[derive(Clone, Copy, Debug)]
 struct Case {
     mode: Mode,
-    weights: Format,
+    weights: WeightFormat,
     density: f64,
     shape: GemvShape,
 }
@@ -151,10 +151,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     );
     let mut formats = args.weights.clone();
     if formats.is_empty() {
-        formats = vec![Format::Fp16, Format::Int4];
-        formats.retain(|format| format.check(&config).is_ok());
+        formats = vec![WeightFormat::Fp16, WeightFormat::Int4];
+        formats.retain(|format| check_weights(*format, &config).is_ok());
     }
-    formats.iter().try_for_each(|format| format.check(&config))?;
+    formats.iter().try_for_each(|format| check_weights(*format, &config))?;
     let mut cases = Vec::new();
     let kinds = args.modes.iter().flat_map(|mode| formats.iter().map(move |format| (mode, format)));
     for ((&mode, &weights), &density) in
@@ -174,9 +174,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         return crate::speed::profile(&config, &jobs, args.json);
     }
 
-    let cycles = |case: &Case| {
-        case.macs() as f64 / config.roofline_macs_per_cycle_of(case.weights.weights(), case.shape.batch)
-    };
+    let cycles =
+        |case: &Case| case.macs() as f64 / config.roofline_macs_per_cycle_of(case.weights, case.shape.batch);
     let total: f64 = cases.iter().map(cycles).sum();
     let progress = Progress::watch(total as u64, "cycles", ndp_sim::progress::cycles);
     let mut products = Vec::new();
@@ -275,7 +274,7 @@ fn print(report: &Report<'_>) {
         say!(
             "{:<5}{:>8}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11.1}{:>12.3}{:>10}",
             name(*mode),
-            name(*weights),
+            weights.name(),
             shape.cols,
             shape.rows,
             active_rows,

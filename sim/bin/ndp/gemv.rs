@@ -3,25 +3,23 @@
 //! Checks the sizes, makes or reads the operands, runs the unit through the checking backend and reports. Which kinds of operands
 //! there are is the library's.
 
-use crate::args::{RecordArgs, UnitArgs, density};
+use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::operands::{Numbers, Source, source, target, write};
 use crate::output::Records;
 use crate::report::Summary;
 use crate::rerun::Rerun;
-use crate::tools::{Tools, grouped};
+use crate::tools::{Tools, grouped, quantisation_text};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
 use ndp_files::{OutputFile, Progress};
-use ndp_model::{GemvClass, GemvOp, RoundedWeights};
+use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::error::SimError;
-use ndp_sim::gemv::{
-    GemvOptions, GemvRun, Mode, Product as Operands, QuantisationError, QuantisedMatrix, Weights,
-};
+use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -61,8 +59,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Mode::Dot)]
     pub mode: Mode,
     /// What the matrix in DRAM is made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale, quantised from the same weights
-    #[arg(long, value_enum, default_value_t = Format::Fp16)]
-    pub weights: Format,
+    #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
+    pub weights: WeightFormat,
     /// Share of the rows that is active, drawn at random; 1 for all of them, without a list (above 0, at most 1)
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = density)]
     pub density: f64,
@@ -75,40 +73,6 @@ pub struct Args {
     /// Recordings.
     #[command(flatten)]
     pub records: RecordArgs,
-}
-
-/// Formats of weights by their names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// FP16
-    Fp16,
-    /// 8 bits
-    Int8,
-    /// 4 bits
-    Int4,
-}
-
-impl Format {
-    /// The same without a name.
-    pub fn weights(self) -> WeightFormat {
-        match self {
-            Self::Fp16 => WeightFormat::Fp16,
-            Self::Int8 => WeightFormat::Int8,
-            Self::Int4 => WeightFormat::Int4,
-        }
-    }
-
-    /// Whether the design can multiply with them.
-    pub fn check(self, config: &DesignConfig) -> anyhow::Result<()> {
-        ensure!(
-            config.gemv().weight_formats().contains(&self.weights()),
-            "{} weights need gemv.weight_formats = \"all\", which {} does not have",
-            name(self),
-            config.name()
-        );
-        Ok(())
-    }
 }
 
 /// Weights of the largest matrix: 512 MiB.
@@ -124,7 +88,7 @@ struct Report<'a> {
     seed: u64,
     stalls_percent: u32,
     mode: Mode,
-    weights: Format,
+    weights: WeightFormat,
     #[serde(skip_serializing_if = "Option::is_none")]
     quantisation: Option<QuantisationError>,
     density: f64,
@@ -178,7 +142,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     );
     let GemvShape { rows, cols, .. } = shape;
     check(&shape, *mode, &config)?;
-    format.check(&config)?;
+    check_weights(*format, &config)?;
     let weights = u64::from(rows) * u64::from(cols);
     ensure!(
         weights <= MAX_WEIGHTS,
@@ -197,14 +161,16 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         Some([matrix, vectors]) => (matrix.values, vectors.values),
         None => (data.weights(count, cols, *seed), data.activations(batch, length, *seed)),
     };
-    let quantised = match format.weights() {
+    let quantised = match *format {
         WeightFormat::Fp16 => None,
-        format => Some(QuantisedMatrix::nearest(format, &w, cols)?),
+        format => Some(QuantisedMatrix::nearest("the matrix", format, &w, cols)?),
     };
-    let quantisation = quantised.as_ref().map(|matrix| matrix.error(&w));
+    let mut quantisation = None;
     if let Some(matrix) = &quantised {
-        w = matrix.dequantised();
+        let given = std::mem::replace(&mut w, matrix.dequantised());
+        quantisation = Some(QuantisationError::between(given.into_iter().zip(w.iter().copied())));
     }
+    let quantised_rows: Vec<_> = quantised.iter().flat_map(|matrix| &matrix.rows).collect();
     // What is compared: the rows that take part, or for AXPY their transpose.
     let transposed: Vec<f16> = match mode {
         Mode::Dot => Vec::new(),
@@ -223,7 +189,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         active,
         weights: match &quantised {
             None => Weights::Given(&w, &backdoor),
-            Some(matrix) => Weights::Quantised(matrix, &backdoor),
+            Some(matrix) => Weights::Quantised(matrix.format, &quantised_rows, &backdoor),
         },
         vectors: &x,
     };
@@ -243,13 +209,13 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         }
     }
     rerun.option("mode", name(*mode));
-    if *format != Format::Fp16 {
-        rerun.option("weights", name(*format));
+    if *format != WeightFormat::Fp16 {
+        rerun.option("weights", format);
     }
     rerun.option("seed", seed);
     // Larger products are within a few per cent of the roofline.
     let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
-    let cycles = macs / config.roofline_macs_per_cycle_of(format.weights(), op.batch() as u32);
+    let cycles = macs / config.roofline_macs_per_cycle_of(*format, op.batch() as u32);
     let progress = Progress::watch(cycles as u64, "cycles", ndp_sim::progress::cycles);
     let run = backend.product(&product, &op);
     drop(progress);
@@ -345,16 +311,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             unit.stalls
         );
         if let Some(error) = quantisation {
-            say!(
-                "weights: {}, {} bits each; quantised weights are off by {:.3e} at most ({:.2} % of the largest weight), by {:.3e} in the mean \
-                 ({:.2} % of their mean magnitude)",
-                name(*weights),
-                weights.weights().bits_with_scale(),
-                error.largest,
-                100.0 * error.largest_share,
-                error.mean,
-                100.0 * error.mean_share
-            );
+            say!("{}", quantisation_text(*weights, &error));
         }
         summary.print();
         stalls.print();

@@ -5,6 +5,7 @@
 
 use crate::tools::workspace_path;
 use anyhow::Context;
+use ndp_config::WeightFormat;
 use ndp_model::Generation;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ const MAX_BYTES: u64 = 16 << 20;
 pub struct Golden {
     /// The model that continued it.
     model: String,
+    /// What its layers are made of.
+    #[serde(default)]
+    weights: WeightFormat,
     /// Text that was continued.
     pub prompt: String,
     prompt_tokens: Vec<u32>,
@@ -76,9 +80,9 @@ pub fn read(path: &Path) -> anyhow::Result<Golden> {
     serde_json::from_str(&text).with_context(|| format!("{} is not a stored text", path.display()))
 }
 
-/// The stored text of a model with this prompt, temperature and seed and at least that many tokens, if there is one.
+/// The stored text of a model with such weights, with this prompt, temperature and seed and at least that many tokens, if there is one.
 pub fn find(
-    model: &str,
+    (model, weights): (&str, WeightFormat),
     prompt: &str,
     temperature_percent: u32,
     seed: u64,
@@ -93,6 +97,7 @@ pub fn find(
         let golden = read(&file)?;
         let same_seed = golden.seed == seed || temperature_percent == 0;
         let same = golden.model == model
+            && golden.weights == weights
             && golden.prompt == prompt
             && golden.temperature_percent == temperature_percent
             && same_seed;
@@ -137,6 +142,7 @@ mod tests {
 
     fn golden() -> Golden {
         Golden {
+            weights: WeightFormat::Fp16,
             model: "golden/model".into(),
             prompt: "ab".into(),
             prompt_tokens: vec![97, 98],

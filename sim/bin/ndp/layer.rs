@@ -2,7 +2,7 @@
 //!
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
 
-use crate::args::{RecordArgs, UnitArgs, density};
+use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
@@ -15,7 +15,7 @@ use crate::system::args::LinksChoice;
 use crate::tools::{Tools, grouped, load_model, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail, ensure};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::LayerSparsity;
 use ndp_numerics::layer_norm;
@@ -68,6 +68,9 @@ pub struct Args {
     /// Neurons that take part
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
+    /// What the matrices are made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale (docs/numerics.md)
+    #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
+    pub weights: WeightFormat,
     /// Several DIMMs.
     #[command(flatten)]
     pub scaling: ScalingArgs,
@@ -99,6 +102,7 @@ struct Report<'a> {
     context: u32,
     batch: u32,
     neurons: Neurons,
+    weights: WeightFormat,
     seed: u64,
     stalls_percent: u32,
     #[serde(flatten)]
@@ -169,7 +173,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let files = records.files(unit.files()).optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
-    let step = step(args, &config)?;
+    check_weights(args.weights, &config)?;
+    let step = step(args, &config)?.quantised(args.weights)?;
     if !args.scaling.dimms.is_empty() {
         check_scaling(args)?;
         let (scaling, rerun) = (&args.scaling, rerun(args));
@@ -239,6 +244,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             context: *context,
             batch: *batch,
             neurons: *neurons,
+            weights: args.weights,
             seed: *seed,
             stalls_percent: unit.stalls,
             summary,
@@ -253,7 +259,12 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         };
         say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
-        say!("{title}, {} neurons, seed {seed}, {} % stalls", name(*neurons), unit.stalls);
+        say!(
+            "{title}, {} neurons, {} weights, seed {seed}, {} % stalls",
+            name(*neurons),
+            args.weights,
+            unit.stalls
+        );
         print_classes(&classes);
         print_instructions(&instructions, summary.cycles);
         say!(
@@ -310,6 +321,9 @@ fn rerun(args: &Args) -> Rerun {
     rerun.option("context", args.context);
     rerun.option("batch", args.batch);
     rerun.option("neurons", name(args.neurons));
+    if args.weights != WeightFormat::Fp16 {
+        rerun.option("weights", args.weights);
+    }
     rerun.option("seed", args.seed);
     rerun
 }

@@ -1,7 +1,8 @@
 //! Versions, and numbers in text.
 
 use anyhow::Context;
-use ndp_model::{Model, RoundedWeights};
+use ndp_config::WeightFormat;
+use ndp_model::{Model, QuantisationError, RoundedWeights};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -66,6 +67,19 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
         );
     }
     Ok(model)
+}
+
+/// What quantising has done to weights.
+pub fn quantisation_text(weights: WeightFormat, error: &QuantisationError) -> String {
+    format!(
+        "weights: {weights}, {} bits each; off by {:.3e} at most ({:.2} % of the largest weight), by {:.3e} in the mean ({:.2} % of the mean \
+         magnitude)",
+        weights.bits_with_scale(),
+        error.largest,
+        100.0 * error.largest_share,
+        error.mean,
+        100.0 * error.mean_share
+    )
 }
 
 /// A file or directory of the workspace.

@@ -6,6 +6,7 @@
 use crate::limits::{in_range, power_of_two, require};
 use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// The `[gemv]` table as written: every key optional, the paper's value the default.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -52,7 +53,7 @@ enum Formats {
 }
 
 /// What a weight in DRAM is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightFormat {
     /// An FP16 number.
@@ -77,6 +78,11 @@ impl WeightFormat {
         }
     }
 
+    /// The format of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
     /// Bits of a weight, its share of a scale not counted.
     pub const fn bits(self) -> u32 {
         match self {
@@ -90,6 +96,12 @@ impl WeightFormat {
     pub fn bits_with_scale(self) -> f64 {
         let scale = if self == Self::Fp16 { 0 } else { 16 };
         f64::from(self.bits()) + f64::from(scale) / f64::from(BEAT_ELEMS)
+    }
+}
+
+impl fmt::Display for WeightFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

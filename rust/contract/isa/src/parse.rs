@@ -275,7 +275,7 @@ impl Line {
     /// A format of weights, by its name.
     fn weights(self, token: &str) -> Result<WeightFormat, IsaError> {
         let name = token.split_once('=').map(|(_, name)| name.trim());
-        let named = WeightFormat::ALL.into_iter().find(|format| name == Some(format.name()));
+        let named = name.and_then(WeightFormat::named);
         let names = WeightFormat::ALL.map(WeightFormat::name).join(", ");
         named.ok_or_else(|| self.error(token, format!("weights= one of {names}")))
     }

@@ -36,4 +36,4 @@ pub use order::{OrderQuality, measure_order, order_rows};
 pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};
 pub use tiles::{AxpyTiling, ColumnTile, column_passes, column_tiles};
 pub use vector::{BufferLayout, BufferPlace, VectorBlock};
-pub use weights::{QuantisedRow, WeightPlace};
+pub use weights::WeightPlace;

@@ -12,7 +12,7 @@
 //! last one of its last whole stripe. FP16 weights are a place in each burst, without scales.
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, WeightFormat};
-use ndp_numerics::f16;
+use ndp_numerics::{QuantisedRow, f16};
 
 use crate::pack::PackedBurst;
 use crate::{Burst, DimmAddress, MatrixLayout};
@@ -31,15 +31,6 @@ pub struct WeightPlace {
     pub burst: u32,
     /// The first one in it, counted in weights.
     pub element: u32,
-}
-
-/// A row of weights of 8 or 4 bits.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct QuantisedRow {
-    /// The weights before they are scaled.
-    pub numbers: Vec<i8>,
-    /// The factor of each 32 of them.
-    pub scales: Vec<f16>,
 }
 
 /// The bits of element `at` of a burst of elements of `bits` bits.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_layout::{DimmAddress, MatrixLayout, MatrixPlace, QuantisedRow, elements_of};
-use ndp_numerics::{SplitMix64, f16};
+use ndp_layout::{DimmAddress, MatrixLayout, MatrixPlace, elements_of};
+use ndp_numerics::{QuantisedRow, SplitMix64, f16};
 
 const QUANTISED: [(WeightFormat, u32); 2] = [(WeightFormat::Int8, 2), (WeightFormat::Int4, 4)];
 

@@ -2,8 +2,8 @@
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Data, Dump, RandomKind};
-use ndp_layout::{DimmAddress, FnRows, MatrixLayout, QuantisedRow, pack_elements, pack_matrix, pack_words};
-use ndp_numerics::{SplitMix64, f16};
+use ndp_layout::{DimmAddress, FnRows, MatrixLayout, pack_elements, pack_matrix, pack_words};
+use ndp_numerics::{QuantisedRow, SplitMix64, f16};
 
 use crate::{MachineError, Memory};
 

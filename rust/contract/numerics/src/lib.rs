@@ -46,7 +46,7 @@ pub use exp::exp;
 pub use exp_q30::exp_q30;
 pub use fp16::CANONICAL_NAN;
 pub use layer_norm::{Epsilon, layer_norm};
-pub use quantised::{SCALED, dequantise, quantise};
+pub use quantised::{QuantisedRow, SCALED, dequantise, quantise};
 pub use rms_norm::rms_norm;
 pub use rotary::{Rotary, Rotation};
 pub use rounding::{rne_ratio, rne_rsqrt, round_f64, round_fixed, round_scaled};

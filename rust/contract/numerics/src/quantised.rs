@@ -42,6 +42,36 @@ pub fn quantise(weights: &[f16], limit: i8) -> Option<(Vec<i8>, f16)> {
     Some((fixed.iter().map(number).collect(), scale))
 }
 
+/// A row of weights of 8 or 4 bits, as it lies in DRAM.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct QuantisedRow {
+    /// The weights before they are scaled.
+    pub numbers: Vec<i8>,
+    /// The factor of each [`SCALED`] of them.
+    pub scales: Vec<f16>,
+}
+
+impl QuantisedRow {
+    /// The row nearest to FP16 weights: [`quantise`] of each [`SCALED`] of them.
+    ///
+    /// Weights that are not finite have none: the result is `None`.
+    pub fn nearest(weights: &[f16], limit: i8) -> Option<Self> {
+        let mut row = Self::default();
+        for group in weights.chunks(SCALED) {
+            let (numbers, scale) = quantise(group, limit)?;
+            row.numbers.extend(numbers);
+            row.scales.push(scale);
+        }
+        Some(row)
+    }
+
+    /// The FP16 weights that the multipliers see.
+    pub fn dequantised(&self) -> impl Iterator<Item = f16> {
+        let scaled = self.numbers.chunks(SCALED).zip(&self.scales);
+        scaled.flat_map(|(numbers, scale)| numbers.iter().map(|q| dequantise(*q, *scale)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,12 @@
 //! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
 
-use crate::args::{RecordArgs, UnitArgs};
+use crate::args::{RecordArgs, UnitArgs, weight_format};
 use crate::golden;
 use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
+use ndp_config::WeightFormat;
 use ndp_model::GenerateOptions;
 use ndp_sim::backend::Neurons;
 use ndp_sim::gemv::MergeFormat;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
         ndp generate\n  \
         ndp generate --config tiny --tokens 8 --stalls 20\n  \
         ndp generate --model golden/model-llama --tokens 24\n  \
+        ndp generate --model golden/model-llama --weights int4 --config tiny --tokens 8\n  \
         ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
         ndp generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
         ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n\n\
@@ -47,6 +49,9 @@ pub struct Args {
     /// Neurons that take part
     #[arg(long, value_enum, default_value_t = Neurons::Active)]
     pub neurons: Neurons,
+    /// What the matrices of the layers are made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale (docs/numerics.md)
+    #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
+    pub weights: WeightFormat,
     /// Several DIMMs, each with a core in RTL, and a GPU in software, with the host's scheduler in the loop (1..=16). With several
     /// numbers, policies or forms of partial results all combinations are run, and shown in one table
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16),

@@ -10,6 +10,7 @@ pub mod args;
 pub use self::args::Args;
 
 use self::args::Job;
+use crate::args::check_weights;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, verdict_text};
@@ -19,12 +20,12 @@ use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::stream::TextStream;
 use crate::system;
-use crate::tools::{Tools, grouped, load_model, workspace_path};
+use crate::tools::{Tools, grouped, load_model, quantisation_text, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::{Context, bail};
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
-use ndp_model::{Generation, LayerSparsity, generate};
+use ndp_model::{Generation, LayerSparsity, QuantisationError, generate};
 use ndp_numerics::SerialSteps;
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
@@ -43,6 +44,8 @@ struct Report<'a> {
     temperature_percent: u32,
     seed: u64,
     neurons: Neurons,
+    weights: WeightFormat,
+    quantisation: Option<QuantisationError>,
     stalls_percent: u32,
     #[serde(flatten)]
     summary: Summary,
@@ -79,7 +82,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let job = Job::new(args)?;
     let Job { prompt, options, .. } = &job;
     let seed = options.seed;
+    check_weights(args.weights, &config)?;
     let model = load_model(&job.model)?;
+    let (model, quantisation) = model.quantised(args.weights)?;
+    quantisation.inspect(|error| note!("{}", quantisation_text(args.weights, error)));
     if !args.dimms.is_empty() {
         return system::run(args, &job, (&model, &config));
     }
@@ -95,6 +101,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     rerun.option("temperature", f64::from(options.temperature_percent) / 100.0);
     rerun.option("seed", seed);
     rerun.option("neurons", name(args.neurons));
+    if args.weights != WeightFormat::Fp16 {
+        rerun.option("weights", args.weights);
+    }
     if !job.own_model {
         rerun.option("model", job.model.display());
     }
@@ -136,7 +145,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     // The stored texts are those of the repository's own models with full significands.
     let comparable = checked && config.gemv().serial_steps() == SerialSteps::FULL.get();
     let stored = match job.stored_as.filter(|_| comparable) {
-        Some(model) => golden::find(model, prompt, options.temperature_percent, seed, options.tokens)?,
+        Some(model) => {
+            golden::find((model, args.weights), prompt, options.temperature_percent, seed, options.tokens)?
+        }
         None => None,
     };
     let comparison = stored.map(|(file, golden)| golden::compare(&file, &golden, &generation));
@@ -169,6 +180,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             temperature_percent: options.temperature_percent,
             seed,
             neurons: args.neurons,
+            weights: args.weights,
+            quantisation,
             stalls_percent: unit.stalls,
             summary,
             classes,

@@ -439,9 +439,13 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
     let (own, expected) = (pairs(&generation), pairs(exact));
     let difference = (0..expected.len()).find(|&index| own.get(index) != Some(&expected[index]));
     let stored = match job.stored_as.filter(|_| failure.is_none()) {
-        Some(model) => {
-            golden::find(model, prompt, options.temperature_percent, options.seed, options.tokens)?
-        }
+        Some(model) => golden::find(
+            (model, args.weights),
+            prompt,
+            options.temperature_percent,
+            options.seed,
+            options.tokens,
+        )?,
         None => None,
     };
     Ok(Outcome {

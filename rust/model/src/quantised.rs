@@ -1,0 +1,172 @@
+//! Matrices of INT8 and INT4 weights: what becomes of FP16 weights, and how far off that is (docs/numerics.md).
+
+use ndp_config::WeightFormat;
+use ndp_numerics::{QuantisedRow, f16};
+use serde::Serialize;
+
+use crate::weights::{Layer, Model};
+use crate::{GemvClass, Matrix, ModelError};
+
+/// A matrix of INT8 or INT4 weights.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QuantisedMatrix {
+    /// Its format.
+    pub format: WeightFormat,
+    /// Its rows in DRAM.
+    pub rows: Vec<QuantisedRow>,
+}
+
+/// What a row in DRAM is of a matrix `[out x in]`; the weights that share a scale lie in it side by side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowOf {
+    /// The weights of one output, for a product row by row (`dot`).
+    Output,
+    /// The weights of one input, for a product column by column (`axpy`).
+    Input,
+}
+
+impl RowOf {
+    /// How a machine with active neurons stores the matrices of a class.
+    pub fn of(class: GemvClass) -> Self {
+        match class {
+            GemvClass::Qkv | GemvClass::Fc2 => Self::Input,
+            _ => Self::Output,
+        }
+    }
+}
+
+impl QuantisedMatrix {
+    /// The matrix nearest to FP16 weights, `[rows x cols]`: by the largest magnitude of each 32 weights of a row.
+    ///
+    /// # Errors
+    /// [`ModelError::NotQuantisable`] for weights that are not finite; [`ModelError::Config`] for FP16 as the format.
+    pub fn nearest(
+        what: &str,
+        format: WeightFormat,
+        values: &[f16],
+        cols: usize,
+    ) -> Result<Self, ModelError> {
+        let limit = match format {
+            WeightFormat::Int4 => 7,
+            WeightFormat::Int8 => 127,
+            WeightFormat::Fp16 => {
+                let (found, expected) = (format.name().to_owned(), "int8 or int4".to_owned());
+                return Err(ModelError::Config { field: "format of quantised weights", found, expected });
+            }
+        };
+        let row = |row: &[f16]| {
+            QuantisedRow::nearest(row, limit).ok_or_else(|| ModelError::NotQuantisable {
+                what: what.to_owned(),
+                value: row.iter().find(|value| !value.is_finite()).copied().unwrap_or_default(),
+            })
+        };
+        Ok(Self { format, rows: values.chunks(cols.max(1)).map(row).collect::<Result<_, _>>()? })
+    }
+
+    /// The FP16 weights that the core multiplies with, `[rows x cols]`.
+    pub fn dequantised(&self) -> Vec<f16> {
+        self.rows.iter().flat_map(QuantisedRow::dequantised).collect()
+    }
+}
+
+/// How far quantised weights are from those that they stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct QuantisationError {
+    /// The largest distance.
+    pub largest: f64,
+    /// The mean of all distances.
+    pub mean: f64,
+    /// The same as shares of the largest weight and of the mean magnitude of all.
+    pub largest_share: f64,
+    /// See there.
+    pub mean_share: f64,
+}
+
+impl QuantisationError {
+    /// Of pairs of a weight and what became of it.
+    pub fn between(pairs: impl Iterator<Item = (f16, f16)>) -> Self {
+        let (mut largest, mut sum, mut most, mut magnitudes, mut count) = (0.0f64, 0.0, 0.0f64, 0.0, 0u64);
+        for (value, weight) in pairs {
+            let (distance, magnitude) = ((value.to_f64() - weight.to_f64()).abs(), value.to_f64().abs());
+            (largest, most) = (largest.max(distance), most.max(magnitude));
+            (sum, magnitudes, count) = (sum + distance, magnitudes + magnitude, count + 1);
+        }
+        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        Self {
+            largest,
+            mean: sum / count.max(1) as f64,
+            largest_share: share(largest, most),
+            mean_share: share(sum, magnitudes),
+        }
+    }
+}
+
+impl Layer {
+    /// The layer with quantised matrices; FP16 changes nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::NotQuantisable`].
+    pub fn quantised(&self, format: WeightFormat) -> Result<Self, ModelError> {
+        let mut layer = self.clone();
+        for (class, linear) in layer.linears_mut() {
+            linear.weight = linear.weight.quantised(format, RowOf::of(class))?;
+        }
+        Ok(layer)
+    }
+}
+
+impl Model {
+    /// The model with quantised matrices in its layers, and how far they are from those that they stand for; nothing for FP16, which changes
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::NotQuantisable`].
+    pub fn quantised(
+        mut self,
+        format: WeightFormat,
+    ) -> Result<(Self, Option<QuantisationError>), ModelError> {
+        if format == WeightFormat::Fp16 {
+            return Ok((self, None));
+        }
+        let layers: Vec<Layer> =
+            self.layers.iter().map(|layer| layer.quantised(format)).collect::<Result<_, _>>()?;
+        let pairs = self.layers.iter().zip(&layers).flat_map(|(before, after)| {
+            let matrices = before.linears().zip(after.linears());
+            matrices.flat_map(|(a, b)| a.weight.data().iter().copied().zip(b.weight.data().iter().copied()))
+        });
+        let error = QuantisationError::between(pairs);
+        self.layers = layers;
+        Ok((self, Some(error)))
+    }
+}
+
+impl Matrix {
+    /// The matrix made of INT8 or INT4 weights, which share scales along the rows in DRAM; FP16 changes nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::NotQuantisable`].
+    pub fn quantised(&self, format: WeightFormat, row_of: RowOf) -> Result<Self, ModelError> {
+        if format == WeightFormat::Fp16 {
+            return Ok(self.clone());
+        }
+        let (rows, cols) = (self.rows(), self.cols());
+        let (stored, dequantised);
+        match row_of {
+            RowOf::Output => {
+                stored = QuantisedMatrix::nearest("a matrix", format, self.data(), cols)?;
+                dequantised = stored.dequantised();
+            }
+            RowOf::Input => {
+                let by_input = transposed(self.data(), cols);
+                stored = QuantisedMatrix::nearest("a matrix", format, &by_input, rows)?;
+                dequantised = transposed(&stored.dequantised(), rows);
+            }
+        }
+        Ok(Self::of_quantised((rows, cols), dequantised, (row_of, stored)))
+    }
+}
+
+/// A matrix with rows of this width, transposed.
+fn transposed(values: &[f16], width: usize) -> Vec<f16> {
+    (0..width).flat_map(|column| values.iter().skip(column).step_by(width)).copied().collect()
+}
