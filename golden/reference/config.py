@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Optional
 
+import numpy as np
+
 from . import layernorm, rotary
 
 
@@ -96,6 +98,13 @@ def describe(config):
     read.one_of("quantization_config", [None])
     architectures = {"opt": _opt, "llama": _llama, "mistral": _llama, "falcon": _falcon}
     return architectures[read.one_of("model_type", list(architectures))](read)
+
+
+def fused_rows(description):
+    """The rows of q, of k and of v in one tensor: for each head of k and v those of its heads of q, then its own."""
+    shared, width = description.heads // description.groups, description.head_width
+    rows = np.arange(description.groups * (shared + 2) * width).reshape(description.groups, shared + 2, width)
+    return [rows[:, chosen].ravel() for chosen in (slice(0, shared), shared, shared + 1)]
 
 
 class Reader:

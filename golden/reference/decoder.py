@@ -6,7 +6,7 @@ Arrays are numpy uint16 FP16 bit patterns. `config.py` says what an architecture
 import numpy as np
 
 from . import fp16, layernorm, rmsnorm, sampler, vector
-from .config import describe
+from .config import describe, fused_rows
 from .softmax import softmax
 
 POSITION_OFFSET = 2
@@ -94,18 +94,12 @@ def separate(description, tensors, prefix):
 
 
 def fused(description, tensors, prefix):
-    """The same from one tensor: for each head of k and v the rows of its heads of q, then those of k, then those of v."""
+    """The same from one tensor."""
     (name,) = description.names.projections
-    shared = description.heads // description.groups
-    rows = description.groups * (shared + 2) * description.head_width
-    weight = tensors.take(f"{prefix}{name}.weight", rows, description.width)
-    parts = [weight.reshape(description.groups, shared + 2, description.head_width, description.width)]
-    if description.attention_bias:
-        bias = tensors.take(f"{prefix}{name}.bias", rows)
-        parts.append(bias.reshape(description.groups, shared + 2, description.head_width))
-    of_q, of_k, of_v = slice(0, shared), slice(shared, shared + 1), slice(shared + 1, shared + 2)
-    joined = lambda part: np.ascontiguousarray(part).reshape(-1, *part.shape[3:])
-    return [Linear(*(joined(part[:, chosen]) for part in parts)) for chosen in (of_q, of_k, of_v)]
+    parts = fused_rows(description)
+    weight = tensors.take(f"{prefix}{name}.weight", sum(map(len, parts)), description.width)
+    bias = tensors.take(f"{prefix}{name}.bias", len(weight)) if description.attention_bias else None
+    return [Linear(weight[rows], None if bias is None else bias[rows]) for rows in parts]
 
 
 class Decoder:
