@@ -1324,5 +1324,11 @@ class Goldens(unittest.TestCase):
             self.assertEqual(make_goldens.too_far({"changed": content, "stored": stored}), ["changed"], name)
 
 
+def load_tests(loader, tests, _):
+    """Those of test_quantised.py too."""
+    tests.addTests(loader.loadTestsFromName("test_quantised"))
+    return tests
+
+
 if __name__ == "__main__":
     unittest.main()

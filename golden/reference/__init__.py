@@ -15,6 +15,7 @@ A number is its FP16 bit pattern: a Python int in the scalar modules, an element
     rotary       cosines and sines of a position, the rotation of a head
     sampler      SplitMix64 and the choice of the next token
     vector       the element-wise operations, rotation and matrix-vector products on whole arrays
+    quantised    INT4 and INT8 weights, and the model that has them
     config       what an architecture's config.json says, and what is refused
     decoder      the decoders of OPT, LLaMA, Mistral and Falcon with their KV cache, and generation
     checkpoint   safetensors and config.json
