@@ -14,7 +14,8 @@ import sys
 
 import numpy as np
 
-from reference import activations, checkpoint, dot, exp, exponential, fp16, layernorm, rmsnorm, rotary, sampler, softmax
+from reference import activations, checkpoint, dot, exp, exponential, fp16, layernorm, quantised, rmsnorm, rotary, sampler
+from reference import softmax
 from reference import tokenizer as byte_level_bpe
 from reference.decoder import Decoder, Session, generate
 
@@ -343,6 +344,53 @@ def sample_case(row, temperature, state, token, after):
     }
 
 
+# --- INT4 and INT8 weights ---------------------------------------------------------------------------------------------
+
+
+def with_ties(rng, limit):
+    """Weights of which the scale s is an exact share: multiples of s / 2, their neighbours, and the largest, limit * s."""
+    scale = rng.randrange(1, 9) << rng.randrange(0, 24)  # in units of 2^-24
+    number = lambda halves: fp16.rne16(halves * scale, 1 << (fp16.UNIT_BITS + 1))
+    weights = [number(rng.randint(1 - 2 * limit, 2 * limit - 1)) for _ in range(quantised.PLACE - 1)]
+    weights = [bits + rng.choice((-1, 0, 0, 0, 1)) if bits & 0x7FFF else bits for bits in weights]
+    weights.append(number(rng.choice((-2, 2)) * limit))
+    rng.shuffle(weights)
+    return weights
+
+
+def weight_groups(rng):
+    """(kind, weights) of places: all but the last one of a row have 32."""
+    finite, ordinary_band = [bits for bits in CORNERS if fp16.is_finite(bits)], range(7, 14)
+    full = quantised.PLACE
+    groups = [("corners", rng.sample([bits for bits in finite if bits & 0x7FFF <= top], 8) * 4) for top in (0xC00, 0x7BFF)]
+    groups += [("largest", [sign | 0x7BFF] + [finite_bits(rng) for _ in range(full - 1)]) for sign in (0, 0x8000)]
+    groups += [("zeros", [0x0000] * full), ("zeros", [0x8000] * full), ("zeros", [0x0000, 0x8000] * (full // 2))]
+    groups += [("one", [sign | rng.choice(finite)] + [0x8000] * (full - 1)) for sign in (0, 0x8000)]
+    for _ in range(12):
+        groups.append(("ordinary", [finite_bits(rng, ordinary_band) for _ in range(full)]))
+        groups.append(("any_finite", [finite_bits(rng) for _ in range(full)]))
+        # down to where m / 7 and m / 127 round to zero
+        top = 1 << rng.randrange(1, 11)
+        groups.append(("subnormal", [rng.getrandbits(1) << 15 | rng.randrange(top) for _ in range(full)]))
+    groups += [("with_ties", with_ties(rng, limit)) for limit in quantised.LIMITS.values() for _ in range(6)]
+    groups += [("short", [finite_bits(rng, ordinary_band) for _ in range(count)]) for count in (1, 2, 7, 16, 31)]
+    # the least that has a scale, and the largest that has none
+    groups += [("least", [sign | bits]) for limit in (7, 127) for bits in (limit // 2, limit // 2 + 1) for sign in (0, 0x8000)]
+    return groups
+
+
+def quantisations(seed):
+    """`quantise.json`."""
+    cases = []
+    for kind, weights in weight_groups(random.Random(seed)):
+        for limit in quantised.LIMITS.values():
+            numbers, scale = quantised.quantise(weights, limit)
+            made = digits(quantised.dequantise(q, scale) for q in numbers)
+            cases.append({"kind": kind, "limit": limit, "w": digits(weights), "q": numbers, "s": digits([scale]), "y": made})
+    every = [{"s": digits([s]), "y": digits(quantised.dequantise(q, s) for q in range(-128, 128))} for s in CORNERS]
+    return document("quantise(w) = q, s; dequantise(q, s) = y", seed, cases=cases, all_numbers=every)
+
+
 # --- generation --------------------------------------------------------------------------------------------------------
 
 
@@ -356,8 +404,8 @@ class Bytes:
         return bytes(tokens)
 
 
-def generation(name, decoder, codec, prompt, tokens, temperature_percent, seed):
-    """A continuation by the model with a digest of the logits at every position run."""
+def generation(name, weights, decoder, codec, prompt, tokens, temperature_percent, seed):
+    """A continuation by the model with a digest of the logits at every position run; `weights` is None for FP16."""
     digests = []
     prompt_tokens = codec.encode(prompt)
     spelled = lambda made: codec.decode(made).decode("utf-8", "replace")
@@ -368,6 +416,7 @@ def generation(name, decoder, codec, prompt, tokens, temperature_percent, seed):
         "generated_by": COMMAND,
         "contract": CONTRACT,
         "model": name,
+        **({"weights": weights} if weights else {}),
         "prompt": prompt,
         "prompt_tokens": prompt_tokens,
         "temperature_percent": temperature_percent,
@@ -467,19 +516,28 @@ def vector_documents():
         "vectors/rms_norm.json": rms_norms(112),
         "vectors/rotary.json": rotations(113),
         "vectors/silu.json": every_input("silu", activations.silu, SILU_EDGES, 114),
+        "vectors/quantise.json": quantisations(116),
         "vectors/gelu.json": every_input("gelu", activations.gelu, GELU_EDGES, 115),
     }
 
 
-def generation_documents(model, prefix):
-    """Path -> document of a model's texts."""
-    decoder = Decoder(*checkpoint.load(model))
+TEXTS = {"default": ("Elizabeth was surprised at", 64, 50, 4), "greedy": ("Emma could not", 32, 0, 0)}
+
+
+def generation_documents(model, stored):
+    """Path -> document of a model's texts; `stored` has (prefix of the file, weights, name in `TEXTS`) of each."""
+    config, tensors = checkpoint.load(model)
     codec = byte_level_bpe.load(model) if (model / "tokenizer.json").exists() else Bytes()
-    name = f"golden/{model.name}"
+    decoders = {weights: Decoder(config, quantised.model(config, tensors, weights)) for _, weights, _ in stored}
     return {
-        f"generate/{prefix}default.json": generation(name, decoder, codec, "Elizabeth was surprised at", 64, 50, 4),
-        f"generate/{prefix}greedy.json": generation(name, decoder, codec, "Emma could not", 32, 0, 0),
+        f"generate/{prefix}{text}.json": generation(f"golden/{model.name}", weights, decoders[weights], codec, *TEXTS[text])
+        for prefix, weights, text in stored
     }
+
+
+def opt_documents(model):
+    """Path -> document of the OPT model's texts."""
+    return generation_documents(model, [("", None, "default"), ("", None, "greedy"), ("int4-", "int4", "greedy")])
 
 
 LLAMA_FILES = ("config.json", "model.safetensors", "tokenizer.json")
@@ -489,7 +547,9 @@ def llama_documents(model):
     """Path -> document of the LLaMA model's texts; none, with a message, before it has been trained."""
     missing = [name for name in LLAMA_FILES if not (model / name).exists()]
     if not missing:
-        return generation_documents(model, "llama-")
+        stored = [("llama-", None, "default"), ("llama-", None, "greedy"), ("llama-int8-", "int8", "greedy")]
+        stored += [("llama-int4-", "int4", "default"), ("llama-int4-", "int4", "greedy")]
+        return generation_documents(model, stored)
     print(f"golden/{model.name} has no {', '.join(missing)}: generate/llama-*.json are left out", file=sys.stderr)
     return {}
 
@@ -526,7 +586,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="write nothing, fail when a file differs")
     arguments = parser.parse_args()
-    documents = {**vector_documents(), **generation_documents(HERE / "model", ""), **llama_documents(HERE / "model-llama")}
+    documents = {**vector_documents(), **opt_documents(HERE / "model"), **llama_documents(HERE / "model-llama")}
     documents |= comparison_documents(HERE / "checkpoints")
     far = too_far(documents)
     for path in far:

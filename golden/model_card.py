@@ -1,4 +1,5 @@
-"""Measures a stored FP16 checkpoint and writes its model card: `golden/model/README.md` or `golden/model-llama/README.md`.
+"""Measures a stored FP16 checkpoint and writes its model card: `golden/model/README.md` or `golden/model-llama/README.md`,
+and beside it `quantised.json`: what INT4 and INT8 weights cost.
 
 Bits per byte, sparsity and ranges come from float32 arithmetic on the whole held-out text; the exact FP16 numerics of
 `reference/` are slower and are measured on its beginning, and they write the sample texts.
@@ -16,10 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import corpus
-from reference import checkpoint, tokenizer
+from reference import checkpoint, quantised, tokenizer
 from reference.decoder import Decoder, Session, generate
 
 HERE = pathlib.Path(__file__).resolve().parent
+COMMAND = "python3 golden/model_card.py"
 EXACT_WINDOWS = 4
 SAMPLE_COUNT = 16
 SAMPLE_TEMPERATURE_PERCENT = 70
@@ -81,15 +83,16 @@ class Model:
     def __init__(self, directory, held_out):
         self.config, self.tensors = checkpoint.load(directory)
         self.codec = tokenizer.load(directory) if (directory / "tokenizer.json").exists() else Bytes()
-        self.parameters = {name: jnp.asarray(value, jnp.float32) for name, value in self.tensors.items()}
+        self.parameters = in_float32(self.tensors)
         spelled = np.array([len(self.codec.decode([token])) for token in range(self.config["vocab_size"])])
         ids = np.array(self.codec.encode(held_out.decode("utf-8")), np.int32)
         self.windows = windows(ids, self.config["max_position_embeddings"])
         self.window_bytes = spelled[self.windows[:, 1:]].sum(1)
 
-    def window_bits(self):
-        """Bits of each window in float32."""
-        loss = jax.jit(lambda rows: decoder_jax.loss_nats(self.parameters, rows[:, :-1], rows[:, 1:], self.config))
+    def window_bits(self, parameters=None):
+        """Bits of each window in float32, with the model's parameters or others."""
+        parameters = parameters or self.parameters
+        loss = jax.jit(lambda rows: decoder_jax.loss_nats(parameters, rows[:, :-1], rows[:, 1:], self.config))
         nats = np.array([float(loss(row[None])) for row in self.windows])
         return nats * (self.windows.shape[1] - 1) / math.log(2)
 
@@ -102,6 +105,11 @@ class Model:
                 logits = session.step(token).view(np.float16).astype(np.float64)
                 total += np.log(np.exp(logits - logits.max()).sum()) + logits.max() - logits[following]
         return total / math.log(2)
+
+
+def in_float32(tensors):
+    """The tensors as jax computes with them."""
+    return {name: jnp.asarray(value, jnp.float32) for name, value in tensors.items()}
 
 
 def windows(ids, length):
@@ -169,6 +177,58 @@ def known_words_percent(texts, known):
     return 100 * sum(word in known for word in found) / len(found)
 
 
+def quantisation(kind, model, bits):
+    """`quantised.json`: `bits` per byte of the held-out text, those with INT8 and INT4 weights, and the errors of these weights."""
+    formats = [weight_format("fp16", bits, bits)]
+    for weights in ("int8", "int4"):
+        tensors = quantised.model(model.config, model.tensors, weights)
+        changed = [name for name in tensors if tensors[name] is not model.tensors[name]]
+        exact = joined(model.tensors, changed)
+        errors = np.abs(joined(tensors, changed) - exact)
+        total = model.window_bits(in_float32(tensors)).sum()
+        formats.append(weight_format(weights, total / model.window_bytes.sum(), bits))
+        formats[-1] |= {"largest_error": three_digits(errors.max()), "mean_error": three_digits(errors.mean())}
+    return {
+        "generated_by": COMMAND + kind.option,
+        "contract": "docs/numerics.md",
+        "packages": {"jax": jax.__version__, "numpy": np.__version__},
+        "held_out_bytes": int(model.window_bytes.sum()),
+        "quantised_weights": exact.size,
+        "largest_weight": three_digits(np.abs(exact).max()),
+        "mean_weight": three_digits(np.abs(exact).mean()),
+        "formats": formats,
+    }
+
+
+def joined(tensors, names):
+    """All elements of the named tensors."""
+    return np.concatenate([tensors[name].astype(np.float64).ravel() for name in names])
+
+
+def weight_format(weights, bits, fp16_bits):
+    """What the held-out text says about a format of weights."""
+    return {
+        "weights": weights,
+        "bits_per_byte": round(float(bits), 4),
+        "perplexity_per_byte": round(float(2**bits), 4),
+        "change_percent": round(float(100 * (2 ** (bits - fp16_bits) - 1)), 2) + 0.0,
+    }
+
+
+def three_digits(value):
+    """Three significant digits."""
+    return float(f"{value:.3g}")
+
+
+def format_rows(formats):
+    """The rows of the table of weight formats."""
+    return "\n".join(
+        f"| {row['weights'].upper()} | {row['bits_per_byte']:.4f} | {row['perplexity_per_byte']:.4f} "
+        f"| {row['change_percent']:.2f} | {row.get('largest_error', 0):.3g} | {row.get('mean_error', 0):.3g} |"
+        for row in formats
+    )
+
+
 def layer_rows(seen, layers):
     """The rows of the sparsity table."""
     return "\n".join(
@@ -230,6 +290,7 @@ def regularisation(training):
 
 def card(kind, config, training, figures):
     """The text of the model card."""
+    stored = figures["quantised"]
     texts = [text.decode("utf-8", "replace") for text in figures["texts"][:SHOWN_SAMPLES]]
     shown = "\n\n".join("> " + text.replace("\n", "\n> ") for text in texts)
     seen, bits = figures["activity"], figures["bits"]
@@ -239,7 +300,7 @@ def card(kind, config, training, figures):
     of_tokens = f" ({training['train_tokens']:,} tokens)" if kind.token == "token" else ""
     return f"""# Model card: {kind.title}
 
-Written by `python3 golden/model_card.py{kind.option}`. The model exists to run the whole simulated system end to end on \
+Written by `{COMMAND}{kind.option}`. The model exists to run the whole simulated system end to end on \
 weights that
 were trained, with the sparsity that training gives; it knows nothing beyond the spelling and the manner of its text.
 
@@ -269,6 +330,18 @@ the {kind.token} before.
 {layer_rows(seen, config["num_hidden_layers"])}
 
 {overlap_remark(kind, figures)}
+
+## INT8 and INT4 weights
+
+The matrices of the decoder layers, {stored["quantised_weights"]:,} weights, quantised as
+[docs/numerics.md](../../docs/numerics.md#int4-and-int8-weights) says and dequantised again; the same held-out text, float32
+arithmetic. Errors are absolute; the largest magnitude of these weights is {stored["largest_weight"]:.3g}, the mean \
+{stored["mean_weight"]:.3g}.
+The figures are also in `quantised.json`.
+
+| weights | bits/byte | perplexity per byte | change % | largest error | mean error |
+| --- | ---: | ---: | ---: | ---: | ---: |
+{format_rows(stored["formats"])}
 
 ## Training
 
@@ -331,11 +404,13 @@ def main():
     model = Model(directory, held_out)
     figures = measure(kind, model, arguments.cache, held_out, train_text)
     figures["file_bytes"] = (directory / "model.safetensors").stat().st_size
+    figures["quantised"] = quantisation(kind, model, figures["bits"])
     if arguments.model == "llama":
         opt = Model(HERE / KINDS["opt"].directory, held_out)
         figures["opt_bits"] = opt.window_bits().sum() / opt.window_bytes.sum()
     text = card(kind, model.config, training, figures)
     (directory / "README.md").write_text(text, encoding="utf-8")
+    (directory / "quantised.json").write_text(json.dumps(figures["quantised"], indent=2) + "\n", encoding="utf-8")
     print(text)
 
 

@@ -1299,7 +1299,12 @@ class Goldens(unittest.TestCase):
             checkpoint.write_safetensors(model / "model.safetensors", random_tensors(c), {})
             documents = make_goldens.llama_documents(model)
             made = tokenizer.load(model)
-        self.assertEqual(sorted(documents), ["generate/llama-default.json", "generate/llama-greedy.json"])
+        of_weights = {None: ["default", "greedy"], "int4": ["int4-default", "int4-greedy"], "int8": ["int8-greedy"]}
+        for weights, texts in of_weights.items():
+            found = sorted(path for path, content in documents.items() if content.get("weights") == weights)
+            self.assertEqual(found, [f"generate/llama-{text}.json" for text in texts])
+        self.assertEqual(len(documents), 5)
+        self.assertEqual(len({tuple(documents[path]["logits_fnv1a64"]) for path in documents}), 5)
         for content in documents.values():
             self.assertEqual(content["model"], "golden/model-llama")
             self.assertEqual(made.decode(content["prompt_tokens"]).decode(), content["prompt"])
