@@ -2,7 +2,7 @@
 //!
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
 use ndp_sim::backend::{CoreBackend, Neurons};
@@ -93,6 +93,42 @@ fn text_and_logits(neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
     assert!(total.efficiency() > 0.0 && total.efficiency() <= 1.0, "{}", total.efficiency());
     assert_eq!(backend.meter().cycles(), total.cycles);
     Ok(backend)
+}
+
+#[test]
+fn quantised_models_give_the_stored_texts() -> Outcome {
+    for (folder, name, neurons) in [
+        ("model", "int4-greedy", Neurons::Active),
+        ("model-llama", "llama-int4-default", Neurons::Active),
+        ("model-llama", "llama-int8-greedy", Neurons::All),
+    ] {
+        let golden = stored(&format!("{name}.json"))?;
+        let weights = golden["weights"].as_str().and_then(WeightFormat::named).ok_or("weights")?;
+        let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(folder))?;
+        let (model, error) = model.quantised(weights)?;
+        assert!(error.is_some_and(|error| error.mean_share > 0.0 && error.largest_share < 0.1), "{error:?}");
+        let number = |key: &str| golden[key].as_u64().ok_or("a number");
+        let options = GenerateOptions {
+            tokens: 2,
+            temperature_percent: number("temperature_percent")? as u32,
+            seed: number("seed")?,
+        };
+        let unit = GemvOptions { stall_percent: 5, predict: true, ..GemvOptions::default() };
+        let mut backend = CoreBackend::open(&DesignConfig::preset("tiny")?, &unit)?.with_neurons(neurons);
+        let prompt = golden["prompt"].as_str().ok_or("prompt")?;
+        let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
+        let first = golden["prompt_tokens"].as_array().ok_or("prompt_tokens")?.len() - 1;
+        let digests = generation.logits_digests.iter().map(|digest| format!("{digest:016x}"));
+        let expected = golden["logits_fnv1a64"].as_array().ok_or("digests")?[first..][..2].iter();
+        assert!(digests.eq(expected.filter_map(|digest| digest.as_str().map(str::to_owned))), "{name}");
+        assert_eq!(
+            (backend.mismatches().len(), backend.unit().core().protocol_violations()),
+            (0, 0),
+            "{name}"
+        );
+        assert_eq!(backend.model_cycles(), backend.total().cycles, "{name}");
+    }
+    Ok(())
 }
 
 #[test]

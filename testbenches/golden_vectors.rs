@@ -3,10 +3,11 @@
 //! Reads every file of `golden/vectors` and `golden/generate`. No hardware takes part: this shows that what the
 //! hardware is compared with is itself right. A file without cases fails.
 
+use ndp_config::WeightFormat;
 use ndp_model::{Decoder, GenerateOptions, Model, SoftwareBackend, generate, logits_digest};
 use ndp_numerics::{
-    Epsilon, Rotary, SplitMix64, add, div, dot, exp, exp_q30, f16, gelu, layer_norm, max, mul, rms_norm,
-    sample, silu, softmax, sub,
+    Epsilon, Rotary, SplitMix64, add, dequantise, div, dot, exp, exp_q30, f16, gelu, layer_norm, max, mul,
+    quantise, rms_norm, sample, silu, softmax, sub,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -62,6 +63,28 @@ fn dot_products_are_those_of_the_reference() -> Outcome {
     for case in cases("dot")? {
         let y = dot(&halves(&case["w"])?, &halves(&case["x"])?);
         assert_eq!([y.to_bits()], *bits(&halves(&case["y"])?), "{}", case["kind"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn quantised_weights_are_those_of_the_reference() -> Outcome {
+    for case in cases("quantise")? {
+        let limit = case["limit"].as_i64().ok_or("limit")? as i8;
+        let (numbers, scale) = quantise(&halves(&case["w"])?, limit).ok_or("not finite")?;
+        let expected = case["q"].as_array().ok_or("numbers")?.iter().map(|q| q.as_i64());
+        assert!(numbers.iter().map(|q| Some(i64::from(*q))).eq(expected), "{case}");
+        assert_eq!([scale.to_bits()], *bits(&halves(&case["s"])?), "{case}");
+        let weights: Vec<f16> = numbers.iter().map(|q| dequantise(*q, scale)).collect();
+        assert_eq!(bits(&weights), bits(&halves(&case["y"])?), "{case}");
+    }
+    let file = golden("vectors/quantise.json")?;
+    let scales = file["all_numbers"].as_array().ok_or("all numbers")?;
+    assert!(scales.len() >= 40);
+    for case in scales {
+        let scale = halves(&case["s"])?[0];
+        let weights: Vec<f16> = (i8::MIN..=i8::MAX).map(|q| dequantise(q, scale)).collect();
+        assert_eq!(bits(&weights), bits(&halves(&case["y"])?), "{scale}");
     }
     Ok(())
 }
@@ -157,11 +180,17 @@ fn texts_and_all_logits_are_those_of_the_reference() -> Outcome {
     for (file, name) in [
         ("model", "default"),
         ("model", "greedy"),
+        ("model", "int4-greedy"),
         ("model-llama", "llama-default"),
         ("model-llama", "llama-greedy"),
+        ("model-llama", "llama-int4-default"),
+        ("model-llama", "llama-int4-greedy"),
+        ("model-llama", "llama-int8-greedy"),
     ] {
         let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(file))?;
         let golden = golden(&format!("generate/{name}.json"))?;
+        let weights = golden["weights"].as_str().map_or(Some(WeightFormat::Fp16), WeightFormat::named);
+        let (model, _) = model.quantised(weights.ok_or("weights")?)?;
         let number = |key: &str| golden[key].as_u64().ok_or_else(|| format!("{name}: {key}"));
         let prompt = golden["prompt"].as_str().ok_or("prompt")?;
         let options = GenerateOptions {

@@ -1,7 +1,7 @@
 //! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
 
 use crate::common::causes::every_nanosecond_has_a_cause;
-use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;
 use ndp_sim::error::SimError;
@@ -117,13 +117,14 @@ fn run(
 /// Modelled cores take the same cycles for the same programs, instruction by instruction.
 #[test]
 fn neurons_wander_over_cables_and_bridges_and_modelled_cores_do_the_same() -> Outcome {
-    let model = model()?;
-    let expected = reference(&model)?;
-    for (dimms, merge, load) in [
-        (2, MergeFormat::Exact, Load::Port),
-        (3, MergeFormat::Fp16, Load::Backdoor),
-        (5, MergeFormat::Exact, Load::Backdoor),
+    for (dimms, merge, load, weights) in [
+        (2, MergeFormat::Exact, Load::Port, WeightFormat::Fp16),
+        (2, MergeFormat::Exact, Load::Port, WeightFormat::Int4),
+        (3, MergeFormat::Fp16, Load::Backdoor, WeightFormat::Fp16),
+        (5, MergeFormat::Exact, Load::Backdoor, WeightFormat::Fp16),
     ] {
+        let (model, _) = model()?.quantised(weights)?;
+        let expected = reference(&model)?;
         let options = SystemOptions { merge, load, ..options(dimms)? };
         let links = LinkOptions { seed: 5, ..LinkOptions::default() };
         let run = |backend| -> Result<_, Box<dyn Error>> {

@@ -1,6 +1,6 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
-use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_scheduler::Policy;
 use ndp_sim::core::Backend;
@@ -28,6 +28,7 @@ struct Case {
     linked: bool,
     activity: ActivitySource,
     merge: MergeFormat,
+    weights: WeightFormat,
     tokens: usize,
 }
 
@@ -39,12 +40,14 @@ const CASE: Case = Case {
     linked: true,
     activity: ActivitySource::Causal,
     merge: MergeFormat::Exact,
+    weights: WeightFormat::Fp16,
     tokens: 8,
 };
 
 /// Figures with data and without.
 fn both(case: Case) -> Result<[SystemFigures; 2], Box<dyn Error>> {
     let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(case.model))?;
+    let (model, _) = model.quantised(case.weights)?;
     let prompt_tokens = model.vocabulary.tokens(PROMPT.as_bytes())?.len();
     let config = DesignConfig::preset(case.config)?;
     let text = GenerateOptions { tokens: 24, temperature_percent: 0, seed: 3 };
@@ -145,6 +148,7 @@ fn a_gate_and_rotated_keys_take_the_time_that_they_take_with_data() -> Outcome {
     }
     same_times(Case { activity: ActivitySource::Oracle, ..llama })?;
     same_times(Case { backend: Backend::Rtl, dimms: 2, tokens: 2, ..llama })?;
+    same_times(Case { weights: WeightFormat::Int4, ..llama })?;
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
 use crate::common::causes::every_nanosecond_has_a_cause;
-use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_scheduler::Policy;
@@ -207,13 +207,15 @@ impl Places for Wanderers {
 
 #[test]
 fn neurons_may_move_between_tokens() -> Outcome {
-    let model = model()?;
-    let expected = reference(&model, &OPTIONS)?;
-    let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(3)?) };
-    let mut system = open(&model, &options, Wanderers { turn: 0 })?;
-    let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
-    assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
-    assert!(system.places().turn >= OPTIONS.tokens as u32);
+    for weights in [WeightFormat::Fp16, WeightFormat::Int8] {
+        let (model, _) = model()?.quantised(weights)?;
+        let expected = reference(&model, &OPTIONS)?;
+        let options = SystemOptions { load: Load::Backdoor, ..SystemOptions::new(&system(3)?) };
+        let mut system = open(&model, &options, Wanderers { turn: 0 })?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
+        assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
+        assert!(system.places().turn >= OPTIONS.tokens as u32);
+    }
     Ok(())
 }
 

@@ -8,9 +8,9 @@ use super::bit_flip::BitFlip;
 use super::transfer::values_of;
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
 use crate::error::SimError;
-use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::Instruction;
-use ndp_layout::{MatrixLayout, VectorBlock};
+use ndp_layout::{Burst, MatrixLayout, VectorBlock};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use ndp_planner::{AttentionUnit, HeadCut, attention_program};
@@ -204,12 +204,37 @@ impl GemvUnit {
         self.execute(&instructions).await
     }
 
+    /// Reads the bursts of a row of a matrix in DRAM.
+    async fn row_bursts(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<Burst>, SimError> {
+        let places: Vec<u64> =
+            layout.row_places(row).iter().map(|place| place.to_burst(self.core.config())).collect();
+        self.fetch(&places).await?;
+        Ok(places.into_iter().map(|place| self.fetched(place)).collect())
+    }
+
+    /// Reads the bursts of a row of a matrix, and writes them to a row of the same matrix on another DIMM.
+    pub(crate) fn copy_row(
+        &mut self,
+        (layout, row): (&MatrixLayout, u32),
+        (to, to_row): (&mut Self, u32),
+    ) -> Result<(), SimError> {
+        let bursts = self.alone(async |unit| {
+            unit.flush().await?;
+            unit.row_bursts(layout, row).await
+        })?;
+        for (place, burst) in layout.row_places(to_row).iter().zip(bursts) {
+            to.write(place.to_burst(to.core.config()), burst);
+        }
+        Ok(())
+    }
+
     /// Reads a row of a matrix in DRAM.
     pub(crate) async fn row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>, SimError> {
-        let places: Vec<u64> =
-            layout.row_places(row).map(|place| place.to_burst(self.core.config())).collect();
-        self.fetch(&places).await?;
-        let bursts: Vec<_> = places.into_iter().map(|place| self.fetched(place)).collect();
+        let bursts = self.row_bursts(layout, row).await?;
+        if layout.weights() != WeightFormat::Fp16 {
+            let row = layout.unpack_quantised(self.core.config(), row, |burst| self.fetched(burst));
+            return Ok(row.dequantised().map(|weight| weight.to_bits()).collect());
+        }
         Ok(values_of(&bursts).take(layout.cols() as usize).collect())
     }
 

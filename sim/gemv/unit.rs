@@ -399,14 +399,6 @@ impl GemvUnit {
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }
 
-    /// Reads a row of a matrix in DRAM.
-    pub(crate) fn read_row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>, SimError> {
-        self.alone(async |unit| {
-            unit.flush().await?;
-            unit.row(layout, row).await
-        })
-    }
-
     /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(
         &mut self,
@@ -574,12 +566,12 @@ impl GemvUnit {
     }
 
     /// Writes a row of a matrix into the DRAM, by backdoor access.
-    pub(crate) fn poke_row(&mut self, _: &Backdoor, layout: &MatrixLayout, row: u32, values: &[f16]) {
-        self.poke(layout.pack_row(row, values));
+    pub(crate) fn poke_row(&mut self, backdoor: &Backdoor, layout: &MatrixLayout, row: u32, values: &[f16]) {
+        self.poke(backdoor, layout.pack_row(row, values));
     }
 
     /// Writes bursts into the DRAM, by backdoor access.
-    fn poke(&mut self, bursts: impl IntoIterator<Item = PackedBurst>) {
+    pub(crate) fn poke(&mut self, _: &Backdoor, bursts: impl IntoIterator<Item = PackedBurst>) {
         for packed in bursts {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };
             self.core.poke(place.to_burst(self.core.config()), &packed.data);
@@ -588,7 +580,12 @@ impl GemvUnit {
 
     /// Writes a row of a matrix into the DRAM, before the next program.
     pub(crate) fn write_row(&mut self, layout: &MatrixLayout, row: u32, values: &[f16]) {
-        for packed in layout.pack_row(row, values) {
+        self.write_packed(layout.pack_row(row, values));
+    }
+
+    /// Writes bursts into the DRAM, before the next program.
+    pub(crate) fn write_packed(&mut self, bursts: impl IntoIterator<Item = PackedBurst>) {
+        for packed in bursts {
             let place = DimmAddress { rank: packed.rank, burst: packed.burst };
             self.write(place.to_burst(self.core.config()), packed.data);
         }
@@ -674,7 +671,9 @@ impl GemvUnit {
                         let values = &weights[k * cols + *first as usize..][..layout.cols() as usize];
                         self.poke_row(backdoor, layout, row, values);
                     }
-                    Weights::Quantised(_, rows, _) => self.poke(layout.pack_tile(row, rows[k], *first)),
+                    Weights::Quantised(_, rows, backdoor) => {
+                        self.poke(backdoor, layout.pack_tile(row, rows[k], *first))
+                    }
                     Weights::Resident(_) => {}
                 }
             }

@@ -18,7 +18,7 @@ use crate::backend::{active_columns, active_inputs};
 use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
-use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_dram::Rank;
 use ndp_model::weights::Layer;
 use ndp_model::{
@@ -153,7 +153,7 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         model: &Model,
     ) -> Result<Self, SimError> {
-        Self::of_layers(config, unit, options, places, (&llm_shape(&model.config)?, &model.layers))
+        Self::of_layers(config, unit, options, places, (&llm_shape(model)?, &model.layers))
     }
 
     /// The same for decoder layers, which have this shape.
@@ -324,9 +324,7 @@ impl<P: Places> SystemBackend<P> {
         let Some(Image { layers, backdoors }) = self.image.take() else { return Ok(()) };
         if self.options.load == Load::Backdoor {
             for (dimm, (core, backdoor)) in (0..).zip(self.cores.iter_mut().zip(&backdoors)) {
-                for (layout, slot, values) in self.residence.rows(&layers, dimm) {
-                    core.poke_row(backdoor, &layout, slot, &values);
-                }
+                core.poke(backdoor, self.residence.rows(&layers, dimm));
             }
             self.note_loaded();
             return Ok(());
@@ -335,9 +333,7 @@ impl<P: Places> SystemBackend<P> {
         let jobs = jobs.collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
-            for (layout, slot, values) in rows {
-                core.write_row(&layout, slot, &values);
-            }
+            core.write_packed(rows);
             core.flush().await?;
             core.end_image();
             Ok(())
@@ -407,9 +403,9 @@ impl<P: Places> SystemBackend<P> {
                 let rows: Vec<_> =
                     self.residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
                 for (layout, slot) in rows {
-                    let bits = self.cores[from].read_row(&layout, slot)?;
-                    let values: Vec<f16> = bits.into_iter().map(f16::from_bits).collect();
-                    self.cores[to.dimm as usize].write_row(&layout, to.slot, &values);
+                    if let Ok([from, target]) = self.cores.get_disjoint_mut([from, to.dimm as usize]) {
+                        from.copy_row((&layout, slot), (target, to.slot))?;
+                    }
                 }
                 self.residence.settle(neuron, to, true);
             }
@@ -497,9 +493,15 @@ impl<P: Places> SystemBackend<P> {
         Ok(())
     }
 
+    /// Bytes of the weights of a product.
+    fn weight_bytes(&self, op: &GemvOp<'_>) -> u64 {
+        let weights = if op.class() == GemvClass::Head { WeightFormat::Fp16 } else { self.shape.weights() };
+        weights.bytes((op.rows() * op.cols()) as u64)
+    }
+
     /// A dense product that only the GPU computes.
     fn dense(&mut self, what: &'static str, op: &GemvOp<'_>) {
-        let end = self.books.gpu((what, self.books.now), op.weight_bytes(), op.batch(), &[]);
+        let end = self.books.gpu((what, self.books.now), self.weight_bytes(op), op.batch(), &[]);
         self.books.advance(end);
     }
 

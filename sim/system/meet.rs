@@ -292,7 +292,7 @@ impl<P: Places> SystemBackend<P> {
         }
         let (mut slowest, mut ready) = (0, begin);
         if let (Some(sums_of_gpu), Some(neurons)) = (&gpu_sums, gpu) {
-            let weights = 2 * neurons.len() as u64 * u64::from(cols);
+            let weights = self.shape.weight_bytes(neurons.len() as u64 * u64::from(cols));
             let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
             for Finish { meeting, parts, .. } in &mut finishes {
                 let values = meeting.of(piece, sums_of_gpu);

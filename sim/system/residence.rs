@@ -7,7 +7,7 @@
 use super::places::{Device, Places};
 use crate::error::SimError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
-use ndp_layout::{DimmMap, MatrixLayout, RowRange, VectorBlock};
+use ndp_layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
 use ndp_model::Matrix;
 use ndp_model::weights::Layer;
 use ndp_numerics::f16;
@@ -184,8 +184,8 @@ impl Residence {
         Device::Dimm(self.slots.home(block, neuron).dimm)
     }
 
-    /// Rows of the matrices of all layers that a DIMM holds from the beginning: where each goes, and its values.
-    pub fn rows(&self, layers: &[Layer], dimm: u32) -> Vec<(MatrixLayout, u32, Vec<f16>)> {
+    /// Rows of the matrices of all layers that a DIMM holds from the beginning, as they lie in its DRAM.
+    pub fn rows(&self, layers: &[Layer], dimm: u32) -> Vec<PackedBurst> {
         let mut rows = Vec::new();
         for block in 0..self.image.blocks() {
             for neuron in 0..self.slots.neurons(block) as u32 {
@@ -194,10 +194,18 @@ impl Residence {
                     continue;
                 }
                 for (matrix, tiles) in self.image.matrices(block) {
-                    let values = weights_of(&layers[block / 2], *matrix, neuron);
+                    let Some(weights) = weights_of(&layers[block / 2], *matrix) else { continue };
+                    if let Some((_, stored)) = weights.stored() {
+                        let row = &stored.rows[neuron as usize];
+                        rows.extend(
+                            tiles.iter().flat_map(|(first, layout)| layout.pack_tile(home.slot, row, *first)),
+                        );
+                        continue;
+                    }
+                    let values = row_of(weights, *matrix, neuron);
                     for (first, layout) in tiles {
                         let own = &values[*first as usize..][..layout.cols() as usize];
-                        rows.push((layout.clone(), home.slot, own.to_vec()));
+                        rows.extend(layout.pack_row(home.slot, own));
                     }
                 }
             }
@@ -322,7 +330,7 @@ impl Residence {
     /// Bytes of the weights of a neuron.
     pub fn bytes(&self, block: usize) -> u64 {
         let tiles = self.image.matrices(block).iter().flat_map(|(_, tiles)| tiles);
-        tiles.map(|(_, layout)| 2 * u64::from(layout.cols())).sum()
+        tiles.map(|(_, layout)| layout.weights().bytes(layout.cols().into())).sum()
     }
 
     /// The ranges of DRAM that the weights of a neuron take, at its home and in a slot that is reserved for it.
@@ -367,16 +375,24 @@ fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool
         .collect()
 }
 
-/// The weights of a neuron in one of the matrices of its block.
-fn weights_of(layer: &Layer, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
+/// One of the matrices of a layer, `[out x in]`; none if the layer has no such matrix.
+fn weights_of(layer: &Layer, matrix: WeightMatrix) -> Option<&Matrix> {
+    let linear = match matrix {
+        WeightMatrix::Q => &layer.q_proj,
+        WeightMatrix::K => &layer.k_proj,
+        WeightMatrix::V => &layer.v_proj,
+        WeightMatrix::Fc1 => &layer.fc1,
+        WeightMatrix::Fc2 => &layer.fc2,
+        WeightMatrix::Up => layer.up.as_ref()?,
+    };
+    Some(&linear.weight)
+}
+
+/// The weights of a neuron in it: a column of a matrix that an `axpy` reads, else a row.
+fn row_of(weights: &Matrix, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
     let n = neuron as usize;
-    let column = |m: &Matrix| (0..m.rows()).map(|row| m.row(row)[n]).collect();
-    match matrix {
-        WeightMatrix::Q => column(&layer.q_proj.weight),
-        WeightMatrix::K => column(&layer.k_proj.weight),
-        WeightMatrix::V => column(&layer.v_proj.weight),
-        WeightMatrix::Fc1 => layer.fc1.weight.row(n).to_vec(),
-        WeightMatrix::Fc2 => column(&layer.fc2.weight),
-        WeightMatrix::Up => layer.up.as_ref().map_or_else(Vec::new, |up| up.weight.row(n).to_vec()),
+    if matrix.is_summed() {
+        return (0..weights.rows()).map(|row| weights.row(row)[n]).collect();
     }
+    weights.row(n).to_vec()
 }

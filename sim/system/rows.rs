@@ -53,7 +53,7 @@ impl<P: Places> SystemBackend<P> {
             // The GPU multiplies by the gate and what it gates at once.
             if is_first {
                 let matrices = if is_gated { 2 } else { 1 };
-                let weights = 2 * (matrices * neurons.len() * product.cols()) as u64;
+                let weights = self.shape.weight_bytes((matrices * neurons.len() * product.cols()) as u64);
                 ready = self.books.gpu(("neurons", begin), weights, batch, neurons);
                 self.books.figures.neurons(None, neurons.len());
             }

@@ -2,9 +2,7 @@
 
 use super::online::{Known, Online, OnlineStart};
 use ndp_config::{ConfigError, DesignConfig, LlmFamily, LlmShape, SystemConfig};
-use ndp_model::{
-    Decoder, DecoderConfig, GemvBackend, GenerateOptions, Model, ModelError, SoftwareBackend, generate,
-};
+use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, ModelError, SoftwareBackend, generate};
 use ndp_numerics::{f16, fp16};
 use ndp_predictor::PredictorRules;
 use ndp_scheduler::{Policy, SchedulerError, WINDOW_TOKENS};
@@ -51,7 +49,7 @@ impl Setup {
         let room = model.config.max_position_embeddings().saturating_sub(tokens);
         let text = GenerateOptions { tokens: text.tokens.min(room), ..text.clone() };
         generate(model, &mut observed, prompt, &text, |_| {})?;
-        Ok(Self { shape: llm_shape(&model.config)?, profile })
+        Ok(Self { shape: llm_shape(model)?, profile })
     }
 
     /// The host's software on a machine.
@@ -80,8 +78,9 @@ impl Setup {
 }
 
 /// The sizes of a model.
-pub(super) fn llm_shape(config: &DecoderConfig) -> Result<LlmShape, ConfigError> {
-    LlmShape::opt_like(
+pub(super) fn llm_shape(model: &Model) -> Result<LlmShape, ConfigError> {
+    let config = &model.config;
+    let shape = LlmShape::opt_like(
         "model",
         config.num_hidden_layers() as u32,
         config.hidden_size() as u32,
@@ -95,7 +94,8 @@ pub(super) fn llm_shape(config: &DecoderConfig) -> Result<LlmShape, ConfigError>
         biased: config.has_attention_bias(),
         tied_embeddings: config.has_tied_head(),
         rotary: config.rotary_base().is_some(),
-    })
+    })?;
+    Ok(shape.with_weights(model.weights()))
 }
 
 /// How well a backend predicts a text.

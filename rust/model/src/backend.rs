@@ -175,11 +175,6 @@ impl<'a> GemvOp<'a> {
         self.weights
     }
 
-    /// Bytes of the weights.
-    pub fn weight_bytes(&self) -> u64 {
-        2 * self.rows as u64 * self.cols as u64
-    }
-
     /// One row of the weights, `[cols]`.
     ///
     /// # Panics

@@ -102,6 +102,11 @@ impl QuantisationError {
 }
 
 impl Layer {
+    /// What its matrices are made of.
+    pub fn weights(&self) -> WeightFormat {
+        self.q_proj.weight.stored().map_or(WeightFormat::Fp16, |(_, stored)| stored.format)
+    }
+
     /// The layer with quantised matrices; FP16 changes nothing.
     ///
     /// # Errors
@@ -116,6 +121,11 @@ impl Layer {
 }
 
 impl Model {
+    /// What the matrices of its layers are made of.
+    pub fn weights(&self) -> WeightFormat {
+        self.layers.first().map_or(WeightFormat::Fp16, Layer::weights)
+    }
+
     /// The model with quantised matrices in its layers, and how far they are from those that they stand for; nothing for FP16, which changes
     /// nothing.
     ///

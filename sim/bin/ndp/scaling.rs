@@ -10,7 +10,7 @@ use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
 use anyhow::Context;
 use clap::Args;
-use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
+use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig, WeightFormat};
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -88,6 +88,7 @@ struct Report<'a> {
     hidden: usize,
     heads: usize,
     ffn: usize,
+    weights: WeightFormat,
     context: usize,
     /// Fraction of zeros among the inputs of Q, K, V.
     qkv_zeros: f64,
@@ -129,6 +130,7 @@ pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
         hidden: step.hidden(),
         heads: shape.heads,
         ffn: step.ffn(),
+        weights: step.layer().weights(),
         context: shape.positions,
         qkv_zeros: zeros[0],
         fc2_zeros: zeros[1],
@@ -150,11 +152,12 @@ pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
 impl Report<'_> {
     fn print(&self) {
         say!(
-            "{}: a layer of {}, {} heads, FFN {}, context {}; {:.1} % of the inputs of Q, K, V and {:.1} % of those of FC2 are zero, activity {}; {}",
+            "{}: a layer of {}, {} heads, FFN {}, {} weights, context {}; {:.1} % of the inputs of Q, K, V and {:.1} % of those of FC2 are zero, activity {}; {}",
             self.config.name(),
             self.hidden,
             self.heads,
             self.ffn,
+            self.weights,
             self.context,
             100.0 * self.qkv_zeros,
             100.0 * self.fc2_zeros,
@@ -219,6 +222,7 @@ fn one(
             tied_embeddings: true,
             rotary: step.is_rotary(),
         })?;
+    let shape = shape.with_weights(step.layer().weights());
     let system = SystemConfig::preset("small")?.with_dimms(dimms)?.with_gpu_percent(&shape, 0)?;
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let activity = args.activity;

@@ -92,6 +92,12 @@ impl WeightFormat {
         }
     }
 
+    /// Bytes of so many weights with a scale for each 32 of them.
+    pub const fn bytes(self, weights: u64) -> u64 {
+        let scales = if matches!(self, Self::Fp16) { 0 } else { 2 * weights.div_ceil(BEAT_ELEMS as u64) };
+        (weights * self.bits() as u64).div_ceil(8) + scales
+    }
+
     /// Bits of a weight in DRAM with its share of a scale: 16, 8.5, 4.5.
     pub fn bits_with_scale(self) -> f64 {
         let scale = if self == Self::Fp16 { 0 } else { 16 };

@@ -2,13 +2,13 @@
 //!
 //! A neuron is a row or column of a weight matrix that need not be read while its activation is zero (Hermes, section II-B):
 //! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
-//! with column `i` of the down projection. Weights are FP16. What the numbers do is left to who plans with them.
+//! with column `i` of the down projection. Weights are FP16 unless the shape says otherwise; embeddings and head always are. What the numbers do is left to who plans with them.
 
-use crate::{ConfigError, from_file, in_ranges, parse, require};
+use crate::{ConfigError, WeightFormat, from_file, in_ranges, parse, require};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a weight.
-const WEIGHT_BYTES: u64 = 2;
+/// Bytes of an FP16 number.
+const FP16_BYTES: u64 = 2;
 
 /// The two kinds of layers that have neurons, in the order in which a decoder layer computes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -55,6 +55,8 @@ pub struct LlmShape {
     biased: bool,
     #[serde(default)]
     rotary: bool,
+    #[serde(default)]
+    weights: WeightFormat,
 }
 
 /// What the layers of a family have that OPT's have not, or have otherwise.
@@ -134,6 +136,7 @@ impl LlmShape {
             tied_embeddings,
             biased,
             rotary,
+            weights: WeightFormat::Fp16,
         })
     }
 
@@ -161,6 +164,7 @@ impl LlmShape {
             tied_embeddings: true,
             biased: true,
             rotary: false,
+            weights: WeightFormat::Fp16,
         };
         shape.checked()
     }
@@ -173,6 +177,12 @@ impl LlmShape {
         let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
         Self { kv_heads, mlp_matrices, biased, tied_embeddings, rotary, ..self }.checked()
+    }
+
+    /// The same sizes with layers of such weights.
+    #[must_use]
+    pub fn with_weights(self, weights: WeightFormat) -> Self {
+        Self { weights, ..self }
     }
 
     /// The sizes in a TOML file: the keys are the names of this type's methods.
@@ -270,6 +280,16 @@ impl LlmShape {
         self.rotary
     }
 
+    /// What the matrices of the layers are made of.
+    pub fn weights(&self) -> WeightFormat {
+        self.weights
+    }
+
+    /// Bytes of so many weights of the layers, their scales included.
+    pub fn weight_bytes(&self, weights: u64) -> u64 {
+        self.weights.bytes(weights)
+    }
+
     /// Neurons of one block.
     pub fn block_neurons(&self, kind: BlockKind) -> u32 {
         match kind {
@@ -289,7 +309,7 @@ impl LlmShape {
             BlockKind::Attention => self.hidden + 2 * self.kv_width(),
             BlockKind::Mlp => self.mlp_matrices * self.hidden,
         };
-        u64::from(weights) * WEIGHT_BYTES
+        self.weight_bytes(u64::from(weights))
     }
 
     /// Bytes of all neurons of all layers.
@@ -300,13 +320,13 @@ impl LlmShape {
 
     /// Bytes of one layer's projection behind attention, which is dense: `hidden x hidden`.
     pub fn projection_bytes(&self) -> u64 {
-        u64::from(self.hidden) * u64::from(self.hidden) * WEIGHT_BYTES
+        self.weight_bytes(u64::from(self.hidden) * u64::from(self.hidden))
     }
 
     /// Bytes of the embeddings, and of the head if it is a matrix of its own.
     pub fn embedding_bytes(&self) -> u64 {
         let matrices = if self.tied_embeddings { 1 } else { 2 };
-        matrices * u64::from(self.vocabulary) * u64::from(self.hidden) * WEIGHT_BYTES
+        matrices * u64::from(self.vocabulary) * u64::from(self.hidden) * FP16_BYTES
     }
 
     /// Bytes that a GPU has to hold whatever neurons it has: projections of all layers and embeddings.
@@ -316,7 +336,7 @@ impl LlmShape {
 
     /// Bytes of keys and values of one token in all layers.
     pub fn kv_bytes_per_token(&self) -> u64 {
-        u64::from(self.layers) * 2 * u64::from(self.kv_width()) * WEIGHT_BYTES
+        u64::from(self.layers) * 2 * u64::from(self.kv_width()) * FP16_BYTES
     }
 }
 

@@ -193,12 +193,25 @@ impl MatrixLayout {
         ranges
     }
 
-    /// The places of a row's bursts in the order of its elements: 32 in each, fewer in the last one.
-    pub fn row_places(&self, row: u32) -> impl Iterator<Item = DimmAddress> + use<'_> {
-        (0..self.cut.cols).step_by(BEAT_ELEMS as usize).map(move |col| {
-            let MatrixPlace { rank, burst, .. } = self.locate(row, col);
-            DimmAddress { rank, burst }
-        })
+    /// The places of a row's bursts: of FP16 weights in the order of its elements, 32 in each, fewer in the last one; of packed weights rank
+    /// by rank, those of scales too.
+    pub fn row_places(&self, row: u32) -> Vec<DimmAddress> {
+        if self.weights == WeightFormat::Fp16 {
+            let place = |col| {
+                let MatrixPlace { rank, burst, .. } = self.locate(row, col);
+                DimmAddress { rank, burst }
+            };
+            return (0..self.cut.cols).step_by(BEAT_ELEMS as usize).map(place).collect();
+        }
+        let mut places = Vec::new();
+        for rank in 0..self.cut.ranks {
+            let last = self.weight_places(row, rank).last().map_or(0, |place| place.burst + 1);
+            let first = self.offset(row, rank);
+            places.extend(
+                (0..last).map(|burst| DimmAddress { rank, burst: self.burst_at(first + u64::from(burst)) }),
+            );
+        }
+        places
     }
 
     /// The burst of a rank, `offset` bursts behind the base; after the last one comes the first.

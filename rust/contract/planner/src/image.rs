@@ -144,7 +144,7 @@ impl ModelImage {
                 let mut placed = Vec::new();
                 for tile in tiles {
                     let name = format!("layer {} {} {}", block / 2, matrix.name(), tile.first);
-                    placed.push((tile.first, map.add_matrix(&name, slots, tile.cols)?));
+                    placed.push((tile.first, map.add_weights(&name, slots, tile.cols, model.weights())?));
                 }
                 matrices.push((matrix, placed));
             }

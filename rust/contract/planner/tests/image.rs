@@ -66,7 +66,7 @@ fn ranges_hold_a_row_and_little_else_and_match_those_of_slots_alike() {
                     let bursts: Vec<(u32, u32)> =
                         layout.row_ranges(slot).iter().flat_map(bursts_of).collect();
                     let mut held: Vec<(u32, u32)> =
-                        layout.row_places(slot).map(|place| (place.rank, place.burst)).collect();
+                        layout.row_places(slot).iter().map(|place| (place.rank, place.burst)).collect();
                     held.sort_unstable();
                     let mut sorted = bursts.clone();
                     sorted.sort_unstable();
