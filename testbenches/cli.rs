@@ -301,7 +301,10 @@ fn weights_are_quantised_and_the_error_is_reported() -> Outcome {
     }
     let text = ndp(&format!("{line} --weights int4"))?;
     assert!(stdout(&text).contains("weights: int4, 4.5 bits each"), "{}", stdout(&text));
-    refused(&format!("{line} --weights int4 --data specials"), "the matrix has the weight NaN, only finite weights can be quantised")?;
+    refused(
+        &format!("{line} --weights int4 --data specials"),
+        "the matrix has the weight NaN, only finite weights can be quantised",
+    )?;
     refused(&format!("{line} --weights int2"), "invalid value 'int2' for '--weights <WEIGHTS>'")?;
     let file = "testbenches/configs/short-steps.toml";
     refused(

@@ -17,7 +17,7 @@ use super::online::{Known, Online, OnlineStart};
 use super::text::TracedText;
 use crate::error::SimError;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
-use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_placement::{Instance, Options, place_structured};
 use ndp_predictor::{
     Confusion, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
@@ -181,6 +181,8 @@ const PAPER: [(Policy, Policy, f64); 5] = [
 pub struct Evaluation {
     /// Name of the model.
     pub model: String,
+    /// What its layers are made of.
+    pub weights: WeightFormat,
     /// Name of the system.
     pub system: String,
     /// DIMMs.
@@ -382,6 +384,7 @@ pub fn evaluate<R: Read>(
     let ablation = ablation(&policies);
     Ok(Evaluation {
         model: model.name().to_owned(),
+        weights: model.weights(),
         system: system.name().to_owned(),
         dimms: system.dimms().count,
         trace: header.source,

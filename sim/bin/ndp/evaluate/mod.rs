@@ -3,9 +3,10 @@
 mod html;
 mod table;
 
+use crate::args::{check_weights, weight_format};
 use crate::system::args::{LinksChoice, PolicyChoice};
 use anyhow::{Context, Result, ensure};
-use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::MergeFormat;
@@ -32,6 +33,9 @@ pub struct Args {
     /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
     #[arg(long)]
     llm: Option<String>,
+    /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
+    #[arg(long, value_name = "FORMAT", value_parser = weight_format())]
+    weights: Option<WeightFormat>,
     /// Activation trace.
     #[arg(long)]
     trace: PathBuf,
@@ -119,6 +123,8 @@ pub fn run(args: &Args) -> Result<()> {
         Some(name) => LlmShape::load(name)?,
         None => model_of(header)?,
     };
+    let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
+    check_weights(model.weights(), &design)?;
     if let Some(percent) = args.gpu_percent {
         system = system.with_gpu_percent(&model, percent)?;
     }

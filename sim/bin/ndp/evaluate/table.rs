@@ -6,8 +6,10 @@ use crate::system::time;
 
 /// Prints tables.
 pub fn print(result: &Evaluation) {
-    let Evaluation { model, system, dimms, profiled_tokens, prompt_tokens, generated_tokens, .. } = result;
-    say!("{model} on {system} with {dimms} DIMMs; trace: {}", result.trace);
+    let Evaluation {
+        model, weights, system, dimms, profiled_tokens, prompt_tokens, generated_tokens, ..
+    } = result;
+    say!("{model}, {weights} weights, on {system} with {dimms} DIMMs; trace: {}", result.trace);
     say!("{profiled_tokens} tokens profiled, {prompt_tokens} of the prompt, {generated_tokens} generated");
     let percent = |share: f64| 100.0 * share;
     let at = |distance: usize| {
