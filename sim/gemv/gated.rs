@@ -2,7 +2,8 @@
 //! RTL and modelled, against software.
 
 use super::partial::Cut;
-use super::unit::{GemvOptions, GemvUnit, Product, Weights};
+use super::product::{Product, Weights};
+use super::unit::{GemvOptions, GemvUnit};
 use crate::core::Backend;
 use crate::stimulus::DataKind;
 use ndp_config::DesignConfig;
