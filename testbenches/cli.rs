@@ -305,7 +305,7 @@ fn weights_are_quantised_and_the_error_is_reported() -> Outcome {
         &format!("{line} --weights int4 --data specials"),
         "the matrix has the weight NaN, only finite weights can be quantised",
     )?;
-    refused(&format!("{line} --weights int2"), "invalid value 'int2' for '--weights <WEIGHTS>'")?;
+    refused(&format!("{line} --weights int2"), "invalid value 'int2' for '--weights <FORMAT>'")?;
     let file = "testbenches/configs/short-steps.toml";
     refused(
         &format!("gemv --config {file} --rows 2 --cols 3 --weights int8"),
