@@ -116,6 +116,7 @@ impl Case {
             selected: true,
             weights: WeightFormat::Fp16,
         };
+        program.push(Instruction::Zero { dst: rows, count: block_words(config, cols, 1) });
         program.push(Instruction::Dot(product));
         program.push(Instruction::Store { src: dst, cols, batch, address: VALUES });
         program.push(Instruction::Store { src: rows, cols, batch: 1, address: PRODUCTS });
@@ -140,6 +141,10 @@ impl Case {
                 wrong += 1;
             }
         };
+        // Behind the rows that were computed the zeros stay.
+        for i in selected.len()..self.cols() as usize {
+            look("no row", i, 0, element(core, PRODUCTS, 1, 0, i));
+        }
         for (i, (k, row)) in selected.into_iter().enumerate() {
             for (vector, values) in (0..).zip(&self.values) {
                 look("value", k, stored(values[k]), element(core, VALUES, self.batch(), vector, i));

@@ -149,6 +149,12 @@ impl Buffer {
         self.words[Self::range(base, words)].fill(Word::Zero);
     }
 
+    /// Whether all words of a vector block are cleared.
+    pub fn is_zero(&self, base: u32, elements: u32, batch: u32) -> bool {
+        let words = BufferLayout::new(&self.config, elements, batch).words();
+        self.words[Self::range(base, words)].iter().all(|word| matches!(word, Word::Zero))
+    }
+
     /// Puts a vector block into words that lie inside the buffer.
     pub fn write_vectors(&mut self, base: u32, block: Vectors) {
         let words = BufferLayout::new(&self.config, block.elements, block.batch).words();

@@ -428,8 +428,10 @@ impl<M: Memory> Machine<M> {
             self.activations = vec![Some(0); rows.unwrap_or(0).min(MONITOR_ENTRIES) as usize];
             self.mask_place = Some(0);
         }
-        for (vector, k) in (0..batch).flat_map(|vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k)))
-        {
+        // Where nothing is written, zeros stay.
+        let stays_zero = rows.is_some() && self.buffer.is_zero(dst, count, batch);
+        let behind = |vector| (rows.unwrap_or(0)..count).map(move |k| (vector, k));
+        for (vector, k) in (0..batch).filter(|_| !stays_zero).flat_map(behind) {
             result.set(vector, k, None);
         }
         let mut weights = vec![f16::from_bits(0); cols as usize];
