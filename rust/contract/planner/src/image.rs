@@ -31,6 +31,10 @@ pub enum WeightMatrix {
     Up,
     /// The neuron's column of the second MLP layer.
     Fc2,
+    /// The neuron's row of the second matrix of its layer's low-rank predictor.
+    Predictor,
+    /// What is added to the neuron's result in the first MLP layer, for cores that choose their neurons themselves.
+    Bias,
 }
 
 impl WeightMatrix {
@@ -43,17 +47,19 @@ impl WeightMatrix {
         }
     }
 
-    /// Elements of a row.
-    pub fn cols(self, model: &LlmShape) -> u32 {
+    /// Elements of a row, if the model says it: that of a predictor has as many as its rank.
+    pub fn cols(self, model: &LlmShape) -> Option<u32> {
         match self {
-            Self::K | Self::V => model.kv_width(),
-            Self::Q | Self::Fc1 | Self::Up | Self::Fc2 => model.hidden(),
+            Self::K | Self::V => Some(model.kv_width()),
+            Self::Q | Self::Fc1 | Self::Up | Self::Fc2 => Some(model.hidden()),
+            Self::Predictor => None,
+            Self::Bias => Some(1),
         }
     }
 
     /// Whether rows are added up with factors (`axpy`), so that columns are tiled; the others are multiplied by a vector (`dot`).
     pub fn is_summed(self) -> bool {
-        !matches!(self, Self::Fc1 | Self::Up)
+        matches!(self, Self::Q | Self::K | Self::V | Self::Fc2)
     }
 
     /// Its name in a map of the DIMM.
@@ -65,6 +71,8 @@ impl WeightMatrix {
             Self::Fc1 => "fc1",
             Self::Up => "up",
             Self::Fc2 => "fc2",
+            Self::Predictor => "predictor",
+            Self::Bias => "bias",
         }
     }
 }
@@ -111,6 +119,8 @@ struct BlockImage {
 #[derive(Clone, Debug)]
 pub struct ModelImage {
     blocks: Vec<BlockImage>,
+    /// The first matrix of each layer's low-rank predictor, if there are predictors.
+    predictors: Vec<MatrixLayout>,
 }
 
 impl ModelImage {
@@ -134,7 +144,7 @@ impl ModelImage {
         for (block, &slots) in slots.iter().enumerate() {
             let mut matrices = Vec::new();
             for &matrix in WeightMatrix::of(BlockKind::of_block(block), model) {
-                let cols = matrix.cols(model);
+                let Some(cols) = matrix.cols(model) else { continue };
                 let tiles = if matrix.is_summed() {
                     let sizes = Sizes { rows: slots, cols, count: slots, batch, listed: true };
                     Plan::tiling(config, &sizes)?.tiles
@@ -150,7 +160,35 @@ impl ModelImage {
             }
             blocks.push(BlockImage { slots, matrices });
         }
-        Ok(Self { blocks })
+        Ok(Self { blocks, predictors: Vec::new() })
+    }
+
+    /// Divides what is still free among low-rank predictors of the MLPs, `ranks` of them for vectors of `width` elements: the first matrix, a row
+    /// of the second one for each slot, and the biases of the first MLP layer if it has any.
+    ///
+    /// # Errors
+    /// As [`ModelImage::place`].
+    pub fn place_predictors(
+        &mut self,
+        map: &mut DimmMap,
+        (ranks, width): (&[u32], u32),
+        is_biased: bool,
+    ) -> Result<(), PlanError> {
+        for (layer, (block, &rank)) in self.blocks.iter_mut().skip(1).step_by(2).zip(ranks).enumerate() {
+            let mut add =
+                |name: &str, rows, cols| map.add_matrix(&format!("layer {layer} {name} 0"), rows, cols);
+            self.predictors.push(add("predictor input", rank, width)?);
+            let bias = is_biased.then_some((WeightMatrix::Bias, 1));
+            for (matrix, cols) in [(WeightMatrix::Predictor, rank)].into_iter().chain(bias) {
+                block.matrices.push((matrix, vec![(0, add(matrix.name(), block.slots, cols)?)]));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first matrix of the low-rank predictor of a layer, if it has one.
+    pub fn predictor(&self, layer: usize) -> Option<&MatrixLayout> {
+        self.predictors.get(layer)
     }
 
     /// Blocks: two for each layer.

@@ -68,13 +68,21 @@ impl KeptOutputs {
         self.chunks.iter().map(|chunk| chunk.first as usize..(chunk.first + chunk.count) as usize)
     }
 
+    /// Words of which the DOT needs none for its vectors and results.
+    pub(crate) fn free(&self) -> Range<u32> {
+        let results = self.chunks.first().map_or(0, |chunk| chunk.dst);
+        let first = self.chunks.first().map_or(0, |chunk| chunk.other);
+        first..if self.products.is_some() { self.source } else { results }
+    }
+
     /// Results of each vector.
     pub fn count(&self) -> u32 {
         self.chunks.iter().map(|chunk| chunk.count).sum()
     }
 
     /// The program of the AXPY: its sums stay in the buffer from word 0 on. `lists` are those of the DOT ([`crate::Plan::lists`]), which are in DRAM
-    /// still; entries name rows of `layout`, and of `up`, the matrix that a gate needs.
+    /// still; entries name rows of `layout`, and of `up`, the matrix that a gate needs. Without lists the one in the list memory counts, which
+    /// [`crate::Plan::predicted`] has left there.
     ///
     /// # Errors
     /// [`PlanError::Config`] for a matrix of other columns, other lists, and a gate without a matrix or the other way round.
@@ -82,11 +90,11 @@ impl KeptOutputs {
         &self,
         config: &DesignConfig,
         (layout, up): (&MatrixLayout, Option<&MatrixLayout>),
-        lists: &[(u32, u32, u32)],
+        lists: Option<&[(u32, u32, u32)]>,
     ) -> Result<Vec<Instruction>, PlanError> {
         for (what, value, expected) in [
             ("columns of the matrix", layout.cols(), self.cols),
-            ("lists of the results", lists.len() as u32, self.chunks.len() as u32),
+            ("lists of the results", lists.map_or(1, <[_]>::len) as u32, self.chunks.len() as u32),
             ("matrices beside the gate", up.is_some().into(), self.products.is_some().into()),
         ] {
             if value != expected {
@@ -106,7 +114,7 @@ impl KeptOutputs {
             count: *count,
             address: *address,
         };
-        let mut lists = self.chunks.iter().zip(lists).map(list);
+        let mut lists = self.chunks.iter().zip(lists.unwrap_or_default()).map(list);
         let mut program = vec![Instruction::Zero { dst: 0, count: accumulator_words(config, cols, batch) }];
         program.extend(lists.next());
         for chunk in &self.chunks {

@@ -28,10 +28,21 @@ fn every_weight_has_one_place_and_every_place_one_weight() {
     for (config, shape) in shapes() {
         let slots = slots(&config, &shape);
         let mut map = DimmMap::new(&config);
-        let image = ModelImage::place(&mut map, &config, &shape, &slots.sizes(), 1).unwrap();
+        let mut image = ModelImage::place(&mut map, &config, &shape, &slots.sizes(), 1).unwrap();
+        // Low-rank predictors, each of another rank.
+        let ranks: Vec<u32> = (1..=shape.layers()).map(|layer| 23 * layer).collect();
+        image.place_predictors(&mut map, (&ranks, shape.hidden()), true).unwrap();
         let mut taken = HashSet::new();
+        for (layer, &rank) in ranks.iter().enumerate() {
+            let layout = image.predictor(layer).unwrap();
+            assert_eq!((layout.rows(), layout.cols()), (rank, shape.hidden()));
+            assert!((0..rank).all(|row| (0..layout.cols()).all(|col| taken.insert(layout.locate(row, col)))));
+        }
         for block in 0..image.blocks() {
-            for &matrix in WeightMatrix::of(BlockKind::of_block(block), &shape) {
+            let of_model = WeightMatrix::of(BlockKind::of_block(block), &shape).to_vec();
+            let own = [WeightMatrix::Predictor, WeightMatrix::Bias];
+            let own = own.into_iter().filter(|_| BlockKind::of_block(block) == BlockKind::Mlp);
+            for matrix in of_model.into_iter().chain(own) {
                 let mut col = 0;
                 for (first, layout) in image.tiles(block, matrix) {
                     assert_eq!((*first, layout.rows()), (col, image.slots(block)));
@@ -45,7 +56,7 @@ fn every_weight_has_one_place_and_every_place_one_weight() {
                     }
                     col += layout.cols();
                 }
-                assert_eq!(col, matrix.cols(&shape));
+                assert_eq!(col, matrix.cols(&shape).unwrap_or(ranks[block / 2]));
             }
         }
         let behind = MatrixPlace { rank: 0, burst: map.used_bursts() as u32, element: 0 };

@@ -4,7 +4,7 @@ use ndp_config::DesignConfig;
 use ndp_isa::{Instruction, block_words, decode};
 use ndp_layout::DimmMap;
 use ndp_numerics::f16;
-use ndp_planner::{Epilogue, KeptOutputs, Plan, Sizes};
+use ndp_planner::{Epilogue, KeptOutputs, Plan, PlanError, Prediction, Sizes};
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     let bias = [f16::ZERO];
     let epilogue = Epilogue { bias: Some(&bias), relu: true, ..Epilogue::default() };
     let plan = Plan::dot_then(config, &mut map, &fc1, &sizes, &epilogue, Some(&kept)).unwrap();
-    let second = kept.axpy(config, (&fc2, is_gate.then_some(&up)), &plan.lists).unwrap();
+    let second = kept.axpy(config, (&fc2, is_gate.then_some(&up)), Some(&plan.lists)).unwrap();
     // Words that hold results, each of one chunk.
     let of_store = |instruction: &Instruction| match instruction {
         Instruction::Store { src, cols, .. } => Some(*src..*src + block_words(config, *cols, batch)),
@@ -101,10 +101,75 @@ fn what_has_no_room_is_not_kept() {
     let kept = KeptOutputs::new(&config, (64, 32, 1), 64, false).unwrap();
     let mut map = DimmMap::new(&config);
     let [wide, own] = [128, 64].map(|cols| map.add_matrix(&format!("fc2 {cols}"), 64, cols).unwrap());
-    let error = kept.axpy(&config, (&wide, None), &[(0, 32, 0)]).unwrap_err().to_string();
+    let error = kept.axpy(&config, (&wide, None), Some(&[(0, 32, 0)])).unwrap_err().to_string();
     assert!(error.contains("columns of the matrix = 128 must be 64"), "{error}");
-    let error = kept.axpy(&config, (&own, None), &[]).unwrap_err().to_string();
+    let error = kept.axpy(&config, (&own, None), Some(&[])).unwrap_err().to_string();
     assert!(error.contains("lists of the results = 0 must be 1"), "{error}");
-    let error = kept.axpy(&config, (&own, Some(&own)), &[(0, 32, 0)]).unwrap_err().to_string();
+    let error = kept.axpy(&config, (&own, Some(&own)), Some(&[(0, 32, 0)])).unwrap_err().to_string();
     assert!(error.contains("matrices beside the gate = 1 must be 0"), "{error}");
+}
+
+/// Plans a DOT of rows that the core predicts. The first words of what it loads, and of its results.
+fn predicted(
+    config: &DesignConfig,
+    (inputs, count, rank): (u32, u32, u32),
+    is_gate: bool,
+) -> Result<Vec<Instruction>, PlanError> {
+    let kept = KeptOutputs::new(config, (inputs, count, 1), inputs, is_gate).unwrap();
+    let mut map = DimmMap::new(config);
+    let mut matrix = |name, rows, cols| map.add_matrix(name, rows, cols).unwrap();
+    let [fc1, input, rows, bias] = [
+        matrix("fc1", count, inputs),
+        matrix("a", rank, inputs),
+        matrix("b", count, rank),
+        matrix("fc1 bias", count, 1),
+    ];
+    let sizes = Sizes { rows: count, cols: inputs, count, batch: 1, listed: true };
+    let prediction = Prediction { input: &input, rows: &rows, bias: Some(&bias) };
+    let (plan, one) = Plan::predicted(config, &mut map, &fc1, &sizes, &kept, &prediction)?;
+    assert!(one.is_some() && plan.biases.len() == 1 && plan.lists.len() == 1);
+    // FC2 takes them from the list that is in the list memory.
+    let second = kept.axpy(config, (&fc1, is_gate.then_some(&fc1)), None).unwrap();
+    assert!(!second.iter().any(|instruction| matches!(instruction, Instruction::List { .. })));
+    Ok(plan.instructions.into_iter().chain(second).collect())
+}
+
+#[test]
+fn a_core_predicts_beside_what_it_keeps() {
+    for (config, sizes) in
+        [("tiny", (192, 768, 32)), ("tiny", (256, 600, 128)), ("hermes", (4096, 2048, 128))]
+    {
+        let config = DesignConfig::preset(config).unwrap();
+        for is_gate in [false, true] {
+            let program = predicted(&config, sizes, is_gate).unwrap();
+            for instruction in &program {
+                assert_eq!(decode(instruction.encode(), &config).as_ref(), Ok(instruction));
+            }
+            // What is read was written whole before, in the same place.
+            let mut written: Vec<Range<u32>> = Vec::new();
+            let shape = |first, cols| first..first + block_words(&config, cols, 1);
+            for instruction in &program {
+                let read = match *instruction {
+                    Instruction::Dot(product) => shape(product.src, product.cols),
+                    Instruction::Select { src, cols, .. } | Instruction::Store { src, cols, .. } => {
+                        shape(src, cols)
+                    }
+                    _ => 0..0,
+                };
+                assert!(read.is_empty() || written.contains(&read), "{instruction}: {written:?}");
+                let Some(words) = instruction.destination(&config) else { continue };
+                written.retain(|old| old.end <= words.start || words.end <= old.start);
+                written.push(words);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_prediction_without_room_is_refused() {
+    let config = DesignConfig::preset("tiny").unwrap();
+    for (sizes, what) in [((64, 64 * 33, 16), "chunks"), ((256, 64, 8000), "last word of a prediction")] {
+        let error = predicted(&config, sizes, false).unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
 }
