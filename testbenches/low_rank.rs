@@ -1,14 +1,16 @@
 //! Low-rank predictors of the MLP in a text that runs in software: misses and extras of each layer, and what
 //! they do to the perplexity, beside Hermes' predictor. `-- --nocapture low_rank` prints the tables of
-//! docs/predictor.md.
+//! docs/predictor.md. And in systems whose cores and GPU predict with them.
 
+use crate::common::causes::every_nanosecond_has_a_cause;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig};
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
-use ndp_predictor::{Confusion, LowRank};
+use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
+use ndp_predictor::{Confusion, Evaluation, LowRank};
+use ndp_sim::core::Backend;
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{
-    Knowledge, LivePredictor, Load, Perplexity, PredictedSoftware, Setup, StaticPlaces, SystemBackend,
-    SystemOptions, perplexity,
+    Cause, Device, Event, Fault, Knowledge, LinkOptions, LivePredictor, Load, Operation, Perplexity, Place,
+    Places, PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemOptions, perplexity,
 };
 use ndp_traces::capture::shape_of;
 use serde_json::Value;
@@ -184,34 +186,135 @@ fn a_text_with_low_rank_predictions_has_another_digest_and_the_same_prompt() -> 
     Ok(())
 }
 
-#[test]
-fn a_system_computes_what_the_software_does() -> Outcome {
-    for name in MODELS {
+/// A few tokens of a model, in software and from DIMMs that predict.
+struct Job {
+    model: Model,
+    live: LivePredictor,
+    prompt_tokens: usize,
+    expected: Generation,
+    evaluation: Evaluation,
+}
+
+const PROMPT: &[u8] = b"She was";
+const TOKENS: GenerateOptions = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
+
+impl Job {
+    fn new(name: &str) -> Result<Self, Box<dyn Error>> {
         let model = Model::load(&golden(name))?;
-        let options = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
-        let prompt_tokens = model.vocabulary.tokens(b"She was")?.len();
-        let live =
-            LivePredictor::of_low_rank(&shape_of(&model.config), low_rank(name, &model)?, prompt_tokens);
+        let prompt_tokens = model.vocabulary.tokens(PROMPT)?.len();
+        let predictor = low_rank(name, &model)?;
+        let live = LivePredictor::of_low_rank(&shape_of(&model.config), predictor, prompt_tokens);
         let mut software = PredictedSoftware::new(live.clone());
-        let expected = generate(&model, &mut software, b"She was", &options, |_| {})?;
-        let system = SystemConfig::preset("hermes")?.with_dimms(2)?;
-        let asked = SystemOptions {
-            prompt_on_gpu: prompt_tokens,
-            load: Load::Backdoor,
-            ..SystemOptions::new(&system)
-        };
-        let unit = GemvOptions { predict: true, ..GemvOptions::default() };
-        let (design, places) = (DesignConfig::preset("tiny")?, StaticPlaces::new(2, 20, 7));
-        let mut system = SystemBackend::open(&design, &unit, &asked, places, &model)?.with_predictor(live);
-        let found = generate(&model, &mut system, b"She was", &options, |_| {})?;
+        let expected = generate(&model, &mut software, PROMPT, &TOKENS, |_| {})?;
+        let evaluation = *software.live().evaluation();
+        Ok(Self { model, live, prompt_tokens, expected, evaluation })
+    }
+
+    fn open<P: Places>(
+        &self,
+        config: &str,
+        backend: Backend,
+        places: P,
+        (dimms, load): (u32, Load),
+    ) -> Result<SystemBackend<P>, Box<dyn Error>> {
+        let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
+        let asked = SystemOptions { prompt_on_gpu: self.prompt_tokens, load, ..SystemOptions::new(&system) };
+        let unit = GemvOptions { predict: true, backend, ..GemvOptions::default() };
+        Ok(SystemBackend::open(&DesignConfig::preset(config)?, &unit, &asked, places, &self.model)?)
+    }
+
+    /// Text, logits and predictions are those of the software, cycles those of the model.
+    fn check<P: Places>(&self, mut system: SystemBackend<P>) -> Result<SystemBackend<P>, Box<dyn Error>> {
+        system = system.with_predictor(self.live.clone())?;
+        let found = generate(&self.model, &mut system, PROMPT, &TOKENS, |_| {})?;
         assert_eq!(
             (&found.text, &found.logits_digests),
-            (&expected.text, &expected.logits_digests),
-            "{name}"
+            (&self.expected.text, &self.expected.logits_digests)
         );
-        assert_eq!(system.figures().mismatches, 0, "{name}");
-        let live = system.live().ok_or("no predictor")?;
-        assert_eq!(live.evaluation(), software.live().evaluation(), "{name}");
+        let figures = system.figures();
+        assert_eq!((figures.mismatches, system.protocol_violations(), system.backdoor_accesses()), (0, 0, 0));
+        assert!(figures.dimms.iter().all(|dimm| dimm.cycles > 0 && dimm.cycles == dimm.model_cycles));
+        assert_eq!(system.live().ok_or("no predictor")?.evaluation(), &self.evaluation);
+        every_nanosecond_has_a_cause(figures, system.events());
+        Ok(system)
+    }
+}
+
+/// Every seventh neuron changes its DIMM after each token.
+struct Wanderers {
+    dimms: u32,
+    turn: u32,
+}
+
+impl Places for Wanderers {
+    fn device(&self, layer: u32, _: BlockKind, neuron: u32) -> Device {
+        let turn = if neuron.is_multiple_of(7) { self.turn } else { 0 };
+        if neuron % 5 == 1 { Device::Gpu } else { Device::Dimm((layer + neuron + turn) % self.dimms) }
+    }
+
+    fn end(&mut self, _tokens: u32) {
+        self.turn += 1;
+    }
+}
+
+#[test]
+fn a_system_predicts_and_computes_what_the_software_does() -> Outcome {
+    for name in MODELS {
+        let job = Job::new(name)?;
+        let of = |system: &SystemBackend<_>| (system.figures().clone(), system.events().to_vec());
+        let places = || StaticPlaces::new(2, 20, 7);
+        let rtl = job.check(job.open("tiny", Backend::Rtl, places(), (2, Load::Backdoor))?)?;
+        let modelled = job.check(job.open("tiny", Backend::Cycles, places(), (2, Load::Backdoor))?)?;
+        assert!(of(&rtl) == of(&modelled), "{name}: RTL and models differ");
+        // Every device predicts its own neurons, before it computes them, and of these alone.
+        let (figures, events) = of(&rtl);
+        let gpu = |what| events.iter().filter(move |event| event.place == Place::Gpu && event.what == what);
+        let layers = job.model.config.num_hidden_layers();
+        assert_eq!(gpu("prediction").count(), layers * figures.tokens.len());
+        assert!(gpu("prediction").all(|event| event.shares.get(Cause::Prediction) > 0));
+        let evaluation = job.evaluation.all();
+        let predicted = evaluation.true_positives + evaluation.false_positives;
+        let fc1 = |event: &&Event| event.operation == Operation::Fc1 && event.what == "neurons";
+        let computed: usize = events.iter().filter(fc1).map(|event| event.neurons.len()).sum();
+        assert_eq!(computed as u64, predicted, "{name}");
+        for (config, dimms) in [("tiny", 1), ("tiny", 4), ("hermes", 2)] {
+            let places = StaticPlaces::new(dimms, 20, 7);
+            job.check(job.open(config, Backend::Cycles, places, (dimms, Load::Port))?)?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn predictors_move_with_their_neurons() -> Outcome {
+    for name in MODELS {
+        let job = Job::new(name)?;
+        for linked in [false, true] {
+            let places = Wanderers { dimms: 2, turn: 0 };
+            let mut system = job.open("tiny", Backend::Cycles, places, (2, Load::Backdoor))?;
+            if linked {
+                system = system.with_links(&LinkOptions::default())?;
+            }
+            let mut system = job.check(system)?;
+            system.count_links()?;
+            let moved = system.figures().links.as_ref().map(|links| links.migrations);
+            assert!(moved.is_none_or(|moved| moved > 20) && moved.is_some() == linked, "{moved:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn one_wrong_bit_of_a_predictor_ends_the_generation() -> Outcome {
+    let job = Job::new("model")?;
+    for (fault, label) in [(Fault::Prediction, "prediction of"), (Fault::Activity, "activity of")] {
+        let system = job.open("tiny", Backend::Rtl, StaticPlaces::new(2, 20, 7), (2, Load::Backdoor))?;
+        let mut system = system.with_predictor(job.live.clone())?.with_fault(fault);
+        let Err(error) = generate(&job.model, &mut system, PROMPT, &TOKENS, |_| {}) else {
+            return Err(format!("{fault:?} has passed").into());
+        };
+        let first = system.mismatches().first().ok_or("no mismatch")?;
+        assert!(first.label.starts_with(label), "{fault:?}: {first:?}, {error}");
     }
     Ok(())
 }

@@ -68,7 +68,7 @@ fn both(case: Case) -> Result<[SystemFigures; 2], Box<dyn Error>> {
             system = system.with_links(&LinkOptions::default())?;
         }
         if case.activity == ActivitySource::Predicted {
-            system = system.with_predictor(LivePredictor::new(&shape, &setup.profile, prompt_tokens)?);
+            system = system.with_predictor(LivePredictor::new(&shape, &setup.profile, prompt_tokens)?)?;
         }
         Ok(system)
     };

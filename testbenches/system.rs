@@ -333,7 +333,7 @@ fn a_live_predictor_decides_what_is_computed() -> Outcome {
     assert_eq!(expected.logits_digests[0], exact.logits_digests[0], "the prompt is exact");
 
     let mut system =
-        open(&model, &behind_the_prompt(3)?, StaticPlaces::new(3, 25, 7))?.with_predictor(live.clone());
+        open(&model, &behind_the_prompt(3)?, StaticPlaces::new(3, 25, 7))?.with_predictor(live.clone())?;
     let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
     assert_eq!((&generation.text, &generation.logits_digests), (&expected.text, &expected.logits_digests));
     let figures = system.figures();

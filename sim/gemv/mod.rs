@@ -11,6 +11,7 @@ mod estimates;
 #[cfg(test)]
 mod gated;
 mod partial;
+mod predicted;
 mod product;
 mod state;
 mod transfer;

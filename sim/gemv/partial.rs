@@ -388,7 +388,8 @@ impl GemvUnit {
     /// Whether the monitor has room for what will be selected of them.
     pub(crate) fn monitors_kept(&self) -> bool {
         let places = |of: Range<usize>| of.len().div_ceil(BEAT_ELEMS as usize);
-        let all = self.kept.as_ref().map_or(0, |kept| kept.outputs.selections().map(places).sum());
+        let of = |kept: &Kept| kept.earlier_masks + kept.outputs.selections().map(places).sum::<usize>();
+        let all = self.kept.as_ref().map_or(0, of);
         all * 4 <= MONITOR_ENTRIES as usize
     }
 
@@ -401,10 +402,10 @@ impl GemvUnit {
         matrices: (&MatrixLayout, Option<&MatrixLayout>),
         positive: &[u32],
     ) -> Result<Places, SimError> {
-        let Some(Kept { outputs, lists, rows, map }) = self.kept.take() else {
+        let Some(Kept { outputs, lists, rows, earlier_masks, map }) = self.kept.take() else {
             return Err(SimError::Range { key: "results in the buffer", value: 0, min: 1, max: 1 });
         };
-        let program = outputs.axpy(self.core.config(), matrices, &lists)?;
+        let program = outputs.axpy(self.core.config(), matrices, lists.as_deref())?;
         let places: Vec<&[u32]> =
             outputs.selections().flat_map(|of| rows[of].chunks(BEAT_ELEMS as usize)).collect();
         let mut selections = Vec::new();
@@ -414,7 +415,8 @@ impl GemvUnit {
             let mask = |rows: &&[u32]| rows.iter().zip(0..).fold(0, |mask, (row, at)| mask | bit(row) << at);
             selections = places.iter().map(mask).collect();
         }
-        let places = places.into_iter().map(<[u32]>::to_vec).collect();
+        let places = places.into_iter().map(<[u32]>::to_vec);
+        let places = vec![Vec::new(); earlier_masks].into_iter().chain(places).collect();
         self.begin(program, selections, map);
         Ok(places)
     }

@@ -202,13 +202,15 @@ pub struct GemvUnit {
     skipped: bool,
 }
 
-/// Results of a product that are in the buffer, and where the lists of their rows lie in DRAM.
+/// Results of a product that are in the buffer, and where the lists of their rows lie in DRAM; none if there is one in the list memory.
 #[derive(Clone, Debug)]
 pub(super) struct Kept {
     pub outputs: KeptOutputs,
-    pub lists: Vec<(u32, u32, u32)>,
-    /// The rows that the lists name.
+    pub lists: Option<Vec<(u32, u32, u32)>>,
+    /// The rows that the lists name; behind a prediction the predicted ones first.
     pub rows: Vec<u32>,
+    /// Masks that the monitor has before those of the selections that come.
+    pub earlier_masks: usize,
     /// What the lists leave of the DRAM.
     pub map: DimmMap,
 }
@@ -292,6 +294,11 @@ impl GemvUnit {
     /// Gives the core a DRAM in which something has its place already; before anything is placed.
     pub(crate) fn occupy(&mut self, map: DimmMap) {
         *self.caches.map_mut() = map;
+    }
+
+    /// The DRAM with what has its place already.
+    pub(crate) fn occupied(&self) -> DimmMap {
+        self.caches.free_map()
     }
 
     /// The configuration of the core.
@@ -394,7 +401,8 @@ impl GemvUnit {
         let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
         self.kept = outputs.map(|outputs| {
             let row = |at: &u32| product.active.map_or(*at, |active| active[*at as usize]);
-            Kept { outputs: outputs.clone(), lists: plan.lists, rows: order.iter().map(row).collect(), map }
+            let rows = order.iter().map(row).collect();
+            Kept { outputs: outputs.clone(), lists: Some(plan.lists), rows, earlier_masks: 0, map }
         });
         Ok(GemvRun { bits, passes: plan.passes, figures })
     }

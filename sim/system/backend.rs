@@ -102,6 +102,8 @@ pub enum Fault {
     Moves,
     /// Of what a monitor says the next time that the host asks.
     Activity,
+    /// Of the first weight of the low-rank predictor with which a DIMM predicts next.
+    Prediction,
 }
 
 /// Cores and a GPU that compute together.
@@ -282,11 +284,26 @@ impl<P: Places> SystemBackend<P> {
         Self { fault: Some(fault), ..self }
     }
 
-    /// Only neurons that are predicted active are computed.
-    #[must_use]
-    pub fn with_predictor(mut self, live: LivePredictor) -> Self {
+    /// Only neurons that are predicted active are computed. Low-rank predictors get places in the DRAM of the cores, which predict with them.
+    ///
+    /// # Errors
+    /// [`SimError::Layout`] for low-rank predictors that do not fit; [`SimError::Unsupported`] for those of a system without data.
+    pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self, SimError> {
+        if let Some(low_rank) = live.low_rank() {
+            let Some(image) = &self.image else {
+                let (found, expected) =
+                    ("low-rank".to_owned(), "hermes, in a system without data".to_owned());
+                return Err(SimError::Unsupported { key: "predictor", found, expected });
+            };
+            let is_biased = image.layers.iter().any(|layer| layer.fc1.bias.is_some());
+            let width = self.shape.hidden();
+            // All DIMMs are divided alike.
+            let mut map = self.cores[0].occupied();
+            self.residence.place_predictors(&mut map, low_rank, width, is_biased)?;
+            self.cores.iter_mut().for_each(|core| core.occupy(map.clone()));
+        }
         self.live = Some(live);
-        self
+        Ok(self)
     }
 
     /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them.
@@ -565,11 +582,14 @@ impl<P: Places> SystemBackend<P> {
                     ActivitySource::Oracle => active_columns(&exact, rows),
                     _ => (0..rows as u32).collect(),
                 };
-                self.by_neuron(op, layer, &neurons, &exact)
+                self.by_neuron(op, layer, (&neurons, None), &exact)
             }
             Some(bits) => {
-                let neurons: Vec<u32> = ones(&bits).collect();
-                self.by_neuron(op, layer, &neurons, &masked(&exact, rows, &bits))
+                let on_cores = self.residence.low_rank().is_some();
+                let neurons: Vec<u32> =
+                    if on_cores { (0..rows as u32).collect() } else { ones(&bits).collect() };
+                let predicted = on_cores.then_some(bits.as_slice());
+                self.by_neuron(op, layer, (&neurons, predicted), &masked(&exact, rows, &bits))
             }
         }
     }
@@ -588,7 +608,7 @@ impl<P: Places> SystemBackend<P> {
         if self.cores.iter().any(|core| core.kept_outputs().is_some()) {
             return Ok(exact);
         }
-        self.by_neuron(op, layer, &open, &exact)
+        self.by_neuron(op, layer, (&open, None), &exact)
     }
 
     /// A linear layer that only the GPU computes.

@@ -275,14 +275,29 @@ impl Books {
         batch: usize,
         neurons: &[u32],
     ) -> u64 {
+        let goes_on = matches!(self.step.operation, Operation::K | Operation::V | Operation::Fc2);
+        let sync_ns = if goes_on { 0.0 } else { 2e3 * self.system.bus().sync_us };
+        self.gpu_works((what, begin, Cause::Compute), (weights, sync_ns), batch, neurons)
+    }
+
+    /// The GPU predicts which of its neurons are active, with weights of so many bytes, before the block's first product.
+    pub fn gpu_predicts(&mut self, begin: u64, weights: u64, neurons: &[u32]) -> u64 {
+        self.gpu_works(("prediction", begin, Cause::Prediction), (weights, 0.0), 1, neurons)
+    }
+
+    fn gpu_works(
+        &mut self,
+        (what, begin, cause): (&'static str, u64, Cause),
+        (weights, sync_ns): (u64, f64),
+        batch: usize,
+        neurons: &[u32],
+    ) -> u64 {
         if weights == 0 {
             return begin;
         }
-        let goes_on = matches!(self.step.operation, Operation::K | Operation::V | Operation::Fc2);
-        let sync_ns = if goes_on { 0.0 } else { 2e3 * self.system.bus().sync_us };
         let end = begin + (self.system.gpu_ns(weights, batch) + sync_ns).ceil() as u64;
         let mut shares = Shares::of(Cause::Synchronisation, (sync_ns as u64).min(end - begin));
-        shares += Shares::of(Cause::Compute, end - begin - shares.total());
+        shares += Shares::of(cause, end - begin - shares.total());
         self.push(Place::Gpu, what, (Span::new(begin, end), shares), (0, neurons), None);
         end
     }

@@ -29,6 +29,8 @@ pub enum Cause {
     Control,
     /// The GPU: synchronisation.
     Synchronisation,
+    /// The GPU and the host: neurons are predicted. A core's program counts as the product that it is a part of.
+    Prediction,
     /// The critical path: data wait until bus, channel or link are free.
     Queue,
     /// The critical path: the latency of a channel.
@@ -37,7 +39,7 @@ pub enum Cause {
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Compute,
         Self::Dram,
         Self::SetUp,
@@ -45,6 +47,7 @@ impl Cause {
         Self::Transfer,
         Self::Control,
         Self::Synchronisation,
+        Self::Prediction,
         Self::Queue,
         Self::Latency,
     ];
@@ -59,6 +62,7 @@ impl Cause {
             Self::Transfer => "transfer",
             Self::Control => "control",
             Self::Synchronisation => "synchronisation",
+            Self::Prediction => "prediction",
             Self::Queue => "queue",
             Self::Latency => "latency",
         }

@@ -441,7 +441,7 @@ fn begin(
     if options.activity == ActivitySource::Predicted {
         let shape = NeuronShape::of(model);
         backend =
-            backend.with_predictor(LivePredictor::of_table(&shape, (*known.table).clone(), prompt.len()));
+            backend.with_predictor(LivePredictor::of_table(&shape, (*known.table).clone(), prompt.len()))?;
     }
     let mut text = TracedText::new(backend, model, positions);
     text.prompt(prompt)?;

@@ -122,6 +122,11 @@ impl LivePredictor {
         }
     }
 
+    /// The low-rank predictors, if they are what predicts: those who have a neuron's weights predict it themselves.
+    pub fn low_rank(&self) -> Option<&LowRank> {
+        if let Source::LowRank(low_rank) = &self.source { Some(low_rank) } else { None }
+    }
+
     /// The same, learning from something else.
     #[must_use]
     pub fn with_knowledge(self, knowledge: Knowledge) -> Self {

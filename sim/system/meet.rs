@@ -431,7 +431,7 @@ impl<P: Places> SystemBackend<P> {
                 };
                 (0..cores).map(of_core).collect()
             }
-            WeightMatrix::Fc1 | WeightMatrix::Up | WeightMatrix::Fc2 => {
+            _ => {
                 let stripe = self.config.gemv().stripe_elems();
                 let (stripes, cores) = (cols.div_ceil(stripe), cores as u32);
                 let first = |core: u32| (stripes * core / cores * stripe).min(cols);
@@ -503,7 +503,7 @@ impl<P: Places> SystemBackend<P> {
             WeightMatrix::Q => queries,
             WeightMatrix::K => keys,
             WeightMatrix::V => values,
-            WeightMatrix::Fc1 | WeightMatrix::Up | WeightMatrix::Fc2 => return Ok(None),
+            _ => return Ok(None),
         };
         if !self.keeps_qkv(piece.op.batch()) {
             return Ok(None);

@@ -11,7 +11,8 @@ use ndp_layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
 use ndp_model::Matrix;
 use ndp_model::weights::Layer;
 use ndp_numerics::f16;
-use ndp_planner::{Home, ModelImage, Slots, Tile, WeightMatrix};
+use ndp_planner::{Home, ModelImage, Prediction, Slots, Tile, WeightMatrix};
+use ndp_predictor::LowRank;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -91,6 +92,8 @@ pub(super) struct Residence {
     image: ModelImage,
     slots: Slots,
     on_gpu: Vec<Vec<bool>>,
+    /// What the cores predict with, if they do.
+    low_rank: Option<LowRank>,
     /// What the scheduler wants: home DIMM, copy on the GPU.
     wanted: Vec<Vec<(u32, bool)>>,
     /// Neurons that are not where the scheduler wants them, in their order.
@@ -125,7 +128,37 @@ impl Residence {
         let qkv = [vector("queries", hidden)?, vector("keys", kv)?, vector("values", kv)?];
         let on_gpu = wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
         let (pending, uploaded) = (Vec::new(), BTreeMap::new());
-        Ok((Self { image, slots, on_gpu, wanted, pending, uploaded, qkv }, map))
+        Ok((Self { image, slots, on_gpu, low_rank: None, wanted, pending, uploaded, qkv }, map))
+    }
+
+    /// Gives low-rank predictors their places in what is free; what the first MLP layer adds to its results too, if it adds anything.
+    ///
+    /// # Errors
+    /// [`SimError::Layout`] if they do not fit.
+    pub fn place_predictors(
+        &mut self,
+        map: &mut DimmMap,
+        low_rank: &LowRank,
+        width: u32,
+        is_biased: bool,
+    ) -> Result<(), SimError> {
+        let ranks: Vec<u32> = low_rank.layers().iter().map(|layer| layer.rank() as u32).collect();
+        self.image.place_predictors(map, (&ranks, width), is_biased)?;
+        self.low_rank = Some(low_rank.clone());
+        Ok(())
+    }
+
+    /// The predictors on the cores, if there are any.
+    pub fn low_rank(&self) -> Option<&LowRank> {
+        self.low_rank.as_ref()
+    }
+
+    /// Where a layer's predictor lies, if it has one.
+    pub fn prediction(&self, layer: u32) -> Option<Prediction<'_>> {
+        let block = BlockKind::Mlp.block(layer);
+        let matrix = |matrix| self.tiles(block, matrix).first().map(|(_, layout)| layout);
+        let input = self.image.predictor(layer as usize)?;
+        Some(Prediction { input, rows: matrix(WeightMatrix::Predictor)?, bias: matrix(WeightMatrix::Bias) })
     }
 
     /// Where everything is.
@@ -187,6 +220,14 @@ impl Residence {
     /// Rows of the matrices of all layers that a DIMM holds from the beginning, as they lie in its DRAM.
     pub fn rows(&self, layers: &[Layer], dimm: u32) -> Vec<PackedBurst> {
         let mut rows = Vec::new();
+        for (layer, low_rank) in self.low_rank.iter().flat_map(LowRank::layers).enumerate() {
+            let row = |layout: &MatrixLayout, row| {
+                layout.pack_row(row as u32, low_rank.input_row(row)).collect::<Vec<_>>()
+            };
+            if let Some(layout) = self.image.predictor(layer) {
+                rows.extend((0..low_rank.rank()).flat_map(|number| row(layout, number)));
+            }
+        }
         for block in 0..self.image.blocks() {
             for neuron in 0..self.slots.neurons(block) as u32 {
                 let home = self.slots.home(block, neuron);
@@ -194,15 +235,19 @@ impl Residence {
                     continue;
                 }
                 for (matrix, tiles) in self.image.matrices(block) {
-                    let Some(weights) = weights_of(&layers[block / 2], *matrix) else { continue };
-                    if let Some((_, stored)) = weights.stored() {
+                    let layer = &layers[block / 2];
+                    let weights = weights_of(layer, *matrix);
+                    if let Some((_, stored)) = weights.and_then(Matrix::stored) {
                         let row = &stored.rows[neuron as usize];
                         rows.extend(
                             tiles.iter().flat_map(|(first, layout)| layout.pack_tile(home.slot, row, *first)),
                         );
                         continue;
                     }
-                    let values = row_of(weights, *matrix, neuron);
+                    let values = match weights {
+                        Some(weights) => row_of(weights, *matrix, neuron),
+                        None => self.added(layer, block, *matrix, neuron),
+                    };
                     for (first, layout) in tiles {
                         let own = &values[*first as usize..][..layout.cols() as usize];
                         rows.extend(layout.pack_row(home.slot, own));
@@ -358,6 +403,16 @@ impl Residence {
             }
         }
     }
+
+    /// What a neuron has beside its weights in the model: its row of the predictor, and what is added to its result.
+    fn added(&self, layer: &Layer, block: usize, matrix: WeightMatrix, neuron: u32) -> Vec<f16> {
+        let n = neuron as usize;
+        if matrix == WeightMatrix::Bias {
+            return vec![layer.fc1.bias.as_ref().map_or(f16::ZERO, |bias| bias[n])];
+        }
+        let predictors = self.low_rank.as_ref().map_or(&[][..], LowRank::layers);
+        predictors.get(block / 2).map_or_else(Vec::new, |layer| layer.row(n).to_vec())
+    }
 }
 
 /// Home DIMM and copy on the GPU of each neuron, as the scheduler wants it.
@@ -375,7 +430,7 @@ fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool
         .collect()
 }
 
-/// One of the matrices of a layer, `[out x in]`; none if the layer has no such matrix.
+/// One of the matrices of a layer, `[out x in]`; none if the layer has no such matrix, or it is no matrix of the model's.
 fn weights_of(layer: &Layer, matrix: WeightMatrix) -> Option<&Matrix> {
     let linear = match matrix {
         WeightMatrix::Q => &layer.q_proj,
@@ -384,6 +439,7 @@ fn weights_of(layer: &Layer, matrix: WeightMatrix) -> Option<&Matrix> {
         WeightMatrix::Fc1 => &layer.fc1,
         WeightMatrix::Fc2 => &layer.fc2,
         WeightMatrix::Up => layer.up.as_ref()?,
+        WeightMatrix::Predictor | WeightMatrix::Bias => return None,
     };
     Some(&linear.weight)
 }

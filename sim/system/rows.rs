@@ -1,6 +1,6 @@
 //! FC1, and what a gate is multiplied with: each neuron's output where the neuron lives.
 
-use super::backend::SystemBackend;
+use super::backend::{Fault, SystemBackend};
 use super::books::Way;
 use super::gpu::GpuNumerics;
 use super::places::{Device, Places, split};
@@ -8,18 +8,20 @@ use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
-use ndp_model::{GemvBackend, GemvClass, LinearOp};
+use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use ndp_planner::{KeptOutputs, WeightMatrix};
+use ndp_predictor::LowRankLayer;
 use std::collections::BTreeMap;
 
 impl<P: Places> SystemBackend<P> {
-    /// The outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; those of all others are +0. `exact` is what exact sums give.
+    /// The outputs of some neurons, `[batch x rows]`, of FC1 or behind its gate; those of all others are +0. `exact` is what exact sums give. If
+    /// devices predict which of these neurons are active, `predicted` is what they have to find.
     pub(super) fn by_neuron(
         &mut self,
         op: &LinearOp<'_>,
         layer: u32,
-        neurons: &[u32],
+        (neurons, predicted): (&[u32], Option<&[u64]>),
         exact: &[f16],
     ) -> Result<Vec<f16>, SimError> {
         let product = op.product();
@@ -32,8 +34,17 @@ impl<P: Places> SystemBackend<P> {
         let begin = self.books.now;
         let mut ready = begin;
         let block = BlockKind::Mlp.block(layer);
-        let parts = split(|neuron| self.residence.device((block, neuron)), neurons);
+        let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
+        let low_rank = self.residence.low_rank().filter(|_| predicted.is_some()).cloned();
+        let low_rank = low_rank.as_ref().and_then(|low_rank| low_rank.layers().get(layer as usize));
+        let is_predicted = |neuron: &u32| predicted.is_none_or(|bits| has(bits, *neuron));
         let mut of_gpu = Vec::new();
+        let mut gpu_begin = begin;
+        if let (Some(neurons), Some(low_rank)) = (parts.get_mut(&Device::Gpu), low_rank) {
+            gpu_begin = self.books.gpu_predicts(begin, low_rank.bytes_of(neurons.len()), neurons);
+            ready = gpu_begin;
+            neurons.retain(is_predicted);
+        }
         if let Some(neurons) = parts.get(&Device::Gpu) {
             // Of the GPU there is nothing to check: in FP32 its results are what they are.
             let own = match self.gpu.numerics() {
@@ -54,7 +65,7 @@ impl<P: Places> SystemBackend<P> {
             if is_first {
                 let matrices = if is_gated { 2 } else { 1 };
                 let weights = self.shape.weight_bytes((matrices * neurons.len() * product.cols()) as u64);
-                ready = self.books.gpu(("neurons", begin), weights, batch, neurons);
+                ready = self.books.gpu(("neurons", gpu_begin), weights, batch, neurons);
                 self.books.figures.neurons(None, neurons.len());
             }
         }
@@ -66,7 +77,7 @@ impl<P: Places> SystemBackend<P> {
             let slots: Vec<u32> =
                 neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
             let of_neurons = |bias: &[f16]| neurons.iter().map(|&row| bias[row as usize]).collect();
-            let bias: Option<Vec<f16>> = op.bias().map(of_neurons);
+            let bias: Option<Vec<f16>> = low_rank.map(LowRankLayer::bias).or(op.bias()).map(of_neurons);
             (dimm, (neurons.clone(), slots, bias))
         };
         let jobs: Vec<_> = cold.map(job).collect();
@@ -77,7 +88,8 @@ impl<P: Places> SystemBackend<P> {
         let inputs = self.books.broadcast(&dimms, ("inputs", begin), bytes);
         let mut starts = BTreeMap::new();
         for ((dimm, (neurons, ..)), there) in jobs.iter().zip(inputs) {
-            let list = 4 * neurons.len() as u64;
+            // What a predictor adds comes in the order of the list.
+            let list = if low_rank.is_some() { 6 } else { 4 } * neurons.len() as u64;
             let listed = self.books.exchange(*dimm, ("list", begin), list, Way::FromHost);
             starts.insert(*dimm, there.max(listed));
         }
@@ -89,6 +101,7 @@ impl<P: Places> SystemBackend<P> {
             [(0, layout)] if is_first => Some(layout.clone()),
             _ => None,
         };
+        let prediction = self.residence.prediction(layer).filter(|_| low_rank.is_some());
         let config = &self.config;
         let kept = |count| {
             let next = next.as_ref()?;
@@ -98,6 +111,9 @@ impl<P: Places> SystemBackend<P> {
             outputs(most)?;
             Some((outputs(count)?, next))
         };
+        let spoilt = jobs.first().filter(|_| prediction.is_some() && self.fault == Some(Fault::Prediction));
+        let spoilt = spoilt.map(|(_, (neurons, ..))| neurons[0]);
+        self.fault = self.fault.filter(|_| spoilt.is_none());
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
             let (neurons, slots, bias) = job;
@@ -105,17 +121,33 @@ impl<P: Places> SystemBackend<P> {
             let weights = Weights::Resident(&weights);
             let part = Product { mode: Mode::Dot, rows, cols, active, weights, vectors };
             let kept = kept(neurons.len() as u32);
+            if let (Some(prediction), Some(bias)) = (&prediction, &bias) {
+                let Some((outputs, next)) = &kept else { return Err(no_room()) };
+                if spoilt == Some(neurons[0]) {
+                    core.flip(prediction.input, (0, 0, 14)).await?;
+                }
+                let (run, found) = core.predicted_async(&part, (prediction, bias), (outputs, next)).await?;
+                return Ok((neurons, run, Some((slots, found))));
+            }
             let epilogue = Epilogue { bias: bias.as_deref(), relu: is_first, ..Epilogue::default() };
             let kept = kept.as_ref().map(|(outputs, next)| (outputs, *next));
             let run = core.product_kept_async(&part, &epilogue, kept).await?;
-            Ok((neurons, run))
+            Ok((neurons, run, None))
         })?;
         self.learn();
         let mut slowest = 0;
-        for (dimm, (neurons, run)) in done {
+        for (dimm, (neurons, run, found)) in done {
+            let found: Option<Vec<u32>> = found.map(|(slots, found)| {
+                let pairs = neurons.iter().zip(slots);
+                pairs.filter(|(_, slot)| found.contains(slot)).map(|(neuron, _)| *neuron).collect()
+            });
+            if let Some(found) = &found {
+                self.check_predicted(op.product(), (&neurons, is_predicted), found)?;
+            }
+            let computed: &[u32] = found.as_deref().unwrap_or(&neurons);
             let (figures, values) = (run.figures, run.bits);
             slowest = figures.cycles.max(slowest);
-            let mut end = self.books.program(dimm, ("neurons", starts[&dimm]), figures, &neurons);
+            let mut end = self.books.program(dimm, ("neurons", starts[&dimm]), figures, computed);
             // The host reads outputs that FC2 cannot take from the core, and those whose activity it cannot learn from the monitor.
             let stay = self.cores[dimm].kept_outputs().is_some();
             if !stay || self.wants_activity() && !self.asks_monitor(dimm, batch) {
@@ -124,7 +156,7 @@ impl<P: Places> SystemBackend<P> {
             }
             ready = ready.max(end);
             if is_first {
-                self.books.figures.neurons(Some(dimm), neurons.len());
+                self.books.figures.neurons(Some(dimm), computed.len());
             }
             for (b, values) in values.chunks(neurons.len()).enumerate() {
                 neurons.iter().zip(values).for_each(|(&row, &value)| bits[b * rows + row as usize] = value);
@@ -144,6 +176,21 @@ impl<P: Places> SystemBackend<P> {
             self.count_differences(exact, &values);
         }
         Ok(values)
+    }
+
+    /// A core has predicted, of the neurons that it has, those that it has to.
+    fn check_predicted(
+        &mut self,
+        op: &GemvOp<'_>,
+        (neurons, is_predicted): (&[u32], impl Fn(&u32) -> bool),
+        found: &[u32],
+    ) -> Result<(), SimError> {
+        let here = |neuron: &u32| neurons.contains(neuron);
+        let bit = |is: bool| if is { f16::ONE } else { f16::ZERO };
+        let all = 0..op.rows() as u32;
+        let expected: Vec<f16> = all.clone().map(|n| bit(here(&n) && is_predicted(&n))).collect();
+        let said: Vec<u16> = all.map(|n| bit(found.contains(&n)).to_bits()).collect();
+        self.verdict(&format!("prediction of {}", op.label()), op.rows(), &expected, &said).map(|_| ())
     }
 
     /// What the GPU's neurons give with exact sums: those whose weights came from a DIMM are computed with what came.
@@ -178,5 +225,19 @@ impl<P: Places> SystemBackend<P> {
             }
         }
         values
+    }
+}
+
+/// Whether a neuron's bit is set.
+fn has(bits: &[u64], neuron: u32) -> bool {
+    bits[neuron as usize / 64] >> (neuron % 64) & 1 == 1
+}
+
+/// A core that predicts needs its results in the buffer, beside the sums of all columns of FC2.
+fn no_room() -> SimError {
+    SimError::Unsupported {
+        key: "predictor on the cores",
+        found: "outputs of FC1 that FC2 cannot take from the buffer".to_owned(),
+        expected: "a buffer that holds them beside the sums of FC2, whose columns are one tile".to_owned(),
     }
 }

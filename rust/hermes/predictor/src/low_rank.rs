@@ -79,9 +79,29 @@ impl LowRankLayer {
         self.rank
     }
 
+    /// Row of `A`.
+    pub fn input_row(&self, row: usize) -> &[f16] {
+        &self.a[row * self.width..][..self.width]
+    }
+
+    /// Row of `B`, that of a neuron.
+    pub fn row(&self, neuron: usize) -> &[f16] {
+        &self.b[neuron * self.rank..][..self.rank]
+    }
+
+    /// What is added for each neuron.
+    pub fn bias(&self) -> &[f16] {
+        &self.bias
+    }
+
+    /// Bytes of `A`, and of rows of `B` and bias of so many neurons.
+    pub fn bytes_of(&self, neurons: usize) -> u64 {
+        2 * (self.a.len() + neurons * (self.rank + 1)) as u64
+    }
+
     /// Bytes of the matrices and the bias.
     pub fn bytes(&self) -> u64 {
-        2 * (self.a.len() + self.b.len() + self.bias.len()) as u64
+        self.bytes_of(self.neurons)
     }
 
     /// A bit for each neuron: whether it is predicted active.

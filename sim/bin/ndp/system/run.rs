@@ -392,7 +392,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         backend = backend.with_links(&links)?;
     }
     if args.activity == ActivitySource::Predicted {
-        backend = backend.with_predictor(live_predictor(host, prompt_tokens)?);
+        backend = backend.with_predictor(live_predictor(host, prompt_tokens)?)?;
     }
     let (mut failed, mut activities) = (None, Vec::new());
     let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {

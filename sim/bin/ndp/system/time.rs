@@ -6,7 +6,7 @@ use ndp_report::{BarChart, Gantt, Report, ReportError};
 use ndp_sim::system::{Breakdown, Cause, Place, Shares};
 
 /// What a device does, in the order of the columns; [`Cause::Queue`] and [`Cause::Latency`] are of the critical path alone.
-const BUSY: [Cause; 7] = [
+const BUSY: [Cause; 8] = [
     Cause::Compute,
     Cause::Dram,
     Cause::SetUp,
@@ -14,11 +14,12 @@ const BUSY: [Cause; 7] = [
     Cause::Transfer,
     Cause::Control,
     Cause::Synchronisation,
+    Cause::Prediction,
 ];
 const WAITS: &str = "waits";
 /// The colours of the pictures, in their order: who waits is grey.
-const KINDS: [&str; 8] =
-    ["compute", "DRAM", "set-up", "messages", "transfer", "control", WAITS, "synchronisation"];
+const KINDS: [&str; 9] =
+    ["compute", "DRAM", "set-up", "messages", "transfer", "control", WAITS, "synchronisation", "prediction"];
 
 fn percent_of(ns: u64, of: u64) -> String {
     format!("{:.1}", 100.0 * ns as f64 / of.max(1) as f64)
@@ -52,7 +53,11 @@ pub fn print(breakdown: &Breakdown) {
 
 /// A name that fits its column.
 fn short(cause: Cause) -> &'static str {
-    if cause == Cause::Synchronisation { "sync" } else { cause.name() }
+    match cause {
+        Cause::Synchronisation => "sync",
+        Cause::Prediction => "predict",
+        _ => cause.name(),
+    }
 }
 
 /// Bars of all tokens, and the last token as it went.

@@ -1,0 +1,48 @@
+//! FC1 of the neurons that a core predicts itself, with a low-rank predictor in its DRAM.
+
+use super::product::{Product, Weights};
+use super::unit::{GemvRun, GemvUnit, Kept};
+use crate::error::SimError;
+use ndp_config::BEAT_ELEMS;
+use ndp_layout::MatrixLayout;
+use ndp_numerics::f16;
+use ndp_planner::{Epilogue, KeptOutputs, Mode, Plan, Prediction};
+use std::collections::HashSet;
+
+impl GemvUnit {
+    /// A DOT of the rows that the core predicts among those that take part, and ReLU; `[count]`, +0 for the others. `bias` is what the predictor adds
+    /// for each. The results stay in the buffer, as those of [`GemvUnit::product_kept_async`] do. Says which rows the core has predicted, too.
+    pub(crate) async fn predicted_async(
+        &mut self,
+        product: &Product<'_>,
+        (prediction, bias): (&Prediction<'_>, &[f16]),
+        (outputs, next): (&KeptOutputs, &MatrixLayout),
+    ) -> Result<(GemvRun, Vec<u32>), SimError> {
+        let config = self.core.config().clone();
+        let (sizes, mut map) = (product.sizes()?, self.free_map());
+        let (Weights::Resident([(_, layout)]), Some(active)) = (product.weights, product.active) else {
+            let (key, found, expected) = ("weights", "a product's own".to_owned(), "rows in DRAM".to_owned());
+            return Err(SimError::Unsupported { key, found, expected });
+        };
+        let (plan, one) = Plan::predicted(&config, &mut map, layout, &sizes, outputs, prediction)?;
+        let mut order = product.order(&sizes, &[next]);
+        let epilogue = Epilogue { bias: Some(bias), ..Epilogue::default() };
+        self.place(product, &epilogue, &sizes, &plan, &order).await?;
+        if let Some(one) = one {
+            self.place_block(&one, |_, _| f16::ONE);
+        }
+        let figures = self.execute(&plan.instructions).await?;
+        let row = |at: &u32| active[*at as usize];
+        let rows: Vec<u32> = order.iter().map(row).collect();
+        let places: Vec<Vec<u32>> = rows.chunks(BEAT_ELEMS as usize).map(<[u32]>::to_vec).collect();
+        let predicted = self.selected(&places).await?.rows;
+        // The results of the predicted rows are side by side; what is stored behind them has to be +0.
+        let is_predicted: HashSet<u32> = predicted.iter().copied().collect();
+        order.sort_by_key(|at| !is_predicted.contains(&row(at)));
+        let bits = self.collect(Mode::Dot, &sizes, &plan, &order).await?;
+        let rows = order.iter().map(row).collect();
+        let (outputs, lists, earlier_masks) = (outputs.clone(), None, places.len());
+        self.kept = Some(Kept { outputs, lists, rows, earlier_masks, map });
+        Ok((GemvRun { bits, passes: plan.passes, figures }, predicted))
+    }
+}
