@@ -3,7 +3,7 @@
 //! docs/predictor.md. And in systems whose cores and GPU predict with them.
 
 use crate::common::causes::every_nanosecond_has_a_cause;
-use ndp_config::{BlockKind, DesignConfig, SystemConfig};
+use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation, LowRank};
 use ndp_sim::core::Backend;
@@ -199,8 +199,8 @@ const PROMPT: &[u8] = b"She was";
 const TOKENS: GenerateOptions = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };
 
 impl Job {
-    fn new(name: &str) -> Result<Self, Box<dyn Error>> {
-        let model = Model::load(&golden(name))?;
+    fn new(name: &str, weights: WeightFormat) -> Result<Self, Box<dyn Error>> {
+        let (model, _) = Model::load(&golden(name))?.quantised(weights)?;
         let prompt_tokens = model.vocabulary.tokens(PROMPT)?.len();
         let predictor = low_rank(name, &model)?;
         let live = LivePredictor::of_low_rank(&shape_of(&model.config), predictor, prompt_tokens);
@@ -260,7 +260,7 @@ impl Places for Wanderers {
 #[test]
 fn a_system_predicts_and_computes_what_the_software_does() -> Outcome {
     for name in MODELS {
-        let job = Job::new(name)?;
+        let job = Job::new(name, WeightFormat::Fp16)?;
         let of = |system: &SystemBackend<_>| (system.figures().clone(), system.events().to_vec());
         let places = || StaticPlaces::new(2, 20, 7);
         let rtl = job.check(job.open("tiny", Backend::Rtl, places(), (2, Load::Backdoor))?)?;
@@ -287,8 +287,8 @@ fn a_system_predicts_and_computes_what_the_software_does() -> Outcome {
 
 #[test]
 fn predictors_move_with_their_neurons() -> Outcome {
-    for name in MODELS {
-        let job = Job::new(name)?;
+    for (name, weights) in MODELS.into_iter().zip([WeightFormat::Fp16, WeightFormat::Int4]) {
+        let job = Job::new(name, weights)?;
         for linked in [false, true] {
             let places = Wanderers { dimms: 2, turn: 0 };
             let mut system = job.open("tiny", Backend::Cycles, places, (2, Load::Backdoor))?;
@@ -306,7 +306,7 @@ fn predictors_move_with_their_neurons() -> Outcome {
 
 #[test]
 fn one_wrong_bit_of_a_predictor_ends_the_generation() -> Outcome {
-    let job = Job::new("model")?;
+    let job = Job::new("model", WeightFormat::Fp16)?;
     for (fault, label) in [(Fault::Prediction, "prediction of"), (Fault::Activity, "activity of")] {
         let system = job.open("tiny", Backend::Rtl, StaticPlaces::new(2, 20, 7), (2, Load::Backdoor))?;
         let mut system = system.with_predictor(job.live.clone())?.with_fault(fault);
