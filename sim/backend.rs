@@ -8,14 +8,14 @@ use crate::gemv::{
     Backdoor, Checker, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights,
     compare,
 };
-use crate::phases::PhaseCycles;
+use crate::phases::{Phase, PhaseCycles};
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{
     Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, QuantisedMatrix,
-    RowOf,
+    RotaryOp, RowOf,
 };
 use ndp_numerics::{QuantisedRow, add, f16, fp16};
 use serde::Serialize;
@@ -100,8 +100,8 @@ pub struct CoreBackend {
     mismatches: Vec<Mismatch>,
     phases: PhaseCycles,
     counters: Counters,
-    /// Keys and values that were compared with the reference.
-    cached: u64,
+    /// Rotated elements, and keys and values in DRAM, that were compared with the reference.
+    other_outputs: u64,
     meter: CycleMeter,
     model_cycles: u64,
 }
@@ -124,7 +124,7 @@ impl CoreBackend {
             mismatches: Vec::new(),
             phases: PhaseCycles::default(),
             counters: Counters::default(),
-            cached: 0,
+            other_outputs: 0,
             meter: CycleMeter::default(),
             model_cycles: 0,
         })
@@ -152,11 +152,15 @@ impl CoreBackend {
         self.activation
     }
 
-    /// The figures of all classes together, with the cycles of all programs, and the keys and values in DRAM among the outputs.
+    /// The figures of all classes together, with the cycles of all programs, and rotated elements and the keys and values in DRAM among the outputs.
     pub fn total(&self) -> Figures {
         let mut total = Figures::default();
         self.classes.values().for_each(|class| total.add(class));
-        Figures { cycles: self.meter.cycles(), outputs_checked: total.outputs_checked + self.cached, ..total }
+        Figures {
+            cycles: self.meter.cycles(),
+            outputs_checked: total.outputs_checked + self.other_outputs,
+            ..total
+        }
     }
 
     /// Core cycles by the phases of a decoder layer; they add up to those of all programs.
@@ -242,12 +246,23 @@ impl GemvBackend for CoreBackend {
         self.account((op.product(), op.product().format()), inputs, &run, mismatches)
     }
 
+    /// The rotated queries or keys, once each has been found equal to the reference.
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, SimError> {
+        let run = self.unit.rotate(op)?;
+        self.count(&run.figures);
+        self.phases.whole(Phase::Rotary, &run.figures.parts);
+        self.other_outputs += run.bits.len() as u64;
+        let mismatches = self.checker.rotary(op, &run.bits)?;
+        self.verdict(mismatches, run.bits.len() as u64)?;
+        Ok(run.bits.into_iter().map(f16::from_bits).collect())
+    }
+
     /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
         let run = self.unit.attend(op)?;
         self.count(&run.append);
         self.count(&run.attend);
-        self.phases.append(&run.append.parts);
+        self.phases.whole(Phase::Append, &run.append.parts);
         let (scores, context) = self.phases.attend(&run.attend.parts, &run.attend.counters);
         let roofline = self.unit.config().roofline_macs_per_cycle(1);
         let outputs = run.context.len() as u64;
@@ -264,7 +279,7 @@ impl GemvBackend for CoreBackend {
         class(&mut self.classes, GemvClass::Scores, Figures { cycles: scores, ..figures });
         let figures = Figures { cycles: context, outputs_checked: outputs, ..figures };
         class(&mut self.classes, GemvClass::Context, figures);
-        self.cached += (run.keys.len() + run.values.len()) as u64;
+        self.other_outputs += (run.keys.len() + run.values.len()) as u64;
 
         let mut mismatches = Vec::new();
         for (part, bits, rows) in [

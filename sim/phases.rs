@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 pub enum Phase {
     /// Products of the query, key and value projections.
     Qkv,
+    /// Rotary embedding of queries and keys, loads and stores included.
+    Rotary,
     /// Keys and values into the caches, their loads included.
     Append,
     /// Products of keys and queries.
@@ -43,8 +45,9 @@ pub enum Phase {
 
 impl Phase {
     /// All of them, in the order of a layer.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Qkv,
+        Self::Rotary,
         Self::Append,
         Self::Scores,
         Self::Softmax,
@@ -63,6 +66,7 @@ impl Phase {
     pub fn name(self) -> &'static str {
         match self {
             Self::Qkv => "QKV",
+            Self::Rotary => "rotary",
             Self::Append => "append",
             Self::Scores => "scores",
             Self::Softmax => "softmax",
@@ -123,9 +127,9 @@ impl PhaseCycles {
         self.rest(parts);
     }
 
-    /// Counts a program that appends to caches.
-    pub(crate) fn append(&mut self, parts: &PartCycles) {
-        self.add(Phase::Append, parts.total());
+    /// Counts a program all of whose cycles belong to one phase.
+    pub(crate) fn whole(&mut self, phase: Phase, parts: &PartCycles) {
+        self.add(phase, parts.total());
     }
 
     /// Counts a program that attends; returns the cycles of the two products.
@@ -163,7 +167,7 @@ mod tests {
         };
         let mut phases = PhaseCycles::default();
         phases.linear(GemvClass::Fc1, &parts);
-        phases.append(&parts);
+        phases.whole(Phase::Append, &parts);
         let counters = Counters { axpy: 30, product: 101, ..Counters::default() };
         assert_eq!(phases.attend(&parts, &counters), (70, 30));
         assert_eq!(phases.total(), 3 * parts.total());

@@ -42,6 +42,7 @@ mod random_configs;
 mod rank_port;
 mod ratios;
 mod replication;
+mod rotary;
 mod run;
 mod select;
 mod series;

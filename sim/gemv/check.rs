@@ -5,7 +5,7 @@
 //! the same thread, after the run.
 
 use crate::error::{Mismatch, SimError};
-use ndp_model::{AttentionOp, GemvBackend, GemvOp, LinearOp, SoftwareBackend};
+use ndp_model::{AttentionOp, GemvBackend, GemvOp, LinearOp, RotaryOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
 
 /// The reference, with the number of weight bits that the hardware multiplies.
@@ -45,6 +45,14 @@ impl Checker {
     pub fn linear(&mut self, op: &LinearOp<'_>, bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
         let reference = certain(self.reference.linear(op));
         compare(op.product().label(), op.product().rows(), &reference, bits)
+    }
+
+    /// The same for rotary embedding.
+    ///
+    /// # Errors
+    /// As [`Checker::mismatches`].
+    pub fn rotary(&mut self, op: &RotaryOp<'_>, bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
+        compare(op.label(), op.width(), &op.rotated(), bits)
     }
 
     /// The same for attention: `[tokens x width]`.

@@ -13,6 +13,7 @@ mod gated;
 mod partial;
 mod predicted;
 mod product;
+mod rotary;
 mod state;
 mod transfer;
 mod unit;

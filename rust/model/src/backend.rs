@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use ndp_config::WeightFormat;
 use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
 
-use crate::operations::{AttentionOp, LinearOp, attend_by_heads};
+use crate::operations::{AttentionOp, LinearOp, RotaryOp, attend_by_heads};
 use crate::quantised::{QuantisedMatrix, RowOf};
 use crate::{Matrix, ModelError};
 
@@ -213,6 +213,11 @@ pub trait GemvBackend {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
         Ok(y)
+    }
+
+    /// Rotary embedding of queries or keys, `[tokens x width]`: unless a backend does it otherwise, in software.
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, Self::Error> {
+        Ok(op.rotated())
     }
 
     /// Attention, `[tokens x width]`: unless a backend does it otherwise, its products head by head and softmax in software. A

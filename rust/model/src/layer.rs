@@ -1,6 +1,6 @@
 //! One decoder layer over a batch of tokens, of one sequence or of several.
 //!
-//! Normalisation and rotary embedding are computed here; linear layers and attention are the backend's. [`crate::Decoder`] runs all layers of one
+//! Normalisation is computed here; linear layers, rotary embedding and attention are the backend's. [`crate::Decoder`] runs all layers of one
 //! sequence; programs that look at a single layer call [`run_layer`] themselves.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use ndp_numerics::{Rotation, f16, relu, rne_rsqrt};
 
 use crate::config::Activation;
 use crate::kv_cache::LayerCache;
-use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp};
+use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;
 use crate::weights::{Layer, Linear, Norm};
 use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp, ModelError};
@@ -88,10 +88,13 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     let mut k = linear(backend, &name("k_proj"), GemvClass::Qkv, &layer.k_proj, &a, Finish::Plain)?;
     let v = linear(backend, &name("v_proj"), GemvClass::Qkv, &layer.v_proj, &a, Finish::Plain)?;
     let width = shape.head_width;
-    for (states, heads) in [(&mut q, shape.heads), (&mut k, shape.kv_heads)] {
-        let rotations = spans.iter().flat_map(|span| span.rotations);
-        for (state, rotation) in states.chunks_mut(heads * width).zip(rotations) {
-            state.chunks_mut(width).for_each(|head| rotation.rotate(head));
+    let rotations: Vec<&Rotation> = spans.iter().flat_map(|span| span.rotations).collect();
+    if !rotations.is_empty() {
+        for (states, part) in [(&mut q, "q_proj.rotary"), (&mut k, "k_proj.rotary")] {
+            let label = name(part);
+            let op = RotaryOp::new(&label, width, states, rotations.clone())?;
+            let rotated = backend.rotate(&op);
+            *states = checked::<B>(&label, rotated, states.len())?;
         }
     }
     let kv_width = shape.kv_heads * width;

@@ -35,7 +35,7 @@ pub use kv_cache::LayerCache;
 pub use layer::{LayerShape, LayerSpan, run_layer};
 pub use loader::RoundedWeights;
 pub use matrix::Matrix;
-pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp};
+pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};
 pub use vocabulary::Vocabulary;

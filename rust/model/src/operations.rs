@@ -3,7 +3,7 @@
 //! Each operation is written here as the software's steps on top of [`GemvBackend::gemv`], which is what a backend does that
 //! knows no better. Hardware that keeps the caches and has an activation unit replaces them; the bits have to stay.
 
-use ndp_numerics::{add, f16, fp16, mul, softmax};
+use ndp_numerics::{Rotation, add, f16, fp16, mul, softmax};
 
 use crate::config::Activation;
 use crate::kv_cache::LayerCache;
@@ -93,6 +93,71 @@ impl<'a> LinearOp<'a> {
                 y.iter_mut().zip(residual).for_each(|(y, &r)| *y = add(r, *y));
             }
         }
+    }
+}
+
+/// Rotary embedding of the queries or keys of a batch: every head of a token is rotated by the angles of the token's position.
+#[derive(Debug, Clone)]
+pub struct RotaryOp<'a> {
+    label: &'a str,
+    head_width: usize,
+    states: &'a [f16],
+    rotations: Vec<&'a Rotation>,
+}
+
+impl<'a> RotaryOp<'a> {
+    /// `states` is `[tokens x heads * head_width]`, with a rotation for each token.
+    /// Errors with [`ModelError::Length`] for states or rotations of other sizes.
+    pub fn new(
+        label: &'a str,
+        head_width: usize,
+        states: &'a [f16],
+        rotations: Vec<&'a Rotation>,
+    ) -> Result<Self, ModelError> {
+        let check = |part: &str, found, expected| {
+            let what = format!("{label}: {part}");
+            if found == expected { Ok(()) } else { Err(ModelError::Length { what, found, expected }) }
+        };
+        for rotation in &rotations {
+            check("elements of a rotated head", 2 * rotation.angles()[0].len(), head_width)?;
+        }
+        let unit = rotations.len().max(1) * head_width.max(1);
+        check("states", states.len(), (states.len() / unit).max(1) * unit)?;
+        Ok(Self { label, head_width, states, rotations })
+    }
+
+    /// Where in the model, for messages: `layers.2.q_proj.rotary`.
+    pub fn label(&self) -> &'a str {
+        self.label
+    }
+
+    /// Elements of a token: all heads side by side.
+    pub fn width(&self) -> usize {
+        self.states.len() / self.rotations.len().max(1)
+    }
+
+    /// `[tokens x width]`, not rotated.
+    pub fn states(&self) -> &'a [f16] {
+        self.states
+    }
+
+    /// Pairs of elements that are rotated together, token by token and head by head: the places of both in the states, and cosine
+    /// and sine of their angle.
+    pub fn pairs(&self) -> impl Iterator<Item = ([usize; 2], [f16; 2])> {
+        let (width, half) = (self.width(), self.head_width / 2);
+        (0..self.states.len()).filter(move |at| at % self.head_width < half).map(move |at| {
+            let angles = self.rotations[at / width].angles();
+            ([at, at + half], angles.map(|values| values[at % self.head_width]))
+        })
+    }
+
+    /// `[tokens x width]`, rotated in software.
+    pub fn rotated(&self) -> Vec<f16> {
+        let mut states = self.states.to_vec();
+        for (token, rotation) in states.chunks_mut(self.width().max(1)).zip(&self.rotations) {
+            token.chunks_mut(self.head_width).for_each(|head| rotation.rotate(head));
+        }
+        states
     }
 }
 

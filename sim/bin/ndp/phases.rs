@@ -64,6 +64,6 @@ fn colour(phase: Phase) -> usize {
         Phase::Qkv | Phase::Projection | Phase::Fc1 | Phase::Fc2 | Phase::Head => 0,
         Phase::Scores | Phase::Context => 1,
         Phase::Softmax | Phase::Round | Phase::ElementWise => 2,
-        Phase::Append | Phase::Transfer | Phase::Waiting => 6,
+        Phase::Rotary | Phase::Append | Phase::Transfer | Phase::Waiting => 6,
     }
 }

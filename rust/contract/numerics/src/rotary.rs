@@ -80,6 +80,11 @@ impl Rotary {
 }
 
 impl Rotation {
+    /// Cosines and sines of the pairs, `[width / 2]` each.
+    pub fn angles(&self) -> [&[f16]; 2] {
+        [&self.cosines, &self.sines]
+    }
+
     /// Rotates a head in place: element `i` with element `i + width / 2`.
     ///
     /// # Panics

@@ -135,7 +135,7 @@ fn elements_in(config: &DesignConfig, words: u32) -> u32 {
 
 /// The most elements, up to `count`, of a vector that takes at most `words` words, one at least. A tail may take more words than as
 /// many full stripes (three over four ranks do), so that what is left of a longer vector may not fit where the rest did.
-fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
+pub(crate) fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
     if vector_words(config, count) <= words {
         return count;
     }

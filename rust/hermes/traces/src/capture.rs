@@ -4,7 +4,7 @@
 //! of FC2 (behind the MLP's ReLU; of an MLP with a gate it is the gate), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
 
 use crate::{Activity, NeuronShape, TraceError};
-use ndp_model::{AttentionOp, DecoderConfig, Finish, GemvBackend, GemvClass, GemvOp, LinearOp};
+use ndp_model::{AttentionOp, DecoderConfig, Finish, GemvBackend, GemvClass, GemvOp, LinearOp, RotaryOp};
 use ndp_numerics::{f16, fp16};
 
 /// The neurons of a model: the blocks whose activity is captured.
@@ -96,6 +96,10 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> GemvBackend 
             self.look(values, values.len() / product.batch()).map_err(CaptureError::Trace)?;
         }
         self.backend.linear(op).map_err(CaptureError::Backend)
+    }
+
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, Self::Error> {
+        self.backend.rotate(op).map_err(CaptureError::Backend)
     }
 
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, Self::Error> {
