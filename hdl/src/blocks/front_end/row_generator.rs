@@ -29,8 +29,8 @@ fn length_bits(config: &GemvConfig) -> u32 {
     bits_for(places.div_ceil(SCALED_PLACES) + places / 2).max(wave_bits(config))
 }
 
-/// The generator: a counted row per cycle, a listed one every `wave_bits + 4` cycles, or `length_bits + 4` if its weights are
-/// quantised. The command's fields have to stay while it runs.
+/// The generator: a counted row per cycle, a listed one every `max(n + 1, 2)` cycles, `n` being the bits of what it is multiplied by, one
+/// at least. The command's fields have to stay while it runs.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
@@ -63,13 +63,19 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     active.next(any_of(&[start.clone(), active.q() & !&done]));
     left.next(mux(&start, &rows, &mux(&taken, &left.minus_one(), &left)));
 
-    // A listed row: read the word, choose the entry, multiply bit by bit from the top.
-    let entry = m.reg("entry_q", list_bits);
-    entry.next(mux(&start, &list, &mux(&taken, &entry.plus_one(), &entry)));
-    let begins = m.wire("begins", &start | (&taken & !&last));
-    let begins_listed = m.reg("read_q", 1).reset(0);
-    begins_listed.next(&begins & &listed);
+    // A listed row: read the word and choose the entry while the row before is multiplied, bit by bit from the lowest.
+    let busy = m.forward("busy", 1);
     let chooses = m.reg("choose_q", 1).reset(0);
+    let waits = m.reg("waits_q", 1).reset(0);
+    let is_known = m.wire("is_known", chooses.q() | waits.q());
+    let loads = m.wire("loads", &is_known & (!&*busy | &taken));
+    waits.next(is_known & !&loads);
+    let more = !&last & !(&taken & left.eq_lit(2));
+    let reads = m.wire("reads", (&start & &listed) | (&loads & more));
+    let entry = m.reg("entry_q", list_bits);
+    entry.next(mux(&start, &list, &mux(&loads, &entry.plus_one(), &entry)));
+    let begins_listed = m.reg("read_q", 1).reset(0);
+    begins_listed.next(&reads);
     chooses.next(&begins_listed);
     let entry_low = log2(WORD_ENTRIES);
     let at = m.wire("at", one_hot(&mux(&others, &other, &entry.low(entry_low)), WORD_ENTRIES));
@@ -78,43 +84,40 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let unread: Vec<Bits> =
         (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits)).collect();
     m.unused(cat(unread), "a row index has 24 bits");
-    // What a row is long: its waves, or their bursts. One bit per remaining step; `multiplier_q` holds the bits from the top.
+    let ahead = m.reg("ahead_q", row_bits).enable(&chooses);
+    ahead.next(&chosen);
+    let next = m.wire("next", mux(&chooses, &chosen, &ahead));
+    // What a row is long: its waves, or their bursts.
     let beats = log2(gemv.beats_per_stripe());
     let step_bits = if format.is_some() { length_bits(gemv) } else { wave_width };
-    let (factor, first_step, length) = match &format {
-        None => (waves.clone(), cat([ndp_hdl_language::lit(1, 1), zeros(wave_width - 1)]), waves.clone()),
+    let (factor, length) = match &format {
+        None => (waves.clone(), waves.clone()),
         Some(format) => {
             let places = if beats == 0 { waves.clone() } else { cat([waves.clone(), zeros(beats)]) };
             let bursts = quantised_bursts(&m, &places, &format.int4);
-            let top = step_bits - wave_width;
-            let whole = if top == 0 { waves.clone() } else { cat([waves.clone(), zeros(top)]) };
             let quantised = if bursts.width() > step_bits {
                 m.unused(bursts.high(bursts.width() - step_bits), "no row is so long");
                 bursts.low(step_bits)
             } else {
                 bursts.zext(step_bits)
             };
-            let one = |at: u32| ndp_hdl_language::lit(1 << at, step_bits);
             let places = places.zext(places.width() + 1);
             (
-                mux(&format.quantised, &quantised, &whole),
-                mux(&format.quantised, &one(step_bits - 1), &one(wave_width - 1)),
+                mux(&format.quantised, &quantised, &waves.zext(step_bits)),
                 m.wire("length", mux(&format.quantised, &bursts, &places)),
             )
         }
     };
-    let steps = m.reg("steps_q", step_bits).reset(0);
-    let stepping = m.wire("stepping", steps.any());
-    let last_step = m.wire("last_step", steps.eq_lit(1));
-    steps.next(mux(&chooses, &first_step, &{
-        if step_bits == 1 { zeros(1) } else { cat([zeros(1), steps.high(step_bits - 1)]) }
-    }));
     let multiplier = m.reg("multiplier_q", step_bits);
-    let shifted = if step_bits == 1 { zeros(1) } else { cat([multiplier.low(step_bits - 1), zeros(1)]) };
-    multiplier.next(mux(&chooses, &factor, &shifted));
+    let rest = if step_bits == 1 { zeros(1) } else { multiplier.high(step_bits - 1).zext(step_bits) };
+    let last_step = m.wire("last_step", rest.is_zero());
+    multiplier.next(mux(&loads, &factor, &rest));
+    let stepping = m.reg("stepping_q", 1).reset(0);
+    stepping.next(&loads | (stepping.q() & !&last_step));
+    busy.drive(stepping.q() | valid.q());
     let row = m.reg("row_q", row_bits);
     let counted = mux(&taken, &row.plus_one(), &row).gated(&!&start);
-    row.next(mux(&listed, &mux(&chooses, &chosen, &row), &counted));
+    row.next(mux(&listed, &mux(&loads, &next, &row), &counted));
 
     let fit = |value: &Bits| {
         if value.width() >= offset_bits { value.low(offset_bits) } else { value.zext(offset_bits) }
@@ -123,22 +126,23 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         m.unused(row.high(row_bits - offset_bits), "addresses count modulo the rank");
     }
     let offset = m.reg("offset_q", offset_bits);
-    let doubled = cat([offset.low(offset_bits - 1), zeros(1)]);
     // A wave of FP16 has a burst for each place.
-    let term = match &format {
+    let first = match &format {
         Some(format) if beats > 0 => {
-            let whole = cat([row.q(), zeros(beats)]);
-            mux(&format.quantised, &fit(&row), &fit(&whole))
+            let whole = cat([next.clone(), zeros(beats)]);
+            mux(&format.quantised, &fit(&next), &fit(&whole))
         }
-        _ => fit(&row),
+        _ => fit(&next),
     };
-    let product = &doubled + term.gated(&multiplier.msb());
-    let listed_offset = mux(&chooses, &zeros(offset_bits), &mux(&stepping, &product, &offset));
+    let term = m.reg("term_q", offset_bits);
+    term.next(mux(&loads, &first, &cat([term.low(offset_bits - 1), zeros(1)])));
+    let product = offset.q() + term.gated(&multiplier.bit(0));
+    let listed_offset = mux(&loads, &zeros(offset_bits), &mux(&stepping, &product, &offset));
     let counted_offset = offset.q() + fit(&length).gated(&taken);
     let counted_offset = counted_offset.gated(&!&start);
     offset.next(mux(&listed, &listed_offset, &counted_offset));
-    let counts = m.wire("counts", &begins & !&listed);
-    let known = m.wire("known", (&stepping & &last_step) | &counts);
+    let counts = m.wire("counts", (&start | (&taken & !&last)) & !&listed);
+    let known = m.wire("known", (stepping.q() & &last_step) | &counts);
     valid.next(any_of(&[known, valid.q() & !&taken]));
 
     // `row * tail mod ranks`: a product of two numbers below the number of ranks.

@@ -102,7 +102,7 @@ impl CycleModel {
             list: vec![0; config.core().list_entries() as usize],
             list_at: 0,
             naming: Naming::default(),
-            generator: Generator::new(&shape),
+            generator: Generator::default(),
             feeders: (0..shape.ranks).map(|rank| Feeder::new(rank, rank_bursts)).collect(),
             turns: vec![Turn::new(config.dram().bank_groups()); shape.ranks as usize],
             rows: None,
@@ -325,7 +325,7 @@ impl CycleModel {
         if std::mem::take(&mut self.rows_start)
             && let Some(rows) = &self.rows
         {
-            self.generator.start(cycle, rows, &self.list);
+            self.generator.start(cycle, rows, &self.list, &self.shape);
             self.rows_wake = 0;
         }
     }

@@ -31,6 +31,9 @@ impl Rows {
     }
 }
 
+/// Cycles from the wish for an entry of the list to the entry.
+const READ: u64 = 2;
+
 /// Names one row after the other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Generator {
@@ -41,30 +44,32 @@ pub(crate) struct Generator {
     row: u32,
     entry: u32,
     listed: bool,
-    /// Cycles from the command, or from the row before, to a listed row: of FP16 weights, and of others.
-    listed_cycles: [u64; 2],
-    quantised: bool,
+    /// Cycle from which on the next entry of the list is known.
+    known: u64,
+    /// Cycles in which a listed row is multiplied by what rows are long.
+    steps: u64,
 }
 
 impl Generator {
-    pub fn new(shape: &Shape) -> Self {
-        Self { listed_cycles: [shape.wave_bits + 3, shape.length_bits + 3], ..Self::default() }
-    }
-
     /// The command comes in cycle `cycle`.
-    pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32]) {
+    pub fn start(&mut self, cycle: u64, rows: &Rows, list: &[u32], shape: &Shape) {
         (self.left, self.listed) = (rows.count, rows.list.is_some());
-        self.quantised = rows.matrix.weights() != WeightFormat::Fp16;
+        let factor = match rows.matrix.weights() {
+            WeightFormat::Fp16 => rows.cut.waves,
+            _ => rows.matrix.place_bursts(rows.cut.waves * shape.positions),
+        };
+        self.steps = (u32::BITS - factor.leading_zeros()).max(1).into();
         self.entry = rows.list.unwrap_or(0);
         self.row = 0;
+        self.known = cycle + READ;
         self.begin(cycle, list);
     }
 
     fn begin(&mut self, cycle: u64, list: &[u32]) {
         if self.listed {
-            // Read the word, choose the entry, multiply by the waves bit by bit.
+            let loaded = cycle.max(self.known);
             self.row = list[self.entry as usize] & 0xFF_FFFF;
-            self.from = cycle + self.listed_cycles[usize::from(self.quantised)];
+            (self.from, self.known) = (loaded + self.steps + 1, loaded + READ);
         } else {
             self.from = cycle + 1;
         }

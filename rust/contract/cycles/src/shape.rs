@@ -49,10 +49,6 @@ pub(crate) struct Shape {
     /// Sums of rows that a group can queue, and the digits, or results of heads, that it can.
     sums: u32,
     queue: u32,
-    /// Bits of a number of waves.
-    pub wave_bits: u64,
-    /// Bits of the bursts of a row's full waves, of weights of 8 or 4 bits.
-    pub length_bits: u64,
     /// Bits of a row's number.
     pub row_mask: u32,
     /// All ranks, one bit each.
@@ -62,10 +58,6 @@ pub(crate) struct Shape {
 impl Shape {
     pub fn new(config: &GemvConfig) -> Self {
         let sums = config.max_batch().max(8);
-        let stripe_bits = config.stripe_elems().trailing_zeros() + config.ranks().trailing_zeros();
-        let places = config.max_cols() / (config.stripe_elems() * config.ranks()) * config.beats_per_stripe();
-        let most_bursts = places.div_ceil(BEAT_ELEMS) + places / 2;
-        let wave_bits = config.col_bits() - stripe_bits + 1;
         Self {
             ranks: config.ranks(),
             positions: config.beats_per_stripe(),
@@ -78,8 +70,6 @@ impl Shape {
             weight_beats: config.weight_fifo_beats(),
             sums,
             queue: (sums * config.acc_segments()).next_power_of_two(),
-            wave_bits: wave_bits.into(),
-            length_bits: (most_bursts.ilog2() + 1).max(wave_bits).into(),
             row_mask: (1 << config.row_bits()) - 1,
             all_ranks: (1 << config.ranks()) - 1,
         }
