@@ -18,6 +18,8 @@ struct RawSystem {
     bus: Bus,
     #[serde(default)]
     channel: Channel,
+    #[serde(default)]
+    host: Host,
     dimms: Dimms,
 }
 
@@ -77,6 +79,23 @@ impl Default for Channel {
     }
 }
 
+/// The host's processor, as far as it predicts neurons.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Cores that share a block's neurons.
+    pub cores: u32,
+    /// Picoseconds of one core for each neuron of a block: to predict it and to take what was active.
+    pub predictor_ps_per_neuron: u32,
+}
+
+/// That of the preset `hermes`, for files that name none.
+impl Default for Host {
+    fn default() -> Self {
+        Self { cores: 1, predictor_ps_per_neuron: 217 }
+    }
+}
+
 /// The NDP-DIMMs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -104,6 +123,7 @@ pub struct SystemConfig {
     gpu: Gpu,
     bus: Bus,
     channel: Channel,
+    host: Host,
     dimms: Dimms,
 }
 
@@ -128,7 +148,7 @@ impl SystemConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let RawSystem { name, gpu, bus, channel, dimms } = parse(text)?;
+        let RawSystem { name, gpu, bus, channel, host, dimms } = parse(text)?;
         for (key, value, min, max) in [
             ("gpu.memory_gb", gpu.memory_gb, 0.0, 1e4),
             ("gpu.workspace_gb", gpu.workspace_gb, 0.0, gpu.memory_gb.max(0.0)),
@@ -142,6 +162,8 @@ impl SystemConfig {
             ("channel.bandwidth_gbps", channel.bandwidth_gbps, 0.1, 1e5),
             ("channel.latency_ns", channel.latency_ns, 0.0, 1e6),
             ("channel.turnaround_ns", channel.turnaround_ns, 0.0, 1e6),
+            ("host.cores", host.cores.into(), 1.0, 1024.0),
+            ("host.predictor_ps_per_neuron", host.predictor_ps_per_neuron.into(), 1.0, 1e6),
             ("dimms.count", f64::from(dimms.count), 1.0, f64::from(Self::MAX_DIMMS)),
             ("dimms.capacity_gb", dimms.capacity_gb, 1e-9, 1e5),
             ("dimms.bandwidth_gbps", dimms.bandwidth_gbps, 1.0, 1e5),
@@ -151,7 +173,7 @@ impl SystemConfig {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
             }
         }
-        Ok(Self { name, gpu, bus, channel, dimms })
+        Ok(Self { name, gpu, bus, channel, host, dimms })
     }
 
     /// The same system with so many DIMMs.
@@ -198,6 +220,12 @@ impl SystemConfig {
     /// The host's memory channels.
     pub fn channel(&self) -> &Channel {
         &self.channel
+    }
+
+    /// Picoseconds of the predictor's step for a block of so many neurons, of which each core of the host has as many.
+    pub fn predictor_ps(&self, neurons: usize) -> u64 {
+        let Host { cores, predictor_ps_per_neuron } = self.host;
+        (neurons as u64 * u64::from(predictor_ps_per_neuron)).div_ceil(cores.into())
     }
 
     /// Nanoseconds in which the GPU multiplies FP16 weights of so many bytes by `batch` vectors: it reads them once, and takes two FLOPs for each
@@ -251,6 +279,10 @@ mod tests {
         // 468 GB/s; 82.5 TFLOP/s from a batch of 177 on.
         assert_eq!(system.gpu_ns(468_000, 1), 1_000.0);
         assert_eq!(system.gpu_ns(825_000, 1_000), 10_000.0);
+        // Cores share a block evenly; a part of a picosecond counts as one.
+        let eight = SystemConfig::from_toml(&text.replace("cores = 1 ", "cores = 8 ")).unwrap();
+        assert_eq!([0, 1, 28_672].map(|neurons| system.predictor_ps(neurons)), [0, 217, 6_221_824]);
+        assert_eq!([0, 1, 28_672].map(|neurons| eight.predictor_ps(neurons)), [0, 28, 777_728]);
     }
 
     #[test]
@@ -258,7 +290,7 @@ mod tests {
         let text: String = include_str!("../presets/systems/hermes.toml")
             .lines()
             .filter(|line| {
-                !["efficiency", "[channel]", "latency_ns", "turnaround_ns"]
+                !["efficiency", "[channel]", "latency_ns", "turnaround_ns", "[host]", "cores", "predictor"]
                     .iter()
                     .any(|key| line.contains(key))
             })
@@ -278,6 +310,14 @@ mod tests {
             ("workspace_gb = 0.5", "workspace_gb = 25.0", "gpu.workspace_gb = 25"),
             ("bandwidth_efficiency = 1.0", "bandwidth_efficiency = 1.1", "gpu.bandwidth_efficiency = 1.1"),
             ("turnaround_ns = 20.0", "turnaround_ns = -1.0", "channel.turnaround_ns = -1"),
+            ("cores = 1 ", "cores = 0 ", "host.cores = 0 must be in 1..=1024"),
+            ("cores = 1 ", "cores = 1025 ", "host.cores = 1025 must be in 1..=1024"),
+            ("cores = 1 ", "cores = -1 ", "invalid value: integer `-1`, expected u32"),
+            ("per_neuron = 217", "per_neuron = 0", "host.predictor_ps_per_neuron = 0 must be in 1..=1000000"),
+            ("per_neuron = 217", "per_neuron = 1_000_001", "host.predictor_ps_per_neuron = 1000001"),
+            ("per_neuron = 217", "per_neuron = -1", "predictor_ps_per_neuron = -1"),
+            ("per_neuron = 217", "per_neuron = nan", "predictor_ps_per_neuron = nan"),
+            ("predictor_ps_per", "predictor_ns_per", "predictor_ns_per_neuron"),
             ("link_gbps", "link_gbit", "link_gbit"),
         ] {
             assert!(text.contains(from), "{from}");
