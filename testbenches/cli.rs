@@ -462,7 +462,11 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let sum = |times: &Value| {
         times.as_object().into_iter().flatten().filter_map(|(_, ns)| ns.as_u64()).sum::<u64>()
     };
-    for device in time["devices"].as_array().ok_or("devices")? {
+    let devices = time["devices"].as_array().ok_or("devices")?;
+    let host = devices.iter().find(|device| device["place"] == "host").ok_or("no host")?;
+    // The scheduler's predictions, of 192 and 768 neurons in four layers of two tokens.
+    assert_eq!(host["busy_ns"]["prediction"], 2 * 4 * (42 + 167));
+    for device in devices {
         assert_eq!(sum(&device["busy_ns"]) + sum(&device["waits_for_ns"]), ns, "{device}");
     }
     // Modelled cores do the same: everything but the time of the simulation is equal.
@@ -483,7 +487,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
             .find(|e| e["name"] == "process_name" && e["args"]["name"] == name)
             .map(|e| e["pid"].clone())
     };
-    for name in ["critical path", "GPU", "bus", "links", "DIMM 0 (tiny)", "DIMM 2 (tiny)"] {
+    for name in ["critical path", "GPU", "host", "bus", "links", "DIMM 0 (tiny)", "DIMM 2 (tiny)"] {
         let pid = process(name).ok_or(name)?;
         assert!(events.iter().any(|e| e["ph"] == "X" && e["pid"] == pid), "nothing happens at {name}");
     }
@@ -528,6 +532,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         "Load per DIMM",
         "Bytes per path",
         "Share of the GPU",
+        "<td>host</td>",
         "Flits of each link",
         "token 27",
         "--shown-dimm DIMM",

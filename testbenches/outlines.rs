@@ -6,8 +6,8 @@ use ndp_scheduler::Policy;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, LinkOptions, LivePredictor, Load, Setup, SystemBackend, SystemFigures, SystemOptions,
-    TracedText,
+    ActivitySource, Breakdown, Cause, LinkOptions, LivePredictor, Load, Place, Setup, SystemBackend,
+    SystemFigures, SystemOptions, TracedText,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
@@ -30,6 +30,8 @@ struct Case {
     merge: MergeFormat,
     weights: WeightFormat,
     tokens: usize,
+    /// Cores of the host, and picoseconds of one for each neuron that it predicts.
+    host: (u32, u64),
 }
 
 const CASE: Case = Case {
@@ -42,17 +44,26 @@ const CASE: Case = Case {
     merge: MergeFormat::Exact,
     weights: WeightFormat::Fp16,
     tokens: 8,
+    host: (1, 217),
 };
 
-/// Figures with data and without.
-fn both(case: Case) -> Result<[SystemFigures; 2], Box<dyn Error>> {
+/// The system `small` with the host of a case.
+fn system_of(case: Case) -> Result<SystemConfig, Box<dyn Error>> {
+    let (cores, ps) = case.host;
+    let text = include_str!("../rust/contract/config/presets/systems/small.toml");
+    let text = text.replace("cores = 1 ", &format!("cores = {cores} "));
+    Ok(SystemConfig::from_toml(&text.replace("per_neuron = 217", &format!("per_neuron = {ps}")))?)
+}
+
+/// Figures with data and without, and where the time of both goes.
+fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(case.model))?;
     let (model, _) = model.quantised(case.weights)?;
     let prompt_tokens = model.vocabulary.tokens(PROMPT.as_bytes())?.len();
     let config = DesignConfig::preset(case.config)?;
     let text = GenerateOptions { tokens: 24, temperature_percent: 0, seed: 3 };
     let setup = Setup::profile(&model, PROMPT.as_bytes(), &text)?;
-    let system = SystemConfig::preset("small")?.with_dimms(case.dimms)?.with_gpu_percent(&setup.shape, 20)?;
+    let system = system_of(case)?.with_dimms(case.dimms)?.with_gpu_percent(&setup.shape, 20)?;
     let options = SystemOptions {
         prompt_on_gpu: prompt_tokens,
         merge: case.merge,
@@ -102,11 +113,30 @@ fn both(case: Case) -> Result<[SystemFigures; 2], Box<dyn Error>> {
     let time = outline.breakdown().ok_or("no token")?;
     let ns: u64 = with_data.figures().tokens.iter().map(|token| token.ns).sum();
     assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
-    Ok([with_data.figures().clone(), outline.system().figures().clone()])
+    let of_data = Breakdown::new(with_data.figures(), with_data.events());
+    assert_eq!(time.critical_path_ns, of_data.critical_path_ns);
+    // The host predicts each block of each token, if anybody wants to know.
+    let of_token: u64 = shape.blocks().iter().map(|block| block_ns(case.host, block.neurons)).sum();
+    let predicted = if case.activity == ActivitySource::Oracle { 0 } else { of_token * time.tokens };
+    for time in [time, &of_data] {
+        let host = time.devices.iter().find(|device| device.place == Place::Host);
+        assert_eq!(host.map_or(0, |host| host.busy_ns.get(Cause::Prediction)), predicted);
+    }
+    Ok(([with_data.figures().clone(), outline.system().figures().clone()], of_data))
+}
+
+/// What the host takes for a block.
+fn block_ns((cores, ps): (u32, u64), neurons: u32) -> u64 {
+    (u64::from(neurons) * ps).div_ceil(1_000 * u64::from(cores))
+}
+
+/// Nanoseconds that all wait for the host's predictor.
+fn awaited(time: &Breakdown) -> u64 {
+    time.critical_path_ns.get(&Place::Host).map_or(0, |shares| shares.total())
 }
 
 fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
-    let [data, outline] = both(case)?;
+    let ([data, outline], _) = both(case)?;
     assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
     // Nothing else differs than what was compared, and what predicted the cycles of RTL.
     let without = |figures: &SystemFigures| {
@@ -127,7 +157,6 @@ fn a_system_without_data_takes_the_time_of_one_with_data() -> Outcome {
     same_times(Case { linked: false, ..CASE })?;
     same_times(Case { dimms: 1, linked: false, ..CASE })?;
     same_times(Case { activity: ActivitySource::Oracle, ..CASE })?;
-    same_times(Case { activity: ActivitySource::Predicted, ..CASE })?;
     same_times(Case { merge: MergeFormat::Fp16, ..CASE })?;
     Ok(())
 }
@@ -136,6 +165,41 @@ fn a_system_without_data_takes_the_time_of_one_with_data() -> Outcome {
 fn that_is_the_time_of_rtl() -> Outcome {
     let rtl = Case { backend: Backend::Rtl, dimms: 2, tokens: 3, ..CASE };
     same_times(rtl)?;
+    same_times(Case { activity: ActivitySource::Predicted, ..rtl })?;
+    Ok(())
+}
+
+#[test]
+fn a_token_waits_for_what_the_host_predicts() -> Outcome {
+    let predicted = Case { activity: ActivitySource::Predicted, ..CASE };
+    let blocks = [192, 768].map(|neurons| [predicted.host, (8, 217)].map(|host| block_ns(host, neurons)));
+    assert_eq!(blocks, [[42, 6], [167, 21]]);
+    let one = same_times(predicted)?;
+    let eight = same_times(Case { host: (8, 217), ..predicted })?;
+    // Nothing else changes: of each token that and no more, in each of four layers.
+    for (one, eight) in one.tokens.iter().zip(&eight.tokens) {
+        assert_eq!(one.ns - eight.ns, 4 * (42 + 167 - 6 - 21), "{one:?} {eight:?}");
+        assert_eq!(one.dimm_cycles, eight.dimm_cycles);
+    }
+    let ([data, _], time) = both(predicted)?;
+    assert_eq!(awaited(&time), 4 * (42 + 167) * data.tokens.len() as u64);
+    Ok(())
+}
+
+#[test]
+fn the_scheduler_s_predictions_run_beside_the_devices() -> Outcome {
+    let [one, eight] = [(1, 217), (8, 217)].map(|host| both(Case { host, ..CASE }));
+    let ((one, time), (eight, _)) = (one?, eight?);
+    assert_eq!((&one, awaited(&time)), (&eight, 0));
+    // If a token does not take as long as they do, it ends with them.
+    let slow = Case { host: (1, 1_000_000), ..CASE };
+    same_times(slow)?;
+    let ([slow, _], time) = both(slow)?;
+    for (slow, token) in slow.tokens.iter().zip(&one[0].tokens) {
+        let of_host = 4 * 960_000;
+        assert!((of_host..of_host + token.ns).contains(&slow.ns), "{slow:?}");
+    }
+    assert!(awaited(&time) > 9 * time.ns / 10, "{time:?}");
     Ok(())
 }
 

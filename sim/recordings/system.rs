@@ -21,6 +21,8 @@ const BUS: u32 = 3;
 const LINKS: u32 = 4;
 const CHANNELS: u32 = 5;
 const FIRST_DIMM: u32 = 6;
+/// The host, if it does anything that takes time: behind all DIMMs.
+const HOST: u32 = 1000;
 /// Tracks of the bus and the links for what the scheduler moves.
 const UPLOADS: u32 = 2;
 const MIGRATIONS: u32 = 0;
@@ -69,6 +71,10 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     let mut timeline = Timeline::default();
     for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links"), (CHANNELS, "memory channels")] {
         timeline.process(process, name);
+    }
+    if system.events.iter().any(|event| event.place == Place::Host) {
+        timeline.process(HOST, "host");
+        timeline.track((HOST, 0), "predictor");
     }
     timeline.process(PATH, "critical path");
     timeline.track((PATH, 0), "what the token waits for");
@@ -133,6 +139,7 @@ fn track_of(place: Place) -> (u32, u32) {
         Place::LinkIn(dimm) => (LINKS, 2 * dimm + 1),
         Place::LinkOut(dimm) => (LINKS, 2 * dimm + 2),
         Place::Dimm(dimm) => (FIRST_DIMM + dimm, 0),
+        Place::Host => (HOST, 0),
     }
 }
 

@@ -535,6 +535,9 @@ impl<P: Places> SystemBackend<P> {
         if self.on_gpu() {
             return Ok(self.linear_on_gpu("prompt", op));
         }
+        if self.books.step.operation == Operation::Q {
+            self.predict_on_host(product.cols(), self.predicted.is_some());
+        }
         let Some(bits) = self.predicted.clone() else {
             let neurons = active_inputs(product);
             return self.meet(op, (layer, BlockKind::Attention), &neurons);
@@ -543,6 +546,18 @@ impl<P: Places> SystemBackend<P> {
         let product = product.with_activations(&inputs)?;
         let neurons: Vec<u32> = ones(&bits).collect();
         self.meet(&LinearOp::new(product, op.bias(), op.finish())?, (layer, BlockKind::Attention), &neurons)
+    }
+
+    /// The host's predictor takes its step for a block of so many neurons. All wait for what says which are computed; what only says where has time
+    /// until the token ends.
+    fn predict_on_host(&mut self, neurons: usize, is_awaited: bool) {
+        let is_wanted = self.options.activity != ActivitySource::Oracle && self.places.learns();
+        if is_awaited || is_wanted {
+            self.books.host_predicts(neurons);
+        }
+        if is_awaited {
+            self.books.await_host();
+        }
     }
 
     /// Refuses a layer that the DIMMs cannot compute: other functions than ReLU, heads of another width than the shape says.
@@ -576,6 +591,7 @@ impl<P: Places> SystemBackend<P> {
         if self.on_gpu() {
             return Ok(self.linear_on_gpu("prompt", op));
         }
+        self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
         match predicted {
             None => {
                 let neurons = match self.options.activity {
@@ -678,6 +694,8 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
         self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);
         if op.class() == GemvClass::Head {
+            // Where the next token's neurons are follows from what the host predicts.
+            self.books.await_host();
             self.places.end(op.batch() as u32);
         }
         if self.reference.is_outline() {

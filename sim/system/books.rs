@@ -1,7 +1,7 @@
 //! Who did what when: the clock of the whole system, and a record of each thing that was done.
 //!
-//! Cycles of cores are those of the simulation at the core's clock, and so are those of links in RTL. The GPU, the bus, the host's memory channels, and
-//! links that are not simulated take the times of the [`SystemConfig`], rounded up to nanoseconds. What goes between GPU and DIMM takes the
+//! Cycles of cores are those of the simulation at the core's clock, and so are those of links in RTL. The GPU, the bus, the host's predictor and memory
+//! channels, and links that are not simulated take the times of the [`SystemConfig`], rounded up to nanoseconds. What goes between GPU and DIMM takes the
 //! bus and the DIMM's channel. The channel also carries each program's instructions before it begins, and the host's read of the status that says that
 //! it is over. A core or the GPU begins when its inputs are there, the meeting of sums when the last of them is; nothing overlaps from one product
 //! to the next.
@@ -161,6 +161,8 @@ pub(super) struct Books {
     pub step: Step,
     /// What everything so far has taken.
     pub now: u64,
+    /// When the host's predictor has done what it was asked for.
+    host_free: u64,
     system: SystemConfig,
     core: CoreConfig,
     /// When bus, channels and links are taken, in the order of time.
@@ -176,6 +178,7 @@ impl Books {
             events: Vec::new(),
             step: Step::default(),
             now: 0,
+            host_free: 0,
             system: system.clone(),
             core: core.clone(),
             taken: BTreeMap::new(),
@@ -283,6 +286,27 @@ impl Books {
     /// The GPU predicts which of its neurons are active, with weights of so many bytes, before the block's first product.
     pub fn gpu_predicts(&mut self, begin: u64, weights: u64, neurons: &[u32]) -> u64 {
         self.gpu_works(("prediction", begin, Cause::Prediction), (weights, 0.0), 1, neurons)
+    }
+
+    /// The host's predictor takes its step for a block of so many neurons, one block after the other; returns when it is over.
+    pub fn host_predicts(&mut self, neurons: usize) -> u64 {
+        let (asked, begin) = (self.now, self.now.max(self.host_free));
+        let end = begin + self.system.predictor_ps(neurons).div_ceil(1_000);
+        let span = Span { asked, begin, end, seen: end };
+        self.push(
+            Place::Host,
+            "prediction",
+            (span, Shares::of(Cause::Prediction, end - begin)),
+            (0, &[]),
+            None,
+        );
+        self.host_free = end;
+        end
+    }
+
+    /// Everybody has waited until the predictor has done what it was asked for.
+    pub fn await_host(&mut self) {
+        self.advance(self.host_free);
     }
 
     fn gpu_works(
@@ -489,6 +513,14 @@ mod tests {
         };
         let mut slow = Books::new(figures.clone(), &system, &core("clock_mhz = 800"));
         let program = ProgramFigures { cycles: 30, ..ProgramFigures::default() };
+        // 217 ps a neuron: 217.2 ns, and behind them 2.2 ns.
+        assert_eq!((slow.host_predicts(1_001), slow.host_predicts(10), slow.now), (218, 221, 0));
+        let times = |event: &Event| [event.asked_ns, event.begin_ns, event.end_ns, event.seen_ns];
+        assert_eq!(times(&slow.events[1]), [0, 218, 221, 221]);
+        assert_eq!(slow.events[1].place, Place::Host);
+        assert_eq!(slow.events[1].shares.get(Cause::Prediction), 3);
+        slow.await_host();
+        assert_eq!(slow.now, 221);
         // 30 cycles of 1.25 ns; 64 bytes of status at 25.6 GB/s, 40 ns there and 40 back.
         assert_eq!(slow.program(1, ("x", 300), program, &[]), 338 + 3 + 80);
         let mut books = Books::new(figures, &system, &core(""));

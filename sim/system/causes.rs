@@ -31,7 +31,7 @@ pub enum Cause {
     Synchronisation,
     /// The GPU and the host: neurons are predicted. A core's program counts as the product that it is a part of.
     Prediction,
-    /// The critical path: data wait until bus, channel or link are free.
+    /// The critical path: data wait until bus, channel or link are free, or a block until the host is.
     Queue,
     /// The critical path: the latency of a channel.
     Latency,
@@ -286,7 +286,9 @@ impl DeviceTime {
 fn critical_path(events: &[Event], (begin, end): (u64, u64)) -> Vec<Segment> {
     // Of those whose results arrive at a time the one that waited least: it says most about what came before.
     let mut arrivals: BTreeMap<u64, usize> = BTreeMap::new();
-    let rank = |event: &Event| (event.asked_ns, matches!(event.place, Place::Dimm(_)));
+    // The host comes last, as it may predict what nobody waits for.
+    let rank =
+        |event: &Event| (event.asked_ns, event.place != Place::Host, matches!(event.place, Place::Dimm(_)));
     for (number, event) in events.iter().enumerate() {
         if event.asked_ns >= begin && event.asked_ns < event.seen_ns {
             let best = arrivals.entry(event.seen_ns).or_insert(number);

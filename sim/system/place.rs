@@ -20,11 +20,13 @@ pub enum Place {
     LinkOut(u32),
     /// The core of a DIMM.
     Dimm(u32),
+    /// The host's processor.
+    Host,
 }
 
 impl Place {
     /// The kinds of places.
-    pub const GROUPS: [&str; 5] = ["GPU", "DIMMs", "links", "channels", "bus"];
+    pub const GROUPS: [&str; 6] = ["GPU", "DIMMs", "links", "channels", "bus", "host"];
 
     /// Its kind.
     pub fn group(self) -> &'static str {
@@ -34,6 +36,7 @@ impl Place {
             Self::LinkIn(_) | Self::LinkOut(_) => "links",
             Self::Channel(_) => "channels",
             Self::BusDown | Self::BusUp => "bus",
+            Self::Host => "host",
         }
     }
 }
@@ -48,6 +51,7 @@ impl std::fmt::Display for Place {
             Self::LinkIn(dimm) => write!(f, "link to DIMM {dimm}"),
             Self::LinkOut(dimm) => write!(f, "link from DIMM {dimm}"),
             Self::Dimm(dimm) => write!(f, "DIMM {dimm}"),
+            Self::Host => f.write_str("host"),
         }
     }
 }

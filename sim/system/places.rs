@@ -26,7 +26,7 @@ pub trait Places {
         }
     }
 
-    /// Whether places follow from what was active: then the host asks the cores.
+    /// Whether places follow from what was active: then the host asks the cores, and predicts what is active next.
     fn learns(&self) -> bool {
         false
     }

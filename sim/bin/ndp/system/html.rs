@@ -166,10 +166,18 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
     let all = operations(&outcome.events, outcome.figures.prompt_ns);
     let row = |row: &OperationFigures| {
         let OperationFigures {
-            operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, ..
+            operation,
+            programs,
+            dimm_cycles,
+            gpu_ns,
+            bus_ns,
+            channel_ns,
+            link_ns,
+            host_ns,
+            ..
         } = *row;
         let mut cells = vec![operation.name().to_owned()];
-        cells.extend([programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns].map(grouped));
+        cells.extend([programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, host_ns].map(grouped));
         cells
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
@@ -180,6 +188,7 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         .bars("bus", us(|row| row.bus_ns))
         .bars("channels", us(|row| row.channel_ns))
         .bars("links", us(|row| row.link_ns))
+        .bars("host", us(|row| row.host_ns))
         .stacked()
         .draw()?;
     let head = [
@@ -190,10 +199,11 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         "ns of bus",
         "ns of channels",
         "ns of links",
+        "ns of host",
     ];
     Ok(report
         .section("Phases")
-        .paragraph("Behind the prompt, all layers and tokens added up. DIMMs, GPU, bus, channels and links work concurrently in part.")
+        .paragraph("Behind the prompt, all layers and tokens added up. DIMMs, GPU, bus, channels, links and host work concurrently in part.")
         .table(&head, &rows)
         .chart(&chart))
 }

@@ -27,6 +27,8 @@ pub struct OperationFigures {
     pub bus_ns: u64,
     pub channel_ns: u64,
     pub link_ns: u64,
+    /// Time of the host's predictor.
+    pub host_ns: u64,
 }
 
 /// In the order of a layer; `behind` leaves out what came before that time.
@@ -52,6 +54,7 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
             bus_ns: 0,
             channel_ns: 0,
             link_ns: 0,
+            host_ns: 0,
         };
         let mut any = false;
         for event in events.iter().filter(|e| e.operation == operation && e.begin_ns >= behind) {
@@ -59,6 +62,7 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
             any = true;
             match event.place {
                 Place::Gpu => sum.gpu_ns += ns,
+                Place::Host => sum.host_ns += ns,
                 Place::BusDown | Place::BusUp => sum.bus_ns += ns,
                 Place::Channel(_) => sum.channel_ns += ns,
                 Place::LinkIn(_) | Place::LinkOut(_) => sum.link_ns += ns,
@@ -344,14 +348,24 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         print_links(links, args.ber);
     }
     say!(
-        "operation    programs   cycles of DIMMs      ns of GPU      ns of bus ns of channels    ns of links"
+        "operation    programs   cycles of DIMMs      ns of GPU      ns of bus ns of channels    ns of links     ns of host"
     );
     for row in operations(&outcome.events, figures.prompt_ns) {
         let OperationFigures {
-            operation, programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, ..
+            operation,
+            programs,
+            dimm_cycles,
+            gpu_ns,
+            bus_ns,
+            channel_ns,
+            link_ns,
+            host_ns,
+            ..
         } = row;
         let name = operation.name();
-        say!("{name:<12} {programs:8} {dimm_cycles:17} {gpu_ns:14} {bus_ns:14} {channel_ns:14} {link_ns:14}");
+        say!(
+            "{name:<12} {programs:8} {dimm_cycles:17} {gpu_ns:14} {bus_ns:14} {channel_ns:14} {link_ns:14} {host_ns:14}"
+        );
     }
     super::time::print(&outcome.breakdown);
     if let Some(predictions) = &outcome.predictions {
