@@ -14,6 +14,7 @@ mod cycle_model;
 mod dimm_link;
 mod fp16_rounder;
 mod full_width;
+mod function_unit;
 mod gemv_unit;
 mod generate;
 mod golden_vectors;

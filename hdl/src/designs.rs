@@ -57,6 +57,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
         )
     }),
     ("activation_tree", |c| activation::activation_tree::activation_tree(c.gemv().units_per_rank())),
+    ("function_unit", |_| arithmetic::function_unit::function_unit()),
     ("exponential", |_| arithmetic::exponential::exponential()),
     ("fp16_adder", |_| arithmetic::fp16_adder::fp16_adder()),
     ("fp16_multiplier", |_| arithmetic::fp16_multiplier::fp16_multiplier()),

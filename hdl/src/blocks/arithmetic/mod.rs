@@ -5,7 +5,7 @@
 //! [`multiplier_unit`];
 //! from there a sum passes [`reduction_tree`], [`row_accumulator`], [`combiner`] and [`fp16_rounder`]. Kept sums leave by
 //! [`sum_reader`] (for rounding) or [`sum_resolver`] (for an export). With results in FP16: [`exponential`], [`fp16_adder`],
-//! [`fp16_multiplier`] and their common end, [`fp16_packer`].
+//! [`fp16_multiplier`] and their common end, [`fp16_packer`]; [`function_unit`] with its tables.
 
 pub mod combiner;
 pub mod exponential;
@@ -13,6 +13,8 @@ pub mod fp16_adder;
 pub mod fp16_multiplier;
 pub mod fp16_packer;
 pub mod fp16_rounder;
+mod function_tables;
+pub mod function_unit;
 pub mod multiplier_unit;
 pub mod number_format;
 pub mod operand_recoder;
