@@ -303,6 +303,46 @@ fn rows_of_softmax_are_those_of_the_software() -> Outcome {
 }
 
 #[test]
+fn elements_move_through_the_lane_as_links_of_a_chain() -> Outcome {
+    let mut bench = Bench::open(13)?;
+    bench.set_mode(Mode::of(CHOICE));
+    // What the registers hold, the next one to leave first: of the first and of the second operand.
+    let mut held = [vec![0u16; bench.lanes], vec![0; bench.lanes]];
+    let mut known = [false; 2];
+    for _ in 0..20_000 {
+        let word = u128::from(bench.noise.next_u64()) << 64 | u128::from(bench.noise.next_u64());
+        let elements: Vec<u16> = (0..bench.lanes).map(|lane| (word >> (16 * lane)) as u16).collect();
+        let choice = below(&mut bench.noise, 12);
+        let (takes, shifts) = ([choice == 0, choice == 1], choice > 3);
+        let coming = [bench.noise.next_u64() as u16, bench.noise.next_u64() as u16];
+        bench.model.set_u128(bench.word, word);
+        for (port, takes) in [bench.take, bench.take_other].into_iter().zip(takes) {
+            bench.model.set(port, takes.into());
+        }
+        bench.model.set(bench.shift, shifts.into());
+        // The chain moves whether the stages do or not.
+        let advance = below(&mut bench.noise, 2) as u64;
+        bench.model.set(bench.advance, advance);
+        for (port, value) in bench.chain.into_iter().zip(coming) {
+            bench.model.set(port, value.into());
+        }
+        bench.model.tick();
+        for operand in 0..2 {
+            if takes[operand] {
+                (held[operand], known[operand]) = (elements.clone(), true);
+            } else if shifts {
+                held[operand].remove(0);
+                held[operand].push(coming[operand]);
+            }
+            let actual = bench.model.get(bench.chained[operand]) as u16;
+            assert!(!known[operand] || actual == held[operand][0], "operand {operand}");
+        }
+    }
+    assert_eq!(known, [true; 2]);
+    Ok(())
+}
+
+#[test]
 fn a_wrong_bit_of_any_output_is_caught() -> Outcome {
     let mut bench = Bench::open(9)?;
     let parabolas = parabolas();

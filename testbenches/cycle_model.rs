@@ -161,7 +161,7 @@ fn they_do_so_on_the_full_core() -> Outcome {
 }
 
 /// A program of the paper's core, and what it is.
-const LONG: [(&str, &str); 14] = [
+const LONG: [(&str, &str); 15] = [
     ("dot", "dot src=0, dst=2, cols=4096, count=512, address=0x10000"),
     ("dot, batch 4", "dot src=0, dst=8, cols=4096, batch=4, count=512, address=0x10000"),
     ("dot, batch 16", "dot src=0, dst=32, cols=4096, batch=16, count=128, address=0x10000"),
@@ -192,6 +192,11 @@ const LONG: [(&str, &str); 14] = [
         "softmax",
         "softmax src=0, dst=0, cols=4096, batch=16\nsoftmax src=32, dst=32, cols=4096, batch=4\n\
          softmax src=0, dst=0, cols=1000, batch=8, heads=4",
+    ),
+    (
+        "functions beside an axpy",
+        "silu src=0, dst=0, cols=4096, batch=4\naxpy src=40, dst=48, cols=4096, count=512, address=0x10000\n\
+         gelu src=0, dst=8, cols=4096, batch=2\ndiv src=0, other=8, dst=0, cols=4000, batch=4",
     ),
     (
         "loads, stores, activations",

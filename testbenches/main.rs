@@ -15,6 +15,7 @@ mod dimm_link;
 mod fp16_rounder;
 mod full_width;
 mod function_unit;
+mod functions;
 mod gemv_unit;
 mod generate;
 mod golden_vectors;

@@ -66,7 +66,7 @@ fn session(
         assert_eq!(Some(check.run.cycles), check.run.model_cycles, "cycles of a program\n{program}");
     }
     core.check_protocol()?;
-    assert!((every > 0) == (traffic.reads > 0));
+    assert_eq!(every > 0, traffic.reads > 0, "traffic, one in {every}");
     Ok((core.take_recording().ok_or("nothing was recorded")?, memories))
 }
 

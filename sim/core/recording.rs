@@ -33,7 +33,10 @@ pub fn part_of(word: u128) -> Option<usize> {
         | Opcode::Add
         | Opcode::Sub
         | Opcode::Mul
-        | Opcode::Max => Some(6),
+        | Opcode::Max
+        | Opcode::Silu
+        | Opcode::Gelu
+        | Opcode::Div => Some(6),
         Opcode::Send => Some(7),
         Opcode::Receive => Some(8),
     }

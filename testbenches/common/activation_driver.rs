@@ -100,7 +100,7 @@ pub struct Bench {
     pub lanes: usize,
     pub word: InputPort,
     pub take: InputPort,
-    take_other: InputPort,
+    pub take_other: InputPort,
     pub shift: InputPort,
     pub advance: InputPort,
     path: InputPort,
@@ -115,6 +115,8 @@ pub struct Bench {
     pub spoilt: InputPort,
     counts: InputPort,
     pub blank: InputPort,
+    pub chain: [InputPort; 2],
+    pub chained: [OutputPort; 2],
     pub value: OutputPort,
     key: OutputPort,
     bad: OutputPort,
@@ -149,6 +151,8 @@ impl Bench {
             spoilt: input("spoilt", 1)?,
             counts: input("counts", 1)?,
             blank: input("blank", 1)?,
+            chain: [input("chain", 16)?, input("chain_other", 16)?],
+            chained: [model.output_of_width("chain_o", 16)?, model.output_of_width("chain_other_o", 16)?],
             value: model.output_of_width("value_o", 16)?,
             key: model.output_of_width("key_o", 16)?,
             bad: model.output_of_width("bad_o", 1)?,
@@ -224,6 +228,8 @@ impl Bench {
             self.drive(self.counts, going.map(|e| e.counts.into()));
             self.drive(self.blank, going.map(|e| e.blank.into()));
             let late = way[LATE - 1].filter(|_| advance).map(|index| elements[index]);
+            // Nothing that comes in behind the elements may matter to them.
+            self.chain.into_iter().for_each(|port| self.drive(port, None));
             self.drive(self.argument, late.map(|e| e.argument));
             self.drive(self.spoilt, late.map(|e| e.spoilt.into()));
             self.model.tick();

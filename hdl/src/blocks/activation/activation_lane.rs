@@ -2,7 +2,8 @@
 //!
 //! A word of the slice is taken into a register and leaves it element by element, one in each step. All lanes do the same
 //! in the same step; what they do is decided in [`super::activation_sequencer`]. The operations have a common end, the packer, and
-//! different ways to it.
+//! different ways to it. The registers of a rank's lanes are links of a chain, in which the elements go round through the rank's
+//! [`crate::blocks::arithmetic::function_unit`].
 
 use crate::blocks::arithmetic::exponential::{self, exponential};
 use crate::blocks::arithmetic::fp16_adder::{self, fp16_adder};
@@ -40,7 +41,7 @@ pub(crate) fn lane_controls() -> [(&'static str, u32, &'static str); 14] {
     [
         ("take", 1, "take the slice's last word as the first operand's elements"),
         ("take_other", 1, "take it as the second operand's"),
-        ("shift", 1, "the elements move on by one; only with `advance_i`"),
+        ("shift", 1, "the elements move on by one; with `advance_i`, or in the chain"),
         ("advance", 1, "all stages move on"),
         ("path", PATHS.len() as u32, "way to the packer, one-hot; stays while elements are on their way"),
         ("subtract", 1, "the second operand's sign is inverted"),
@@ -95,14 +96,16 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     ] = controls;
     let counts = m.input("counts_i", 1, "the element counts in maximum and sum");
     let blank = m.input("blank_i", 1, "the element is beyond the vector's end: its result is +0");
+    let chain = m.input("chain_i", FP16_BITS, "comes in behind the first operand's elements");
+    let chain_other = m.input("chain_other_i", FP16_BITS, "comes in behind the second operand's elements");
 
-    let shifted = |name: &str, take: &Bits| {
+    let shifted = |name: &str, take: &Bits, behind: &Bits| {
         let reg = m.reg(name, lanes * FP16_BITS).enable(m.wire(format!("{name}_moves"), take | &shift));
-        reg.next(mux(take, &word, &cat([zeros(FP16_BITS), reg.high((lanes - 1) * FP16_BITS)])));
+        reg.next(mux(take, &word, &cat([behind.clone(), reg.high((lanes - 1) * FP16_BITS)])));
         reg.low(FP16_BITS)
     };
-    let a = m.wire("a", shifted("first_q", &take));
-    let other = shifted("second_q", &take_other);
+    let a = m.wire("a", shifted("first_q", &take, &chain));
+    let other = shifted("second_q", &take_other, &chain_other);
     let b = m.wire("b", mux(&two, &other, &scalar));
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
         (0..steps).fold(value.clone(), |value, step| {
@@ -206,6 +209,8 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     term_reg.next(term);
     let value = packer.output("value_o");
     m.output("value_o", &value, "result, recoded; a wide value of an exponential with `wide_i`");
+    m.output("chain_o", &a, "the first operand's element");
+    m.output("chain_other_o", &other, "the second operand's element");
     m.output("key_o", &key_reg, "order of the element, 0 if it does not count");
     m.output("bad_o", &bad, "it counts and is NaN or +Inf");
     m.output("term_o", &term_reg, "exponential in units of 2^-28, 0 if the element does not count");

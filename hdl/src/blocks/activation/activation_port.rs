@@ -15,6 +15,10 @@ pub(crate) struct LaneInputs {
     pub write: Bits,
     /// Word to write.
     pub write_addr: Bits,
+    /// The function unit computes GELU.
+    pub gelu: Bits,
+    /// It divides.
+    pub divide: Bits,
     controls: Vec<(&'static str, Bits)>,
     ends: Bits,
     counts: Bits,
@@ -36,6 +40,8 @@ impl LaneInputs {
             read_addr: input("raddr", addr_bits, "word to read"),
             write: input("we", config.lanes(), "lane to write with the results, one-hot or nothing"),
             write_addr: input("waddr", addr_bits, "word to write"),
+            gelu: input("gelu", 1, "function unit: GELU; otherwise SiLU"),
+            divide: input("divide", 1, "function unit: quotients of both operands"),
             controls: lane_controls().map(|(name, bits, doc)| (name, input(name, bits, doc))).into(),
             ends: input("ends", 1, "the vectors end in this rank's stripe"),
             counts: input("counts", 1, "this rank's elements count"),

@@ -4,12 +4,15 @@
 //! reciprocals. In a pass words follow each other vector by vector. A word is read and taken when the last element of the one before
 //! leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are written to the slices,
 //! which is known one cycle ahead; then the write port is theirs. Between passes everything comes to its end.
+//!
+//! SiLU, GELU and quotients take the elements of a word through the chain of a rank's lanes first, all the way round: out at one end,
+//! through the function unit, and in at the other. The results leave the lanes as choices that change nothing.
 
 use super::activation_lane::{self, PATHS};
 use super::activation_tree;
 use super::activation_walker::{activation_walker, vector_bits};
-use crate::blocks::arithmetic::exponential;
-use crate::blocks::common::encoding::log2;
+use crate::blocks::arithmetic::{exponential, function_unit};
+use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
 use ndp_config::GemvConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
@@ -35,6 +38,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let path = m.input("path_i", PATHS.len() as u32, "way of the elements, one-hot; not of softmax");
     let softmax = m.input("softmax_i", 1, "the command is a softmax");
     let two = m.input("two_i", 1, "it has two operands in the buffer");
+    let function = m.input("function_i", 1, "elements go round through the function unit before they leave");
     let waves = m.input("waves_i", wave_bits(config), "stripes of a vector that every rank takes");
     let tail = m.input("tail_i", rank_bits(config), "stripes that are left over");
     let vectors = m.input("vectors_i", vector_bits, "vectors, at least one");
@@ -69,7 +73,10 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
 
     // Words: asked for, coming, in the lanes' registers.
     let left = m.reg("left_q", lane_bits + 1).reset(0);
-    let ready = m.wire("ready", mux(&exponentials, &argued, &mux(&products, &divided, &lit(1, 1))));
+    let around = config.units_per_rank() * lanes + function_unit::LATENCY;
+    let around_left = m.reg("around_left_q", bits_for(around)).reset(0);
+    let goes_round = m.wire("goes_round", around_left.any());
+    let ready = m.wire("ready", mux(&exponentials, &argued, &mux(&products, &divided, &!&goes_round)));
     let leaves = m.wire("leaves", cat([advance.q(), left.any(), ready.clone()]).all());
     let remains = m.wire("remains", mux(&leaves, &left.minus_one(), &left));
     let reading = flag("reading_q");
@@ -90,6 +97,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let complete = m.wire("complete", mux(&two, &other_granted, &first_granted));
     let taken = m.wire("taken", mux(&two, &coming_other, &coming));
     left.next(mux(&taken, &lit(lanes.into(), lane_bits + 1), &remains));
+    let fewer = mux(&goes_round, &around_left.minus_one(), &around_left);
+    around_left.next(mux(&(&taken & &function), &lit(around.into(), around_left.width()), &fewer));
 
     let walker_module = activation_walker(config)?;
     let walker = m
@@ -189,12 +198,12 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     m.output("idle_o", !running.q(), "a command can be taken, all results are written");
     m.output("advance_o", &advance, "the lanes move on");
     m.output("path_o", &path, "way of their elements");
-    m.output("two_o", &two, "both operands come from the slices");
+    m.output("two_o", &two & !&function, "the operation's second operand comes from the slices");
     m.output("read_valid_o", &read_valid, "the slices are to be read");
     m.output("read_addr_o", address, "word to read");
     m.output("take_o", &coming, "the lanes take the word as first operand");
     m.output("take_other_o", &coming_other, "they take it as second operand");
-    m.output("shift_o", &leaves, "an element leaves");
+    m.output("shift_o", &leaves | &goes_round, "an element leaves, or all go round");
     m.output("element_o", &element, "its number in the word");
     m.output("ends_o", &ends, "ranks in whose stripe the vectors end");
     m.output("counts_o", &counts, "ranks whose elements count");

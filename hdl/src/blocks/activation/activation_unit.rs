@@ -11,11 +11,14 @@ use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::row_layout::{Layout, layout_fields};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
 use std::rc::Rc;
 
+/// Minus infinity, recoded: the larger of it and a number is the number.
+const LEAST: u128 = 0xfe00;
+
 /// What an instruction tells the unit beside layout and words: name, bits, meaning.
-pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 8] {
+pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 10] {
     [
         ("path", PATHS.len() as u32, "way of the elements, one-hot; not of softmax"),
         ("softmax", 1, "softmax"),
@@ -23,6 +26,8 @@ pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'st
         ("subtract", 1, "the second operand's sign is inverted"),
         ("max", 1, "of the choices: the larger one; otherwise ReLU"),
         ("scalar", FP16_BITS, "second operand of all elements"),
+        ("function", 1, "the function unit's result, in place of the choice"),
+        ("gelu", 1, "of it: GELU; otherwise SiLU, or the quotient of two operands"),
         ("vectors", vector_bits(config), "vectors"),
         ("other", config.slice_addr_bits(), "first word of the second operand"),
     ]
@@ -51,7 +56,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let layout = Layout { waves, tail, last_beat, last_elem };
     let source = command("source", addr_bits, "first word of the first operand");
     let target = command("target", addr_bits, "first word of the results");
-    let [path, softmax, two, subtract, max, scalar, vectors, other] =
+    let [path, softmax, two, subtract, max, scalar, function, gelu, vectors, other] =
         operation_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
     let started = m.reg("started_q", 1).reset(0);
     started.next(&start);
@@ -66,6 +71,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("path_i", &path)
         .input("softmax_i", &softmax)
         .input("two_i", &two)
+        .input("function_i", &function)
         .input("waves_i", &layout.waves)
         .input("tail_i", &layout.tail)
         .input("vectors_i", &vectors)
@@ -112,8 +118,8 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     for (name, bits, doc) in lane_controls() {
         let value = match name {
             "subtract" => subtract.clone(),
-            "max" => max.clone(),
-            "scalar" => recoded(&scalar),
+            "max" => &max | &function,
+            "scalar" => mux(&function, &lit(LEAST, FP16_BITS), &recoded(&scalar)),
             "wide" => softmax.clone(),
             "argument" => argument.clone(),
             "advance" => advance.clone(),
@@ -124,6 +130,8 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         debug_assert_eq!(value.width(), bits);
         m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
     }
+    m.output("lane_gelu_o", &gelu, "function unit: GELU");
+    m.output("lane_divide_o", &function & &two, "function unit: quotients");
     m.output("lane_element_o", sequencer.output("element_o"), "lanes: number of the element in its word");
     m.output("lane_last_beat_o", &layout.last_beat, "lanes: position of the vectors' last beat");
     m.output("lane_last_elem_o", &layout.last_elem, "lanes: last element of the vectors in that beat");

@@ -53,7 +53,7 @@ const SLOT: Field = (88, SLOT_BITS);
 type Encoding = (&'static str, u128, &'static [Field]);
 
 /// All instructions.
-const INSTRUCTIONS: [Encoding; 25] = [
+const INSTRUCTIONS: [Encoding; 28] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
     ("signal", 0x02, &[TAG]),
@@ -77,12 +77,16 @@ const INSTRUCTIONS: [Encoding; 25] = [
     ("sub", 0x35, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
     ("mul", 0x36, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
     ("max", 0x37, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
+    ("silu", 0x38, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("gelu", 0x39, &[SOURCE, TARGET, COLS, BATCH, HEADS]),
+    ("div", 0x3a, &[SOURCE, TARGET, COLS, BATCH, HEADS, OTHER]),
     ("send", 0x40, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
     ("receive", 0x41, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
 ];
 
 /// What the activation unit executes.
-pub(crate) const ACTIVATIONS: [&str; 8] = ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max"];
+pub(crate) const ACTIVATIONS: [&str; 11] =
+    ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max", "silu", "gelu", "div"];
 /// Longest vector of a softmax.
 pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
 

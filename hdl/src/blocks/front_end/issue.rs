@@ -82,7 +82,9 @@ pub(crate) const STARTS: [&str; 12] = [
 ];
 
 /// Instructions of the activation unit with two operands in the buffer.
-const TWO_OPERANDS: [&str; 4] = ["add", "sub", "mul", "max"];
+const TWO_OPERANDS: [&str; 5] = ["add", "sub", "mul", "max", "div"];
+/// Those that the function unit computes.
+const FUNCTIONS: [&str; 3] = ["silu", "gelu", "div"];
 
 /// The issuer. From the queue's head to the start of a part about twelve cycles.
 ///
@@ -390,8 +392,13 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("start_activation_o", &*start & &activates, "start the activation unit");
     let vectors = batch.zext(gemv.vectors_bits()).shl(&heads);
     // In the order of the unit's fields: by which way, and with what.
-    let ways =
-        [one_of(&["exp"]), one_of(&["add", "sub"]), one_of(&["scale", "mul"]), one_of(&["relu", "max"])];
+    let function = m.wire("functions", one_of(&FUNCTIONS));
+    let ways = [
+        one_of(&["exp"]),
+        one_of(&["add", "sub"]),
+        one_of(&["scale", "mul"]),
+        one_of(&["relu", "max"]) | &function,
+    ];
     let (is_softmax, is_sub, is_max) = (one_of(&["softmax"]), one_of(&["sub"]), one_of(&["max"]));
     let operation = [
         cat(ways.into_iter().rev()),
@@ -400,6 +407,8 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         is_sub,
         is_max,
         scalar,
+        function,
+        one_of(&["gelu"]),
         vectors,
         other.low(addr_bits.min(10)),
     ];

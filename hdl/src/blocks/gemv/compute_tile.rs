@@ -54,6 +54,8 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         lane_controls().map(|(name, bits, doc)| (name, m.input(format!("lane_{name}_i"), bits, doc)));
     let counts = m.input("lane_counts_i", 1, "the element counts in maximum and sum");
     let blank = m.input("lane_blank_i", 1, "the element is beyond the vector's end");
+    let chain = m.input("lane_chain_i", FP16_BITS, "comes in behind the lane's first elements");
+    let chain_other = m.input("lane_chain_other_i", FP16_BITS, "comes in behind its second elements");
     let keep_result = m.input("lane_we_i", lanes, "lanes to write with the activation unit's result; alone");
 
     let next = m.reg("weight_next_q", chunk_bits).enable(&weight_write);
@@ -89,9 +91,13 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .instance("lane", &activation_lane(config)?)
         .input("word_i", &word)
         .input("counts_i", counts)
-        .input("blank_i", blank);
+        .input("blank_i", blank)
+        .input("chain_i", chain)
+        .input("chain_other_i", chain_other);
     let lane = controls.iter().fold(lane, |lane, (name, value)| lane.input(format!("{name}_i"), value));
     result.drive(lane.output("value_o"));
+    m.output("chain_o", lane.output("chain_o"), "the lane's first element");
+    m.output("chain_other_o", lane.output("chain_other_o"), "its second element");
     m.output("key_o", lane.output("key_o"), "order of the activation unit's element, 0 if it does not count");
     m.output("bad_o", lane.output("bad_o"), "it counts and is NaN or +Inf");
     m.output("term_o", lane.output("term_o"), "its exponential in units of 2^-28");

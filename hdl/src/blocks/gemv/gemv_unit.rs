@@ -451,6 +451,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("lane_raddr_i", "read_addr_o"),
         ("lane_we_i", "write_o"),
         ("lane_waddr_i", "write_addr_o"),
+        ("lane_gelu_i", "lane_gelu_o"),
+        ("lane_divide_i", "lane_divide_o"),
         ("lane_element_i", "lane_element_o"),
         ("lane_last_beat_i", "lane_last_beat_o"),
         ("lane_last_elem_i", "lane_last_elem_o"),

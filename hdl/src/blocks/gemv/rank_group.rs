@@ -16,6 +16,7 @@ use super::weight_unpacker::{delayed_fields, weight_unpacker};
 use super::window_sequencer::window_sequencer;
 use crate::blocks::activation::activation_port::LaneInputs;
 use crate::blocks::activation::activation_tree::activation_tree;
+use crate::blocks::arithmetic::function_unit::function_unit;
 use crate::blocks::arithmetic::multiplier_unit::sum_bits;
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::arithmetic::operand_recoder::operand_recoder;
@@ -382,6 +383,19 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let trees_module = activation_tree(tiles)?;
     let mut trees = m.instance("trees", &trees_module);
     let cuts = lanes_of.cuts(&m, config);
+    // The lanes' elements move from tile to tile, from the last one to the first, and around through the function unit.
+    let link = |name: &str| -> Vec<_> {
+        (0..=tiles).map(|i| m.forward(format!("chain_{name}{i}"), FP16_BITS)).collect()
+    };
+    let [firsts, seconds] = [link("first"), link("second")];
+    let function = m
+        .instance("functions", &function_unit()?)
+        .input("gelu_i", &lanes_of.gelu)
+        .input("divide_i", &lanes_of.divide)
+        .input("value_i", &*firsts[0])
+        .input("divisor_i", &*seconds[0]);
+    firsts[tiles as usize].drive(function.output("value_o"));
+    seconds[tiles as usize].drive(zeros(FP16_BITS));
     let mut words = Vec::new();
     for p in 0..positions {
         let beat_cut = match p {
@@ -413,7 +427,12 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))
                 .input("wdata_i", chunk(&data, i));
-            let instance = lanes_of.connect(&m, instance, &cuts, (p, t));
+            let instance = lanes_of
+                .connect(&m, instance, &cuts, (p, t))
+                .input("lane_chain_i", &*firsts[i as usize + 1])
+                .input("lane_chain_other_i", &*seconds[i as usize + 1]);
+            firsts[i as usize].drive(instance.output("chain_o"));
+            seconds[i as usize].drive(instance.output("chain_other_o"));
             for what in ["key", "bad", "term"] {
                 trees = trees.input(format!("{what}{i}_i"), instance.output(&format!("{what}_o")));
             }

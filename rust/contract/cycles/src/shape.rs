@@ -42,6 +42,8 @@ pub(crate) struct Shape {
     pub segments: u64,
     /// Elements that the activation unit takes from a word, and cycles of its trees over a rank's lanes.
     pub element_lanes: u32,
+    /// Elements of a word of all lanes of a rank.
+    pub around: u32,
     pub lane_tree_cycles: u32,
     pub tree_levels: u64,
     /// Beats of weights that wait in a group.
@@ -65,6 +67,7 @@ impl Shape {
             lanes: config.lanes().into(),
             segments: config.acc_segments().into(),
             element_lanes: config.lanes(),
+            around: config.units_per_rank() * config.lanes(),
             lane_tree_cycles: config.units_per_rank().trailing_zeros().div_ceil(2),
             tree_levels: config.tree_levels().into(),
             weight_beats: config.weight_fifo_beats(),

@@ -150,6 +150,12 @@ pub enum Opcode {
     Mul = 0x36,
     /// The larger elements of two vector blocks.
     Max = 0x37,
+    /// Each element times its logistic function.
+    Silu = 0x38,
+    /// Each element times the normal distribution below it.
+    Gelu = 0x39,
+    /// Quotients of two vector blocks, element by element.
+    Div = 0x3A,
     /// Bursts of DRAM to another DIMM.
     Send = 0x40,
     /// Bursts of another DIMM to DRAM.
@@ -158,7 +164,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// All of them, by code.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::Nop,
         Self::Barrier,
         Self::Signal,
@@ -182,6 +188,9 @@ impl Opcode {
         Self::Sub,
         Self::Mul,
         Self::Max,
+        Self::Silu,
+        Self::Gelu,
+        Self::Div,
         Self::Send,
         Self::Receive,
     ];
@@ -217,6 +226,9 @@ impl Opcode {
             Self::Sub => "sub",
             Self::Mul => "mul",
             Self::Max => "max",
+            Self::Silu => "silu",
+            Self::Gelu => "gelu",
+            Self::Div => "div",
             Self::Send => "send",
             Self::Receive => "receive",
         }
@@ -239,9 +251,13 @@ impl Opcode {
             }
             Self::Select => &[SRC, DST, COLS, BATCH, LISTED, LIST, ROW],
             Self::Round => &[SRC, DST, COLS, BATCH],
-            Self::Relu | Self::Exp | Self::Softmax => &[SRC, DST, COLS, BATCH, HEADS],
+            Self::Relu | Self::Exp | Self::Softmax | Self::Silu | Self::Gelu => {
+                &[SRC, DST, COLS, BATCH, HEADS]
+            }
             Self::Scale => &[SRC, DST, COLS, BATCH, HEADS, SCALAR],
-            Self::Add | Self::Sub | Self::Mul | Self::Max => &[SRC, DST, COLS, BATCH, HEADS, OTHER],
+            Self::Add | Self::Sub | Self::Mul | Self::Max | Self::Div => {
+                &[SRC, DST, COLS, BATCH, HEADS, OTHER]
+            }
             Self::Send | Self::Receive => &[ADDRESS, COUNT, RANKS, NODE, SLOT],
         }
     }
@@ -380,16 +396,27 @@ pub enum Activation {
         /// First word of the second block.
         other: u32,
     },
+    /// `x / (1 + exp(-x))`.
+    Silu,
+    /// `x * (1 + erf(x / sqrt(2))) / 2`.
+    Gelu,
+    /// `x / y`.
+    Div {
+        /// First word of the second block.
+        other: u32,
+    },
 }
 
 impl Activation {
     /// First word of the second block, if it takes one.
     pub fn other(self) -> Option<u32> {
         match self {
-            Self::Add { other } | Self::Sub { other } | Self::Mul { other } | Self::Max { other } => {
-                Some(other)
-            }
-            Self::Relu | Self::Exp | Self::Softmax | Self::Scale { .. } => None,
+            Self::Add { other }
+            | Self::Sub { other }
+            | Self::Mul { other }
+            | Self::Max { other }
+            | Self::Div { other } => Some(other),
+            Self::Relu | Self::Exp | Self::Softmax | Self::Scale { .. } | Self::Silu | Self::Gelu => None,
         }
     }
 
@@ -404,6 +431,9 @@ impl Activation {
             Self::Sub { .. } => Opcode::Sub,
             Self::Mul { .. } => Opcode::Mul,
             Self::Max { .. } => Opcode::Max,
+            Self::Silu => Opcode::Silu,
+            Self::Gelu => Opcode::Gelu,
+            Self::Div { .. } => Opcode::Div,
         }
     }
 }

@@ -67,6 +67,9 @@ impl Operands {
             Opcode::Sub => activate(Activation::Sub { other }),
             Opcode::Mul => activate(Activation::Mul { other }),
             Opcode::Max => activate(Activation::Max { other }),
+            Opcode::Silu => activate(Activation::Silu),
+            Opcode::Gelu => activate(Activation::Gelu),
+            Opcode::Div => activate(Activation::Div { other }),
             Opcode::Send => Instruction::Send(transfer),
             Opcode::Receive => Instruction::Receive(transfer),
         }

@@ -180,7 +180,10 @@ impl Counters {
             | Opcode::Add
             | Opcode::Sub
             | Opcode::Mul
-            | Opcode::Max => self.activation,
+            | Opcode::Max
+            | Opcode::Silu
+            | Opcode::Gelu
+            | Opcode::Div => self.activation,
             // Counted by the beat, in the link's register.
             Opcode::Send | Opcode::Receive => 0,
         }

@@ -32,9 +32,9 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x23 => all_zero(&[(8, 8), (31, 31), (87, 32), (127, 108)]),
         0x24 => all_zero(&[(8, 8), (31, 31), (63, 61), (97, 64), (127, 108)]),
         0x25 => all_zero(&[(31, 8), (63, 61), (97, 88), (127, 108)]),
-        0x30..=0x32 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
+        0x30..=0x32 | 0x38 | 0x39 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 108), (127, 123)]),
         0x33 => all_zero(&[(8, 8), (31, 31), (63, 32), (87, 80), (119, 108), (127, 123)]),
-        0x34..=0x37 => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
+        0x34..=0x37 | 0x3A => all_zero(&[(8, 8), (31, 31), (87, 32), (119, 118), (127, 123)]),
         0x40 | 0x41 => all_zero(&[(8, 8), (31, 21), (63, 61), (127, 104)]),
         _ => return 1,
     };
@@ -55,7 +55,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         (u64::from(gemv.max_cols()), u64::from(gemv.max_batch()), u64::from(gemv.slice_words()));
     let entries = u64::from(config.core().list_entries());
     let (has_cols, has_batch) =
-        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x26 | 0x30..=0x37), opcode >= 0x10);
+        (matches!(opcode, 0x10 | 0x11 | 0x13 | 0x21..=0x24 | 0x26 | 0x30..=0x3A), opcode >= 0x10);
     let (product, activation) = (matches!(opcode, 0x21 | 0x22), opcode >= 0x30);
     let max_cols_now = match opcode {
         0x13 => max_cols.min(gemv.stripe_elems().into()),
@@ -108,7 +108,7 @@ fn expected(word: u128, config: &DesignConfig) -> u8 {
         0x30.. => (block(cols) << heads, block(cols) << heads),
         _ => (0, 0),
     };
-    let (two, other) = (opcode >= 0x34, list);
+    let (two, other) = (matches!(opcode, 0x34..=0x37 | 0x3A), list);
     if two && other + src_words > words {
         return 4;
     }
@@ -201,8 +201,11 @@ fn near_limits(random: &mut Random, config: &DesignConfig) -> Instruction {
         Activation::Sub { other },
         Activation::Mul { other },
         Activation::Max { other },
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::Div { other },
     ];
-    let operation = operations[random.below(8) as usize];
+    let operation = operations[random.below(11) as usize];
     let any_heads = 1 << random.below(5);
     let bursts = config.dram().bursts();
     let ranks = random.below(2 << gemv.ranks());

@@ -73,6 +73,9 @@ fn the_example_of_the_document_is_a_program() {
             "softmax src=8, dst=8, cols=1024, heads=8",
             "scale src=0, dst=0, cols=512, scalar=0x3000",
             "add src=8, dst=8, cols=1024, heads=8, other=16",
+            "silu src=8, dst=8, cols=1024",
+            "gelu src=8, dst=16, cols=1024, batch=4",
+            "div src=8, dst=8, cols=1024, heads=8, other=16",
             "merge dst=16, cols=4096, batch=2, address=0x30000",
             "select src=8, dst=12, cols=410, batch=4, list=512, from=0",
             "select src=8, dst=12, cols=410, list=512, row=4096",
@@ -145,7 +148,7 @@ fn refusals_name_line_token_and_what_belongs_there() {
         other => panic!("{text}: {other:?}"),
     };
     let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \
-         import, select, relu, exp, softmax, scale, add, sub, mul, max, send, receive, or a directive";
+         import, select, relu, exp, softmax, scale, add, sub, mul, max, silu, gelu, div, send, receive, or a directive";
     assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
     assert_eq!(refused("zero dst=0"), " | count=");
     assert_eq!(refused("export dst=0, count=1, address=0"), "dst=0 | one of src, count, address");

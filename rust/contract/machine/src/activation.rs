@@ -1,7 +1,7 @@
 //! The activation unit's instructions: element-wise operations and softmax on vector blocks.
 
 use ndp_isa::Activation;
-use ndp_numerics::{add, exp, f16, max, mul, relu, softmax, sub};
+use ndp_numerics::{add, div, exp, f16, gelu, max, mul, relu, silu, softmax, sub};
 
 use crate::Machine;
 use crate::buffer::Vectors;
@@ -43,6 +43,9 @@ fn of_element(operation: Activation, x: f16, y: Option<Option<f16>>) -> Option<f
         Activation::Sub { .. } => with(sub),
         Activation::Mul { .. } => with(mul),
         Activation::Max { .. } => with(max),
+        Activation::Silu => Some(silu(x)),
+        Activation::Gelu => Some(gelu(x)),
+        Activation::Div { .. } => with(div),
         // Of whole vectors.
         Activation::Softmax => None,
     }

@@ -85,7 +85,7 @@ fn programs_are_legal_specified_and_varied() {
             "{preset}: {instructions} instructions, {collisions} neighbours collide, {dumped} bursts, {finite} finite \
              and {special} special results, {in_place} in place, {listed} listed, {stored} on stored data, {selected} selected, {selections:?} masks, {wraps} across the end; {opcodes:?}"
         );
-        assert_eq!(opcodes.len(), 23);
+        assert_eq!(opcodes.len(), 26);
         assert!(
             selected > 10 && (selections[0] > 3 && selections[1] > 3 && selections[2] > 3 || programs < 100)
         );

@@ -384,8 +384,15 @@ impl Writer<'_> {
         let instruction = Instruction::Activate { operation, src, dst, cols, batch, heads };
         instruction.check(self.config).ok()?;
         self.push(instruction);
-        let passes = if operation == Activation::Softmax { 3 } else { 1 };
-        self.cycles += u64::from(passes * (block.words * 9 + 20));
+        let gemv = self.config.gemv();
+        let cycles = match operation {
+            Activation::Softmax => 3 * (block.words * 9 + 20),
+            Activation::Silu | Activation::Gelu | Activation::Div { .. } => {
+                block.words * (gemv.units_per_rank() * gemv.lanes() + 20) + 20
+            }
+            _ => block.words * 9 + 20,
+        };
+        self.cycles += u64::from(cycles);
         self.keep(Kind::Vectors, dst, cols, block.batch);
         Some(())
     }
@@ -459,7 +466,7 @@ impl Writer<'_> {
 }
 
 /// The activation unit's operations; softmax as often as two others.
-pub(crate) fn operations_on(other: u32, scalar: u16) -> [Activation; 9] {
+pub(crate) fn operations_on(other: u32, scalar: u16) -> [Activation; 12] {
     [
         Activation::Relu,
         Activation::Exp,
@@ -470,5 +477,8 @@ pub(crate) fn operations_on(other: u32, scalar: u16) -> [Activation; 9] {
         Activation::Sub { other },
         Activation::Mul { other },
         Activation::Max { other },
+        Activation::Silu,
+        Activation::Gelu,
+        Activation::Div { other },
     ]
 }

@@ -7,6 +7,8 @@ use ndp_isa::Activation as Operation;
 const EXPONENTIAL: u32 = 10;
 const ARITHMETIC: u32 = 5;
 const CHOICE: u32 = 4;
+/// Cycles of the function unit, from a value to its result.
+const FUNCTION: u32 = 10;
 /// Steps from an element that leaves to its term's way into the adder tree.
 const TERM: u32 = 7;
 /// Cycles from the trees to a vector's maximum, and to its sum; the ranks are joined in the first one.
@@ -38,6 +40,8 @@ pub(super) struct Activation {
     begun: bool,
     softmax: bool,
     two: bool,
+    /// A word's elements go round through the function unit before they leave.
+    function: bool,
     /// Steps of the elements of a pass that is no softmax's.
     latency: u32,
     /// Words of a vector, vectors.
@@ -56,6 +60,8 @@ pub(super) struct Activation {
     // Elements.
     left: u32,
     element: u32,
+    /// Cycles that the word in the lanes still goes round.
+    around: u32,
     /// Bit `i`: an element left `i + 1` steps ago; it was its vector's last.
     way: u32,
     ends: u32,
@@ -78,9 +84,12 @@ impl Activation {
         self.starts = true;
         self.softmax = operation == Operation::Softmax;
         self.two = operation.other().is_some();
+        self.function = matches!(operation, Operation::Silu | Operation::Gelu | Operation::Div { .. });
         self.latency = match operation {
             Operation::Exp | Operation::Softmax => EXPONENTIAL,
             Operation::Relu | Operation::Max { .. } => CHOICE,
+            // What has gone round leaves as a choice.
+            Operation::Silu | Operation::Gelu | Operation::Div { .. } => CHOICE,
             Operation::Scale { .. }
             | Operation::Add { .. }
             | Operation::Sub { .. }
@@ -113,7 +122,7 @@ impl Activation {
         let ready = match self.pass {
             EXPONENTIALS => self.knows_maximum,
             PRODUCTS => self.knows_reciprocal,
-            _ => true,
+            _ => self.around == 0,
         };
         advance && self.left > 0 && ready
     }
@@ -165,8 +174,10 @@ impl Activation {
             (false, false) => self.element,
         };
         self.left = if taken { shape.element_lanes } else { remains };
+        self.around = self.around.saturating_sub(1);
         if taken {
             self.now = self.fetched;
+            self.around = if self.function { shape.around + FUNCTION } else { 0 };
         }
 
         // Words.

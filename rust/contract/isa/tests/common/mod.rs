@@ -48,7 +48,10 @@ impl Random {
             Activation::Sub { other },
             Activation::Mul { other },
             Activation::Max { other },
-        ][self.below(8) as usize];
+            Activation::Silu,
+            Activation::Gelu,
+            Activation::Div { other },
+        ][self.below(11) as usize];
         if self.below(4) == 0 {
             return Instruction::Activate { operation, src, dst, cols, batch, heads: any_heads };
         }
