@@ -218,27 +218,27 @@ impl GemvBackend for CoreBackend {
 
     /// The same with bias and what follows it.
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
-        let plain = || LinearOp::new(*op.product(), op.bias(), Finish::Plain);
-        match op.finish() {
-            // The core's activation unit has no other function of this kind.
-            Finish::Activate(activation) if activation != Activation::Relu => {
-                let y = self.linear(&plain()?)?;
-                return Ok(y.into_iter().map(|y| activation.of(y)).collect());
-            }
-            Finish::Gate { values, activation } => {
-                let sparse = self.neurons == Neurons::Active && activation == Activation::Relu;
-                let mut y = if sparse { self.behind_gate(op, values)? } else { self.linear(&plain()?)? };
-                LinearOp::new(*op.product(), None, op.finish())?.complete(&mut y);
-                return Ok(y);
-            }
-            _ => {}
-        }
         let mut epilogue = Epilogue { bias: op.bias(), ..Epilogue::default() };
         match op.finish() {
             Finish::Plain => {}
             Finish::Scale(factor) => epilogue.scale = Some(factor),
-            Finish::Activate(_) => epilogue.relu = true,
-            Finish::Gate { .. } => {}
+            Finish::Activate(activation) => {
+                epilogue.activation = Some(match activation {
+                    Activation::Relu => ndp_isa::Activation::Relu,
+                    Activation::Silu => ndp_isa::Activation::Silu,
+                    Activation::Gelu => ndp_isa::Activation::Gelu,
+                });
+            }
+            Finish::Gate { values, activation } => {
+                let sparse = self.neurons == Neurons::Active && activation == Activation::Relu;
+                let mut y = if sparse {
+                    self.behind_gate(op, values)?
+                } else {
+                    self.linear(&LinearOp::new(*op.product(), op.bias(), Finish::Plain)?)?
+                };
+                LinearOp::new(*op.product(), None, op.finish())?.complete(&mut y);
+                return Ok(y);
+            }
             Finish::Residual(residual) => epilogue.residual = Some(residual),
         }
         let (inputs, run) = self.compute(op.product(), &epilogue)?;

@@ -7,6 +7,7 @@ use super::unit::{GemvOptions, GemvUnit};
 use crate::core::Backend;
 use crate::stimulus::DataKind;
 use ndp_config::DesignConfig;
+use ndp_isa::Activation;
 use ndp_layout::{DimmMap, MatrixLayout};
 use ndp_numerics::{ExactSum, dot, f16, mul, relu};
 use ndp_planner::{Epilogue, KeptOutputs, Mode, Tile};
@@ -77,7 +78,7 @@ fn fc2_takes_what_a_kept_gate_lets_through() -> Outcome {
             weights: Weights::Resident(std::slice::from_ref(&gate)),
             vectors: &x,
         };
-        let epilogue = Epilogue { relu: true, ..Epilogue::default() };
+        let epilogue = Epilogue { activation: Some(Activation::Relu), ..Epilogue::default() };
         let (run, met) = mlp.unit.alone(async |unit| {
             let run = unit.product_kept_async(&product, &epilogue, Some((&kept, &fc2.1))).await?;
             unit.begin_partial_of_kept((&fc2.1, Some(&up.1)), &[])?;

@@ -8,6 +8,7 @@ use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
+use ndp_isa::Activation;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
 use ndp_planner::{KeptOutputs, WeightMatrix};
@@ -129,7 +130,8 @@ impl<P: Places> SystemBackend<P> {
                 let (run, found) = core.predicted_async(&part, (prediction, bias), (outputs, next)).await?;
                 return Ok((neurons, run, Some((slots, found))));
             }
-            let epilogue = Epilogue { bias: bias.as_deref(), relu: is_first, ..Epilogue::default() };
+            let activation = is_first.then_some(Activation::Relu);
+            let epilogue = Epilogue { bias: bias.as_deref(), activation, ..Epilogue::default() };
             let kept = kept.as_ref().map(|(outputs, next)| (outputs, *next));
             let run = core.product_kept_async(&part, &epilogue, kept).await?;
             Ok((neurons, run, None))

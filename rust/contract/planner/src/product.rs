@@ -34,8 +34,8 @@ pub struct Epilogue<'a> {
     pub bias: Option<&'a [f16]>,
     /// `y * scale`
     pub scale: Option<f16>,
-    /// `relu(y)`
-    pub relu: bool,
+    /// `activation(y)`, one without a second block
+    pub activation: Option<Activation>,
     /// `y + residual[vector][output]`; `[batch x outputs]`
     pub residual: Option<&'a [f16]>,
 }
@@ -189,8 +189,8 @@ impl Plan {
         if let Some(factor) = epilogue.scale {
             self.instructions.push(activate(Activation::Scale { scalar: factor.to_bits() }));
         }
-        if epilogue.relu {
-            self.instructions.push(activate(Activation::Relu));
+        if let Some(activation) = epilogue.activation {
+            self.instructions.push(activate(activation));
         }
         if epilogue.residual.is_some() {
             let piece = operand(map, "residual")?;

@@ -1,7 +1,7 @@
 //! FC1 and FC2 of a core's neurons: where results stay, and the program that takes the positive ones.
 
 use ndp_config::DesignConfig;
-use ndp_isa::{Instruction, block_words, decode};
+use ndp_isa::{Activation, Instruction, block_words, decode};
 use ndp_layout::DimmMap;
 use ndp_numerics::f16;
 use ndp_planner::{Epilogue, KeptOutputs, Plan, PlanError, Prediction, Sizes};
@@ -21,7 +21,7 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     };
     let sizes = Sizes { rows, cols: inputs, count, batch, listed: true };
     let bias = [f16::ZERO];
-    let epilogue = Epilogue { bias: Some(&bias), relu: true, ..Epilogue::default() };
+    let epilogue = Epilogue { bias: Some(&bias), activation: Some(Activation::Relu), ..Epilogue::default() };
     let plan = Plan::dot_then(config, &mut map, &fc1, &sizes, &epilogue, Some(&kept)).unwrap();
     let second = kept.axpy(config, (&fc2, is_gate.then_some(&up)), Some(&plan.lists)).unwrap();
     // Words that hold results, each of one chunk.

@@ -4,7 +4,7 @@
 //! (`testbenches/random_configs.rs`).
 
 use ndp_config::{DesignConfig, RowLayout};
-use ndp_isa::{Instruction, decode};
+use ndp_isa::{Activation, Instruction, decode};
 use ndp_layout::DimmMap;
 use ndp_numerics::f16;
 use ndp_planner::{Ending, Epilogue, Mode, Plan, PlanError, Sizes};
@@ -46,7 +46,8 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     // Only whether there is something to add matters to a plan.
     let epilogue = Epilogue {
         bias: (draw.below(2) == 0).then_some(&values),
-        relu: draw.below(2) == 0,
+        activation: [None, Some(Activation::Relu), Some(Activation::Silu), Some(Activation::Gelu)]
+            [draw.below(4) as usize],
         residual: (draw.below(2) == 0).then_some(&values),
         scale: None,
     };

@@ -118,7 +118,7 @@ impl DimmTimes {
     ) -> Result<Cycles, SchedulerError> {
         let rows = self.stored(kind).max(active);
         let sizes = Sizes { rows, cols, count: active, batch: 1, listed: true };
-        let epilogue = Epilogue { relu, ..Epilogue::default() };
+        let epilogue = Epilogue { activation: relu.then_some(Activation::Relu), ..Epilogue::default() };
         let mut map = DimmMap::new(&self.design);
         let plan = match mode {
             Mode::Dot => {
