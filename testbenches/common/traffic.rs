@@ -78,6 +78,10 @@ impl Traffic {
 
     /// Compares the data of a read with what was written last.
     pub fn answered(&mut self, answer: &Answer) {
+        // Those to the core's own registers and queue are the program's.
+        if answer.request.address >= self.first + Self::BURSTS {
+            return;
+        }
         self.longest_wait = self.longest_wait.max(answer.answered - answer.taken);
         self.outstanding -= 1;
         let Some(read) = answer.response.read else { return };
