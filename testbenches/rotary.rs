@@ -23,14 +23,18 @@ fn states(elements: usize, seed: u64) -> Vec<f16> {
 }
 
 /// Head after head, as the contract writes it.
-fn expected(op: &RotaryOp<'_>) -> Vec<u16> {
-    let mut results: Vec<u16> = op.states().iter().map(|state| state.to_bits()).collect();
-    for ([first, second], angles) in op.pairs() {
-        let [cosine, sine] = angles.map(f16::to_bits);
-        let [x, y] = [first, second].map(|at| op.states()[at].to_bits());
-        let mul = |a, b| Operation::Mul.result(a, b);
-        results[first] = Operation::Sub.result(mul(x, cosine), mul(y, sine));
-        results[second] = Operation::Add.result(mul(y, cosine), mul(x, sine));
+fn expected(width: usize, states: &[f16], rotations: &[Rotation]) -> Vec<u16> {
+    let mut results: Vec<u16> = states.iter().map(|state| state.to_bits()).collect();
+    let (mul, half) = (|a, b| Operation::Mul.result(a, b), width / 2);
+    for (token, rotation) in results.chunks_mut(states.len() / rotations.len()).zip(rotations) {
+        let [cosines, sines] = rotation.angles();
+        for head in token.chunks_mut(width) {
+            for i in 0..half {
+                let (x, y, c, s) = (head[i], head[i + half], cosines[i].to_bits(), sines[i].to_bits());
+                head[i] = Operation::Sub.result(mul(x, c), mul(y, s));
+                head[i + half] = Operation::Add.result(mul(y, c), mul(x, s));
+            }
+        }
     }
     results
 }
@@ -47,7 +51,11 @@ fn heads_of_any_bits_are_rotated_as_the_contract_says() -> Outcome {
             let states = states(width * heads * tokens, width as u64);
             let op = RotaryOp::new("states", width, &states, rotations.iter().collect())?;
             let rotated: Vec<u16> = core.rotate(&op)?.into_iter().map(f16::to_bits).collect();
-            assert_eq!(rotated, expected(&op), "{backend:?}: {width}, {heads}, {tokens}");
+            assert_eq!(
+                rotated,
+                expected(width, &states, &rotations),
+                "{backend:?}: {width}, {heads}, {tokens}"
+            );
             outputs += states.len() as u64;
         }
         let total = core.total();
