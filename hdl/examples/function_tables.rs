@@ -1,6 +1,6 @@
 //! Fits the tables of the function unit and prints them as `hdl/src/blocks/arithmetic/function_tables.rs`.
 //!
-//! `cargo run --release -p ndp-hdl --example function_tables > FILE`, then `cargo fmt`. With `q(x) = 1 / (1 + e^x)` for SiLU and
+//! `cargo run --release -p ndp-hdl --example function_tables > FILE`. With `q(x) = 1 / (1 + e^x)` for SiLU and
 //! `q(x) = erfc(x / sqrt(2)) / 2` for GELU both functions are `f(-x) = -x q(x)` and `f(x) = x - x q(x)`, for `x >= 0`. The tables hold
 //! `q` as a parabola in each interval. Each entry is changed until all FP16 numbers of its interval, of both signs, have the nearest
 //! FP16 number as the unit's result.
@@ -186,9 +186,12 @@ fn fit(q: fn(f64) -> f64, exponent: i32, first: u64, count: u64) -> Entry {
 }
 
 fn print(name: &str, doc: &str, entries: &[Entry]) {
-    println!("\n/// {doc}\npub(super) const {name}: [[u32; 4]; {}] = [", entries.len());
-    for Entry { constant, slope, curve, scale } in entries {
-        println!("    [{constant}, {slope}, {curve}, {scale}],");
+    println!("\n/// {doc}\n#[rustfmt::skip]\npub(super) const {name}: [[u32; 4]; {}] = [", entries.len());
+    for line in entries.chunks(4) {
+        let of = |Entry { constant, slope, curve, scale }: &Entry| {
+            format!("[{constant}, {slope}, {curve}, {scale}]")
+        };
+        println!("    {},", line.iter().map(of).collect::<Vec<_>>().join(", "));
     }
     println!("];");
 }
