@@ -36,8 +36,9 @@ impl<P: Places> SystemBackend<P> {
         let mut ready = begin;
         let block = BlockKind::Mlp.block(layer);
         let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
-        let low_rank = self.residence.low_rank().filter(|_| predicted.is_some()).cloned();
-        let low_rank = low_rank.as_ref().and_then(|low_rank| low_rank.layers().get(layer as usize));
+        let low_rank = self.residence.low_rank().filter(|_| predicted.is_some());
+        let low_rank = low_rank.and_then(|low_rank| low_rank.layers().get(layer as usize)).cloned();
+        let low_rank = low_rank.as_ref();
         let is_predicted = |neuron: &u32| predicted.is_none_or(|bits| has(bits, *neuron));
         let mut of_gpu = Vec::new();
         let mut gpu_begin = begin;
