@@ -16,7 +16,8 @@ pub mod hbm;
 pub mod rules;
 
 pub use ddr4::{
-    BusCycles, Command, CommandCounts, CommandKind, CommandPins, Location, Rank, Statistics, storage, stream,
+    Activity, BankCounts, BusBits, BusCycles, Command, CommandCounts, CommandKind, CommandPins, Location,
+    Rank, Statistics, storage, stream,
 };
 pub use error::DramError;
 pub use rules::{Checker, CommandSet, Rule, RuleSet, Scope, TimingRule, Violation, WindowRule};

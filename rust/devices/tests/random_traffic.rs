@@ -6,12 +6,16 @@ use crate::support::traffic::Traffic;
 use crate::support::*;
 use ndp_config::DramConfig;
 use ndp_dram::storage::Storage;
-use ndp_dram::{BusCycles, Command, CommandPins, Location, Rank};
+use ndp_dram::{BusBits, BusCycles, Command, CommandPins, Location, Rank};
 
 const CYCLES: u64 = 150_000;
 
-/// Runs random traffic, compares all data with a map of bursts, and returns the rank.
-fn run(config: &DramConfig, seed: u64, storage: Storage) -> Rank {
+/// What the data bus carries in a clock: two transfers, and whether the controller drives them.
+type Carried = Option<([u64; 2], bool)>;
+
+/// Runs random traffic, compares all data with a map of bursts, and returns the rank and what the data bus carried.
+fn run(config: &DramConfig, seed: u64, storage: Storage) -> (Rank, Vec<Carried>) {
+    let mut carried = Vec::new();
     let mut traffic = Traffic::new(config, seed);
     let initial = storage.clone();
     let mut rank = Rank::with_storage(config, storage);
@@ -56,6 +60,7 @@ fn run(config: &DramConfig, seed: u64, storage: Storage) -> Rank {
         let write = due(&mut to_write).map(|(_, words)| words);
         let expected = due(&mut to_read).map(|(_, words)| words);
         assert_eq!(rank.clock(&pins, write), expected, "cycle {cycle}, seed {seed}");
+        carried.push(expected.map(|words| (words, false)).or(write.map(|words| (words, true))));
     }
     rank.finish();
     let first = rank.violations().first().map(ToString::to_string);
@@ -65,14 +70,14 @@ fn run(config: &DramConfig, seed: u64, storage: Storage) -> Rank {
     let pending = to_write.len().div_ceil(4);
     let wrong = model.iter().filter(|(at, words)| rank.read_burst(at.burst(config)) != **words).count();
     assert!(wrong <= pending, "{wrong} bursts differ, {pending} are pending");
-    rank
+    (rank, carried)
 }
 
 #[test]
 fn legal_traffic_passes_with_the_right_data() {
     for (seed, config) in configs().iter().enumerate() {
         for storage in [Storage::zeros(), Storage::pattern(5)] {
-            let rank = run(config, seed as u64, storage);
+            let (rank, _) = run(config, seed as u64, storage);
             let statistics = rank.statistics();
             let bus = statistics.bus;
             // The traffic is dense enough to mean something.
@@ -173,7 +178,7 @@ fn classify(c: &DramConfig, trace: &[(u64, Command)]) -> (BusCycles, u64, u64) {
 #[test]
 fn every_clock_has_the_cause_that_the_definitions_give() {
     for (seed, config) in configs().iter().enumerate() {
-        let rank = run(config, 100 + seed as u64, Storage::zeros());
+        let (rank, _) = run(config, 100 + seed as u64, Storage::zeros());
         let statistics = rank.statistics();
         let (bus, hits, misses) = classify(config, rank.trace());
         assert_eq!(statistics.bus, bus);
@@ -201,6 +206,99 @@ fn every_clock_has_the_cause_that_the_definitions_give() {
         assert_eq!(counts.refresh, count(|c| matches!(c, Command::Refresh)));
         assert_eq!(counts.undefined, 0);
     }
+}
+
+/// Which banks are open in each clock, from the definition: painted from each ACT to what closes the bank.
+fn open_banks(c: &DramConfig, trace: &[(u64, Command)]) -> Vec<u32> {
+    let mut open = vec![0; CYCLES as usize];
+    for (i, &(t, command)) in trace.iter().enumerate() {
+        let Command::Activate { bank_group, bank, .. } = command else { continue };
+        let (mut earliest, mut end) = (t + u64::from(c.t_ras()), CYCLES);
+        for &(at, later) in &trace[i + 1..] {
+            if later != Command::PrechargeAll && later.bank() != Some((bank_group, bank)) {
+                continue;
+            }
+            earliest = earliest.max(match later {
+                Command::Read { .. } => at + u64::from(c.t_rtp()),
+                Command::Write { .. } => at + u64::from(c.t_cwl() + 4 + c.t_wr()),
+                _ => at,
+            });
+            if !matches!(
+                later,
+                Command::Read { auto_precharge: false, .. } | Command::Write { auto_precharge: false, .. }
+            ) {
+                end = if later.auto_precharge() { earliest } else { at };
+                break;
+            }
+        }
+        let bit = 1 << (4 * bank_group + bank);
+        (t..end.min(CYCLES)).for_each(|clock| open[clock as usize] |= bit);
+    }
+    open
+}
+
+#[test]
+fn banks_and_pins_are_counted_as_defined_clock_by_clock() {
+    for (seed, config) in configs().iter().enumerate() {
+        let (rank, carried) = run(config, 200 + seed as u64, Storage::pattern(9));
+        let activity = rank.activity();
+        let open = open_banks(config, rank.trace());
+        let active = open.iter().filter(|banks| **banks != 0).count() as u64;
+        assert!(active > CYCLES / 2 && active < CYCLES, "{active}");
+        assert_eq!((activity.cycles, activity.active_cycles), (CYCLES, active));
+        assert_eq!(activity.refreshes, rank.statistics().commands.refresh);
+        assert_eq!(activity.banks.len() as u32, config.banks());
+        for (number, bank) in activity.banks.iter().enumerate() {
+            let own = rank
+                .trace()
+                .iter()
+                .filter(|(_, command)| command.bank() == Some(((number / 4) as u8, (number % 4) as u8)));
+            let count = |kind: fn(&Command) -> bool| own.clone().filter(|(_, c)| kind(c)).count() as u64;
+            assert_eq!(bank.activates, count(|c| matches!(c, Command::Activate { .. })));
+            assert_eq!(bank.reads, count(|c| matches!(c, Command::Read { .. })));
+            assert_eq!(bank.writes, count(|c| matches!(c, Command::Write { .. })));
+            assert!(bank.activates.min(bank.reads).min(bank.writes) > 0, "bank {number}");
+        }
+        // Pin by pin, transfer by transfer: a 1 where nothing is driven. A change belongs to who drives, or has driven last.
+        let (mut pins, mut driver) = (u64::MAX, false);
+        let mut buses = [BusBits::default(); 2];
+        for clock in carried {
+            let words = clock.map_or([u64::MAX; 2], |(words, _)| words);
+            driver = clock.map_or(driver, |(_, write)| write);
+            let bus = &mut buses[usize::from(driver)];
+            for word in words {
+                for pin in 0..64 {
+                    bus.toggles += (pins ^ word) >> pin & 1;
+                    bus.ones += if clock.is_some() { word >> pin & 1 } else { 0 };
+                    bus.bits += u64::from(clock.is_some());
+                }
+                pins = word;
+            }
+        }
+        let [read, write] = buses;
+        // The pins that return to ones in a clock that has not come yet.
+        assert!(read.toggles > 0 && write.toggles > 0);
+        assert_eq!((activity.read_bus, activity.write_bus), (read, write), "configuration {seed}");
+    }
+}
+
+#[test]
+fn a_rank_is_active_up_to_the_precharge_of_its_last_bank() {
+    // Two banks open, one closed early, the other by a RDA whose precharge begins 12 clocks later.
+    let commands = HashMap::from([(10, act(0, 0)), (20, act(1, 1)), (100, pre(0, 0)), (110, rda(1, 1))]);
+    let mut rank = Rank::new(&config(""));
+    let mut at = |cycle| {
+        while rank.cycle() < cycle {
+            let pins = commands.get(&rank.cycle()).map_or(CommandPins::DESELECT, Command::encode);
+            rank.clock(&pins, None);
+        }
+        rank.activity()
+    };
+    let active = [10, 11, 101, 110, 122, 123, 1000].map(|cycle| at(cycle).active_cycles);
+    assert_eq!(active, [0, 1, 91, 100, 112, 112, 112]);
+    // A burst of zeros: all pins fall, and rise behind it.
+    let bus = at(1000).read_bus;
+    assert_eq!(bus, BusBits { bits: 512, ones: 0, toggles: 128 });
 }
 
 #[test]

@@ -4,9 +4,10 @@
 //! command against the timing rules of [`ndp_config::DramConfig`].
 //!
 //! Reading order: [`pins`] (what a command is), [`storage`] and [`address`] (the contents), `rules` and `open_banks` (what a command may
-//! do), [`statistics`] (what every clock of the data bus was used for), [`rank`] (all of it together), [`stream`] (the bandwidth that a
+//! do), [`statistics`] (what every clock of the data bus was used for), [`activity`] (what energy depends on), [`rank`] (all of it together), [`stream`] (the bandwidth that a
 //! read stream can reach, by formula).
 
+pub mod activity;
 pub mod address;
 mod open_banks;
 pub mod pins;
@@ -16,6 +17,7 @@ pub mod statistics;
 pub mod storage;
 pub mod stream;
 
+pub use activity::{Activity, BankCounts, BusBits};
 pub use address::Location;
 pub use pins::{Command, CommandKind, CommandPins};
 pub use rank::Rank;

@@ -14,6 +14,7 @@
 
 use ndp_config::DramConfig;
 
+use super::activity::{Activity, Meter};
 use super::pins::BANK_GROUP_PINS_MAX;
 use super::statistics::Accountant;
 use super::storage::{BURST_WORDS, RowHandle, Storage};
@@ -62,6 +63,7 @@ pub struct Rank {
     /// What the controller has to drive in the clocks to come, in the same way.
     writes: Box<[Option<WriteBeat>]>,
     accountant: Accountant,
+    meter: Meter,
     trace: Option<Vec<(u64, Command)>>,
 }
 
@@ -85,6 +87,7 @@ impl Rank {
             reads: vec![None; clocks].into(),
             writes: vec![None; clocks].into(),
             accountant: Accountant::new(config),
+            meter: Meter::new(config),
             trace: None,
         }
     }
@@ -148,6 +151,11 @@ impl Rank {
     /// The figures up to now.
     pub fn statistics(&self) -> Statistics {
         self.accountant.statistics(self.cycle)
+    }
+
+    /// What energy depends on, up to now.
+    pub fn activity(&self) -> Activity {
+        self.meter.activity(self.cycle)
     }
 
     /// Records commands from now on (off by default); what was recorded before is dropped.
@@ -239,6 +247,9 @@ impl Rank {
             (Some(WriteBeat { location: None, .. }), Some(_)) | (None, None) => {}
         }
         self.accountant.clock(cycle, read.is_some(), due.is_some());
+        if let Some(words) = read.or(write.filter(|_| due.is_some())) {
+            self.meter.transfer(cycle, words, read.is_none());
+        }
         read
     }
 
@@ -288,6 +299,7 @@ impl Rank {
             _ => None,
         };
         self.accountant.command(cycle, &command, row_hit, precharge_start);
+        self.meter.command(cycle, &command, precharge_start);
         self.busy_until = self.accountant.busy_until();
     }
 

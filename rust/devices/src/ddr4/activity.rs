@@ -1,0 +1,158 @@
+//! What the energy of a rank depends on: commands by bank, the time in which banks are open, and the bits on the data bus.
+//!
+//! - **Active**: at least one bank is open. A bank is open from the clock of its ACT up to the clock of PRE or PREA, or up to the
+//!   clock in which the precharge of RDA or WRA begins; that clock is not counted any more.
+//! - **Ones** are transferred bits that are 1. On a pseudo open drain bus (JESD79-4, POD12) only a 0 draws current through the termination.
+//! - **Toggles** are changes of a data pin. An idle bus is high: a burst that follows no other one in the clock before begins from ones, and
+//!   the pins return to ones behind the last burst. Masks, strobes and command pins are not counted.
+
+use ndp_config::DramConfig;
+use serde::Serialize;
+
+use super::Command;
+
+/// Commands of a bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BankCounts {
+    /// ACT.
+    pub activates: u64,
+    /// RD and RDA.
+    pub reads: u64,
+    /// WR and WRA.
+    pub writes: u64,
+}
+
+/// Bits on the data bus in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BusBits {
+    /// Transferred bits.
+    pub bits: u64,
+    /// Those that are 1.
+    pub ones: u64,
+    /// Changes of data pins.
+    pub toggles: u64,
+}
+
+/// All of it up to now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Activity {
+    /// Clocks.
+    pub cycles: u64,
+    /// Clocks in which at least one bank is open.
+    pub active_cycles: u64,
+    /// REF.
+    pub refreshes: u64,
+    /// By bank: `bank_group * 4 + bank`.
+    pub banks: Vec<BankCounts>,
+    /// What the rank drives.
+    pub read_bus: BusBits,
+    /// What the controller drives.
+    pub write_bus: BusBits,
+}
+
+/// The last two transfers on the data bus.
+#[derive(Clone, Copy, Debug)]
+struct LastTransfer {
+    cycle: u64,
+    word: u64,
+    write: bool,
+}
+
+/// Keeps an [`Activity`].
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    activity: Activity,
+    /// Open banks, one bit each, and since when there are some.
+    open: u32,
+    active_since: u64,
+    /// First clocks of auto precharges to come, and their banks.
+    closing: Vec<(u64, usize)>,
+    last: Option<LastTransfer>,
+}
+
+impl BusBits {
+    fn add(&mut self, before: u64, words: [u64; 2]) {
+        self.bits += 128;
+        self.ones += u64::from(words[0].count_ones() + words[1].count_ones());
+        self.toggles += u64::from((before ^ words[0]).count_ones() + (words[0] ^ words[1]).count_ones());
+    }
+}
+
+impl Meter {
+    pub fn new(config: &DramConfig) -> Self {
+        let banks = vec![BankCounts::default(); config.banks() as usize];
+        let activity = Activity { banks, ..Activity::default() };
+        Self { activity, open: 0, active_since: 0, closing: Vec::new(), last: None }
+    }
+
+    /// What was counted in the clocks before `cycle`.
+    pub fn activity(&self, cycle: u64) -> Activity {
+        let mut meter = self.clone();
+        meter.close_in_time(cycle);
+        if meter.open != 0 {
+            meter.activity.active_cycles += cycle - meter.active_since;
+        }
+        meter.return_to_ones(cycle);
+        Activity { cycles: cycle, ..meter.activity }
+    }
+
+    /// Takes a command. `precharge_start`: for RDA and WRA of an open bank, where the precharge begins.
+    pub fn command(&mut self, cycle: u64, command: &Command, precharge_start: Option<u64>) {
+        self.close_in_time(cycle + 1);
+        let bank = command.bank().map(|(group, bank)| {
+            usize::from(group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
+        });
+        match (command, bank) {
+            (Command::Activate { .. }, Some(bank)) => {
+                self.activity.banks[bank].activates += 1;
+                if self.open == 0 {
+                    self.active_since = cycle;
+                }
+                self.open |= 1 << bank;
+                // What was to be closed is replaced, which is a violation.
+                self.closing.retain(|(_, closing)| *closing != bank);
+            }
+            (Command::Read { .. }, Some(bank)) => self.activity.banks[bank].reads += 1,
+            (Command::Write { .. }, Some(bank)) => self.activity.banks[bank].writes += 1,
+            (Command::Precharge { .. }, Some(bank)) => self.close(cycle, 1 << bank),
+            (Command::PrechargeAll, _) => self.close(cycle, u32::MAX),
+            (Command::Refresh, _) => self.activity.refreshes += 1,
+            _ => {}
+        }
+        if let (Some(start), Some(bank)) = (precharge_start, bank) {
+            self.closing.push((start, bank));
+        }
+    }
+
+    /// Two transfers in a clock.
+    #[inline]
+    pub fn transfer(&mut self, cycle: u64, words: [u64; 2], write: bool) {
+        self.return_to_ones(cycle);
+        let before = self.last.map_or(u64::MAX, |last| last.word);
+        let bus = if write { &mut self.activity.write_bus } else { &mut self.activity.read_bus };
+        bus.add(before, words);
+        self.last = Some(LastTransfer { cycle, word: words[1], write });
+    }
+
+    /// The bus returns to ones if nothing was transferred in the clock before this one.
+    fn return_to_ones(&mut self, cycle: u64) {
+        let Some(last) = self.last.take_if(|last| last.cycle + 1 < cycle) else { return };
+        let bus = if last.write { &mut self.activity.write_bus } else { &mut self.activity.read_bus };
+        bus.toggles += u64::from(last.word.count_zeros());
+    }
+
+    /// Auto precharges that begin before `cycle`.
+    fn close_in_time(&mut self, cycle: u64) {
+        while let Some(next) = self.closing.iter().filter(|(start, _)| *start < cycle).min().copied() {
+            self.closing.retain(|closing| *closing != next);
+            self.close(next.0, 1 << next.1);
+        }
+    }
+
+    fn close(&mut self, cycle: u64, banks: u32) {
+        if self.open != 0 && self.open & !banks == 0 {
+            self.activity.active_cycles += cycle - self.active_since;
+        }
+        self.open &= !banks;
+    }
+}
