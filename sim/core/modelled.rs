@@ -14,7 +14,9 @@ use super::simulated::Seen;
 use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
-use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, InstructionTimes, Register, Request, RequestKind};
+use ndp_cycles::{
+    Answer, ClockRelation, CycleModel, Host, InstructionTimes, RankActivity, Register, Request, RequestKind,
+};
 use ndp_isa::{Code, Instruction, decode};
 use ndp_layout::words_of;
 use std::collections::VecDeque;
@@ -111,6 +113,11 @@ impl Modelled {
         })
     }
 
+    /// What each rank was used for.
+    pub fn activity(&mut self) -> Vec<RankActivity> {
+        self.with(|_, cycles| cycles.activity())
+    }
+
     /// A burst of the DRAM.
     pub fn read(&self, address: u64) -> Burst {
         match self {
@@ -131,10 +138,9 @@ impl Modelled {
 
     /// Bursts that were read from the DRAM or written to it.
     pub fn moved(&self) -> u64 {
-        let columns = |cycles: &CycleModel| cycles.commands().iter().map(|of| of.reads + of.writes).sum();
         match self {
-            Self::Alone(alone) => columns(&alone.cycles),
-            Self::Linked(linked) => linked.with(|_, cycles| columns(cycles)),
+            Self::Alone(alone) => alone.cycles.moved(),
+            Self::Linked(linked) => linked.with(|_, cycles| cycles.moved()),
         }
     }
 

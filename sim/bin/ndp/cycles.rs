@@ -7,7 +7,9 @@ use crate::program::assemble;
 use crate::tools::{Tools, grouped};
 use anyhow::anyhow;
 use ndp_config::DesignConfig;
-use ndp_cycles::{ClockRelation, CommandCounts, CycleModel, InstructionTimes, ProgramCycles, run_program};
+use ndp_cycles::{
+    BankCounts, ClockRelation, CycleModel, InstructionTimes, ProgramCycles, RankActivity, run_program,
+};
 use ndp_isa::Counters;
 use ndp_isa::{Code, Data, Instruction, Program, decode};
 use ndp_layout::words_of;
@@ -47,7 +49,7 @@ struct Report<'a> {
     instructions: Vec<Row>,
     counters: Counters,
     stalls: StallBreakdown,
-    dram: Vec<CommandCounts>,
+    dram: Vec<RankActivity>,
     malformed: u32,
     model_cycles_per_second: f64,
     tools: Tools,
@@ -87,7 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             instructions: rows,
             counters,
             stalls,
-            dram: run.commands,
+            dram: run.dram,
             malformed: run.status.malformed,
             model_cycles_per_second: speed,
             tools: Tools::new(),
@@ -160,8 +162,8 @@ fn print(rows: &[Row], run: &ProgramCycles, stalls: &StallBreakdown, speed: f64)
         let (started, ended) = (cycle(times.started), cycle(times.ended));
         say!("{:>10} {started:>10} {ended:>10}   {text}{refused}", grouped(times.taken));
     }
-    for (rank, counts) in run.commands.iter().enumerate() {
-        let CommandCounts { reads, writes, activates, refreshes, .. } = *counts;
+    for (rank, of) in run.dram.iter().enumerate() {
+        let (BankCounts { reads, writes, activates }, refreshes) = (of.all_banks(), of.refreshes);
         say!(
             "rank {rank}             {} reads, {} writes, {} activates, {refreshes} refreshes",
             grouped(reads),

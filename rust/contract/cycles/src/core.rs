@@ -10,7 +10,7 @@ use crate::fifo::{Ring, SramFifo};
 use crate::host::{Answer, Host, Register};
 use crate::host_port::{CoreAccess, HostPort, LINK_COUNTERS, LINK_REGISTER, STORE_TAG, StoreTo, Wants};
 use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
-use crate::rank::{CommandCounts, Rank, Request as RankRequest};
+use crate::rank::{Rank, RankActivity, Request as RankRequest};
 use crate::reader::Reader;
 use crate::recorder::{InstructionTimes, Record, Recorder};
 use crate::rows::{Feeder, Generator, Rows, Turn};
@@ -160,9 +160,15 @@ impl CycleModel {
         self.cycle
     }
 
-    /// Commands that each rank was given.
-    pub fn commands(&self) -> Vec<CommandCounts> {
-        self.ranks.iter().map(Rank::counts).collect()
+    /// What each rank was used for before the present cycle.
+    pub fn activity(&mut self) -> Vec<RankActivity> {
+        self.catch_up(self.cycle);
+        self.ranks.iter().map(|rank| rank.activity(self.cycle)).collect()
+    }
+
+    /// A number that grows whenever bursts are read or written.
+    pub fn moved(&self) -> u64 {
+        self.ranks.iter().map(Rank::moved).sum()
     }
 
     /// The core's status as it would be read now.

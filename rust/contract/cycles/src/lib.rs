@@ -35,6 +35,6 @@ pub use issue::PARTS;
 pub use link::{Arrived, Beat, Disturbance, EndInputs, EndOutputs, LinkPair};
 pub use linked::{LinkedModel, Topology};
 pub use program::{ProgramCycles, run_program};
-pub use rank::{ColumnCommand, Command, CommandCounts, RowCommand};
+pub use rank::{BankCounts, ColumnCommand, Command, RankActivity, RowCommand};
 pub use recorder::{InstructionTimes, Record};
 pub use transfer::LinkState;

@@ -3,7 +3,7 @@
 use crate::core::CycleModel;
 use crate::counters::COUNTERS;
 use crate::host::{Answer, Host, Register, Request, RequestKind};
-use crate::rank::CommandCounts;
+use crate::rank::RankActivity;
 use crate::recorder::InstructionTimes;
 use ndp_isa::Status;
 use serde::Serialize;
@@ -25,8 +25,8 @@ pub struct ProgramCycles {
     pub counters: [u32; COUNTERS],
     /// Instructions with their times, `nop`s that fill a burst included.
     pub instructions: Vec<InstructionTimes>,
-    /// Commands that each rank was given.
-    pub commands: Vec<CommandCounts>,
+    /// What each rank was used for since reset.
+    pub dram: Vec<RankActivity>,
     /// The core's status at the end.
     pub status: Status,
 }
@@ -137,7 +137,7 @@ pub fn run_program(
         begin,
         counters: std::array::from_fn(|i| later[i].wrapping_sub(earlier[i])),
         instructions: model.take_record().instructions,
-        commands: model.commands(),
+        dram: model.activity(),
         status,
     }
 }

@@ -3,7 +3,7 @@
 
 use ndp_config::DesignConfig;
 use ndp_cycles::{
-    Answer, COUNTERS, ClockRelation, Command, CommandCounts, CycleModel, Host, InstructionTimes, Request,
+    Answer, COUNTERS, ClockRelation, Command, CycleModel, Host, InstructionTimes, RankActivity, Request,
     RequestKind,
 };
 use ndp_testkit::{ProgramOptions, RandomPrograms};
@@ -92,7 +92,7 @@ struct Outcome {
     cycles: u64,
     answers: Vec<(u64, Answer)>,
     counters: [u32; COUNTERS],
-    counts: Vec<CommandCounts>,
+    dram: Vec<RankActivity>,
     instructions: Vec<InstructionTimes>,
     commands: Vec<Vec<(u64, Command)>>,
 }
@@ -131,7 +131,7 @@ fn run(config: &DesignConfig, words: &[u128], seed: u64, every: u64, skips: bool
         cycles: model.cycle(),
         answers: host.answers,
         counters,
-        counts: model.commands(),
+        dram: model.activity(),
         instructions: record.instructions,
         commands: record.commands,
     }

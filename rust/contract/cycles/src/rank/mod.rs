@@ -1,20 +1,22 @@
 //! A DRAM rank with its port: queues between the clocks, and the controller, slot by slot (docs/timing.md, "Rank port").
 
+mod activity;
 mod intake;
 mod refresh;
 mod scheduler;
 mod slots;
 
+pub use activity::{BankCounts, RankActivity};
 pub use scheduler::{ColumnCommand, RowCommand};
 
 use crate::beats::{Beats, Room};
 use crate::clock::ClockRelation;
 use crate::fifo::{SYNCHRONISED, ToCore, ToDram, WriteData};
+use activity::Meter;
 use intake::{Choice, Turns};
 use ndp_config::DesignConfig;
 use refresh::{Refresh, Step};
 use scheduler::{Entry, Scheduler};
-use serde::Serialize;
 use slots::{ROW_CLOCK, SLOT, Slots};
 
 /// Segments that can wait.
@@ -52,23 +54,6 @@ pub enum Command {
     Row(RowCommand),
 }
 
-/// Commands that a rank was given.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CommandCounts {
-    /// RD.
-    pub reads: u64,
-    /// WR.
-    pub writes: u64,
-    /// ACT.
-    pub activates: u64,
-    /// PRE of one bank.
-    pub precharges: u64,
-    /// PRE of all banks.
-    pub precharges_all: u64,
-    /// REF.
-    pub refreshes: u64,
-}
-
 /// A rank behind its port.
 #[derive(Clone, Debug)]
 pub(crate) struct Rank {
@@ -96,7 +81,7 @@ pub(crate) struct Rank {
     wake_cycle: u64,
     /// First slot in which an entry can be chosen.
     intake: u64,
-    counts: CommandCounts,
+    meter: Meter,
     trace: Option<Vec<(u64, Command)>>,
 }
 
@@ -120,7 +105,7 @@ impl Rank {
             reads_to: 0,
             wake_cycle: clocks.core_after(0),
             intake: 0,
-            counts: CommandCounts::default(),
+            meter: Meter::new(config.dram()),
             trace: None,
             slots,
         }
@@ -137,8 +122,14 @@ impl Rank {
         trace
     }
 
-    pub fn counts(&self) -> CommandCounts {
-        self.counts
+    /// What was on the pins before core cycle `cycle`, up to which the rank has been caught up.
+    pub fn activity(&self, cycle: u64) -> RankActivity {
+        self.meter.activity(cycle.checked_sub(1).map_or(0, |edge| self.clocks.dram_after(edge)))
+    }
+
+    /// Bursts that were read or written, or will soon be.
+    pub fn moved(&self) -> u64 {
+        self.meter.decided()
     }
 
     /// Whether a segment is taken in this core cycle.
@@ -242,11 +233,9 @@ impl Rank {
             Step::Blocked => {}
             Step::Close => {
                 self.scheduler.close_all(slot, &self.slots);
-                self.counts.precharges_all += 1;
                 self.log_row(slot, RowCommand::PrechargeAll);
             }
             Step::Refresh => {
-                self.counts.refreshes += 1;
                 self.log_row(slot, RowCommand::Refresh);
             }
         }
@@ -288,7 +277,8 @@ impl Rank {
         let Some(run) = self.scheduler.read_on(&self.slots, self.next, end) else { return };
         let last = run.slot + (run.count - 1) * run.step;
         self.reads_to = last + 1;
-        self.counts.reads += run.count;
+        let decided = self.next.max(1) - 1;
+        self.meter.columns(decided, ((run.slot + 1) * SLOT, run.step * SLOT, run.count), &run.entry);
         let pushed = run.slot * SLOT + self.slots.read_latency;
         self.beats.push(pushed, run.step * SLOT, run.count, run.entry.tag != 0);
         if let Some(trace) = &mut self.trace {
@@ -313,25 +303,20 @@ impl Rank {
                 self.beats.push(pushed, 0, 1, entry.tag != 0);
             }
             if command.write {
-                self.counts.writes += 1;
                 self.writes.pop(slot * SLOT + self.slots.write_latency, self.clocks);
-            } else {
-                self.counts.reads += 1;
             }
+            self.meter.columns(slot, ((slot + 1) * SLOT, 1, 1), &entry);
             if let Some(trace) = &mut self.trace {
                 trace.push(((slot + 1) * SLOT, Command::Column(command)));
             }
         }
         if let Some(command) = decision.row {
-            match command {
-                RowCommand::Activate(..) => self.counts.activates += 1,
-                _ => self.counts.precharges += 1,
-            }
             self.log_row(slot, command);
         }
     }
 
     fn log_row(&mut self, slot: u64, command: RowCommand) {
+        self.meter.row(slot, (slot + 1) * SLOT + ROW_CLOCK, command);
         if let Some(trace) = &mut self.trace {
             trace.push(((slot + 1) * SLOT + ROW_CLOCK, Command::Row(command)));
         }

@@ -51,7 +51,7 @@ impl Entry {
     }
 
     /// Bank group of a half, and the bank in it.
-    fn bank_of(&self, half: usize) -> (u8, u8) {
+    pub fn bank_of(&self, half: usize) -> (u8, u8) {
         ((self.bank & self.upper_bits) << 1 | half as u8, self.bank >> self.upper_bits)
     }
 

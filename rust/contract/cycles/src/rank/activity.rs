@@ -1,0 +1,185 @@
+//! What a rank was used for: its commands by bank, and the time in which banks are open.
+//!
+//! Commands are decided some clocks before they are on the pins, and reads a whole segment ahead. They are counted when they are on the pins.
+
+use super::scheduler::{Entry, RowCommand};
+use super::slots::SLOT;
+use ndp_config::DramConfig;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Commands that wait to be counted before they are looked through.
+const WAITING: usize = 128;
+
+/// Commands of a bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BankCounts {
+    /// ACT.
+    pub activates: u64,
+    /// RD.
+    pub reads: u64,
+    /// WR.
+    pub writes: u64,
+}
+
+/// What was on the pins of a rank up to a clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RankActivity {
+    /// Clocks of the DRAM since reset.
+    pub cycles: u64,
+    /// Clocks in which at least one bank is open: from that of an ACT up to that of the PRE, which is left out.
+    pub active_cycles: u64,
+    /// PRE of one bank.
+    pub precharges: u64,
+    /// PRE of all banks.
+    pub precharges_all: u64,
+    /// REF.
+    pub refreshes: u64,
+    /// By bank: `bank_group * 4 + bank`.
+    pub banks: Vec<BankCounts>,
+}
+
+impl RankActivity {
+    /// Of all banks together.
+    pub fn all_banks(&self) -> BankCounts {
+        let mut sum = BankCounts::default();
+        for bank in &self.banks {
+            sum.activates += bank.activates;
+            sum.reads += bank.reads;
+            sum.writes += bank.writes;
+        }
+        sum
+    }
+}
+
+/// RD or WR at equal distances, in two banks in turn.
+#[derive(Clone, Copy, Debug)]
+struct Columns {
+    clock: u64,
+    step: u64,
+    count: u64,
+    write: bool,
+    banks: [usize; 2],
+}
+
+/// Keeps a [`RankActivity`].
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    counted: RankActivity,
+    /// Open banks, one bit each, and since when there are some.
+    open: u32,
+    active_since: u64,
+    /// Not counted yet, each in the order of clocks.
+    rows: VecDeque<(u64, RowCommand)>,
+    columns: VecDeque<Columns>,
+    /// RD and WR, whether counted or not.
+    decided: u64,
+}
+
+/// Number of a bank in a rank.
+fn number((group, bank): (u8, u8)) -> usize {
+    usize::from(group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
+}
+
+impl Meter {
+    pub fn new(dram: &DramConfig) -> Self {
+        let banks = vec![BankCounts::default(); dram.banks() as usize];
+        Self {
+            counted: RankActivity { banks, ..RankActivity::default() },
+            open: 0,
+            active_since: 0,
+            rows: VecDeque::new(),
+            columns: VecDeque::new(),
+            decided: 0,
+        }
+    }
+
+    /// RD and WR that were decided.
+    pub fn decided(&self) -> u64 {
+        self.decided
+    }
+
+    /// What was on the pins before clock `until`; every slot that begins before it has been decided.
+    pub fn activity(&self, until: u64) -> RankActivity {
+        let mut meter = self.clone();
+        meter.count(until);
+        if meter.open != 0 {
+            meter.counted.active_cycles += until - meter.active_since;
+        }
+        RankActivity { cycles: until, ..meter.counted }
+    }
+
+    /// A row command on the pins in `clock`, decided in `slot`.
+    #[inline]
+    pub fn row(&mut self, slot: u64, clock: u64, command: RowCommand) {
+        self.rows.push_back((clock, command));
+        self.tidy(slot);
+    }
+
+    /// Column commands of an entry, the first one on the pins in `clock`, decided in `slot`.
+    #[inline]
+    pub fn columns(&mut self, slot: u64, (clock, step, count): (u64, u64, u64), entry: &Entry) {
+        let half = usize::from(entry.burst & 1);
+        let banks = [half, 1 - half].map(|half| number(entry.bank_of(half)));
+        self.decided += count;
+        self.columns.push_back(Columns { clock, step, count, write: entry.write, banks });
+        self.tidy(slot);
+    }
+
+    #[inline]
+    fn tidy(&mut self, slot: u64) {
+        if self.rows.len() + self.columns.len() >= WAITING {
+            // What is decided from now on comes later.
+            self.count(slot * SLOT);
+        }
+    }
+
+    /// Counts what was on the pins before a clock.
+    fn count(&mut self, until: u64) {
+        while let Some(columns) = self.columns.front_mut().filter(|columns| columns.clock < until) {
+            let Columns { clock, step, count, write, banks } = *columns;
+            let past = (until - clock).div_ceil(step).min(count);
+            for (bank, past) in banks.into_iter().zip([past.div_ceil(2), past / 2]) {
+                let bank = &mut self.counted.banks[bank];
+                *(if write { &mut bank.writes } else { &mut bank.reads }) += past;
+            }
+            if past == count {
+                self.columns.pop_front();
+                continue;
+            }
+            (columns.clock, columns.count) = (clock + past * step, count - past);
+            if past % 2 == 1 {
+                columns.banks.reverse();
+            }
+        }
+        while let Some((clock, command)) = self.rows.front().copied().filter(|(clock, _)| *clock < until) {
+            self.rows.pop_front();
+            match command {
+                RowCommand::Activate(group, bank, _) => {
+                    let bank = number((group, bank));
+                    self.counted.banks[bank].activates += 1;
+                    if self.open == 0 {
+                        self.active_since = clock;
+                    }
+                    self.open |= 1 << bank;
+                }
+                RowCommand::Precharge(group, bank) => {
+                    self.counted.precharges += 1;
+                    self.close(clock, 1 << number((group, bank)));
+                }
+                RowCommand::PrechargeAll => {
+                    self.counted.precharges_all += 1;
+                    self.close(clock, u32::MAX);
+                }
+                RowCommand::Refresh => self.counted.refreshes += 1,
+            }
+        }
+    }
+
+    fn close(&mut self, clock: u64, banks: u32) {
+        if self.open != 0 && self.open & !banks == 0 {
+            self.counted.active_cycles += clock - self.active_since;
+        }
+        self.open &= !banks;
+    }
+}
