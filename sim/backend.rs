@@ -11,6 +11,7 @@ use crate::gemv::{
 use crate::phases::{Phase, PhaseCycles};
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, WeightFormat};
+use ndp_energy::DramUse;
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{
@@ -100,6 +101,7 @@ pub struct CoreBackend {
     mismatches: Vec<Mismatch>,
     phases: PhaseCycles,
     counters: Counters,
+    dram: BTreeMap<&'static str, DramUse>,
     /// Rotated elements, and keys and values in DRAM, that were compared with the reference.
     other_outputs: u64,
     meter: CycleMeter,
@@ -124,6 +126,7 @@ impl CoreBackend {
             mismatches: Vec::new(),
             phases: PhaseCycles::default(),
             counters: Counters::default(),
+            dram: BTreeMap::new(),
             other_outputs: 0,
             meter: CycleMeter::default(),
             model_cycles: 0,
@@ -171,6 +174,11 @@ impl CoreBackend {
     /// The core's counters over all programs, modulo 2^32.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What the DRAM was used for in programs, by the operation that they were for.
+    pub fn dram(&self) -> &BTreeMap<&'static str, DramUse> {
+        &self.dram
     }
 
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
@@ -249,7 +257,7 @@ impl GemvBackend for CoreBackend {
     /// The rotated queries or keys, once each has been found equal to the reference.
     fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, SimError> {
         let run = self.unit.rotate(op)?;
-        self.count(&run.figures);
+        self.count("rotary", &run.figures);
         self.phases.whole(Phase::Rotary, &run.figures.parts);
         self.other_outputs += run.bits.len() as u64;
         let mismatches = self.checker.rotary(op, &run.bits)?;
@@ -260,8 +268,8 @@ impl GemvBackend for CoreBackend {
     /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
     fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
         let run = self.unit.attend(op)?;
-        self.count(&run.append);
-        self.count(&run.attend);
+        self.count("append", &run.append);
+        self.count("attention", &run.attend);
         self.phases.whole(Phase::Append, &run.append.parts);
         let (scores, context) = self.phases.attend(&run.attend.parts, &run.attend.counters);
         let roofline = self.unit.config().roofline_macs_per_cycle(1);
@@ -466,13 +474,14 @@ impl CoreBackend {
             roofline_cycles,
         });
         self.phases.linear(op.class(), &run.figures.parts);
-        self.count(&run.figures);
+        self.count(class_name(op.class()), &run.figures);
         self.verdict(mismatches, outputs)?;
         Ok(run.bits.iter().map(|bits| f16::from_bits(*bits)).collect())
     }
 
     /// Counts a program.
-    fn count(&mut self, figures: &ProgramFigures) {
+    fn count(&mut self, operation: &'static str, figures: &ProgramFigures) {
+        *self.dram.entry(operation).or_default() += figures.dram;
         for (&opcode, &count) in &figures.opcodes {
             if opcode.is_activation() {
                 self.activation.count += u64::from(count);

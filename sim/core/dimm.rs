@@ -27,6 +27,11 @@ impl Dimm {
         Self { ranks: (0..config.gemv().ranks()).map(rank).collect(), origin: 0 }
     }
 
+    /// Clock of the ranks at the first edge after the last reset.
+    pub(super) fn origin(&self) -> u64 {
+        self.origin
+    }
+
     /// Ends the recording of commands and hands it out, in clocks since the last reset.
     pub(super) fn take_commands(&mut self) -> Vec<Vec<(u64, Command)>> {
         let since_reset = |commands: Vec<(u64, Command)>| {

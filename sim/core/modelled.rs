@@ -3,6 +3,7 @@
 //! The host is that of the RTL, cycle by cycle where it does something. Instructions are executed in the functional model as soon as the core has
 //! taken them from the port; what the cycle model has to know of data, lists and selected elements, is noted then.
 
+use super::activity;
 use super::burst::Burst;
 use super::data::Data;
 use super::host::{HostRequest, HostResponse};
@@ -14,9 +15,8 @@ use super::simulated::Seen;
 use super::{LinkStatus, PartCycles};
 use crate::error::SimError;
 use ndp_config::DesignConfig;
-use ndp_cycles::{
-    Answer, ClockRelation, CycleModel, Host, InstructionTimes, RankActivity, Register, Request, RequestKind,
-};
+use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, InstructionTimes, Register, Request, RequestKind};
+use ndp_energy::RankActivity;
 use ndp_isa::{Code, Instruction, decode};
 use ndp_layout::words_of;
 use std::collections::VecDeque;
@@ -115,7 +115,7 @@ impl Modelled {
 
     /// What each rank was used for.
     pub fn activity(&mut self) -> Vec<RankActivity> {
-        self.with(|_, cycles| cycles.activity())
+        activity::of_model(self.with(|_, cycles| cycles.activity()))
     }
 
     /// A burst of the DRAM.

@@ -16,6 +16,7 @@ use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
+use ndp_energy::RankActivity;
 use ndp_isa::{Counters, Status};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -290,6 +291,14 @@ impl NdpCore {
     /// The device ranks; a modelled core has none.
     pub fn ranks(&self) -> &[Rank] {
         self.rtl().map_or(&[], |rtl| &rtl.dimm.ranks)
+    }
+
+    /// What each rank was used for since the last reset. Of a modelled core the bits on the bus are not known.
+    pub fn activity(&mut self) -> Vec<RankActivity> {
+        match &mut self.engine {
+            Engine::Rtl(rtl) => rtl.dimm.activity(),
+            Engine::Cycles(model) => model.activity(),
+        }
     }
 
     /// Broken timing rules of all ranks.

@@ -8,6 +8,7 @@ use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
 use super::{Answer, PartCycles};
 use crate::error::SimError;
+use ndp_energy::DramUse;
 use ndp_isa::Program;
 use ndp_isa::Status;
 use ndp_machine::Memory;
@@ -33,6 +34,8 @@ pub struct ProgramRun {
     pub words: u32,
     /// To which part of the core each cycle belongs.
     pub parts: PartCycles,
+    /// What the DRAM was used for in these cycles, all ranks together.
+    pub dram: DramUse,
     /// The core's status before.
     pub before: Status,
     /// The core's status afterwards.
@@ -86,7 +89,7 @@ impl NdpCore {
     ) -> Result<ProgramRun, SimError> {
         let wall = Instant::now();
         let before = self.status_async().await?;
-        let (begin, parts) = (self.cycle(), self.parts());
+        let (begin, parts, used) = (self.cycle(), self.parts(), self.activity());
         let queue = 1 << self.config().dimm_burst_bits();
         let entries = self.config().core().queue_entries();
         let (mut sent, mut taken) = (0u32, 0u32);
@@ -125,11 +128,12 @@ impl NdpCore {
             }
         }
         let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
+        let dram = DramUse::since(&self.activity(), &used);
         self.spend(wall);
         self.note_end(begin);
         let model_cycles = self.predicted_end().map(|end| end - begin);
         let status = self.status_async().await?;
-        Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, before, status })
+        Ok(ProgramRun { begin, cycles, model_cycles, words: words.len() as u32, parts, dram, before, status })
     }
 
     /// Writes bursts of the DIMM by way of the host's port, and waits until all are acknowledged.

@@ -13,6 +13,7 @@ use crate::core::{
 use crate::error::SimError;
 use crate::ffi::{Form, ModuleShare, WaveOptions};
 use ndp_config::DesignConfig;
+use ndp_energy::{DramUse, RankActivity};
 use ndp_isa::Counters;
 use ndp_isa::{Data, Instruction, Opcode, Program};
 use ndp_layout::{Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of};
@@ -137,6 +138,8 @@ pub struct ProgramFigures {
     pub opcodes: BTreeMap<Opcode, u32>,
     /// Where the cycles went.
     pub counters: Counters,
+    /// What the DRAM was used for meanwhile, all ranks together.
+    pub dram: DramUse,
     /// Its instructions in time, if [`GemvOptions::log_instructions`] asks for them.
     pub records: Vec<InstructionRecord>,
 }
@@ -309,6 +312,11 @@ impl GemvUnit {
     /// The core.
     pub fn core(&self) -> &NdpCore {
         &self.core
+    }
+
+    /// What each rank was used for since reset: [`NdpCore::activity`].
+    pub fn activity(&mut self) -> Vec<RankActivity> {
+        self.core.activity()
     }
 
     /// Where the simulation's time went: [`crate::ffi::Model::profile`].
@@ -526,7 +534,7 @@ impl GemvUnit {
             return Err(SimError::Host { cycle: self.core.cycle(), what });
         }
         let instructions = words.len() as u32;
-        let ProgramRun { begin: first_cycle, cycles, model_cycles, parts, .. } = run;
+        let ProgramRun { begin: first_cycle, cycles, model_cycles, parts, dram, .. } = run;
         Ok(ProgramFigures {
             number,
             first_cycle,
@@ -536,6 +544,7 @@ impl GemvUnit {
             instructions,
             opcodes,
             counters,
+            dram,
             records,
         })
     }

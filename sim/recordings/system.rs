@@ -218,6 +218,7 @@ mod tests {
             seen_ns: 160,
             shares: Shares::default(),
             bytes: 0,
+            access: None,
             neurons: vec![3, 4],
             program,
         }
@@ -234,7 +235,14 @@ mod tests {
         };
         let filler = InstructionRecord { word: 0, ..record };
         let records = vec![record, filler];
-        let program = ProgramEvent { number: 9, first_cycle: 1000, cycles: 60, instructions: 1, records };
+        let program = ProgramEvent {
+            number: 9,
+            first_cycle: 1000,
+            cycles: 60,
+            instructions: 1,
+            records,
+            ..ProgramEvent::default()
+        };
         let events = [event(Place::Dimm(1), Some(program)), event(Place::Gpu, None)];
         let moves = [Moves { position: 7, uploads: 3, upload_ns: 5, ..Moves::default() }];
         let path = [Segment { event: 1, begin_ns: 100, end_ns: 130, shares: Shares::of(Cause::Compute, 30) }];

@@ -13,6 +13,7 @@ use super::place::Place;
 use crate::core::InstructionRecord;
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
+use ndp_energy::DramUse;
 use ndp_isa::Opcode;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -57,7 +58,7 @@ impl Operation {
 }
 
 /// A program of a core.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgramEvent {
     /// Its number among the programs of the core, from 0.
     pub number: u64,
@@ -67,8 +68,19 @@ pub struct ProgramEvent {
     pub cycles: u64,
     /// Its instructions.
     pub instructions: u32,
+    /// What the DRAM was used for meanwhile, all ranks together.
+    pub dram: DramUse,
     /// When each of them was in work, if that was asked for.
     pub records: Vec<InstructionRecord>,
+}
+
+/// What a memory channel carries from the DRAM of a DIMM or to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// The DIMM.
+    pub dimm: u32,
+    /// The host reads.
+    pub is_read: bool,
 }
 
 /// Something that was done.
@@ -96,6 +108,8 @@ pub struct Event {
     pub shares: Shares,
     /// Bytes that were carried.
     pub bytes: u64,
+    /// Whose DRAM they are from or for, if a channel carried them.
+    pub access: Option<Access>,
     /// Neurons that were computed.
     pub neurons: Vec<u32>,
     /// The program, if a core did it.
@@ -264,8 +278,8 @@ impl Books {
         }
         let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
         let shares = Shares::of_program(&program, end - begin);
-        let ProgramFigures { number, first_cycle, cycles, instructions, records, .. } = program;
-        let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, records });
+        let ProgramFigures { number, first_cycle, cycles, instructions, dram, records, .. } = program;
+        let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, dram, records });
         self.push(Place::Dimm(dimm as u32), what, (Span::new(begin, end), shares), (0, neurons), program);
         end
     }
@@ -382,6 +396,10 @@ impl Books {
         let (end, seen) = (begin + ns, begin + ns + ways * self.latency());
         let span = Span { asked, begin, end, seen };
         self.push(place, what, (span, Shares::of(cause, ns)), (bytes, &[]), None);
+        let access = Access { dimm: dimm as u32, is_read: way.is_read() };
+        if let Some(event) = self.events.last_mut().filter(|_| cause == Cause::Transfer) {
+            event.access = Some(access);
+        }
         seen
     }
 
@@ -491,6 +509,7 @@ impl Books {
             seen_ns,
             shares,
             bytes,
+            access: None,
             neurons,
             program,
         });

@@ -368,6 +368,7 @@ mod tests {
             seen_ns,
             shares: Shares::of(cause, end_ns - begin_ns),
             bytes: 0,
+            access: None,
             neurons: Vec::new(),
             program: None,
         }

@@ -10,6 +10,7 @@
 use super::backend::{ActivitySource, SystemBackend, SystemOptions};
 use super::books::Operation;
 use super::causes::Breakdown;
+use super::energy::{EnergyBreakdown, EnergyCosts};
 use super::figures::TokenFigures;
 use super::links::LinkOptions;
 use super::live::LivePredictor;
@@ -18,6 +19,7 @@ use super::text::TracedText;
 use crate::error::SimError;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
+use ndp_energy::EnergyConstants;
 use ndp_placement::{Instance, Options, place_structured};
 use ndp_predictor::{
     Confusion, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
@@ -58,6 +60,8 @@ pub struct EvaluateOptions {
     pub tokens: Option<u64>,
     /// Programs like those that ran before need not run: their cycles are estimates.
     pub fast: bool,
+    /// What energy follows from; none is counted without.
+    pub energy: Option<EnergyConstants>,
 }
 
 impl Default for EvaluateOptions {
@@ -75,6 +79,7 @@ impl Default for EvaluateOptions {
             positions: None,
             tokens: None,
             fast: false,
+            energy: None,
         }
     }
 }
@@ -135,6 +140,8 @@ pub struct PolicyResult {
     pub estimated: Option<Estimated>,
     /// Where the time went.
     pub time: Breakdown,
+    /// Where the energy went.
+    pub energy: EnergyBreakdown,
     /// Every token: what it took.
     pub tokens: Vec<TokenFigures>,
     /// Every token: what the scheduler moved.
@@ -316,6 +323,7 @@ impl Run {
             migrations_dropped: self.online.migrations_dropped(),
             estimated: self.text.system().estimated(),
             time: self.text.breakdown().cloned().unwrap_or_default(),
+            energy: self.text.energy().clone(),
             tokens: figures.tokens.clone(),
             records,
         })
@@ -444,6 +452,9 @@ fn begin(
             backend.with_predictor(LivePredictor::of_table(&shape, (*known.table).clone(), prompt.len()))?;
     }
     let mut text = TracedText::new(backend, model, positions);
+    if let Some(constants) = &options.energy {
+        text = text.with_energy(EnergyCosts::new(design, system.dimms().count, constants));
+    }
     text.prompt(prompt)?;
     for activity in prompt {
         online.token(activity)?;

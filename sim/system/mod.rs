@@ -13,6 +13,7 @@
 mod backend;
 mod books;
 mod causes;
+mod energy;
 mod evaluate;
 mod figures;
 mod gpu;
@@ -31,8 +32,9 @@ mod setup;
 mod text;
 
 pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions};
-pub use books::{Event, Operation, ProgramEvent};
+pub use books::{Access, Event, Operation, ProgramEvent};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
+pub use energy::{EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow};
 pub use evaluate::{EvaluateError, EvaluateOptions, Evaluation, PolicyResult, evaluate};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,

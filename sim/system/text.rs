@@ -5,6 +5,7 @@
 
 use super::backend::SystemBackend;
 use super::causes::Breakdown;
+use super::energy::{EnergyBreakdown, EnergyCosts};
 use super::places::Places;
 use super::reference::outline_values;
 use crate::error::SimError;
@@ -28,6 +29,8 @@ pub struct TracedText<P> {
     /// Most positions of the text.
     positions: usize,
     breakdown: Option<Breakdown>,
+    costs: Option<EnergyCosts>,
+    energy: EnergyBreakdown,
 }
 
 impl<P: Places> TracedText<P> {
@@ -41,7 +44,15 @@ impl<P: Places> TracedText<P> {
             model: model.clone(),
             positions,
             breakdown: None,
+            costs: None,
+            energy: EnergyBreakdown::default(),
         }
+    }
+
+    /// Counts energy too.
+    #[must_use]
+    pub fn with_energy(self, costs: EnergyCosts) -> Self {
+        Self { costs: Some(costs), ..self }
     }
 
     /// The system.
@@ -57,6 +68,11 @@ impl<P: Places> TracedText<P> {
     /// Where the time of the tokens behind the prompt went.
     pub fn breakdown(&self) -> Option<&Breakdown> {
         self.breakdown.as_ref()
+    }
+
+    /// Where the energy of the tokens behind the prompt went; empty without [`TracedText::with_energy`].
+    pub fn energy(&self) -> &EnergyBreakdown {
+        &self.energy
     }
 
     /// Runs the prompt: all of its tokens, and the logits behind the last one.
@@ -87,6 +103,9 @@ impl<P: Places> TracedText<P> {
         match &mut self.breakdown {
             None => self.breakdown = Some(Breakdown { path: Vec::new(), ..own }),
             Some(all) => all.add(&own),
+        }
+        if let Some(costs) = &self.costs {
+            self.energy.add_tokens(&EnergyBreakdown::of_tokens(costs, (1, before, now), &events));
         }
         Ok(())
     }

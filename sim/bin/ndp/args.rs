@@ -2,6 +2,7 @@
 //!
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
+use crate::energy::EnergyArgs;
 use anyhow::ensure;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -42,6 +43,9 @@ pub struct UnitArgs {
     /// Print one JSON object on standard output instead of text
     #[arg(long)]
     pub json: bool,
+    /// Energy.
+    #[command(flatten)]
+    pub energy: EnergyArgs,
     /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
@@ -59,6 +63,7 @@ impl UnitArgs {
             wave_start: 0,
             wave_stop: None,
             json: false,
+            energy: EnergyArgs::default(),
             flip,
         }
     }
@@ -66,7 +71,7 @@ impl UnitArgs {
     /// The files that are read and written.
     pub fn files(&self) -> FileSet {
         let files = FileSet::new().configuration("the configuration", &self.config);
-        files.optional("--waves", self.waves.as_ref())
+        self.energy.files(files.optional("--waves", self.waves.as_ref()))
     }
 
     /// How the unit is opened.

@@ -5,6 +5,7 @@
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
+use crate::energy::CoreEnergy;
 use crate::operands::{Numbers, Source, source, target, write};
 use crate::output::Records;
 use crate::report::Summary;
@@ -98,6 +99,7 @@ struct Report<'a> {
     #[serde(flatten)]
     summary: Summary,
     stalls: StallBreakdown,
+    energy: CoreEnergy,
     rerun: &'a str,
     tools: Tools,
 }
@@ -274,11 +276,13 @@ fn given(args: &Args) -> anyhow::Result<Option<[Numbers; 2]>> {
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let Args { unit, seed, data, mode, weights, density, .. } = args;
-    let Product { config, shape, active_rows, quantisation, run, stalls, backend, rerun } = simulate(args)?;
+    let Product { config, shape, active_rows, quantisation, run, stalls, mut backend, rerun } =
+        simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
     let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());
+    let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let verdict = if summary.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed };
     if unit.json {
         let report = Report {
@@ -297,6 +301,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             instructions,
             summary,
             stalls,
+            energy,
             rerun: rerun.line(),
             tools: Tools::new(),
         };
@@ -315,6 +320,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         }
         summary.print();
         stalls.print();
+        if unit.energy.energy {
+            energy.print();
+        }
     }
     Ok(verdict)
 }

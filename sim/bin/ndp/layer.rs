@@ -4,6 +4,7 @@
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
+use crate::energy::CoreEnergy;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::output::Records;
@@ -113,6 +114,7 @@ struct Report<'a> {
     classes: Vec<Class>,
     instructions: Vec<Instructions>,
     stalls: StallBreakdown,
+    energy: CoreEnergy,
     /// Fraction of zeros.
     zeros: Zeros,
     rerun: &'a str,
@@ -221,6 +223,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if !on_time {
         note!("the layer took {cycles} cycles in RTL and {model_cycles} in the cycle model");
     }
+    let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let stalls = StallBreakdown::new(backend.counters(), config.gemv().ranks())?;
     let (classes, instructions) = (classes(&backend), instructions(&backend));
     let phases = PhaseTable::new(backend.phases());
@@ -253,6 +256,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             classes,
             instructions,
             stalls,
+            energy,
             zeros,
             rerun: rerun.line(),
             tools: Tools::new(),
@@ -276,6 +280,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         say!("cycle model        {} cycles", grouped(model_cycles));
         stalls.print();
         say!("cycles per token   {}", grouped(summary.cycles / u64::from(*batch)));
+        if unit.energy.energy {
+            energy.print();
+        }
         phases.print("where the time of a token goes");
     }
     Ok(if agrees && on_time { Verdict::Agreed } else { Verdict::Differed })

@@ -26,6 +26,8 @@ mod args;
 #[cfg(feature = "rtl")]
 mod bench;
 #[cfg(feature = "rtl")]
+mod energy;
+#[cfg(feature = "rtl")]
 mod evaluate;
 #[cfg(feature = "rtl")]
 mod figures;

@@ -5,6 +5,7 @@
 use crate::args::{RecordArgs, UnitArgs};
 use crate::breakdown::StallBreakdown;
 use crate::cycles::predict;
+use crate::energy::print_dimm;
 use crate::output::Records;
 use crate::program::assemble;
 use crate::rerun::Rerun;
@@ -13,6 +14,7 @@ use crate::verdict::Verdict;
 use anyhow::{Context, bail};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_dram::Statistics;
+use ndp_energy::{DimmEnergy, DramCosts};
 use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
 use ndp_isa::{Counters, Status};
@@ -83,6 +85,7 @@ struct Report<'a> {
     counters: Counters,
     stalls: StallBreakdown,
     dram: Vec<Statistics>,
+    energy: DimmEnergy,
     dumps: Vec<DumpedBurst>,
     rerun: &'a str,
     tools: Tools,
@@ -159,6 +162,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let first_violation = core.check_protocol().err().map(|error| error.to_string());
     print_failures(&check, first_violation.as_deref(), *seed, rerun);
     let dumps = if *dump { dumps(&core, &programs) } else { Vec::new() };
+    let constants = unit.energy.constants(&config, "hermes")?;
+    let energy = DimmEnergy::new(&DramCosts::new(&constants.dram, config.dram()), core.activity());
     let agrees = check.agrees() && first_violation.is_none();
     if unit.json {
         let report = Report {
@@ -182,6 +187,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             status,
             counters,
             stalls,
+            energy,
             dram: core.ranks().iter().map(|rank| rank.statistics()).collect(),
             dumps,
             rerun,
@@ -202,6 +208,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         }
         print_dumps(&dumps);
         print(&check, (&programs, &config), core.protocol_violations(), &stalls);
+        if unit.energy.energy {
+            print_dimm(&energy, &constants.dram.name);
+        }
     }
     Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
 }

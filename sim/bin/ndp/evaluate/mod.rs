@@ -4,6 +4,7 @@ mod html;
 mod table;
 
 use crate::args::{check_weights, weight_format};
+use crate::energy::EnergyArgs;
 use crate::system::args::{LinksChoice, PolicyChoice};
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
@@ -87,6 +88,9 @@ pub struct Args {
     /// Write a report with charts, a single file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Energy.
+    #[command(flatten)]
+    energy: EnergyArgs,
     /// Print JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -109,6 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
+    let files = args.energy.files(files);
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
     let mut system = SystemConfig::load(&args.system)?;
@@ -146,6 +151,7 @@ pub fn run(args: &Args) -> Result<()> {
         positions: args.positions.map(|positions| positions as usize),
         tokens: args.tokens,
         fast: args.fast,
+        energy: Some(args.energy.constants(&design, system.name())?),
         ..EvaluateOptions::default()
     };
     // How long the text is the trace says behind its profile.
@@ -162,7 +168,7 @@ pub fn run(args: &Args) -> Result<()> {
     if args.json {
         say!("{}", serde_json::to_string_pretty(&result)?);
     } else {
-        table::print(&result);
+        table::print(&result, args.energy.energy);
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use ndp_sim::system::Evaluation;
 
+use crate::energy;
 use crate::system::time;
 
-/// Prints tables.
-pub fn print(result: &Evaluation) {
+/// Prints tables, those of energy if they are asked for.
+pub fn print(result: &Evaluation, with_energy: bool) {
     let Evaluation {
         model, weights, system, dimms, profiled_tokens, prompt_tokens, generated_tokens, ..
     } = result;
@@ -62,6 +63,9 @@ pub fn print(result: &Evaluation) {
     for p in &result.policies {
         say!("\n{}", p.policy.name());
         time::print(&p.time);
+        if with_energy {
+            energy::print(&p.energy);
+        }
         if let Some(e) = &p.estimated {
             say!(
                 "estimates          {} of {} programs ran; {} estimates compared with a run are off by {:.2} % together, each by {:.1} %",

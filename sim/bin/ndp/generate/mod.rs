@@ -11,6 +11,7 @@ pub use self::args::Args;
 
 use self::args::Job;
 use crate::args::check_weights;
+use crate::energy::CoreEnergy;
 use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
 use crate::gemv::name;
 use crate::golden::{self, Comparison, verdict_text};
@@ -52,6 +53,7 @@ struct Report<'a> {
     classes: Vec<Class>,
     instructions: Vec<Instructions>,
     phases: Vec<PhaseFigures>,
+    energy: CoreEnergy,
     sparsity: Vec<Layer>,
     prompt_cycles: u64,
     /// Of each token but the first, which comes out of the prompt's pass.
@@ -158,6 +160,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     let classes = classes(&backend);
     let instructions = instructions(&backend);
+    let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let phases = PhaseTable::new(backend.phases());
     phases.write_chart(
         chart,
@@ -187,6 +190,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             classes,
             instructions,
             phases: phases.rows,
+            energy,
             sparsity: generation.sparsity.iter().map(Layer::from).collect(),
             prompt_cycles,
             token_cycles: &token_cycles,
@@ -217,6 +221,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         if let (Some(least), Some(most)) = (token_cycles.iter().min(), token_cycles.iter().max()) {
             let mean = decode_cycles / token_cycles.len() as u64;
             say!("cycles per token   {} to {}, mean {}", grouped(*least), grouped(*most), grouped(mean));
+        }
+        if unit.energy.energy {
+            energy.print();
         }
         phases.print("where the time goes");
         say!("golden             {}", verdict_text(comparison.as_ref()));

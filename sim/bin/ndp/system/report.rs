@@ -1,6 +1,7 @@
 //! What is said of one run: as text, and as JSON.
 
 use super::run::{Choice, Host, Outcome, Predictions, Quality, is_exact, rerun};
+use crate::energy;
 use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
 use crate::tools::{Tools, grouped, per_second, percent};
@@ -9,8 +10,8 @@ use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::system::{
-    ActivitySource, Breakdown, Differences, DimmFigures, Event, GpuNumerics, LinkFigures, MergeFigures,
-    Operation, PathBytes, Place, TokenFigures,
+    ActivitySource, Breakdown, Differences, DimmFigures, EnergyBreakdown, Event, GpuNumerics, LinkFigures,
+    MergeFigures, Operation, PathBytes, Place, TokenFigures,
 };
 use serde::Serialize;
 
@@ -137,6 +138,7 @@ pub struct Report<'a> {
     per_token: &'a [TokenFigures],
     operations: Vec<OperationFigures>,
     time: &'a Breakdown,
+    energy: &'a EnergyBreakdown,
     bytes: PathBytes,
     merge: MergeFigures,
     activity: ActivitySource,
@@ -196,6 +198,7 @@ impl<'a> Report<'a> {
             per_token: &figures.tokens,
             operations: operations(&outcome.events, figures.prompt_ns),
             time: &outcome.breakdown,
+            energy: &outcome.energy,
             bytes: figures.bytes,
             merge: figures.merge,
             activity: host.args.activity,
@@ -368,6 +371,9 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
         );
     }
     super::time::print(&outcome.breakdown);
+    if args.unit.energy.energy {
+        energy::print(&outcome.energy);
+    }
     if let Some(predictions) = &outcome.predictions {
         say!("predicted          accuracy  precision  recall");
         for (name, hits) in [

@@ -16,8 +16,9 @@ use ndp_sim::error::Mismatch;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
 use ndp_sim::system::{
-    ActivitySource, Breakdown, Event, GpuNumerics, Knowledge, LinkOptions, LivePredictor, Perplexity,
-    PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions, perplexity,
+    ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, Event, GpuNumerics, Knowledge, LinkOptions,
+    LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions,
+    perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
@@ -152,6 +153,8 @@ pub struct Outcome {
     pub events: Vec<Event>,
     /// Where the time of the generated tokens went.
     pub breakdown: Breakdown,
+    /// Where their energy went.
+    pub energy: EnergyBreakdown,
     /// What the scheduler's time model says of each token behind the prompt.
     pub records: Vec<TokenRecord>,
     pub violations: u64,
@@ -386,6 +389,8 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         observed_dimm: args.shown_dimm as usize,
         ..SystemOptions::new(&system)
     };
+    let constants = args.unit.energy.constants(config, system.name())?;
+    let costs = EnergyCosts::new(config, choice.dimms, &constants);
     let mut backend = SystemBackend::open(config, &unit, &asked, online.clone(), model)?;
     if linked {
         let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
@@ -453,6 +458,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         figures: backend.figures().clone(),
         events: backend.events().to_vec(),
         breakdown: Breakdown::new(backend.figures(), backend.events()),
+        energy: EnergyBreakdown::new(&costs, backend.figures(), backend.events()),
         records: online.records(),
         activities,
         violations: backend.protocol_violations(),

@@ -1,0 +1,118 @@
+//! Amounts of energy: integers, so that sums of parts are equal to totals whatever is added first.
+
+use serde::Serialize;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Mul};
+
+/// fJ of a pJ.
+const FJ_PER_PJ: f64 = 1e3;
+/// fJ of a J.
+const FJ_PER_J: f64 = 1e15;
+
+/// An amount in femtojoules, and the range that follows from those of the constants.
+///
+/// ```
+/// let energy = ndp_energy::Energy::from_pj([1.0, 1.5, 2.0]) * 1_000;
+/// assert_eq!((energy.low, energy.value, energy.high), (1_000_000, 1_500_000, 2_000_000));
+/// assert_eq!(energy.to_string(), "1.5 nJ (1 to 2)");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Energy {
+    /// With every constant at the end of its range that gives less.
+    #[serde(rename = "low_fj")]
+    pub low: u128,
+    /// With the values of the constants.
+    #[serde(rename = "fj")]
+    pub value: u128,
+    /// With every constant at the end of its range that gives more.
+    #[serde(rename = "high_fj")]
+    pub high: u128,
+}
+
+impl Energy {
+    /// From least, likely and greatest amount in fJ, each rounded to the nearest and not below 0.
+    pub fn from_fj(fj: [f64; 3]) -> Self {
+        let [low, value, high] = fj.map(|fj| fj.max(0.0).round() as u128);
+        Self { low, value, high }
+    }
+
+    /// From least, likely and greatest amount in pJ.
+    pub fn from_pj(pj: [f64; 3]) -> Self {
+        Self::from_fj(pj.map(|pj| pj * FJ_PER_PJ))
+    }
+
+    /// Power in W over some time: 1 W is 1,000 fJ in a ps, 1e6 fJ in a ns.
+    pub fn from_w_ns(watts: [f64; 3], ns: u64) -> Self {
+        Self::from_fj(watts.map(|watts| watts * 1e6 * ns as f64))
+    }
+
+    /// In joules.
+    pub fn joules(&self) -> f64 {
+        self.value as f64 / FJ_PER_J
+    }
+
+    /// Without the range.
+    pub fn pj(&self) -> f64 {
+        self.value as f64 / FJ_PER_PJ
+    }
+
+    /// A share of it: `numerator / denominator`, rounded down; all of it if both are 0.
+    pub fn per(&self, count: u64) -> Self {
+        let count = u128::from(count.max(1));
+        Self { low: self.low / count, value: self.value / count, high: self.high / count }
+    }
+}
+
+impl Add for Energy {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { low: self.low + other.low, value: self.value + other.value, high: self.high + other.high }
+    }
+}
+
+impl AddAssign for Energy {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Energy {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), Self::add)
+    }
+}
+
+/// So many times.
+impl Mul<u64> for Energy {
+    type Output = Self;
+
+    fn mul(self, count: u64) -> Self {
+        let count = u128::from(count);
+        Self { low: self.low * count, value: self.value * count, high: self.high * count }
+    }
+}
+
+/// Three digits and a unit, and the range if there is one.
+impl std::fmt::Display for Energy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let units = [(1e15, "J"), (1e12, "mJ"), (1e9, "uJ"), (1e6, "nJ"), (1e3, "pJ"), (1.0, "fJ")];
+        let (scale, unit) =
+            units.into_iter().find(|(scale, _)| self.value as f64 >= *scale).unwrap_or((1.0, "fJ"));
+        let digits = |fj: u128| three_digits(fj as f64 / scale);
+        let text = if self.low == self.high {
+            format!("{} {unit}", digits(self.value))
+        } else {
+            format!("{} {unit} ({} to {})", digits(self.value), digits(self.low), digits(self.high))
+        };
+        f.pad(&text)
+    }
+}
+
+/// A number with three significant digits, or more before the point.
+fn three_digits(value: f64) -> String {
+    let decimals =
+        if value >= 99.95 || value == 0.0 { 0 } else { (1.0 - value.log10().floor()) as usize + 1 };
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}

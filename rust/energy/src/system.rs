@@ -1,0 +1,158 @@
+//! Links, channels, the bus to the GPU, and the devices around the DIMMs: energy of a bit, and power by state.
+
+use crate::constant::Constant;
+use crate::dram::DramConstants;
+use crate::energy::Energy;
+use ndp_config::{ConfigError, DesignConfig};
+use serde::{Deserialize, Serialize};
+
+/// What a bit costs on its way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wires {
+    /// A bit over a DIMM-link, in pJ.
+    pub link_pj_per_bit: Constant,
+    /// A bit over a memory channel between the host and a DIMM, in pJ.
+    pub channel_pj_per_bit: Constant,
+    /// A bit over the bus to the GPU, in pJ.
+    pub bus_pj_per_bit: Constant,
+}
+
+/// A device with an idle and a busy state, in W.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    /// Which device it is.
+    pub name: String,
+    /// With nothing to do.
+    pub idle_w: Constant,
+    /// At work.
+    pub busy_w: Constant,
+}
+
+/// What a file of constants of a system holds; unknown keys are refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SystemConstants {
+    /// Name of the system.
+    pub name: String,
+    /// Links, channels and bus.
+    pub wires: Wires,
+    /// The GPU's board.
+    pub gpu: Power,
+    /// The host's processor; busy while it predicts.
+    pub host: Power,
+}
+
+ndp_config::presets!(
+    SystemConstants,
+    "energy of a system",
+    "hermes" => "../presets/hermes.toml",
+    "hermes-3090" => "../presets/hermes-3090.toml",
+    "hermes-t4" => "../presets/hermes-t4.toml",
+);
+
+impl SystemConstants {
+    /// Parses and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let constants: Self = ndp_config::parse(text)?;
+        let Self { wires, gpu, host, .. } = &constants;
+        for (key, constant, max) in [
+            ("wires.link_pj_per_bit", &wires.link_pj_per_bit, 1e3),
+            ("wires.channel_pj_per_bit", &wires.channel_pj_per_bit, 1e3),
+            ("wires.bus_pj_per_bit", &wires.bus_pj_per_bit, 1e3),
+            ("gpu.idle_w", &gpu.idle_w, 1e5),
+            ("gpu.busy_w", &gpu.busy_w, 1e5),
+            ("host.idle_w", &host.idle_w, 1e5),
+            ("host.busy_w", &host.busy_w, 1e5),
+        ] {
+            constant.check(key, max)?;
+        }
+        Ok(constants)
+    }
+}
+
+/// All constants of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EnergyConstants {
+    /// The DRAM of the DIMMs.
+    pub dram: DramConstants,
+    /// What is around them.
+    pub system: SystemConstants,
+}
+
+impl EnergyConstants {
+    /// Those that are asked for, each a preset or the path of a TOML file. Of none the DRAM is that of the design
+    /// ([`DramConstants::of_design`]), and the system the preset of the same name, or `hermes` if there is none.
+    ///
+    /// # Errors
+    /// As [`DramConstants::load`] and [`SystemConstants::load`].
+    pub fn load(
+        design: &DesignConfig,
+        system: &str,
+        (dram_asked, system_asked): (Option<&str>, Option<&str>),
+    ) -> Result<Self, ConfigError> {
+        let known = SystemConstants::PRESETS.contains(&system);
+        Ok(Self {
+            dram: dram_asked.map_or_else(|| DramConstants::of_design(design.dram()), DramConstants::load)?,
+            system: SystemConstants::load(system_asked.unwrap_or(if known { system } else { "hermes" }))?,
+        })
+    }
+}
+
+/// What work and time cost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SystemCosts {
+    link_byte: Energy,
+    channel_byte: Energy,
+    bus_byte: Energy,
+    gpu_w: [[f64; 3]; 2],
+    host_w: [[f64; 3]; 2],
+}
+
+impl SystemCosts {
+    /// Of a system.
+    pub fn new(constants: &SystemConstants) -> Self {
+        let byte = |bit: &Constant| Energy::from_pj(bit.range()) * 8;
+        let power = |power: &Power| [&power.idle_w, &power.busy_w].map(Constant::range);
+        Self {
+            link_byte: byte(&constants.wires.link_pj_per_bit),
+            channel_byte: byte(&constants.wires.channel_pj_per_bit),
+            bus_byte: byte(&constants.wires.bus_pj_per_bit),
+            gpu_w: power(&constants.gpu),
+            host_w: power(&constants.host),
+        }
+    }
+
+    /// Bytes over links.
+    pub fn links(&self, bytes: u64) -> Energy {
+        self.link_byte * bytes
+    }
+
+    /// Bytes over memory channels.
+    pub fn channels(&self, bytes: u64) -> Energy {
+        self.channel_byte * bytes
+    }
+
+    /// Bytes over the bus to the GPU.
+    pub fn bus(&self, bytes: u64) -> Energy {
+        self.bus_byte * bytes
+    }
+
+    /// The GPU, so many nanoseconds idle and busy.
+    pub fn gpu(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
+        Self::power(&self.gpu_w, idle_ns, busy_ns)
+    }
+
+    /// The host's processor, so many nanoseconds idle and busy.
+    pub fn host(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
+        Self::power(&self.host_w, idle_ns, busy_ns)
+    }
+
+    fn power([idle, busy]: &[[f64; 3]; 2], idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
+        [Energy::from_w_ns(*idle, idle_ns), Energy::from_w_ns(*busy, busy_ns)]
+    }
+}

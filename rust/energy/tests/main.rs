@@ -1,0 +1,7 @@
+//! Tests of energies: formulae by hand, sums, what is refused.
+
+#![allow(clippy::unwrap_used)]
+
+mod dram;
+mod refusals;
+mod system;

@@ -1,0 +1,139 @@
+//! Energy: its arguments, and what is said of it.
+
+use ndp_config::DesignConfig;
+use ndp_energy::{DimmEnergy, DramCosts, DramEnergy, DramUse, Energy, EnergyConstants};
+use ndp_files::FileSet;
+use ndp_sim::backend::CoreBackend;
+use ndp_sim::system::EnergyBreakdown;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What energy is counted with.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct EnergyArgs {
+    /// Print where the energy goes; JSON has it always
+    #[arg(long)]
+    pub energy: bool,
+    /// Currents and interface of the DRAM: ddr4-3200-x8, ddr4-3200-x16 or a path ending in .toml [default: by the bank groups of the design]
+    #[arg(long, value_name = "PRESET|FILE.toml")]
+    pub energy_dram: Option<String>,
+    /// Links, bus, GPU and host: hermes, hermes-3090, hermes-t4 or a path ending in .toml [default: by the name of the system]
+    #[arg(long, value_name = "PRESET|FILE.toml")]
+    pub energy_system: Option<String>,
+}
+
+impl EnergyArgs {
+    /// With the files that are read.
+    pub fn files(&self, files: FileSet) -> FileSet {
+        let files =
+            self.energy_dram.iter().fold(files, |files, dram| files.configuration("the DRAM's energy", dram));
+        self.energy_system
+            .iter()
+            .fold(files, |files, system| files.configuration("the system's energy", system))
+    }
+
+    /// The constants of a design in a system.
+    pub fn constants(&self, design: &DesignConfig, system: &str) -> anyhow::Result<EnergyConstants> {
+        let asked = (self.energy_dram.as_deref(), self.energy_system.as_deref());
+        Ok(EnergyConstants::load(design, system, asked)?)
+    }
+}
+
+/// An operation of a core: what it was given and what that took.
+#[derive(Debug, Serialize)]
+struct OperationEnergy {
+    operation: &'static str,
+    total: Energy,
+    parts: DramEnergy,
+    counted: DramUse,
+}
+
+/// DRAM of a core alone.
+#[derive(Debug, Serialize)]
+pub struct CoreEnergy {
+    /// The device.
+    dram: String,
+    /// All programs: the sum of the operations, and of the parts.
+    programs: Energy,
+    parts: DramEnergy,
+    operations: Vec<OperationEnergy>,
+    /// Multiply-accumulates of the programs.
+    macs: u64,
+    pj_per_mac: f64,
+    /// Since reset, programs and everything between them.
+    session: DimmEnergy,
+}
+
+impl CoreEnergy {
+    /// Of what a backend has done.
+    pub fn new(args: &EnergyArgs, backend: &mut CoreBackend) -> anyhow::Result<Self> {
+        let config = backend.unit().config().clone();
+        let constants = args.constants(&config, "hermes")?;
+        let costs = DramCosts::new(&constants.dram, config.dram());
+        let (mut operations, mut all) = (Vec::new(), DramEnergy::default());
+        for (&operation, &counted) in backend.dram() {
+            let parts = costs.of(&counted);
+            all += parts;
+            operations.push(OperationEnergy { operation, total: parts.total(), parts, counted });
+        }
+        let macs = backend.total().macs;
+        let programs = all.total();
+        Ok(Self {
+            dram: constants.dram.name,
+            programs,
+            parts: all,
+            operations,
+            macs,
+            pj_per_mac: programs.pj() / macs.max(1) as f64,
+            session: DimmEnergy::new(&costs, backend.unit_mut().activity()),
+        })
+    }
+
+    /// As text.
+    pub fn print(&self) {
+        say!(
+            "energy of the DRAM {} in programs, {:.2} pJ per MAC; {}",
+            self.programs,
+            self.pj_per_mac,
+            self.dram
+        );
+        print_sums(self.parts.iter().map(|(part, energy)| (part.name().to_owned(), energy)), self.programs);
+        if self.operations.len() > 1 {
+            print_sums(self.operations.iter().map(|of| (of.operation.to_owned(), of.total)), self.programs);
+        }
+        say!("  with what is between programs {}", self.session.total);
+    }
+}
+
+/// Energy of the ranks of a DIMM since reset, as text.
+pub fn print_dimm(energy: &DimmEnergy, device: &str) {
+    say!("energy of the DRAM {} since reset; {device}", energy.total);
+    print_sums(energy.parts.iter().map(|(part, energy)| (part.name().to_owned(), energy)), energy.total);
+}
+
+/// Parts of a sum, in percent of it.
+fn print_sums(rows: impl IntoIterator<Item = (String, Energy)>, total: Energy) {
+    for (name, energy) in rows.into_iter().filter(|(_, energy)| energy.value > 0) {
+        let percent = 100.0 * energy.value as f64 / total.value.max(1) as f64;
+        say!("  {name:<40} {percent:5.1} %  {energy}");
+    }
+}
+
+/// Energy of the tokens of a system, as text.
+pub fn print(breakdown: &EnergyBreakdown) {
+    if breakdown.tokens == 0 {
+        return;
+    }
+    let per_token = |energy: &Energy| energy.per(breakdown.tokens);
+    let total = per_token(&breakdown.total);
+    say!("energy             {total} per token");
+    let by = |sums: BTreeMap<String, Energy>| {
+        print_sums(sums.iter().map(|(name, energy)| (name.clone(), per_token(energy))), total);
+    };
+    say!(" by device");
+    by(breakdown.by(|place, _, _| place.to_string()));
+    say!(" by what it goes to");
+    by(breakdown.by(|place, part, _| format!("{}: {}", place.group(), part.name())));
+    say!(" by operation");
+    by(breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()).to_owned()));
+}
