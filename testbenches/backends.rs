@@ -1,6 +1,7 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
 use ndp_config::DesignConfig;
+use ndp_energy::{DramUse, RankActivity};
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
 use ndp_sim::ffi::WaveOptions;
@@ -10,6 +11,11 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
+
+/// What the DRAM was used for, without the bits on the bus.
+fn without_bus(of: DramUse) -> DramUse {
+    DramUse { bus: None, ..of }
+}
 
 /// Runs random programs on a core in RTL and on a modelled one.
 fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: ProgramOptions) -> Outcome {
@@ -34,8 +40,15 @@ fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: 
                 check.differences
             );
             elements += check.elements;
-            let run = ProgramRun { model_cycles: None, ..check.run };
-            Ok((run, core.counters()?, core.parts(), core.cycle()))
+            // A model has no data bus.
+            let is_rtl = core.backend() == Backend::Rtl;
+            let moved = 512 * (check.run.dram.counts.commands.reads + check.run.dram.counts.commands.writes);
+            let bits = check.run.dram.bus.map(|bus| bus.read.bits + bus.write.bits);
+            assert_eq!(bits, is_rtl.then_some(moved), "program {index}");
+            let run = ProgramRun { model_cycles: None, dram: without_bus(check.run.dram), ..check.run };
+            let activity: Vec<RankActivity> =
+                core.activity().into_iter().map(|rank| RankActivity { bus: None, ..rank }).collect();
+            Ok((run, core.counters()?, core.parts(), core.cycle(), activity))
         };
         assert_eq!(run(&mut modelled)?, run(&mut rtl)?, "program {index}\n{program}");
     }
@@ -71,7 +84,10 @@ fn a_layer_takes_the_same_cycles() -> Outcome {
             let mut backend = CoreBackend::open(&config, &options)?.with_neurons(neurons);
             let output = step.run(&mut backend)?;
             assert_eq!(backend.model_cycles(), backend.total().cycles);
-            Ok((output, backend.total(), backend.phases().clone(), *backend.counters()))
+            let dram: Vec<_> =
+                backend.dram().iter().map(|(operation, of)| (*operation, without_bus(*of))).collect();
+            assert!(dram.len() > 5 && dram.iter().all(|(_, of)| of.counts.commands.reads > 0));
+            Ok((output, backend.total(), backend.phases().clone(), *backend.counters(), dram))
         };
         assert_eq!(run(Backend::Cycles)?, run(Backend::Rtl)?, "{neurons:?}, batch {batch}");
     }

@@ -1,6 +1,7 @@
 //! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
 
 use crate::common::causes::every_nanosecond_has_a_cause;
+use crate::common::energy::{all_energy_has_a_use, without_bus};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;
@@ -138,7 +139,8 @@ fn neurons_wander_over_cables_and_bridges_and_modelled_cores_do_the_same() -> Ou
             assert!(
                 programs.clone().count() > 200 && programs.clone().all(|program| !program.records.is_empty())
             );
-            Ok((generation.logits_digests, system.figures().clone(), system.events().to_vec()))
+            all_energy_has_a_use(&DesignConfig::preset("tiny")?, system.figures(), system.events())?;
+            Ok((generation.logits_digests, system.figures().clone(), without_bus(system.events())))
         };
         let (rtl, modelled) = (run(Backend::Rtl)?, run(Backend::Cycles)?);
         every_nanosecond_has_a_cause(&rtl.1, &rtl.2);

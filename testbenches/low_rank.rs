@@ -3,6 +3,7 @@
 //! docs/predictor.md. And in systems whose cores and GPU predict with them.
 
 use crate::common::causes::every_nanosecond_has_a_cause;
+use crate::common::energy::without_bus;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation, LowRank};
@@ -261,7 +262,7 @@ impl Places for Wanderers {
 fn a_system_predicts_and_computes_what_the_software_does() -> Outcome {
     for name in MODELS {
         let job = Job::new(name, WeightFormat::Fp16)?;
-        let of = |system: &SystemBackend<_>| (system.figures().clone(), system.events().to_vec());
+        let of = |system: &SystemBackend<_>| (system.figures().clone(), without_bus(system.events()));
         let places = || StaticPlaces::new(2, 20, 7);
         let rtl = job.check(job.open("tiny", Backend::Rtl, places(), (2, Load::Backdoor))?)?;
         let modelled = job.check(job.open("tiny", Backend::Cycles, places(), (2, Load::Backdoor))?)?;

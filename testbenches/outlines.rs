@@ -1,5 +1,6 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
+use crate::common::energy;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_scheduler::Policy;
@@ -101,7 +102,8 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let host = online()?;
     let outline = complete(SystemBackend::outline(&config, &unit, &options, host.clone(), &setup.shape)?)?;
     let positions = model.config.max_position_embeddings();
-    let mut outline = TracedText::new(outline, &setup.shape, positions);
+    let costs = energy::costs(&config, case.dimms)?;
+    let mut outline = TracedText::new(outline, &setup.shape, positions).with_energy(costs.clone());
     let (prompt, rest) = activities.split_at(prompt_tokens);
     outline.prompt(prompt)?;
     prompt.iter().try_for_each(|activity| host.token(activity))?;
@@ -115,6 +117,10 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
     let of_data = Breakdown::new(with_data.figures(), with_data.events());
     assert_eq!(time.critical_path_ns, of_data.critical_path_ns);
+    // And the same energy, but for the bits on the bus, which only RTL has.
+    let events = energy::without_bus(with_data.events());
+    let of_events = energy::all_energy_has_a_use(&config, with_data.figures(), &events)?;
+    assert_eq!(outline.energy(), Some(of_events));
     // The host predicts each block of each token, if anybody wants to know.
     let of_token: u64 = shape.blocks().iter().map(|block| block_ns(case.host, block.neurons)).sum();
     let predicted = if case.activity == ActivitySource::Oracle { 0 } else { of_token * time.tokens };

@@ -109,6 +109,17 @@ impl EnergyCosts {
     }
 }
 
+/// What was counted of tokens, before the times in which devices had nothing to do are paid for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EnergyTally {
+    tokens: u64,
+    entries: Entries,
+    /// Times without work.
+    idle_ns: BTreeMap<Place, u64>,
+}
+
+type Entries = BTreeMap<(Place, EnergyPart, Option<Operation>), Energy>;
+
 /// Energy of tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EnergyBreakdown {
@@ -119,27 +130,19 @@ pub struct EnergyBreakdown {
     /// By device, part and operation; their sum is the total.
     pub rows: Vec<EnergyRow>,
     #[serde(skip)]
-    entries: BTreeMap<(Place, EnergyPart, Option<Operation>), Energy>,
+    entries: Entries,
 }
 
-impl EnergyBreakdown {
-    /// Of a run, its prompt left out.
-    pub fn new(costs: &EnergyCosts, figures: &SystemFigures, events: &[Event]) -> Self {
-        let (tokens, _, ns) = figures.generated();
-        Self::of_tokens(costs, (tokens, figures.prompt_ns, figures.prompt_ns + ns), events)
-    }
-
-    /// Of so many tokens, which begin and end at these times.
-    pub(super) fn of_tokens(
-        costs: &EnergyCosts,
-        (tokens, begin, end): (u64, u64, u64),
-        events: &[Event],
-    ) -> Self {
-        let mut own = Self { tokens, ..Self::default() };
+impl EnergyTally {
+    /// Counts tokens that begin and end at these times.
+    pub fn add(&mut self, costs: &EnergyCosts, (tokens, begin, end): (u64, u64, u64), events: &[Event]) {
+        self.tokens += tokens;
         let mut busy_ns: BTreeMap<Place, u64> = BTreeMap::new();
         for event in events.iter().filter(|event| event.begin_ns >= begin && event.begin_ns < end) {
             let place = event.place;
-            let mut add = |place, part, energy| own.add(place, part, Some(event.operation), energy);
+            let mut add = |place, part, energy| {
+                *self.entries.entry((place, part, Some(event.operation))).or_default() += energy;
+            };
             match place {
                 Place::Dimm(_) => {
                     let Some(program) = &event.program else { continue };
@@ -149,7 +152,7 @@ impl EnergyBreakdown {
                     *busy_ns.entry(place).or_default() += event.end_ns - event.begin_ns;
                 }
                 Place::LinkIn(_) | Place::LinkOut(_) => {
-                    add(place, EnergyPart::Bits, costs.system.links(event.bytes))
+                    add(place, EnergyPart::Bits, costs.system.links(event.bytes));
                 }
                 Place::BusDown | Place::BusUp => add(place, EnergyPart::Bits, costs.system.bus(event.bytes)),
                 Place::Channel(_) => {
@@ -168,43 +171,50 @@ impl EnergyBreakdown {
                 }
             }
         }
-        let idle_ns = |place| (end - begin).saturating_sub(busy_ns.get(&place).copied().unwrap_or(0));
-        for dimm in (0..costs.dimms).map(Place::Dimm) {
-            let clocks = idle_ns(dimm) * 1_000 / costs.clock_ps * costs.ranks;
-            for (part, energy) in costs.dram.idle(clocks).iter() {
-                own.add(dimm, EnergyPart::Between(part), None, energy);
+        for place in (0..costs.dimms).map(Place::Dimm).chain([Place::Gpu, Place::Host]) {
+            let busy = busy_ns.get(&place).copied().unwrap_or(0);
+            *self.idle_ns.entry(place).or_default() += (end - begin).saturating_sub(busy);
+        }
+    }
+
+    /// Where it went.
+    pub fn breakdown(&self, costs: &EnergyCosts) -> EnergyBreakdown {
+        let mut entries = self.entries.clone();
+        for (&place, &ns) in &self.idle_ns {
+            let mut add = |part, energy| *entries.entry((place, part, None)).or_default() += energy;
+            if let Place::Dimm(_) = place {
+                let clocks = ns * 1_000 / costs.clock_ps * costs.ranks;
+                costs
+                    .dram
+                    .idle(clocks)
+                    .iter()
+                    .for_each(|(part, energy)| add(EnergyPart::Between(part), energy));
+            } else {
+                let [idle, _] = costs.device(place, ns, 0);
+                add(EnergyPart::Idle, idle);
             }
         }
-        for place in [Place::Gpu, Place::Host] {
-            let [idle, _] = costs.device(place, idle_ns(place), 0);
-            own.add(place, EnergyPart::Idle, None, idle);
-        }
-        own.list();
-        own
-    }
-
-    /// Adds that of tokens that came behind.
-    pub(super) fn add_tokens(&mut self, other: &Self) {
-        self.tokens += other.tokens;
-        for (&(place, part, operation), &energy) in &other.entries {
-            self.add(place, part, operation, energy);
-        }
-        self.list();
-    }
-
-    fn add(&mut self, place: Place, part: EnergyPart, operation: Option<Operation>, energy: Energy) {
-        if energy != Energy::default() {
-            self.total += energy;
-            *self.entries.entry((place, part, operation)).or_default() += energy;
-        }
-    }
-
-    fn list(&mut self) {
+        entries.retain(|_, energy| *energy != Energy::default());
         let row =
             |(&(place, part, operation), &energy): (&(Place, EnergyPart, Option<Operation>), &Energy)| {
                 EnergyRow { device: place.to_string(), part, operation, energy }
             };
-        self.rows = self.entries.iter().map(row).collect();
+        EnergyBreakdown {
+            tokens: self.tokens,
+            total: entries.values().copied().sum(),
+            rows: entries.iter().map(row).collect(),
+            entries,
+        }
+    }
+}
+
+impl EnergyBreakdown {
+    /// Of a run, its prompt left out.
+    pub fn new(costs: &EnergyCosts, figures: &SystemFigures, events: &[Event]) -> Self {
+        let (tokens, _, ns) = figures.generated();
+        let mut tally = EnergyTally::default();
+        tally.add(costs, (tokens, figures.prompt_ns, figures.prompt_ns + ns), events);
+        tally.breakdown(costs)
     }
 
     /// Sums of the entries by something that they have in common.

@@ -140,8 +140,8 @@ pub struct PolicyResult {
     pub estimated: Option<Estimated>,
     /// Where the time went.
     pub time: Breakdown,
-    /// Where the energy went.
-    pub energy: EnergyBreakdown,
+    /// Where the energy went, if it was counted.
+    pub energy: Option<EnergyBreakdown>,
     /// Every token: what it took.
     pub tokens: Vec<TokenFigures>,
     /// Every token: what the scheduler moved.
@@ -323,7 +323,7 @@ impl Run {
             migrations_dropped: self.online.migrations_dropped(),
             estimated: self.text.system().estimated(),
             time: self.text.breakdown().cloned().unwrap_or_default(),
-            energy: self.text.energy().clone(),
+            energy: self.text.energy(),
             tokens: figures.tokens.clone(),
             records,
         })

@@ -5,7 +5,7 @@
 
 use super::backend::SystemBackend;
 use super::causes::Breakdown;
-use super::energy::{EnergyBreakdown, EnergyCosts};
+use super::energy::{EnergyBreakdown, EnergyCosts, EnergyTally};
 use super::places::Places;
 use super::reference::outline_values;
 use crate::error::SimError;
@@ -30,7 +30,7 @@ pub struct TracedText<P> {
     positions: usize,
     breakdown: Option<Breakdown>,
     costs: Option<EnergyCosts>,
-    energy: EnergyBreakdown,
+    energy: EnergyTally,
 }
 
 impl<P: Places> TracedText<P> {
@@ -45,7 +45,7 @@ impl<P: Places> TracedText<P> {
             positions,
             breakdown: None,
             costs: None,
-            energy: EnergyBreakdown::default(),
+            energy: EnergyTally::default(),
         }
     }
 
@@ -70,9 +70,9 @@ impl<P: Places> TracedText<P> {
         self.breakdown.as_ref()
     }
 
-    /// Where the energy of the tokens behind the prompt went; empty without [`TracedText::with_energy`].
-    pub fn energy(&self) -> &EnergyBreakdown {
-        &self.energy
+    /// Where the energy of the tokens behind the prompt went; nothing without [`TracedText::with_energy`].
+    pub fn energy(&self) -> Option<EnergyBreakdown> {
+        self.costs.as_ref().map(|costs| self.energy.breakdown(costs))
     }
 
     /// Runs the prompt: all of its tokens, and the logits behind the last one.
@@ -105,7 +105,7 @@ impl<P: Places> TracedText<P> {
             Some(all) => all.add(&own),
         }
         if let Some(costs) = &self.costs {
-            self.energy.add_tokens(&EnergyBreakdown::of_tokens(costs, (1, before, now), &events));
+            self.energy.add(costs, (1, before, now), &events);
         }
         Ok(())
     }

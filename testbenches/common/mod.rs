@@ -4,6 +4,7 @@ pub mod activation_driver;
 pub mod buffer_model;
 pub mod causes;
 pub mod clocks;
+pub mod energy;
 pub mod exact;
 pub mod gemv_driver;
 pub mod messages;

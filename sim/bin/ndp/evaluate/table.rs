@@ -63,8 +63,8 @@ pub fn print(result: &Evaluation, with_energy: bool) {
     for p in &result.policies {
         say!("\n{}", p.policy.name());
         time::print(&p.time);
-        if with_energy {
-            energy::print(&p.energy);
+        if let Some(found) = p.energy.as_ref().filter(|_| with_energy) {
+            energy::print(found);
         }
         if let Some(e) = &p.estimated {
             say!(

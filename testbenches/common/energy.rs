@@ -1,0 +1,80 @@
+//! Whether all energy of a generation has a use, and events of RTL and models beside each other.
+
+use ndp_config::DesignConfig;
+use ndp_energy::{DramCosts, DramPart, DramUse, Energy, EnergyConstants, SystemCosts};
+use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Place, SystemFigures};
+use std::error::Error;
+
+/// Events without what only RTL knows: the bits on the data buses of the DRAM.
+pub fn without_bus(events: &[Event]) -> Vec<Event> {
+    let mut events = events.to_vec();
+    for program in events.iter_mut().filter_map(|event| event.program.as_mut()) {
+        program.dram = DramUse { bus: None, ..program.dram };
+    }
+    events
+}
+
+/// What events of a design cost.
+pub fn costs(design: &DesignConfig, dimms: u32) -> Result<EnergyCosts, Box<dyn Error>> {
+    Ok(EnergyCosts::new(design, dimms, &EnergyConstants::load(design, "hermes", (None, None))?))
+}
+
+/// Sums by device, by part and by operation are the total, and each of them is what follows from the events, added up in another order.
+pub fn all_energy_has_a_use(
+    design: &DesignConfig,
+    figures: &SystemFigures,
+    events: &[Event],
+) -> Result<EnergyBreakdown, Box<dyn Error>> {
+    let dimms = figures.dimms.len() as u32;
+    let found = EnergyBreakdown::new(&costs(design, dimms)?, figures, events);
+    let total = found.total;
+    assert!(total.low < total.value && total.value < total.high, "{total:?}");
+    assert_eq!(found.rows.iter().map(|row| row.energy).sum::<Energy>(), total);
+    assert_eq!(found.by(|place, _, _| place).into_values().sum::<Energy>(), total);
+    assert_eq!(found.by(|_, part, _| part).into_values().sum::<Energy>(), total);
+    assert_eq!(found.by(|_, _, operation| operation).into_values().sum::<Energy>(), total);
+
+    let constants = EnergyConstants::load(design, "hermes", (None, None))?;
+    let (dram, system) =
+        (DramCosts::new(&constants.dram, design.dram()), SystemCosts::new(&constants.system));
+    let events = || events.iter().filter(|event| event.begin_ns >= figures.prompt_ns);
+    let part = |part| found.by(|_, of, _| of == part).remove(&true).unwrap_or_default();
+    let place = |wanted: fn(Place) -> bool, part| {
+        found.by(|place, of, _| wanted(place) && of == part).remove(&true).unwrap_or_default()
+    };
+    // All programs as one.
+    let mut programs = DramUse::default();
+    events().filter_map(|event| event.program.as_ref()).for_each(|program| programs += program.dram);
+    assert!(programs.counts.commands.reads > 1_000, "{programs:?}");
+    for (of, energy) in dram.of(&programs).iter() {
+        // A program whose bits are not known pays for random ones, as all of them together do.
+        assert_eq!(part(EnergyPart::Program(of)), energy, "{of:?}");
+    }
+    // Bursts of the host.
+    for (read, column) in [(true, DramPart::Read), (false, DramPart::Write)] {
+        let accesses = events().filter(|event| event.access.is_some_and(|access| access.is_read == read));
+        let bursts: u64 = accesses.map(|event| event.bytes.div_ceil(64)).sum();
+        let cost = if read { dram.read } else { dram.write };
+        assert!(bursts > 0);
+        assert_eq!(part(EnergyPart::HostAccess(column)), cost * bursts);
+    }
+    // Bytes.
+    let bytes =
+        |of: fn(Place) -> bool| events().filter(|event| of(event.place)).map(|event| event.bytes).sum();
+    let links: fn(Place) -> bool = |place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_));
+    let bus: fn(Place) -> bool = |place| matches!(place, Place::BusDown | Place::BusUp);
+    let channels: fn(Place) -> bool = |place| matches!(place, Place::Channel(_));
+    assert_eq!(place(links, EnergyPart::Bits), system.links(bytes(links)));
+    assert_eq!(place(bus, EnergyPart::Bits), system.bus(bytes(bus)));
+    assert_eq!(place(channels, EnergyPart::Bits), system.channels(bytes(channels)));
+    // Times.
+    let (_, _, ns) = figures.generated();
+    let gpu: u64 = events()
+        .filter(|event| event.place == Place::Gpu)
+        .map(|event| event.shares.get(Cause::Compute) + event.shares.get(Cause::Prediction))
+        .sum();
+    let [idle, busy] = system.gpu(ns - gpu, gpu);
+    assert_eq!(place(|place| place == Place::Gpu, EnergyPart::Idle), idle);
+    assert_eq!(place(|place| place == Place::Gpu, EnergyPart::Busy), busy);
+    Ok(found)
+}
