@@ -15,10 +15,13 @@ use super::books::{Event, Operation};
 use super::causes::Cause;
 use super::figures::SystemFigures;
 use super::place::Place;
-use ndp_config::{BEAT_BITS, DesignConfig, DramConfig};
+use ndp_config::{BEAT_BITS, DesignConfig, DramConfig, LlmShape, SystemConfig};
 use ndp_energy::{DramCosts, DramPart, Energy, EnergyConstants, SystemCosts};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+/// Bytes of a burst.
+const BURST_BYTES: u64 = (BEAT_BITS / 8) as u64;
 
 /// What energy goes to in a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +41,17 @@ pub enum EnergyPart {
 }
 
 impl EnergyPart {
+    /// Whether it grows with what is moved; the rest grows with time.
+    fn moves(self) -> bool {
+        match self {
+            Self::Program(part) => {
+                !matches!(part, DramPart::Refresh | DramPart::ActiveStandby | DramPart::PrechargedStandby)
+            }
+            Self::HostAccess(_) | Self::Bits => true,
+            Self::Between(_) | Self::Idle | Self::Busy => false,
+        }
+    }
+
     /// Its name in tables.
     pub fn name(self) -> String {
         match self {
@@ -76,26 +90,58 @@ pub struct EnergyRow {
 pub struct EnergyCosts {
     dram: DramCosts,
     system: SystemCosts,
-    dimms: u32,
+    machine: SystemConfig,
     ranks: u64,
     clock_ps: u64,
+    /// Weights of the model, if there is something to compare with.
+    model_bytes: Option<u64>,
+}
+
+/// How else a token could be computed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Alternative {
+    /// What is done.
+    pub name: &'static str,
+    /// Bytes of weights that move.
+    pub bytes: u64,
+    /// Time of a token.
+    pub ns: u64,
+    /// DRAM commands and bits on their way.
+    pub moving: Energy,
+    /// Standby and refresh of the DRAM, GPU and host, over that time.
+    pub devices: Energy,
+}
+
+impl Alternative {
+    /// All of it.
+    pub fn total(&self) -> Energy {
+        self.moving + self.devices
+    }
 }
 
 impl EnergyCosts {
-    /// Of a system of so many DIMMs of a design.
-    pub fn new(design: &DesignConfig, dimms: u32, constants: &EnergyConstants) -> Self {
+    /// Of a system with DIMMs of a design.
+    pub fn new(design: &DesignConfig, machine: &SystemConfig, constants: &EnergyConstants) -> Self {
         Self {
             dram: DramCosts::new(&constants.dram, design.dram()),
             system: SystemCosts::new(&constants.system),
-            dimms,
+            machine: machine.clone(),
             ranks: design.gemv().ranks().into(),
             clock_ps: design.dram().clock_ps(),
+            model_bytes: None,
         }
+    }
+
+    /// The same, to be compared with other ways to compute a token of a model ([`EnergyBreakdown::alternatives`]).
+    #[must_use]
+    pub fn for_model(self, model: &LlmShape) -> Self {
+        let bytes = model.neurons_bytes() + model.projection_bytes() + model.embedding_bytes();
+        Self { model_bytes: Some(bytes), ..self }
     }
 
     /// Bursts that the host reads or writes.
     fn host_access(&self, bytes: u64, read: bool) -> [(DramPart, Energy); 3] {
-        let bursts = bytes.div_ceil(u64::from(BEAT_BITS / 8));
+        let bursts = bytes.div_ceil(BURST_BYTES);
         let part = if read { DramPart::Read } else { DramPart::Write };
         let cost = if read { self.dram.read } else { self.dram.write };
         let row = Energy { low: 0, ..self.dram.activate.per(DramConfig::BURSTS_PER_ROW.into()) };
@@ -116,6 +162,11 @@ pub(super) struct EnergyTally {
     entries: Entries,
     /// Times without work.
     idle_ns: BTreeMap<Place, u64>,
+    /// All of the time, and that of the GPU at work.
+    ns: u64,
+    gpu_ns: u64,
+    /// Bytes that products of weights have read from the DRAM of the DIMMs.
+    weight_bytes: u64,
 }
 
 type Entries = BTreeMap<(Place, EnergyPart, Option<Operation>), Energy>;
@@ -129,6 +180,8 @@ pub struct EnergyBreakdown {
     pub total: Energy,
     /// By device, part and operation; their sum is the total.
     pub rows: Vec<EnergyRow>,
+    /// This way to compute a token, and others.
+    pub alternatives: Vec<Alternative>,
     #[serde(skip)]
     entries: Entries,
 }
@@ -137,6 +190,7 @@ impl EnergyTally {
     /// Counts tokens that begin and end at these times.
     pub fn add(&mut self, costs: &EnergyCosts, (tokens, begin, end): (u64, u64, u64), events: &[Event]) {
         self.tokens += tokens;
+        self.ns += end - begin;
         let mut busy_ns: BTreeMap<Place, u64> = BTreeMap::new();
         for event in events.iter().filter(|event| event.begin_ns >= begin && event.begin_ns < end) {
             let place = event.place;
@@ -146,6 +200,9 @@ impl EnergyTally {
             match place {
                 Place::Dimm(_) => {
                     let Some(program) = &event.program else { continue };
+                    if !matches!(event.operation, Operation::Attention) {
+                        self.weight_bytes += program.dram.counts.commands.reads * BURST_BYTES;
+                    }
                     for (part, energy) in costs.dram.of(&program.dram).iter() {
                         add(place, EnergyPart::Program(part), energy);
                     }
@@ -171,7 +228,8 @@ impl EnergyTally {
                 }
             }
         }
-        for place in (0..costs.dimms).map(Place::Dimm).chain([Place::Gpu, Place::Host]) {
+        self.gpu_ns += busy_ns.get(&Place::Gpu).copied().unwrap_or(0);
+        for place in (0..costs.machine.dimms().count).map(Place::Dimm).chain([Place::Gpu, Place::Host]) {
             let busy = busy_ns.get(&place).copied().unwrap_or(0);
             *self.idle_ns.entry(place).or_default() += (end - begin).saturating_sub(busy);
         }
@@ -203,8 +261,56 @@ impl EnergyTally {
             tokens: self.tokens,
             total: entries.values().copied().sum(),
             rows: entries.iter().map(row).collect(),
+            alternatives: self.alternatives(costs, &entries),
             entries,
         }
+    }
+
+    /// A token as it was computed, with the weights that the DIMMs have read moved to the GPU, and with all weights read by the host's processor.
+    /// Caches of keys and values are left out of the last two.
+    fn alternatives(&self, costs: &EnergyCosts, entries: &Entries) -> Vec<Alternative> {
+        let (Some(model_bytes), tokens @ 1..) = (costs.model_bytes, self.tokens) else { return Vec::new() };
+        let mut own = Alternative {
+            name: "near-data processing",
+            bytes: self.weight_bytes / tokens,
+            ns: self.ns / tokens,
+            moving: Energy::default(),
+            devices: Energy::default(),
+        };
+        for (&(_, part, _), &energy) in entries {
+            *(if part.moves() { &mut own.moving } else { &mut own.devices }) += energy;
+        }
+        (own.moving, own.devices) = (own.moving.per(tokens), own.devices.per(tokens));
+        let machine = &costs.machine;
+        let dimms = u64::from(machine.dimms().count);
+        let dram = |ns: u64| costs.dram.idle(ns * 1_000 / costs.clock_ps * costs.ranks * dimms).total();
+        let read = |bytes| {
+            let access = costs.host_access(bytes, true);
+            access.into_iter().map(|(_, energy)| energy).sum::<Energy>() + costs.system.channels(bytes)
+        };
+        let bytes = own.bytes;
+        let transfer = (bytes as f64 / machine.bus().bandwidth_gbps).ceil() as u64;
+        let busy = self.gpu_ns / tokens + machine.gpu_ns(bytes, 1).ceil() as u64;
+        let ns = transfer + busy;
+        let over_bus = Alternative {
+            name: "the same weights to the GPU",
+            bytes,
+            ns,
+            moving: read(bytes) + costs.system.bus(bytes),
+            devices: dram(ns)
+                + costs.system.gpu(transfer, busy).into_iter().sum()
+                + costs.system.host(ns, 0).into_iter().sum(),
+        };
+        let channels = f64::from(machine.dimms().count.div_ceil(machine.channel().dimms));
+        let ns = (model_bytes as f64 / (channels * machine.channel().bandwidth_gbps)).ceil() as u64;
+        let on_host = Alternative {
+            name: "all weights by the host",
+            bytes: model_bytes,
+            ns,
+            moving: read(model_bytes),
+            devices: dram(ns) + costs.system.host(0, ns).into_iter().sum(),
+        };
+        vec![own, over_bus, on_host]
     }
 }
 

@@ -453,7 +453,7 @@ fn begin(
     }
     let mut text = TracedText::new(backend, model, positions);
     if let Some(constants) = &options.energy {
-        text = text.with_energy(EnergyCosts::new(design, system.dimms().count, constants));
+        text = text.with_energy(EnergyCosts::new(design, system, constants).for_model(model));
     }
     text.prompt(prompt)?;
     for activity in prompt {

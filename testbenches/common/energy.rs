@@ -1,6 +1,6 @@
 //! Whether all energy of a generation has a use, and events of RTL and models beside each other.
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, SystemConfig};
 use ndp_energy::{DramCosts, DramPart, DramUse, Energy, EnergyConstants, SystemCosts};
 use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Place, SystemFigures};
 use std::error::Error;
@@ -16,7 +16,8 @@ pub fn without_bus(events: &[Event]) -> Vec<Event> {
 
 /// What events of a design cost.
 pub fn costs(design: &DesignConfig, dimms: u32) -> Result<EnergyCosts, Box<dyn Error>> {
-    Ok(EnergyCosts::new(design, dimms, &EnergyConstants::load(design, "hermes", (None, None))?))
+    let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
+    Ok(EnergyCosts::new(design, &system, &EnergyConstants::load(design, "hermes", (None, None))?))
 }
 
 /// Sums by device, by part and by operation are the total, and each of them is what follows from the events, added up in another order.

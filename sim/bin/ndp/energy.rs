@@ -1,5 +1,6 @@
 //! Energy: its arguments, and what is said of it.
 
+use crate::tools::grouped;
 use ndp_config::DesignConfig;
 use ndp_energy::{DimmEnergy, DramCosts, DramEnergy, DramUse, Energy, EnergyConstants};
 use ndp_files::FileSet;
@@ -131,9 +132,24 @@ pub fn print(breakdown: &EnergyBreakdown) {
         print_sums(sums.iter().map(|(name, energy)| (name.clone(), per_token(energy))), total);
     };
     say!(" by device");
-    by(breakdown.by(|place, _, _| place.to_string()));
+    by(breakdown.by(|place, _, _| place.group().to_owned()));
     say!(" by what it goes to");
     by(breakdown.by(|place, part, _| format!("{}: {}", place.group(), part.name())));
     say!(" by operation");
     by(breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()).to_owned()));
+    if !breakdown.alternatives.is_empty() {
+        say!(
+            " {:<28} {:>12} {:>9}  {:<28} {:<28} total",
+            "a token",
+            "bytes",
+            "ms",
+            "moving",
+            "devices and standby"
+        );
+    }
+    for of in &breakdown.alternatives {
+        let (bytes, ms) = (grouped(of.bytes), of.ns as f64 / 1e6);
+        let [moving, devices] = [of.moving, of.devices].map(|energy| energy.to_string());
+        say!("  {:<28} {bytes:>14} {ms:9.2}  {moving:<28} {devices:<28} {}", of.name, of.total());
+    }
 }

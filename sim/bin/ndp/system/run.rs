@@ -390,7 +390,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         ..SystemOptions::new(&system)
     };
     let constants = args.unit.energy.constants(config, system.name())?;
-    let costs = EnergyCosts::new(config, choice.dimms, &constants);
+    let costs = EnergyCosts::new(config, &system, &constants);
     let mut backend = SystemBackend::open(config, &unit, &asked, online.clone(), model)?;
     if linked {
         let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
