@@ -2,13 +2,13 @@
 //!
 //! Processes: the critical path, the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the channels with a track each, the links with a track for
 //! each DIMM and direction and one for neurons that migrate, and each DIMM with a track for its programs, one for the front end and one for each
-//! part of its core. Instructions are those that the simulated core executed, moved to the time of the system; times of GPU, bus and
+//! part of its core. Devices have a counter of the power that they draw. Instructions are those that the simulated core executed, moved to the time of the system; times of GPU, bus and
 //! links follow from bandwidths. Every event names token, layer and operation, and a program also its number and the cycle of the core in
 //! which it began, which waves and command traces count.
 
 use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
-use crate::system::{Event, Operation, Place, ProgramEvent, Segment};
+use crate::system::{Event, Operation, Place, Power, ProgramEvent, Segment};
 use ndp_isa::Code;
 use ndp_report::Timeline;
 use serde_json::{Map, Value, json};
@@ -61,6 +61,8 @@ pub struct SystemTimeline<'a> {
     pub path: &'a [Segment],
     /// What the scheduler moved, token after token: drawn from the token's first projection on, in which it is hidden.
     pub moves: &'a [Moves],
+    /// What devices draw: a counter each.
+    pub power: &'a [Power],
 }
 
 /// Writes the timeline.
@@ -126,6 +128,9 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
         moved((BUS, UPLOADS), "to the GPU", (moves.uploads, moves.upload_bytes, moves.upload_ns));
         let migrations = (moves.migrations, moves.migration_bytes, moves.migration_ns);
         moved((LINKS, MIGRATIONS), "from DIMM to DIMM", migrations);
+    }
+    for Power { place, from_ns, watts } in system.power {
+        timeline.counter(track_of(*place).0, "power, W", from_ns * 1000, *watts);
     }
     timeline.write(out)
 }
@@ -253,12 +258,19 @@ mod tests {
             events: &events,
             path: &path,
             moves: &moves,
+            power: &[Power { place: Place::Dimm(1), from_ns: 100, watts: 2.5 }],
         };
         let mut text = Vec::new();
         write_system_timeline(&system, &mut text).unwrap();
         let json: Value = serde_json::from_slice(&text).unwrap();
         let shown: Vec<&Value> =
             json["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").collect();
+        let power: Vec<_> =
+            json["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "C").collect();
+        assert_eq!(
+            (power.len(), &power[0]["pid"], &power[0]["args"]["value"]),
+            (1, &json!(FIRST_DIMM + 1), &json!(2.5))
+        );
         assert_eq!(shown.len(), 6);
         let waited = shown.iter().find(|event| event["pid"] == PATH).unwrap();
         assert_eq!((&waited["name"], &waited["args"]["compute ns"]), (&json!("GPU: part"), &json!(30)));

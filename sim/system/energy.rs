@@ -97,6 +97,17 @@ pub struct EnergyCosts {
     model_bytes: Option<u64>,
 }
 
+/// What a device draws from a time on: the DRAM of a DIMM, the GPU or the host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Power {
+    /// The device.
+    pub place: Place,
+    /// From when on.
+    pub from_ns: u64,
+    /// How much, in W: the mean of a program, or of a time without work.
+    pub watts: f64,
+}
+
 /// How else a token could be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alternative {
@@ -334,6 +345,35 @@ impl EnergyBreakdown {
 }
 
 impl EnergyCosts {
+    /// What DIMMs, GPU and host draw while events happen. The host's accesses to the DRAM, and bits on their way, are left out.
+    pub fn power(&self, events: &[Event]) -> Vec<Power> {
+        // fJ in a ns are uW.
+        let watts = |energy: Energy, ns: u64| energy.value as f64 / ns.max(1) as f64 / 1e6;
+        let of = |place, busy: Option<&Event>| match (place, busy) {
+            (Place::Dimm(_), Some(event)) => {
+                let energy = event.program.as_ref().map(|program| self.dram.of(&program.dram).total());
+                watts(energy.unwrap_or_default(), event.end_ns - event.begin_ns)
+            }
+            (Place::Dimm(_), None) => {
+                let clocks = 1_000_000_000 / self.clock_ps * self.ranks;
+                watts(self.dram.idle(clocks).total(), 1_000_000)
+            }
+            (_, Some(_)) => watts(self.device(place, 0, 1_000)[1], 1_000),
+            (_, None) => watts(self.device(place, 1_000, 0)[0], 1_000),
+        };
+        let mut power = Vec::new();
+        for place in (0..self.machine.dimms().count).map(Place::Dimm).chain([Place::Gpu, Place::Host]) {
+            power.push(Power { place, from_ns: 0, watts: of(place, None) });
+            for event in events.iter().filter(|event| event.place == place && event.begin_ns < event.end_ns) {
+                power.push(Power { place, from_ns: event.begin_ns, watts: of(place, Some(event)) });
+                power.push(Power { place, from_ns: event.end_ns, watts: of(place, None) });
+            }
+        }
+        // An end comes before the begin of what follows at once.
+        power.sort_by_key(|of| (of.place, of.from_ns));
+        power
+    }
+
     /// The GPU or the host, so many nanoseconds idle and busy.
     fn device(&self, place: Place, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         if place == Place::Gpu {

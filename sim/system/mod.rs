@@ -34,7 +34,7 @@ mod text;
 pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions};
 pub use books::{Access, Event, Operation, ProgramEvent};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
-pub use energy::{EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow};
+pub use energy::{Alternative, EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow, Power};
 pub use evaluate::{EvaluateError, EvaluateOptions, Evaluation, PolicyResult, evaluate};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,

@@ -2,10 +2,11 @@
 
 use crate::tools::grouped;
 use ndp_config::DesignConfig;
-use ndp_energy::{DimmEnergy, DramCosts, DramEnergy, DramUse, Energy, EnergyConstants};
+use ndp_energy::{DimmEnergy, DramCosts, DramEnergy, DramPart, DramUse, Energy, EnergyConstants};
 use ndp_files::FileSet;
+use ndp_report::{BarChart, Report, ReportError};
 use ndp_sim::backend::CoreBackend;
-use ndp_sim::system::EnergyBreakdown;
+use ndp_sim::system::{Alternative, EnergyBreakdown, EnergyPart, Place};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -152,4 +153,68 @@ pub fn print(breakdown: &EnergyBreakdown) {
         let [moving, devices] = [of.moving, of.devices].map(|energy| energy.to_string());
         say!("  {:<28} {bytes:>14} {ms:9.2}  {moving:<28} {devices:<28} {}", of.name, of.total());
     }
+}
+
+/// Kinds of energy, as the bars have them.
+const KINDS: [&str; 9] =
+    ["ACT and PRE", "RD and WR", "data bus", "refresh", "standby", "host's accesses", "bits", "idle", "busy"];
+
+fn kind(part: EnergyPart) -> &'static str {
+    match part {
+        EnergyPart::Program(part) | EnergyPart::Between(part) => match part {
+            DramPart::Activate => "ACT and PRE",
+            DramPart::Read | DramPart::Write => "RD and WR",
+            DramPart::ReadBus | DramPart::WriteBus => "data bus",
+            DramPart::Refresh => "refresh",
+            DramPart::ActiveStandby | DramPart::PrechargedStandby => "standby",
+        },
+        EnergyPart::HostAccess(_) => "host's accesses",
+        EnergyPart::Bits => "bits",
+        EnergyPart::Idle => "idle",
+        EnergyPart::Busy => "busy",
+    }
+}
+
+/// Bars and tables of the energy of a token.
+pub fn section(report: Report, title: &str, breakdown: &EnergyBreakdown) -> Result<Report, ReportError> {
+    let report = report.section(title);
+    if breakdown.tokens == 0 {
+        return Ok(report.paragraph("No token was generated behind the prompt."));
+    }
+    let mj = |energy: &Energy| 1e3 * energy.per(breakdown.tokens).joules();
+    let sums = breakdown.by(|place, part, _| (place.group(), kind(part)));
+    let groups: Vec<&str> = Place::GROUPS.to_vec();
+    let mut bars = BarChart::new("Mean token", "mJ", groups.clone());
+    for kind in KINDS {
+        bars = bars.bars(kind, groups.iter().map(|group| sums.get(&(*group, kind)).map_or(0.0, mj)));
+    }
+    let rows = |sums: BTreeMap<String, Energy>| -> Vec<Vec<String>> {
+        let row = |(name, energy): (String, Energy)| {
+            let share = 100.0 * energy.value as f64 / breakdown.total.value.max(1) as f64;
+            vec![name, format!("{share:.1}"), energy.per(breakdown.tokens).to_string()]
+        };
+        sums.into_iter().map(row).collect()
+    };
+    let by_part = rows(breakdown.by(|place, part, _| format!("{}: {}", place.group(), part.name())));
+    let by_operation =
+        rows(breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()).to_owned()));
+    let mut report = report
+        .paragraph(&format!(
+            "{} per token. Commands and times are those that the DRAM has counted; in brackets what the ranges of the constants allow.",
+            breakdown.total.per(breakdown.tokens)
+        ))
+        .chart(&bars.stacked().draw()?)
+        .folded_table("by device and what it goes to", &["", "percent", "per token"], &by_part)
+        .folded_table("by operation", &["", "percent", "per token"], &by_operation);
+    if !breakdown.alternatives.is_empty() {
+        let row = |of: &Alternative| {
+            let ms = format!("{:.2}", of.ns as f64 / 1e6);
+            let [moving, devices, total] =
+                [of.moving, of.devices, of.total()].map(|energy| energy.to_string());
+            vec![of.name.to_owned(), grouped(of.bytes), ms, moving, devices, total]
+        };
+        let rows: Vec<Vec<String>> = breakdown.alternatives.iter().map(row).collect();
+        report = report.table(&["a token", "bytes", "ms", "moving", "devices and standby", "total"], &rows);
+    }
+    Ok(report)
 }

@@ -24,12 +24,22 @@ struct Event {
     args: Value,
 }
 
+/// A value of a process from a time on.
+#[derive(Debug)]
+struct Counter {
+    process: u32,
+    name: String,
+    at_ps: u64,
+    value: f64,
+}
+
 /// Processes, their tracks, and events on them.
 #[derive(Debug, Default)]
 pub struct Timeline {
     processes: Vec<(u32, String)>,
     tracks: Vec<(Track, String)>,
     events: Vec<Event>,
+    counters: Vec<Counter>,
 }
 
 impl Timeline {
@@ -49,12 +59,17 @@ impl Timeline {
         self.events.push(Event { track, name, begin_ps, end_ps, args });
     }
 
+    /// A counter of a process has a value from a time in picoseconds on. Of several at the same time the last one counts.
+    pub fn counter(&mut self, process: u32, name: impl Into<String>, at_ps: u64, value: f64) {
+        self.counters.push(Counter { process, name: name.into(), at_ps, value });
+    }
+
     /// Writes the timeline.
     ///
     /// # Errors
     /// What `out` says.
     pub fn write(self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { processes, tracks, mut events } = self;
+        let Self { processes, tracks, mut events, mut counters } = self;
         let metadata = |track: Track, name: &str, args: Value| json!({ "ph": "M", "pid": track.0, "tid": thread(track), "name": name, "args": args });
         let mut lines: Vec<Value> = Vec::new();
         for (pid, name) in processes {
@@ -74,8 +89,12 @@ impl Timeline {
                 "ts": begin_us(begin), "dur": (end - begin) as f64 / 1e3, "args": args,
             })
         });
+        counters.sort_by(|a, b| (a.process, &a.name, a.at_ps).cmp(&(b.process, &b.name, b.at_ps)));
+        let counters = counters.into_iter().map(|Counter { process, name, at_ps, value }| {
+            json!({ "ph": "C", "pid": process, "name": name, "ts": begin_us(ns(at_ps)), "args": { "value": value } })
+        });
         writeln!(out, "{{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
-        for (index, line) in lines.into_iter().chain(events).enumerate() {
+        for (index, line) in lines.into_iter().chain(events).chain(counters).enumerate() {
             let separator = if index == 0 { "" } else { ",\n" };
             write!(out, "{separator}{line}")?;
         }
@@ -112,10 +131,15 @@ mod tests {
             timeline.event((process, 0), "late", (2600, 2400), json!({}));
             timeline.event((process, 0), "early", (0, 1499), json!({ "a": 1 }));
         }
+        timeline.counter(2, "power", 5_000, 1.5);
+        timeline.counter(2, "power", 0, 0.25);
         let mut text = Vec::new();
         timeline.write(&mut text).unwrap();
         let json: Value = serde_json::from_slice(&text).unwrap();
         let events = json["traceEvents"].as_array().unwrap();
+        let counted: Vec<_> = events.iter().filter(|event| event["ph"] == "C").collect();
+        let values: Vec<_> = counted.iter().map(|event| (&event["ts"], &event["args"]["value"])).collect();
+        assert_eq!(values, [(&json!(0.000001), &json!(0.25)), (&json!(0.005001), &json!(1.5))]);
         let shown: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
         let names: Vec<_> = shown.iter().map(|event| event["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["early", "late", "early", "late"]);

@@ -1,5 +1,6 @@
 //! An evaluation as a single HTML file with charts.
 
+use crate::energy;
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 use ndp_scheduler::Policy;
 use ndp_sim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
@@ -38,6 +39,12 @@ pub fn html(result: &Evaluation) -> Result<String, ReportError> {
         bars = bars.bars(name, result.policies.iter().map(of));
     }
     report = report.chart(&bars.draw()?);
+    for policy in &result.policies {
+        if let Some(found) = &policy.energy {
+            let title = format!("Where a token's energy goes, policy {}", policy.policy);
+            report = energy::section(report, &title, found)?;
+        }
+    }
     if !result.ablation.is_empty() {
         let labels = result.ablation.iter().map(|a| format!("{} -> {}", a.from, a.to));
         report = report

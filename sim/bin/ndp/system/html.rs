@@ -2,6 +2,7 @@
 
 use super::report::{OperationFigures, operations, paths, text_verdict, timed_by_bandwidth};
 use super::run::{Choice, Hits, Host, Outcome, rerun};
+use crate::energy;
 use crate::gemv::name;
 use crate::golden::verdict_text;
 use crate::tools::{grouped, per_second, percent};
@@ -47,6 +48,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
             ],
         );
     report = super::time::section(report, outcome)?;
+    report = energy::section(report, "Where a token's energy goes", &outcome.energy)?;
     report = report.section("Load of the DIMMs").chart(&loads(&figures.tokens, dimms)?).chart(
         &LineChart::new("Imbalance", "token", "max / mean of the DIMMs' cycles")
             .series(Series::counted(

@@ -17,7 +17,7 @@ use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
 use ndp_sim::system::{
     ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, Event, GpuNumerics, Knowledge, LinkOptions,
-    LivePredictor, Perplexity, PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions,
+    LivePredictor, Perplexity, Power, PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions,
     perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
@@ -155,6 +155,8 @@ pub struct Outcome {
     pub breakdown: Breakdown,
     /// Where their energy went.
     pub energy: EnergyBreakdown,
+    /// What devices drew.
+    pub power: Vec<Power>,
     /// What the scheduler's time model says of each token behind the prompt.
     pub records: Vec<TokenRecord>,
     pub violations: u64,
@@ -249,6 +251,7 @@ impl Outcome {
             events: &self.events,
             path: &self.breakdown.path,
             moves,
+            power: &self.power,
         }
     }
 
@@ -459,6 +462,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         events: backend.events().to_vec(),
         breakdown: Breakdown::new(backend.figures(), backend.events()),
         energy: EnergyBreakdown::new(&costs, backend.figures(), backend.events()),
+        power: costs.power(backend.events()),
         records: online.records(),
         activities,
         violations: backend.protocol_violations(),
