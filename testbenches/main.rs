@@ -12,6 +12,7 @@ mod clocks;
 mod compile;
 mod cycle_model;
 mod dimm_link;
+mod energy;
 mod fp16_rounder;
 mod full_width;
 mod function_unit;

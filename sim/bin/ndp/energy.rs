@@ -156,19 +156,18 @@ pub fn print(breakdown: &EnergyBreakdown) {
 }
 
 /// Kinds of energy, as the bars have them.
-const KINDS: [&str; 9] =
-    ["ACT and PRE", "RD and WR", "data bus", "refresh", "standby", "host's accesses", "bits", "idle", "busy"];
+const KINDS: [&str; 8] =
+    ["ACT and PRE", "RD and WR", "data bus", "refresh", "standby", "bits", "idle", "busy"];
 
 fn kind(part: EnergyPart) -> &'static str {
     match part {
-        EnergyPart::Program(part) | EnergyPart::Between(part) => match part {
+        EnergyPart::Program(part) | EnergyPart::HostAccess(part) | EnergyPart::Between(part) => match part {
             DramPart::Activate => "ACT and PRE",
             DramPart::Read | DramPart::Write => "RD and WR",
             DramPart::ReadBus | DramPart::WriteBus => "data bus",
             DramPart::Refresh => "refresh",
             DramPart::ActiveStandby | DramPart::PrechargedStandby => "standby",
         },
-        EnergyPart::HostAccess(_) => "host's accesses",
         EnergyPart::Bits => "bits",
         EnergyPart::Idle => "idle",
         EnergyPart::Busy => "busy",
