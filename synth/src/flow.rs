@@ -268,7 +268,11 @@ impl Flow {
             }
             found.push(mapped);
         }
-        Ok(Figures { generic, mapped: best(found, self.target_ps()) })
+        let mapped = best(found, self.target_ps());
+        if let Some(mapped) = &mapped {
+            link(&own.join(script::named_netlist(mapped.recipe)), &own.join(script::CHOSEN_NETLIST))?;
+        }
+        Ok(Figures { generic, mapped })
     }
 
     fn time(

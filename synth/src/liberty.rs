@@ -111,6 +111,17 @@ impl Liberty {
         }
     }
 
+    /// The text of a cell's group, header included.
+    pub fn cell_text(&self, name: &str) -> Option<&str> {
+        self.cells.get(name).map(|cell| &self.text[cell.range.clone()])
+    }
+
+    /// The text before the first cell: units, voltages, templates.
+    pub fn header(&self) -> &str {
+        let first = self.cells.values().map(|cell| cell.range.start).min().unwrap_or(self.text.len());
+        &self.text[..first]
+    }
+
     /// The file's text without the cells whose name contains one of `avoided`.
     pub fn text_without(&self, avoided: &[String]) -> String {
         let mut dropped: Vec<&Range<usize>> = self
@@ -130,7 +141,7 @@ impl Liberty {
 }
 
 /// `1ps`, `1,ff`, `1.0000,"pf"`: a number and a unit.
-fn unit(text: &str, known: &[(&str, f64)]) -> Option<f64> {
+pub(crate) fn unit(text: &str, known: &[(&str, f64)]) -> Option<f64> {
     let clean: String = text.chars().filter(|c| !"\", ()".contains(*c)).collect::<String>().to_lowercase();
     let (suffix, factor) = known.iter().find(|(suffix, _)| clean.ends_with(suffix))?;
     let count: f64 = clean.strip_suffix(suffix)?.parse().ok()?;

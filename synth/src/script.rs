@@ -88,6 +88,14 @@ pub fn abc_log(recipe: Recipe) -> String {
     format!("{}_abc.log", recipe.name())
 }
 
+/// A mapped netlist with its names, for [`crate::power`].
+pub fn named_netlist(recipe: Recipe) -> String {
+    format!("{}_net.json", recipe.name())
+}
+
+/// The same of the recipe whose result was kept.
+pub const CHOSEN_NETLIST: &str = "netlist.json";
+
 /// A mapped netlist.
 pub fn netlist(recipe: Recipe) -> String {
     format!("{}_net.v", recipe.name())
@@ -105,7 +113,7 @@ pub struct Mapping {
 /// The script for `unit`; without `mapping` only generic gates.
 pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
     let top = &unit.name;
-    let mut text = format!("read_verilog {}\nsynth -flatten -noabc -top {top}\n", VERILOG);
+    let mut text = format!("read_verilog {}\nsynth -flatten -noabc -nordff -top {top}\n", VERILOG);
     // Flip-flops named after their nets, so that timing reports can be read.
     text += "rename -wire t:$_*DFF*\nopt\ndesign -save mapped_from_here\n";
     // Enables and resets become gates, as they do in a library whose only flip-flop is a plain one.
@@ -124,6 +132,7 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
             mapping.target_ps
         );
         let _ = writeln!(text, "opt_clean -purge\ntee -q -o {} stat -json", mapped_stat(*recipe));
+        let _ = writeln!(text, "write_json {}", named_netlist(*recipe));
         // Pins of black boxes become ports, so that paths to and from them are timed.
         if !unit.children.is_empty() {
             let boxes: Vec<String> = unit.children.keys().map(|name| format!("t:{name}")).collect();

@@ -1,0 +1,360 @@
+//! A netlist replayed: given the values of ports, registers and black boxes in each cycle, those of all nets, and the energy of their
+//! transitions.
+//!
+//! A word has a bit for each of 64 cycles. Gates have no delay, so a net changes at most once in a cycle: glitches are not seen.
+
+use super::cells::CellPower;
+use super::netlist::{Gate, Netlist, ZERO};
+use std::collections::HashMap;
+use std::ops::AddAssign;
+
+/// Energy in fJ by what takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+pub struct Energy {
+    /// Clock pins of flip-flops, inside and their capacitance.
+    pub clock: f64,
+    /// Inside of cells when outputs or inputs change.
+    pub internal: f64,
+    /// Capacitance of pins that are charged.
+    pub switching: f64,
+    /// Leakage.
+    pub leakage: f64,
+}
+
+impl Energy {
+    /// All but leakage.
+    pub fn dynamic(&self) -> f64 {
+        self.clock + self.internal + self.switching
+    }
+
+    /// The sum.
+    pub fn total(&self) -> f64 {
+        self.dynamic() + self.leakage
+    }
+
+    /// Times a factor.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            clock: self.clock * factor,
+            internal: self.internal * factor,
+            switching: self.switching * factor,
+            leakage: self.leakage * factor,
+        }
+    }
+}
+
+impl AddAssign for Energy {
+    fn add_assign(&mut self, other: Self) {
+        self.clock += other.clock;
+        self.internal += other.internal;
+        self.switching += other.switching;
+        self.leakage += other.leakage;
+    }
+}
+
+/// A module with all that does not depend on the run.
+pub struct Plan<'a> {
+    netlist: &'a Netlist,
+    kinds: Vec<&'a CellPower>,
+    /// Capacitance of the module's own pins at each net in fF.
+    caps: Vec<f64>,
+    /// Energies of the arcs of each gate, then of each register.
+    energies: Vec<Vec<[f64; 2]>>,
+    volts: f64,
+}
+
+/// Values in a number of cycles.
+pub struct Run {
+    /// Words of a net.
+    pub words: usize,
+    /// Cycles; the first bits of the words.
+    pub cycles: usize,
+    /// Words of each net.
+    pub values: Vec<u64>,
+    /// Words that say in which cycles a clock rises, by its net.
+    pub rises: HashMap<usize, Vec<u64>>,
+}
+
+impl Run {
+    /// All 0.
+    pub fn new(nets: usize, cycles: usize) -> Self {
+        let words = cycles.div_ceil(64).max(1);
+        let mut values = vec![0; nets * words];
+        values[(ZERO + 1) * words..(ZERO + 2) * words].fill(u64::MAX);
+        Self { words, cycles, values, rises: HashMap::new() }
+    }
+
+    /// Words of a net.
+    pub fn net(&self, net: usize) -> &[u64] {
+        &self.values[net * self.words..(net + 1) * self.words]
+    }
+
+    /// Words of a net, to be written.
+    pub fn net_mut(&mut self, net: usize) -> &mut [u64] {
+        &mut self.values[net * self.words..(net + 1) * self.words]
+    }
+
+    fn now(&self, net: Option<usize>, word: usize) -> u64 {
+        net.map_or(0, |net| self.values[net * self.words + word])
+    }
+
+    /// The values a cycle later.
+    fn next(&self, net: Option<usize>, word: usize) -> u64 {
+        let later = if word + 1 < self.words { self.now(net, word + 1) << 63 } else { 0 };
+        self.now(net, word) >> 1 | later
+    }
+
+    /// Cycles that have one after them.
+    fn mask(&self, word: usize) -> u64 {
+        let left = (self.cycles.saturating_sub(1)).saturating_sub(word * 64);
+        if left >= 64 { u64::MAX } else { (1 << left) - 1 }
+    }
+
+    fn changes(&self, net: Option<usize>, word: usize) -> u64 {
+        (self.now(net, word) ^ self.next(net, word)) & self.mask(word)
+    }
+
+    /// Transitions of a net.
+    pub fn transitions(&self, net: usize) -> u64 {
+        (0..self.words).map(|word| u64::from(self.changes(Some(net), word).count_ones())).sum()
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Prepares a module: the load of an output port or of a black box's input counts as `load_ff` when tables are read, and
+    /// nowhere else.
+    pub fn new(
+        netlist: &'a Netlist,
+        cells: &'a HashMap<String, CellPower>,
+        volts: f64,
+        slew_ps: f64,
+        load_ff: f64,
+    ) -> Self {
+        let kinds: Vec<&CellPower> = netlist.kinds.iter().map(|name| &cells[name]).collect();
+        let mut caps = vec![0.0; netlist.nets];
+        let all = || netlist.gates.iter().chain(&netlist.registers);
+        for gate in all() {
+            for (pin, net) in kinds[gate.kind].pins.iter().zip(&gate.nets) {
+                if let Some(net) = net {
+                    caps[*net] += pin.cap_ff;
+                }
+            }
+        }
+        let mut loads = caps.clone();
+        let own = netlist.ports.iter().filter(|port| port.output);
+        let boxes = netlist.children.iter().flat_map(|child| child.ports.iter().filter(|port| !port.output));
+        own.chain(boxes).flat_map(|port| &port.nets).for_each(|net| loads[*net] += load_ff);
+        let energies = all().map(|gate| {
+            let arcs = kinds[gate.kind].arcs.iter();
+            arcs.map(|arc| arc.energies(slew_ps, gate.nets[arc.pin].map_or(0.0, |net| loads[net]))).collect()
+        });
+        let energies = energies.collect();
+        Self { netlist, kinds, caps, energies, volts }
+    }
+
+    /// Fills in the nets that registers and gates drive. `run` has the values of what else drives nets, and at the data pins' names
+    /// nothing: what register `i` holds is `held[i]`.
+    pub fn evaluate(&self, run: &mut Run, held: &[Vec<u64>]) {
+        for (gate, held) in self.netlist.registers.iter().zip(held) {
+            for (pin, net) in self.kinds[gate.kind].pins.iter().zip(&gate.nets) {
+                if let (Some(function), Some(net)) = (&pin.function, net) {
+                    for (word, held) in held.iter().enumerate() {
+                        run.values[net * run.words + word] = function.evaluate(&|_| *held);
+                    }
+                }
+            }
+        }
+        for gate in &self.netlist.gates {
+            for (pin, net) in self.kinds[gate.kind].pins.iter().zip(&gate.nets) {
+                if let (Some(function), Some(net)) = (&pin.function, net) {
+                    for word in 0..run.words {
+                        run.values[net * run.words + word] =
+                            function.evaluate(&|pin| run.now(gate.nets[pin], word));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Compares what registers take with what they hold a cycle later.
+    ///
+    /// # Errors
+    /// The first register that differs.
+    pub fn check(&self, run: &Run, held: &[Vec<u64>]) -> Result<(), String> {
+        for (gate, held) in self.netlist.registers.iter().zip(held) {
+            let Some((rises, data)) = self.clock_and_data(gate, run) else {
+                return Err(format!("the clock of '{}' is no clock of the module", gate.name));
+            };
+            for word in 0..run.words {
+                let later = if word + 1 < run.words { held[word + 1] << 63 } else { 0 };
+                let next = held[word] >> 1 | later;
+                let taken = rises[word] & run.now(data, word) | !rises[word] & held[word];
+                let wrong = (taken ^ next) & run.mask(word);
+                if wrong != 0 {
+                    let cycle = word as u32 * 64 + wrong.trailing_zeros();
+                    return Err(format!(
+                        "'{}' takes another value at edge {cycle} than in the waves",
+                        gate.name
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn clock_and_data<'r>(&self, gate: &Gate, run: &'r Run) -> Option<(&'r [u64], Option<usize>)> {
+        let register = self.kinds[gate.kind].register?;
+        let rises = run.rises.get(&gate.nets[register.clock]?)?;
+        Some((rises, gate.nets[register.data]))
+    }
+
+    /// Energy of all transitions between the first and the last cycle, and leakage of `span_ps`.
+    pub fn energy(&self, run: &Run, span_ps: f64) -> Energy {
+        let mut energy = Energy::default();
+        let charge = |cap: f64| 0.5 * cap * self.volts * self.volts;
+        for (net, cap) in self.caps.iter().enumerate().skip(2) {
+            match run.rises.get(&net) {
+                Some(rises) => energy.clock += 2.0 * charge(*cap) * self.count(run, rises),
+                None => energy.switching += charge(*cap) * run.transitions(net) as f64,
+            }
+        }
+        for (gate, energies) in self.netlist.gates.iter().zip(&self.energies) {
+            self.gate(gate, energies, run, span_ps, &mut energy);
+        }
+        for (gate, energies) in self.netlist.registers.iter().zip(&self.energies[self.netlist.gates.len()..])
+        {
+            self.gate(gate, energies, run, span_ps, &mut energy);
+        }
+        energy
+    }
+
+    /// Edges but the last one, behind which nothing is known.
+    fn count(&self, run: &Run, rises: &[u64]) -> f64 {
+        let counted = rises.iter().enumerate().map(|(word, rises)| (rises & run.mask(word)).count_ones());
+        f64::from(counted.sum::<u32>())
+    }
+
+    fn gate(&self, gate: &Gate, energies: &[[f64; 2]], run: &Run, span_ps: f64, energy: &mut Energy) {
+        let cell = self.kinds[gate.kind];
+        let clock = cell.register.map(|register| register.clock);
+        // A clock is as long up as down.
+        let levels: &[u64] = if clock.is_some() { &[0, u64::MAX] } else { &[0] };
+        let moving = gate.nets.iter().flatten().any(|net| run.transitions(*net) > 0);
+        self.leakage(gate, moving, levels, run, span_ps, energy);
+        if let Some((rises, _)) = self.clock_and_data(gate, run) {
+            for (arc, energies) in cell.arcs.iter().zip(energies).filter(|(arc, _)| Some(arc.pin) == clock) {
+                for word in 0..run.words {
+                    let edges = rises[word] & run.mask(word);
+                    let when = |value: &dyn Fn(usize) -> u64| {
+                        arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value))
+                    };
+                    let (before, after) = (
+                        when(&|pin| run.now(gate.nets[pin], word)),
+                        when(&|pin| run.next(gate.nets[pin], word)),
+                    );
+                    energy.clock += energies[0] * f64::from((edges & before).count_ones());
+                    energy.clock += energies[1] * f64::from((edges & after).count_ones());
+                }
+            }
+        }
+        if !moving {
+            return;
+        }
+        // Counts of each arc's rising and falling transitions, each in half of the levels of the clock.
+        let mut counts = vec![[0_u32; 2]; cell.arcs.len()];
+        let mut changes = vec![[0_u32; 2]; cell.pins.len()];
+        for word in 0..run.words {
+            let outputs = cell.pins.iter().zip(&gate.nets).filter(|(pin, _)| pin.function.is_some());
+            let outputs = outputs.fold(0, |all, (_, net)| all | run.changes(*net, word));
+            let inputs = gate.nets.iter().fold(0, |all, net| all | run.changes(*net, word));
+            if inputs == 0 {
+                continue;
+            }
+            for (pin, changes) in changes.iter_mut().enumerate() {
+                let (changed, next) = (run.changes(gate.nets[pin], word), run.next(gate.nets[pin], word));
+                changes[0] += (changed & next).count_ones();
+                changes[1] += (changed & !next).count_ones();
+            }
+            for (arc, counts) in cell.arcs.iter().zip(&mut counts).filter(|(arc, _)| Some(arc.pin) != clock) {
+                let next = run.next(gate.nets[arc.pin], word);
+                let mut counted = run.changes(gate.nets[arc.pin], word);
+                match arc.related {
+                    // A clock's edges are in all changes of a register.
+                    Some(related) if Some(related) != clock => {
+                        counted &= run.changes(gate.nets[related], word)
+                    }
+                    Some(_) => {}
+                    // What an input takes in a state that a change of the output ends is in the output's table.
+                    None if arc.when.is_some() && clock.is_none() => counted &= !outputs,
+                    None => {}
+                }
+                if counted == 0 {
+                    continue;
+                }
+                for level in levels {
+                    let value =
+                        |pin: usize| if Some(pin) == clock { *level } else { run.next(gate.nets[pin], word) };
+                    let when = arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value));
+                    counts[0] += (counted & when & next).count_ones();
+                    counts[1] += (counted & when & !next).count_ones();
+                }
+            }
+        }
+        let halves = levels.len() as f64;
+        for (pin, changes) in changes.iter().enumerate().filter(|(pin, _)| Some(*pin) != clock) {
+            let arcs = || (0..cell.arcs.len()).filter(|arc| cell.arcs[*arc].pin == pin);
+            let is_output = cell.pins[pin].function.is_some();
+            for edge in 0..2 {
+                let weighted: f64 =
+                    arcs().map(|arc| f64::from(counts[arc][edge]) * energies[arc][edge]).sum();
+                let weights: f64 = arcs().map(|arc| f64::from(counts[arc][edge])).sum();
+                energy.internal += match (is_output, changes[edge]) {
+                    (_, 0) => 0.0,
+                    (false, _) => weighted / halves,
+                    // Each change once: the mean of the arcs that took part, or of all if no table says which.
+                    (true, changes) if weights > 0.0 => f64::from(changes) * weighted / weights,
+                    (true, changes) => {
+                        let all: f64 = arcs().map(|arc| energies[arc][edge]).sum();
+                        f64::from(changes) * all / (arcs().count() as f64).max(1.0)
+                    }
+                };
+            }
+        }
+    }
+
+    fn leakage(
+        &self,
+        gate: &Gate,
+        moving: bool,
+        levels: &[u64],
+        run: &Run,
+        span_ps: f64,
+        energy: &mut Energy,
+    ) {
+        let cell = self.kinds[gate.kind];
+        let clock = cell.register.map(|register| register.clock);
+        // What never changes is looked at once.
+        let (words, cycles) = if moving { (run.words, run.cycles) } else { (1, 1) };
+        let (mut weighted, mut stated) = (0.0, 0.0);
+        let states = (cycles * levels.len()) as f64;
+        for (when, nw) in &cell.leakage {
+            let Some(when) = when else { continue };
+            for word in 0..words {
+                let left = cycles - word * 64;
+                let mask = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+                for level in levels {
+                    let value =
+                        |pin: usize| if Some(pin) == clock { *level } else { run.now(gate.nets[pin], word) };
+                    let count = f64::from((when.evaluate(&value) & mask).count_ones());
+                    weighted += count * nw;
+                    stated += count;
+                }
+            }
+        }
+        let other: f64 = cell.leakage.iter().filter(|(when, _)| when.is_none()).map(|(_, nw)| nw).sum();
+        weighted += (states - stated).max(0.0) * other;
+        // 1 nW in 1 ps is 1e-6 fJ.
+        energy.leakage += weighted / states * span_ps * 1e-6;
+    }
+}
