@@ -98,8 +98,10 @@ pub struct ModulePower {
     pub flip_flops: u64,
     /// Cells of one instance, flip-flops included.
     pub cells: u64,
-    /// Changes of the nets of all instances for each net and cycle.
-    pub toggles: f64,
+    /// Nets of one instance.
+    pub nets: u64,
+    /// Changes of the nets of all instances in the window; those of clocks are not counted.
+    pub changes: u64,
     /// Power of all instances in mW.
     pub power_mw: Energy,
 }
@@ -218,25 +220,25 @@ impl All<'_> {
 
         let mut modules: BTreeMap<usize, ModulePower> = BTreeMap::new();
         let mut blocks: BTreeMap<&str, Energy> = BTreeMap::new();
-        for (instance, (power_mw, toggles)) in design.instances.iter().zip(results) {
+        for (instance, (power_mw, changes)) in design.instances.iter().zip(results) {
             let netlist = &self.netlists[instance.netlist];
             let module = modules.entry(instance.netlist).or_insert_with(|| ModulePower {
                 module: netlist.name.clone(),
                 instances: 0,
                 flip_flops: netlist.registers.len() as u64,
                 cells: (netlist.registers.len() + netlist.gates.len()) as u64,
-                toggles: 0.0,
+                nets: netlist.nets as u64 - 2,
+                changes: 0,
                 power_mw: Energy::default(),
             });
             module.instances += 1;
-            module.toggles += toggles;
+            module.changes += changes;
             module.power_mw += power_mw;
             let mut path = instance.path.split('.');
             let top = path.next().unwrap_or_default();
             *blocks.entry(path.next().unwrap_or(top)).or_default() += power_mw;
         }
         let mut modules: Vec<ModulePower> = modules.into_values().collect();
-        modules.iter_mut().for_each(|module| module.toggles /= module.instances as f64);
         modules.sort_by(|a, b| {
             b.power_mw.total().total_cmp(&a.power_mw.total()).then_with(|| a.module.cmp(&b.module))
         });
@@ -484,14 +486,14 @@ fn register_bit(signals: &HashMap<String, Vec<Place>>, name: &str) -> Option<Sou
     found.or_else(|| Some((*signals.get(name)?.first()?, 0)))
 }
 
-/// Power in mW, and changes for each net and cycle.
+/// Power in mW, and changes of all nets.
 fn replay_one(
     netlist: &Netlist,
     plan: &Plan,
     sources: &Sources,
     waves: &Waves,
     samples: &Samples,
-) -> Result<(Energy, f64), String> {
+) -> Result<(Energy, u64), String> {
     let cycles = samples.places.len();
     if cycles < 2 {
         return Err("fewer than two edges of its clocks in the window".into());
@@ -550,9 +552,9 @@ fn replay_one(
     }
     let span_ps = (samples.span_ps.1 - samples.span_ps.0) as f64;
     let energy = plan.energy(&run, span_ps);
-    let toggles: u64 = (2..netlist.nets).map(|net| run.transitions(net)).sum();
+    let changes = (2..netlist.nets).map(|net| run.transitions(net)).sum();
     // 1 fJ in 1 ps is 1 mW.
-    Ok((energy.times(1.0 / span_ps), toggles as f64 / netlist.nets as f64 / (cycles - 1) as f64))
+    Ok((energy.times(1.0 / span_ps), changes))
 }
 
 fn memories(

@@ -79,7 +79,9 @@ impl PowerReport {
             );
             head(&mut text, "module", "instances  changes");
             for module in &activity.modules {
-                let before = format!("{:>9} {:>8.4}", module.instances, module.toggles);
+                let nets = module.nets * module.instances * activity.cycles;
+                let changes = module.changes as f64 / nets.max(1) as f64;
+                let before = format!("{:>9} {changes:>8.4}", module.instances);
                 row(&mut text, &module.module, &before, module.power_mw, window.total_mw);
             }
             row(&mut text, "total", &" ".repeat(18), window.total_mw, window.total_mw);
