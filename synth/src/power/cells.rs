@@ -53,13 +53,15 @@ pub struct Pin {
     pub function: Option<Logic>,
 }
 
-/// Clock and data of a flip-flop.
+/// Clock and data of a flip-flop or latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register {
     /// Pin whose rising edge takes the data.
     pub clock: usize,
     /// Pin that is taken.
     pub data: usize,
+    /// Takes the data while, or when, the clock goes down, as in a clock gate: at the next rising edge it has those of that edge.
+    pub low: bool,
 }
 
 /// A cell.
@@ -189,26 +191,30 @@ fn register(
     cell: &Group,
     place: &dyn Fn(&str) -> Option<usize>,
 ) -> Result<(Option<Register>, Option<State>), String> {
-    if cell.of_kind("latch").next().is_some() {
-        return Err("a latch cannot be replayed".into());
-    }
-    let Some(group) = cell.of_kind("ff").next() else { return Ok((None, None)) };
+    let Some(group) = cell.of_kind("ff").chain(cell.of_kind("latch")).next() else { return Ok((None, None)) };
     if group.attribute("clear").is_some() || group.attribute("preset").is_some() {
         return Err("a flip-flop with asynchronous inputs cannot be replayed".into());
     }
     let names = group.argument.split_once(',').ok_or("a flip-flop without two states")?;
     let logic =
         |key: &str| Logic::parse(group.attribute(key).ok_or(format!("a flip-flop without {key}"))?, place);
-    let (clock, next) = (logic("clocked_on")?, logic("next_state")?);
-    let Logic::Pin(clock) = clock else {
-        return Err("a flip-flop that takes falling edges cannot be replayed".into());
+    let is_latch = group.kind == "latch";
+    let (clock, next) = if is_latch { ("enable", "data_in") } else { ("clocked_on", "next_state") };
+    let (clock, next) = (logic(clock)?, logic(next)?);
+    let (clock, low) = match clock {
+        Logic::Pin(clock) if !is_latch => (clock, false),
+        Logic::Not(clock) => match *clock {
+            Logic::Pin(clock) => (clock, true),
+            _ => return Err("a flip-flop whose clock is a function cannot be replayed".into()),
+        },
+        _ => return Err("a latch that is open while its clock is up cannot be replayed".into()),
     };
     let data: Vec<usize> = (0..cell.of_kind("pin").count()).filter(|pin| next.has(*pin)).collect();
     let [data] = data[..] else {
         return Err(format!("a flip-flop with {} data pins cannot be replayed", data.len()));
     };
     let names = [names.0.trim().to_owned(), names.1.trim().to_owned()];
-    Ok((Some(Register { clock, data }), Some((names, next))))
+    Ok((Some(Register { clock, data, low }), Some((names, next))))
 }
 
 impl Arc {
@@ -305,16 +311,28 @@ mod tests {
     #[test]
     fn a_flip_flop_says_what_its_output_is_of_the_value_it_holds() {
         let ff = cell("FF", LIBRARY).unwrap();
-        assert_eq!(ff.register, Some(Register { clock: 0, data: 1 }));
+        assert_eq!(ff.register, Some(Register { clock: 0, data: 1, low: false }));
         let output = ff.pins[2].function.as_ref().unwrap();
         assert_eq!(output.evaluate(&|_| 0b10) & 3, 0b01);
+    }
+
+    #[test]
+    fn what_takes_data_while_the_clock_is_down_is_told_from_flip_flops() {
+        let low = cell("FF", &LIBRARY.replace("clocked_on : \"CK\"", "clocked_on : \"!CK\"")).unwrap();
+        let latch = LIBRARY.replace(
+            "ff (IQN, IQNN) { clocked_on : \"CK\"; next_state",
+            "latch (IQN, IQNN) { enable : \"!CK\"; data_in",
+        );
+        for cell in [low, cell("FF", &latch).unwrap()] {
+            assert_eq!(cell.register, Some(Register { clock: 0, data: 1, low: true }));
+        }
     }
 
     #[test]
     fn what_cannot_be_replayed_is_refused() {
         let error = |from: &str, to: &str| cell("FF", &LIBRARY.replace(from, to)).unwrap_err();
         assert!(error("next_state : \"!D\"", "next_state : \"!D\"; clear : \"D\"").contains("asynchronous"));
-        assert!(error("clocked_on : \"CK\"", "clocked_on : \"!CK\"").contains("falling"));
+        assert!(error("clocked_on : \"CK\"", "clocked_on : \"CK * D\"").contains("latch"));
         assert!(error("\"!D\"", "\"D * CK\"").contains("2 data pins"));
         let table = LIBRARY.replace("values (\"2, 4\")", "values (\"2\")");
         assert!(cell("NAND", &table).unwrap_err().contains("expected 2"));

@@ -531,9 +531,7 @@ fn replay_one(
         run.net_mut(*net).copy_from_slice(column);
     }
     for (net, signal) in &sources.clocks {
-        let mut rises = vec![0; words];
-        waves.rises(*signal, samples, &mut rises);
-        run.rises.insert(*net, rises);
+        waves.rises(*signal, samples, run.net_mut(*net));
     }
     plan.evaluate(&mut run, &held);
     plan.check(&run, &held)?;
@@ -552,7 +550,7 @@ fn replay_one(
     }
     let span_ps = (samples.span_ps.1 - samples.span_ps.0) as f64;
     let energy = plan.energy(&run, span_ps);
-    let changes = (2..netlist.nets).map(|net| run.transitions(net)).sum();
+    let changes = plan.data_nets().map(|net| run.transitions(net)).sum();
     // 1 fJ in 1 ps is 1 mW.
     Ok((energy.times(1.0 / span_ps), changes))
 }

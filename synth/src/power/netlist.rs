@@ -125,7 +125,7 @@ pub struct Netlist {
     pub kinds: Vec<String>,
     /// Flip-flops.
     pub registers: Vec<Gate>,
-    /// All other cells; each after those that drive its inputs.
+    /// All other cells, those of clock gates included; each after those that drive its inputs.
     pub gates: Vec<Gate>,
     /// Black boxes.
     pub children: Vec<Child>,
@@ -179,7 +179,11 @@ impl Netlist {
             let net = |pin: &str| raw.connections.get(pin).and_then(|bits| bits.first()).map(Bit::net);
             let nets = power.pins.iter().map(|pin| net(&pin.name)).collect();
             let gate = Gate { name: name.clone(), kind, nets };
-            if power.register.is_some() { all.registers.push(gate) } else { all.gates.push(gate) }
+            if power.register.is_some_and(|register| !register.low) {
+                all.registers.push(gate)
+            } else {
+                all.gates.push(gate)
+            }
         }
         let used = all.registers.iter().chain(&all.gates).flat_map(|gate| gate.nets.iter().flatten());
         let of_ports = all.ports.iter().chain(all.children.iter().flat_map(|child| &child.ports));

@@ -3,7 +3,7 @@
 //!
 //! A word has a bit for each of 64 cycles. Gates have no delay, so a net changes at most once in a cycle: glitches are not seen.
 
-use super::cells::CellPower;
+use super::cells::{Arc, CellPower};
 use super::netlist::{Gate, Netlist, ZERO};
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -59,6 +59,8 @@ pub struct Plan<'a> {
     kinds: Vec<&'a CellPower>,
     /// Capacitance of the module's own pins at each net in fF.
     caps: Vec<f64>,
+    /// Clocks, those behind clock gates included.
+    clocks: Vec<bool>,
     /// Energies of the arcs of each gate, then of each register.
     energies: Vec<Vec<[f64; 2]>>,
     volts: f64,
@@ -70,10 +72,8 @@ pub struct Run {
     pub words: usize,
     /// Cycles; the first bits of the words.
     pub cycles: usize,
-    /// Words of each net.
+    /// Words of each net; of a clock, the cycles at whose ends it rises.
     pub values: Vec<u64>,
-    /// Words that say in which cycles a clock rises, by its net.
-    pub rises: HashMap<usize, Vec<u64>>,
 }
 
 impl Run {
@@ -82,7 +82,7 @@ impl Run {
         let words = cycles.div_ceil(64).max(1);
         let mut values = vec![0; nets * words];
         values[(ZERO + 1) * words..(ZERO + 2) * words].fill(u64::MAX);
-        Self { words, cycles, values, rises: HashMap::new() }
+        Self { words, cycles, values }
     }
 
     /// Words of a net.
@@ -115,7 +115,13 @@ impl Run {
         (self.now(net, word) ^ self.next(net, word)) & self.mask(word)
     }
 
-    /// Transitions of a net.
+    /// Cycles of a net that are 1, but the last one, behind which nothing is known.
+    fn count(&self, net: usize) -> f64 {
+        let ones = (0..self.words).map(|word| (self.now(Some(net), word) & self.mask(word)).count_ones());
+        f64::from(ones.sum::<u32>())
+    }
+
+    /// Transitions of a net that is no clock.
     pub fn transitions(&self, net: usize) -> u64 {
         (0..self.words).map(|word| u64::from(self.changes(Some(net), word).count_ones())).sum()
     }
@@ -150,7 +156,21 @@ impl<'a> Plan<'a> {
             arcs.map(|arc| arc.energies(slew_ps, gate.nets[arc.pin].map_or(0.0, |net| loads[net]))).collect()
         });
         let energies = energies.collect();
-        Self { netlist, kinds, caps, energies, volts }
+        let mut clocks = vec![false; netlist.nets];
+        netlist.clocks().flat_map(|port| &port.nets).for_each(|net| clocks[*net] = true);
+        for gate in netlist.gates.iter().filter(|gate| kinds[gate.kind].register.is_none()) {
+            if gate.nets.iter().flatten().any(|net| clocks[*net]) {
+                let outputs = kinds[gate.kind].pins.iter().zip(&gate.nets);
+                let outputs = outputs.filter(|(pin, _)| pin.function.is_some());
+                outputs.filter_map(|(_, net)| *net).for_each(|net| clocks[net] = true);
+            }
+        }
+        Self { netlist, kinds, caps, clocks, energies, volts }
+    }
+
+    /// All nets but clocks and constants.
+    pub fn data_nets(&self) -> impl Iterator<Item = usize> {
+        (2..self.netlist.nets).filter(|net| !self.clocks[*net])
     }
 
     /// Fills in the nets that registers and gates drive. `run` has the values of what else drives nets, and at the data pins' names
@@ -205,8 +225,8 @@ impl<'a> Plan<'a> {
 
     fn clock_and_data<'r>(&self, gate: &Gate, run: &'r Run) -> Option<(&'r [u64], Option<usize>)> {
         let register = self.kinds[gate.kind].register?;
-        let rises = run.rises.get(&gate.nets[register.clock]?)?;
-        Some((rises, gate.nets[register.data]))
+        let clock = gate.nets[register.clock].filter(|net| self.clocks[*net])?;
+        Some((run.net(clock), gate.nets[register.data]))
     }
 
     /// Energy of all transitions between the first and the last cycle, and leakage of `span_ps`.
@@ -214,9 +234,9 @@ impl<'a> Plan<'a> {
         let mut energy = Energy::default();
         let charge = |cap: f64| 0.5 * cap * self.volts * self.volts;
         for (net, cap) in self.caps.iter().enumerate().skip(2) {
-            match run.rises.get(&net) {
-                Some(rises) => energy.clock += 2.0 * charge(*cap) * self.count(run, rises),
-                None => energy.switching += charge(*cap) * run.transitions(net) as f64,
+            match self.clocks[net] {
+                true => energy.clock += 2.0 * charge(*cap) * run.count(net),
+                false => energy.switching += charge(*cap) * run.transitions(net) as f64,
             }
         }
         for (gate, energies) in self.netlist.gates.iter().zip(&self.energies) {
@@ -229,64 +249,80 @@ impl<'a> Plan<'a> {
         energy
     }
 
-    /// Edges but the last one, behind which nothing is known.
-    fn count(&self, run: &Run, rises: &[u64]) -> f64 {
-        let counted = rises.iter().enumerate().map(|(word, rises)| (rises & run.mask(word)).count_ones());
-        f64::from(counted.sum::<u32>())
-    }
-
     fn gate(&self, gate: &Gate, energies: &[[f64; 2]], run: &Run, span_ps: f64, energy: &mut Energy) {
         let cell = self.kinds[gate.kind];
-        let clock = cell.register.map(|register| register.clock);
+        let clocks: Vec<bool> = gate.nets.iter().map(|net| net.is_some_and(|net| self.clocks[net])).collect();
         // A clock is as long up as down.
-        let levels: &[u64] = if clock.is_some() { &[0, u64::MAX] } else { &[0] };
-        let moving = gate.nets.iter().flatten().any(|net| run.transitions(*net) > 0);
-        self.leakage(gate, moving, levels, run, span_ps, energy);
-        if let Some((rises, _)) = self.clock_and_data(gate, run) {
-            for (arc, energies) in cell.arcs.iter().zip(energies).filter(|(arc, _)| Some(arc.pin) == clock) {
-                for word in 0..run.words {
-                    let edges = rises[word] & run.mask(word);
-                    let when = |value: &dyn Fn(usize) -> u64| {
-                        arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value))
-                    };
-                    let (before, after) = (
-                        when(&|pin| run.now(gate.nets[pin], word)),
-                        when(&|pin| run.next(gate.nets[pin], word)),
-                    );
-                    energy.clock += energies[0] * f64::from((edges & before).count_ones());
-                    energy.clock += energies[1] * f64::from((edges & after).count_ones());
-                }
-            }
+        let levels: &[u64] = if clocks.contains(&true) { &[0, u64::MAX] } else { &[0] };
+        let data = |(pin, net): (usize, &Option<usize>)| net.filter(|_| !clocks[pin]);
+        let moving = gate.nets.iter().enumerate().filter_map(data).any(|net| run.transitions(net) > 0);
+        self.leakage(gate, moving, &clocks, levels, run, span_ps, energy);
+        for (arc, energies) in cell.arcs.iter().zip(energies).filter(|(arc, _)| clocks[arc.pin]) {
+            energy.clock += self.clock_arc(gate, arc, energies, run);
         }
-        if !moving {
-            return;
+        if moving {
+            self.data_arcs(gate, energies, &clocks, levels, run, energy);
         }
+    }
+
+    /// Energy of the edges of a clock at a pin.
+    fn clock_arc(&self, gate: &Gate, arc: &Arc, energies: &[f64; 2], run: &Run) -> f64 {
+        let Some(net) = gate.nets[arc.pin] else { return 0.0 };
+        if let Some(related) = arc.related {
+            // The output of a clock gate: one of its inputs is the clock, the others are what lets it through.
+            let from_clock = gate.nets[related].is_some_and(|net| self.clocks[net]);
+            return if from_clock { run.count(net) * (energies[0] + energies[1]) } else { 0.0 };
+        }
+        let mut sum = 0.0;
+        for word in 0..run.words {
+            let edges = run.now(Some(net), word) & run.mask(word);
+            let when = |value: &dyn Fn(usize) -> u64| {
+                arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value))
+            };
+            let before = when(&|pin| run.now(gate.nets[pin], word));
+            let after = when(&|pin| run.next(gate.nets[pin], word));
+            sum += energies[0] * f64::from((edges & before).count_ones());
+            sum += energies[1] * f64::from((edges & after).count_ones());
+        }
+        sum
+    }
+
+    /// Energy of all changes but those of clocks.
+    fn data_arcs(
+        &self,
+        gate: &Gate,
+        energies: &[[f64; 2]],
+        clocks: &[bool],
+        levels: &[u64],
+        run: &Run,
+        energy: &mut Energy,
+    ) {
+        let cell = self.kinds[gate.kind];
+        let is_register = cell.register.is_some();
         // Counts of each arc's rising and falling transitions, each in half of the levels of the clock.
         let mut counts = vec![[0_u32; 2]; cell.arcs.len()];
         let mut changes = vec![[0_u32; 2]; cell.pins.len()];
         for word in 0..run.words {
-            let outputs = cell.pins.iter().zip(&gate.nets).filter(|(pin, _)| pin.function.is_some());
-            let outputs = outputs.fold(0, |all, (_, net)| all | run.changes(*net, word));
-            let inputs = gate.nets.iter().fold(0, |all, net| all | run.changes(*net, word));
-            if inputs == 0 {
+            let changed = |pin: usize| if clocks[pin] { 0 } else { run.changes(gate.nets[pin], word) };
+            if (0..cell.pins.len()).all(|pin| changed(pin) == 0) {
                 continue;
             }
+            let outputs = (0..cell.pins.len()).filter(|pin| cell.pins[*pin].function.is_some());
+            let outputs = outputs.fold(0, |all, pin| all | changed(pin));
             for (pin, changes) in changes.iter_mut().enumerate() {
-                let (changed, next) = (run.changes(gate.nets[pin], word), run.next(gate.nets[pin], word));
-                changes[0] += (changed & next).count_ones();
-                changes[1] += (changed & !next).count_ones();
+                let next = run.next(gate.nets[pin], word);
+                changes[0] += (changed(pin) & next).count_ones();
+                changes[1] += (changed(pin) & !next).count_ones();
             }
-            for (arc, counts) in cell.arcs.iter().zip(&mut counts).filter(|(arc, _)| Some(arc.pin) != clock) {
+            for (arc, counts) in cell.arcs.iter().zip(&mut counts) {
                 let next = run.next(gate.nets[arc.pin], word);
-                let mut counted = run.changes(gate.nets[arc.pin], word);
+                let mut counted = changed(arc.pin);
                 match arc.related {
-                    // A clock's edges are in all changes of a register.
-                    Some(related) if Some(related) != clock => {
-                        counted &= run.changes(gate.nets[related], word)
-                    }
+                    // All changes of a register come with an edge of its clock.
+                    Some(related) if !is_register => counted &= changed(related),
                     Some(_) => {}
                     // What an input takes in a state that a change of the output ends is in the output's table.
-                    None if arc.when.is_some() && clock.is_none() => counted &= !outputs,
+                    None if arc.when.is_some() && !is_register => counted &= !outputs,
                     None => {}
                 }
                 if counted == 0 {
@@ -294,7 +330,7 @@ impl<'a> Plan<'a> {
                 }
                 for level in levels {
                     let value =
-                        |pin: usize| if Some(pin) == clock { *level } else { run.next(gate.nets[pin], word) };
+                        |pin: usize| if clocks[pin] { *level } else { run.next(gate.nets[pin], word) };
                     let when = arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value));
                     counts[0] += (counted & when & next).count_ones();
                     counts[1] += (counted & when & !next).count_ones();
@@ -302,7 +338,7 @@ impl<'a> Plan<'a> {
             }
         }
         let halves = levels.len() as f64;
-        for (pin, changes) in changes.iter().enumerate().filter(|(pin, _)| Some(*pin) != clock) {
+        for (pin, changes) in changes.iter().enumerate() {
             let arcs = || (0..cell.arcs.len()).filter(|arc| cell.arcs[*arc].pin == pin);
             let is_output = cell.pins[pin].function.is_some();
             for edge in 0..2 {
@@ -327,13 +363,13 @@ impl<'a> Plan<'a> {
         &self,
         gate: &Gate,
         moving: bool,
+        clocks: &[bool],
         levels: &[u64],
         run: &Run,
         span_ps: f64,
         energy: &mut Energy,
     ) {
         let cell = self.kinds[gate.kind];
-        let clock = cell.register.map(|register| register.clock);
         // What never changes is looked at once.
         let (words, cycles) = if moving { (run.words, run.cycles) } else { (1, 1) };
         let (mut weighted, mut stated) = (0.0, 0.0);
@@ -344,8 +380,7 @@ impl<'a> Plan<'a> {
                 let left = cycles - word * 64;
                 let mask = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
                 for level in levels {
-                    let value =
-                        |pin: usize| if Some(pin) == clock { *level } else { run.now(gate.nets[pin], word) };
+                    let value = |pin: usize| if clocks[pin] { *level } else { run.now(gate.nets[pin], word) };
                     let count = f64::from((when.evaluate(&value) & mask).count_ones());
                     weighted += count * nw;
                     stated += count;
