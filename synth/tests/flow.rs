@@ -76,6 +76,7 @@ pub fn flow(library: Option<Library>, sta: bool) -> Flow {
         library,
         recipes: vec![Recipe::Balanced],
         fallback: Vec::new(),
+        clock_gate: None,
         period_ps: 1000.0,
         jobs: 2,
         limit: LIMIT,
