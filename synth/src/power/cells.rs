@@ -42,6 +42,9 @@ pub struct Arc {
     fall: Option<Table>,
 }
 
+/// Most pins of a cell, those of the supply not counted.
+pub const MAX_PINS: usize = 16;
+
 /// A pin.
 #[derive(Clone, Debug)]
 pub struct Pin {
@@ -112,6 +115,9 @@ impl CellPower {
     pub fn parse(text: &str, units: &Units) -> Result<Self, String> {
         let cell = Group::parse(text)?;
         let names: Vec<&str> = cell.of_kind("pin").map(|pin| pin.argument.as_str()).collect();
+        if names.len() > MAX_PINS {
+            return Err(format!("a cell with {} pins cannot be replayed, at most {MAX_PINS}", names.len()));
+        }
         let place = |name: &str| names.iter().position(|pin| *pin == name);
         let volts = |pin: &str| {
             let pins = cell.of_kind("pg_pin").find(|group| group.argument == pin);
@@ -313,7 +319,7 @@ mod tests {
         let ff = cell("FF", LIBRARY).unwrap();
         assert_eq!(ff.register, Some(Register { clock: 0, data: 1, low: false }));
         let output = ff.pins[2].function.as_ref().unwrap();
-        assert_eq!(output.evaluate(&|_| 0b10) & 3, 0b01);
+        assert_eq!(output.evaluate(&[0b10; 3]) & 3, 0b01);
     }
 
     #[test]

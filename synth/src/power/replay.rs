@@ -3,7 +3,7 @@
 //!
 //! A word has a bit for each of 64 cycles. Gates have no delay, so a net changes at most once in a cycle: glitches are not seen.
 
-use super::cells::{Arc, CellPower};
+use super::cells::{Arc, CellPower, MAX_PINS};
 use super::netlist::{Gate, Netlist, ZERO};
 use std::collections::HashMap;
 use std::ops::AddAssign;
@@ -105,6 +105,18 @@ impl Run {
         self.now(net, word) >> 1 | later
     }
 
+    /// What `of` gives for each pin of a gate.
+    fn pins(
+        &self,
+        gate: &Gate,
+        word: usize,
+        of: impl Fn(&Self, Option<usize>, usize) -> u64,
+    ) -> [u64; MAX_PINS] {
+        let mut pins = [0; MAX_PINS];
+        pins.iter_mut().zip(&gate.nets).for_each(|(pin, net)| *pin = of(self, *net, word));
+        pins
+    }
+
     /// Cycles that have one after them.
     fn mask(&self, word: usize) -> u64 {
         let left = (self.cycles.saturating_sub(1)).saturating_sub(word * 64);
@@ -180,7 +192,7 @@ impl<'a> Plan<'a> {
             for (pin, net) in self.kinds[gate.kind].pins.iter().zip(&gate.nets) {
                 if let (Some(function), Some(net)) = (&pin.function, net) {
                     for (word, held) in held.iter().enumerate() {
-                        run.values[net * run.words + word] = function.evaluate(&|_| *held);
+                        run.values[net * run.words + word] = function.evaluate(&[*held; MAX_PINS]);
                     }
                 }
             }
@@ -190,7 +202,7 @@ impl<'a> Plan<'a> {
                 if let (Some(function), Some(net)) = (&pin.function, net) {
                     for word in 0..run.words {
                         run.values[net * run.words + word] =
-                            function.evaluate(&|pin| run.now(gate.nets[pin], word));
+                            function.evaluate(&run.pins(gate, word, Run::now));
                     }
                 }
             }
@@ -232,36 +244,48 @@ impl<'a> Plan<'a> {
     /// Energy of all transitions between the first and the last cycle, and leakage of `span_ps`.
     pub fn energy(&self, run: &Run, span_ps: f64) -> Energy {
         let mut energy = Energy::default();
+        let transitions: Vec<u64> = (0..self.netlist.nets)
+            .map(|net| if self.clocks[net] { 0 } else { run.transitions(net) })
+            .collect();
         let charge = |cap: f64| 0.5 * cap * self.volts * self.volts;
         for (net, cap) in self.caps.iter().enumerate().skip(2) {
             match self.clocks[net] {
                 true => energy.clock += 2.0 * charge(*cap) * run.count(net),
-                false => energy.switching += charge(*cap) * run.transitions(net) as f64,
+                false => energy.switching += charge(*cap) * transitions[net] as f64,
             }
         }
         for (gate, energies) in self.netlist.gates.iter().zip(&self.energies) {
-            self.gate(gate, energies, run, span_ps, &mut energy);
+            self.gate(gate, energies, run, &transitions, span_ps, &mut energy);
         }
         for (gate, energies) in self.netlist.registers.iter().zip(&self.energies[self.netlist.gates.len()..])
         {
-            self.gate(gate, energies, run, span_ps, &mut energy);
+            self.gate(gate, energies, run, &transitions, span_ps, &mut energy);
         }
         energy
     }
 
-    fn gate(&self, gate: &Gate, energies: &[[f64; 2]], run: &Run, span_ps: f64, energy: &mut Energy) {
+    fn gate(
+        &self,
+        gate: &Gate,
+        energies: &[[f64; 2]],
+        run: &Run,
+        transitions: &[u64],
+        span_ps: f64,
+        energy: &mut Energy,
+    ) {
         let cell = self.kinds[gate.kind];
-        let clocks: Vec<bool> = gate.nets.iter().map(|net| net.is_some_and(|net| self.clocks[net])).collect();
-        // A clock is as long up as down.
-        let levels: &[u64] = if clocks.contains(&true) { &[0, u64::MAX] } else { &[0] };
-        let data = |(pin, net): (usize, &Option<usize>)| net.filter(|_| !clocks[pin]);
-        let moving = gate.nets.iter().enumerate().filter_map(data).any(|net| run.transitions(net) > 0);
-        self.leakage(gate, moving, &clocks, levels, run, span_ps, energy);
+        let mut clocks = [false; MAX_PINS];
+        clocks
+            .iter_mut()
+            .zip(&gate.nets)
+            .for_each(|(clock, net)| *clock = net.is_some_and(|net| self.clocks[net]));
+        let moving = gate.nets.iter().flatten().any(|net| transitions[*net] > 0);
+        energy.leakage += self.leakage_nw(gate, moving, &clocks, run) * span_ps * 1e-6;
         for (arc, energies) in cell.arcs.iter().zip(energies).filter(|(arc, _)| clocks[arc.pin]) {
             energy.clock += self.clock_arc(gate, arc, energies, run);
         }
         if moving {
-            self.data_arcs(gate, energies, &clocks, levels, run, energy);
+            energy.internal += self.data_arcs(gate, energies, &clocks, run);
         }
     }
 
@@ -273,53 +297,46 @@ impl<'a> Plan<'a> {
             let from_clock = gate.nets[related].is_some_and(|net| self.clocks[net]);
             return if from_clock { run.count(net) * (energies[0] + energies[1]) } else { 0.0 };
         }
-        let mut sum = 0.0;
+        let mut counts = [0, 0];
         for word in 0..run.words {
             let edges = run.now(Some(net), word) & run.mask(word);
-            let when = |value: &dyn Fn(usize) -> u64| {
-                arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value))
-            };
-            let before = when(&|pin| run.now(gate.nets[pin], word));
-            let after = when(&|pin| run.next(gate.nets[pin], word));
-            sum += energies[0] * f64::from((edges & before).count_ones());
-            sum += energies[1] * f64::from((edges & after).count_ones());
+            if edges == 0 {
+                continue;
+            }
+            let when =
+                |pins: [u64; MAX_PINS]| arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&pins));
+            counts[0] += (edges & when(run.pins(gate, word, Run::now))).count_ones();
+            counts[1] += (edges & when(run.pins(gate, word, Run::next))).count_ones();
         }
-        sum
+        energies[0] * f64::from(counts[0]) + energies[1] * f64::from(counts[1])
     }
 
     /// Energy of all changes but those of clocks.
-    fn data_arcs(
-        &self,
-        gate: &Gate,
-        energies: &[[f64; 2]],
-        clocks: &[bool],
-        levels: &[u64],
-        run: &Run,
-        energy: &mut Energy,
-    ) {
+    fn data_arcs(&self, gate: &Gate, energies: &[[f64; 2]], clocks: &[bool; MAX_PINS], run: &Run) -> f64 {
         let cell = self.kinds[gate.kind];
         let is_register = cell.register.is_some();
-        // Counts of each arc's rising and falling transitions, each in half of the levels of the clock.
+        // Counts of each arc's rising and falling transitions, for each level of the clock.
         let mut counts = vec![[0_u32; 2]; cell.arcs.len()];
-        let mut changes = vec![[0_u32; 2]; cell.pins.len()];
+        let mut changes = [[0_u32; 2]; MAX_PINS];
         for word in 0..run.words {
-            let changed = |pin: usize| if clocks[pin] { 0 } else { run.changes(gate.nets[pin], word) };
-            if (0..cell.pins.len()).all(|pin| changed(pin) == 0) {
+            let mut changed = run.pins(gate, word, Run::changes);
+            changed.iter_mut().zip(clocks).filter(|(_, clock)| **clock).for_each(|(changed, _)| *changed = 0);
+            if changed.iter().all(|changed| *changed == 0) {
                 continue;
             }
-            let outputs = (0..cell.pins.len()).filter(|pin| cell.pins[*pin].function.is_some());
-            let outputs = outputs.fold(0, |all, pin| all | changed(pin));
-            for (pin, changes) in changes.iter_mut().enumerate() {
-                let next = run.next(gate.nets[pin], word);
-                changes[0] += (changed(pin) & next).count_ones();
-                changes[1] += (changed(pin) & !next).count_ones();
+            let levels = self.levels(gate, word, clocks, run, Run::next);
+            let next = levels[0];
+            let outputs = cell.pins.iter().zip(&changed).filter(|(pin, _)| pin.function.is_some());
+            let outputs = outputs.fold(0, |all, (_, changed)| all | changed);
+            for ((changes, changed), next) in changes.iter_mut().zip(&changed).zip(&next) {
+                changes[0] += (changed & next).count_ones();
+                changes[1] += (changed & !next).count_ones();
             }
             for (arc, counts) in cell.arcs.iter().zip(&mut counts) {
-                let next = run.next(gate.nets[arc.pin], word);
-                let mut counted = changed(arc.pin);
+                let mut counted = changed[arc.pin];
                 match arc.related {
                     // All changes of a register come with an edge of its clock.
-                    Some(related) if !is_register => counted &= changed(related),
+                    Some(related) if !is_register => counted &= changed[related],
                     Some(_) => {}
                     // What an input takes in a state that a change of the output ends is in the output's table.
                     None if arc.when.is_some() && !is_register => counted &= !outputs,
@@ -328,26 +345,24 @@ impl<'a> Plan<'a> {
                 if counted == 0 {
                     continue;
                 }
-                for level in levels {
-                    let value =
-                        |pin: usize| if clocks[pin] { *level } else { run.next(gate.nets[pin], word) };
-                    let when = arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(&value));
-                    counts[0] += (counted & when & next).count_ones();
-                    counts[1] += (counted & when & !next).count_ones();
+                for pins in &levels {
+                    let when = arc.when.as_ref().map_or(u64::MAX, |when| when.evaluate(pins));
+                    counts[0] += (counted & when & next[arc.pin]).count_ones();
+                    counts[1] += (counted & when & !next[arc.pin]).count_ones();
                 }
             }
         }
-        let halves = levels.len() as f64;
-        for (pin, changes) in changes.iter().enumerate() {
+        let mut sum = 0.0;
+        for (pin, changes) in changes.iter().enumerate().take(cell.pins.len()) {
             let arcs = || (0..cell.arcs.len()).filter(|arc| cell.arcs[*arc].pin == pin);
             let is_output = cell.pins[pin].function.is_some();
             for edge in 0..2 {
                 let weighted: f64 =
                     arcs().map(|arc| f64::from(counts[arc][edge]) * energies[arc][edge]).sum();
                 let weights: f64 = arcs().map(|arc| f64::from(counts[arc][edge])).sum();
-                energy.internal += match (is_output, changes[edge]) {
+                sum += match (is_output, changes[edge]) {
                     (_, 0) => 0.0,
-                    (false, _) => weighted / halves,
+                    (false, _) => weighted / 2.0,
                     // Each change once: the mean of the arcs that took part, or of all if no table says which.
                     (true, changes) if weights > 0.0 => f64::from(changes) * weighted / weights,
                     (true, changes) => {
@@ -357,39 +372,45 @@ impl<'a> Plan<'a> {
                 };
             }
         }
+        sum
     }
 
-    fn leakage(
+    /// Values of a gate's pins while its clock is down, and while it is up: as long as each other.
+    fn levels(
         &self,
         gate: &Gate,
-        moving: bool,
-        clocks: &[bool],
-        levels: &[u64],
+        word: usize,
+        clocks: &[bool; MAX_PINS],
         run: &Run,
-        span_ps: f64,
-        energy: &mut Energy,
-    ) {
+        of: impl Fn(&Run, Option<usize>, usize) -> u64,
+    ) -> [[u64; MAX_PINS]; 2] {
+        let pins = run.pins(gate, word, of);
+        [0, u64::MAX].map(|level| {
+            let mut pins = pins;
+            pins.iter_mut().zip(clocks).filter(|(_, clock)| **clock).for_each(|(pin, _)| *pin = level);
+            pins
+        })
+    }
+
+    /// Mean leakage over the states that a gate is in.
+    fn leakage_nw(&self, gate: &Gate, moving: bool, clocks: &[bool; MAX_PINS], run: &Run) -> f64 {
         let cell = self.kinds[gate.kind];
         // What never changes is looked at once.
         let (words, cycles) = if moving { (run.words, run.cycles) } else { (1, 1) };
         let (mut weighted, mut stated) = (0.0, 0.0);
-        let states = (cycles * levels.len()) as f64;
-        for (when, nw) in &cell.leakage {
-            let Some(when) = when else { continue };
-            for word in 0..words {
-                let left = cycles - word * 64;
-                let mask = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
-                for level in levels {
-                    let value = |pin: usize| if clocks[pin] { *level } else { run.now(gate.nets[pin], word) };
-                    let count = f64::from((when.evaluate(&value) & mask).count_ones());
-                    weighted += count * nw;
-                    stated += count;
-                }
+        for word in 0..words {
+            let left = cycles - word * 64;
+            let mask = if left >= 64 { u64::MAX } else { (1 << left) - 1 };
+            let levels = self.levels(gate, word, clocks, run, Run::now);
+            for (when, nw) in &cell.leakage {
+                let Some(when) = when else { continue };
+                let count: u32 = levels.iter().map(|pins| (when.evaluate(pins) & mask).count_ones()).sum();
+                weighted += f64::from(count) * nw;
+                stated += f64::from(count);
             }
         }
+        let states = 2.0 * cycles as f64;
         let other: f64 = cell.leakage.iter().filter(|(when, _)| when.is_none()).map(|(_, nw)| nw).sum();
-        weighted += (states - stated).max(0.0) * other;
-        // 1 nW in 1 ps is 1e-6 fJ.
-        energy.leakage += weighted / states * span_ps * 1e-6;
+        (weighted + (states - stated).max(0.0) * other) / states
     }
 }
