@@ -5,6 +5,7 @@
 use crate::common;
 use crate::flow::{chain, flow, library};
 use ndp_hdl_language::{Design, ModuleBuilder, mux};
+use ndp_synth::flow::Flow;
 use ndp_synth::power::replay::Energy;
 use ndp_synth::power::report::WindowReport;
 use ndp_synth::power::{self, Activity, Request, Window};
@@ -235,6 +236,42 @@ fn a_replay_counts_what_a_simulation_of_the_netlist_counts() {
     close(power.switching, expected.switching);
     close(power.clock, expected.clock);
     assert!(expected.internal > 1000.0, "{expected:?}");
+}
+
+/// A latch that is open while the clock is down, and an AND gate.
+const GATE: &str = "module clock_gate(input clk_i, input en_i, output clk_o); wire on;\n\
+    LATN hold(.G(clk_i), .D(en_i), .Q(on)); AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
+
+#[test]
+fn a_gated_clock_takes_energy_in_the_cycles_that_it_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let gated = Flow { clock_gate: Some(GATE.into()), ..flow(Some(library(&common::liberty())), false) };
+    gated.run(&accumulator(), folder.path(), &|_| ()).unwrap();
+    simulate_rtl(&accumulator(), ".clk_i(clk), .a_i(x[7:0]), .b_i(x[15:8]), .en_i(x[16])", folder.path());
+    let waves = folder.path().join("waves.vcd");
+    let (start, stop) = (3, 190);
+    let found = measure(folder.path(), &waves, start, Some(stop)).unwrap();
+    // The edges at which `en_i` is set.
+    let mut wave = wellen::simple::read(&waves).unwrap();
+    let hierarchy = wave.hierarchy();
+    let enable =
+        hierarchy.lookup_var(&["bench", "dut"], "en_i").map(|var| hierarchy[var].signal_ref()).unwrap();
+    wave.load_signals(&[enable]);
+    let (times, signal) = (wave.time_table(), wave.get_signal(enable).unwrap());
+    let is_set = |edge: &u64| {
+        let place = times.partition_point(|time| *time < edge * 1000) - 1;
+        let offset = signal.get_offset(place as u32).unwrap();
+        signal.get_value_at(&offset, offset.elements - 1).to_bit_string().unwrap() == "1"
+    };
+    let cycles = (stop - 1 - start) as f64;
+    let passed = (start..stop - 1).filter(is_set).count() as f64;
+    assert!(passed > 60.0 && passed < 130.0, "{passed}");
+    // Eight flip-flops without a gate, at 3 + 2 fJ and a fF each; the clock pins of the latch and the AND gate.
+    let always = 8.0 * 6.0 + 2.0;
+    // Eight behind it, and the AND gate's output up and down.
+    let gated = 8.0 * 6.0 + 3.0;
+    close(found.modules[0].power_mw.clock * cycles * 1000.0, always * cycles + gated * passed);
+    assert_eq!((found.modules[0].flip_flops, found.modules[0].instances), (16, 1));
 }
 
 #[test]

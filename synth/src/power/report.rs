@@ -45,7 +45,8 @@ impl WindowReport {
         let bits = |memory: &MemoryAccesses| memory.read_bits + memory.written_bits;
         let period_ns = activity.period_ps as f64 / 1000.0;
         // 1 pJ in 1 ns is 1 mW.
-        let sram_mw = activity.memories.iter().map(bits).sum::<f64>() * sram_pj_per_bit / period_ns;
+        let sram_mw = activity.memories.iter().map(bits).fold(0.0, |all, bits| all + bits) * sram_pj_per_bit
+            / period_ns;
         let work = activity.window.work.as_ref().map(|(count, _)| *count as f64);
         let per_work = |mw: f64| Some(mw * period_ns * activity.cycles as f64 / work?);
         let (pj_per_work, sram_pj_per_work) = (per_work(total_mw.total()), per_work(sram_mw));

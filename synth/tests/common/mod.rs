@@ -14,7 +14,7 @@ pub fn liberty() -> String {
         ("MUX2", 3.0, "(S & B) | (!S & A)"),
     ];
     let gates: String = gates.iter().map(|(name, area, function)| gate(name, *area, function)).collect();
-    format!("{HEAD}{gates}{FLIP_FLOP}}}\n")
+    format!("{HEAD}{gates}{FLIP_FLOP}{LATCH}}}\n")
 }
 
 fn gate(name: &str, area: f64, function: &str) -> String {
@@ -61,6 +61,16 @@ const HEAD: &str = r#"library (few_cells) {
   lu_table_template (s) {
     variable_1 : related_pin_transition; variable_2 : constrained_pin_transition;
     index_1 ("1, 100"); index_2 ("1, 100");
+  }
+"#;
+
+/// Open while its clock is down.
+const LATCH: &str = r#"  cell (LATN) {
+    area : 3; cell_leakage_power : 4;
+    latch (IQ, IQN) { enable : "!G"; data_in : "D"; }
+    pin (G) { direction : input; clock : true; capacitance : 1; }
+    pin (D) { direction : input; capacitance : 1; }
+    pin (Q) { direction : output; function : "IQ"; max_capacitance : 100; }
   }
 "#;
 
