@@ -1,6 +1,8 @@
 //! Co-simulation tests, one module per block or system. One program, so that the models are linked once and the tests of all
 //! of them share the cores of the machine; `cargo test --release --test testbenches rank_port::` runs those of one.
 
+#[path = "../synth/tests/common/mod.rs"]
+mod cells;
 mod common;
 
 mod activation_lane;
@@ -40,6 +42,7 @@ mod pim_cli;
 mod pim_controller;
 mod pim_host;
 mod place_scaler;
+mod power;
 mod quantised;
 mod random_configs;
 mod rank_port;

@@ -1,7 +1,8 @@
 //! One multiplier unit of the paper's design against sums of products in 128-bit integers.
 //!
-//! Windows follow one another without a gap, as in the machine; operands are on the ports only in the phase in
-//! which the unit may read them, and noise in all others. Compared are every digit of the exact sum, in its phase (unless a
+//! Windows follow one another as in the machine; operands are on the ports only in the phase in
+//! which the unit may read them, and noise in all others. Random windows have gaps between them, in which the unit stands still as far as
+//! it may. Compared are every digit of the exact sum, in its phase (unless a
 //! flag makes the sum irrelevant), and the flags; in windows whose products go to sums of their own, each of these sums, which
 //! stay outside of the unit with the carries pending in them. Seeds are printed with every failure.
 
@@ -42,6 +43,8 @@ struct Window {
     x: Vec<u16>,
     /// All lanes use the first activation, and each product is added to a sum of its own.
     separate: bool,
+    /// No job: the ports have noise, and whatever the unit holds is of no account.
+    idle: bool,
 }
 
 impl Window {
@@ -86,7 +89,7 @@ impl Window {
                 x.iter_mut().for_each(|x| *x = *x & 0x8000 | 1);
             }
         }
-        Self { w, x, separate: false }
+        Self { w, x, separate: false, idle: false }
     }
 
     fn separate(self) -> Self {
@@ -121,6 +124,10 @@ struct Bench {
     broadcast: InputPort,
     scalar: InputPort,
     separate: InputPort,
+    lanes_move: InputPort,
+    line_moves: InputPort,
+    term_moves: InputPort,
+    sum_moves: InputPort,
     sum_in: InputPort,
     digit: OutputPort,
     flags: OutputPort,
@@ -166,6 +173,10 @@ impl Bench {
             broadcast: model.input_of_width("broadcast_i", 1)?,
             scalar: model.input_of_width("scalar_i", 16)?,
             separate: model.input_of_width("separate_i", 1)?,
+            lanes_move: model.input_of_width("lanes_move_i", config.lanes())?,
+            line_moves: model.input_of_width("line_moves_i", 1)?,
+            term_moves: model.input_of_width("term_moves_i", 1)?,
+            sum_moves: model.input_of_width("sum_moves_i", 1)?,
             sum_in: model.input_of_width("sum_i", sum_bits)?,
             sum_out: model.output_of_width("sum_o", sum_bits)?,
             phase: model.input_of_width("phase_i", config.window_cycles())?,
@@ -209,6 +220,17 @@ impl Bench {
         self.model.set_u128(self.x, x);
         self.model.set(self.broadcast, separate.into());
         self.model.set(self.scalar, scalar.into());
+    }
+
+    /// Says what moves in a phase of a window: the jobs of this window and of the two before it are in work or not.
+    fn set_moves(&mut self, jobs: [bool; 3], phase: usize) {
+        let [loads, leaves, left] = jobs;
+        let lane = |lane: usize| u64::from(if lane <= phase { loads } else { leaves }) << lane;
+        let lanes = (0..self.config.lanes() as usize).map(lane).sum();
+        self.model.set(self.lanes_move, lanes);
+        self.model.set(self.line_moves, (loads || leaves).into());
+        self.model.set(self.term_moves, leaves.into());
+        self.model.set(self.sum_moves, if phase == 0 { left } else { leaves }.into());
     }
 
     /// Gives the sum of the product that is added in this phase; returns the sum's lane.
@@ -276,15 +298,21 @@ impl Bench {
         let total = windows.len() * period + first_digit + segments as usize;
         for cycle in 0..total {
             let (index, phase) = (cycle / period, cycle % period);
-            self.load(windows.get(index), phase);
-            let leaving = index.checked_sub(1).and_then(|index| windows.get(index));
+            let job = |back: usize| {
+                let window = index.checked_sub(back).and_then(|index| windows.get(index));
+                window.filter(|window| !window.idle)
+            };
+            self.load(job(0), phase);
+            self.set_moves([0, 1, 2].map(|back| job(back).is_some()), phase);
+            let leaving = job(1);
             let lane = self.give_sum(leaving, phase);
             // The outputs depend on the phase, so they settle before the edge.
             self.model.eval();
             let since = cycle.checked_sub(first_digit);
             let due = since.map(|since| (since / period, (since % period) as u32));
             if let Some((of, k)) = due
-                && let Some(window) = windows.get(of).filter(|window| !window.separate && k < segments)
+                && let Some(window) =
+                    windows.get(of).filter(|window| !window.separate && !window.idle && k < segments)
                 && let Some(mismatch) = self.compare(of, window, k, fault)
             {
                 return Some(mismatch);
@@ -322,13 +350,14 @@ fn random_windows(seed: u64, count: usize) -> Outcome {
         let seed = seeds.next_u64();
         let mut random = SplitMix64::new(seed);
         let mut bench = Bench::open(seed)?;
-        // One half sums windows, the other keeps sums; both follow upon each other in any order.
+        // One half sums windows, the other keeps sums; both follow upon each other in any order, a quarter of the time after gaps.
         let lanes = bench.config.lanes() as usize;
         let windows: Vec<Window> = (0..5000)
             .map(|_| {
                 let kind = KINDS[below(&mut random, KINDS.len())];
                 let window = Window::draw(kind, lanes, &mut random);
-                if below(&mut random, 2) == 0 { window } else { window.separate() }
+                let window = if below(&mut random, 2) == 0 { window } else { window.separate() };
+                Window { idle: below(&mut random, 4) == 0, ..window }
             })
             .collect();
         if let Some(mismatch) = bench.run(&windows, None) {
@@ -349,7 +378,7 @@ fn every_exponent_lands_in_its_place() -> Outcome {
     for lane in 0..lanes {
         for pair in 0..31 * 31 * 4u16 {
             let (signs, exponents) = (pair % 4, pair / 4);
-            let mut window = Window { w: vec![0; lanes], x: vec![0; lanes], separate: false };
+            let mut window = Window { w: vec![0; lanes], x: vec![0; lanes], separate: false, idle: false };
             window.w[lane] = (signs & 1) << 15 | (exponents % 31) << 10 | 0x2A5;
             window.x[lane] = (signs >> 1) << 15 | (exponents / 31) << 10 | 0x3FF;
             windows.push(window);
@@ -371,7 +400,8 @@ fn every_pair_of_special_and_ordinary_operands_sets_its_flags() -> Outcome {
     for lane in 0..lanes {
         for w in values {
             for x in values {
-                let mut window = Window { w: vec![0x3C00; lanes], x: vec![0xBC00; lanes], separate: false };
+                let mut window =
+                    Window { w: vec![0x3C00; lanes], x: vec![0xBC00; lanes], separate: false, idle: false };
                 (window.w[lane], window.x[lane]) = (w, x);
                 windows.push(window);
             }
@@ -391,7 +421,7 @@ fn kept_sums_take_products_of_every_exponent() -> Outcome {
         let (signs, exponents) = (pair % 4, pair / 4);
         let w = vec![(signs & 1) << 15 | (exponents % 31) << 10 | 0x2A5; lanes];
         let x = vec![(signs >> 1) << 15 | (exponents / 31) << 10 | 0x3FF; lanes];
-        windows.push(Window { w, x, separate: true });
+        windows.push(Window { w, x, separate: true, idle: false });
     }
     assert_eq!(bench.run(&windows, None), None);
     Ok(())
@@ -408,7 +438,7 @@ fn carries_pending_in_a_kept_sum_are_added_later() -> Outcome {
         for digits in [0, ones(config.acc_bits()), ones(config.digit_bits())] {
             for carries in 0..1 << (config.acc_segments() - 1) {
                 bench.sums.fill(Kept(digits | carries << config.acc_bits()));
-                let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true };
+                let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true, idle: false };
                 // Again and again: carries go one digit further each time.
                 assert_eq!(
                     bench.run(&vec![window; 6], None),
@@ -432,8 +462,9 @@ fn flags_stay_in_a_kept_sum() -> Outcome {
         for w in values {
             for x in values {
                 bench.sums.fill(Kept(before << (config.acc_bits() + config.acc_segments() - 1)));
-                let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true };
-                let ordinary = Window { w: vec![0x3C00; lanes], x: vec![0x3C00; lanes], separate: true };
+                let window = Window { w: vec![w; lanes], x: vec![x; lanes], separate: true, idle: false };
+                let ordinary =
+                    Window { w: vec![0x3C00; lanes], x: vec![0x3C00; lanes], separate: true, idle: false };
                 let (_, flags) = dot(&[w], &[x]);
                 assert_eq!(bench.run(&[window, ordinary.clone()], None), None, "{w:#06x} {x:#06x}");
                 if flags == 0 && before == 0 {

@@ -18,9 +18,11 @@ module bench;
     wire [25:0] digit_a, digit_b;
     wire [2:0] flags_a, flags_b;
     UNIT a (.clk_i(clk), .phase_i(phase), .w_i(w), .x_i(x), .broadcast_i(1'b0), .scalar_i(16'd0), .separate_i(1'b0),
-        .import_i(1'b0), .sum_i(110'd0), .digit_o(digit_a), .flags_o(flags_a), .sum_o());
+        .import_i(1'b0), .lanes_move_i(8'hff), .line_moves_i(1'b1), .term_moves_i(1'b1), .sum_moves_i(1'b1),
+        .sum_i(110'd0), .digit_o(digit_a), .flags_o(flags_a), .sum_o());
     UNIT b (.clk_i(clk), .phase_i(phase), .w_i(w), .x_i(x), .broadcast_i(quiet), .scalar_i(scalar), .separate_i(1'b0),
-        .import_i(1'b0), .sum_i(110'd0), .digit_o(digit_b), .flags_o(flags_b), .sum_o());
+        .import_i(1'b0), .lanes_move_i(8'hff), .line_moves_i(1'b1), .term_moves_i(1'b1), .sum_moves_i(1'b1),
+        .sum_i(110'd0), .digit_o(digit_b), .flags_o(flags_b), .sum_o());
     integer window, p, i, digits = 0, wrong_digits = 0, wrong_flags = 0, windows = 0;
     reg lost = 0;
     task draw;

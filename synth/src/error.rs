@@ -84,6 +84,22 @@ pub enum SynthError {
         /// What is missing.
         reason: String,
     },
+    /// A netlist, or a folder of netlists, cannot be used.
+    #[error("'{}' {reason}", path.display())]
+    Netlist {
+        /// File or folder.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A wave file cannot be used with the netlists.
+    #[error("waves '{}': {reason}", path.display())]
+    Waves {
+        /// Path as given.
+        path: PathBuf,
+        /// What is missing or differs, with the instance.
+        reason: String,
+    },
     /// A cell of the netlist is in none of the libraries.
     #[error("module '{module}' still holds {count} cells '{cell}' that no given library provides{}", if cell.contains("DFF") { " (no matching flip-flop: give one with --liberty-seq)" } else { "" })]
     Unmapped {

@@ -79,6 +79,8 @@ pub struct Flow {
     pub recipes: Vec<Recipe>,
     /// Recipes to try beside these for modules that miss it; each of them takes its time again.
     pub fallback: Vec<Recipe>,
+    /// Verilog of a clock gate in the library's cells, as [`Family::clock_gate`] has some, if registers with an enable are to have one.
+    pub clock_gate: Option<String>,
     /// Clock period.
     pub period_ps: f64,
     /// Modules synthesised at the same time.
@@ -213,10 +215,16 @@ impl Flow {
             unit.children.keys().filter_map(|name| hierarchy.unit(name)).map(|child| child.stub.as_str());
         let verilog: String = stubs.chain([unit.verilog.as_str()]).collect::<Vec<_>>().join("\n");
         write(&own.join(script::VERILOG), &verilog)?;
-        let mapping = self
-            .library
-            .is_some()
-            .then(|| Mapping { recipes: recipes.to_vec(), target_ps: self.target_ps() });
+        let mapping = self.library.is_some().then(|| Mapping {
+            recipes: recipes.to_vec(),
+            target_ps: self.target_ps(),
+            clock_gating: self.clock_gate.is_some(),
+        });
+        if let Some(gate) = &self.clock_gate {
+            write(&own.join(script::CLOCK_GATE), gate)?;
+            write(&own.join(script::GATED), script::CLOCK_GATE_STUB)?;
+            write(&own.join(script::GATED_MAP), &script::gated_registers())?;
+        }
         write(&own.join(script::SCRIPT), &script::yosys_script(unit, mapping.as_ref()))?;
         Ok(own)
     }
@@ -268,7 +276,11 @@ impl Flow {
             }
             found.push(mapped);
         }
-        Ok(Figures { generic, mapped: best(found, self.target_ps()) })
+        let mapped = best(found, self.target_ps());
+        if let Some(mapped) = &mapped {
+            link(&own.join(script::named_netlist(mapped.recipe)), &own.join(script::CHOSEN_NETLIST))?;
+        }
+        Ok(Figures { generic, mapped })
     }
 
     fn time(

@@ -1,4 +1,4 @@
-//! Area and delay of the generated hardware.
+//! Area, delay and power of the generated hardware.
 //!
 //! Downstream of `ndp-hdl`: takes a design, hands every distinct module once to Yosys (its children as black
 //! boxes), multiplies what comes back by the instance counts and writes a report. With a Liberty file the
@@ -7,10 +7,11 @@
 //!
 //! Reading order: [`source`] (what is synthesised) -> [`script`] (what Yosys is told) -> [`flow`] (who runs when) ->
 //! [`parse`] (what is read back) -> [`hierarchy`] (sums) -> [`report`] (words). [`liberty`] knows the cell library,
-//! [`sta`] the timing run, [`process`] child processes and [`tools`] which programs there are.
+//! [`sta`] the timing run, [`process`] child processes and [`tools`] which programs there are. [`power`] replays the
+//! mapped netlists with the waves of a run.
 //!
-//! Left to others: the hardware itself (`ndp-hdl`), its parameters (`ndp-config`), placement, wires, clock tree,
-//! power and the insides of memory macros (nobody here; the report says so).
+//! Left to others: the hardware itself (`ndp-hdl`), its parameters (`ndp-config`), placement, wires, clock tree
+//! and the insides of memory macros (nobody here; the report says so).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -20,6 +21,7 @@ pub mod flow;
 pub mod hierarchy;
 pub mod liberty;
 pub mod parse;
+pub mod power;
 pub mod process;
 pub mod report;
 pub mod script;

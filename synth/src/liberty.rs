@@ -56,6 +56,26 @@ impl Family {
         }
     }
 
+    /// A clock gate out of the library's cells: a module `clock_gate` that passes `clk_i` on to `clk_o` in the cycles at whose
+    /// beginning `en_i` is set. What holds the enable changes while the clock is down.
+    pub fn clock_gate(self) -> Option<&'static str> {
+        match self {
+            // The library has neither latches nor clock gates: a flip-flop that takes the enable when the clock falls.
+            Self::Asap7 => Some(
+                "module clock_gate(input clk_i, input en_i, output clk_o);\n    wire off, on;\n    \
+                 DFFLQNx1_ASAP7_75t_R hold(.CLK(clk_i), .D(en_i), .QN(off));\n    \
+                 INVx1_ASAP7_75t_R invert(.A(off), .Y(on));\n    \
+                 AND2x2_ASAP7_75t_R pass(.A(clk_i), .B(on), .Y(clk_o));\nendmodule\n",
+            ),
+            Self::Sky130 => Some(
+                "module clock_gate(input clk_i, input en_i, output clk_o);\n    wire on;\n    \
+                 sky130_fd_sc_hd__dlxtn_1 hold(.GATE_N(clk_i), .D(en_i), .Q(on));\n    \
+                 sky130_fd_sc_hd__and2_1 pass(.A(clk_i), .B(on), .X(clk_o));\nendmodule\n",
+            ),
+            Self::Other => None,
+        }
+    }
+
     /// Parts of the names of cells that are no ordinary logic: level shifters, isolation cells, probes.
     pub fn avoided(self) -> &'static [&'static str] {
         match self {
@@ -111,6 +131,17 @@ impl Liberty {
         }
     }
 
+    /// The text of a cell's group, header included.
+    pub fn cell_text(&self, name: &str) -> Option<&str> {
+        self.cells.get(name).map(|cell| &self.text[cell.range.clone()])
+    }
+
+    /// The text before the first cell: units, voltages, templates.
+    pub fn header(&self) -> &str {
+        let first = self.cells.values().map(|cell| cell.range.start).min().unwrap_or(self.text.len());
+        &self.text[..first]
+    }
+
     /// The file's text without the cells whose name contains one of `avoided`.
     pub fn text_without(&self, avoided: &[String]) -> String {
         let mut dropped: Vec<&Range<usize>> = self
@@ -130,7 +161,7 @@ impl Liberty {
 }
 
 /// `1ps`, `1,ff`, `1.0000,"pf"`: a number and a unit.
-fn unit(text: &str, known: &[(&str, f64)]) -> Option<f64> {
+pub(crate) fn unit(text: &str, known: &[(&str, f64)]) -> Option<f64> {
     let clean: String = text.chars().filter(|c| !"\", ()".contains(*c)).collect::<String>().to_lowercase();
     let (suffix, factor) = known.iter().find(|(suffix, _)| clean.ends_with(suffix))?;
     let count: f64 = clean.strip_suffix(suffix)?.parse().ok()?;

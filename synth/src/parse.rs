@@ -85,6 +85,8 @@ pub fn transistors(cell: &str) -> Option<u64> {
         "$_NMUX_" => 10,
         "$_MUX_" | "$_XOR_" | "$_XNOR_" => 12,
         "$_DFF_P_" => 16,
+        // A flip-flop and an AND gate.
+        "clock_gate" => 22,
         _ => return None,
     })
 }

@@ -89,10 +89,17 @@ impl Report {
     }
 
     /// The default file name: `<config>-<block>[-flat][-<library>].md`.
-    pub fn file_name(config: &str, block: &str, flattened: bool, library: Option<&str>) -> String {
+    pub fn file_name(
+        config: &str,
+        block: &str,
+        flattened: bool,
+        clock_gating: bool,
+        library: Option<&str>,
+    ) -> String {
         let flat = if flattened { "-flat" } else { "" };
+        let gated = if clock_gating { "-gated" } else { "" };
         let library = library.map_or(String::new(), |library| format!("-{}", plain(library)));
-        format!("{config}-{block}{flat}{library}.md")
+        format!("{config}-{block}{flat}{gated}{library}.md")
     }
 
     /// The table for the terminal.

@@ -88,9 +88,59 @@ pub fn abc_log(recipe: Recipe) -> String {
     format!("{}_abc.log", recipe.name())
 }
 
+/// A mapped netlist with its names, for [`crate::power`].
+pub fn named_netlist(recipe: Recipe) -> String {
+    format!("{}_net.json", recipe.name())
+}
+
+/// The same of the recipe whose result was kept.
+pub const CHOSEN_NETLIST: &str = "netlist.json";
+
 /// A mapped netlist.
 pub fn netlist(recipe: Recipe) -> String {
     format!("{}_net.v", recipe.name())
+}
+
+/// A clock gate: its cells, in the module's directory.
+pub const CLOCK_GATE: &str = "clock_gate.v";
+/// The same as a black box.
+pub const GATED: &str = "clock_gate_stub.v";
+/// How registers use it.
+pub const GATED_MAP: &str = "gated_registers.v";
+/// Narrower registers keep their clock: a gate's flip-flop takes as much as one of theirs.
+const GATED_BITS: u32 = 8;
+
+/// A clock gate as a black box.
+pub const CLOCK_GATE_STUB: &str =
+    "(* blackbox *) module clock_gate(input clk_i, input en_i, output clk_o); endmodule\n";
+
+/// Registers with an enable as registers whose clock passes a gate. A reset beside the enable opens the gate too.
+pub fn gated_registers() -> String {
+    let map = |kind: &str, reset: bool, enable: &str| {
+        let (inputs, parameters, plain, given, connected) = match reset {
+            false => ("", "", "dff", "", ""),
+            true => (
+                ", SRST",
+                "parameter SRST_POLARITY = 1; parameter SRST_VALUE = 0;",
+                "sdff",
+                ", .SRST_POLARITY(SRST_POLARITY), .SRST_VALUE(SRST_VALUE)",
+                ", .SRST(SRST)",
+            ),
+        };
+        format!(
+            "(* techmap_celltype = \"${kind}\" *)\nmodule gated_{kind}(CLK, EN{inputs}, D, Q);\n\
+             parameter WIDTH = 1; parameter CLK_POLARITY = 1; parameter EN_POLARITY = 1; {parameters}\n\
+             input CLK, EN{inputs}; input [WIDTH-1:0] D; output [WIDTH-1:0] Q; wire gated;\n\
+             wire _TECHMAP_FAIL_ = WIDTH < {GATED_BITS} || !CLK_POLARITY;\n\
+             clock_gate gate(.clk_i(CLK), .en_i({enable}), .clk_o(gated));\n\
+             \\${plain} #(.WIDTH(WIDTH), .CLK_POLARITY(1){given}) _TECHMAP_REPLACE_ (.CLK(gated){connected}, .D(D), .Q(Q));\n\
+             endmodule\n"
+        )
+    };
+    let enabled = "EN == EN_POLARITY";
+    map("dffe", false, enabled)
+        + &map("sdffce", true, enabled)
+        + &map("sdffe", true, "EN == EN_POLARITY || SRST == SRST_POLARITY")
 }
 
 /// What the script needs beyond the module.
@@ -100,12 +150,25 @@ pub struct Mapping {
     pub recipes: Vec<Recipe>,
     /// ABC's target in ps.
     pub target_ps: f64,
+    /// Registers with an enable get a clock that passes a gate.
+    pub clock_gating: bool,
 }
 
 /// The script for `unit`; without `mapping` only generic gates.
 pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
-    let top = &unit.name;
-    let mut text = format!("read_verilog {}\nsynth -flatten -noabc -top {top}\n", VERILOG);
+    let (top, gated) = (&unit.name, mapping.is_some_and(|mapping| mapping.clock_gating));
+    let synth = "synth -flatten -noabc -nordff";
+    let mut text = format!("read_verilog {VERILOG}\n");
+    if gated {
+        // Registers are words with enables after the first steps of `fine`; what has one enable has one gate.
+        let _ = write!(
+            text,
+            "read_verilog {GATED}\n{synth} -top {top} -run begin:fine\nopt -fast -full\nmemory_map\nopt -full\n\
+             techmap -map {GATED_MAP}\nopt_merge\nopt_merge -share_all t:clock_gate\nopt_clean\n{synth} -run fine:\n"
+        );
+    } else {
+        let _ = writeln!(text, "{synth} -top {top}");
+    }
     // Flip-flops named after their nets, so that timing reports can be read.
     text += "rename -wire t:$_*DFF*\nopt\ndesign -save mapped_from_here\n";
     // Enables and resets become gates, as they do in a library whose only flip-flop is a plain one.
@@ -123,7 +186,11 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
             abc_log(*recipe),
             mapping.target_ps
         );
+        if gated {
+            let _ = writeln!(text, "techmap -map {CLOCK_GATE}");
+        }
         let _ = writeln!(text, "opt_clean -purge\ntee -q -o {} stat -json", mapped_stat(*recipe));
+        let _ = writeln!(text, "write_json {}", named_netlist(*recipe));
         // Pins of black boxes become ports, so that paths to and from them are timed.
         if !unit.children.is_empty() {
             let boxes: Vec<String> = unit.children.keys().map(|name| format!("t:{name}")).collect();
@@ -163,7 +230,7 @@ mod tests {
 
     #[test]
     fn paths_are_relative_and_every_recipe_has_its_own_files() {
-        let mapping = Mapping { recipes: Recipe::ALL.to_vec(), target_ps: 900.0 };
+        let mapping = Mapping { recipes: Recipe::ALL.to_vec(), target_ps: 900.0, clock_gating: false };
         let text = yosys_script(&unit(&["a", "b"]), Some(&mapping));
         assert!(!text.contains(" /"), "{text}");
         assert_eq!(text.matches("abc -D 900 ").count(), 4);

@@ -2,10 +2,7 @@
 //!
 //! Errors of the command line are `cli.rs`'s business; texts of both Yosys versions are read in the parsers' own tests.
 
-#![allow(clippy::unwrap_used)]
-
-mod common;
-
+use crate::common;
 use ndp_hdl_language::{Design, Module, ModuleBuilder};
 use ndp_synth::SynthError;
 use ndp_synth::flow::{Figures, Flow, Library};
@@ -52,7 +49,7 @@ fn memory() -> Rc<Module> {
 }
 
 /// Three registers, two inverters and two memories; no logic of its own.
-fn chain() -> Hierarchy {
+pub fn chain() -> Hierarchy {
     let (register, inverter, memory) = (register(), inverter(), memory());
     let m = ModuleBuilder::new("chain", "A chain.");
     let mut data = m.input("a_i", 8, "data");
@@ -68,17 +65,18 @@ fn chain() -> Hierarchy {
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 
-fn library(text: &str) -> Library {
+pub fn library(text: &str) -> Library {
     Library { comb: Liberty::scan(text.to_owned()).unwrap(), seq: None, avoided: Vec::new() }
 }
 
-fn flow(library: Option<Library>, sta: bool) -> Flow {
+pub fn flow(library: Option<Library>, sta: bool) -> Flow {
     Flow {
         yosys: tools::yosys(None, LIMIT).unwrap(),
         sta: sta.then(|| tools::sta(None, LIMIT).unwrap()),
         library,
         recipes: vec![Recipe::Balanced],
         fallback: Vec::new(),
+        clock_gate: None,
         period_ps: 1000.0,
         jobs: 2,
         limit: LIMIT,

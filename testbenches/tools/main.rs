@@ -12,6 +12,7 @@ mod offload_edges;
 mod pim_times_edges;
 mod place;
 mod place_edges;
+mod power;
 mod synth;
 mod synth_edges;
 mod trace;

@@ -10,7 +10,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate the NDP core in RTL", &["gemv", "layer", "generate", "bench", "run", "link"]),
     ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
     ("Model and schedule, without RTL", &["compile", "cycles", "trace", "place", "evaluate", "offload"]),
-    ("Synthesise; this tool", &["synth", "completions", "help"]),
+    ("Synthesise; this tool", &["synth", "power", "completions", "help"]),
 ];
 
 /// LLM inference next to and inside memory: generated hardware in lockstep with its software, bit for bit
@@ -63,6 +63,7 @@ pub enum Command {
     Evaluate(Box<crate::evaluate::Args>),
     Offload(crate::offload::Args),
     Synth(crate::synth::Args),
+    Power(crate::power::Args),
     Completions(Completions),
 }
 
@@ -104,6 +105,7 @@ impl Command {
             Self::Evaluate(args) => crate::evaluate::run(args),
             Self::Offload(args) => crate::offload::run(args),
             Self::Synth(args) => crate::synth::run(args),
+            Self::Power(args) => crate::power::run(args),
             Self::Completions(args) => completions(args),
         }?;
         Ok(Verdict::Agreed)

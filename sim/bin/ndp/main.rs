@@ -14,6 +14,7 @@ mod cycles;
 mod offload;
 mod pim_times;
 mod place;
+mod power;
 mod program;
 mod synth;
 mod temperature;

@@ -52,6 +52,9 @@ pub struct Args {
     /// Synthesise the block as a whole, memories apart: shows paths that cross modules
     #[arg(long)]
     flatten: bool,
+    /// Give registers of 8 bits or more that have an enable a clock that passes a gate made of the library's cells
+    #[arg(long, requires = "liberty")]
+    clock_gating: bool,
     /// Time the mapped netlists with OpenSTA
     #[arg(long, requires = "liberty")]
     sta: bool,
@@ -67,7 +70,7 @@ pub struct Args {
     /// Limit of one tool run in seconds
     #[arg(long, default_value_t = 900)]
     timeout_s: u64,
-    /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-<library>].md]
+    /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-gated][-<library>].md]
     #[arg(long)]
     report: Option<PathBuf>,
     /// Print JSON instead of the table
@@ -187,7 +190,7 @@ fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
 /// The file for the report, in a folder that is created; it is none of those that are read.
 fn report_file(args: &Args, config: &str, library: Option<&Library>) -> Result<OutputFile> {
     let library = library.map(|library| library.comb.name.as_str());
-    let name = Report::file_name(config, &args.block, args.flatten, library);
+    let name = Report::file_name(config, &args.block, args.flatten, args.clock_gating, library);
     let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(name));
     let mut files = FileSet::new().configuration("the configuration", &args.config);
     for library in args.liberty.iter().chain(&args.liberty_seq) {
@@ -211,11 +214,21 @@ fn flow(args: &Args) -> Result<Flow> {
             Some(Library { comb, seq, avoided })
         }
     };
+    let clock_gate = match &library {
+        Some(library) if args.clock_gating => Some(library.family().clock_gate().with_context(|| {
+            format!(
+                "--clock-gating: no clock gate is known for the library '{}', but for ASAP7 and sky130",
+                library.comb.name
+            )
+        })?),
+        _ => None,
+    };
     // Empty is as good as unset.
     let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     Ok(Flow {
         yosys: tools::yosys(from_env("YOSYS"), limit)?,
         sta: if args.sta { Some(tools::sta(from_env("STA"), limit)?) } else { None },
+        clock_gate: clock_gate.map(str::to_owned),
         library,
         recipes: args.recipe.recipes(),
         fallback: args.recipe.fallback(),
@@ -272,7 +285,7 @@ fn command(args: &Args) -> String {
     add("--recipe", recipe.filter(|name| name != "balanced"));
     add("--sram-um2-per-bit", args.sram_um2_per_bit.map(|area| area.to_string()));
     add("--sram-efficiency", Some(args.sram_efficiency.to_string()).filter(|text| text != "0.5"));
-    let flags = [(args.flatten, " --flatten"), (args.sta, " --sta")];
+    let flags = [(args.flatten, " --flatten"), (args.clock_gating, " --clock-gating"), (args.sta, " --sta")];
     text + &flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect::<String>()
 }
 

@@ -28,9 +28,13 @@ const FLAGS: [&str; 10] = [
 /// much, and a third of the speed. Seen with 5.049 and not with 5.006; in between the flag is harmless.
 const SCOPED_DFG_SINCE: (u32, u32) = (5, 34);
 
-fn flags(tools: &Tools) -> Vec<&'static str> {
+/// With waves: all signals, arrays of registers too. The longest ones have a word for each digit of the sums of a batch.
+const TRACE: [&str; 3] = ["--trace", "--trace-max-array", "64"];
+
+fn flags(variant: Variant, tools: &Tools) -> Vec<&'static str> {
     let newer: &[&str] = if tools.verilator_number >= SCOPED_DFG_SINCE { &["-fno-dfg"] } else { &[] };
-    FLAGS.iter().chain(newer).copied().collect()
+    let trace: &[&str] = if variant == Variant::Waves { &TRACE } else { &[] };
+    FLAGS.iter().chain(newer).chain(trace).copied().collect()
 }
 
 /// Name of the Verilated class.
@@ -83,7 +87,7 @@ impl Unit {
             &verilog,
             &shim,
             &format!("{variant:?}"),
-            &flags(tools).join(" "),
+            &flags(variant, tools).join(" "),
             &tools.verilator_version,
             &tools.compiler_identity,
             &format!("{} {}", compile::key(), rtl.opt_level),
@@ -137,12 +141,9 @@ impl Unit {
         }
 
         let mut command = Command::new(&tools.verilator);
-        command.env_remove("VERILATOR_ROOT").args(flags(tools));
+        command.env_remove("VERILATOR_ROOT").args(flags(self.variant, tools));
         if tools.export_root {
             command.env("VERILATOR_ROOT", &tools.verilator_root);
-        }
-        if self.variant == Variant::Waves {
-            command.arg("--trace");
         }
         command.args(["--prefix", PREFIX, "--top-module", &self.top, "--Mdir"]).arg(&sources).arg(&verilog);
         let output = command.output().map_err(|e| file_failure("run", &tools.verilator, &e))?;

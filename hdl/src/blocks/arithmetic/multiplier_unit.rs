@@ -4,7 +4,9 @@
 //! leaves to the aligner, so that neither operands nor products are held anywhere else. The product is shifted to
 //! its place above 2^-48 and added to the accumulator, whose segments pass carries on one segment per cycle; the
 //! phases in which no product arrives resolve the last carries. A window's digits are read while the next window's
-//! products are on their way: segment `k` in phase `lanes + 1 + k`. What comes before (buffers, window control) is
+//! products are on their way: segment `k` in phase `lanes + 1 + k`. Registers stand still while nothing is in them that somebody
+//! will read: a job's window moves the lanes and the delay line, the window after it the line and the term, and all but its first
+//! cycle and the cycle behind it the sum. What comes before (buffers, window control) is
 //! `compute_tile`'s and `window_sequencer`'s business.
 
 use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
@@ -41,12 +43,12 @@ pub(crate) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     Operand { sign: value.msb(), special, exp, significand: cat([hidden, value.low(10)]) }
 }
 
-/// `value` delayed by `stages` cycles. Several stages share a register, of at most 64 bits: that is one word in simulation.
-fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32) -> Bits {
+/// `value` delayed by `stages` cycles in which `moves` is set. Several stages share a register, of at most 64 bits: that is one word in simulation.
+fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &Bits) -> Bits {
     let widest = 64 / stages;
     let delayed = |low: u32| {
         let part = value.slice(low, widest.min(value.width() - low));
-        let line = m.reg(format!("{name}{low}_q"), stages * part.width());
+        let line = m.reg(format!("{name}{low}_q"), stages * part.width()).enable(moves);
         line.next(cat([line.low(line.width() - part.width()), part.clone()]));
         line.high(part.width())
     };
@@ -81,6 +83,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
     let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
     let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
+    let lanes_move = m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job");
+    let line_moves = m.input("line_moves_i", 1, "operands of a job come, or its products leave");
+    let term_moves = m.input("term_moves_i", 1, "products of a job leave");
+    let sum_moves = m.input("sum_moves_i", 1, "the same a cycle later: they are added");
     let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
     let stored = StoredSum::of(config, &sum_in);
     let imported = StoredSum::of(config, &w.low(sum_bits(config)));
@@ -110,7 +116,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     for i in 0..lanes {
         let instance = m
             .instance(format!("lane{i}"), &lane)
-            .input("load_i", phase.bit(i))
+            .input("load_i", phase.bit(i) & lanes_move.bit(i))
+            .input("move_i", lanes_move.bit(i))
             .input("sig_w_i", &sig_w)
             .input("sig_x_i", &sig_x);
         leaving.push(instance.output("product_o"));
@@ -118,11 +125,11 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a delay
     // line of a window's length brings them to the aligner in the same cycle. Phases without an operand send zeros.
-    let late = delay_line(&m, "line", &cat([sign, exp]), window + 1);
+    let late = delay_line(&m, "line", &cat([sign, exp]), window + 1, &line_moves);
     let term_exp = m.wire("term_exp", late.low(EXPONENT_SUM_BITS));
     let negative = m.wire("negative", late.msb());
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
-    let term = m.reg("term_q", SIGNIFICAND_BITS + steps);
+    let term = m.reg("term_q", SIGNIFICAND_BITS + steps).enable(&term_moves);
     term.next(one_hot_mux(&turn, &leaving));
 
     let aligner = product_aligner(config)?;
@@ -135,6 +142,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
     // its own replaces it by that one.
     let keep = m.wire("keep", !(phase.bit(1) | &separate));
+    let moves = m.wire("moves", &sum_moves | &separate);
     let previous = |own: &Bits, other: &Bits| own.gated(&keep) | other.gated(&separate);
     let mut carry_in = negative.gated(&!&import);
     let mut digits = Vec::new();
@@ -142,13 +150,13 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     for k in 0..segments {
         let product = aligner.output(&format!("digit{k}_o"));
         let aligned = m.wire(format!("aligned{k}"), mux(&import, &imported.digits[k as usize], &product));
-        let segment = m.reg(format!("acc{k}_q"), digit_bits);
+        let segment = m.reg(format!("acc{k}_q"), digit_bits).enable(&moves);
         let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));
         let sum = before.zext(digit_bits + 1) + aligned.zext(digit_bits + 1) + carry_in.zext(digit_bits + 1);
         let sum = m.wire(format!("acc{k}_sum"), sum);
         segment.next(sum.low(digit_bits));
         if k + 1 < segments {
-            let carry = m.reg(format!("carry{k}_q"), 1);
+            let carry = m.reg(format!("carry{k}_q"), 1).enable(&moves);
             carry.next(sum.msb());
             carry_in = m.wire(format!("carry{k}"), previous(&carry, &stored.carries.bit(k)));
             carries.push(carry.q());
@@ -164,7 +172,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let nonzero = m.wire("term_nonzero", term.any());
     let infinite = m.wire("term_infinite", &is_special & &nonzero);
     let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
-    let flags = m.reg("flags_q", FLAG_BITS);
+    let flags = m.reg("flags_q", FLAG_BITS).enable(&moves);
     flags.next(mux(&import, &imported.flags, &seen) | previous(&flags, &stored.flags));
 
     let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();

@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
 ///
 /// Product `sig_w * sig_x`: [11 + steps bits], complete `window` cycles after `load_i`, that is when the next load
-/// comes. The first step is part of the load (it adds to zero, so it needs no adder).
+/// comes, if the lane moves in all of them. The first step is part of the load (it adds to zero, so it needs no adder).
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
@@ -24,13 +24,18 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
     };
     let m = ModuleBuilder::new(name, "Bit-serial multiplier of two significands.");
     let load = m.input("load_i", 1, "takes new operands; the old product is read in the same cycle");
+    let moves = m.input(
+        "move_i",
+        1,
+        "the product takes its next step; with every load, and while the product is of account",
+    );
     let sig_w = m.input("sig_w_i", steps, "significand of the weight");
     let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
 
     let multiplicand = m.reg("multiplicand_q", SIGNIFICAND_BITS).enable(&load);
     multiplicand.next(&sig_x);
     // Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
-    let product = m.reg("product_q", SIGNIFICAND_BITS + window);
+    let product = m.reg("product_q", SIGNIFICAND_BITS + window).enable(&moves);
     let running = product.high(SIGNIFICAND_BITS);
     let addend = multiplicand.gated(&product.bit(0));
     let sum = m.wire("sum", running.zext(SIGNIFICAND_BITS + 1) + addend.zext(SIGNIFICAND_BITS + 1));

@@ -380,6 +380,8 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("first_i", windows.output("digits_first_o"))
         .input("last_i", windows.output("digits_last_o"));
     let separate = windows.output("separate_o");
+    let [lanes_move, line_moves, term_moves, sum_moves] =
+        ["lanes_move_o", "line_moves_o", "term_moves_o", "sum_moves_o"].map(|name| windows.output(name));
     let trees_module = activation_tree(tiles)?;
     let mut trees = m.instance("trees", &trees_module);
     let cuts = lanes_of.cuts(&m, config);
@@ -423,6 +425,10 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("re_i", &any_read)
                 .input("separate_i", &separate)
                 .input("import_i", &import)
+                .input("lanes_move_i", &lanes_move)
+                .input("line_moves_i", &line_moves)
+                .input("term_moves_i", &term_moves)
+                .input("sum_moves_i", &sum_moves)
                 .input("sum_we_i", &sum_write)
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))

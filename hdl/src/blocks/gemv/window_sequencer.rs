@@ -117,6 +117,17 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let leaving_sums = age("leaving_sums_q", &loading_sums);
     let digit_phases: Vec<u32> = (0..config.acc_segments()).map(|k| digit_phase(config, k)).collect();
     let wraps = digit_phases.iter().any(|at| *at >= window);
+
+    // What of the tiles has to move. A lane holds a job from its phase of the first window up to that of the next one.
+    let loads = m.wire("loads", &loading | &loading_sums);
+    let leaves = m.wire("leaves", &leaving | &leaving_sums);
+    let busy = m.reg("lanes_q", lanes).reset(0);
+    let lane = |i: u32| mux(&phase.bit(i), &loads, &busy.bit(i));
+    let lanes_move = m.wire("lanes_move", cat((0..lanes).rev().map(lane)));
+    busy.next(&lanes_move);
+    let adding = flag("adding_q");
+    adding.next(&leaves);
+
     let resolving = if wraps { age("resolving_q", &leaving) } else { leaving.clone() };
     let digit_strobe = |at: &u32| phase.bit(at % window) & if *at < window { &leaving } else { &resolving };
     let strobes: Vec<Bits> = digit_phases.iter().map(digit_strobe).collect();
@@ -154,6 +165,10 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("sum_re_o", &sum_read, "the tiles read the sums of a lane");
     m.output("sum_raddr_o", &sum_addr, "word they read");
     m.output("separate_o", &separate, "the tiles add products to the words read");
+    m.output("lanes_move_o", &lanes_move, "lanes of the tiles that hold or take operands of a job");
+    m.output("line_moves_o", &loads | &leaves, "operands of a job come, or its products leave");
+    m.output("term_moves_o", &leaves, "products of a job leave");
+    m.output("sum_moves_o", &adding, "they are added");
     m.output("sum_we_o", &sum_write, "the tiles write sums");
     m.output("sum_waddr_o", &write_addr, "word they write");
     m.output("job_o", &*issue & !&axpy, "a DOT job is issued");

@@ -1,0 +1,146 @@
+//! `ndp power`: power of the logic in windows of a run that wrote waves.
+//!
+//! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
+
+use anyhow::{Result, ensure};
+use ndp_files::{FileSet, print, say};
+use ndp_synth::flow::Library;
+use ndp_synth::liberty::Liberty;
+use ndp_synth::power::report::{PowerReport, WindowReport};
+use ndp_synth::power::{self, Request, Window};
+use std::path::PathBuf;
+
+/// Published energy of a 7 nm SRAM of 8 KB, 7.5 pJ for 64 bits.
+const SRAM_PJ_PER_BIT: f64 = 0.117;
+const SRAM_SOURCE: &str = "7 nm SRAM of 8 KB, 7.5 pJ for 64 bits, N. Jouppi et al., ISCA 2021";
+
+/// Power of the logic in a run: mapped netlists, replayed with the waves of RTL
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  \
+    ndp synth --config tiny --block ndp_core --liberty cells.lib --keep netlists\n  \
+    ndp gemv --config tiny --rows 16 --cols 64 --waves gemv.fst\n  \
+    ndp power --netlists netlists --liberty cells.lib --waves gemv.fst --window dot=100..250/1024:MAC")]
+pub struct Args {
+    /// Folder in which `ndp synth --keep` left the netlists
+    #[arg(long, value_name = "DIR")]
+    netlists: PathBuf,
+    /// Cell library (Liberty) that they are mapped to
+    #[arg(long)]
+    liberty: PathBuf,
+    /// Library with the flip-flops that were used; default: those of --liberty
+    #[arg(long)]
+    liberty_seq: Option<PathBuf>,
+    /// Wave file (.fst or .vcd) of the same block
+    #[arg(long, value_name = "FILE")]
+    waves: PathBuf,
+    /// Cycles of the core's clock, the work done in them and its unit (repeatable) [default: all cycles of the waves]
+    #[arg(long = "window", value_name = "NAME=START..STOP[/COUNT:UNIT]", value_parser = window)]
+    windows: Vec<Window>,
+    /// Transition time at the inputs of all cells in ps
+    #[arg(long, default_value_t = 20.0)]
+    slew_ps: f64,
+    /// Energy of each bit that a memory macro reads or writes in pJ [default: 0.117, of a 7 nm SRAM of 8 KB]
+    #[arg(long)]
+    sram_pj_per_bit: Option<f64>,
+    /// Instances at the same time [default: number of cores]
+    #[arg(long)]
+    jobs: Option<usize>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<()> {
+    ensure!(
+        args.slew_ps.is_finite() && args.slew_ps > 0.0,
+        "--slew-ps = {} must be a number above 0",
+        args.slew_ps
+    );
+    if let Some(energy) = args.sram_pj_per_bit {
+        ensure!(
+            energy.is_finite() && energy >= 0.0,
+            "--sram-pj-per-bit = {energy} must be a number of at least 0"
+        );
+    }
+    ensure!(args.jobs != Some(0), "--jobs = 0 must be at least 1");
+    let files = FileSet::new().input("the waves", &args.waves);
+    [Some(&args.liberty), args.liberty_seq.as_ref()]
+        .into_iter()
+        .flatten()
+        .fold(files, |files, library| files.input("a cell library", library))
+        .check()?;
+    let comb = Liberty::load(&args.liberty)?;
+    let seq = args.liberty_seq.as_deref().map(Liberty::load).transpose()?;
+    let library = Library { comb, seq, avoided: Vec::new() };
+    let load_ff = library.boundary().map_or(0.0, |(_, load_ff)| load_ff);
+    let all = [Window { name: "all".into(), start: 0, stop: None, work: None }];
+    let activities = power::run(&Request {
+        netlists: &args.netlists,
+        library: &library,
+        waves: &args.waves,
+        windows: if args.windows.is_empty() { &all } else { &args.windows },
+        slew_ps: args.slew_ps,
+        load_ff,
+        jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
+    })?;
+    let sram_pj_per_bit = args.sram_pj_per_bit.unwrap_or(SRAM_PJ_PER_BIT);
+    let report = PowerReport {
+        library: library.comb.name.clone(),
+        slew_ps: args.slew_ps,
+        load_ff,
+        sram_pj_per_bit,
+        sram_source: if args.sram_pj_per_bit.is_some() { "as given" } else { SRAM_SOURCE }.into(),
+        windows: activities
+            .into_iter()
+            .map(|activity| WindowReport::new(activity, sram_pj_per_bit))
+            .collect(),
+    };
+    if args.json {
+        print(&report.json()?)
+    } else {
+        say!("{}", report.table())
+    }
+    Ok(())
+}
+
+/// `NAME=START..STOP`, with `/COUNT:UNIT` if work is done.
+fn window(text: &str) -> Result<Window, String> {
+    let form = || format!("'{text}' is not NAME=START..STOP or NAME=START..STOP/COUNT:UNIT");
+    let (name, rest) = text.split_once('=').ok_or_else(form)?;
+    let (cycles, work) = match rest.split_once('/') {
+        Some((cycles, work)) => (cycles, Some(work.split_once(':').ok_or_else(form)?)),
+        None => (rest, None),
+    };
+    let (start, stop) = cycles.split_once("..").ok_or_else(form)?;
+    let number = |text: &str| text.parse::<u64>().map_err(|_| form());
+    let (start, stop) = (number(start)?, if stop.is_empty() { None } else { Some(number(stop)?) });
+    if stop.is_some_and(|stop| stop <= start) {
+        return Err(format!(
+            "the window '{name}' from cycle {start} up to {} is empty",
+            stop.unwrap_or_default()
+        ));
+    }
+    let work = work.map(|(count, unit)| Ok::<_, String>((number(count)?, unit.to_owned()))).transpose()?;
+    if work.as_ref().is_some_and(|(count, unit)| *count == 0 || unit.is_empty()) {
+        return Err(format!("the work of '{name}' needs a count of at least 1 and a unit"));
+    }
+    Ok(Window { name: name.to_owned(), start, stop, work })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_have_a_name_cycles_and_perhaps_work() {
+        let found = window("dot=10..20/512:MAC").unwrap();
+        assert_eq!((found.start, found.stop, found.work), (10, Some(20), Some((512, "MAC".into()))));
+        assert_eq!(window("idle=5..").unwrap().stop, None);
+        for text in ["10..20", "a=10", "a=x..20", "a=1..2/3", "a=1..2/x:MAC"] {
+            assert!(window(text).unwrap_err().contains("NAME=START..STOP"), "{text}");
+        }
+        assert!(window("a=20..20").unwrap_err().contains("is empty"));
+        assert!(window("a=1..2/0:MAC").unwrap_err().contains("at least 1"));
+    }
+}

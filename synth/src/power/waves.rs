@@ -1,0 +1,183 @@
+//! Values out of a wave file: of a signal's bits, at the rising edges of a clock.
+
+use std::collections::HashMap;
+use std::path::Path;
+use wellen::simple::Waveform;
+use wellen::{Hierarchy, ScopeRef, SignalRef, SignalValueRef};
+
+/// An open wave file.
+pub struct Waves {
+    wave: Waveform,
+}
+
+/// Where a signal is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// The signal.
+    pub signal: SignalRef,
+    /// Its bits.
+    pub width: u32,
+    /// Number of its lowest bit.
+    pub first: u32,
+}
+
+/// Rising edges at which values are looked at, as places in the table of times: the values just before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Samples {
+    /// Places in the table of times, ascending.
+    pub places: Vec<u32>,
+    /// First and last edge.
+    pub span_ps: (u64, u64),
+}
+
+impl Waves {
+    /// Opens a file; values are read by [`Waves::load`].
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub fn open(path: &Path) -> Result<Self, String> {
+        let wave = wellen::simple::read(path).map_err(|error| error.to_string())?;
+        let unit = wave.hierarchy().timescale().map(|scale| (scale.factor, scale.unit.to_exponent()));
+        match unit {
+            Some((1, Some(-12))) => Ok(Self { wave }),
+            _ => Err("its unit of time is not 1 ps".to_owned()),
+        }
+    }
+
+    fn hierarchy(&self) -> &Hierarchy {
+        self.wave.hierarchy()
+    }
+
+    /// The outermost scope that holds all of `ports`.
+    pub fn top(&self, ports: &[&str]) -> Option<ScopeRef> {
+        let hierarchy = self.hierarchy();
+        let mut level: Vec<ScopeRef> = hierarchy.scopes().collect();
+        while !level.is_empty() {
+            // Of two scopes, one around the other, the inner one is the module: the outer one has no instances of its own.
+            let fits = |scope: &ScopeRef| ports.iter().all(|port| self.find(*scope, port).is_some());
+            let inner = |scope: &ScopeRef| hierarchy[*scope].scopes(hierarchy).find(|inner| fits(inner));
+            if let Some(scope) = level.iter().copied().find(fits) {
+                return Some(inner(&scope).unwrap_or(scope));
+            }
+            level = level.iter().flat_map(|scope| hierarchy[*scope].scopes(hierarchy)).collect();
+        }
+        None
+    }
+
+    /// An instance in a scope.
+    pub fn scope(&self, scope: ScopeRef, name: &str) -> Option<ScopeRef> {
+        let hierarchy = self.hierarchy();
+        hierarchy[scope].scopes(hierarchy).find(|inner| hierarchy[*inner].name(hierarchy) == name)
+    }
+
+    /// A signal in a scope.
+    pub fn find(&self, scope: ScopeRef, name: &str) -> Option<Place> {
+        let hierarchy = self.hierarchy();
+        let var = hierarchy[scope].vars(hierarchy).find(|var| hierarchy[*var].name(hierarchy) == name)?;
+        Some(Place {
+            signal: hierarchy[var].signal_ref(),
+            width: hierarchy[var].length(hierarchy)?,
+            first: 0,
+        })
+    }
+
+    /// All signals of a scope by name; a word of an array is `name[index]`. The bits of an array of bits are signals of one name.
+    pub fn signals(&self, scope: ScopeRef) -> HashMap<String, Vec<Place>> {
+        let hierarchy = self.hierarchy();
+        let mut all: HashMap<String, Vec<Place>> = HashMap::new();
+        // The reader makes a scope of an array of words.
+        let inner = hierarchy[scope].scopes(hierarchy).map(|inner| (inner, hierarchy[inner].name(hierarchy)));
+        for (scope, prefix) in inner.chain([(scope, "")]) {
+            for var in hierarchy[scope].vars(hierarchy).map(|var| &hierarchy[var]) {
+                let Some(width) = var.length(hierarchy) else { continue };
+                let first = var.index().map_or(0, |index| index.lsb());
+                let place =
+                    Place { signal: var.signal_ref(), width, first: u32::try_from(first).unwrap_or(0) };
+                all.entry(format!("{prefix}{}", var.name(hierarchy))).or_default().push(place);
+            }
+        }
+        all
+    }
+
+    /// Reads the values of signals.
+    pub fn load(&mut self, signals: &[SignalRef]) {
+        self.wave.load_signals_multi_threaded(signals);
+    }
+
+    /// Rising edges of any of `clocks` from `from_ps` up to `to_ps`; they have to be loaded.
+    pub fn edges(&self, clocks: &[SignalRef], from_ps: u64, to_ps: u64) -> Samples {
+        let times = self.wave.time_table();
+        let mut edges: Vec<u32> = Vec::new();
+        for signal in clocks.iter().filter_map(|clock| self.wave.get_signal(*clock)) {
+            let mut last = true;
+            for (place, value) in signal.iter_changes() {
+                let level = bit(&value, 0);
+                if level && !last && (from_ps..to_ps).contains(&times[place as usize]) {
+                    edges.push(place);
+                }
+                last = level;
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        let time = |place: Option<&u32>| place.map_or(0, |place| times[*place as usize]);
+        // The first time has none before it.
+        edges.retain(|place| *place > 0);
+        Samples {
+            span_ps: (time(edges.first()), time(edges.last())),
+            places: edges.iter().map(|place| place - 1).collect(),
+        }
+    }
+
+    /// At which samples a signal rises.
+    pub fn rises(&self, clock: SignalRef, samples: &Samples, words: &mut [u64]) {
+        words.fill(0);
+        let Some(signal) = self.wave.get_signal(clock) else { return };
+        for (place, value) in signal.iter_changes().filter(|(place, value)| *place > 0 && bit(value, 0)) {
+            let _ = value;
+            if let Ok(sample) = samples.places.binary_search(&(place - 1)) {
+                words[sample / 64] |= 1 << (sample % 64);
+            }
+        }
+    }
+
+    /// Values of bits of a signal: for each `(bit, words)` a bit for each sample.
+    ///
+    /// # Errors
+    /// When the signal was not loaded, begins after the first sample, or has values that are neither 0 nor 1.
+    pub fn bits(
+        &self,
+        signal: SignalRef,
+        samples: &Samples,
+        wanted: &mut [(u32, &mut [u64])],
+    ) -> Result<(), String> {
+        let found = self.wave.get_signal(signal).ok_or("a signal without values")?;
+        let mut changes = found.iter_changes().peekable();
+        let mut value: Option<SignalValueRef> = None;
+        let mut levels = vec![false; wanted.len()];
+        for (sample, place) in samples.places.iter().enumerate() {
+            let mut changed = false;
+            while let Some((_, next)) = changes.next_if(|(at, _)| at <= place) {
+                (value, changed) = (Some(next), true);
+            }
+            let value = value.as_ref().ok_or("a signal without a value at the first edge")?;
+            if changed {
+                if !matches!(value, SignalValueRef::BitVec(bits) if bits.be_bytes().is_some()) {
+                    return Err("a value that is neither 0 nor 1".to_owned());
+                }
+                levels.iter_mut().zip(wanted.iter()).for_each(|(level, (at, _))| *level = bit(value, *at));
+            }
+            for (level, (_, words)) in levels.iter().zip(wanted.iter_mut()) {
+                words[sample / 64] |= u64::from(*level) << (sample % 64);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bit(value: &SignalValueRef, at: u32) -> bool {
+    let SignalValueRef::BitVec(bits) = value else { return false };
+    let Some(bytes) = bits.be_bytes() else { return false };
+    let byte = bytes.len().checked_sub(1 + at as usize / 8).map(|place| bytes[place]);
+    byte.is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+}

@@ -1,0 +1,7 @@
+//! Tests of the synthesis flow.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+mod flow;
+mod power;

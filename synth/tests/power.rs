@@ -1,0 +1,339 @@
+//! Power of replayed netlists: against a hand-made wave file, and against Icarus Verilog, which simulates the mapped netlist cell by cell.
+//!
+//! Energies of the library's cells are small integers, so what is expected can be worked out from counts.
+
+use crate::common;
+use crate::flow::{chain, flow, library};
+use ndp_hdl_language::{Design, ModuleBuilder, mux};
+use ndp_synth::flow::Flow;
+use ndp_synth::power::replay::Energy;
+use ndp_synth::power::report::WindowReport;
+use ndp_synth::power::{self, Activity, Request, Window};
+use ndp_synth::source::Hierarchy;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// An accumulator with an enable, a comparison and a register.
+fn accumulator() -> Hierarchy {
+    let m = ModuleBuilder::new("accumulator", "Adds.");
+    let [a, b] = [m.input("a_i", 8, "number"), m.input("b_i", 8, "number")];
+    let enable = m.input("en_i", 1, "add");
+    let sum = m.reg("sum_q", 8).enable(&enable);
+    sum.next(sum.q() + mux(&a.bit(0), &a, &b));
+    let late = m.reg("late_q", 8);
+    late.next(&a ^ &b);
+    m.output("sum_o", &sum, "sum");
+    m.output("late_o", late.q() & sum.q(), "both");
+    Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
+}
+
+/// A register and an inverter behind it.
+fn toggle() -> Hierarchy {
+    let m = ModuleBuilder::new("toggle", "A register.");
+    let q = m.reg("q_q", 1);
+    q.next(m.input("a_i", 1, "bit"));
+    m.output("y_o", !q.q(), "inverted");
+    Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
+}
+
+/// Maps all modules and leaves their netlists in a folder.
+fn map(hierarchy: &Hierarchy, folder: &Path) {
+    flow(Some(library(&common::liberty())), false).run(hierarchy, folder, &|_| ()).unwrap();
+}
+
+fn measure(folder: &Path, waves: &Path, start: u64, stop: Option<u64>) -> Result<Activity, String> {
+    let windows = [Window { name: "w".into(), start, stop, work: None }];
+    let library = library(&common::liberty());
+    let request = Request {
+        netlists: folder,
+        library: &library,
+        waves,
+        windows: &windows,
+        slew_ps: 20.0,
+        load_ff: 2.0,
+        jobs: 2,
+    };
+    power::run(&request).map(|mut all| all.remove(0)).map_err(|error| error.to_string())
+}
+
+/// The waves of `toggle` with a period of 10 ps, as somebody would write them: `a_i` is what `levels` says.
+fn waves(levels: &[bool]) -> String {
+    let mut text = "$timescale 1ps $end\n$scope module TOP $end\n$scope module toggle $end\n\
+        $var wire 1 c clk_i $end\n$var wire 1 a a_i $end\n$var wire 1 q q_q $end\n$var wire 1 y y_o $end\n\
+        $upscope $end\n$upscope $end\n$enddefinitions $end\n"
+        .to_owned();
+    for (cycle, a) in levels.iter().enumerate() {
+        let _ = write!(text, "#{}\n0c\n{}a\n", cycle * 10, u8::from(*a));
+        if cycle == 0 {
+            text += "0q\n1y\n";
+        }
+        let q = *a;
+        let _ = write!(text, "#{}\n1c\n{}q\n{}y\n", cycle * 10 + 5, u8::from(q), u8::from(!q));
+    }
+    text + "#9999\n"
+}
+
+fn of_levels(levels: &[bool]) -> Activity {
+    let folder = tempfile::tempdir().unwrap();
+    map(&toggle(), folder.path());
+    let file = folder.path().join("t.vcd");
+    std::fs::write(&file, waves(levels)).unwrap();
+    measure(folder.path(), &file, 0, None).unwrap()
+}
+
+fn close(found: f64, expected: f64) {
+    assert!((found - expected).abs() <= 1e-9 * expected.abs().max(1e-9), "{found}, expected {expected}");
+}
+
+#[test]
+fn energies_of_a_hand_made_wave_file_are_those_worked_out_by_hand() {
+    // Nine edges, eight cycles between them. `a_i` changes four times before the ninth edge; `q_q` and `y_o` do so a cycle later.
+    let a = [true, true, false, false, true, true, true, false, false];
+    let found = of_levels(&a);
+    assert_eq!((found.period_ps, found.cycles), (10, 8));
+    let power = found.modules[0].power_mw;
+    let span_ps = 80.0;
+    // q: 0 1 1 0 0 1 1 1 0 at the nine edges: two rises and two falls, those of the inverter opposite.
+    close(power.internal * span_ps, 2.0 * (2.0 + 1.0) + 2.0 * (2.0 + 1.0));
+    // a: three changes at D, q: four at the inverter's input; half a fF V2 each. The output has no pin of the module.
+    close(power.switching * span_ps, 0.5 * (3.0 + 4.0));
+    // 3 + 2 fJ inside and a fF that is charged and discharged, for each cycle.
+    close(power.clock * span_ps, 8.0 * (5.0 + 1.0));
+    // Two cells of 4 nW.
+    close(power.leakage, 8e-6);
+    // a three times, q four, y four.
+    assert_eq!(found.modules[0].changes, 11);
+}
+
+#[test]
+fn twice_the_changes_are_twice_the_dynamic_power_but_for_the_clock() {
+    let levels = |every: usize| (0..66).map(|cycle| cycle / every % 2 == 1).collect::<Vec<_>>();
+    let skip = |every: usize| {
+        let folder = tempfile::tempdir().unwrap();
+        map(&toggle(), folder.path());
+        let file = folder.path().join("t.vcd");
+        std::fs::write(&file, waves(&levels(every))).unwrap();
+        // From the second change on; 64 cycles.
+        measure(folder.path(), &file, 1, Some(66)).unwrap().modules[0].power_mw
+    };
+    let (fast, slow) = (skip(1), skip(2));
+    close(fast.internal, 2.0 * slow.internal);
+    close(fast.switching, 2.0 * slow.switching);
+    close(fast.clock, slow.clock);
+    assert!(fast.internal > 0.0 && fast.switching > 0.0);
+}
+
+/// Runs Icarus Verilog on texts; the bench writes `waves.vcd` there.
+fn icarus(folder: &Path, verilog: &str) {
+    std::fs::write(folder.join("all.v"), verilog).unwrap();
+    for command in [&["iverilog", "-g2005", "-o", "all.vvp", "all.v"][..], &["vvp", "-n", "all.vvp"]] {
+        let run = Command::new(command[0]).args(&command[1..]).current_dir(folder).output().unwrap();
+        assert!(run.status.success(), "{command:?}: {}", String::from_utf8_lossy(&run.stderr));
+    }
+}
+
+/// A bench that gives a module random inputs before each of 200 edges: `ports` are connections to `clk`, `x` (the inputs) and
+/// nothing else.
+fn bench(module: &str, ports: &str) -> String {
+    format!(
+        "`timescale 1ps/1ps\nmodule bench; reg clk = 0; reg [31:0] x = 0; integer n, seed = 7;\n\
+         {module} dut ({ports});\n\
+         initial begin $dumpfile(\"waves.vcd\"); $dumpvars; #500;\n\
+         for (n = 0; n < 200; n = n + 1) begin x = $random(seed); #500 clk = 1; #500 clk = 0; end $finish; end\nendmodule\n"
+    )
+}
+
+const CELLS: &str = "module INV(A, Y); input A; output Y; assign Y = !A; endmodule\n\
+    module BUF(A, Y); input A; output Y; assign Y = A; endmodule\n\
+    module NAND2(A, B, Y); input A, B; output Y; assign Y = !(A & B); endmodule\n\
+    module NOR2(A, B, Y); input A, B; output Y; assign Y = !(A | B); endmodule\n\
+    module AND2(A, B, Y); input A, B; output Y; assign Y = A & B; endmodule\n\
+    module OR2(A, B, Y); input A, B; output Y; assign Y = A | B; endmodule\n\
+    module XOR2(A, B, Y); input A, B; output Y; assign Y = A ^ B; endmodule\n\
+    module MUX2(A, B, S, Y); input A, B, S; output Y; assign Y = S ? B : A; endmodule\n\
+    module DFF(CK, D, Q); input CK, D; output reg Q; initial Q = 0; always @(posedge CK) Q <= D; endmodule\n";
+
+/// Energies from the pins of all cells of a simulated netlist, from each of some edges to the next.
+fn expected(waves: &Path, edges: std::ops::Range<u64>) -> Energy {
+    let mut wave = wellen::simple::read(waves).unwrap();
+    let hierarchy = wave.hierarchy();
+    let mut pins = Vec::new();
+    for scope in hierarchy.all_scopes().map(|scope| &hierarchy[scope]) {
+        // Cells are what is in the device, which is in the bench.
+        if scope.full_name(hierarchy).matches('.').count() < 2 {
+            continue;
+        }
+        for var in scope.vars(hierarchy).map(|var| &hierarchy[var]) {
+            pins.push((var.name(hierarchy).to_owned(), var.signal_ref()));
+        }
+    }
+    let ids: Vec<_> = pins.iter().map(|(_, signal)| *signal).collect();
+    wave.load_signals(&ids);
+    // Just before the edge: that of cycle n is at n ns.
+    let times = wave.time_table();
+    let place = |edge: u64| times.partition_point(|time| *time < edge * 1000) - 1;
+    let mut energy = Energy::default();
+    for (name, signal) in &pins {
+        let signal = wave.get_signal(*signal).unwrap();
+        let value = |edge: u64| {
+            let offset = signal.get_offset(place(edge) as u32).unwrap();
+            signal.get_value_at(&offset, offset.elements - 1).to_bit_string().unwrap() == "1"
+        };
+        for edge in edges.clone() {
+            let (before, after) = (value(edge), value(edge + 1));
+            match (name.as_str(), before, after) {
+                ("CK", ..) => energy.clock += 3.0 + 2.0 + 1.0,
+                (_, before, after) if before == after => {}
+                ("Y" | "Q", false, true) => energy.internal += 2.0,
+                ("Y" | "Q", true, false) => energy.internal += 1.0,
+                _ => energy.switching += 0.5,
+            }
+        }
+    }
+    energy
+}
+
+/// RTL of a flat design, simulated.
+fn simulate_rtl(hierarchy: &Hierarchy, ports: &str, folder: &Path) {
+    let verilog: String =
+        hierarchy.units.iter().map(|unit| unit.verilog.as_str()).collect::<Vec<_>>().join("\n");
+    let top = &hierarchy.units.last().unwrap().name;
+    // Registers of RTL have no value before they are written.
+    let zero = |line: &str| match line.trim_start() {
+        words if words.starts_with("reg ") && words.ends_with("[0:15];") => {
+            format!("{line} integer k; initial for (k = 0; k < 16; k = k + 1) words[k] = 0;\n")
+        }
+        register if register.starts_with("reg ") => line.replace(';', " = 0;\n"),
+        _ => format!("{line}\n"),
+    };
+    let verilog: String = verilog.lines().map(zero).collect();
+    icarus(folder, &format!("{verilog}{}", bench(top, ports)));
+}
+
+#[test]
+fn a_replay_counts_what_a_simulation_of_the_netlist_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (nets, rtl, gates) =
+        (folder.path().join("nets"), folder.path().join("rtl"), folder.path().join("gates"));
+    [&nets, &rtl, &gates].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    map(&accumulator(), &nets);
+    simulate_rtl(&accumulator(), ".clk_i(clk), .a_i(x[7:0]), .b_i(x[15:8]), .en_i(x[16])", &rtl);
+    let netlist = std::fs::read_to_string(nets.join("m0000/balanced_net.v")).unwrap();
+    let bits = |port: &str, low: u32| {
+        (0..8).map(|bit| format!(".\\{port}[{bit}] (x[{}]), ", low + bit)).collect::<String>()
+    };
+    let ports = format!(".clk_i(clk), {}{}.en_i(x[16])", bits("a_i", 0), bits("b_i", 8));
+    icarus(&gates, &format!("{CELLS}{netlist}\n{}", bench("accumulator", &ports)));
+
+    let (start, stop) = (3, 190);
+    let found = measure(&nets, &rtl.join("waves.vcd"), start, Some(stop)).unwrap();
+    let expected = expected(&gates.join("waves.vcd"), start..stop - 1);
+    let power = found.modules[0].power_mw.times((stop - 1 - start) as f64 * 1000.0);
+    assert_eq!(found.cycles, stop - 1 - start);
+    close(power.internal, expected.internal);
+    close(power.switching, expected.switching);
+    close(power.clock, expected.clock);
+    assert!(expected.internal > 1000.0, "{expected:?}");
+}
+
+/// A latch that is open while the clock is down, and an AND gate.
+const GATE: &str = "module clock_gate(input clk_i, input en_i, output clk_o); wire on;\n\
+    LATN hold(.G(clk_i), .D(en_i), .Q(on)); AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
+
+#[test]
+fn a_gated_clock_takes_energy_in_the_cycles_that_it_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let gated = Flow { clock_gate: Some(GATE.into()), ..flow(Some(library(&common::liberty())), false) };
+    gated.run(&accumulator(), folder.path(), &|_| ()).unwrap();
+    simulate_rtl(&accumulator(), ".clk_i(clk), .a_i(x[7:0]), .b_i(x[15:8]), .en_i(x[16])", folder.path());
+    let waves = folder.path().join("waves.vcd");
+    let (start, stop) = (3, 190);
+    let found = measure(folder.path(), &waves, start, Some(stop)).unwrap();
+    // The edges at which `en_i` is set.
+    let mut wave = wellen::simple::read(&waves).unwrap();
+    let hierarchy = wave.hierarchy();
+    let enable =
+        hierarchy.lookup_var(&["bench", "dut"], "en_i").map(|var| hierarchy[var].signal_ref()).unwrap();
+    wave.load_signals(&[enable]);
+    let (times, signal) = (wave.time_table(), wave.get_signal(enable).unwrap());
+    let is_set = |edge: &u64| {
+        let place = times.partition_point(|time| *time < edge * 1000) - 1;
+        let offset = signal.get_offset(place as u32).unwrap();
+        signal.get_value_at(&offset, offset.elements - 1).to_bit_string().unwrap() == "1"
+    };
+    let cycles = (stop - 1 - start) as f64;
+    let passed = (start..stop - 1).filter(is_set).count() as f64;
+    assert!(passed > 60.0 && passed < 130.0, "{passed}");
+    // Eight flip-flops without a gate, at 3 + 2 fJ and a fF each; the clock pins of the latch and the AND gate.
+    let always = 8.0 * 6.0 + 2.0;
+    // Eight behind it, and the AND gate's output up and down.
+    let gated = 8.0 * 6.0 + 3.0;
+    close(found.modules[0].power_mw.clock * cycles * 1000.0, always * cycles + gated * passed);
+    assert_eq!((found.modules[0].flip_flops, found.modules[0].instances), (16, 1));
+}
+
+#[test]
+fn modules_and_parts_add_up_to_the_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let waves = folder.path().join("waves.vcd");
+    map(&chain(), folder.path());
+    simulate_rtl(&chain(), ".clk_i(clk), .a_i(x[7:0]), .addr_i(x[11:8]), .write_i(x[12])", folder.path());
+    let found = measure(folder.path(), &waves, 20, Some(150)).unwrap();
+    let instances: BTreeMap<&str, u64> =
+        found.modules.iter().map(|module| (module.module.as_str(), module.instances)).collect();
+    assert_eq!(instances, BTreeMap::from([("chain", 1), ("inverter_w8", 2), ("register_w8", 3)]));
+    let blocks: f64 = found.blocks.iter().map(|block| block.power_mw.total()).sum();
+    assert_eq!(found.blocks.len(), 6, "five stages, and the chain without them");
+    // 24 flip-flops and 16 inverters.
+    close(found.modules.iter().map(|module| module.power_mw.leakage).sum(), 40.0 * 4e-6);
+    let report = WindowReport::new(found.clone(), 0.1);
+    close(report.total_mw.total(), found.modules.iter().map(|module| module.power_mw.total()).sum());
+    close(report.total_mw.total(), blocks);
+    // Flattened, the same cells see the same values.
+    let flat = tempfile::tempdir().unwrap();
+    map(&chain().flattened(), flat.path());
+    let whole = measure(flat.path(), &waves, 20, Some(150)).unwrap();
+    close(whole.modules[0].power_mw.total(), blocks);
+}
+
+#[test]
+fn a_netlist_of_something_else_than_what_ran_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    map(&toggle(), folder.path());
+    let file = folder.path().join("t.vcd");
+    let levels = [true, false, true, true, false];
+    std::fs::write(&file, waves(&levels)).unwrap();
+    let netlist = folder.path().join("m0000/netlist.json");
+    let text = std::fs::read_to_string(&netlist).unwrap();
+    let with = |from: &str, to: &str| {
+        assert!(text.contains(from), "{text}");
+        // The file is a link to the recipe's.
+        std::fs::remove_file(&netlist).unwrap();
+        std::fs::write(&netlist, text.replace(from, to)).unwrap();
+        measure(folder.path(), &file, 0, None).unwrap_err()
+    };
+    assert!(with("\"INV\"", "\"BUF\"").contains("port 'y_o' has other values than in the waves"));
+    assert!(with("\"INV\"", "\"NO\"").contains("no cell 'NO' in the library"));
+    assert!(with("\"q_q$", "\"other_q$").contains("no signal for the register 'other_q'"));
+}
+
+#[test]
+fn windows_and_files_that_cannot_be_used_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.vcd");
+    std::fs::write(&file, waves(&[true, false, true])).unwrap();
+    assert!(measure(folder.path(), &file, 0, None).unwrap_err().contains("holds no netlists"));
+    map(&toggle(), folder.path());
+    assert!(measure(folder.path(), &file, 0, None).is_ok());
+    assert!(measure(folder.path(), &file, 2, None).unwrap_err().contains("from cycle 2 up to the end"));
+    let wrong = |from: &str, to: &str| {
+        std::fs::write(&file, waves(&[true, false, true]).replace(from, to)).unwrap();
+        measure(folder.path(), &file, 0, None).unwrap_err()
+    };
+    assert!(wrong("a_i", "b_i").contains("no scope has the ports of 'toggle'"));
+    assert!(wrong("1ps", "1ns").contains("unit of time"));
+    assert!(wrong("#15\n1c\n0q", "#15\n1c\n1q").contains("'q_q$"), "a register that does not take its data");
+    assert!(wrong("1a", "xa").contains("neither 0 nor 1"));
+}

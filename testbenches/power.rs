@@ -1,0 +1,84 @@
+//! Power of a lane: its mapped netlist replayed with waves of its RTL, which it has to repeat in every cycle. A lane that stands still takes
+//! a small part of what a working one does, if its clocks are gated.
+//!
+//! What a replay counts is compared with other simulators in `synth/tests/power.rs`.
+
+use crate::cells;
+use ndp_config::DesignConfig;
+use ndp_numerics::SplitMix64;
+use ndp_sim::ffi::{Model, OpenOptions, WaveOptions, rtl};
+use ndp_synth::flow::{Flow, Library};
+use ndp_synth::liberty::Liberty;
+use ndp_synth::power::{self, Request, Window};
+use ndp_synth::script::Recipe;
+use ndp_synth::{source, tools};
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(300);
+const GATE: &str = "module clock_gate(input clk_i, input en_i, output clk_o); wire on;\n\
+    LATN hold(.G(clk_i), .D(en_i), .Q(on)); AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
+
+/// 330 cycles of work, then 330 of rest, with operands that change all the time.
+fn waves(file: &Path) -> Result<(), Box<dyn Error>> {
+    let options = OpenOptions { waves: Some(WaveOptions::new(file)), ..OpenOptions::default() };
+    let mut model = Model::open(&rtl(&DesignConfig::preset("tiny")?, "serial_lane")?, &options)?;
+    let (load, moves) = (model.input("load_i")?, model.input("move_i")?);
+    let operands = [model.input("sig_w_i")?, model.input("sig_x_i")?];
+    let mut random = SplitMix64::new(0x706f_7765);
+    for cycle in 0..660 {
+        let works = cycle < 330;
+        model.set(load, (works && cycle % 11 == 0).into());
+        model.set(moves, works.into());
+        for operand in operands {
+            model.set(operand, random.next_u64() & 0x7ff);
+        }
+        model.tick();
+    }
+    Ok(model.close_waves()?)
+}
+
+/// Dynamic power in mW at work and at rest.
+fn lane(clock_gate: Option<&str>, waves: &Path) -> Result<[f64; 2], Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let library = || {
+        Ok::<_, String>(Library { comb: Liberty::scan(cells::liberty())?, seq: None, avoided: Vec::new() })
+    };
+    let flow = Flow {
+        yosys: tools::yosys(None, LIMIT)?,
+        sta: None,
+        library: Some(library()?),
+        recipes: vec![Recipe::Balanced],
+        fallback: Vec::new(),
+        clock_gate: clock_gate.map(str::to_owned),
+        period_ps: 1000.0,
+        jobs: 1,
+        limit: LIMIT,
+    };
+    flow.run(&source::block("tiny", "serial_lane")?.1, folder.path(), &|_| ())?;
+    let window = |name: &str, start, stop| Window { name: name.into(), start, stop: Some(stop), work: None };
+    let found = power::run(&Request {
+        netlists: folder.path(),
+        library: &library()?,
+        waves,
+        windows: &[window("work", 22, 330), window("rest", 340, 650)],
+        slew_ps: 20.0,
+        load_ff: 2.0,
+        jobs: 1,
+    })?;
+    Ok([0, 1].map(|window| found[window].modules[0].power_mw.dynamic()))
+}
+
+#[test]
+fn a_lane_that_stands_still_takes_less_and_with_gated_clocks_a_quarter() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    for file in ["lane.vcd", "lane.fst"].map(|name| folder.path().join(name)) {
+        waves(&file)?;
+        let [work, rest] = lane(None, &file)?;
+        let [gated_work, gated_rest] = lane(Some(GATE), &file)?;
+        assert!(rest < work && gated_work < work, "{work} {rest} {gated_work} {gated_rest} mW");
+        assert!(4.0 * gated_rest < rest, "{rest} {gated_rest} mW");
+    }
+    Ok(())
+}

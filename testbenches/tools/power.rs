@@ -1,0 +1,38 @@
+//! `ndp power` from outside: what it refuses. What it computes is the business of `synth/tests/power.rs` and `testbenches/power.rs`.
+
+use super::common;
+use std::process::Command;
+
+/// The message of a call that has to fail with exit code 2.
+fn refused(arguments: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_ndp")).arg("power").args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (library, waves, empty) = (path("cells.lib"), path("w.vcd"), path("nets"));
+    std::fs::write(&library, common::liberty()).unwrap();
+    std::fs::write(&waves, "no waves").unwrap();
+    std::fs::create_dir(&empty).unwrap();
+    let call = |more: &[&str]| {
+        let all = ["--netlists", &empty, "--liberty", &library, "--waves", &waves];
+        refused(&[&all[..], more].concat())
+    };
+    for (more, expected) in [
+        (&[][..], "holds no netlists"),
+        (&["--window", "dot=9..9"], "the window 'dot' from cycle 9 up to 9 is empty"),
+        (&["--window", "dot"], "NAME=START..STOP"),
+        (&["--slew-ps", "0"], "--slew-ps = 0 must be a number above 0"),
+        (&["--sram-pj-per-bit=-1"], "--sram-pj-per-bit = -1 must be a number of at least 0"),
+        (&["--jobs", "0"], "--jobs = 0 must be at least 1"),
+        (&["--liberty-seq", "none.lib"], "none.lib"),
+    ] {
+        let message = call(more);
+        assert!(message.contains(expected), "{more:?}: {message}");
+    }
+}
