@@ -11,7 +11,7 @@ use crate::gemv::{
 use crate::phases::{Phase, PhaseCycles};
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_energy::DramUse;
+use ndp_energy::{CoreUse, DramUse};
 use ndp_isa::Counters;
 use ndp_isa::Opcode;
 use ndp_model::{
@@ -101,7 +101,7 @@ pub struct CoreBackend {
     mismatches: Vec<Mismatch>,
     phases: PhaseCycles,
     counters: Counters,
-    dram: BTreeMap<&'static str, DramUse>,
+    used: BTreeMap<&'static str, (DramUse, CoreUse)>,
     /// Rotated elements, and keys and values in DRAM, that were compared with the reference.
     other_outputs: u64,
     meter: CycleMeter,
@@ -126,7 +126,7 @@ impl CoreBackend {
             mismatches: Vec::new(),
             phases: PhaseCycles::default(),
             counters: Counters::default(),
-            dram: BTreeMap::new(),
+            used: BTreeMap::new(),
             other_outputs: 0,
             meter: CycleMeter::default(),
             model_cycles: 0,
@@ -176,9 +176,9 @@ impl CoreBackend {
         &self.counters
     }
 
-    /// What the DRAM was used for in programs, by the operation that they were for.
-    pub fn dram(&self) -> &BTreeMap<&'static str, DramUse> {
-        &self.dram
+    /// What DRAM and core were used for in programs, by the operation that they were for.
+    pub fn used(&self) -> &BTreeMap<&'static str, (DramUse, CoreUse)> {
+        &self.used
     }
 
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
@@ -481,7 +481,9 @@ impl CoreBackend {
 
     /// Counts a program.
     fn count(&mut self, operation: &'static str, figures: &ProgramFigures) {
-        *self.dram.entry(operation).or_default() += figures.dram;
+        let of = self.used.entry(operation).or_default();
+        of.0 += figures.dram;
+        of.1 += figures.core_use();
         for (&opcode, &count) in &figures.opcodes {
             if opcode.is_activation() {
                 self.activation.count += u64::from(count);

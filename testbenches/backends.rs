@@ -85,8 +85,8 @@ fn a_layer_takes_the_same_cycles() -> Outcome {
             let output = step.run(&mut backend)?;
             assert_eq!(backend.model_cycles(), backend.total().cycles);
             let dram: Vec<_> =
-                backend.dram().iter().map(|(operation, of)| (*operation, without_bus(*of))).collect();
-            assert!(dram.len() > 5 && dram.iter().all(|(_, of)| of.counts.commands.reads > 0));
+                backend.used().iter().map(|(operation, of)| (*operation, without_bus(of.0), of.1)).collect();
+            assert!(dram.len() > 5 && dram.iter().all(|(_, of, _)| of.counts.commands.reads > 0));
             Ok((output, backend.total(), backend.phases().clone(), *backend.counters(), dram))
         };
         assert_eq!(run(Backend::Cycles)?, run(Backend::Rtl)?, "{neurons:?}, batch {batch}");

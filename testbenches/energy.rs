@@ -46,10 +46,11 @@ fn a_product_counts_the_same_in_rtl_and_as_a_model() -> Outcome {
         let [rtl, modelled] = [of("rtl")?, of("cycles")?].map(|report| report["energy"].clone());
         for energy in [&rtl, &modelled] {
             let programs = fj(&energy["programs"]);
-            assert!(programs > 0 && sum(&energy["parts"]) == programs);
+            assert!(programs > 0 && sum(&energy["parts"]) + sum(&energy["core"]) == programs);
+            assert!(sum(&energy["core"]) > 0);
             let operations = energy["operations"].as_array().ok_or("operations")?;
             assert_eq!(operations.iter().map(|of| fj(&of["total"])).sum::<u64>(), programs);
-            assert!(fj(&energy["session"]["total"]) > programs);
+            assert!(fj(&energy["session"]["total"]) > sum(&energy["parts"]));
             check_dimm(&energy["session"])?;
         }
         assert_eq!(counts(&rtl), counts(&modelled));
@@ -104,6 +105,10 @@ fn constants_are_read_from_files_and_refused_by_name() -> Outcome {
         "unknown DRAM device 'ddr6', expected one of ddr4-3200-x8",
     )?;
     refused(&format!("{line} --energy-dram {own}x.toml"), "own.tomlx.toml")?;
+    refused(
+        &format!("{line} --energy-core sky130"),
+        "unknown energy of a core 'sky130', expected one of hermes-asap7",
+    )?;
     std::fs::write(&own, text.replace("idd4r = 302.0", "idd4r = -1.0"))?;
     refused(&format!("{line} --energy-dram {own}"), "currents_ma.idd4r = -1 must be in 56..=10000")?;
     let system = "generate --config tiny --backend cycles --dimms 2 --tokens 1";
@@ -122,8 +127,15 @@ fn systems_show_it_in_text_reports_and_timelines() -> Outcome {
     let output = ndp(&format!("{line} --energy --html {html} --timeline {timeline} --trace {trace}"))?;
     let text = stdout(&output);
     assert!(output.status.success(), "{}", stderr(&output));
-    for expected in ["per token", " by device", "DIMMs: DRAM, RD", "GPU: idle", " by operation", "idle times"]
-    {
+    for expected in [
+        "per token",
+        " by device",
+        "DIMMs: DRAM, RD",
+        "DIMMs: core, dot",
+        "GPU: idle",
+        " by operation",
+        "idle times",
+    ] {
         assert!(text.contains(expected), "{expected}\n{text}");
     }
     let html = std::fs::read_to_string(html)?;

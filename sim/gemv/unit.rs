@@ -13,7 +13,7 @@ use crate::core::{
 use crate::error::SimError;
 use crate::ffi::{Form, ModuleShare, WaveOptions};
 use ndp_config::DesignConfig;
-use ndp_energy::{DramUse, RankActivity};
+use ndp_energy::{CoreUse, DramUse, RankActivity};
 use ndp_isa::Counters;
 use ndp_isa::{Data, Instruction, Opcode, Program};
 use ndp_layout::{Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of};
@@ -142,6 +142,16 @@ pub struct ProgramFigures {
     pub dram: DramUse,
     /// Its instructions in time, if [`GemvOptions::log_instructions`] asks for them.
     pub records: Vec<InstructionRecord>,
+}
+
+impl ProgramFigures {
+    /// Its cycles by what the logic of the core did.
+    pub fn core_use(&self) -> CoreUse {
+        let PartCycles { gemv, activation, round, .. } = self.parts;
+        let axpy = gemv.min(self.counters.axpy.into());
+        let activation = activation + round;
+        CoreUse { dot: gemv - axpy, axpy, activation, other: self.cycles.saturating_sub(gemv + activation) }
+    }
 }
 
 /// Results and cycles of one product.

@@ -13,7 +13,7 @@ use super::place::Place;
 use crate::core::InstructionRecord;
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
-use ndp_energy::DramUse;
+use ndp_energy::{CoreUse, DramUse};
 use ndp_isa::Opcode;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -70,6 +70,8 @@ pub struct ProgramEvent {
     pub instructions: u32,
     /// What the DRAM was used for meanwhile, all ranks together.
     pub dram: DramUse,
+    /// Its cycles by what the logic of the core did.
+    pub core: CoreUse,
     /// When each of them was in work, if that was asked for.
     pub records: Vec<InstructionRecord>,
 }
@@ -278,8 +280,9 @@ impl Books {
         }
         let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
         let shares = Shares::of_program(&program, end - begin);
+        let core = program.core_use();
         let ProgramFigures { number, first_cycle, cycles, instructions, dram, records, .. } = program;
-        let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, dram, records });
+        let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, dram, core, records });
         self.push(Place::Dimm(dimm as u32), what, (Span::new(begin, end), shares), (0, neurons), program);
         end
     }

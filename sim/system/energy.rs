@@ -6,6 +6,7 @@
 //! - **DRAM, host's accesses**: the data of the memory channels in bursts of 64 bytes, each a RD or WR. How many share a row is not known:
 //!   the value takes one ACT for the bursts of a row of one rank, the range goes from none to one for each burst.
 //! - **DRAM, between programs**: closed banks and a refresh in every interval for the rest of the time.
+//! - **Cores**: cycles by what the logic does, times the power that was measured for such work.
 //! - **Links, channels, bus**: bytes of the payload times the energy of a bit. Flits that are repeated are left out.
 //! - **GPU, host**: idle and busy power times their times in the books. Synchronisation counts as idle.
 //!
@@ -16,7 +17,7 @@ use super::causes::Cause;
 use super::figures::SystemFigures;
 use super::place::Place;
 use ndp_config::{BEAT_BITS, DesignConfig, DramConfig, LlmShape, SystemConfig};
-use ndp_energy::{DramCosts, DramPart, Energy, EnergyConstants, SystemCosts};
+use ndp_energy::{CoreCosts, CorePart, DramCosts, DramPart, Energy, EnergyConstants, SystemCosts};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -32,6 +33,8 @@ pub enum EnergyPart {
     HostAccess(DramPart),
     /// DRAM between programs.
     Between(DramPart),
+    /// The logic of a core.
+    Core(CorePart),
     /// Bits on their way.
     Bits,
     /// The device has nothing to do.
@@ -41,13 +44,14 @@ pub enum EnergyPart {
 }
 
 impl EnergyPart {
-    /// Whether it grows with what is moved; the rest grows with time.
+    /// Whether it grows with what is moved or computed near the memory; the rest grows with time.
     fn moves(self) -> bool {
         match self {
             Self::Program(part) => {
                 !matches!(part, DramPart::Refresh | DramPart::ActiveStandby | DramPart::PrechargedStandby)
             }
             Self::HostAccess(_) | Self::Bits => true,
+            Self::Core(part) => part != CorePart::Idle,
             Self::Between(_) | Self::Idle | Self::Busy => false,
         }
     }
@@ -58,6 +62,7 @@ impl EnergyPart {
             Self::Program(part) => format!("DRAM, {}", part.name()),
             Self::HostAccess(part) => format!("host's accesses, {}", part.name()),
             Self::Between(part) => format!("between programs, {}", part.name()),
+            Self::Core(part) => format!("core, {}", part.name()),
             Self::Bits => "bits".to_owned(),
             Self::Idle => "idle".to_owned(),
             Self::Busy => "busy".to_owned(),
@@ -89,6 +94,8 @@ pub struct EnergyRow {
 #[derive(Clone, Debug)]
 pub struct EnergyCosts {
     dram: DramCosts,
+    core: CoreCosts,
+    core_ps: u64,
     system: SystemCosts,
     machine: SystemConfig,
     ranks: u64,
@@ -97,7 +104,7 @@ pub struct EnergyCosts {
     model_bytes: Option<u64>,
 }
 
-/// What a device draws from a time on: the DRAM of a DIMM, the GPU or the host.
+/// What a device draws from a time on: a DIMM with its core, the GPU or the host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
     /// The device.
@@ -135,6 +142,8 @@ impl EnergyCosts {
     pub fn new(design: &DesignConfig, machine: &SystemConfig, constants: &EnergyConstants) -> Self {
         Self {
             dram: DramCosts::new(&constants.dram, design.dram()),
+            core: CoreCosts::new(&constants.core, design),
+            core_ps: design.core().clock_ps(),
             system: SystemCosts::new(&constants.system),
             machine: machine.clone(),
             ranks: design.gemv().ranks().into(),
@@ -216,6 +225,9 @@ impl EnergyTally {
                     }
                     for (part, energy) in costs.dram.of(&program.dram).iter() {
                         add(place, EnergyPart::Program(part), energy);
+                    }
+                    for (part, energy) in costs.core.of(&program.core) {
+                        add(place, EnergyPart::Core(part), energy);
                     }
                     *busy_ns.entry(place).or_default() += event.end_ns - event.begin_ns;
                 }
@@ -351,12 +363,16 @@ impl EnergyCosts {
         let watts = |energy: Energy, ns: u64| energy.value as f64 / ns.max(1) as f64 / 1e6;
         let of = |place, busy: Option<&Event>| match (place, busy) {
             (Place::Dimm(_), Some(event)) => {
-                let energy = event.program.as_ref().map(|program| self.dram.of(&program.dram).total());
+                let energy = event.program.as_ref().map(|program| {
+                    let core: Energy = self.core.of(&program.core).map(|(_, energy)| energy).sum();
+                    self.dram.of(&program.dram).total() + core
+                });
                 watts(energy.unwrap_or_default(), event.end_ns - event.begin_ns)
             }
             (Place::Dimm(_), None) => {
                 let clocks = 1_000_000_000 / self.clock_ps * self.ranks;
-                watts(self.dram.idle(clocks).total(), 1_000_000)
+                let core = self.core.idle(1_000_000_000 / self.core_ps);
+                watts(self.dram.idle(clocks).total() + core, 1_000_000)
             }
             (_, Some(_)) => watts(self.device(place, 0, 1_000)[1], 1_000),
             (_, None) => watts(self.device(place, 1_000, 0)[0], 1_000),

@@ -1,7 +1,7 @@
 //! Whether all energy of a generation has a use, and events of RTL and models beside each other.
 
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_energy::{DramCosts, DramPart, DramUse, Energy, EnergyConstants, SystemCosts};
+use ndp_energy::{CoreCosts, CoreUse, DramCosts, DramPart, DramUse, Energy, EnergyConstants, SystemCosts};
 use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Place, SystemFigures};
 use std::error::Error;
 
@@ -17,7 +17,7 @@ pub fn without_bus(events: &[Event]) -> Vec<Event> {
 /// What events of a design cost.
 pub fn costs(design: &DesignConfig, dimms: u32) -> Result<EnergyCosts, Box<dyn Error>> {
     let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
-    Ok(EnergyCosts::new(design, &system, &EnergyConstants::load(design, "hermes", (None, None))?))
+    Ok(EnergyCosts::new(design, &system, &EnergyConstants::load(design, "hermes", [None; 3])?))
 }
 
 /// Sums by device, by part and by operation are the total, and each of them is what follows from the events, added up in another order.
@@ -35,7 +35,7 @@ pub fn all_energy_has_a_use(
     assert_eq!(found.by(|_, part, _| part).into_values().sum::<Energy>(), total);
     assert_eq!(found.by(|_, _, operation| operation).into_values().sum::<Energy>(), total);
 
-    let constants = EnergyConstants::load(design, "hermes", (None, None))?;
+    let constants = EnergyConstants::load(design, "hermes", [None; 3])?;
     let (dram, system) =
         (DramCosts::new(&constants.dram, design.dram()), SystemCosts::new(&constants.system));
     let events = || events.iter().filter(|event| event.begin_ns >= figures.prompt_ns);
@@ -50,6 +50,18 @@ pub fn all_energy_has_a_use(
     for (of, energy) in dram.of(&programs).iter() {
         // A program whose bits are not known pays for random ones, as all of them together do.
         assert_eq!(part(EnergyPart::Program(of)), energy, "{of:?}");
+    }
+    // The logic: its cycles are those of the programs and of the rest of the time.
+    let mut cycles = CoreUse::default();
+    let mut all_cycles = 0;
+    for program in events().filter_map(|event| event.program.as_ref()) {
+        cycles += program.core;
+        all_cycles += program.cycles;
+    }
+    assert_eq!(cycles.dot + cycles.axpy + cycles.activation + cycles.other, all_cycles);
+    assert!(cycles.dot.min(cycles.axpy).min(cycles.activation) > 0, "{cycles:?}");
+    for (of, energy) in CoreCosts::new(&constants.core, design).of(&cycles).take(3) {
+        assert_eq!(part(EnergyPart::Core(of)), energy, "{of:?}");
     }
     // Bursts of the host.
     for (read, column) in [(true, DramPart::Read), (false, DramPart::Write)] {

@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod constant;
+mod core;
 mod counts;
 mod dimm;
 mod dram;
@@ -15,6 +16,7 @@ mod energy;
 mod system;
 
 pub use constant::Constant;
+pub use core::{CoreConstants, CoreCosts, CorePart, CoreUse};
 pub use counts::{BankCounts, BusBits, BusCounts, DramUse, RankActivity, RankCounts};
 pub use dimm::{DimmEnergy, RankEnergy};
 pub use dram::{Currents, DramConstants, DramCosts, DramEnergy, DramPart, Interface, Ranges, VppCurrents};

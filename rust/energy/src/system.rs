@@ -1,6 +1,7 @@
 //! Links, channels, the bus to the GPU, and the devices around the DIMMs: energy of a bit, and power by state.
 
 use crate::constant::Constant;
+use crate::core::CoreConstants;
 use crate::dram::DramConstants;
 use crate::energy::Energy;
 use ndp_config::{ConfigError, DesignConfig};
@@ -80,24 +81,27 @@ impl SystemConstants {
 pub struct EnergyConstants {
     /// The DRAM of the DIMMs.
     pub dram: DramConstants,
+    /// The logic of their cores.
+    pub core: CoreConstants,
     /// What is around them.
     pub system: SystemConstants,
 }
 
 impl EnergyConstants {
     /// Those that are asked for, each a preset or the path of a TOML file. Of none the DRAM is that of the design
-    /// ([`DramConstants::of_design`]), and the system the preset of the same name, or `hermes` if there is none.
+    /// ([`DramConstants::of_design`]), the logic `hermes-asap7`, and the system the preset of the same name, or `hermes` if there is none.
     ///
     /// # Errors
-    /// As [`DramConstants::load`] and [`SystemConstants::load`].
+    /// As [`DramConstants::load`], [`CoreConstants::load`] and [`SystemConstants::load`].
     pub fn load(
         design: &DesignConfig,
         system: &str,
-        (dram_asked, system_asked): (Option<&str>, Option<&str>),
+        [dram_asked, core_asked, system_asked]: [Option<&str>; 3],
     ) -> Result<Self, ConfigError> {
         let known = SystemConstants::PRESETS.contains(&system);
         Ok(Self {
             dram: dram_asked.map_or_else(|| DramConstants::of_design(design.dram()), DramConstants::load)?,
+            core: CoreConstants::load(core_asked.unwrap_or("hermes-asap7"))?,
             system: SystemConstants::load(system_asked.unwrap_or(if known { system } else { "hermes" }))?,
         })
     }

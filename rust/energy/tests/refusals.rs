@@ -1,6 +1,6 @@
 //! Files that are refused, and what is said of them.
 
-use ndp_energy::{DramConstants, SystemConstants};
+use ndp_energy::{CoreConstants, DramConstants, SystemConstants};
 
 #[test]
 fn constants_that_no_device_has_are_refused_by_name() {
@@ -37,6 +37,15 @@ fn constants_that_no_device_has_are_refused_by_name() {
     ] {
         assert!(text.contains(from), "{from}");
         let error = SystemConstants::from_toml(&text.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+    let text = include_str!("../presets/hermes-asap7.toml");
+    for (from, to, named) in [
+        ("clock_mhz = 1000", "clock_mhz = 0", "clock_mhz = 0 must be in 1..=100000"),
+        ("idle_mw = { value = 127.4", "idle_mw = { value = 27.4", "idle_mw = { low = 101.4, value = 27.4"),
+    ] {
+        assert!(text.contains(from), "{from}");
+        let error = CoreConstants::from_toml(&text.replace(from, to)).unwrap_err().to_string();
         assert!(error.contains(named), "{error}");
     }
 }

@@ -1,7 +1,9 @@
 //! Links, bus and devices.
 
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_energy::{DramConstants, Energy, EnergyConstants, SystemConstants, SystemCosts};
+use ndp_energy::{
+    CoreConstants, CoreCosts, CoreUse, DramConstants, Energy, EnergyConstants, SystemConstants, SystemCosts,
+};
 
 #[test]
 fn bytes_and_times_cost_what_the_constants_say() {
@@ -28,6 +30,27 @@ fn every_preset_is_valid_has_its_name_and_belongs_to_a_system() {
 }
 
 #[test]
+fn a_core_of_half_the_multipliers_takes_half() {
+    let constants = CoreConstants::preset("hermes-asap7").unwrap();
+    let costs = |preset: &str| CoreCosts::new(&constants, &DesignConfig::preset(preset).unwrap());
+    let cycles = CoreUse { dot: 3, axpy: 5, activation: 7, other: 11 };
+    let all: Vec<_> = costs("hermes").of(&cycles).map(|(part, energy)| (part.name(), energy.value)).collect();
+    // A mW at 1 GHz is a pJ in a cycle.
+    assert_eq!(
+        all,
+        [
+            ("dot", 3 * 493_300),
+            ("axpy", 5 * 1_832_000),
+            ("activation", 7 * 1_126_200),
+            ("idle", 11 * 127_400)
+        ]
+    );
+    let half: Vec<_> = costs("hermes-128").of(&cycles).map(|(_, energy)| 2 * energy.value).collect();
+    assert_eq!(half, all.iter().map(|(_, energy)| *energy).collect::<Vec<_>>());
+    assert_eq!(costs("hermes").idle(4).value, 4 * 127_400);
+}
+
+#[test]
 fn constants_follow_from_design_and_system_unless_they_are_asked_for() {
     let names = |design: &str, system: &str, asked| {
         let design = DesignConfig::preset(design).unwrap();
@@ -35,11 +58,11 @@ fn constants_follow_from_design_and_system_unless_they_are_asked_for() {
         (found.dram.name, found.system.name)
     };
     let expect = |dram: &str, system: &str| (dram.to_owned(), system.to_owned());
-    assert_eq!(names("hermes", "hermes-t4", (None, None)), expect("ddr4-3200-x16", "hermes-t4"));
-    assert_eq!(names("hermes-x8", "small", (None, None)), expect("ddr4-3200-x8", "hermes"));
-    let asked = (Some("ddr4-3200-x8"), Some("hermes-3090"));
+    assert_eq!(names("hermes", "hermes-t4", [None; 3]), expect("ddr4-3200-x16", "hermes-t4"));
+    assert_eq!(names("hermes-x8", "small", [None; 3]), expect("ddr4-3200-x8", "hermes"));
+    let asked = [Some("ddr4-3200-x8"), None, Some("hermes-3090")];
     assert_eq!(names("hermes", "hermes", asked), expect("ddr4-3200-x8", "hermes-3090"));
     let design = DesignConfig::preset("tiny").unwrap();
-    let error = EnergyConstants::load(&design, "hermes", (Some("ddr5"), None)).unwrap_err().to_string();
+    let error = EnergyConstants::load(&design, "hermes", [Some("ddr5"), None, None]).unwrap_err().to_string();
     assert!(error.contains("unknown DRAM device 'ddr5', expected one of ddr4-3200-x8"), "{error}");
 }

@@ -2,7 +2,10 @@
 
 use crate::tools::grouped;
 use ndp_config::DesignConfig;
-use ndp_energy::{DimmEnergy, DramCosts, DramEnergy, DramPart, DramUse, Energy, EnergyConstants};
+use ndp_energy::{
+    CoreCosts, CorePart, CoreUse, DimmEnergy, DramCosts, DramEnergy, DramPart, DramUse, Energy,
+    EnergyConstants,
+};
 use ndp_files::FileSet;
 use ndp_report::{BarChart, Report, ReportError};
 use ndp_sim::backend::CoreBackend;
@@ -19,6 +22,9 @@ pub struct EnergyArgs {
     /// Currents and interface of the DRAM: ddr4-3200-x8, ddr4-3200-x16 or a path ending in .toml [default: by the bank groups of the design]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     pub energy_dram: Option<String>,
+    /// Logic of the cores: hermes-asap7 or a path ending in .toml [default: hermes-asap7, in proportion to the multipliers]
+    #[arg(long, value_name = "PRESET|FILE.toml")]
+    pub energy_core: Option<String>,
     /// Links, bus, GPU and host: hermes, hermes-3090, hermes-t4 or a path ending in .toml [default: by the name of the system]
     #[arg(long, value_name = "PRESET|FILE.toml")]
     pub energy_system: Option<String>,
@@ -36,7 +42,7 @@ impl EnergyArgs {
 
     /// The constants of a design in a system.
     pub fn constants(&self, design: &DesignConfig, system: &str) -> anyhow::Result<EnergyConstants> {
-        let asked = (self.energy_dram.as_deref(), self.energy_system.as_deref());
+        let asked = [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref);
         Ok(EnergyConstants::load(design, system, asked)?)
     }
 }
@@ -47,22 +53,25 @@ struct OperationEnergy {
     operation: &'static str,
     total: Energy,
     parts: DramEnergy,
+    core: BTreeMap<&'static str, Energy>,
     counted: DramUse,
+    cycles: CoreUse,
 }
 
-/// DRAM of a core alone.
+/// A core alone with its DRAM.
 #[derive(Debug, Serialize)]
 pub struct CoreEnergy {
     /// The device.
     dram: String,
-    /// All programs: the sum of the operations, and of the parts.
+    /// All programs: the sum of the operations, and of the parts of DRAM and core.
     programs: Energy,
     parts: DramEnergy,
+    core: BTreeMap<&'static str, Energy>,
     operations: Vec<OperationEnergy>,
     /// Multiply-accumulates of the programs.
     macs: u64,
     pj_per_mac: f64,
-    /// Since reset, programs and everything between them.
+    /// DRAM since reset, programs and everything between them.
     session: DimmEnergy,
 }
 
@@ -72,18 +81,25 @@ impl CoreEnergy {
         let config = backend.unit().config().clone();
         let constants = args.constants(&config, "hermes")?;
         let costs = DramCosts::new(&constants.dram, config.dram());
+        let core_costs = CoreCosts::new(&constants.core, &config);
         let (mut operations, mut all) = (Vec::new(), DramEnergy::default());
-        for (&operation, &counted) in backend.dram() {
+        let mut core: BTreeMap<&'static str, Energy> = BTreeMap::new();
+        for (&operation, &(counted, cycles)) in backend.used() {
             let parts = costs.of(&counted);
+            let of_core: BTreeMap<_, _> =
+                core_costs.of(&cycles).map(|(part, energy)| (part.name(), energy)).collect();
             all += parts;
-            operations.push(OperationEnergy { operation, total: parts.total(), parts, counted });
+            of_core.iter().for_each(|(name, energy)| *core.entry(name).or_default() += *energy);
+            let total = parts.total() + of_core.values().copied().sum();
+            operations.push(OperationEnergy { operation, total, parts, core: of_core, counted, cycles });
         }
         let macs = backend.total().macs;
-        let programs = all.total();
+        let programs = all.total() + core.values().copied().sum();
         Ok(Self {
             dram: constants.dram.name,
             programs,
             parts: all,
+            core,
             operations,
             macs,
             pj_per_mac: programs.pj() / macs.max(1) as f64,
@@ -99,11 +115,13 @@ impl CoreEnergy {
             self.pj_per_mac,
             self.dram
         );
-        print_sums(self.parts.iter().map(|(part, energy)| (part.name().to_owned(), energy)), self.programs);
+        let dram = self.parts.iter().map(|(part, energy)| (format!("DRAM, {}", part.name()), energy));
+        let core = self.core.iter().map(|(part, energy)| (format!("core, {part}"), *energy));
+        print_sums(dram.chain(core), self.programs);
         if self.operations.len() > 1 {
             print_sums(self.operations.iter().map(|of| (of.operation.to_owned(), of.total)), self.programs);
         }
-        say!("  with what is between programs {}", self.session.total);
+        say!("  DRAM with what is between programs {}", self.session.total);
     }
 }
 
@@ -157,7 +175,7 @@ pub fn print(breakdown: &EnergyBreakdown) {
 
 /// Kinds of energy, as the bars have them.
 const KINDS: [&str; 8] =
-    ["ACT and PRE", "RD and WR", "data bus", "refresh", "standby", "bits", "idle", "busy"];
+    ["ACT and PRE", "RD and WR", "data bus", "refresh", "standby", "bits", "idle", "logic at work"];
 
 fn kind(part: EnergyPart) -> &'static str {
     match part {
@@ -169,8 +187,8 @@ fn kind(part: EnergyPart) -> &'static str {
             DramPart::ActiveStandby | DramPart::PrechargedStandby => "standby",
         },
         EnergyPart::Bits => "bits",
-        EnergyPart::Idle => "idle",
-        EnergyPart::Busy => "busy",
+        EnergyPart::Core(CorePart::Idle) | EnergyPart::Idle => "idle",
+        EnergyPart::Core(_) | EnergyPart::Busy => "logic at work",
     }
 }
 

@@ -1,0 +1,132 @@
+//! The logic of a core: mean power by class of work, as measured on mapped netlists with the activity of RTL runs (docs/power.md).
+
+use crate::constant::Constant;
+use crate::energy::Energy;
+use ndp_config::{ConfigError, DesignConfig};
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Cycles of a core by what it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CoreUse {
+    /// Products by rows (`dot`).
+    pub dot: u64,
+    /// Products that add to sums in the slices (`axpy`, `merge`, `import`, `select`).
+    pub axpy: u64,
+    /// The activation unit, and rounding.
+    pub activation: u64,
+    /// Everything else: instructions and data on their way, waiting.
+    pub other: u64,
+}
+
+impl AddAssign for CoreUse {
+    fn add_assign(&mut self, other: Self) {
+        self.dot += other.dot;
+        self.axpy += other.axpy;
+        self.activation += other.activation;
+        self.other += other.other;
+    }
+}
+
+/// What a file of constants of a core holds; unknown keys are refused. Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at
+/// `clock_mhz`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreConstants {
+    /// Name of the file.
+    pub name: String,
+    /// Clock at which power was measured.
+    pub clock_mhz: u32,
+    /// Multiplier units of the core that was measured; others are taken in proportion.
+    pub multipliers: u32,
+    /// Mean power in a `dot` of batch 1.
+    pub dot_mw: Constant,
+    /// Mean power in an `axpy` of batch 1.
+    pub axpy_mw: Constant,
+    /// Mean power in a softmax.
+    pub activation_mw: Constant,
+    /// Mean power without work.
+    pub idle_mw: Constant,
+}
+
+ndp_config::presets!(CoreConstants, "energy of a core", "hermes-asap7" => "../presets/hermes-asap7.toml");
+
+impl CoreConstants {
+    /// Parses and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source;
+    /// [`ConfigError::Range`] for a clock or a number of multipliers that no core has.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let constants: Self = ndp_config::parse(text)?;
+        let Self { clock_mhz, multipliers, dot_mw, axpy_mw, activation_mw, idle_mw, .. } = &constants;
+        ndp_config::in_ranges(&[
+            ("clock_mhz", *clock_mhz, 1, 100_000),
+            ("multipliers", *multipliers, 1, 65_536),
+        ])?;
+        for (key, constant) in
+            [("dot_mw", dot_mw), ("axpy_mw", axpy_mw), ("activation_mw", activation_mw), ("idle_mw", idle_mw)]
+        {
+            constant.check(key, 1e6)?;
+        }
+        Ok(constants)
+    }
+}
+
+/// What the logic of a core is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CorePart {
+    /// `dot`.
+    Dot,
+    /// `axpy` and its like.
+    Axpy,
+    /// The activation unit, and rounding.
+    Activation,
+    /// Neither.
+    Idle,
+}
+
+impl CorePart {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Dot, Self::Axpy, Self::Activation, Self::Idle];
+
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dot => "dot",
+            Self::Axpy => "axpy",
+            Self::Activation => "activation",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+/// What a cycle of a core of a design costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreCosts([Energy; CorePart::ALL.len()]);
+
+impl CoreCosts {
+    /// Of a design. Energy of a cycle does not depend on the clock, but for leakage, which is less than a percent.
+    pub fn new(constants: &CoreConstants, design: &DesignConfig) -> Self {
+        let CoreConstants { clock_mhz, multipliers, dot_mw, axpy_mw, activation_mw, idle_mw, .. } = constants;
+        let share = f64::from(design.gemv().multipliers()) / f64::from(*multipliers);
+        // mW over us are nJ.
+        let cycle =
+            |mw: &Constant| Energy::from_pj(mw.range().map(|mw| mw * 1e3 / f64::from(*clock_mhz) * share));
+        Self([dot_mw, axpy_mw, activation_mw, idle_mw].map(cycle))
+    }
+
+    /// Of cycles by what the core does.
+    pub fn of(&self, cycles: &CoreUse) -> impl Iterator<Item = (CorePart, Energy)> {
+        let CoreUse { dot, axpy, activation, other } = *cycles;
+        let cycles = [dot, axpy, activation, other];
+        let costs = self.0;
+        CorePart::ALL.into_iter().enumerate().map(move |(index, part)| (part, costs[index] * cycles[index]))
+    }
+
+    /// Of cycles without work.
+    pub fn idle(&self, cycles: u64) -> Energy {
+        self.0[CorePart::Idle as usize] * cycles
+    }
+}
