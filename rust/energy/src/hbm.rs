@@ -174,6 +174,14 @@ macro_rules! table {
             }
         }
 
+        impl $by<u64> {
+            /// What has come since `before`.
+            #[must_use]
+            pub fn since(&self, before: &Self) -> Self {
+                Self(std::array::from_fn(|kind| self.0[kind] - before.0[kind]))
+            }
+        }
+
         impl $by<Energy> {
             /// All of it together.
             pub fn total(&self) -> Energy {

@@ -145,6 +145,20 @@ fn the_range_of_a_quotient_is_that_of_all_choices() {
     assert_eq!(ratio_range(&[(Energy::default(), Energy::default())]), None);
 }
 
+/// The tables of the page are the files.
+#[test]
+fn the_page_has_every_constant_with_its_range_and_source() {
+    let page = include_str!("../../../docs/energy-hbm.md");
+    let memory = HbmConstants::preset("hbm2-8gb").unwrap();
+    let npu = NpuConstants::preset("npu-65tflops").unwrap();
+    let of_npu = [("flop_pj", &npu.flop_pj), ("standby_w", &npu.standby_w)];
+    for (key, constant) in memory.named().into_iter().chain(of_npu) {
+        let [low, value, high] = constant.range();
+        let line = format!("| `{key}` | {low} | {value} | {high} | {} |", constant.source);
+        assert!(page.lines().any(|of_page| of_page == line), "not in the page: {line}");
+    }
+}
+
 #[test]
 fn wrong_constants_are_refused_by_name() {
     let text = include_str!("../presets/hbm2-8gb.toml");
