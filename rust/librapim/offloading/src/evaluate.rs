@@ -103,7 +103,8 @@ impl Cell {
     }
 }
 
-/// One point of the grid, with `plain` and `sliced` banks.
+/// One point of the grid, with `plain` and `sliced` banks, by a rule; with a number of requests whose FFN is offloaded in `dex+dbo`, or by
+/// algorithm 1.
 ///
 /// # Errors
 /// [`OffloadError`] if batch or sequence are out of range or beyond what the times are known for.
@@ -112,12 +113,13 @@ pub fn evaluate(
     hardware: &Hardware,
     costs: &StepCosts,
     [plain, sliced]: [&dyn DeviceTimes; 2],
-    rule: Rule,
+    (rule, given): (Rule, Option<u32>),
     sequence: u32,
     batch: u32,
 ) -> Result<Cell, OffloadError> {
     let requests = Batch::uniform(batch, sequence)?;
-    let planner = Planner::new(model, plain, sliced, hardware.pim.channels).with_rule(rule);
+    let planner =
+        Planner::new(model, plain, sliced, hardware.pim.channels).with_rule(rule).with_ffn(given)?;
     let [first, second] = requests.groups().map(|group| group.len() as u32);
     let slot = Slot { stage: Stage::Middle, requests: first, mha_requests: second, context: sequence };
     let mut modes = Vec::new();

@@ -79,7 +79,7 @@ fn jobs_are_all_of_a_steps_work_and_all_sums_agree() {
     assert!(ffn > 3 && mha > 3, "{ffn} {mha}");
 }
 
-/// By hand, for Llama3-70B: 80 query heads of a head of K and V in eights, width 128, FFN 28672.
+/// By hand, for Llama3-70B: query heads of a head of K and V in eights, width 128, FFN 28672.
 #[test]
 fn commands_of_a_step_are_those_that_its_sizes_give() {
     let hardware = Hardware::default();
@@ -128,4 +128,38 @@ fn offloaded_ffns_are_multiplied_in_the_banks_and_read_once() {
     assert_eq!(difference(HbmEvent::Row), again + ffns * 64 * pieces * (u64::from(m) + passes * 16));
     let [low, value, high] = shared.over(&plain, true).unwrap();
     assert!(1.0 < low && low < value && value < high, "{low} {value} {high}");
+}
+
+#[test]
+fn a_number_that_is_given_takes_the_place_of_the_decision() {
+    let hardware = Hardware::default();
+    let model = model("llama3-70b", 3);
+    let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, &hardware, sliced));
+    let planner = || Planner::new(&model, &plain, &sliced, hardware.pim.channels);
+    let costs = costs(&model, &hardware);
+    // Groups of 64, which algorithm 1 leaves alone, and of 16, which it moves as a whole.
+    for requests in [128, 32] {
+        let batch = Batch::uniform(requests, 64).unwrap();
+        let with = |m| planner().with_ffn(Some(m)).unwrap().step(&batch, Mode::DexDbo).unwrap();
+        let dex = planner().step(&batch, Mode::Dex).unwrap();
+        let none = with(0);
+        assert_eq!((none.jobs.clone(), none.timeline.clone()), (dex.jobs.clone(), dex.timeline.clone()));
+        let decided = with(5);
+        let choice = decided.choice.unwrap();
+        assert_eq!(choice.decision, Decision::Ffn(5));
+        assert_eq!(macs(&model, &decided), [decided.npu_macs, decided.pim_macs]);
+        // All but the last FFN of a step have attention beside them.
+        let ffn = model.ffn_weights();
+        assert_eq!(decided.pim_macs - dex.pim_macs, 5 * ffn * (2 * 3 - 1));
+        // 1 or 16 requests take the same MACs, 17 twice as many.
+        let macs =
+            |m| costs.of(&with(m)).counted.get(HbmEvent::Mac) - costs.of(&dex).counted.get(HbmEvent::Mac);
+        assert_eq!(macs(1), macs(16));
+        if requests == 128 {
+            assert_eq!(macs(17), 2 * macs(1));
+        }
+        assert_eq!(with(64).choice.unwrap().decision, Decision::Ffn(requests / 2));
+    }
+    let error = planner().with_ffn(Some(65)).err().unwrap().to_string();
+    assert_eq!(error, "requests of a group whose FFN is offloaded = 65 must be in 0..=64");
 }

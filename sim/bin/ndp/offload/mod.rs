@@ -41,6 +41,9 @@ pub struct Args {
     /// The memory's side of equation 1.
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
+    /// In dex+dbo, give the memory the FFN of so many requests of each group, in place of what algorithm 1 decides.
+    #[arg(long, value_name = "M")]
+    offload_ffn: Option<u32>,
     /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
     #[arg(long, value_enum)]
     kv_mapping: Option<KvMapping>,
@@ -92,6 +95,7 @@ struct Report<'a> {
     energy_memory: &'a HbmConstants,
     energy_npu: &'a NpuConstants,
     rule: Rule,
+    offload_ffn: Option<u32>,
     measured_times: bool,
     cells: &'a [Cell],
 }
@@ -140,13 +144,22 @@ pub fn run(args: &Args) -> Result<()> {
             anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
         };
         let planner = Planner::new(&model, &plain, sliced, hardware.pim.channels).with_rule(rule);
+        let planner = planner.with_ffn(args.offload_ffn)?;
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
         write_json(OutputFile::create(path)?, &step)?;
     }
     let mut cells = Vec::new();
     for &batch in &args.batches {
         for &sequence in &args.sequences {
-            let cell = evaluate(&model, &hardware, &costs, [&plain, sliced], rule, sequence, batch);
+            let cell = evaluate(
+                &model,
+                &hardware,
+                &costs,
+                [&plain, sliced],
+                (rule, args.offload_ffn),
+                sequence,
+                batch,
+            );
             cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
         }
     }
@@ -158,6 +171,7 @@ pub fn run(args: &Args) -> Result<()> {
             energy_memory: &memory,
             energy_npu: &npu,
             rule,
+            offload_ffn: args.offload_ffn,
             measured_times,
             cells: &cells,
         };
