@@ -161,6 +161,7 @@ fn the_controller_in_rtl_is_chosen_and_reported_in_each_mode() -> Outcome {
         let modes = report["modes"].as_array().ok_or("modes")?;
         for mode in modes {
             assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+            all_energy_has_a_use(mode)?;
         }
         clocks.push(modes.iter().map(|mode| number(mode, "clocks")).collect::<Result<Vec<_>, _>>()?);
     }

@@ -52,7 +52,8 @@ fn energy_is_beside_what_the_paper_says_and_in_json() {
     assert!(!text(&grid).contains("over NeuPIMs"));
     assert!(!text(&["--batches", "128", "--sequences", "16", "--energy"]).contains("over NeuPIMs"));
     let json: Value = serde_json::from_str(&text(&[&grid[..], &["--json"]].concat())).unwrap();
-    let mut lines = table.lines().filter(|line| line.contains(" dex+dbo "));
+    let (_, of_energy) = table.split_once("energy of a decode step").unwrap();
+    let mut lines = of_energy.lines().filter(|line| line.contains("  dex+dbo "));
     for cell in json["cells"].as_array().unwrap() {
         for mode in cell["modes"].as_array().unwrap() {
             let found = &mode["energy"];
@@ -64,11 +65,14 @@ fn energy_is_beside_what_the_paper_says_and_in_json() {
             assert_eq!(sums, [energy(&found["memory"]), energy(&found["total"])], "{mode}");
             if mode["mode"] == "dex+dbo" {
                 let all = format!(" {:.2} ", energy(&found["total"])[1] as f64 / 1e15);
-                let line = lines.find(|line| !line.starts_with("energy")).unwrap();
+                let line = lines.next().unwrap();
                 assert!(line.contains(&all), "{all} is not in {line}");
             }
         }
     }
+    let error = refused(&[&grid[..], &["--offload-ffn", "65"]].concat());
+    assert!(error.contains("requests of a group whose FFN is offloaded = 65 must be in 0..=64"), "{error}");
+    assert!(text(&[&grid[..], &["--energy", "--offload-ffn", "3"]].concat()).contains("   m 3 "));
     assert!(refused(&["--energy-memory", "hbm3"]).contains("unknown HBM-PIM device 'hbm3'"));
     assert!(refused(&["--energy-npu", "npu"]).contains("expected one of npu-65tflops"));
     let directory = tempfile::tempdir().unwrap();

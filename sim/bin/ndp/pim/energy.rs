@@ -165,9 +165,15 @@ fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
     let mut given = HbmCounts::default();
     for span in &ran.outcome.spans {
         let event = &ran.outcome.events[span.event];
-        let counts = counts(&span.commands);
-        given += counts;
-        *operations.entry(Operation::of(event.device, event.work)).or_default() += counts;
+        given += counts(&span.commands);
+        let mut commands = span.commands;
+        let operation = Operation::of(event.device, event.work);
+        if operation == Operation::Weights {
+            // In joined banks the host's path is one for all: what is written there is new keys and values.
+            let writes = Commands { write: std::mem::take(&mut commands.write), ..Commands::default() };
+            *operations.entry(Operation::Attention).or_default() += counts(&writes);
+        }
+        *operations.entry(operation).or_default() += counts(&commands);
     }
     for (event, count) in all.since(&given).iter() {
         let operation = match event {
