@@ -3,7 +3,7 @@
 //! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL; on channels in RTL the same host
 //! runs in `pim_host.rs`.
 
-use crate::common::tool::{json, refused};
+use crate::common::tool::{json, ndp, refused, stdout};
 use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;
@@ -22,6 +22,58 @@ fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("ndp-pim-cli-{}-{name}", std::process::id()))
 }
 
+/// Least, likely and greatest of an amount.
+fn energy(value: &Value) -> Result<[u64; 3], Box<dyn Error>> {
+    Ok([number(value, "low_fj")?, number(value, "fj")?, number(value, "high_fj")?])
+}
+
+/// The sum of the amounts of an object, or of what `of` finds in each entry of a list.
+fn energies<'a>(values: impl IntoIterator<Item = &'a Value>) -> Result<[u64; 3], Box<dyn Error>> {
+    let mut sum = [0; 3];
+    for value in values {
+        sum.iter_mut().zip(energy(value)?).for_each(|(sum, of)| *sum += of);
+    }
+    Ok(sum)
+}
+
+/// Energies by channel, command, part and operation are the total, and what was counted is what the channels were given.
+fn all_energy_has_a_use(mode: &Value) -> Outcome {
+    let found = &mode["energy"];
+    let total = energy(&found["total"])?;
+    assert!(total[0] < total[1] && total[1] < total[2], "{total:?}");
+    let list = |value: &'static str| found[value].as_array().ok_or(value);
+    let object = |value: &'static str| found[value].as_object().ok_or(value);
+    assert_eq!(energies(object("commands")?.values())?, total);
+    assert_eq!(energies(object("parts")?.values())?, total);
+    assert_eq!(energies(list("operations")?.iter().map(|of| &of["total"]))?, total);
+    assert_eq!(energies(list("channels")?.iter().map(|of| &of["total"]))?, total);
+    let channels = mode["channels"].as_array().ok_or("channels")?;
+    for (of, channel) in list("channels")?.iter().zip(channels) {
+        let banks = energies(of["banks"].as_array().ok_or("banks")?)?;
+        let parts = &of["parts"];
+        assert_eq!(banks, energies([&parts["activate"], &parts["column"], &parts["arithmetic"]])?);
+        let kinds = [
+            ("row", "rows"),
+            ("read", "read"),
+            ("buffer_read", "share"),
+            ("write", "write"),
+            ("buffer_write", "load"),
+            ("mac", "mac"),
+            ("result", "result"),
+            ("sum", "sum"),
+        ];
+        for (counted, given) in kinds {
+            assert_eq!(number(&of["counted"], counted)?, number(&channel["commands"], given)?, "{given}");
+        }
+        let clocks = number(&of["counted"], "active_clock")? + number(&of["counted"], "precharged_clock")?;
+        assert_eq!(clocks, number(mode, "clocks")?);
+        // A REF may be up to eight intervals late or early.
+        let refreshes = number(&of["counted"], "refresh")?;
+        assert!(refreshes.abs_diff(clocks / 3900) <= 8, "{refreshes} in {clocks}");
+    }
+    Ok(())
+}
+
 fn number(value: &Value, key: &str) -> Result<u64, Box<dyn Error>> {
     value[key].as_u64().ok_or_else(|| format!("{key} is no number").into())
 }
@@ -38,6 +90,7 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
         assert_eq!(clocks, npu + idle);
         assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
         // What passed over the buses is what was compared, and what the channels say.
+        all_energy_has_a_use(mode)?;
         let weights = number(&mode["bytes"], "weights")?;
         assert_eq!(weights, 32 * number(mode, "columns_checked")?);
         let channels = mode["channels"].as_array().ok_or("channels")?;
@@ -55,10 +108,46 @@ fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
     assert!(number(dbo, "ffn_requests")? > 0 && number(dbo, "mha_requests")? > 0, "{}", dbo["decisions"]);
     assert!(number(dbo, "clocks")? < number(dex, "clocks")?);
     assert_eq!(number(dex, "ffn_requests")? + number(dex, "mha_requests")?, 0);
+    // What moved is there with offloading and not without.
+    let moved = |mode: &Value, operation: &str| {
+        let operations = mode["energy"]["operations"].as_array();
+        operations.is_some_and(|all| all.iter().any(|of| of["operation"] == operation))
+    };
+    for operation in ["ffn", "attention_on_npu"] {
+        assert_eq!([dex, dbo].map(|mode| moved(mode, operation)), [false, true], "{operation}");
+    }
+    for operation in ["attention", "weights", "refresh_and_standby"] {
+        assert_eq!([dex, dbo].map(|mode| moved(mode, operation)), [true, true], "{operation}");
+    }
     let decisions = dbo["decisions"].as_array().ok_or("decisions")?;
     // Three tokens behind the first in the first group, one in the second.
     assert_eq!(decisions.len(), 3 + 1);
     Ok(())
+}
+
+#[test]
+fn energy_is_printed_and_follows_its_constants() -> Outcome {
+    let dear = file("dear.toml");
+    let preset = include_str!("../rust/energy/presets/hbm2-8gb.toml");
+    let changed = preset.replace("{ value = 909.0, low = 414.0, high = 950.0", "{ value = 1818.0");
+    assert_ne!(preset, changed);
+    std::fs::write(&dear, changed)?;
+    let line = format!("{SHORTEST} --mode dex");
+    let plain = json(&format!("{line} --json"))?;
+    let dear_line = format!("{line} --energy-memory {}", dear.display());
+    let twice = json(&format!("{dear_line} --json"))?;
+    let of = |report: &Value, part: &str| energy(&report["modes"][0]["energy"]["parts"][part]);
+    assert_eq!(of(&twice, "activate")?[1], 2 * of(&plain, "activate")?[1]);
+    assert_eq!(of(&twice, "column")?, of(&plain, "column")?);
+    let output = ndp(&format!("{dear_line} --energy"))?;
+    let text = stdout(&output);
+    for named in
+        ["energy of the memory", "attention in the banks", "ACT and PRE of a row", "broadcast", "channel 1"]
+    {
+        assert!(text.contains(named), "no {named} in {text}");
+    }
+    std::fs::remove_file(&dear)?;
+    refused(&format!("{line} --energy-memory hbm2"), "did you mean 'hbm2-8gb'?")
 }
 
 #[test]
@@ -72,6 +161,7 @@ fn the_controller_in_rtl_is_chosen_and_reported_in_each_mode() -> Outcome {
         let modes = report["modes"].as_array().ok_or("modes")?;
         for mode in modes {
             assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
+            all_energy_has_a_use(mode)?;
         }
         clocks.push(modes.iter().map(|mode| number(mode, "clocks")).collect::<Result<Vec<_>, _>>()?);
     }
@@ -135,7 +225,15 @@ fn numbers_can_be_given_and_files_show_what_was_done() -> Outcome {
     assert!(shares.clone().all(|share| share == (Some(2), Some(1))), "{decisions:?}");
 
     let html = std::fs::read_to_string(&page)?;
-    for text in ["Who is busy", "Decisions", "FFN of 2", "RDG", "layers.1.fc2", "--commands FILE"] {
+    for text in [
+        "Who is busy",
+        "Energy of the memory for a token, by operation",
+        "Decisions",
+        "FFN of 2",
+        "RDG",
+        "layers.1.fc2",
+        "--commands FILE",
+    ] {
         assert!(html.contains(text), "no {text}");
     }
     let listed = std::fs::read_to_string(&commands)?;

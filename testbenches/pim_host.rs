@@ -6,7 +6,7 @@
 
 use crate::common::rtl::hbm_design;
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{HbmOutputs, HbmStatistics};
+use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
 use ndp_offloading::{Hardware, Pim, Rule};
@@ -314,6 +314,10 @@ impl Pins for Faulty {
 
     fn statistics(&self) -> HbmStatistics {
         self.lockstep.statistics()
+    }
+
+    fn activity(&self) -> HbmActivity {
+        self.lockstep.activity()
     }
 }
 

@@ -4,7 +4,7 @@ use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Re
 use crate::error::SimError;
 use crate::ffi::Rtl;
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{Column, HbmCommand, HbmOutputs, HbmStatistics};
+use ndp_dram::hbm::{Column, HbmActivity, HbmCommand, HbmOutputs, HbmStatistics};
 use ndp_pim::scheduler::Given;
 use ndp_pim::scheduler::{Stepped, Stripe, Transfer, Work};
 use ndp_pim::{PimError, Pins, Scheduler};
@@ -134,5 +134,9 @@ impl Pins for Hosted {
 
     fn statistics(&self) -> HbmStatistics {
         self.system.device().statistics()
+    }
+
+    fn activity(&self) -> HbmActivity {
+        self.system.device().activity()
     }
 }

@@ -5,7 +5,9 @@ use crate::error::SimError;
 use crate::ffi::{OpenOptions, Rtl, rtl};
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;
-use ndp_dram::hbm::{HbmOutputs, HbmStatistics, HbmStorage, PseudoChannel, decode_column, decode_row};
+use ndp_dram::hbm::{
+    HbmActivity, HbmOutputs, HbmStatistics, HbmStorage, PseudoChannel, decode_column, decode_row,
+};
 use ndp_numerics::NumericsError;
 use ndp_pim::{PimError, Pins};
 
@@ -143,5 +145,9 @@ impl Pins for Lockstep {
 
     fn statistics(&self) -> HbmStatistics {
         self.device.statistics()
+    }
+
+    fn activity(&self) -> HbmActivity {
+        self.device.activity()
     }
 }

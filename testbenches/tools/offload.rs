@@ -39,6 +39,54 @@ fn the_whole_grid_is_optimal_in_the_table_and_in_json() {
     assert!(text(&["--llm", "llama3-70b", "--batches", "128"]).contains("paper: NPU 77 %, PIM 38 %"));
 }
 
+/// Least, likely and greatest of an amount.
+fn energy(value: &Value) -> [u64; 3] {
+    ["low_fj", "fj", "high_fj"].map(|key| value[key].as_u64().unwrap())
+}
+
+#[test]
+fn energy_is_beside_what_the_paper_says_and_in_json() {
+    let grid = ["--llm", "llama3-70b", "--batches", "128,256", "--sequences", "16,4096"];
+    let table = text(&[&grid[..], &["--energy"]].concat());
+    assert!(table.contains("+20 % on average"), "{table}");
+    assert!(!text(&grid).contains("over NeuPIMs"));
+    assert!(!text(&["--batches", "128", "--sequences", "16", "--energy"]).contains("over NeuPIMs"));
+    let json: Value = serde_json::from_str(&text(&[&grid[..], &["--json"]].concat())).unwrap();
+    let (_, of_energy) = table.split_once("energy of a decode step").unwrap();
+    let mut lines = of_energy.lines().filter(|line| line.contains("  dex+dbo "));
+    for cell in json["cells"].as_array().unwrap() {
+        for mode in cell["modes"].as_array().unwrap() {
+            let found = &mode["energy"];
+            let mut sums = [[0; 3]; 2];
+            let parts = found["parts"].as_object().unwrap().values().map(energy);
+            let purposes = found["purposes"].as_array().unwrap().iter().map(|pair| energy(&pair[1]));
+            parts.for_each(|of| (0..3).for_each(|end| sums[0][end] += of[end]));
+            purposes.for_each(|of| (0..3).for_each(|end| sums[1][end] += of[end]));
+            assert_eq!(sums, [energy(&found["memory"]), energy(&found["total"])], "{mode}");
+            if mode["mode"] == "dex+dbo" {
+                let all = format!(" {:.2} ", energy(&found["total"])[1] as f64 / 1e15);
+                let line = lines.next().unwrap();
+                assert!(line.contains(&all), "{all} is not in {line}");
+            }
+        }
+    }
+    let error = refused(&[&grid[..], &["--offload-ffn", "65"]].concat());
+    assert!(error.contains("requests of a group whose FFN is offloaded = 65 must be in 0..=64"), "{error}");
+    assert!(text(&[&grid[..], &["--energy", "--offload-ffn", "3"]].concat()).contains("   m 3 "));
+    assert!(refused(&["--energy-memory", "hbm3"]).contains("unknown HBM-PIM device 'hbm3'"));
+    assert!(refused(&["--energy-npu", "npu"]).contains("expected one of npu-65tflops"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("npu.toml");
+    let preset = include_str!("../../rust/energy/presets/npu-65tflops.toml");
+    std::fs::write(&path, preset.replace("value = 0.37", "value = 0.74").replace("high = 0.7", "high = 0.8"))
+        .unwrap();
+    let dear = text(&[&grid[..], &["--json", "--energy-npu", path.to_str().unwrap()]].concat());
+    let dear: Value = serde_json::from_str(&dear).unwrap();
+    let npu = |json: &Value| energy(&json["cells"][0]["modes"][2]["energy"]["purposes"][5][1]);
+    assert_eq!(json["cells"][0]["modes"][2]["energy"]["purposes"][5][0], "npu_arithmetic");
+    assert_eq!(npu(&dear)[1], 2 * npu(&json)[1]);
+}
+
 #[test]
 fn the_same_arguments_give_the_same_bytes() {
     let args = ["--sequences", "100,4000", "--batches", "33,300", "--json"];

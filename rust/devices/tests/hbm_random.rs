@@ -206,6 +206,7 @@ fn a_command_one_clock_early_is_refused_and_leaves_no_trace() {
         let mut statistics = mutated.device.statistics();
         statistics.commands.refused = 0;
         assert_eq!(statistics, plain.device.statistics());
+        assert_eq!(mutated.device.activity(), plain.device.activity());
         assert_eq!(mutated.device.storage(), plain.device.storage());
         assert_eq!(mutated.device.pim(), plain.device.pim());
         mutated.violated.iter().for_each(|(rule, count)| *violated.entry(*rule).or_insert(0) += count);

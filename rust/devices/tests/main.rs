@@ -4,6 +4,7 @@
 
 mod bank_and_bus;
 mod brute_force;
+mod hbm_activity;
 mod hbm_random;
 mod hbm_states;
 mod hbm_timing;

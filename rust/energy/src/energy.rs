@@ -83,6 +83,44 @@ impl Sum for Energy {
     }
 }
 
+/// One sum over another, of parts with a constant each that is the same in both: with all values, and the least and greatest of all choices of
+/// constants in their ranges. Nothing if the other sum can be 0.
+///
+/// Such a quotient rises or falls with each constant whatever the others are, so its ends are at the ends of ranges. Each round takes the
+/// constants that move it further; it ends because there are finitely many choices.
+///
+/// ```
+/// use ndp_energy::{Energy, ratio_range};
+/// let of = |low, value, high| Energy { low, value, high };
+/// // Twice one part, and another part that both have.
+/// let parts = [(of(20, 40, 80), of(10, 20, 40)), (of(10, 10, 20), of(10, 10, 20))];
+/// assert_eq!(ratio_range(&parts), Some([40.0 / 30.0, 50.0 / 30.0, 90.0 / 50.0]));
+/// ```
+pub fn ratio_range(parts: &[(Energy, Energy)]) -> Option<[f64; 3]> {
+    let over = |pairs: &mut dyn Iterator<Item = (u128, u128)>| {
+        let (above, below) = pairs.fold((0, 0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        (below > 0).then(|| above as f64 / below as f64)
+    };
+    over(&mut parts.iter().map(|(_, other)| (0, other.low)))?;
+    let value = over(&mut parts.iter().map(|(one, other)| (one.value, other.value)))?;
+    let end = |up: bool| {
+        let mut best = value;
+        loop {
+            let next = over(&mut parts.iter().map(|(one, other)| {
+                let ends = [(one.low, other.low), (one.high, other.high)];
+                let [low, high] = ends.map(|(above, below)| above as f64 - best * below as f64);
+                ends[usize::from((high > low) == up)]
+            }))?;
+            let further = if up { next > best } else { next < best };
+            if !further {
+                return Some(best);
+            }
+            best = next;
+        }
+    };
+    Some([end(false)?, value, end(true)?])
+}
+
 /// So many times.
 impl Mul<u64> for Energy {
     type Output = Self;

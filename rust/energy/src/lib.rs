@@ -2,8 +2,9 @@
 //!
 //! The models and the devices behind RTL count commands, times and bits ([`RankActivity`]); the books of a system know bytes and busy
 //! times. Constants are in TOML, each with its source and, where sources differ or a value is a guess, a range
-//! ([`DramConstants`], [`SystemConstants`]). [`DramCosts`] and [`SystemCosts`] turn one into the other. Amounts are integers in fJ
-//! ([`Energy`]), so sums by command, bank, operation or device are equal to the total. Page: docs/energy.md.
+//! ([`DramConstants`], [`SystemConstants`], [`HbmConstants`], [`NpuConstants`]). [`DramCosts`], [`SystemCosts`] and [`HbmCosts`] turn one into the
+//! other. Amounts are integers in fJ
+//! ([`Energy`]), so sums by command, bank, operation or device are equal to the total. Pages: docs/energy.md, docs/energy-hbm.md.
 
 #![deny(missing_docs)]
 
@@ -13,6 +14,8 @@ mod counts;
 mod dimm;
 mod dram;
 mod energy;
+mod hbm;
+mod npu;
 mod system;
 
 pub use constant::Constant;
@@ -20,5 +23,10 @@ pub use core::{CoreConstants, CoreCosts, CorePart, CoreUse};
 pub use counts::{BankCounts, BusBits, BusCounts, DramUse, RankActivity, RankCounts};
 pub use dimm::{DimmEnergy, RankEnergy};
 pub use dram::{Currents, DramConstants, DramCosts, DramEnergy, DramPart, Interface, Ranges, VppCurrents};
-pub use energy::Energy;
+pub use energy::{Energy, ratio_range};
+pub use hbm::{
+    ByHbmEvent, ByHbmPart, HbmArithmetic, HbmBank, HbmChannelEnergy, HbmConstants, HbmCosts, HbmCounts,
+    HbmEnergy, HbmEvent, HbmPart, HbmSizes, HbmWay,
+};
+pub use npu::NpuConstants;
 pub use system::{EnergyConstants, Power, SystemConstants, SystemCosts, Wires};

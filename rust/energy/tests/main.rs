@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod dram;
+mod hbm;
 mod refusals;
 mod system;

@@ -132,7 +132,7 @@ pub fn print_dimm(energy: &DimmEnergy, device: &str) {
 }
 
 /// Parts of a sum, in percent of it.
-fn print_sums(rows: impl IntoIterator<Item = (String, Energy)>, total: Energy) {
+pub fn print_sums(rows: impl IntoIterator<Item = (String, Energy)>, total: Energy) {
     for (name, energy) in rows.into_iter().filter(|(_, energy)| energy.value > 0) {
         let percent = 100.0 * energy.value as f64 / total.value.max(1) as f64;
         say!("  {name:<40} {percent:5.1} %  {energy}");

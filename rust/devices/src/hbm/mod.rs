@@ -6,12 +6,14 @@
 //! for each rule. A refused command changes nothing.
 //!
 //! Reading order: [`command`] (commands and words), [`rules`] (timing), [`partitions`] (row buffers, boundaries and what
-//! they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`], [`status`], [`pseudo_channel`].
+//! they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go), [`activity`] (where energy goes), [`answer`],
+//! [`pseudo_channel`].
 //!
 //! Left to others: the checker itself, which is that of DDR4 with another table; refresh of single banks, ECC, power-down
 //! and mode registers; two pseudo channels that share command buses (each has its own here); signal timing below a
 //! clock, so also the 2 % that slicing adds to tCCD.
 
+pub mod activity;
 pub mod answer;
 pub mod command;
 pub mod partitions;
@@ -21,6 +23,7 @@ pub mod rules;
 pub mod statistics;
 pub mod storage;
 
+pub use activity::{HbmActivity, HbmBankCounts};
 pub use answer::Answer;
 pub use command::{HbmCommand, HbmKind, decode_column, decode_row};
 pub use partitions::{Features, Owner, Partitions};

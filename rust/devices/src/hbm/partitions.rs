@@ -95,6 +95,11 @@ impl Partitions {
         self.boundaries.len()
     }
 
+    /// Row buffers that hold a row, one bit each: `2 * bank + partition`, both of a joined bank.
+    pub(crate) fn open_units(&self) -> u64 {
+        self.open.iter().enumerate().fold(0, |units, (unit, row)| units | u64::from(row.is_some()) << unit)
+    }
+
     /// Row buffers of partition `partition` of a bank: both if it is joined.
     fn units(&self, bank: usize, partition: u8) -> u64 {
         if self.boundaries[bank] == 0 { 0b11 << (2 * bank) } else { 1 << (2 * bank + usize::from(partition)) }

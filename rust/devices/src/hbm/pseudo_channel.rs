@@ -9,6 +9,7 @@ use ndp_config::HbmConfig;
 use ndp_numerics::NumericsError;
 
 use crate::DramError;
+use crate::hbm::activity::{HbmActivity, Meter};
 use crate::hbm::answer::Answer;
 use crate::hbm::command::{HbmCommand, decode_column, decode_row};
 use crate::hbm::partitions::Partitions;
@@ -77,6 +78,7 @@ pub struct PseudoChannel {
     /// What is due in the clocks to come, in the same way.
     writes: Box<[Option<WriteBeat>]>,
     accountant: Accountant,
+    meter: Meter,
 }
 
 impl PseudoChannel {
@@ -104,6 +106,7 @@ impl PseudoChannel {
             reads: vec![None; clocks].into(),
             writes: vec![None; clocks].into(),
             accountant: Accountant::new(config),
+            meter: Meter::new(config),
         })
     }
 
@@ -184,6 +187,11 @@ impl PseudoChannel {
     /// The figures up to now.
     pub fn statistics(&self) -> HbmStatistics {
         self.accountant.statistics()
+    }
+
+    /// What energy depends on, in the clocks up to now.
+    pub fn activity(&self) -> HbmActivity {
+        self.meter.activity(self.cycle)
     }
 
     /// The contents.
@@ -288,6 +296,7 @@ impl PseudoChannel {
         }
         let start = if command.auto_precharge() { self.checker.last_precharge(&command) } else { None };
         self.accountant.command(cycle, &command, self.checker.state(), start);
+        self.meter.command(cycle, &command, self.checker.state(), start);
     }
 
     fn mac(&mut self, column: u8, slot: u8, first: bool) {

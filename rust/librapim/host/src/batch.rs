@@ -13,6 +13,7 @@ use crate::policy::{Decided, Offloading, Policy};
 use crate::record::{ChannelSpan, Event};
 use crate::times::HostTimes;
 use ndp_config::HbmConfig;
+use ndp_dram::hbm::HbmActivity;
 use ndp_model::{Architecture, Decoder, Model, logits_digest};
 use ndp_numerics::{SplitMix64, f16, sample};
 use ndp_offloading::{Hardware, Mode, Model as Sizes};
@@ -47,6 +48,8 @@ pub struct Outcome {
     pub texts: Vec<Text>,
     /// Clocks in which the weights were written, before anything else.
     pub loading_clocks: u64,
+    /// What each channel had been used for until then.
+    pub loading: Vec<HbmActivity>,
     /// Clocks of everything behind that.
     pub clocks: u64,
     /// Outputs of the banks that equal the reference's.
@@ -199,6 +202,7 @@ pub fn run_arranged<P: Pins>(
         machine.add_copies()?;
     }
     let loading_clocks = machine.clock();
+    let loading = machine.channels().map(Pins::activity).collect();
     let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
     let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
     let contexts = (0..groups).map(|group| {
@@ -222,6 +226,7 @@ pub fn run_arranged<P: Pins>(
     let outcome = Outcome {
         texts: texts.into_iter().map(|(_, text)| text).collect(),
         loading_clocks,
+        loading,
         clocks: machine.clock() - loading_clocks,
         checked,
         columns_checked: machine.checked_columns(),

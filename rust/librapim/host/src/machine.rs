@@ -524,7 +524,13 @@ impl<P: Pins> Machine<P> {
             None => None,
         };
         if let Some(tag) = tag {
-            tag.tally.count(channel, clock, command);
+            let rows = match command {
+                HbmCommand::Activate { .. } => 1,
+                HbmCommand::PimActivate { .. } => self.config.banks_per_group(),
+                HbmCommand::PimActivateAll { .. } => self.config.banks(),
+                _ => 0,
+            };
+            tag.tally.count(channel, clock, command, rows);
         }
     }
 

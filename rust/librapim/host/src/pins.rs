@@ -2,7 +2,7 @@
 
 use crate::PimError;
 use crate::scheduler::Scheduler;
-use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
+use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
 
 /// A channel, clock by clock: the device model, or RTL.
 pub trait Pins: Send {
@@ -22,6 +22,9 @@ pub trait Pins: Send {
 
     /// Figures of the bus and the multipliers.
     fn statistics(&self) -> HbmStatistics;
+
+    /// What energy depends on.
+    fn activity(&self) -> HbmActivity;
 }
 
 impl Pins for PseudoChannel {
@@ -35,5 +38,9 @@ impl Pins for PseudoChannel {
 
     fn statistics(&self) -> HbmStatistics {
         PseudoChannel::statistics(self)
+    }
+
+    fn activity(&self) -> HbmActivity {
+        PseudoChannel::activity(self)
     }
 }

@@ -74,6 +74,8 @@ pub struct Recorded {
 pub struct Commands {
     /// ACT, PACT, PACTA.
     pub activate: u32,
+    /// Rows that these opened, bank by bank.
+    pub rows: u32,
     /// PRE, PPRE.
     pub precharge: u32,
     /// RD.
@@ -93,7 +95,9 @@ pub struct Commands {
 }
 
 impl Commands {
-    fn count(&mut self, command: &HbmCommand) {
+    /// Counts a command that opens so many rows.
+    fn count(&mut self, command: &HbmCommand, rows: u32) {
+        self.rows += rows;
         let counter = match command {
             HbmCommand::Activate { .. }
             | HbmCommand::PimActivate { .. }
@@ -139,6 +143,7 @@ impl Commands {
 impl std::ops::AddAssign for Commands {
     fn add_assign(&mut self, other: Self) {
         self.activate += other.activate;
+        self.rows += other.rows;
         self.precharge += other.precharge;
         self.read += other.read;
         self.share += other.share;
@@ -179,11 +184,11 @@ impl Tally {
         Self { channels: vec![None; channels] }
     }
 
-    pub fn count(&mut self, channel: usize, clock: u64, command: &HbmCommand) {
+    pub fn count(&mut self, channel: usize, clock: u64, command: &HbmCommand, rows: u32) {
         let (_, end, commands) =
             self.channels[channel].get_or_insert((clock, clock + 1, Commands::default()));
         *end = clock + 1;
-        commands.count(command);
+        commands.count(command, rows);
     }
 
     pub fn spans(&self, device: Device, event: usize) -> impl Iterator<Item = ChannelSpan> + '_ {

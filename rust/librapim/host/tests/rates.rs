@@ -1,7 +1,7 @@
 //! Does a sliced channel read and compute at once, does an unsliced one add both up, and are errors found?
 
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{HbmOutputs, HbmStatistics, PseudoChannel};
+use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
 use ndp_layout::hbm::Interleaved;
 use ndp_model::Model;
 use ndp_numerics::f16;
@@ -111,6 +111,10 @@ impl Pins for Faulty {
     fn statistics(&self) -> HbmStatistics {
         self.channel.statistics()
     }
+
+    fn activity(&self) -> HbmActivity {
+        self.channel.activity()
+    }
 }
 
 fn model() -> Model {
@@ -141,6 +145,10 @@ impl Pins for Dead {
 
     fn statistics(&self) -> HbmStatistics {
         HbmStatistics::default()
+    }
+
+    fn activity(&self) -> HbmActivity {
+        HbmActivity::default()
     }
 }
 

@@ -179,6 +179,15 @@ impl<'a> Scheduler<'a> {
         }
     }
 
+    /// The FFN of that many requests, or of all that there are, to the memory, whatever it takes.
+    pub fn give(&self, slot: Slot, requests: u32) -> Choice {
+        let sides = self.sides(slot);
+        let m = requests.min(self.ffn_limit(slot));
+        let (npu_before, pim_before) = (sides.npu_without(0), sides.mha);
+        let decision = if m > 0 { Decision::Ffn(m) } else { Decision::None };
+        Choice { decision, npu_before, pim_before, npu: sides.npu_without(m), pim: sides.pim_with(m) }
+    }
+
     /// Lines 14 to 28, by bisection.
     pub fn decide(&self, slot: Slot) -> Choice {
         self.decide_by(slot, |limit, falling, rising| balance(limit, falling, rising))

@@ -2,7 +2,7 @@
 //! the rules within one are.
 
 use crate::algorithm::{Choice, Decision, Stage};
-use crate::step::{Layout, Mode, Step};
+use crate::step::{Job, Layout, Mode, Step};
 use crate::time::Picos;
 use crate::timeline::{Device, Event, Timeline, Work};
 use crate::times::DeviceTimes;
@@ -34,6 +34,7 @@ pub(crate) struct Builder<'a> {
     now: Picos,
     npu_macs: u64,
     pim_macs: u64,
+    jobs: Vec<(Job, u64)>,
     timeline: Timeline,
     /// Attention of all of a group, which many slots ask for.
     ragged: Vec<(Vec<u32>, Picos)>,
@@ -42,14 +43,29 @@ pub(crate) struct Builder<'a> {
 impl<'a> Builder<'a> {
     pub fn new(model: &'a Model, times: &'a dyn DeviceTimes, mode: Mode, layout: Layout) -> Self {
         let timeline = Timeline::default();
-        let (now, ragged) = (Picos::ZERO, Vec::new());
-        Self { model, times, mode, layout, now, npu_macs: 0, pim_macs: 0, timeline, ragged }
+        let (now, ragged, jobs) = (Picos::ZERO, Vec::new(), Vec::new());
+        Self { model, times, mode, layout, now, npu_macs: 0, pim_macs: 0, jobs, timeline, ragged }
     }
 
     pub fn finish(mut self, choice: Option<Choice>) -> Step {
         self.timeline.span = self.now;
-        let Self { mode, layout, npu_macs, pim_macs, timeline, .. } = self;
-        Step { mode, layout, choice, npu_macs, pim_macs, timeline }
+        let Self { mode, layout, npu_macs, pim_macs, jobs, timeline, .. } = self;
+        Step { mode, layout, choice, npu_macs, pim_macs, jobs, timeline }
+    }
+
+    fn job(&mut self, job: Job) {
+        match self.jobs.iter_mut().find(|(known, _)| *known == job) {
+            Some((_, times)) => *times += 1,
+            None => self.jobs.push((job, 1)),
+        }
+    }
+
+    fn matrix(&mut self, work: Work, npu: u32, pim: u32) {
+        self.job(Job::Matrix { work, npu, pim });
+    }
+
+    fn attention(&mut self, device: Device, contexts: &[u32]) {
+        self.job(Job::Attention { device, contexts: contexts.to_vec() });
     }
 
     fn mha_pim(&mut self, contexts: &[u32]) -> Picos {
@@ -113,6 +129,8 @@ impl<'a> Builder<'a> {
                 };
                 npu_end = npu_end.max(share.end);
                 ffn_pim = Some(share);
+                self.matrix(Work::Projection, requests, 0);
+                self.matrix(Work::Ffn, requests - m, m);
                 let ffn_macs = self.model.ffn_weights();
                 self.npu_macs += u64::from(requests - m) * ffn_macs;
                 self.pim_macs += u64::from(m) * ffn_macs;
@@ -122,6 +140,7 @@ impl<'a> Builder<'a> {
                 Stage::Last => (Work::Head, times.head_npu(requests), before),
             };
             read += last.read;
+            self.matrix(work, requests, 0);
             npu_end = self.timeline.add(event(work, layer, requests, npu_end, npu_end + last.total()));
             self.npu_macs += u64::from(requests) * self.other_macs(stage);
         }
@@ -147,6 +166,7 @@ impl<'a> Builder<'a> {
                 let time = self.times.mha_npu_ragged(offloaded).total();
                 npu_end = self.timeline.add(event(Device::Npu, n, npu_end, npu_end + time));
                 self.npu_macs += self.mha_macs(offloaded);
+                self.attention(Device::Npu, offloaded);
             }
             let time = self.mha_pim(kept);
             let start = if self.mode == Mode::Pipelined { start + read } else { start };
@@ -159,6 +179,7 @@ impl<'a> Builder<'a> {
                     self.timeline.add(event(Device::Pim, kept.len(), pim_end, pim_end + (time - first)));
             }
             self.pim_macs += self.mha_macs(kept);
+            self.attention(Device::Pim, kept);
         }
         self.now = npu_end.max(pim_end);
     }
@@ -189,6 +210,8 @@ impl<'a> Builder<'a> {
             pim = self.timeline.add(at(Device::Pim, Work::Projection, before, in_memory, pim, time));
             let time = times.ffn_pim(in_memory);
             pim = self.timeline.add(at(Device::Pim, Work::Ffn, before, in_memory, pim, time));
+            self.matrix(Work::Projection, requests, in_memory);
+            self.matrix(Work::Ffn, requests, in_memory);
             let ffn = self.model.ffn_weights();
             self.npu_macs += u64::from(requests) * ffn;
             self.pim_macs += u64::from(in_memory) * ffn;
@@ -198,10 +221,12 @@ impl<'a> Builder<'a> {
             let ready = npu.max(pim);
             let time = times.head_npu(all).total();
             npu = self.timeline.add(at(Device::Npu, Work::Head, before, all, ready, time));
+            self.matrix(Work::Head, all, 0);
             let [projection, head] = [self.model.projection(), self.model.head()].map(Matrix::weights);
             self.npu_macs += u64::from(requests) * projection + u64::from(all) * head;
             self.pim_macs += u64::from(in_memory) * projection;
         } else {
+            self.matrix(Work::Qkv, requests, in_memory);
             let time = times.qkv_npu(requests).total();
             npu = self.timeline.add(at(Device::Npu, Work::Qkv, layer, requests, npu, time));
             let time = times.qkv_pim(in_memory);

@@ -2,6 +2,7 @@
 
 use crate::algorithm::{Choice, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
+use crate::energy::{StepCosts, StepEnergy};
 use crate::error::OffloadError;
 use crate::hardware::Hardware;
 use crate::plan::Planner;
@@ -32,6 +33,8 @@ pub struct ModeResult {
     pub mode: Mode,
     /// Groups and devices.
     pub layout: Layout,
+    /// The decision in a middle layer, as in [`Step::choice`].
+    pub offloaded: Option<Choice>,
     /// The step.
     pub step_us: f64,
     /// Tokens of the batch over the step.
@@ -48,11 +51,13 @@ pub struct ModeResult {
     pub npu_macs: f64,
     /// MACs over what the banks could do in the step.
     pub pim_macs: f64,
+    /// Energy of the step.
+    pub energy: StepEnergy,
 }
 
 impl ModeResult {
     /// Figures of a step with so many requests.
-    pub fn of(step: &Step, requests: u32, hardware: &Hardware) -> Self {
+    pub fn of(step: &Step, requests: u32, hardware: &Hardware, costs: &StepCosts) -> Self {
         let span = step.timeline.span;
         let sliced = step.mode.sliced();
         let seconds = span.us() / 1e6;
@@ -60,6 +65,7 @@ impl ModeResult {
         Self {
             mode: step.mode,
             layout: step.layout,
+            offloaded: step.choice,
             step_us: span.us(),
             tokens_per_second: over(requests.into(), 1.0),
             npu_idle_us: step.timeline.idle(Device::Npu).us(),
@@ -68,6 +74,7 @@ impl ModeResult {
             pim_busy: step.timeline.busy(Device::Pim).share_of(span),
             npu_macs: over(step.npu_macs as f64, hardware.npu_macs_per_second()),
             pim_macs: over(step.pim_macs as f64, hardware.pim_macs_per_second(sliced)),
+            energy: costs.of(step),
         }
     }
 }
@@ -96,25 +103,28 @@ impl Cell {
     }
 }
 
-/// One point of the grid, with `plain` and `sliced` banks.
+/// One point of the grid, with `plain` and `sliced` banks, by a rule; with a number of requests whose FFN is offloaded in `dex+dbo`, or by
+/// algorithm 1.
 ///
 /// # Errors
 /// [`OffloadError`] if batch or sequence are out of range or beyond what the times are known for.
 pub fn evaluate(
     model: &Model,
     hardware: &Hardware,
+    costs: &StepCosts,
     [plain, sliced]: [&dyn DeviceTimes; 2],
-    rule: Rule,
+    (rule, given): (Rule, Option<u32>),
     sequence: u32,
     batch: u32,
 ) -> Result<Cell, OffloadError> {
     let requests = Batch::uniform(batch, sequence)?;
-    let planner = Planner::new(model, plain, sliced, hardware.pim.channels).with_rule(rule);
+    let planner =
+        Planner::new(model, plain, sliced, hardware.pim.channels).with_rule(rule).with_ffn(given)?;
     let [first, second] = requests.groups().map(|group| group.len() as u32);
     let slot = Slot { stage: Stage::Middle, requests: first, mha_requests: second, context: sequence };
     let mut modes = Vec::new();
     for mode in Mode::ALL {
-        modes.push(ModeResult::of(&planner.step(&requests, mode)?, batch, hardware));
+        modes.push(ModeResult::of(&planner.step(&requests, mode)?, batch, hardware, costs));
     }
     let chosen = |rule| {
         let scheduler = Scheduler::new(sliced, hardware.pim.channels, rule);

@@ -7,7 +7,7 @@
 //! Reading order: [`time`] (picoseconds), [`hardware`] and [`work`] (sizes), [`npu`] and [`pim`] (times from them), [`times`] (what
 //! a scheduler asks, whoever knows it), [`table`] (measured times), [`balance`](mod@balance) (equations 1 and 2 in integers), [`algorithm`]
 //! (which of them), [`batch`] (requests of different lengths), [`timeline`] (a decode step), [`step`] (its modes), [`plan`] (a step in each mode),
-//! [`evaluate`](mod@evaluate) (the paper's grid).
+//! [`energy`] (of a step), [`evaluate`](mod@evaluate) (the paper's grid).
 //!
 //! Bank slicing itself, the commands of a channel and real K, V placement are the hardware's business, not this crate's.
 
@@ -18,6 +18,7 @@ pub mod algorithm;
 pub mod balance;
 pub mod batch;
 mod builder;
+pub mod energy;
 mod error;
 pub mod evaluate;
 pub mod hardware;
@@ -34,11 +35,12 @@ pub mod work;
 pub use algorithm::{Decision, Rule, Scheduler, Slot, Stage};
 pub use balance::{Balance, Linear, balance, exhaustive};
 pub use batch::{Batch, Request};
+pub use energy::{Purpose, StepCosts, StepEnergy};
 pub use error::OffloadError;
 pub use evaluate::{Cell, ModeResult, evaluate};
 pub use hardware::{Hardware, KvMapping, Npu, Pim};
 pub use plan::Planner;
-pub use step::{Layout, Mode, Step};
+pub use step::{Job, Layout, Mode, Step};
 pub use table::{MeasuredTimes, TableFile};
 pub use time::Picos;
 pub use timeline::{Device, Event, Timeline, Work};

@@ -27,6 +27,36 @@ use crate::work::{Matrix, Model};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+/// What one head of K and V asks of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeadWork {
+    /// Heads of Q, each of which needs all that follows but the columns.
+    pub group: u64,
+    /// Columns of keys in a bank.
+    pub key_columns: u64,
+    /// Columns of values in a bank.
+    pub value_columns: u64,
+    /// Columns into the buffer.
+    pub loads: u64,
+    /// Columns of results.
+    pub results: u64,
+}
+
+/// What a matrix whose weights are broadcast asks of a channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BroadcastWork {
+    /// Passes over the weights.
+    pub passes: u64,
+    /// Columns of weights.
+    pub columns: u64,
+    /// Rows that a vector fills.
+    pub pieces: u64,
+    /// Columns of sums in a pass.
+    pub sums: u64,
+    /// Columns of vectors.
+    pub vectors: u64,
+}
+
 /// The multipliers of a memory.
 #[derive(Clone, Debug)]
 pub struct PimTimes {
@@ -61,21 +91,31 @@ impl PimTimes {
         self.row(per_row * macs) * (columns / per_row) + last
     }
 
-    /// One head of K and V with the heads of Q on it, in one channel.
-    pub fn head(&self, model: &Model, context: u32) -> Picos {
+    /// What one head of K and V with the heads of Q on it is.
+    pub(crate) fn head_work(&self, model: &Model, context: u32) -> HeadWork {
         if context == 0 {
-            return Picos::ZERO;
+            return HeadWork::default();
         }
         let h = &self.hardware;
-        let group = u64::from(model.group());
         let keys = u64::from(context.div_ceil(h.pim.banks));
         let key_columns = u64::from(model.head_width.div_ceil(h.column_elements()));
         let dimensions = u64::from(model.head_width.div_ceil(h.pim.banks));
         let value_columns = u64::from(context.div_ceil(h.column_elements()));
-        let moved = group * (key_columns + keys + value_columns + dimensions);
-        self.rows(keys * key_columns, group)
-            + self.rows(dimensions * value_columns, group)
-            + h.mac_column(self.sliced) * moved
+        HeadWork {
+            group: model.group().into(),
+            key_columns: keys * key_columns,
+            value_columns: dimensions * value_columns,
+            loads: key_columns + value_columns,
+            results: keys + dimensions,
+        }
+    }
+
+    /// One head of K and V with the heads of Q on it, in one channel.
+    pub fn head(&self, model: &Model, context: u32) -> Picos {
+        let HeadWork { group, key_columns, value_columns, loads, results } = self.head_work(model, context);
+        self.rows(key_columns, group)
+            + self.rows(value_columns, group)
+            + self.hardware.mac_column(self.sliced) * (group * (loads + results))
     }
 
     /// Attention of `requests`, all with the same context.
@@ -115,21 +155,29 @@ impl PimTimes {
         longest.max(self.npu.softmax(scores))
     }
 
+    /// What a matrix whose weights are broadcast is, with the vectors of `requests`.
+    pub(crate) fn broadcast_work(&self, matrix: Matrix, requests: u32) -> BroadcastWork {
+        let h = &self.hardware;
+        let channels = u64::from(h.pim.channels);
+        let pieces = u64::from(matrix.inputs.div_ceil(h.pim.row_bytes / 2));
+        BroadcastWork {
+            passes: requests.div_ceil(h.pim.banks).into(),
+            columns: (2 * matrix.weights()).div_ceil(u64::from(h.pim.column_bytes) * channels),
+            pieces,
+            sums: (u64::from(matrix.outputs) * pieces).div_ceil(channels),
+            vectors: u64::from(requests) * u64::from(matrix.inputs.div_ceil(h.column_elements())),
+        }
+    }
+
     /// A matrix whose weights are broadcast, with the vectors of `requests`; none take no time.
     pub fn broadcast(&self, matrix: Matrix, requests: u32) -> Picos {
         if requests == 0 {
             return Picos::ZERO;
         }
-        let h = &self.hardware;
-        let channels = u64::from(h.pim.channels);
-        let passes = u64::from(requests.div_ceil(h.pim.banks));
-        let weights = (2 * matrix.weights()).div_ceil(u64::from(h.pim.column_bytes) * channels);
-        let pieces = u64::from(matrix.inputs.div_ceil(h.pim.row_bytes / 2));
-        let sums = (u64::from(matrix.outputs) * pieces).div_ceil(channels);
-        let vectors = u64::from(requests) * u64::from(matrix.inputs.div_ceil(h.column_elements()));
-        let mac = h.mac_column(self.sliced);
+        let BroadcastWork { passes, columns, pieces, sums, vectors } = self.broadcast_work(matrix, requests);
+        let mac = self.hardware.mac_column(self.sliced);
         let opening = self.row(1) * pieces;
-        (mac * (weights + sums) + opening) * passes + h.bus_column(self.sliced) * vectors
+        (mac * (columns + sums) + opening) * passes + self.hardware.bus_column(self.sliced) * vectors
     }
 
     /// Matrices one after another.

@@ -37,6 +37,8 @@ pub struct Planner<'a> {
     sliced: &'a dyn DeviceTimes,
     channels: u32,
     rule: Rule,
+    /// Requests whose FFN is offloaded, in place of what algorithm 1 decides.
+    given: Option<u32>,
 }
 
 impl<'a> Planner<'a> {
@@ -48,7 +50,7 @@ impl<'a> Planner<'a> {
         channels: u32,
     ) -> Self {
         let model = model.clone();
-        Self { model, plain, sliced, channels, rule: Rule::default() }
+        Self { model, plain, sliced, channels, rule: Rule::default(), given: None }
     }
 
     /// With another rule.
@@ -56,6 +58,17 @@ impl<'a> Planner<'a> {
     pub fn with_rule(mut self, rule: Rule) -> Self {
         self.rule = rule;
         self
+    }
+
+    /// In `dex+dbo`, the FFN of so many requests of each group goes to the memory, in place of what algorithm 1 decides, small groups included.
+    ///
+    /// # Errors
+    /// [`OffloadError::Range`] for more than there are channels.
+    pub fn with_ffn(mut self, requests: Option<u32>) -> Result<Self, OffloadError> {
+        let asked = requests.unwrap_or(0).into();
+        in_range("requests of a group whose FFN is offloaded", asked, 0, self.channels.into())?;
+        self.given = requests;
+        Ok(self)
     }
 
     /// The scheduler of sliced banks.
@@ -89,7 +102,7 @@ impl<'a> Planner<'a> {
         let step = match mode {
             Mode::Serial => self.one_group(mode, &contexts),
             Mode::Pipelined | Mode::Dex => self.slots(mode, &groups),
-            Mode::DexDbo if self.is_small(&groups) => self.whole_group(mode, &groups),
+            Mode::DexDbo if self.given.is_none() && self.is_small(&groups) => self.whole_group(mode, &groups),
             Mode::DexDbo => self.slots(mode, &groups),
             Mode::Shortest => self.shortest(&contexts, &groups),
         };
@@ -189,7 +202,10 @@ impl<'a> Planner<'a> {
                 let choice = match decided.iter().find(|(slot, _)| *slot == key) {
                     Some(&(_, choice)) => choice,
                     None => {
-                        let choice = self.scheduler().decide(key);
+                        let choice = match self.given.filter(|_| mode == Mode::DexDbo) {
+                            Some(requests) => self.scheduler().give(key, requests),
+                            None => self.scheduler().decide(key),
+                        };
                         decided.push((key, choice));
                         choice
                     }

@@ -1,7 +1,7 @@
 //! A decode step: its mode, how requests are spread over groups and devices, and what came of it.
 
 use crate::algorithm::Choice;
-use crate::timeline::Timeline;
+use crate::timeline::{Device, Timeline, Work};
 use serde::{Deserialize, Serialize};
 
 /// How NPU and memory work together.
@@ -56,6 +56,28 @@ impl Mode {
     }
 }
 
+/// A piece of work, whatever time it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Matrices with the vectors of so many requests on the NPU, and of others in memory: of those the banks get the weights on their way to
+    /// the NPU.
+    Matrix {
+        /// Which matrices.
+        work: Work,
+        /// Requests on the NPU.
+        npu: u32,
+        /// Requests in memory.
+        pim: u32,
+    },
+    /// Attention of requests with those contexts.
+    Attention {
+        /// Where.
+        device: Device,
+        /// Tokens in K and V of each request.
+        contexts: Vec<u32>,
+    },
+}
+
 /// A decode step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
@@ -70,6 +92,9 @@ pub struct Step {
     pub npu_macs: u64,
     /// MACs of the memory.
     pub pim_macs: u64,
+    /// All work, and how often each piece of it comes up.
+    #[serde(skip)]
+    pub jobs: Vec<(Job, u64)>,
     /// Who is busy when.
     pub timeline: Timeline,
 }

@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod energy;
 mod exact;
 mod timelines;

@@ -1,14 +1,16 @@
 //! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
 
+mod energy;
 mod table;
 
 use anyhow::{Context, Result, ensure};
 use ndp_config::LlmShape;
+use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, Cell, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
-    TableFile, evaluate,
+    StepCosts, TableFile, evaluate,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ use std::path::{Path, PathBuf};
     ndp offload --llm llama3-70b\n  \
     ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
     ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
+    ndp offload --llm llama3-70b --batches 128,256 --energy\n  \
     ndp offload --llm llama3-70b --sample-times times.json\n  \
     ndp offload --llm llama3-70b --times times.json")]
 pub struct Args {
@@ -38,6 +41,9 @@ pub struct Args {
     /// The memory's side of equation 1.
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
+    /// In dex+dbo, give the memory the FFN of so many requests of each group, in place of what algorithm 1 decides.
+    #[arg(long, value_name = "M")]
+    offload_ffn: Option<u32>,
     /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
     #[arg(long, value_enum)]
     kv_mapping: Option<KvMapping>,
@@ -59,6 +65,15 @@ pub struct Args {
     /// Mode of --step.
     #[arg(long, value_enum, default_value = "dex+dbo", requires = "step")]
     mode: Mode,
+    /// Print the energy of a step with and without offloading too; JSON has it always.
+    #[arg(long)]
+    energy: bool,
+    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml.
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
+    energy_memory: String,
+    /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml.
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
+    energy_npu: String,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -77,7 +92,10 @@ impl Args {
 struct Report<'a> {
     model: &'a Model,
     hardware: &'a Hardware,
+    energy_memory: &'a HbmConstants,
+    energy_npu: &'a NpuConstants,
     rule: Rule,
+    offload_ffn: Option<u32>,
     measured_times: bool,
     cells: &'a [Cell],
 }
@@ -100,6 +118,8 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().configuration("the hardware", &args.hardware);
+    let files = files.configuration("the memory's energy", &args.energy_memory);
+    let files = files.configuration("the NPU's energy", &args.energy_npu);
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
     let files = files.optional("--step", args.step.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
@@ -108,6 +128,9 @@ pub fn run(args: &Args) -> Result<()> {
         model = model.with_all_kv_heads();
     }
     let hardware = args.hardware()?;
+    let memory = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
+    let npu = NpuConstants::load(&args.energy_npu).context("--energy-npu")?;
+    let costs = StepCosts::new(&model, &hardware, &memory, &npu);
     let plain = AnalyticTimes::new(&model, &hardware, false);
     let computed = AnalyticTimes::new(&model, &hardware, true);
     if let Some(path) = &args.sample_times {
@@ -121,22 +144,43 @@ pub fn run(args: &Args) -> Result<()> {
             anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
         };
         let planner = Planner::new(&model, &plain, sliced, hardware.pim.channels).with_rule(rule);
+        let planner = planner.with_ffn(args.offload_ffn)?;
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
         write_json(OutputFile::create(path)?, &step)?;
     }
     let mut cells = Vec::new();
     for &batch in &args.batches {
         for &sequence in &args.sequences {
-            let cell = evaluate(&model, &hardware, [&plain, sliced], rule, sequence, batch);
+            let cell = evaluate(
+                &model,
+                &hardware,
+                &costs,
+                [&plain, sliced],
+                (rule, args.offload_ffn),
+                sequence,
+                batch,
+            );
             cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
         }
     }
     if args.json {
         let measured_times = measured.is_some();
-        let report = Report { model: &model, hardware: &hardware, rule, measured_times, cells: &cells };
+        let report = Report {
+            model: &model,
+            hardware: &hardware,
+            energy_memory: &memory,
+            energy_npu: &npu,
+            rule,
+            offload_ffn: args.offload_ffn,
+            measured_times,
+            cells: &cells,
+        };
         ndp_files::say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
         ndp_files::print(&table::text(&model, &cells));
+        if args.energy {
+            ndp_files::print(&energy::text(&model, &cells));
+        }
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use ndp_offloading::algorithm::{Choice, Decision};
 use ndp_offloading::{Cell, Layout, Mode, ModeResult, Model};
 use std::fmt::Write;
 
-fn decision(choice: &Choice) -> String {
+pub fn decision(choice: &Choice) -> String {
     match choice.decision {
         Decision::None => "-".to_owned(),
         Decision::Ffn(m) => format!("m {m}"),

@@ -1,8 +1,10 @@
 //! The figures of a run in one mode: time, who was busy, what passed over the buses, what was offloaded.
 
+use super::energy::PimEnergy;
 use super::{CLOCKS_PER_US, Ran};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmBusCycles, PimCycles};
+use ndp_energy::HbmConstants;
 use ndp_model::Generation;
 use ndp_offloading::{Device, Mode};
 use ndp_pim::{Commands, Decided, Event, Outcome, Work};
@@ -115,12 +117,20 @@ pub struct Figures {
     pub bus: HbmBusCycles,
     pub multipliers: PimCycles,
     pub channels: Vec<ChannelFigures>,
+    /// Of the memory, behind the writing of the weights.
+    pub energy: PimEnergy,
     pub decisions: Vec<Decided>,
 }
 
 impl Figures {
     /// Of a run; `alone` is what each prompt gives by itself.
-    pub fn new(mode: Mode, memory: &HbmConfig, ran: &Ran, alone: &[Generation]) -> Self {
+    pub fn new(
+        mode: Mode,
+        memory: &HbmConfig,
+        constants: &HbmConstants,
+        ran: &Ran,
+        alone: &[Generation],
+    ) -> Self {
         let Ran { outcome, violations, channels, .. } = ran;
         let busy = |device| spans(&outcome.events, device);
         let length = |spans: &[(u64, u64)]| -> u64 { spans.iter().map(|(start, end)| end - start).sum() };
@@ -177,6 +187,7 @@ impl Figures {
                     multipliers: statistics.pim,
                 })
                 .collect(),
+            energy: PimEnergy::new(constants, memory, ran, tokens),
             decisions,
         }
     }

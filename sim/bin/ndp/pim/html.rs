@@ -1,10 +1,12 @@
 //! Runs as a single HTML file: tables, charts, the timeline of a step, and a way from each step to channels, commands and clocks.
 
+use super::energy::Operation;
 use super::figures::{Bytes, Figures};
 use super::timeline::decision;
 use super::{Args, ChannelKind, ControllerKind, Ran};
 use crate::rerun::Rerun;
 use crate::tools::grouped;
+use ndp_energy::{Energy, HbmPart};
 use ndp_model::Generation;
 use ndp_offloading::algorithm::Choice;
 use ndp_offloading::{Device, Mode, Picos};
@@ -39,6 +41,7 @@ pub fn html(
     }
     report = summary(report, figures)?;
     report = bytes(report, figures)?;
+    report = energy(report, figures)?;
     report = each_channel(report, figures);
     report = decisions(report, figures);
     for (mode, ran) in runs {
@@ -130,6 +133,47 @@ fn bytes(report: Report, figures: &[Figures]) -> Result<Report, ReportError> {
     all.extend(figures.iter().map(|f| grouped(f.bytes.sum())));
     rows.push(all);
     Ok(report.section("Bytes over the buses").table(&head, &rows).chart(&chart.draw()?))
+}
+
+/// By operation and by part, of a token.
+fn energy(report: Report, figures: &[Figures]) -> Result<Report, ReportError> {
+    let of_operation = |f: &Figures, operation: Operation| -> Energy {
+        let of = f.energy.operations.iter().filter(|of| of.operation == operation);
+        of.map(|of| of.total).sum::<Energy>().per(f.tokens as u64)
+    };
+    let of_part = |f: &Figures, part: HbmPart| f.energy.parts.get(part).per(f.tokens as u64);
+    let mut head = vec!["of a token"];
+    head.extend(figures.iter().map(|f| f.mode.name()));
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut chart = |title: &str, sums: Vec<(&'static str, Vec<Energy>)>| {
+        let mut chart = BarChart::new(title, "uJ", figures.iter().map(|f| f.mode.name())).stacked();
+        for (name, of_modes) in sums.into_iter().filter(|(_, of)| of.iter().any(|energy| energy.value > 0)) {
+            chart = chart.bars(name, of_modes.iter().map(|energy| energy.pj() / 1e6));
+            let shown = of_modes.iter().map(ToString::to_string);
+            rows.push(std::iter::once(name.to_owned()).chain(shown).collect());
+        }
+        chart.draw()
+    };
+    let by_operation = Operation::ALL
+        .map(|operation| (operation.name(), figures.iter().map(|f| of_operation(f, operation)).collect()));
+    let by_part = HbmPart::ALL.map(|part| (part.name(), figures.iter().map(|f| of_part(f, part)).collect()));
+    let charts = [
+        chart("Energy of the memory for a token, by operation", by_operation.into())?,
+        chart("By what it goes to", by_part.into())?,
+    ];
+    let mut all = vec!["all".to_owned()];
+    all.extend(figures.iter().map(|f| f.energy.per_token.to_string()));
+    rows.push(all);
+    let [operations, parts] = charts;
+    Ok(report
+        .section("Energy of the memory")
+        .paragraph(
+            "Behind the writing of the weights, without the NPU: by operation, then the same by part of the memory. Ranges are those of the \
+             constants, all at their least or greatest; docs/energy-hbm.md has them with their sources.",
+        )
+        .table(&head, &rows)
+        .chart(&operations)
+        .chart(&parts))
 }
 
 fn each_channel(report: Report, figures: &[Figures]) -> Report {
@@ -280,6 +324,7 @@ fn rerun(args: &Args, mode: Mode) -> String {
     let mut rerun = Rerun::bare("pim");
     rerun.option("memory", &args.memory);
     rerun.option("hardware", &args.hardware);
+    rerun.option("energy-memory", &args.energy_memory);
     let numbers = [
         ("channels", args.channels),
         ("offload-ffn", args.offload_ffn.filter(|_| mode == Mode::DexDbo)),

@@ -1,8 +1,9 @@
 //! `ndp pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode, and whose time goes where.
 //!
 //! The same prompts are run in every mode that is asked for and, one by one, in software: all tokens and logits have to agree. What is
-//! said about it is in `figures`, `text`, `timeline` and `html`.
+//! said about it is in `figures`, `energy`, `text`, `timeline` and `html`.
 
+mod energy;
 mod figures;
 mod html;
 mod text;
@@ -16,7 +17,8 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{HbmStatistics, PseudoChannel};
+use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
+use ndp_energy::HbmConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
@@ -157,6 +159,12 @@ pub struct Args {
     /// Clock behind the last one of --waves
     #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_stop: Option<u64>,
+    /// Print where the memory's energy goes; JSON has it always
+    #[arg(long)]
+    energy: bool,
+    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
+    energy_memory: String,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -182,6 +190,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let files = FileSet::new()
         .configuration("the memory", &args.memory)
         .configuration("the NPU", &args.hardware)
+        .configuration("the memory's energy", &args.energy_memory)
         .input_folder("part of the model", &folder);
     let files = files.optional("--timeline", args.timeline.as_ref()).optional("--html", args.html.as_ref());
     files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
@@ -189,6 +198,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if let Some(channels) = args.channels {
         config = config.with_channels(channels).context("--channels")?;
     }
+    let constants = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
     let model = load_model(&folder)?;
     let modes = modes(args)?;
     let hardware = hardware(args, &config)?;
@@ -228,7 +238,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             arrangement: &arrangement,
         };
         let ran = job.run_on(args).with_context(|| format!("mode {}", mode.name()))?;
-        figures.push(Figures::new(mode, &memory, &ran, &alone));
+        figures.push(Figures::new(mode, &memory, &constants, &ran, &alone));
         runs.push((mode, ran));
     }
     drop(progress);
@@ -389,6 +399,7 @@ struct Ran {
     outcome: Outcome,
     violations: u64,
     channels: Vec<HbmStatistics>,
+    activity: Vec<HbmActivity>,
     recorded: Vec<Recorded>,
 }
 
@@ -440,6 +451,7 @@ impl Job<'_> {
             outcome,
             violations: machine.channels().map(Pins::violations).sum(),
             channels: machine.channels().map(Pins::statistics).collect(),
+            activity: machine.channels().map(Pins::activity).collect(),
             recorded: machine.recorded().to_vec(),
         };
         Ok((ran, machine.into_channels().collect()))

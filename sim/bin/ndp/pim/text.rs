@@ -111,4 +111,7 @@ pub fn print(args: &Args, figures: &[Figures], alone: &[Generation]) {
             );
         }
     }
+    for f in figures.iter().filter(|_| args.energy) {
+        f.energy.print(f.mode.name(), f.tokens);
+    }
 }

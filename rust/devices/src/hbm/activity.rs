@@ -1,0 +1,162 @@
+//! What the energy of a channel depends on: rows, columns and results by bank, buffer, multipliers, refreshes, and the time in which a
+//! row buffer is open.
+//!
+//! - **Active**: at least one row buffer holds a row. It does from the clock of ACT, PACT or PACTA up to the clock of PRE, PREA or PPRE, or
+//!   up to the clock in which the precharge of RDA or WRA begins; that clock is not counted any more.
+//! - **Rows** are opened by ACT in one bank, by PACT in each bank of the group, by PACTA in all banks.
+//! - MAC accesses a column in every bank, so one number does for all of them.
+
+use ndp_config::HbmConfig;
+use serde::Serialize;
+
+use crate::hbm::command::{HbmCommand, HbmKind};
+use crate::hbm::partitions::Partitions;
+use crate::rules::CommandSet;
+
+/// Accesses of a bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HbmBankCounts {
+    /// Rows that were opened, by ACT, PACT or PACTA.
+    pub activates: u64,
+    /// RD and RDA.
+    pub reads: u64,
+    /// RDG.
+    pub buffer_reads: u64,
+    /// WR and WRA.
+    pub writes: u64,
+    /// SUM.
+    pub sums: u64,
+}
+
+/// All of it up to now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HbmActivity {
+    /// Clocks.
+    pub cycles: u64,
+    /// Clocks in which at least one row buffer is open.
+    pub active_cycles: u64,
+    /// REF.
+    pub refreshes: u64,
+    /// GBW.
+    pub buffer_writes: u64,
+    /// MAC: as many columns in every bank.
+    pub macs: u64,
+    /// RES.
+    pub results: u64,
+    /// By bank: `bank_group * banks_per_group + bank`.
+    pub banks: Vec<HbmBankCounts>,
+}
+
+impl HbmActivity {
+    /// What has come since `before`, which is of the same channel.
+    pub fn since(&self, before: &Self) -> Self {
+        let banks = self.banks.iter().zip(&before.banks).map(|(now, before)| HbmBankCounts {
+            activates: now.activates - before.activates,
+            reads: now.reads - before.reads,
+            buffer_reads: now.buffer_reads - before.buffer_reads,
+            writes: now.writes - before.writes,
+            sums: now.sums - before.sums,
+        });
+        Self {
+            cycles: self.cycles - before.cycles,
+            active_cycles: self.active_cycles - before.active_cycles,
+            refreshes: self.refreshes - before.refreshes,
+            buffer_writes: self.buffer_writes - before.buffer_writes,
+            macs: self.macs - before.macs,
+            results: self.results - before.results,
+            banks: banks.collect(),
+        }
+    }
+}
+
+/// Keeps an [`HbmActivity`].
+#[derive(Clone, Debug)]
+pub(crate) struct Meter {
+    activity: HbmActivity,
+    banks_per_group: usize,
+    /// Open row buffers, one bit each, and since when there are some.
+    open: u64,
+    active_since: u64,
+    /// First clocks of auto precharges to come, and their row buffers.
+    closing: Vec<(u64, u64)>,
+}
+
+impl Meter {
+    pub fn new(config: &HbmConfig) -> Self {
+        let banks = vec![HbmBankCounts::default(); config.banks() as usize];
+        let activity = HbmActivity { banks, ..HbmActivity::default() };
+        let banks_per_group = config.banks_per_group() as usize;
+        Self { activity, banks_per_group, open: 0, active_since: 0, closing: Vec::new() }
+    }
+
+    /// What was counted in the clocks before `cycle`.
+    pub fn activity(&self, cycle: u64) -> HbmActivity {
+        let mut meter = self.clone();
+        meter.close_in_time(cycle);
+        if meter.open != 0 {
+            meter.activity.active_cycles += cycle - meter.active_since;
+        }
+        HbmActivity { cycles: cycle, ..meter.activity }
+    }
+
+    /// Takes a command that was carried out, with the row buffers after it. `precharge_start`: for RDA and WRA, where the precharge begins.
+    pub fn command(
+        &mut self,
+        cycle: u64,
+        command: &HbmCommand,
+        state: &Partitions,
+        precharge_start: Option<u64>,
+    ) {
+        self.close_in_time(cycle + 1);
+        let bank = command.bank().map(|(group, bank)| state.bank_index(group, bank));
+        let activity = &mut self.activity;
+        match (command, bank) {
+            (HbmCommand::Activate { .. }, Some(bank)) => activity.banks[bank].activates += 1,
+            (HbmCommand::PimActivate { bank_group, .. }, _) => {
+                let first = usize::from(*bank_group) * self.banks_per_group;
+                let banks = &mut activity.banks[first..first + self.banks_per_group];
+                banks.iter_mut().for_each(|bank| bank.activates += 1);
+            }
+            (HbmCommand::PimActivateAll { .. }, _) => {
+                activity.banks.iter_mut().for_each(|bank| bank.activates += 1);
+            }
+            (HbmCommand::Read { .. }, Some(bank)) => activity.banks[bank].reads += 1,
+            (HbmCommand::ReadToBuffer { .. }, Some(bank)) => activity.banks[bank].buffer_reads += 1,
+            (HbmCommand::Write { .. }, Some(bank)) => activity.banks[bank].writes += 1,
+            (HbmCommand::ReadSum { .. }, Some(bank)) => activity.banks[bank].sums += 1,
+            (HbmCommand::BufferWrite { .. }, _) => activity.buffer_writes += 1,
+            (HbmCommand::Mac { .. }, _) => activity.macs += 1,
+            (HbmCommand::ReadResults, _) => activity.results += 1,
+            (HbmCommand::Refresh, _) => activity.refreshes += 1,
+            _ => {}
+        }
+        let on_row_bus = command.kind().is_some_and(HbmKind::is_row);
+        if on_row_bus || precharge_start.is_some() {
+            let held = state.open_units();
+            if let Some(start) = precharge_start {
+                // The rows that this command closes later; those of others are in `closing` already.
+                let pending = self.closing.iter().fold(0, |all, (_, units)| all | units);
+                self.closing.push((start, self.open & !held & !pending));
+            }
+            let pending = self.closing.iter().fold(0, |all, (_, units)| all | units);
+            self.set_open(cycle, held | pending);
+        }
+    }
+
+    /// Auto precharges that begin before `cycle`.
+    fn close_in_time(&mut self, cycle: u64) {
+        while let Some(next) = self.closing.iter().filter(|(start, _)| *start < cycle).min().copied() {
+            self.closing.retain(|closing| *closing != next);
+            self.set_open(next.0, self.open & !next.1);
+        }
+    }
+
+    fn set_open(&mut self, cycle: u64, open: u64) {
+        match (self.open, open) {
+            (0, 1..) => self.active_since = cycle,
+            (1.., 0) => self.activity.active_cycles += cycle - self.active_since,
+            _ => {}
+        }
+        self.open = open;
+    }
+}

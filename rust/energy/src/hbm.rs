@@ -1,0 +1,447 @@
+//! HBM-PIM: what each command of a channel costs, by the parts of the memory that it uses.
+//!
+//! A bit goes from the cells through the column decoder, the multiplexers of bank group and channel, the stack and the interposer. Each
+//! command pays for the part of that way which its column goes, for all bits of the column:
+//!
+//! | command | pays |
+//! | --- | --- |
+//! | a row that ACT, PACT or PACTA opens | `activate`, its precharge included |
+//! | RD, WR | `column + bank_group + multiplexer + tsv + interposer` |
+//! | RDG | as RD, and `buffer` |
+//! | GBW | `interposer + tsv + buffer` |
+//! | MAC | `buffer + broadcast`; in each bank `column`, and two operations for each lane |
+//! | RES, SUM | `bank_group + multiplexer + tsv + interposer` |
+//! | REF, a clock with and without an open row | a constant each |
+//!
+//! Every part has one constant, so energies by command and by part are two sums of one table of integers.
+
+use crate::constant::Constant;
+use crate::energy::Energy;
+use ndp_config::{ConfigError, HbmConfig};
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+
+/// Bytes of the row that `activate_pj` is of.
+const ROW_BYTES: u32 = 1024;
+/// Bits of an FP16 number.
+const LANE_BITS: u32 = 16;
+
+/// pJ for each bit of a column.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HbmWay {
+    /// Cells to the column decoder of the bank.
+    pub column: Constant,
+    /// On to the multiplexer of the bank group.
+    pub bank_group: Constant,
+    /// On to the multiplexer of the channel's I/O.
+    pub multiplexer: Constant,
+    /// Through the stack.
+    pub tsv: Constant,
+    /// Over the interposer.
+    pub interposer: Constant,
+    /// Into or out of the global buffer.
+    pub buffer: Constant,
+    /// From the global buffer to all banks.
+    pub broadcast: Constant,
+}
+
+/// The multipliers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HbmArithmetic {
+    /// A product, or a sum.
+    pub pj_per_op: Constant,
+}
+
+/// What a file of constants of an HBM-PIM holds; unknown keys are refused. They are of a channel with 64 data lines.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HbmConstants {
+    /// Name of the device.
+    pub name: String,
+    /// ACT and PRE of a row of 1 KB.
+    pub activate_pj: Constant,
+    /// REF of all banks.
+    pub refresh_nj: Constant,
+    /// From REF to REF.
+    pub refresh_interval_ns: Constant,
+    /// With a row open.
+    pub active_standby_mw: Constant,
+    /// Without.
+    pub precharged_standby_mw: Constant,
+    /// The way of a bit.
+    pub pj_per_bit: HbmWay,
+    /// The multipliers.
+    pub arithmetic: HbmArithmetic,
+}
+
+ndp_config::presets!(HbmConstants, "HBM-PIM device", "hbm2-8gb" => "../presets/hbm2-8gb.toml");
+
+impl HbmConstants {
+    /// Parses and checks a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let constants: Self = ndp_config::parse(text)?;
+        for (key, constant) in constants.named() {
+            constant.check(key, 1e6)?;
+        }
+        let [least, ..] = constants.refresh_interval_ns.range();
+        if least < 1.0 {
+            return Err(ConfigError::OutOfRange {
+                key: "refresh_interval_ns",
+                value: least.to_string(),
+                min: 1.0,
+                max: 1e6,
+            });
+        }
+        Ok(constants)
+    }
+
+    /// All constants with their keys.
+    pub fn named(&self) -> [(&'static str, &Constant); 13] {
+        let Self { activate_pj, refresh_nj, refresh_interval_ns, .. } = self;
+        let Self { active_standby_mw, precharged_standby_mw, pj_per_bit, arithmetic, .. } = self;
+        let HbmWay { column, bank_group, multiplexer, tsv, interposer, buffer, broadcast } = pj_per_bit;
+        [
+            ("activate_pj", activate_pj),
+            ("refresh_nj", refresh_nj),
+            ("refresh_interval_ns", refresh_interval_ns),
+            ("active_standby_mw", active_standby_mw),
+            ("precharged_standby_mw", precharged_standby_mw),
+            ("pj_per_bit.column", column),
+            ("pj_per_bit.bank_group", bank_group),
+            ("pj_per_bit.multiplexer", multiplexer),
+            ("pj_per_bit.tsv", tsv),
+            ("pj_per_bit.interposer", interposer),
+            ("pj_per_bit.buffer", buffer),
+            ("pj_per_bit.broadcast", broadcast),
+            ("arithmetic.pj_per_op", &arithmetic.pj_per_op),
+        ]
+    }
+}
+
+/// An enumeration with names, and a table with a value for each of it.
+macro_rules! table {
+    ($(#[$doc:meta])* $kind:ident, $(#[$by_doc:meta])* $by:ident { $($(#[$of:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $kind {
+            $($(#[$of])* $variant),+
+        }
+
+        impl $kind {
+            /// All of them.
+            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
+
+            /// Its name in tables.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name),+
+                }
+            }
+        }
+
+        $(#[$by_doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $by<T>([T; $kind::ALL.len()]);
+
+        impl<T: Copy> $by<T> {
+            /// The value of one.
+            pub fn get(&self, kind: $kind) -> T {
+                self.0[kind as usize]
+            }
+
+            /// All values.
+            pub fn iter(&self) -> impl Iterator<Item = ($kind, T)> + '_ {
+                $kind::ALL.into_iter().zip(self.0)
+            }
+        }
+
+        impl<T: AddAssign> $by<T> {
+            /// Adds to one.
+            pub fn add(&mut self, kind: $kind, value: T) {
+                self.0[kind as usize] += value;
+            }
+        }
+
+        impl<T: AddAssign> AddAssign for $by<T> {
+            fn add_assign(&mut self, other: Self) {
+                self.0.iter_mut().zip(other.0).for_each(|(sum, value)| *sum += value);
+            }
+        }
+
+        impl $by<u64> {
+            /// What has come since `before`.
+            #[must_use]
+            pub fn since(&self, before: &Self) -> Self {
+                Self(std::array::from_fn(|kind| self.0[kind] - before.0[kind]))
+            }
+        }
+
+        impl $by<Energy> {
+            /// All of it together.
+            pub fn total(&self) -> Energy {
+                self.0.into_iter().sum()
+            }
+        }
+
+        impl<T: Copy + Serialize> Serialize for $by<T> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.iter())
+            }
+        }
+    };
+}
+
+table! {
+    /// What a channel does that costs energy.
+    HbmEvent,
+    /// A value for each [`HbmEvent`].
+    ByHbmEvent {
+        /// A row is opened in a bank, and closed again.
+        Row = "ACT and PRE of a row",
+        /// RD.
+        Read = "RD",
+        /// RDG.
+        BufferRead = "RDG",
+        /// WR.
+        Write = "WR",
+        /// GBW.
+        BufferWrite = "GBW",
+        /// MAC, in all banks.
+        Mac = "MAC",
+        /// RES.
+        Result = "RES",
+        /// SUM.
+        Sum = "SUM",
+        /// REF.
+        Refresh = "REF",
+        /// A clock with a row open.
+        ActiveClock = "standby with a row open",
+        /// A clock without.
+        PrechargedClock = "standby, all closed",
+    }
+}
+
+table! {
+    /// What the energy of a channel goes to; each has one constant.
+    HbmPart,
+    /// A value for each [`HbmPart`].
+    ByHbmPart {
+        /// ACT and PRE.
+        Activate = "rows",
+        /// Cells to column decoder.
+        Column = "columns in the banks",
+        /// To the bank group's multiplexer.
+        BankGroup = "to the bank group",
+        /// To the channel's multiplexer.
+        Multiplexer = "to the channel's I/O",
+        /// Through the stack.
+        Tsv = "TSVs",
+        /// Over the interposer.
+        Interposer = "interposer",
+        /// Global buffer.
+        Buffer = "global buffer",
+        /// Buffer to banks.
+        Broadcast = "broadcast to the banks",
+        /// The multipliers.
+        Arithmetic = "multipliers",
+        /// REF.
+        Refresh = "refresh",
+        /// Clocks with a row open.
+        ActiveStandby = "standby with a row open",
+        /// Clocks without.
+        PrechargedStandby = "standby, all closed",
+    }
+}
+
+/// How often each event has happened.
+pub type HbmCounts = ByHbmEvent<u64>;
+/// Energy by part.
+pub type HbmEnergy = ByHbmPart<Energy>;
+
+/// Accesses of a bank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HbmBank {
+    /// Rows that were opened.
+    pub rows: u64,
+    /// Columns that were read or written for somebody outside of the bank.
+    pub columns: u64,
+    /// Columns that the bank's multipliers took.
+    pub macs: u64,
+}
+
+/// Sizes of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HbmSizes {
+    /// Banks, which all take part in a MAC.
+    pub banks: u32,
+    /// Bytes of a row of a bank.
+    pub row_bytes: u32,
+    /// Bytes of a column: what a command moves.
+    pub column_bytes: u32,
+    /// Period of the clock, in picoseconds.
+    pub clock_ps: u32,
+}
+
+impl HbmSizes {
+    /// Those of a memory with a clock of 1 ns.
+    pub fn of(config: &HbmConfig) -> Self {
+        let column_bytes = HbmConfig::COLUMN_BYTES;
+        let row_bytes = HbmConfig::COLUMNS * column_bytes;
+        Self { banks: config.banks(), row_bytes, column_bytes, clock_ps: 1000 }
+    }
+}
+
+/// What each event costs.
+///
+/// ```
+/// use ndp_config::HbmConfig;
+/// use ndp_energy::{HbmConstants, HbmCosts, HbmEvent, HbmSizes};
+///
+/// let sizes = HbmSizes::of(&HbmConfig::preset("librapim").unwrap());
+/// let costs = HbmCosts::new(&HbmConstants::preset("hbm2-8gb").unwrap(), sizes);
+/// // 256 bits of 0.44 + 1.01 + 1.23 + 0.5 + 0.3 pJ, in fJ.
+/// assert_eq!(costs.event(HbmEvent::Read).total().value, 890_880);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HbmCosts {
+    events: [HbmEnergy; HbmEvent::ALL.len()],
+    /// In one bank: a row, a column, and a column with its products and sums.
+    bank: [Energy; 3],
+    refresh_interval_ps: u64,
+    clock_ps: u64,
+}
+
+impl HbmCosts {
+    /// Those of a channel.
+    pub fn new(constants: &HbmConstants, sizes: HbmSizes) -> Self {
+        let HbmSizes { banks, row_bytes, column_bytes, clock_ps } = sizes;
+        let times = |constant: &Constant, by: f64| Energy::from_pj(constant.range().map(|pj| pj * by));
+        let bits = f64::from(column_bytes * 8);
+        let way = &constants.pj_per_bit;
+        let column = times(&way.column, bits);
+        let row = times(&constants.activate_pj, f64::from(row_bytes) / f64::from(ROW_BYTES));
+        let lanes = f64::from(column_bytes * 8 / LANE_BITS);
+        let arithmetic = times(&constants.arithmetic.pj_per_op, 2.0 * lanes);
+        // mW are pJ in a ns.
+        let clock = |power: &Constant| times(power, f64::from(clock_ps) / 1e3);
+        let inner = [
+            (HbmPart::BankGroup, times(&way.bank_group, bits)),
+            (HbmPart::Multiplexer, times(&way.multiplexer, bits)),
+        ];
+        let outer =
+            [(HbmPart::Tsv, times(&way.tsv, bits)), (HbmPart::Interposer, times(&way.interposer, bits))];
+        let in_bank = [(HbmPart::Column, column)];
+        let buffer = [(HbmPart::Buffer, times(&way.buffer, bits))];
+        let mac = [
+            (HbmPart::Column, column * banks.into()),
+            (HbmPart::Broadcast, times(&way.broadcast, bits)),
+            (HbmPart::Arithmetic, arithmetic * banks.into()),
+        ];
+        let events = HbmEvent::ALL.map(|event| {
+            let parts: Vec<(HbmPart, Energy)> = match event {
+                HbmEvent::Row => vec![(HbmPart::Activate, row)],
+                HbmEvent::Read | HbmEvent::Write => [&in_bank[..], &inner, &outer].concat(),
+                HbmEvent::BufferRead => [&in_bank[..], &inner, &outer, &buffer].concat(),
+                HbmEvent::BufferWrite => [&outer[..], &buffer].concat(),
+                HbmEvent::Mac => [&mac[..], &buffer].concat(),
+                HbmEvent::Result | HbmEvent::Sum => [inner, outer].concat(),
+                HbmEvent::Refresh => vec![(HbmPart::Refresh, times(&constants.refresh_nj, 1e3))],
+                HbmEvent::ActiveClock => {
+                    vec![(HbmPart::ActiveStandby, clock(&constants.active_standby_mw))]
+                }
+                HbmEvent::PrechargedClock => {
+                    vec![(HbmPart::PrechargedStandby, clock(&constants.precharged_standby_mw))]
+                }
+            };
+            let mut energy = HbmEnergy::default();
+            parts.into_iter().for_each(|(part, of)| energy.add(part, of));
+            energy
+        });
+        Self {
+            events,
+            bank: [row, column, column + arithmetic],
+            // In ps; the file's check has it at 1 ns or more.
+            refresh_interval_ps: (constants.refresh_interval_ns.value * 1e3) as u64,
+            clock_ps: clock_ps.into(),
+        }
+    }
+
+    /// Of one event, by part.
+    pub fn event(&self, event: HbmEvent) -> HbmEnergy {
+        self.events[event as usize]
+    }
+
+    /// Of all that happened, by part.
+    pub fn of(&self, counts: &HbmCounts) -> HbmEnergy {
+        let mut energy = HbmEnergy::default();
+        for (event, count) in counts.iter() {
+            for (part, of) in self.event(event).iter() {
+                energy.add(part, of * count);
+            }
+        }
+        energy
+    }
+
+    /// The same by event.
+    pub fn by_event(&self, counts: &HbmCounts) -> ByHbmEvent<Energy> {
+        let mut energy = ByHbmEvent::default();
+        for (event, count) in counts.iter() {
+            energy.add(event, self.event(event).total() * count);
+        }
+        energy
+    }
+
+    /// What is spent inside of a bank: the parts [`HbmPart::Activate`], [`HbmPart::Column`] and [`HbmPart::Arithmetic`].
+    pub fn bank(&self, bank: &HbmBank) -> Energy {
+        let [row, column, mac] = self.bank;
+        row * bank.rows + column * bank.columns + mac * bank.macs
+    }
+
+    /// Clocks of a channel in some time, rounded up.
+    pub fn clocks(&self, ps: u64) -> u64 {
+        ps.div_ceil(self.clock_ps)
+    }
+
+    /// REFs of a channel that are due in some time.
+    pub fn refreshes(&self, ps: u64) -> u64 {
+        ps / self.refresh_interval_ps
+    }
+}
+
+/// A channel: what it was used for and what that took.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HbmChannelEnergy {
+    /// All of it.
+    pub total: Energy,
+    /// By part.
+    pub parts: HbmEnergy,
+    /// By command.
+    pub commands: ByHbmEvent<Energy>,
+    /// Rows, columns and arithmetic, by bank.
+    pub banks: Vec<Energy>,
+    /// What was counted.
+    pub counted: HbmCounts,
+    /// The same by bank.
+    pub counted_by_bank: Vec<HbmBank>,
+}
+
+impl HbmChannelEnergy {
+    /// Of a channel that was used like this.
+    pub fn new(costs: &HbmCosts, counted: HbmCounts, counted_by_bank: Vec<HbmBank>) -> Self {
+        let parts = costs.of(&counted);
+        Self {
+            total: parts.total(),
+            parts,
+            commands: costs.by_event(&counted),
+            banks: counted_by_bank.iter().map(|bank| costs.bank(bank)).collect(),
+            counted,
+            counted_by_bank,
+        }
+    }
+}
