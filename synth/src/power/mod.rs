@@ -147,7 +147,7 @@ fn wrong(path: &Path, reason: impl Into<String>) -> SynthError {
 /// # Errors
 /// Files that cannot be read, that do not belong together, or a window without edges.
 pub fn run(request: &Request) -> Result<Vec<Activity>, SynthError> {
-    let (netlists, cells, volts) = read(request)?;
+    let Mapped { netlists, cells, volts } = read(request)?;
     let in_waves = |reason: String| wrong(request.waves, reason);
     let mut waves = Waves::open(request.waves).map_err(in_waves)?;
     let design = Design::find(&netlists, &waves, request)?;
@@ -287,7 +287,14 @@ fn each<T: Send>(
 }
 
 /// All netlists of the folder, the cells in them, and the supply.
-fn read(request: &Request) -> Result<(Vec<Netlist>, HashMap<String, CellPower>, f64), SynthError> {
+struct Mapped {
+    netlists: Vec<Netlist>,
+    cells: HashMap<String, CellPower>,
+    volts: f64,
+}
+
+/// Reads the folder and the library.
+fn read(request: &Request) -> Result<Mapped, SynthError> {
     let folder = request.netlists;
     let refuse = |path: &Path, reason: String| SynthError::Netlist { path: path.into(), reason };
     let read_error = |path: &Path| {
@@ -330,7 +337,7 @@ fn read(request: &Request) -> Result<(Vec<Netlist>, HashMap<String, CellPower>, 
         Netlist::compile(raw, &cells).map_err(|reason| refuse(&path, reason))
     };
     let netlists = raws.into_iter().map(compile).collect::<Result<_, _>>()?;
-    Ok((netlists, cells, libraries[0].1.volts))
+    Ok(Mapped { netlists, cells, volts: libraries[0].1.volts })
 }
 
 /// All instances, the top first.
@@ -535,7 +542,7 @@ fn replay_one(
     }
     plan.evaluate(&mut run, &held);
     plan.check(&run, &held)?;
-    let last = if cycles % 64 == 0 { u64::MAX } else { (1 << (cycles % 64)) - 1 };
+    let last = if cycles.is_multiple_of(64) { u64::MAX } else { (1 << (cycles % 64)) - 1 };
     for ((net, _), column) in sources.expected.iter().zip(&expected) {
         let differs = run.net(*net).iter().zip(column).enumerate();
         let differs = differs
