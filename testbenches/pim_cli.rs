@@ -228,6 +228,7 @@ fn numbers_can_be_given_and_files_show_what_was_done() -> Outcome {
     for text in [
         "Who is busy",
         "Energy of the memory for a token, by operation",
+        "to the bank group",
         "Decisions",
         "FFN of 2",
         "RDG",

@@ -44,6 +44,7 @@ mod layer;
 mod link;
 #[cfg(feature = "rtl")]
 mod operands;
+#[cfg(feature = "rtl")]
 mod output;
 #[cfg(feature = "rtl")]
 mod phases;

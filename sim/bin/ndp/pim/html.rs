@@ -144,36 +144,35 @@ fn energy(report: Report, figures: &[Figures]) -> Result<Report, ReportError> {
     let of_part = |f: &Figures, part: HbmPart| f.energy.parts.get(part).per(f.tokens as u64);
     let mut head = vec!["of a token"];
     head.extend(figures.iter().map(|f| f.mode.name()));
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut chart = |title: &str, sums: Vec<(&'static str, Vec<Energy>)>| {
+    let mut all = vec!["all".to_owned()];
+    all.extend(figures.iter().map(|f| f.energy.per_token.to_string()));
+    let drawn = |title: &str, sums: Vec<(&'static str, Vec<Energy>)>| {
+        let mut rows: Vec<Vec<String>> = Vec::new();
         let mut chart = BarChart::new(title, "uJ", figures.iter().map(|f| f.mode.name())).stacked();
         for (name, of_modes) in sums.into_iter().filter(|(_, of)| of.iter().any(|energy| energy.value > 0)) {
             chart = chart.bars(name, of_modes.iter().map(|energy| energy.pj() / 1e6));
             let shown = of_modes.iter().map(ToString::to_string);
             rows.push(std::iter::once(name.to_owned()).chain(shown).collect());
         }
-        chart.draw()
+        rows.push(all.clone());
+        Ok::<_, ReportError>((rows, chart.draw()?))
     };
     let by_operation = Operation::ALL
         .map(|operation| (operation.name(), figures.iter().map(|f| of_operation(f, operation)).collect()));
     let by_part = HbmPart::ALL.map(|part| (part.name(), figures.iter().map(|f| of_part(f, part)).collect()));
-    let charts = [
-        chart("Energy of the memory for a token, by operation", by_operation.into())?,
-        chart("By what it goes to", by_part.into())?,
-    ];
-    let mut all = vec!["all".to_owned()];
-    all.extend(figures.iter().map(|f| f.energy.per_token.to_string()));
-    rows.push(all);
-    let [operations, parts] = charts;
+    let (operations, of_operations) =
+        drawn("Energy of the memory for a token, by operation", by_operation.into())?;
+    let (parts, of_parts) = drawn("Energy of the memory for a token, by part", by_part.into())?;
     Ok(report
         .section("Energy of the memory")
         .paragraph(
             "Behind the writing of the weights, without the NPU: by operation, then the same by part of the memory. Ranges are those of the \
              constants, all at their least or greatest; docs/energy-hbm.md has them with their sources.",
         )
-        .table(&head, &rows)
-        .chart(&operations)
-        .chart(&parts))
+        .table(&head, &operations)
+        .chart(&of_operations)
+        .table(&head, &parts)
+        .chart(&of_parts))
 }
 
 fn each_channel(report: Report, figures: &[Figures]) -> Report {
