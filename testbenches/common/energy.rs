@@ -1,7 +1,10 @@
 //! Whether all energy of a generation has a use, and events of RTL and models beside each other.
 
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_energy::{CoreCosts, CoreUse, DramCosts, DramPart, DramUse, Energy, EnergyConstants, SystemCosts};
+use ndp_energy::{
+    CoreCosts, CorePart, CoreUse, DramCosts, DramEnergy, DramPart, DramUse, Energy, EnergyConstants,
+    SystemCosts,
+};
 use ndp_sim::system::{Cause, EnergyBreakdown, EnergyCosts, EnergyPart, Event, Place, SystemFigures};
 use std::error::Error;
 
@@ -60,8 +63,23 @@ pub fn all_energy_has_a_use(
     }
     assert_eq!(cycles.dot + cycles.axpy + cycles.activation + cycles.other, all_cycles);
     assert!(cycles.dot.min(cycles.axpy).min(cycles.activation) > 0, "{cycles:?}");
-    for (of, energy) in CoreCosts::new(&constants.core, design).of(&cycles).take(3) {
+    let core = CoreCosts::new(&constants.core, design);
+    for (of, energy) in core.of(&cycles).take(3) {
         assert_eq!(part(EnergyPart::Core(of)), energy, "{of:?}");
+    }
+    // Between programs DRAM and logic wait.
+    let (_, _, ns) = figures.generated();
+    let (mut waiting, mut idle) = (DramEnergy::default(), core.idle(cycles.other));
+    for dimm in (0..dimms).map(Place::Dimm) {
+        let busy: u64 =
+            events().filter(|event| event.place == dimm).map(|event| event.end_ns - event.begin_ns).sum();
+        let ps = (ns - busy) * 1_000;
+        idle += core.idle(ps / design.core().clock_ps());
+        waiting += dram.idle(ps / design.dram().clock_ps() * u64::from(design.gemv().ranks()));
+    }
+    assert_eq!(part(EnergyPart::Core(CorePart::Idle)), idle);
+    for (of, energy) in waiting.iter() {
+        assert_eq!(part(EnergyPart::Between(of)), energy, "{of:?}");
     }
     // Bursts of the host.
     for (read, column) in [(true, DramPart::Read), (false, DramPart::Write)] {
@@ -81,7 +99,6 @@ pub fn all_energy_has_a_use(
     assert_eq!(place(bus, EnergyPart::Bits), system.bus(bytes(bus)));
     assert_eq!(place(channels, EnergyPart::Bits), system.channels(bytes(channels)));
     // Times.
-    let (_, _, ns) = figures.generated();
     let gpu: u64 = events()
         .filter(|event| event.place == Place::Gpu)
         .map(|event| event.shares.get(Cause::Compute) + event.shares.get(Cause::Prediction))
