@@ -270,6 +270,7 @@ impl EnergyTally {
                     .idle(clocks)
                     .iter()
                     .for_each(|(part, energy)| add(EnergyPart::Between(part), energy));
+                add(EnergyPart::Core(CorePart::Idle), costs.core.idle(ns * 1_000 / costs.core_ps));
             } else {
                 let [idle, _] = costs.device(place, ns, 0);
                 add(EnergyPart::Idle, idle);
