@@ -1,0 +1,2 @@
+# Nothing: the core waits for its host (docs/power.md).
+signal 1
