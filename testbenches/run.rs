@@ -186,7 +186,12 @@ fn the_cycle_model_predicts_a_run() -> Outcome {
     let instructions = model["instructions"].as_array().ok_or("instructions")?;
     assert_eq!(instructions.len(), 8);
     assert_eq!(instructions[7]["ended"].as_u64().map(|ended| ended + 1), model["cycles"].as_u64());
-    assert!(model["dram"][1]["reads"].as_u64() > Some(0));
+    // The DRAM got the same commands, bank by bank.
+    let ranks = model["dram"].as_array().ok_or("dram")?;
+    for (index, rank) in ranks.iter().enumerate() {
+        assert_eq!(rank["banks"], run["energy"]["ranks"][index]["counted"]["banks"], "rank {index}");
+    }
+    assert!(ranks.len() == 2 && ranks[1]["banks"][0]["reads"].as_u64() > Some(0));
     fails("cycles nowhere.asm --config tiny", 2, "cannot read program `nowhere.asm`")?;
     fails(&format!("cycles {FFN} --config minute"), 2, "minute")
 }
