@@ -1,4 +1,4 @@
-//! `ndp power` from outside: what it refuses. What it computes is the business of `synth/tests/power.rs` and `testbenches/power.rs`.
+//! `ndp power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/power.rs` test what it computes.
 
 use super::common;
 use std::process::Command;
