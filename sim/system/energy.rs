@@ -124,9 +124,9 @@ pub struct Alternative {
     pub bytes: u64,
     /// Time of a token.
     pub ns: u64,
-    /// DRAM commands and bits on their way.
+    /// DRAM commands, bits on their way, and the logic of cores at work.
     pub moving: Energy,
-    /// Standby and refresh of the DRAM, GPU and host, over that time.
+    /// Standby and refresh of the DRAM, idle cores, GPU and host, over that time.
     pub devices: Energy,
 }
 

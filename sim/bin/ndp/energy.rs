@@ -33,11 +33,15 @@ pub struct EnergyArgs {
 impl EnergyArgs {
     /// With the files that are read.
     pub fn files(&self, files: FileSet) -> FileSet {
-        let files =
-            self.energy_dram.iter().fold(files, |files, dram| files.configuration("the DRAM's energy", dram));
-        self.energy_system
-            .iter()
-            .fold(files, |files, system| files.configuration("the system's energy", system))
+        let named = [
+            ("the DRAM's energy", &self.energy_dram),
+            ("the core's energy", &self.energy_core),
+            ("the system's energy", &self.energy_system),
+        ];
+        named.into_iter().fold(files, |files, (what, path)| match path {
+            Some(path) => files.configuration(what, path),
+            None => files,
+        })
     }
 
     /// The constants of a design in a system.
@@ -110,7 +114,7 @@ impl CoreEnergy {
     /// As text.
     pub fn print(&self) {
         say!(
-            "energy of the DRAM {} in programs, {:.2} pJ per MAC; {}",
+            "energy             {} in programs, {:.2} pJ per MAC; {}",
             self.programs,
             self.pj_per_mac,
             self.dram
