@@ -163,7 +163,8 @@ fn a_report_is_one_file_with_a_chart_of_everything() {
     let output = evaluate(&[&arguments[..], &[report.to_str().unwrap()]].concat());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let html = std::fs::read_to_string(&report).unwrap();
-    assert_eq!(html.matches("<svg").count(), 9);
+    // Nine of the evaluation, and the energy of each policy.
+    assert_eq!(html.matches("<svg").count(), 9 + 6);
     for word in ["paper: 0.98", "Load per DIMM, hermes", "token-adjustment", "</html>"] {
         assert!(html.contains(word), "{word}");
     }
