@@ -20,13 +20,17 @@ struct RawSystem {
     channel: Channel,
     #[serde(default)]
     host: Host,
-    dimms: Dimms,
+    dimms: Option<Dimms>,
+    price: Option<Price>,
 }
 
-/// The GPU.
+/// The GPU, or several that share each product.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gpu {
+    /// How many; the other keys are those of one. 1 if left out.
+    #[serde(default = "one_device")]
+    pub count: u32,
     /// Memory in GB.
     pub memory_gb: f64,
     /// Part of the memory, in GB, that is neither weights nor neurons: activations, kernels, fragments.
@@ -46,6 +50,11 @@ pub struct Gpu {
 /// What a share is if it is left out.
 fn one() -> f64 {
     1.0
+}
+
+/// How many there are of a device if it is left out.
+fn one_device() -> u32 {
+    1
 }
 
 /// The way between host memory and GPU.
@@ -79,28 +88,40 @@ impl Default for Channel {
     }
 }
 
-/// The host's processor, as far as it predicts neurons.
+/// The host's processor and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Host {
-    /// Cores that share a block's neurons.
+    /// Cores that share a block's neurons when they predict.
     pub cores: u32,
     /// Picoseconds of one core for each neuron of a block: to predict it and to take what was active.
     pub predictor_ps_per_neuron: u32,
+    /// Memory in GB, NDP-DIMMs not counted.
+    pub memory_gb: f64,
+    /// Bandwidth of that memory in GB/s.
+    pub bandwidth_gbps: f64,
+    /// Floating-point throughput of all cores in TFLOP/s.
+    pub tflops: f64,
 }
 
 /// That of the preset `hermes`, for files that name none.
 impl Default for Host {
     fn default() -> Self {
-        Self { cores: 1, predictor_ps_per_neuron: 217 }
+        Self {
+            cores: 1,
+            predictor_ps_per_neuron: 217,
+            memory_gb: 192.0,
+            bandwidth_gbps: 89.6,
+            tflops: 1.38,
+        }
     }
 }
 
-/// The NDP-DIMMs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The NDP-DIMMs. A file without them describes a system that has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dimms {
-    /// How many.
+    /// How many; 0 only in a system without any.
     pub count: u32,
     /// Capacity of each in GB.
     pub capacity_gb: f64,
@@ -108,6 +129,20 @@ pub struct Dimms {
     pub bandwidth_gbps: f64,
     /// Payload of a DIMM-link in GB/s and direction.
     pub link_gbps: f64,
+}
+
+/// What the devices cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// A GPU, in US dollars.
+    pub gpu_usd: f64,
+    /// Processor, board, memory that is not NDP-DIMMs, case and supply, in US dollars.
+    pub host_usd: f64,
+    /// An NDP-DIMM, in US dollars.
+    pub dimm_usd: f64,
+    /// Where the prices are from, and of what date.
+    pub source: String,
 }
 
 /// A validated system.
@@ -125,10 +160,11 @@ pub struct SystemConfig {
     channel: Channel,
     host: Host,
     dimms: Dimms,
+    price: Option<Price>,
 }
 
-// The paper's system, the same with the other GPUs of its Fig. 14, and one for a model that a GPU computes in less time than a synchronisation
-// takes.
+// Hermes' system, the same with the other GPUs of its Fig. 15, one for a model that a GPU computes in less time than a synchronisation
+// takes, and systems without NDP-DIMMs: those of PowerInfer's section 8.1, and the five A100 of Hermes' Fig. 17.
 presets!(
     SystemConfig,
     "system",
@@ -136,6 +172,9 @@ presets!(
     "hermes-3090" => "../presets/systems/hermes-3090.toml",
     "hermes-t4" => "../presets/systems/hermes-t4.toml",
     "small" => "../presets/systems/small.toml",
+    "pc-high" => "../presets/systems/pc-high.toml",
+    "pc-low" => "../presets/systems/pc-low.toml",
+    "a100x5" => "../presets/systems/a100x5.toml",
 );
 
 impl SystemConfig {
@@ -148,8 +187,11 @@ impl SystemConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let RawSystem { name, gpu, bus, channel, host, dimms } = parse(text)?;
+        let RawSystem { name, gpu, bus, channel, host, dimms, price } = parse(text)?;
+        let some_dimms = if dimms.is_some() { 1.0 } else { 0.0 };
+        let dimms = dimms.unwrap_or_default();
         for (key, value, min, max) in [
+            ("gpu.count", gpu.count.into(), 1.0, 1024.0),
             ("gpu.memory_gb", gpu.memory_gb, 0.0, 1e4),
             ("gpu.workspace_gb", gpu.workspace_gb, 0.0, gpu.memory_gb.max(0.0)),
             ("gpu.bandwidth_gbps", gpu.bandwidth_gbps, 1.0, 1e6),
@@ -164,16 +206,40 @@ impl SystemConfig {
             ("channel.turnaround_ns", channel.turnaround_ns, 0.0, 1e6),
             ("host.cores", host.cores.into(), 1.0, 1024.0),
             ("host.predictor_ps_per_neuron", host.predictor_ps_per_neuron.into(), 1.0, 1e6),
-            ("dimms.count", f64::from(dimms.count), 1.0, f64::from(Self::MAX_DIMMS)),
-            ("dimms.capacity_gb", dimms.capacity_gb, 1e-9, 1e5),
-            ("dimms.bandwidth_gbps", dimms.bandwidth_gbps, 1.0, 1e5),
-            ("dimms.link_gbps", dimms.link_gbps, 0.1, 1e5),
+            ("host.memory_gb", host.memory_gb, 0.0, 1e6),
+            ("host.bandwidth_gbps", host.bandwidth_gbps, 0.1, 1e6),
+            ("host.tflops", host.tflops, 0.001, 1e6),
+            ("dimms.count", dimms.count.into(), some_dimms, Self::MAX_DIMMS.into()),
+            ("dimms.capacity_gb", dimms.capacity_gb, 1e-9 * some_dimms, 1e5),
+            ("dimms.bandwidth_gbps", dimms.bandwidth_gbps, some_dimms, 1e5),
+            ("dimms.link_gbps", dimms.link_gbps, 0.1 * some_dimms, 1e5),
         ] {
             if !(min..=max).contains(&value) {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
             }
         }
-        Ok(Self { name, gpu, bus, channel, host, dimms })
+        if let Some(Price { gpu_usd, host_usd, dimm_usd, source }) = &price {
+            for (key, value) in
+                [("price.gpu_usd", *gpu_usd), ("price.host_usd", *host_usd), ("price.dimm_usd", *dimm_usd)]
+            {
+                if !(0.0..=1e7).contains(&value) {
+                    return Err(ConfigError::OutOfRange { key, value: value.to_string(), min: 0.0, max: 1e7 });
+                }
+            }
+            if source.trim().is_empty() {
+                return Err(ConfigError::Syntax("price.source must say where the prices are from".to_owned()));
+            }
+        }
+        Ok(Self { name, gpu, bus, channel, host, dimms, price })
+    }
+
+    /// The same system, which must have NDP-DIMMs.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] for one that has none.
+    pub fn having_dimms(self) -> Result<Self, ConfigError> {
+        let count = self.dimms.count;
+        if count == 0 { self.with_dimms(0) } else { Ok(self) }
     }
 
     /// The same system with so many DIMMs.
@@ -222,18 +288,35 @@ impl SystemConfig {
         &self.channel
     }
 
+    /// The host's processor and memory.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What the whole system costs in US dollars, if its file says so.
+    pub fn usd(&self) -> Option<f64> {
+        let Price { gpu_usd, host_usd, dimm_usd, .. } = self.price.as_ref()?;
+        Some(f64::from(self.gpu.count) * gpu_usd + host_usd + f64::from(self.dimms.count) * dimm_usd)
+    }
+
+    /// What the devices cost, if the file says so.
+    pub fn price(&self) -> Option<&Price> {
+        self.price.as_ref()
+    }
+
     /// Picoseconds of the predictor's step for a block of so many neurons, of which each core of the host has as many.
     pub fn predictor_ps(&self, neurons: usize) -> u64 {
-        let Host { cores, predictor_ps_per_neuron } = self.host;
+        let Host { cores, predictor_ps_per_neuron, .. } = self.host;
         (neurons as u64 * u64::from(predictor_ps_per_neuron)).div_ceil(cores.into())
     }
 
     /// Nanoseconds in which the GPU multiplies FP16 weights of so many bytes by `batch` vectors: it reads them once, and takes two FLOPs for each
-    /// weight and vector. Synchronisations come on top (Hermes, eq. 3 and 4).
+    /// weight and vector. Several GPUs share it evenly. Synchronisations come on top (Hermes, eq. 3 and 4).
     pub fn gpu_ns(&self, bytes: u64, batch: usize) -> f64 {
-        let Gpu { bandwidth_gbps, bandwidth_efficiency, tflops, compute_efficiency, .. } = self.gpu;
-        let memory = bytes as f64 / (bandwidth_gbps * bandwidth_efficiency);
-        memory.max(bytes as f64 * batch as f64 / (tflops * 1e3 * compute_efficiency))
+        let Gpu { count, bandwidth_gbps, bandwidth_efficiency, tflops, compute_efficiency, .. } = self.gpu;
+        let bytes = bytes as f64 / f64::from(count);
+        let memory = bytes / (bandwidth_gbps * bandwidth_efficiency);
+        memory.max(bytes * batch as f64 / (tflops * 1e3 * compute_efficiency))
     }
 
     /// The DIMMs.
@@ -241,9 +324,9 @@ impl SystemConfig {
         &self.dimms
     }
 
-    /// Bytes of the GPU's memory that weights can take: memory without workspace.
+    /// Bytes of the memory of all GPUs that weights can take: memory without workspace.
     pub fn gpu_weight_bytes(&self) -> u64 {
-        ((self.gpu.memory_gb - self.gpu.workspace_gb) * GB).round() as u64
+        (f64::from(self.gpu.count) * (self.gpu.memory_gb - self.gpu.workspace_gb) * GB).round() as u64
     }
 
     /// Bytes of one DIMM.
@@ -294,10 +377,24 @@ mod tests {
                     .iter()
                     .any(|key| line.contains(key))
             })
-            .filter(|line| !line.starts_with("dimms = 2") && !line.starts_with("bandwidth_gbps = 25.6"))
+            .filter(|line| {
+                !["dimms = 2", "bandwidth_gbps = 25.6", "memory_gb = 192", "bandwidth_gbps = 89.6", "tflops = 1.38"]
+                    .iter()
+                    .any(|key| line.starts_with(key))
+            })
             .map(|line| format!("{line}\n"))
             .collect();
         assert_eq!(SystemConfig::from_toml(&text).unwrap(), SystemConfig::preset("hermes").unwrap());
+    }
+
+    #[test]
+    fn systems_without_dimms_serve_where_none_are_needed() {
+        let pc = SystemConfig::preset("pc-high").unwrap();
+        assert_eq!((pc.dimms().count, pc.usd()), (0, Some(3199.0)));
+        assert!(pc.having_dimms().unwrap_err().to_string().contains("dimms.count = 0"));
+        let hermes = SystemConfig::preset("hermes").unwrap().having_dimms().unwrap();
+        assert_eq!(hermes.usd(), Some(2495.0), "the paper: about $2,500");
+        assert_eq!(SystemConfig::preset("a100x5").unwrap().usd(), Some(50_000.0));
     }
 
     #[test]
@@ -319,6 +416,8 @@ mod tests {
             ("per_neuron = 217", "per_neuron = nan", "predictor_ps_per_neuron = nan"),
             ("predictor_ps_per", "predictor_ns_per", "predictor_ns_per_neuron"),
             ("link_gbps", "link_gbit", "link_gbit"),
+            ("dimm_usd = 112.0", "dimm_usd = -1.0", "price.dimm_usd = -1"),
+            ("source = \"RTX", "source = \" \" #", "price.source"),
         ] {
             assert!(text.contains(from), "{from}");
             let error = SystemConfig::from_toml(&text.replace(from, to)).unwrap_err().to_string();

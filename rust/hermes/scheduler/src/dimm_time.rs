@@ -30,6 +30,7 @@ pub struct DimmTimes {
     /// Neurons of a block that a DIMM stores: rows of its matrices.
     stored: [u32; 2],
     seed: u64,
+    batch: u32,
     grid: BTreeMap<(BlockKind, u32), Cycles>,
 }
 
@@ -38,7 +39,13 @@ impl DimmTimes {
     pub fn new(design: &DesignConfig, model: &LlmShape, dimms: u32, seed: u64) -> Self {
         let stored =
             [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.block_neurons(kind).div_ceil(dimms));
-        Self { design: design.clone(), model: model.clone(), stored, seed, grid: BTreeMap::new() }
+        Self { design: design.clone(), model: model.clone(), stored, seed, batch: 1, grid: BTreeMap::new() }
+    }
+
+    /// The same for products with so many vectors: each row is read once, and multiplied by all of them.
+    #[must_use]
+    pub fn with_batch(self, batch: u32) -> Self {
+        Self { batch, grid: BTreeMap::new(), ..self }
     }
 
     /// Neurons of a block of that kind that a DIMM is taken to store.
@@ -117,7 +124,7 @@ impl DimmTimes {
         relu: bool,
     ) -> Result<Cycles, SchedulerError> {
         let rows = self.stored(kind).max(active);
-        let sizes = Sizes { rows, cols, count: active, batch: 1, listed: true };
+        let sizes = Sizes { rows, cols, count: active, batch: self.batch, listed: true };
         let epilogue = Epilogue { activation: relu.then_some(Activation::Relu), ..Epilogue::default() };
         let mut map = DimmMap::new(&self.design);
         let plan = match mode {
@@ -155,10 +162,10 @@ impl DimmTimes {
     /// Cycles of the product of two vectors of `elements` elements, element by element.
     fn multiply(&self, elements: u32) -> Result<Cycles, SchedulerError> {
         let mut map = DimmMap::new(&self.design);
-        let mut address = |name| map.add_vectors(name, elements, 1).map(|block| block.address());
+        let mut address = |name| map.add_vectors(name, elements, self.batch).map(|block| block.address());
         let [gate, up, product] = [address("gate"), address("up"), address("product")];
-        let words = block_words(&self.design, elements, 1);
-        let (cols, batch) = (elements, 1);
+        let words = block_words(&self.design, elements, self.batch);
+        let (cols, batch) = (elements, self.batch);
         let program = [
             Instruction::Load { dst: 0, cols, batch, address: gate.map_err(PlanError::from)? },
             Instruction::Load { dst: words, cols, batch, address: up.map_err(PlanError::from)? },

@@ -116,7 +116,7 @@ pub fn run(args: &Args) -> Result<()> {
     let files = args.energy.files(files);
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
-    let mut system = SystemConfig::load(&args.system)?;
+    let mut system = SystemConfig::load(&args.system)?.having_dimms()?;
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }

@@ -78,7 +78,7 @@ fn report(args: &Args) -> Result<String> {
 }
 
 fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
-    let system = SystemConfig::load(&args.system)?;
+    let system = SystemConfig::load(&args.system)?.having_dimms()?;
     Ok(match dimms {
         Some(dimms) => system.with_dimms(dimms)?,
         None => system,

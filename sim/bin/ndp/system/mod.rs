@@ -34,7 +34,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
-    let system = SystemConfig::load(&args.system)?;
+    let system = SystemConfig::load(&args.system)?.having_dimms()?;
     let policies = PolicyChoice::policies(&args.policy);
     let mut choices = Vec::new();
     for &dimms in &args.dimms {
