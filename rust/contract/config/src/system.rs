@@ -107,13 +107,7 @@ pub struct Host {
 /// That of the preset `hermes`, for files that name none.
 impl Default for Host {
     fn default() -> Self {
-        Self {
-            cores: 1,
-            predictor_ps_per_neuron: 217,
-            memory_gb: 192.0,
-            bandwidth_gbps: 89.6,
-            tflops: 1.38,
-        }
+        Self { cores: 1, predictor_ps_per_neuron: 217, memory_gb: 192.0, bandwidth_gbps: 89.6, tflops: 1.38 }
     }
 }
 
@@ -223,11 +217,18 @@ impl SystemConfig {
                 [("price.gpu_usd", *gpu_usd), ("price.host_usd", *host_usd), ("price.dimm_usd", *dimm_usd)]
             {
                 if !(0.0..=1e7).contains(&value) {
-                    return Err(ConfigError::OutOfRange { key, value: value.to_string(), min: 0.0, max: 1e7 });
+                    return Err(ConfigError::OutOfRange {
+                        key,
+                        value: value.to_string(),
+                        min: 0.0,
+                        max: 1e7,
+                    });
                 }
             }
             if source.trim().is_empty() {
-                return Err(ConfigError::Syntax("price.source must say where the prices are from".to_owned()));
+                return Err(ConfigError::Syntax(
+                    "price.source must say where the prices are from".to_owned(),
+                ));
             }
         }
         Ok(Self { name, gpu, bus, channel, host, dimms, price })
@@ -378,9 +379,15 @@ mod tests {
                     .any(|key| line.contains(key))
             })
             .filter(|line| {
-                !["dimms = 2", "bandwidth_gbps = 25.6", "memory_gb = 192", "bandwidth_gbps = 89.6", "tflops = 1.38"]
-                    .iter()
-                    .any(|key| line.starts_with(key))
+                ![
+                    "dimms = 2",
+                    "bandwidth_gbps = 25.6",
+                    "memory_gb = 192",
+                    "bandwidth_gbps = 89.6",
+                    "tflops = 1.38",
+                ]
+                .iter()
+                .any(|key| line.starts_with(key))
             })
             .map(|line| format!("{line}\n"))
             .collect();

@@ -1,0 +1,121 @@
+//! How often the neurons of a block are active: what hot neurons do, and how many a batch needs.
+
+use ndp_traces::Profile;
+
+/// Parts of a block that have a frequency each.
+const PARTS: usize = 400;
+
+/// Halvings of an interval in which a number is looked for.
+const HALVINGS: usize = 40;
+
+/// Frequencies of the neurons of a block, hottest first, each of an equal part of the block.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Frequencies {
+    parts: Vec<f64>,
+}
+
+/// The value in `low..high` at which `rises(value)` turns true.
+fn crossing(mut low: f64, mut high: f64, rises: impl Fn(f64) -> bool) -> f64 {
+    for _ in 0..HALVINGS {
+        let middle = low.midpoint(high);
+        if rises(middle) { high = middle } else { low = middle }
+    }
+    low.midpoint(high)
+}
+
+impl Frequencies {
+    /// A power law of the rank, capped at 1, with `active` as its mean, of which the hottest `hot` of the neurons have `work` of the
+    /// activations. Where these three exclude each other (`active * work > hot`), hot neurons are as active as they can be.
+    pub fn power_law(active: f64, hot: f64, work: f64) -> Self {
+        let active = active.clamp(0.0, 1.0);
+        let rank = |part: usize| (part as f64 + 0.5) / PARTS as f64;
+        let of = |exponent: f64| {
+            let weights: Vec<f64> = (0..PARTS).map(|part| rank(part).powf(-exponent)).collect();
+            let mean = |scale: f64| {
+                weights.iter().map(|weight| (scale * weight).min(1.0)).sum::<f64>() / PARTS as f64
+            };
+            let most = 1.0 / weights[PARTS - 1];
+            let scale = crossing(0.0, most, |scale| mean(scale) >= active);
+            Self { parts: weights.iter().map(|weight| (scale * weight).min(1.0)).collect() }
+        };
+        let exponent = crossing(0.0, 6.0, |exponent| of(exponent).work_of(hot) >= work);
+        of(exponent)
+    }
+
+    /// Those that were counted in one block of a profile.
+    pub fn measured(profile: &Profile, block: usize) -> Self {
+        let mut all: Vec<f64> =
+            (0..profile.counts(block).len()).map(|neuron| profile.frequency(block, neuron as u32)).collect();
+        all.sort_by(|a, b| b.total_cmp(a));
+        Self { parts: all }
+    }
+
+    fn mean(&self, value: impl Fn(f64) -> f64) -> f64 {
+        self.parts.iter().map(|&frequency| value(frequency)).sum::<f64>() / self.parts.len().max(1) as f64
+    }
+
+    /// Mean over the hottest `share` of the neurons, and over the others, each as a share of all neurons.
+    fn split(&self, share: f64, value: impl Fn(f64) -> f64) -> [f64; 2] {
+        let count = self.parts.len().max(1) as f64;
+        let mut sums = [0.0; 2];
+        for (index, &frequency) in self.parts.iter().enumerate() {
+            // A part that the border cuts counts for both sides.
+            let hot = (share * count - index as f64).clamp(0.0, 1.0);
+            sums[0] += hot * value(frequency) / count;
+            sums[1] += (1.0 - hot) * value(frequency) / count;
+        }
+        sums
+    }
+
+    /// Active share of the neurons.
+    pub fn active(&self) -> f64 {
+        self.mean(|frequency| frequency)
+    }
+
+    /// Share of the activations that the hottest `share` of the neurons has.
+    pub fn work_of(&self, share: f64) -> f64 {
+        let [hot, cold] = self.split(share, |frequency| frequency);
+        hot / (hot + cold).max(f64::MIN_POSITIVE)
+    }
+
+    /// Of all neurons, the active hot and the active cold ones, if the hottest `share` is hot.
+    pub fn active_by(&self, share: f64) -> [f64; 2] {
+        self.split(share, |frequency| frequency)
+    }
+
+    /// Of all neurons, the hot and the cold ones that at least one of `batch` sequences needs. Sequences are taken to be independent of each other
+    /// once the frequencies are given.
+    pub fn union_by(&self, share: f64, batch: u32) -> [f64; 2] {
+        self.split(share, |frequency| 1.0 - (1.0 - frequency).powi(batch as i32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_power_law_has_the_mean_and_the_share_of_work_that_it_is_asked_for() {
+        for (active, hot, work) in [(0.1, 0.2, 0.8), (0.236, 0.2, 0.8), (0.2, 0.26, 0.8), (0.4, 0.43, 0.8)] {
+            let law = Frequencies::power_law(active, hot, work);
+            assert!((law.active() - active).abs() < 1e-6, "{}", law.active());
+            assert!((law.work_of(hot) - work).abs() < 0.01, "{}", law.work_of(hot));
+            assert!(law.parts.is_sorted_by(|a, b| a >= b) && law.parts[0] <= 1.0);
+        }
+        // 80 % of 0.37 is more than 20 % of the neurons can do.
+        let law = Frequencies::power_law(0.37, 0.2, 0.8);
+        assert!((law.work_of(0.2) - 0.2 / 0.37).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_batch_needs_more_than_one_sequence_and_less_than_all_of_theirs() {
+        let law = Frequencies::power_law(0.1, 0.2, 0.8);
+        let union = |batch| law.union_by(0.2, batch).iter().sum::<f64>();
+        assert!((union(1) - 0.1).abs() < 1e-9);
+        for batch in [2, 4, 16] {
+            assert!(union(batch / 2) < union(batch) && union(batch) < f64::from(batch) * 0.1);
+        }
+        let even = Frequencies { parts: vec![0.5; 8] };
+        assert_eq!(even.union_by(0.25, 2), [0.1875, 0.5625]);
+    }
+}

@@ -1,0 +1,212 @@
+//! What the papers do not state: named numbers, each with a unit, a range and the value that follows if only stated parameters are used.
+//!
+//! A set of assumptions gives values to some of them, with a reason for each. `stated` gives none: every device reaches its peak,
+//! and nothing waits for anything. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.
+
+use ndp_config::ConfigError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A value and why it is that.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assumption {
+    /// The value, in the unit of its key.
+    pub value: f64,
+    /// Where it comes from.
+    pub reason: String,
+}
+
+/// Declares the keys: variant, key in files, value when nothing is assumed, range, unit, meaning.
+macro_rules! keys {
+    ($($(#[doc = $doc:literal])+ $key:ident $name:literal = $stated:literal in $low:literal, $high:literal $unit:literal;)+) => {
+        /// What can be assumed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Key {
+            $($(#[doc = $doc])+ $key,)+
+        }
+
+        impl Key {
+            /// All of them, in the order of reports.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$key),+];
+
+            /// As in files.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$key => $name,)+ }
+            }
+
+            /// The value of the set `stated`.
+            pub fn stated(self) -> f64 {
+                match self { $(Self::$key => $stated,)+ }
+            }
+
+            /// Least and greatest value that is accepted.
+            pub fn range(self) -> [f64; 2] {
+                match self { $(Self::$key => [$low, $high],)+ }
+            }
+
+            /// Unit of the value.
+            pub fn unit(self) -> &'static str {
+                match self { $(Self::$key => $unit,)+ }
+            }
+
+            /// What it is, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$key => concat!($($doc),+),)+ }
+            }
+        }
+    };
+}
+
+keys! {
+    /// Share of the GPU's memory bandwidth that a product with few vectors reaches.
+    GpuBandwidth "gpu_bandwidth" = 1.0 in 0.05, 1.0 "of the peak";
+    /// Share of the GPU's tensor throughput that prefill reaches.
+    GpuCompute "gpu_compute" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Part of the GPU's memory that holds no weights.
+    GpuReserve "gpu_reserve" = 0.0 in 0.0, 12.0 "GB";
+    /// Share of the bus that a stream of weights reaches.
+    BusStream "bus_stream" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the bus that FlexGen's stream of weights reaches.
+    BusFlexGen "bus_flexgen" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the bus that Deja Vu reaches, which gathers active neurons.
+    BusGather "bus_gather" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the bus that Accelerate reaches with OPT models.
+    BusAccelerateOpt "bus_accelerate_opt" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the bus that Accelerate reaches with LLaMA and Falcon models.
+    BusAccelerate "bus_accelerate" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the host's memory bandwidth that its processor reaches with listed neurons.
+    HostBandwidth "host_bandwidth" = 1.0 in 0.05, 1.0 "of the peak";
+    /// Share of the host's arithmetic throughput that a product with many vectors reaches.
+    HostCompute "host_compute" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Time that the host's software adds to each layer if its processor computes neurons.
+    HostLayer "host_layer" = 0.0 in 0.0, 5000.0 "us";
+    /// One synchronisation of GPU and host or DIMMs; a block takes two.
+    Sync "sync" = 0.0 in 0.0, 500.0 "us";
+    /// Time that launches and the host's software add to each layer of Hermes.
+    HermesLayer "hermes_layer" = 0.0 in 0.0, 5000.0 "us";
+    /// Work of the most loaded DIMM over the mean.
+    Imbalance "imbalance" = 1.0 in 1.0, 4.0 "";
+    /// Whether a DIMM skips a listed row for the vectors of a batch that do not need it (1); the core as built computes all of them (0).
+    SkipPairs "skip_pairs" = 0.0 in 0.0, 1.0 "";
+    /// Rate of Hermes-base's DIMMs over that of the same products in the cycle model.
+    BaseDimm "base_dimm" = 1.0 in 0.05, 1.0 "";
+    /// Active share of the MLP neurons of OPT models.
+    MlpActiveOpt "mlp_active_opt" = 0.1 in 0.01, 1.0 "of the neurons";
+    /// Active share of the MLP neurons of LLaMA and Falcon models with ReLU.
+    MlpActive "mlp_active" = 0.3 in 0.01, 1.0 "of the neurons";
+    /// Active share of the inputs of Q, K and V of OPT models.
+    QkvActiveOpt "qkv_active_opt" = 0.3 in 0.01, 1.0 "of the neurons";
+    /// Active share of the inputs of Q, K and V of LLaMA and Falcon models.
+    QkvActive "qkv_active" = 0.3 in 0.01, 1.0 "of the neurons";
+    /// Share of the neurons that is hot, if the GPU has room for it.
+    HotShare "hot_share" = 0.2 in 0.01, 1.0 "of the neurons";
+    /// Share of the activations that this share of the neurons has.
+    HotWork "hot_work" = 0.8 in 0.05, 1.0 "of the activations";
+    /// Share of the memory bandwidth of all GPUs that TensorRT-LLM reaches with tensor parallelism.
+    TensorParallel "tensor_parallel" = 1.0 in 0.05, 1.0 "of the peak";
+    /// Throughput of an RTX 3090 with hot neurons over what its data sheet gives.
+    Gpu3090 "gpu_3090" = 1.0 in 0.1, 1.0 "";
+    /// Share of a token's computation that Deja Vu's predictors take.
+    DejaVuPredictor "deja_vu_predictor" = 0.181 in 0.0, 0.9 "of the computation";
+}
+
+/// A named set of assumptions.
+///
+/// ```
+/// use ndp_systems::{Assumptions, Key};
+/// let set = Assumptions::from_toml("name = 'own'\n[sync]\nvalue = 4.0\nreason = 'measured'").unwrap();
+/// assert_eq!((set.get(Key::Sync), set.get(Key::GpuBandwidth)), (4.0, 1.0));
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assumptions {
+    /// Its name.
+    pub name: String,
+    /// The values, by key.
+    #[serde(flatten)]
+    values: BTreeMap<String, Assumption>,
+}
+
+ndp_config::presets!(
+    Assumptions,
+    "set of assumptions",
+    "stated" => "../presets/stated.toml",
+    "hermes" => "../presets/hermes.toml",
+);
+
+impl Assumptions {
+    /// Parses and checks a set.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`] for text that is no such file, for an unknown key, and for one without a reason; [`ConfigError::OutOfRange`].
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let set: Self = ndp_config::parse(text)?;
+        let known: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
+        for (name, Assumption { value, reason }) in &set.values {
+            let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) else {
+                return Err(ConfigError::unknown_preset("assumption", name, &known));
+            };
+            let [min, max] = key.range();
+            if !(min..=max).contains(value) {
+                return Err(ConfigError::OutOfRange { key: key.name(), value: value.to_string(), min, max });
+            }
+            if reason.trim().is_empty() {
+                return Err(ConfigError::Syntax(format!("{name} must have a reason")));
+            }
+        }
+        Ok(set)
+    }
+
+    /// The value of a key: that of the set, or the stated one.
+    pub fn get(&self, key: Key) -> f64 {
+        self.values.get(key.name()).map_or_else(|| key.stated(), |assumption| assumption.value)
+    }
+
+    /// Whether the set says something of a key.
+    pub fn names(&self, key: Key) -> bool {
+        self.values.contains_key(key.name())
+    }
+
+    /// Why a key has its value, if the set says something of it.
+    pub fn reason(&self, key: Key) -> Option<&str> {
+        self.values.get(key.name()).map(|assumption| assumption.reason.as_str())
+    }
+
+    /// The same set with another value for a key, as sensitivity studies need it.
+    #[must_use]
+    pub fn with(&self, key: Key, value: f64) -> Self {
+        let mut set = self.clone();
+        set.values.insert(key.name().to_owned(), Assumption { value, reason: "varied".to_owned() });
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_is_valid_and_stated_assumes_nothing() {
+        for name in Assumptions::PRESETS {
+            assert_eq!(Assumptions::preset(name).unwrap().name, name);
+        }
+        let stated = Assumptions::preset("stated").unwrap();
+        for key in Key::ALL {
+            let [low, high] = key.range();
+            assert!(!stated.names(key) && (low..=high).contains(&key.stated()), "{}", key.name());
+        }
+    }
+
+    #[test]
+    fn what_no_set_has_is_refused_by_name() {
+        let refused = |text: &str| Assumptions::from_toml(text).unwrap_err().to_string();
+        assert!(refused("name = 'x'\n[snyc]\nvalue = 1.0\nreason = 'r'").contains("did you mean 'sync'?"));
+        assert!(
+            refused("name = 'x'\n[sync]\nvalue = -1.0\nreason = 'r'")
+                .contains("sync = -1 must be in 0..=500")
+        );
+        assert!(refused("name = 'x'\n[sync]\nvalue = nan\nreason = 'r'").contains("sync = NaN"));
+        assert!(refused("name = 'x'\n[sync]\nvalue = 1.0\nreason = ' '").contains("sync must have a reason"));
+        assert!(refused("name = 'x'\n[sync]\nvalue = 1.0").contains("reason"));
+    }
+}

@@ -1,0 +1,211 @@
+//! What the evaluation of Hermes states (section V).
+
+use super::study::mean;
+use super::{Item, Study};
+use crate::error::SystemsError;
+use crate::machine::Workload;
+use crate::policies::Policy;
+use crate::run::{Device, Run};
+use ndp_config::{LlmShape, SystemConfig};
+
+/// OPT models, which Fig. 9 and 11 have.
+const OPT: [&str; 3] = ["opt-13b", "opt-30b", "opt-66b"];
+/// The other models of section V-A3.
+const OTHERS: [&str; 3] = ["llama2-13b", "llama2-70b", "falcon-40b"];
+/// All of them.
+const ALL: [&str; 6] = ["opt-13b", "opt-30b", "opt-66b", "llama2-13b", "llama2-70b", "falcon-40b"];
+/// The large ones of Fig. 10, of which the paper has the mean over Hermes-base.
+const LARGE: [&str; 2] = ["llama2-70b", "falcon-40b"];
+/// Batches of Fig. 11.
+const BATCHES: [u32; 5] = [1, 2, 4, 8, 16];
+/// Multipliers of Fig. 16, as presets of the core.
+pub const UNITS: [(u32, &str); 5] =
+    [(32, "hermes-32"), (64, "hermes-64"), (128, "hermes-128"), (256, "hermes"), (512, "hermes-512")];
+
+type Value = Result<f64, SystemsError>;
+
+fn run(study: &Study<'_>, policy: Policy, model: &str, batch: u32) -> Result<Run, SystemsError> {
+    study.run("hermes", policy, model, batch)
+}
+
+fn rate(study: &Study<'_>, policy: Policy, model: &str, batch: u32) -> Value {
+    Ok(run(study, policy, model, batch)?.tokens_per_second())
+}
+
+/// One policy's rate over another's.
+fn over(study: &Study<'_>, a: Policy, b: Policy, model: &str, batch: u32) -> Value {
+    Ok(rate(study, a, model, batch)? / rate(study, b, model, batch)?)
+}
+
+/// Mean of such ratios over models at batch 1.
+fn mean_over(study: &Study<'_>, a: Policy, b: Policy, models: &[&'static str]) -> Value {
+    mean(models, |model| over(study, a, b, model, 1))
+}
+
+/// Mean over models and batches.
+fn batched(study: &Study<'_>, a: Policy, b: Policy, models: &[&'static str]) -> Value {
+    mean(&BATCHES, |batch| mean(models, |model| over(study, a, b, model, batch)))
+}
+
+/// Least (`1.0`) or greatest (`-1.0`) ratio of Hermes to Hermes-host.
+fn over_host(study: &Study<'_>, sign: f64) -> Value {
+    let ratios =
+        ALL.iter().map(|model| Ok(sign * over(study, Policy::Hermes, Policy::HermesHost, model, 1)?));
+    let ratios: Vec<f64> = ratios.collect::<Result<_, SystemsError>>()?;
+    Ok(sign * ratios.into_iter().fold(f64::INFINITY, f64::min))
+}
+
+/// The batch at which Hermes gains least over Hermes-base, mean over the large models.
+fn least_gain(study: &Study<'_>) -> Value {
+    let gain = |batch| mean(&LARGE, |model| over(study, Policy::Hermes, Policy::HermesBase, model, batch));
+    let mut least = (f64::INFINITY, 0);
+    for batch in BATCHES {
+        let found = gain(batch)?;
+        if found < least.0 {
+            least = (found, batch);
+        }
+    }
+    Ok(f64::from(least.1))
+}
+
+/// Hermes with `dimms` DIMMs.
+fn with_dimms(study: &Study<'_>, model: &str, dimms: u32) -> Result<Run, SystemsError> {
+    let work = Workload::new(&LlmShape::preset(model)?, 128, 128, 1)?;
+    study.run_on(&SystemConfig::preset("hermes")?.with_dimms(dimms)?, "hermes", Policy::Hermes, &work)
+}
+
+/// The 4090's rate over another GPU's.
+fn over_gpu(study: &Study<'_>, system: &str) -> Value {
+    mean(&["opt-13b", "opt-30b"], |model| {
+        let other = study.run(system, Policy::Hermes, model, 1)?.tokens_per_second();
+        Ok(rate(study, Policy::Hermes, model, 1)? / other)
+    })
+}
+
+/// Tokens per second of OPT-13B with the core of so many multipliers.
+fn with_units(study: &Study<'_>, design: &str, batch: u32) -> Value {
+    let work = Workload::new(&LlmShape::preset("opt-13b")?, 128, 128, batch)?;
+    let run = study.run_on(&SystemConfig::preset("hermes")?, design, Policy::Hermes, &work)?;
+    Ok(run.decode_tokens_per_second())
+}
+
+/// The least number of multipliers with at least 95 % of the rate of the next, at batch 1.
+fn knee(study: &Study<'_>) -> Value {
+    for pair in UNITS.windows(2) {
+        if with_units(study, pair[0].1, 1)? >= 0.95 * with_units(study, pair[1].1, 1)? {
+            return Ok(f64::from(pair[0].0));
+        }
+    }
+    Ok(f64::from(UNITS[UNITS.len() - 1].0))
+}
+
+/// Hermes' rate for LLaMA2-70B over that of TensorRT-LLM on five A100.
+fn over_tensor_rt(study: &Study<'_>, batch: u32) -> Value {
+    let theirs = study.run("a100x5", Policy::TensorRtLlm, "llama2-70b", batch)?.tokens_per_second();
+    Ok(rate(study, Policy::Hermes, "llama2-70b", batch)? / theirs)
+}
+
+/// Of Deja Vu's time, the share of the bus.
+fn deja_vu_bus(study: &Study<'_>) -> Value {
+    mean(&OPT, |model| {
+        let run = run(study, Policy::DejaVu, model, 1)?;
+        Ok(run.token.busy_ns(Device::Bus) / run.token.ns())
+    })
+}
+
+/// A system's price.
+fn usd(system: &str) -> Value {
+    Ok(SystemConfig::preset(system)?.usd().unwrap_or(f64::NAN))
+}
+
+const fn item(
+    figure: &'static str,
+    item: &'static str,
+    unit: &'static str,
+    paper: f64,
+    value: fn(&Study<'_>) -> Value,
+) -> Item {
+    Item { figure, item, unit, paper, value, contradiction: None }
+}
+
+const fn contradicted(item: Item, why: &'static str) -> Item {
+    Item { contradiction: Some(why), ..item }
+}
+
+/// All of them.
+pub const ITEMS: &[Item] = &[
+    item("Fig. 9", "Hermes, OPT-66B, batch 1", "tokens/s", 20.37, |s| rate(s, Policy::Hermes, "opt-66b", 1)),
+    item("Fig. 9", "Hermes over Accelerate, OPT", "x", 578.42, |s| {
+        mean_over(s, Policy::Hermes, Policy::Accelerate, &OPT)
+    }),
+    item("Fig. 9", "Hermes over FlexGen, OPT", "x", 247.25, |s| {
+        mean_over(s, Policy::Hermes, Policy::FlexGen, &OPT)
+    }),
+    item("Fig. 9", "Deja Vu over FlexGen, OPT", "x", 2.12, |s| {
+        mean_over(s, Policy::DejaVu, Policy::FlexGen, &OPT)
+    }),
+    item("Fig. 9", "OPT-13B on the GPU", "% of the weights", 80.0, |s| {
+        Ok(100.0 * run(s, Policy::FlexGen, "opt-13b", 1)?.resident)
+    }),
+    item("Fig. 9", "OPT-66B on the GPU", "% of the weights", 15.0, |s| {
+        Ok(100.0 * run(s, Policy::FlexGen, "opt-66b", 1)?.resident)
+    }),
+    item("abstract", "Hermes, LLaMA2-70B, batch 1", "tokens/s", 13.75, |s| {
+        rate(s, Policy::Hermes, "llama2-70b", 1)
+    }),
+    item("Fig. 10", "Hermes-base over Accelerate", "x", 53.89, |s| {
+        mean_over(s, Policy::HermesBase, Policy::Accelerate, &OTHERS)
+    }),
+    item("Fig. 10", "Hermes over Hermes-base, LLaMA2-70B and Falcon-40B", "x", 5.17, |s| {
+        mean_over(s, Policy::Hermes, Policy::HermesBase, &LARGE)
+    }),
+    item("Fig. 9, 10", "Hermes over Hermes-host, least", "x", 4.79, |s| over_host(s, 1.0)),
+    item("Fig. 9, 10", "Hermes over Hermes-host, greatest", "x", 7.75, |s| over_host(s, -1.0)),
+    item("Fig. 9, 10", "Hermes-host over Accelerate", "x", 62.0, |s| {
+        mean_over(s, Policy::HermesHost, Policy::Accelerate, &ALL)
+    }),
+    item("Fig. 9", "Hermes-host over FlexGen, OPT", "x", 44.96, |s| {
+        mean_over(s, Policy::HermesHost, Policy::FlexGen, &OPT)
+    }),
+    item("Fig. 11", "Hermes over FlexGen, batches 1 to 16", "x", 148.98, |s| {
+        batched(s, Policy::Hermes, Policy::FlexGen, &OPT)
+    }),
+    item("Fig. 11", "Hermes over Deja Vu, batches 1 to 16", "x", 75.24, |s| {
+        batched(s, Policy::Hermes, Policy::DejaVu, &OPT)
+    }),
+    item("Fig. 11", "Hermes over Hermes-host, batches 1 to 16", "x", 7.17, |s| {
+        batched(s, Policy::Hermes, Policy::HermesHost, &ALL)
+    }),
+    item("Fig. 11", "batch of the smallest gain over Hermes-base", "sequences", 2.0, least_gain),
+    item("Fig. 12a", "Deja Vu's time on the bus", "%", 89.0, |s| Ok(100.0 * deja_vu_bus(s)?)),
+    item("Fig. 12b", "LLaMA2-70B's weights on Hermes-base's DIMMs, at least", "%", 80.0, |s| {
+        Ok(100.0 - 100.0 * run(s, Policy::HermesBase, "llama2-70b", 1)?.resident)
+    }),
+    item("Fig. 12b", "Hermes' time in the prefill, LLaMA2-70B", "%", 33.01, |s| {
+        Ok(100.0 * run(s, Policy::Hermes, "llama2-70b", 1)?.prefill_share())
+    }),
+    item("Fig. 12b", "Hermes' time in generation, LLaMA2-70B", "%", 66.4, |s| {
+        Ok(100.0 - 100.0 * run(s, Policy::Hermes, "llama2-70b", 1)?.prefill_share())
+    }),
+    contradicted(
+        item("Fig. 14", "LLaMA2-70B, 16 DIMMs over 8", "x", 1.0, |s| {
+            Ok(with_dimms(s, "llama2-70b", 16)?.tokens_per_second()
+                / with_dimms(s, "llama2-70b", 8)?.tokens_per_second())
+        }),
+        "equal rates need a GPU that is slower than 8 DIMMs, but then Hermes-host at 4.79x less has 18 GB/s of 89.6",
+    ),
+    item("Fig. 14", "fewest DIMMs for Falcon-40B", "DIMMs", 4.0, |s| {
+        let fits = [1, 2, 4, 8, 16].into_iter().find(|&count| with_dimms(s, "falcon-40b", count).is_ok());
+        Ok(fits.map_or(f64::NAN, f64::from))
+    }),
+    item("Fig. 15", "RTX 4090 over T4", "x", 2.02, |s| over_gpu(s, "hermes-t4")),
+    item("Fig. 15", "RTX 4090 over RTX 3090", "x", 1.34, |s| over_gpu(s, "hermes-3090")),
+    item("Fig. 16", "fewest multipliers that suffice at batch 1, OPT-13B", "multipliers", 64.0, knee),
+    item("Fig. 16", "512 multipliers over 32 at batch 16, OPT-13B", "x", 3.86, |s| {
+        Ok(with_units(s, "hermes-512", 16)? / with_units(s, "hermes-32", 16)?)
+    }),
+    item("Fig. 17", "Hermes over TensorRT-LLM, batch 1", "x", 0.791, |s| over_tensor_rt(s, 1)),
+    item("Fig. 17", "Hermes over TensorRT-LLM, batch 16", "x", 0.244, |s| over_tensor_rt(s, 16)),
+    item("section V-F", "price of Hermes", "USD", 2500.0, |_| usd("hermes")),
+    item("section V-F", "price of five A100", "USD", 50_000.0, |_| usd("a100x5")),
+];

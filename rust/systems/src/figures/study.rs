@@ -1,0 +1,87 @@
+//! What the computations of items have in common: systems, models, means.
+
+use crate::assumption::Assumptions;
+use crate::dimms::DimmModel;
+use crate::error::SystemsError;
+use crate::machine::{Machine, Workload};
+use crate::policies::Policy;
+use crate::run::Run;
+use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Cores of the DIMMs by name; their times are computed once.
+#[derive(Default)]
+pub struct Designs {
+    all: RefCell<BTreeMap<String, Rc<DimmModel>>>,
+}
+
+impl Designs {
+    /// That of a preset.
+    ///
+    /// # Errors
+    /// [`SystemsError::Config`] for a name that there is not.
+    pub fn get(&self, name: &str) -> Result<Rc<DimmModel>, SystemsError> {
+        if let Some(found) = self.all.borrow().get(name) {
+            return Ok(found.clone());
+        }
+        let made = Rc::new(DimmModel::new(&DesignConfig::preset(name)?));
+        self.all.borrow_mut().insert(name.to_owned(), made.clone());
+        Ok(made)
+    }
+}
+
+/// A set of assumptions under which items are computed.
+pub struct Study<'a> {
+    assumptions: &'a Assumptions,
+    designs: &'a Designs,
+}
+
+impl<'a> Study<'a> {
+    /// Under a set.
+    pub fn new(assumptions: &'a Assumptions, designs: &'a Designs) -> Self {
+        Self { assumptions, designs }
+    }
+
+    /// The set.
+    pub fn assumptions(&self) -> &Assumptions {
+        self.assumptions
+    }
+
+    /// A policy on a system, with DIMMs that have the core `design`.
+    ///
+    /// # Errors
+    /// As [`Policy::run`].
+    pub fn run_on(
+        &self,
+        system: &SystemConfig,
+        design: &str,
+        policy: Policy,
+        work: &Workload,
+    ) -> Result<Run, SystemsError> {
+        let dimms = self.designs.get(design)?;
+        policy.run(&Machine { system, assumptions: self.assumptions, dimms: &dimms }, work)
+    }
+
+    /// A policy on a system with a model, all by name, 128 tokens in and out.
+    ///
+    /// # Errors
+    /// As [`Policy::run`].
+    pub fn run(&self, system: &str, policy: Policy, model: &str, batch: u32) -> Result<Run, SystemsError> {
+        let work = Workload::new(&LlmShape::preset(model)?, 128, 128, batch)?;
+        self.run_on(&SystemConfig::preset(system)?, "hermes", policy, &work)
+    }
+}
+
+/// The mean of a number over models, or whatever it is.
+///
+/// # Errors
+/// The first of the computation's.
+pub fn mean<T: Copy>(
+    over: &[T],
+    value: impl Fn(T) -> Result<f64, SystemsError>,
+) -> Result<f64, SystemsError> {
+    let sum: f64 = over.iter().map(|&one| value(one)).sum::<Result<f64, _>>()?;
+    Ok(sum / over.len() as f64)
+}

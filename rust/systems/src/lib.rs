@@ -1,0 +1,27 @@
+//! The papers' systems end to end: Hermes, its baselines and its reduced versions, on the devices of a [`SystemConfig`](ndp_config::SystemConfig).
+//!
+//! A [`Policy`] says who computes what; a [`Machine`] how long a device takes, given [`Assumptions`] on what the papers do not state. Times of
+//! NDP-DIMMs come from the cycle model of the core, all others from bandwidths and throughputs. [`figures`] compares with what the papers
+//! state.
+//!
+//! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`].
+
+#![deny(missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod activity;
+mod assumption;
+mod dimms;
+mod error;
+pub mod figures;
+mod machine;
+mod policies;
+mod run;
+
+pub use activity::Frequencies;
+pub use assumption::{Assumption, Assumptions, Key};
+pub use dimms::DimmModel;
+pub use error::SystemsError;
+pub use machine::{Machine, Workload};
+pub use policies::{Policy, hot_share};
+pub use run::{Device, Run, Step, Steps, Use};

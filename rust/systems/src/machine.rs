@@ -1,0 +1,183 @@
+//! A system with assumptions: the devices' times for work that is given in bytes.
+
+use crate::activity::Frequencies;
+use crate::assumption::{Assumptions, Key};
+use crate::dimms::DimmModel;
+use crate::error::SystemsError;
+use ndp_config::{BlockKind, LlmShape, SystemConfig};
+
+/// Bytes of a GB.
+pub(crate) const GB: f64 = 1e9;
+
+/// Nanoseconds of a microsecond.
+pub(crate) const US: f64 = 1e3;
+
+/// Requests of one length.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// The model.
+    pub model: LlmShape,
+    /// Tokens of each prompt.
+    pub prompt: u32,
+    /// Tokens that are generated for each.
+    pub output: u32,
+    /// Sequences at the same time.
+    pub batch: u32,
+}
+
+impl Workload {
+    /// Most tokens of a prompt or an output.
+    pub const MAX_TOKENS: u32 = 1 << 20;
+    /// Most sequences.
+    pub const MAX_BATCH: u32 = 1024;
+
+    /// Requests for a model.
+    ///
+    /// # Errors
+    /// [`SystemsError::Workload`] for a number that is 0 or too large.
+    pub fn new(model: &LlmShape, prompt: u32, output: u32, batch: u32) -> Result<Self, SystemsError> {
+        for (key, value, max) in [
+            ("prompt", prompt, Self::MAX_TOKENS),
+            ("output", output, Self::MAX_TOKENS),
+            ("batch", batch, Self::MAX_BATCH),
+        ] {
+            if !(1..=max).contains(&value) {
+                return Err(SystemsError::Workload { key, value, max });
+            }
+        }
+        Ok(Self { model: model.clone(), prompt, output, batch })
+    }
+
+    /// Bytes of all weights, embeddings included.
+    pub fn weight_bytes(&self) -> f64 {
+        (self.model.neurons_bytes() + self.model.resident_bytes()) as f64
+    }
+
+    /// Bytes of the neurons of a kind, in all layers.
+    pub fn block_bytes(&self, kind: BlockKind) -> f64 {
+        let of_layer = u64::from(self.model.block_neurons(kind)) * self.model.neuron_bytes(kind);
+        (u64::from(self.model.layers()) * of_layer) as f64
+    }
+
+    /// Bytes of the projections behind attention, in all layers.
+    pub fn projection_bytes(&self) -> f64 {
+        (u64::from(self.model.layers()) * self.model.projection_bytes()) as f64
+    }
+
+    /// Bytes of the matrix that logits are computed with.
+    pub fn head_bytes(&self) -> f64 {
+        f64::from(self.model.vocabulary()) * f64::from(self.model.hidden()) * 2.0
+    }
+
+    /// Bytes of keys and values of all sequences that a token in the middle of the output reads.
+    pub fn kv_bytes(&self) -> f64 {
+        let positions = f64::from(self.prompt) + f64::from(self.output) / 2.0;
+        f64::from(self.batch) * positions * self.model.kv_bytes_per_token() as f64
+    }
+
+    /// Floating-point operations of the prompts: two for each weight and token; logits of the last token alone.
+    pub fn prefill_flop(&self) -> f64 {
+        let weights = self.block_bytes(BlockKind::Attention)
+            + self.block_bytes(BlockKind::Mlp)
+            + self.projection_bytes();
+        // Two operations for two bytes.
+        let elements = self.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20);
+        2.0 * weights / elements * f64::from(self.prompt) * f64::from(self.batch)
+    }
+}
+
+/// A system, what is assumed of it, and its DIMMs.
+#[derive(Clone, Copy)]
+pub struct Machine<'a> {
+    /// The devices.
+    pub system: &'a SystemConfig,
+    /// What is assumed.
+    pub assumptions: &'a Assumptions,
+    /// Times of the DIMMs.
+    pub dimms: &'a DimmModel,
+}
+
+impl Machine<'_> {
+    /// The value of an assumption.
+    pub fn assumed(&self, key: Key) -> f64 {
+        self.assumptions.get(key)
+    }
+
+    /// GPU memory for weights in bytes.
+    pub fn gpu_bytes(&self) -> f64 {
+        let gpu = self.system.gpu();
+        (self.system.gpu_weight_bytes() as f64 - f64::from(gpu.count) * self.assumed(Key::GpuReserve) * GB)
+            .max(0.0)
+    }
+
+    /// The GPU reads so many bytes, for products with few vectors.
+    pub fn gpu_read_ns(&self, bytes: f64) -> f64 {
+        let gpu = self.system.gpu();
+        let rate = f64::from(gpu.count) * gpu.bandwidth_gbps * gpu.bandwidth_efficiency;
+        bytes / (rate * self.assumed(Key::GpuBandwidth))
+    }
+
+    /// The GPU does so many floating-point operations, in products with many vectors.
+    pub fn gpu_flop_ns(&self, flop: f64) -> f64 {
+        let gpu = self.system.gpu();
+        let rate = f64::from(gpu.count) * gpu.tflops * gpu.compute_efficiency * 1e3;
+        flop / (rate * self.assumed(Key::GpuCompute))
+    }
+
+    /// Weights of so many bytes times the vectors of a batch, on the GPU.
+    pub fn gpu_product_ns(&self, work: &Workload, bytes: f64) -> f64 {
+        let elements = work.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20);
+        self.gpu_read_ns(bytes).max(self.gpu_flop_ns(2.0 * bytes / elements * f64::from(work.batch)))
+    }
+
+    /// The bus carries so many bytes, at a share of its bandwidth.
+    pub fn bus_ns(&self, bytes: f64, share: Key) -> f64 {
+        bytes / (self.system.bus().bandwidth_gbps * self.assumed(share))
+    }
+
+    /// The host's processor reads so many bytes, for products with few vectors.
+    pub fn host_read_ns(&self, bytes: f64) -> f64 {
+        bytes / (self.system.host().bandwidth_gbps * self.assumed(Key::HostBandwidth))
+    }
+
+    /// The host's processor does so many floating-point operations.
+    pub fn host_flop_ns(&self, flop: f64) -> f64 {
+        flop / (self.system.host().tflops * 1e3 * self.assumed(Key::HostCompute))
+    }
+
+    /// How often neurons of a kind are active.
+    pub fn frequencies(&self, model: &LlmShape, kind: BlockKind) -> Frequencies {
+        let opt = model.is_biased();
+        let key = match (kind, opt) {
+            (BlockKind::Attention, true) => Key::QkvActiveOpt,
+            (BlockKind::Attention, false) => Key::QkvActive,
+            (BlockKind::Mlp, true) => Key::MlpActiveOpt,
+            (BlockKind::Mlp, false) => Key::MlpActive,
+        };
+        Frequencies::power_law(self.assumed(key), self.assumed(Key::HotShare), self.assumed(Key::HotWork))
+    }
+
+    /// Nanoseconds in which the DIMMs take `share` of the neurons of a block, on one layer, if `pairs` of its neurons are needed by each sequence on
+    /// average. The most loaded DIMM has more than the mean.
+    ///
+    /// # Errors
+    /// [`SystemsError::Dimms`] for a model that the core cannot compute.
+    pub fn dimm_neurons_ns(
+        &self,
+        work: &Workload,
+        kind: BlockKind,
+        share: f64,
+        pairs: f64,
+    ) -> Result<f64, SystemsError> {
+        let dimms = self.system.dimms().count;
+        let most =
+            self.assumed(Key::Imbalance) * f64::from(work.model.block_neurons(kind)) / f64::from(dimms);
+        let count = |share: f64| (share * most).ceil() as u32;
+        let ns = |share, batch| self.dimms.neurons_ns(&work.model, dimms, kind, count(share), batch);
+        if work.batch == 1 || self.assumed(Key::SkipPairs) < 0.5 {
+            return ns(share, work.batch);
+        }
+        // Reading is done once for each row, multiplying once for each row and vector that needs it.
+        Ok(ns(share, 1)?.max(ns(pairs, work.batch)?))
+    }
+}

@@ -1,0 +1,175 @@
+//! Hermes and its two reduced systems (Hermes, sections IV-A2 and V-A2).
+
+use super::fits;
+use super::offload::resident;
+use crate::assumption::Key;
+use crate::error::SystemsError;
+use crate::machine::{GB, Machine, US, Workload};
+use crate::run::{Device, Run, Step, Steps};
+use ndp_config::BlockKind;
+
+/// Share of the neurons whose weights the GPU has: the hot ones, or as many as fit behind projections and embeddings.
+pub fn hot_share(machine: &Machine<'_>, work: &Workload) -> f64 {
+    let room = machine.gpu_bytes() - work.model.resident_bytes() as f64;
+    (room / work.model.neurons_bytes() as f64).clamp(0.0, machine.assumed(Key::HotShare))
+}
+
+/// The prompt on the GPU: weights that it has no room for come over the bus; then hot neurons are loaded, as far as they were not there.
+fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
+    let [resident, copied] = resident(machine, work);
+    let mut steps = Steps::default();
+    let stream = Step::new("prefill").with(Device::Bus, machine.bus_ns(copied, Key::BusStream), copied);
+    let compute = machine.gpu_flop_ns(work.prefill_flop()).max(machine.gpu_read_ns(work.weight_bytes()));
+    steps.add(1.0, stream.with(Device::Gpu, compute, work.weight_bytes()));
+    let loaded = hot_bytes * (1.0 - resident / work.weight_bytes());
+    steps.add(
+        1.0,
+        Step::new("load hot neurons").with(Device::Bus, machine.bus_ns(loaded, Key::BusStream), loaded),
+    );
+    let kv = f64::from(work.prompt) * f64::from(work.batch) * work.model.kv_bytes_per_token() as f64;
+    steps.add(
+        1.0,
+        Step::new("store keys and values").with(Device::Bus, machine.bus_ns(kv, Key::BusStream), kv),
+    );
+    steps
+}
+
+/// A block of neurons: hot ones on the GPU, cold ones where `cold` says, which is given the share of the neurons that any sequence needs and the one
+/// that each needs on average.
+fn block(
+    machine: &Machine<'_>,
+    work: &Workload,
+    kind: BlockKind,
+    name: &'static str,
+    cold: impl Fn(f64, f64) -> Result<(Device, f64), SystemsError>,
+) -> Result<Step, SystemsError> {
+    let frequencies = machine.frequencies(&work.model, kind);
+    let share = hot_share(machine, work);
+    let [hot, cold_union] = frequencies.union_by(share, work.batch);
+    let [_, cold_pairs] = frequencies.active_by(share);
+    let of_layer = f64::from(work.model.block_neurons(kind)) * work.model.neuron_bytes(kind) as f64;
+    let sync = 2.0 * machine.assumed(Key::Sync) * US;
+    // An RTX 3090 of the paper is slower with hot neurons than its bandwidth says.
+    let slower = if machine.system.name() == "hermes-3090" { machine.assumed(Key::Gpu3090) } else { 1.0 };
+    let gpu = machine.gpu_product_ns(work, hot * of_layer) / slower + sync;
+    let (device, ns) = cold(cold_union, cold_pairs)?;
+    Ok(Step::new(name).with(Device::Gpu, gpu, hot * of_layer).with(device, ns, cold_union * of_layer))
+}
+
+/// Attention next to the keys and values, the projection on the GPU, and the logits.
+fn rest(
+    machine: &Machine<'_>,
+    work: &Workload,
+    token: &mut Steps,
+    attention: (Device, f64),
+    software_us: f64,
+) {
+    let layers = f64::from(work.model.layers());
+    let (device, ns) = attention;
+    token.add(1.0, Step::new("attention").with(device, ns, work.kv_bytes()));
+    let projection = work.projection_bytes() / layers;
+    token.add(
+        layers,
+        Step::new("projection").with(Device::Gpu, machine.gpu_product_ns(work, projection), projection),
+    );
+    token.add(layers, Step::new("software").with(Device::Software, software_us * US, 0.0));
+    let head = work.head_bytes();
+    token.add(1.0, Step::new("logits").with(Device::Gpu, machine.gpu_product_ns(work, head), head));
+}
+
+/// Refuses a system without DIMMs, or with too small ones.
+fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> Result<(), SystemsError> {
+    let dimms = machine.system.dimms();
+    if dimms.count == 0 {
+        let system = machine.system.name().to_owned();
+        return Err(SystemsError::Missing { policy, device: "NDP-DIMMs", system });
+    }
+    let needed = work.model.neurons_bytes() as f64 + work.kv_bytes();
+    fits(policy, "DIMMs", needed, f64::from(dimms.count) * dimms.capacity_gb * GB, machine)
+}
+
+/// Keys and values are read by the DIMMs at the rate at which they stream weights.
+fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device, f64), SystemsError> {
+    let count = machine.system.dimms().count;
+    let rate = f64::from(count) * machine.dimms.dense_rate(&work.model, count, 1)?;
+    Ok((Device::Dimms, work.kv_bytes() / rate))
+}
+
+/// Hermes.
+pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    with_dimms("hermes", machine, work)?;
+    let layers = f64::from(work.model.layers());
+    let mut token = Steps::default();
+    for (kind, name) in [(BlockKind::Attention, "Q, K, V"), (BlockKind::Mlp, "MLP")] {
+        let step = block(machine, work, kind, name, |union, pairs| {
+            Ok((Device::Dimms, machine.dimm_neurons_ns(work, kind, union, pairs)?))
+        })?;
+        token.add(layers, step);
+    }
+    let attention = attention_on_dimms(machine, work)?;
+    rest(machine, work, &mut token, attention, machine.assumed(Key::HermesLayer));
+    Ok(finish(machine, work, token))
+}
+
+/// Hermes-host: cold neurons and attention on the host's processor, which reads each neuron once for a batch.
+pub fn host(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    let memory = machine.system.host().memory_gb * GB;
+    fits("hermes-host", "host memory", work.weight_bytes() + work.kv_bytes(), memory, machine)?;
+    let layers = f64::from(work.model.layers());
+    let mut token = Steps::default();
+    for (kind, name) in [(BlockKind::Attention, "Q, K, V"), (BlockKind::Mlp, "MLP")] {
+        let of_layer = f64::from(work.model.block_neurons(kind)) * work.model.neuron_bytes(kind) as f64;
+        let step = block(machine, work, kind, name, |union, pairs| {
+            let flop = pairs * of_layer * f64::from(work.batch);
+            Ok((Device::Host, machine.host_read_ns(union * of_layer).max(machine.host_flop_ns(flop))))
+        })?;
+        token.add(layers, step);
+    }
+    let attention = (Device::Host, machine.host_read_ns(work.kv_bytes()));
+    rest(machine, work, &mut token, attention, machine.assumed(Key::HostLayer));
+    Ok(finish(machine, work, token))
+}
+
+fn finish(machine: &Machine<'_>, work: &Workload, token: Steps) -> Run {
+    let hot = hot_share(machine, work) * work.model.neurons_bytes() as f64;
+    let resident = (hot + work.model.resident_bytes() as f64) / work.weight_bytes();
+    Run { batch: work.batch, output: work.output, prefill: prefill(machine, work, hot), token, resident }
+}
+
+/// Hermes-base: whole layers on the GPU as far as it has room, the others on the DIMMs; all attention on the DIMMs.
+pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    with_dimms("hermes-base", machine, work)?;
+    let [resident, _] = resident(machine, work);
+    let count = machine.system.dimms().count;
+    let head = work.head_bytes();
+    let fc = work.weight_bytes() - head;
+    let on_gpu = ((resident - head) / fc).clamp(0.0, 1.0);
+    let mut token = Steps::default();
+    token.add(
+        1.0,
+        Step::new("layers of the GPU").with(
+            Device::Gpu,
+            machine.gpu_product_ns(work, on_gpu * fc),
+            on_gpu * fc,
+        ),
+    );
+    let rate = f64::from(count)
+        * machine.dimms.dense_rate(&work.model, count, work.batch)?
+        * machine.assumed(Key::BaseDimm);
+    let cold = (1.0 - on_gpu) * fc;
+    token.add(1.0, Step::new("layers of the DIMMs").with(Device::Dimms, cold / rate, cold));
+    let (device, ns) = attention_on_dimms(machine, work)?;
+    token.add(1.0, Step::new("attention").with(device, ns, work.kv_bytes()));
+    let syncs = f64::from(work.model.layers());
+    token
+        .add(syncs, Step::new("software").with(Device::Software, 2.0 * machine.assumed(Key::Sync) * US, 0.0));
+    token.add(1.0, Step::new("logits").with(Device::Gpu, machine.gpu_product_ns(work, head), head));
+    let prefill = prefill(machine, work, 0.0);
+    Ok(Run {
+        batch: work.batch,
+        output: work.output,
+        prefill,
+        token,
+        resident: resident / work.weight_bytes(),
+    })
+}

@@ -1,0 +1,81 @@
+//! Who computes what: each policy from its own paper's description.
+
+mod hermes;
+mod offload;
+mod tensor_rt;
+
+pub use hermes::hot_share;
+
+use crate::error::SystemsError;
+use crate::machine::{Machine, Workload};
+use crate::run::Run;
+use serde::Serialize;
+
+/// Declares the policies: variant, name, description, function.
+macro_rules! policies {
+    ($($(#[doc = $doc:literal])+ $policy:ident $name:literal $run:path;)+) => {
+        /// A way to run a model that is larger than the GPU's memory.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Policy {
+            $($(#[doc = $doc])+ #[cfg_attr(feature = "clap", value(name = $name))] #[serde(rename = $name)] $policy,)+
+        }
+
+        impl Policy {
+            /// All, in the order of reports.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$policy),+];
+
+            /// As on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$policy => $name,)+ }
+            }
+
+            /// What it does, in a sentence.
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$policy => concat!($($doc),+),)+ }
+            }
+
+            /// What it takes on a machine.
+            ///
+            /// # Errors
+            /// [`SystemsError::Missing`] and [`SystemsError::Capacity`] if the machine has not what the policy needs,
+            /// [`SystemsError::Dimms`] for a model that the DIMMs cannot compute.
+            pub fn run(self, machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+                match self { $(Self::$policy => $run(machine, work),)+ }
+            }
+        }
+    };
+}
+
+policies! {
+    /// Weights that the GPU has no room for are copied to it for each token, layer by layer, and nothing overlaps (Hugging Face Accelerate).
+    Accelerate "accelerate" offload::accelerate;
+    /// As accelerate, but a layer is copied while the one before computes (FlexGen, zig-zag schedule).
+    FlexGen "flexgen" offload::flexgen;
+    /// As flexgen, but of the MLP only neurons are gathered and copied that a predictor takes to be active (Deja Vu).
+    DejaVu "deja-vu" offload::deja_vu;
+    /// Hot neurons on the GPU, cold ones on the host's processor, nothing is copied (Hermes-host).
+    HermesHost "hermes-host" hermes::host;
+    /// Layers that the GPU has no room for are computed by the DIMMs, all neurons of them (Hermes-base).
+    HermesBase "hermes-base" hermes::base;
+    /// Hot neurons on the GPU, cold ones on the DIMMs (Hermes).
+    Hermes "hermes" hermes::hermes;
+    /// All weights in the memory of several GPUs, each product shared by all of them (TensorRT-LLM).
+    TensorRtLlm "tensorrt-llm" tensor_rt::tensor_rt;
+}
+
+/// Refuses a machine that has less memory than is needed, in bytes.
+fn fits(
+    policy: &'static str,
+    what: &'static str,
+    needed: f64,
+    has: f64,
+    machine: &Machine<'_>,
+) -> Result<(), SystemsError> {
+    if needed > has {
+        let system = machine.system.name().to_owned();
+        return Err(SystemsError::Capacity { policy, what, needed_gb: needed / 1e9, system, gb: has / 1e9 });
+    }
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! Weights in the host's memory, all computation on the GPU: Accelerate, FlexGen, Deja Vu (Hermes, section II-C and V-A2).
+
+use super::fits;
+use crate::assumption::Key;
+use crate::error::SystemsError;
+use crate::machine::{Machine, Workload};
+use crate::run::{Device, Run, Step, Steps};
+use ndp_config::BlockKind;
+
+/// Bytes of the weights that stay on the GPU, and of those that do not.
+pub fn resident(machine: &Machine<'_>, work: &Workload) -> [f64; 2] {
+    let all = work.weight_bytes();
+    let resident = machine.gpu_bytes().min(all);
+    [resident, all - resident]
+}
+
+/// One pass over all weights: for a prompt, or for a token of each sequence.
+fn pass(
+    name: &'static str,
+    machine: &Machine<'_>,
+    work: &Workload,
+    share: Key,
+    overlapped: bool,
+    gpu_ns: f64,
+) -> Steps {
+    let [_, copied] = resident(machine, work);
+    let mut steps = Steps::default();
+    let stream = machine.bus_ns(copied, share);
+    if overlapped {
+        let step = Step::new(name).with(Device::Bus, stream, copied);
+        steps.add(1.0, step.with(Device::Gpu, gpu_ns, work.weight_bytes()));
+    } else {
+        steps.add(1.0, Step::new("copy").with(Device::Bus, stream, copied));
+        steps.add(1.0, Step::new(name).with(Device::Gpu, gpu_ns, work.weight_bytes()));
+    }
+    steps
+}
+
+/// The GPU's part of a token: weights, and keys and values.
+fn token_gpu_ns(machine: &Machine<'_>, work: &Workload) -> f64 {
+    machine.gpu_product_ns(work, work.weight_bytes()) + machine.gpu_read_ns(work.kv_bytes())
+}
+
+fn streamed(
+    policy: &'static str,
+    machine: &Machine<'_>,
+    work: &Workload,
+    share: Key,
+    overlapped: bool,
+) -> Result<Run, SystemsError> {
+    let [resident, copied] = resident(machine, work);
+    fits(policy, "host memory", copied, machine.system.host().memory_gb * 1e9, machine)?;
+    let prompt_ns = machine.gpu_flop_ns(work.prefill_flop());
+    Ok(Run {
+        batch: work.batch,
+        output: work.output,
+        prefill: pass("prefill", machine, work, share, overlapped, prompt_ns),
+        token: pass("layers", machine, work, share, overlapped, token_gpu_ns(machine, work)),
+        resident: resident / work.weight_bytes(),
+    })
+}
+
+/// Hugging Face Accelerate. OPT models and others reach different shares of the bus in the paper's figures.
+pub fn accelerate(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    let share = if work.model.is_biased() { Key::BusAccelerateOpt } else { Key::BusAccelerate };
+    streamed("accelerate", machine, work, share, false)
+}
+
+/// FlexGen.
+pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    streamed("flexgen", machine, work, Key::BusFlexGen, true)
+}
+
+/// Deja Vu: attention streams as FlexGen's, of the MLP the neurons are gathered that one of the sequences needs. The predictors take a share of
+/// the computation.
+pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    let whole = streamed("deja-vu", machine, work, Key::BusFlexGen, true)?;
+    let missing = 1.0 - whole.resident;
+    let mlp = work.block_bytes(BlockKind::Mlp);
+    let union: f64 = machine
+        .frequencies(&work.model, BlockKind::Mlp)
+        .union_by(machine.assumed(Key::HotShare), work.batch)
+        .iter()
+        .sum();
+    let dense = work.weight_bytes() - mlp;
+    let mut token = Steps::default();
+    let bus = machine.bus_ns(missing * dense, Key::BusFlexGen);
+    token.add(1.0, Step::new("copy attention").with(Device::Bus, bus, missing * dense));
+    let gathered = missing * union * mlp;
+    token.add(
+        1.0,
+        Step::new("copy neurons").with(Device::Bus, machine.bus_ns(gathered, Key::BusGather), gathered),
+    );
+    let bytes = dense + union * mlp;
+    let gpu = machine.gpu_product_ns(work, bytes) + machine.gpu_read_ns(work.kv_bytes());
+    token.add(1.0, Step::new("layers").with(Device::Gpu, gpu, bytes));
+    let part = machine.assumed(Key::DejaVuPredictor);
+    token.add(1.0, Step::new("predictor").with(Device::Gpu, gpu * part / (1.0 - part), 0.0));
+    Ok(Run { token, ..whole })
+}

@@ -1,0 +1,21 @@
+//! TensorRT-LLM on several GPUs with tensor parallelism (Hermes, section V-F).
+
+use super::fits;
+use crate::assumption::Key;
+use crate::error::SystemsError;
+use crate::machine::{Machine, Workload};
+use crate::run::{Device, Run, Step, Steps};
+
+/// All weights on the GPUs.
+pub fn tensor_rt(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    let bytes = work.weight_bytes();
+    fits("tensorrt-llm", "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes(), machine)?;
+    let mut prefill = Steps::default();
+    let flop = machine.gpu_flop_ns(work.prefill_flop());
+    prefill.add(1.0, Step::new("prefill").with(Device::Gpu, flop.max(machine.gpu_read_ns(bytes)), bytes));
+    let mut token = Steps::default();
+    let read = bytes + work.kv_bytes();
+    let ns = machine.gpu_product_ns(work, read) / machine.assumed(Key::TensorParallel);
+    token.add(1.0, Step::new("layers").with(Device::Gpu, ns, read));
+    Ok(Run { batch: work.batch, output: work.output, prefill, token, resident: 1.0 })
+}

@@ -1,0 +1,196 @@
+//! What a policy takes: steps, and in each of them the devices that work at the same time.
+
+use serde::Serialize;
+
+/// A device of the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Device {
+    /// The GPU, or all GPUs.
+    Gpu,
+    /// The host's processor with its memory.
+    Host,
+    /// The bus between host and GPU.
+    Bus,
+    /// The storage below the host's memory.
+    Ssd,
+    /// The NDP-DIMMs.
+    Dimms,
+    /// Nobody: launches, synchronisations and software.
+    Software,
+}
+
+impl Device {
+    /// All, in the order of reports.
+    pub const ALL: [Self; 6] = [Self::Gpu, Self::Host, Self::Bus, Self::Ssd, Self::Dimms, Self::Software];
+
+    /// As in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gpu => "GPU",
+            Self::Host => "host",
+            Self::Bus => "bus",
+            Self::Ssd => "SSD",
+            Self::Dimms => "DIMMs",
+            Self::Software => "software",
+        }
+    }
+}
+
+/// A device at work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Use {
+    /// Which one.
+    pub device: Device,
+    /// How long.
+    pub ns: f64,
+    /// Bytes that it reads from its memory, or carries.
+    pub bytes: f64,
+}
+
+/// Devices that work at the same time; the step ends when the last of them does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// What is computed or moved.
+    pub name: &'static str,
+    /// By whom.
+    pub uses: Vec<Use>,
+}
+
+impl Step {
+    /// A step with nobody in it.
+    pub fn new(name: &'static str) -> Self {
+        Self { name, uses: Vec::new() }
+    }
+
+    /// The same with one more device.
+    #[must_use]
+    pub fn with(mut self, device: Device, ns: f64, bytes: f64) -> Self {
+        self.uses.push(Use { device, ns, bytes });
+        self
+    }
+
+    /// How long it takes.
+    pub fn ns(&self) -> f64 {
+        self.uses.iter().map(|one| one.ns).fold(0.0, f64::max)
+    }
+
+    /// The device that it waits for.
+    pub fn slowest(&self) -> Option<Device> {
+        self.uses.iter().max_by(|a, b| a.ns.total_cmp(&b.ns)).map(|one| one.device)
+    }
+}
+
+/// Steps one after the other, as often as they are repeated.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Steps {
+    steps: Vec<(f64, Step)>,
+}
+
+impl Steps {
+    /// Adds a step that is repeated `times` times.
+    pub fn add(&mut self, times: f64, step: Step) {
+        self.steps.push((times, step));
+    }
+
+    /// How long all of them take.
+    pub fn ns(&self) -> f64 {
+        self.steps.iter().map(|(times, step)| times * step.ns()).sum()
+    }
+
+    /// Time of the steps of a name.
+    pub fn ns_of(&self, name: &str) -> f64 {
+        self.steps.iter().filter(|(_, step)| step.name == name).map(|(times, step)| times * step.ns()).sum()
+    }
+
+    /// Time of the steps that wait for a device.
+    pub fn ns_waiting_for(&self, device: Device) -> f64 {
+        let waiting = self.steps.iter().filter(|(_, step)| step.slowest() == Some(device));
+        waiting.map(|(times, step)| times * step.ns()).sum()
+    }
+
+    /// Time for which a device works, alone or with others.
+    pub fn busy_ns(&self, device: Device) -> f64 {
+        self.uses(device).map(|(times, one)| times * one.ns).sum()
+    }
+
+    /// Bytes of a device.
+    pub fn bytes(&self, device: Device) -> f64 {
+        self.uses(device).map(|(times, one)| times * one.bytes).sum()
+    }
+
+    fn uses(&self, device: Device) -> impl Iterator<Item = (f64, &Use)> {
+        let all = self.steps.iter().flat_map(|(times, step)| step.uses.iter().map(move |one| (*times, one)));
+        all.filter(move |(_, one)| one.device == device)
+    }
+
+    /// Names of the steps, in order, each once.
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for (_, step) in &self.steps {
+            if !names.contains(&step.name) {
+                names.push(step.name);
+            }
+        }
+        names
+    }
+}
+
+/// A request, or a batch of them, from the first to the last token.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// Sequences.
+    pub batch: u32,
+    /// Tokens that are generated for each.
+    pub output: u32,
+    /// The prompt.
+    pub prefill: Steps,
+    /// A token of each sequence, in the middle of the output.
+    pub token: Steps,
+    /// Share of the weights that is in the GPU's memory while tokens are generated.
+    pub resident: f64,
+}
+
+impl Run {
+    /// Nanoseconds from the first byte of the prompt to the last token.
+    pub fn ns(&self) -> f64 {
+        self.prefill.ns() + f64::from(self.output) * self.token.ns()
+    }
+
+    /// Tokens a second, prefill included.
+    pub fn tokens_per_second(&self) -> f64 {
+        f64::from(self.batch * self.output) / self.ns() * 1e9
+    }
+
+    /// Tokens a second without the prefill.
+    pub fn decode_tokens_per_second(&self) -> f64 {
+        f64::from(self.batch) / self.token.ns() * 1e9
+    }
+
+    /// Share of the time that the prefill takes.
+    pub fn prefill_share(&self) -> f64 {
+        self.prefill.ns() / self.ns()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_take_as_long_as_their_slowest_device() {
+        let mut token = Steps::default();
+        token.add(2.0, Step::new("a").with(Device::Gpu, 10.0, 1.0).with(Device::Dimms, 30.0, 2.0));
+        token.add(1.0, Step::new("b").with(Device::Gpu, 5.0, 3.0));
+        assert_eq!((token.ns(), token.ns_of("a"), token.ns_waiting_for(Device::Gpu)), (65.0, 60.0, 5.0));
+        assert_eq!((token.busy_ns(Device::Gpu), token.bytes(Device::Dimms)), (25.0, 4.0));
+        let by_device: f64 = Device::ALL.into_iter().map(|device| token.ns_waiting_for(device)).sum();
+        let by_name: f64 = token.names().into_iter().map(|name| token.ns_of(name)).sum();
+        assert_eq!((by_device, by_name), (token.ns(), token.ns()));
+        let mut prefill = Steps::default();
+        prefill.add(1.0, Step::new("prefill").with(Device::Bus, 65.0, 0.0));
+        let run = Run { batch: 2, output: 1, prefill, token, resident: 0.0 };
+        assert_eq!((run.prefill_share(), run.ns()), (0.5, 130.0));
+        assert_eq!(run.decode_tokens_per_second(), 2.0 * run.tokens_per_second());
+    }
+}
