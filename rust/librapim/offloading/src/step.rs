@@ -13,10 +13,12 @@ pub enum Mode {
     #[cfg_attr(feature = "clap", value(alias = "npu-aim"))]
     Serial,
     /// AttAcc: one group; heads of attention beside Q, K, V and projection of others, FFNs shared
+    #[cfg_attr(feature = "clap", value(name = "attacc"))]
     AttAcc,
     /// Two groups, banks not sliced: rows are open for reads or for MACs
     Pipelined,
     /// NeuPIMs: two groups, two row buffers
+    #[cfg_attr(feature = "clap", value(name = "neupims"))]
     NeuPims,
     /// Two groups, sliced banks: reads and MACs at the same time
     Dex,

@@ -63,13 +63,13 @@ pub struct Args {
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     memory: String,
     /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel.
-    #[arg(long, conflicts_with = "times")]
+    #[arg(long)]
     formula: bool,
     /// NPU, how the host uses the memory, and what holds back the baselines: preset (librapim, librapim-published, librapim-small-npu) or TOML
     /// file with tables [npu], [pim] and [baselines].
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     hardware: String,
-    /// Times of a layer, JSON as --sample-times writes it, in place of those measured or computed here.
+    /// Times of a layer on sliced banks, JSON as --sample-times writes it, in place of those measured or computed here.
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
     /// Write the times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
@@ -110,10 +110,18 @@ impl Args {
         hardware: &Hardware,
         memory: &HbmConfig,
     ) -> Result<[Box<dyn DeviceTimes>; 2]> {
-        if let Some(path) = &self.times {
-            let times = measured(path)?;
-            return Ok([Box::new(times.clone()), Box::new(times)]);
-        }
+        let table = self.times.as_deref().map(measured).transpose()?;
+        let [plain, sliced] = self.own_times(model, hardware, memory)?;
+        Ok([plain, table.map_or(sliced, |table| Box::new(table))])
+    }
+
+    /// Those that are measured or computed here.
+    fn own_times(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        memory: &HbmConfig,
+    ) -> Result<[Box<dyn DeviceTimes>; 2]> {
         if self.formula {
             let times =
                 |sliced| Box::new(AnalyticTimes::new(model, hardware, sliced)) as Box<dyn DeviceTimes>;
