@@ -11,7 +11,7 @@ pub use study::{Designs, Study};
 
 use crate::assumption::{Assumptions, Key};
 use crate::error::SystemsError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Share by which ours may differ before it needs a cause.
 pub const BAND: f64 = 0.15;
@@ -89,6 +89,22 @@ pub struct Row {
 }
 
 impl Row {
+    /// The row of an item, of which the two values and the cause are known.
+    pub fn new(paper: Paper, item: &Item, (stated, fitted, cause): (f64, f64, String)) -> Self {
+        let Item { figure, item, unit, paper: number, .. } = *item;
+        Self {
+            paper_name: paper.name(),
+            figure,
+            item,
+            unit,
+            paper: number,
+            stated,
+            fitted,
+            ratio: fitted / number,
+            cause,
+        }
+    }
+
     /// Whether it is within [`BAND`].
     pub fn agrees(&self) -> bool {
         within(self.ratio)
@@ -120,8 +136,7 @@ pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsE
             None => found,
         }
     };
-    let Item { figure, item, unit, paper: number, .. } = *item;
-    Ok(Row { paper_name: paper.name(), figure, item, unit, paper: number, stated, fitted, ratio, cause })
+    Ok(Row::new(paper, item, (stated, fitted, cause)))
 }
 
 /// Points between the limits of an assumption at which a crossing is looked for.
@@ -205,12 +220,12 @@ fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<String, S
 }
 
 /// What the steps of Hermes' scheduling gain under other assumptions, each by itself.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sensitivity {
     /// The assumption, or nothing for the set itself.
     pub assumption: String,
     /// Its value.
-    pub value: f64,
+    pub value: Option<f64>,
     /// Random to partition, partition to adjustment, adjustment to Hermes (Fig. 13).
     pub steps: [f64; 3],
     /// The most loaded DIMM over the mean, with the offline placement.
@@ -235,7 +250,7 @@ pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sen
     let trace = Study::new(&set, designs).trace(hermes::TRACED)?;
     Ok(Sensitivity {
         assumption: setting.map_or("the set", |(key, _)| key.name()).to_owned(),
-        value: setting.map_or(f64::NAN, |(_, value)| value),
+        value: setting.map(|(_, value)| value),
         steps: [(Random, Partition), (Partition, Adjustment), (Adjustment, Hermes)]
             .map(|(from, to)| trace.ratio(from, to)),
         imbalance: trace.policy(Partition).map_or(f64::NAN, |found| found.imbalance),
