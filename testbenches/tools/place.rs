@@ -44,7 +44,7 @@ fn the_report_and_the_file_are_those_of_the_library() {
     let instance = Instance::new(&model, &system, &frequencies, &Options::default()).unwrap();
     let (placement, certificate) = place_structured(&instance).unwrap();
     let file: PlacementFile = serde_json::from_slice(&text).unwrap();
-    assert_eq!(file.placement(&NeuronShape::of(&model)).unwrap(), placement);
+    assert_eq!(file.placement(&NeuronShape::of(&model), 4).unwrap(), placement);
     for (key, value) in [
         ("objective_us", certificate.objective_us),
         ("bound_us", certificate.bound_us),

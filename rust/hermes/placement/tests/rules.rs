@@ -197,7 +197,7 @@ fn a_file_of_a_placement_gives_it_back() {
     let (instance, _) = problem(9, SIZES, 1.2);
     let (placement, _) = place_structured(&instance).unwrap();
     let file = PlacementFile::new("some", 4, &placement);
-    assert_eq!(file.placement(instance.shape()).unwrap(), placement);
+    assert_eq!(file.placement(instance.shape(), 4).unwrap(), placement);
 }
 
 /// The rows of a problem in LP format: name, coefficients, relation, right side.

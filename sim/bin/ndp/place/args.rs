@@ -11,13 +11,15 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
         ndp place --llm llama2-7b --dimms 8 --trace llama2-7b.trace --out placement.json\n  \
+        ndp place --trace llama2-7b.trace --profile --out placement.json   # for ndp evaluate --placement placement.json\n  \
         ndp place --llm opt-66b --dimms 16 --synthetic-seed 1 --json\n  \
         ndp place --llm llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
         ndp place --llm llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
-    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b, falcon-40b, llama3-70b, gpt3-175b or a path ending in .toml
-    #[arg(long, required_unless_present = "table")]
+    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b, falcon-40b, llama3-70b, gpt3-175b or a path ending in .toml.
+    /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes
+    #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,
     /// Number of DIMMs, 1 to 64 [default: the system's]
     #[arg(long)]
@@ -33,12 +35,19 @@ pub struct Args {
     /// Count only the prompts of the trace
     #[arg(long, requires = "trace")]
     pub prompt_only: bool,
+    /// Count only what ndp evaluate profiles: all sequences of the trace but the last, which is the text that it generates; of a single
+    /// sequence its prompt
+    #[arg(long, requires = "trace", conflicts_with = "prompt_only")]
+    pub profile: bool,
     /// Power-law frequencies from this seed instead of a trace
     #[arg(long, value_name = "SEED")]
     pub synthetic_seed: Option<u64>,
-    /// System: hermes, hermes-3090, hermes-t4, or a file ending in .toml
+    /// System: hermes, hermes-3090, hermes-t4, small, or a file ending in .toml
     #[arg(long, default_value = "hermes")]
     pub system: String,
+    /// How many percent of the neurons the GPU has room for [default: as many as its memory holds]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub gpu_percent: Option<u32>,
     /// How to place
     #[arg(long, value_enum, default_value_t = Method::Structured)]
     pub method: Method,
@@ -82,7 +91,7 @@ pub struct Args {
     #[arg(
         long,
         requires = "synthetic_seed",
-        conflicts_with_all = ["llm", "dimms", "method", "lp_out", "out", "json"]
+        conflicts_with_all = ["llm", "dimms", "trace", "gpu_percent", "method", "lp_out", "out", "json"]
     )]
     pub table: bool,
 }

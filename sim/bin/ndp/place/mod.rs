@@ -5,6 +5,7 @@
 mod args;
 mod report;
 
+use crate::tools::traced_model;
 use anyhow::{Context, Result, bail, ensure};
 pub use args::Args;
 use args::Method;
@@ -17,7 +18,7 @@ use ndp_placement::{
     synthetic_frequencies, write_lp,
 };
 
-use ndp_traces::{NeuronShape, Profile, TraceReader};
+use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Report};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,9 +34,14 @@ fn report(args: &Args) -> Result<String> {
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
     files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
-    let Some(name) = args.llm.as_deref() else { return table(args) };
-    let model = LlmShape::load(name)?;
-    let system = system(args, args.dimms)?;
+    if args.table {
+        return table(args);
+    }
+    let model = model(args)?;
+    let mut system = system(args, args.dimms)?;
+    if let Some(percent) = args.gpu_percent {
+        system = system.with_gpu_percent(&model, percent)?;
+    }
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
     let (frequencies, origin) = frequencies(args, &model)?;
@@ -77,6 +83,14 @@ fn report(args: &Args) -> Result<String> {
     Ok(if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() })
 }
 
+fn model(args: &Args) -> Result<LlmShape> {
+    match (&args.llm, &args.trace) {
+        (Some(name), _) => Ok(LlmShape::load(name)?),
+        (None, Some(trace)) => traced_model(TraceReader::open(trace)?.header()),
+        (None, None) => bail!("neither --llm nor --trace"),
+    }
+}
+
 fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
     let system = SystemConfig::load(&args.system)?;
     Ok(match dimms {
@@ -96,14 +110,19 @@ fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)>
     }
     let Some(path) = args.trace.as_deref() else { bail!("neither --trace nor --synthetic-seed") };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let counted = match (args.prompt_only, args.profile) {
+        (true, _) => Counted::Prompts,
+        (_, true) => Counted::Profiled,
+        _ => Counted::All,
+    };
     let waiting = waiting("reading the trace");
-    let frequencies = read_trace(path, args.prompt_only, model)
+    let frequencies = read_trace(path, counted, model)
         .with_context(|| format!("cannot take frequencies from '{}'", path.display()))?;
     waiting.finish_and_clear();
     Ok((frequencies, format!("trace {name}")))
 }
 
-fn read_trace(path: &Path, prompt_only: bool, model: &LlmShape) -> Result<Vec<Vec<f32>>> {
+fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec<f32>>> {
     let mut reader = TraceReader::open(path)?;
     let header = reader.header();
     ensure!(
@@ -120,12 +139,13 @@ fn read_trace(path: &Path, prompt_only: bool, model: &LlmShape) -> Result<Vec<Ve
         model.name(),
         sizes(model.layers(), model.hidden(), model.ffn())
     );
-    let profile = Profile::from_reader(&mut reader, prompt_only)?;
-    ensure!(
-        profile.tokens() > 0,
-        "the trace has no {}",
-        if prompt_only { "tokens of prompts" } else { "tokens" }
-    );
+    let profile = Profile::from_reader(&mut reader, counted)?;
+    let tokens = match counted {
+        Counted::All => "tokens",
+        Counted::Prompts => "tokens of prompts",
+        Counted::Profiled => "tokens in front of its last sequence",
+    };
+    ensure!(profile.tokens() > 0, "the trace has no {tokens}");
     let tokens = f64::from(profile.tokens());
     let block =
         |block| profile.counts(block).iter().map(|&count| (f64::from(count) / tokens) as f32).collect();
