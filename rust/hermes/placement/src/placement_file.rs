@@ -156,7 +156,7 @@ mod tests {
             (|f| f.blocks[1].dimms.replace_range(0..1, "!"), "block 1: '!'"),
             (|f| f.blocks[2].gpu.replace_range(3..4, "g"), "'g' is no hexadecimal digit"),
             (|f| f.blocks[3].gpu.push('0'), "block 3: gpu has 10 digits instead of 9 for 33 neurons"),
-            (|f| drop(f.blocks[2].dimms.pop()), "block 2: dimms has 69 digits instead of 70 for 70 neurons"),
+            (|f| f.blocks[2].dimms.truncate(69), "block 2: dimms has 69 digits instead of 70 for 70 neurons"),
             (|f| f.blocks[3].gpu.replace_range(8..9, "2"), "block 3 go on behind its last neuron, number 32"),
             (|f| f.blocks[1].layer = 1, "mlp of layer 1 instead of mlp of layer 0"),
             (
