@@ -34,11 +34,11 @@ pub struct Args {
     )]
     pub trace: Option<PathBuf>,
     /// Count only the prompts of the trace
-    #[arg(long, requires = "trace")]
+    #[arg(long, requires = "trace", conflicts_with = "synthetic_seed")]
     pub prompt_only: bool,
     /// Count only what ndp evaluate profiles: all sequences of the trace but the last, which is the text that it generates; of a single
     /// sequence its prompt
-    #[arg(long, requires = "trace", conflicts_with = "prompt_only")]
+    #[arg(long, requires = "trace", conflicts_with_all = ["prompt_only", "synthetic_seed"])]
     pub profile: bool,
     /// Power-law frequencies from this seed instead of a trace
     #[arg(long, value_name = "SEED")]
