@@ -181,10 +181,10 @@ mod tests {
 
     #[test]
     fn the_last_of_several_sequences_is_not_profiled() {
-        let model = LlmShape::opt_like("small", 1, 64, 1, 64, 64).unwrap();
-        let header = TraceHeader { sequences: 3, ..TraceHeader::new(&model, 9, 6) };
-        let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
-        let mut activity = Activity::new(&NeuronShape::of(&model));
+        let model = ndp_config::LlmShape::opt_like("x", 1, 64, 1, 64, 2).unwrap();
+        let header = crate::TraceHeader { sequences: 3, ..crate::TraceHeader::new(&model, 9, 6) };
+        let mut writer = crate::TraceWriter::new(Vec::new(), header).unwrap();
+        let mut activity = Activity::new(writer.shape());
         for token in 0..9 {
             activity.words_mut()[0] = 1 << token;
             writer.write(crate::TokenInfo::at(token % 3, 2), &activity).unwrap();
