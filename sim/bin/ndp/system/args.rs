@@ -102,8 +102,7 @@ impl PlacementArg {
         let read = || -> anyhow::Result<Placement> {
             let file: PlacementFile = serde_json::from_str(&read_text(path, MOST_BYTES)?)?;
             let fitting = file.placement(shape, dimms);
-            Ok(fitting
-                .with_context(|| format!("it is of the model '{}' on {} DIMMs", file.model, file.dimms))?)
+            fitting.with_context(|| format!("it is of the model '{}' on {} DIMMs", file.model, file.dimms))
         };
         read().with_context(|| format!("cannot use the placement '{}'", path.display())).map(Some)
     }
