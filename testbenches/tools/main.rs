@@ -3,15 +3,19 @@
 
 #[path = "../../synth/tests/common/mod.rs"]
 mod common;
+mod compare;
 #[cfg(feature = "rtl")]
 mod evaluate;
 #[cfg(feature = "rtl")]
 mod evaluate_edges;
+mod figures;
 mod offload;
 mod offload_edges;
 mod pim_times_edges;
 mod place;
 mod place_edges;
+#[cfg(feature = "rtl")]
+mod placement_files;
 mod power;
 mod synth;
 mod synth_edges;

@@ -1,23 +1,33 @@
-//! What the computations of items have in common: systems, models, means.
+//! What the computations of items have in common: systems, models, traces, means.
 
-use crate::assumption::Assumptions;
+use crate::ablation::{TraceOptions, TraceStudy, study};
+use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
 use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
 use crate::policies::Policy;
 use crate::run::Run;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_traces::synth::targets::Targets;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Cores of the DIMMs by name; their times are computed once.
+/// Cores of the DIMMs by name, and what traces show; each is computed once.
 #[derive(Default)]
 pub struct Designs {
     all: RefCell<BTreeMap<String, Rc<DimmModel>>>,
+    traces: RefCell<BTreeMap<String, Rc<TraceStudy>>>,
 }
 
 impl Designs {
+    /// Takes over what a trace shows, which somebody else has computed.
+    pub fn add_trace(&self, setting: &TraceSetting, study: TraceStudy) -> Rc<TraceStudy> {
+        let study = Rc::new(study);
+        self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::clone(&study));
+        study
+    }
+
     /// That of a preset.
     ///
     /// # Errors
@@ -29,6 +39,54 @@ impl Designs {
         let made = Rc::new(DimmModel::new(&DesignConfig::preset(name)?));
         self.all.borrow_mut().insert(name.to_owned(), made.clone());
         Ok(made)
+    }
+}
+
+/// A trace, and the system that Hermes' scheduler runs it on: the GPU has as much room as hot neurons take.
+#[derive(Clone, Debug)]
+pub struct TraceSetting {
+    name: String,
+    model: LlmShape,
+    system: SystemConfig,
+    options: TraceOptions,
+}
+
+impl TraceSetting {
+    /// Under a set of assumptions.
+    ///
+    /// # Errors
+    /// [`SystemsError::Config`] for a model that there is not.
+    pub fn new(assumptions: &Assumptions, model: &str) -> Result<Self, SystemsError> {
+        let of = |key| assumptions.get(key);
+        let mut targets = Targets::of(model);
+        targets.block_share *= of(Key::Skew);
+        targets.model_share *= of(Key::Skew);
+        let options = TraceOptions {
+            profiled: 2,
+            targets: Some(targets),
+            cluster: of(Key::Cluster) as u32,
+            contiguous: of(Key::Contiguous) > 0.5,
+            ..TraceOptions::default()
+        };
+        let [hot, sync] = [Key::HotShare, Key::Sync].map(of);
+        let model = LlmShape::preset(model)?;
+        let system = SystemConfig::preset("hermes")?.with_sync_us(sync)?;
+        let capped = system.clone().with_gpu_percent(&model, (100.0 * hot).round() as u32)?;
+        let system = if capped.gpu_weight_bytes() < system.gpu_weight_bytes() { capped } else { system };
+        Ok(Self { name: format!("{} {hot} {sync} {options:?}", model.name()), model, system, options })
+    }
+
+    /// Everything that it depends on, in a line.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Generates the trace and runs the scheduler on it.
+    ///
+    /// # Errors
+    /// As [`study`].
+    pub fn run(&self) -> Result<TraceStudy, SystemsError> {
+        study(&DesignConfig::preset("hermes")?, &self.model, &self.system, &self.options)
     }
 }
 
@@ -62,6 +120,19 @@ impl<'a> Study<'a> {
     ) -> Result<Run, SystemsError> {
         let dimms = self.designs.get(design)?;
         policy.run(&Machine { system, assumptions: self.assumptions, dimms: &dimms }, work)
+    }
+
+    /// Hermes' scheduler on a synthetic trace of a model.
+    ///
+    /// # Errors
+    /// As [`study`].
+    pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>, SystemsError> {
+        let setting = TraceSetting::new(self.assumptions, model)?;
+        if let Some(found) = self.designs.traces.borrow().get(setting.name()) {
+            return Ok(Rc::clone(found));
+        }
+        let made = setting.run()?;
+        Ok(self.designs.add_trace(&setting, made))
     }
 
     /// A policy on a system with a model, all by name, 128 tokens in and out.
