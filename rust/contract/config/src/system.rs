@@ -3,7 +3,7 @@
 //! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
-use crate::{ConfigError, LlmShape, parse, presets};
+use crate::{ConfigError, LlmShape, Ssd, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -21,6 +21,7 @@ struct RawSystem {
     #[serde(default)]
     host: Host,
     dimms: Dimms,
+    ssd: Option<Ssd>,
 }
 
 /// The GPU.
@@ -125,6 +126,8 @@ pub struct SystemConfig {
     channel: Channel,
     host: Host,
     dimms: Dimms,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ssd: Option<Ssd>,
 }
 
 // The paper's system, the same with the other GPUs of its Fig. 14, and one for a model that a GPU computes in less time than a synchronisation
@@ -148,7 +151,8 @@ impl SystemConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let RawSystem { name, gpu, bus, channel, host, dimms } = parse(text)?;
+        let RawSystem { name, gpu, bus, channel, host, dimms, ssd } = parse(text)?;
+        ssd.iter().try_for_each(Ssd::validate)?;
         for (key, value, min, max) in [
             ("gpu.memory_gb", gpu.memory_gb, 0.0, 1e4),
             ("gpu.workspace_gb", gpu.workspace_gb, 0.0, gpu.memory_gb.max(0.0)),
@@ -173,7 +177,7 @@ impl SystemConfig {
                 return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
             }
         }
-        Ok(Self { name, gpu, bus, channel, host, dimms })
+        Ok(Self { name, gpu, bus, channel, host, dimms, ssd })
     }
 
     /// The same system with so many DIMMs.
@@ -187,6 +191,12 @@ impl SystemConfig {
         }
         self.dimms.count = count;
         Ok(self)
+    }
+
+    /// The same system with this SSD.
+    #[must_use]
+    pub fn with_ssd(self, ssd: Ssd) -> Self {
+        Self { ssd: Some(ssd), ..self }
     }
 
     /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
@@ -239,6 +249,11 @@ impl SystemConfig {
     /// The DIMMs.
     pub fn dimms(&self) -> &Dimms {
         &self.dimms
+    }
+
+    /// The SSD below the DIMMs, if there is one.
+    pub fn ssd(&self) -> Option<&Ssd> {
+        self.ssd.as_ref()
     }
 
     /// Bytes of the GPU's memory that weights can take: memory without workspace.
@@ -298,6 +313,20 @@ mod tests {
             .map(|line| format!("{line}\n"))
             .collect();
         assert_eq!(SystemConfig::from_toml(&text).unwrap(), SystemConfig::preset("hermes").unwrap());
+    }
+
+    #[test]
+    fn a_system_may_have_an_ssd() {
+        let system = SystemConfig::preset("hermes").unwrap();
+        assert_eq!(system.ssd(), None);
+        let ssd = Ssd::preset("flash-m1").unwrap();
+        let text = include_str!("../presets/systems/hermes.toml");
+        let own = include_str!("../presets/ssds/flash-m1.toml");
+        let same = SystemConfig::from_toml(&format!("{text}\n[ssd]\n{own}")).unwrap();
+        assert_eq!(same, system.with_ssd(ssd));
+        let error =
+            SystemConfig::from_toml(&format!("{text}\n[ssd]\n{}", own.replace("32 ", "0 "))).unwrap_err();
+        assert!(error.to_string().contains("ssd.threads = 0"), "{error}");
     }
 
     #[test]
