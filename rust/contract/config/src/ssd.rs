@@ -73,6 +73,11 @@ impl Ssd {
         &self.name
     }
 
+    /// GB/s that it reads in sequence.
+    pub fn bandwidth_gbps(&self) -> f64 {
+        self.bandwidth_gbps
+    }
+
     /// Nanoseconds in which it reads so many chunks of so many bytes. The whole time is rounded up, once; none for no chunks and for chunks of no
     /// bytes.
     pub fn read_ns(&self, chunks: u64, chunk_bytes: u64) -> u64 {

@@ -161,7 +161,8 @@ pub struct SystemConfig {
 }
 
 // Hermes' system, the same with the other GPUs of its Fig. 15, one for a model that a GPU computes in less time than a synchronisation
-// takes, and systems without NDP-DIMMs: those of PowerInfer's section 8.1, and the five A100 of Hermes' Fig. 17.
+// takes, and systems without NDP-DIMMs: those of PowerInfer's section 8.1, the five A100 of Hermes' Fig. 17, the one of PowerInfer's Fig. 18, and
+// the M1 Max of "LLM in a flash".
 presets!(
     SystemConfig,
     "system",
@@ -172,6 +173,8 @@ presets!(
     "pc-high" => "../presets/systems/pc-high.toml",
     "pc-low" => "../presets/systems/pc-low.toml",
     "a100x5" => "../presets/systems/a100x5.toml",
+    "a100-80gb" => "../presets/systems/a100-80gb.toml",
+    "m1-max" => "../presets/systems/m1-max.toml",
 );
 
 impl SystemConfig {

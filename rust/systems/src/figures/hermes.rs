@@ -1,7 +1,7 @@
 //! What the evaluation of Hermes states (section V).
 
 use super::study::mean;
-use super::{Item, Study};
+use super::{Bound, Item, Study};
 use crate::error::SystemsError;
 use crate::machine::Workload;
 use crate::policies::Policy;
@@ -125,7 +125,7 @@ const fn item(
     paper: f64,
     value: fn(&Study<'_>) -> Value,
 ) -> Item {
-    Item { figure, item, unit, paper, value, contradiction: None }
+    Item { figure, item, unit, paper, bound: Bound::Exact, value, contradiction: None }
 }
 
 const fn contradicted(item: Item, why: &'static str) -> Item {

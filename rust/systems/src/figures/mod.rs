@@ -4,7 +4,10 @@
 //! one value for all figures of a paper. What differs by more than [`BAND`] gets a cause: the one assumption whose change
 //! by itself makes it agree, or two numbers of the paper that exclude each other.
 
+mod flash;
 mod hermes;
+mod measured;
+mod powerinfer;
 mod study;
 
 pub use study::{Designs, Study};
@@ -23,16 +26,22 @@ pub const BAND: f64 = 0.15;
 pub enum Paper {
     /// Hermes (HPCA 2025).
     Hermes,
+    /// PowerInfer (SOSP 2024).
+    PowerInfer,
+    /// LLM in a flash (arXiv 2312.11514, version 1).
+    Flash,
 }
 
 impl Paper {
     /// All.
-    pub const ALL: [Self; 1] = [Self::Hermes];
+    pub const ALL: [Self; 3] = [Self::Hermes, Self::PowerInfer, Self::Flash];
 
     /// As on the command line, and the name of its set of assumptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hermes => "hermes",
+            Self::PowerInfer => "powerinfer",
+            Self::Flash => "flash",
         }
     }
 
@@ -40,7 +49,29 @@ impl Paper {
     pub fn items(self) -> &'static [Item] {
         match self {
             Self::Hermes => hermes::ITEMS,
+            Self::PowerInfer => powerinfer::ITEMS,
+            Self::Flash => flash::ITEMS,
         }
+    }
+}
+
+/// What the number of a paper is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The number itself.
+    Exact,
+    /// No more than it.
+    AtMost,
+    /// No less than it.
+    AtLeast,
+}
+
+impl Bound {
+    /// Whether ours over the paper's is within [`BAND`].
+    fn agrees(self, ratio: f64) -> bool {
+        let slack = BAND + 1e-9;
+        (self == Self::AtMost || ratio >= 1.0 - slack) && (self == Self::AtLeast || ratio <= 1.0 + slack)
     }
 }
 
@@ -55,7 +86,9 @@ pub struct Item {
     pub unit: &'static str,
     /// The paper's number.
     pub paper: f64,
-    /// Ours.
+    /// Whether it is a bound.
+    pub bound: Bound,
+    /// Ours; [`SystemsError::NotComputed`] says why there is none.
     pub value: fn(&Study<'_>) -> Result<f64, SystemsError>,
     /// Two numbers of the paper that exclude each other, if it is that.
     pub contradiction: Option<&'static str>,
@@ -74,25 +107,28 @@ pub struct Row {
     pub unit: &'static str,
     /// The paper's number.
     pub paper: f64,
-    /// What follows from stated parameters alone.
+    /// Whether it is a bound.
+    pub bound: Bound,
+    /// What follows from stated parameters alone; not a number (`null` in JSON) if nothing here computes it.
     pub stated: f64,
-    /// What follows from the paper's set of assumptions.
+    /// What follows from the paper's set of assumptions, or not a number.
     pub fitted: f64,
-    /// Ours, fitted, over the paper's.
+    /// Ours, fitted, over the paper's, or not a number.
     pub ratio: f64,
-    /// Why it differs by more than [`BAND`]; empty if it does not.
+    /// Why it differs by more than [`BAND`], or is not computed; empty if it agrees.
     pub cause: String,
 }
 
 impl Row {
     /// Whether it is within [`BAND`].
     pub fn agrees(&self) -> bool {
-        within(self.ratio)
+        self.bound.agrees(self.ratio) && self.computed()
     }
-}
 
-fn within(ratio: f64) -> bool {
-    (ratio - 1.0).abs() <= BAND + 1e-9
+    /// Whether there is a number of ours.
+    pub fn computed(&self) -> bool {
+        !self.ratio.is_nan()
+    }
 }
 
 /// The row of an item.
@@ -100,28 +136,78 @@ fn within(ratio: f64) -> bool {
 /// # Errors
 /// As its computation.
 pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsError> {
+    let Item { figure, item: what, unit, paper: number, bound, .. } = *item;
+    let with = |stated: f64, fitted: f64, ratio: f64, cause: String| Row {
+        paper_name: paper.name(),
+        figure,
+        item: what,
+        unit,
+        paper: number,
+        bound,
+        stated,
+        fitted,
+        ratio,
+        cause,
+    };
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
     let value = |set: &Assumptions| (item.value)(&Study::new(set, designs));
-    let [stated, fitted] = [value(&sets[0])?, value(&sets[1])?];
-    let ratio = fitted / item.paper;
-    let cause = if within(ratio) {
+    let fitted = match value(&sets[1]) {
+        Err(SystemsError::NotComputed(why)) => {
+            return Ok(with(f64::NAN, f64::NAN, f64::NAN, format!("Not computed: {why}.")));
+        }
+        other => other?,
+    };
+    let stated = value(&sets[0])?;
+    // Nothing agrees with nothing.
+    let ratio = if fitted == number { 1.0 } else { fitted / number };
+    let cause = if bound.agrees(ratio) {
         String::new()
     } else {
-        let found = remedy(item, &sets[1], designs)?;
+        let found = say(&remedy(item, &sets[1], designs)?, &sets[1]);
         match item.contradiction {
             Some(why) => format!("{found} The paper contradicts itself: {why}."),
             None => found,
         }
     };
-    let Item { figure, item, unit, paper: number, .. } = *item;
-    Ok(Row { paper_name: paper.name(), figure, item, unit, paper: number, stated, fitted, ratio, cause })
+    Ok(with(stated, fitted, ratio, cause))
 }
 
 /// Points between the limits of an assumption at which a crossing is looked for.
 const POINTS: usize = 24;
 
-/// The assumption that has to change least, relative to its range, to make an item agree; in a sentence.
-fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<String, SystemsError> {
+/// Halvings of the interval between two of them.
+const HALVINGS: usize = 30;
+
+/// What would make an item agree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Remedy {
+    /// An assumption, and its value.
+    Agrees(Key, f64),
+    /// The assumption that comes nearest, its value, and what follows from it.
+    Nearest(Key, f64, f64),
+    /// It depends on none.
+    None,
+}
+
+/// As a sentence.
+fn say(remedy: &Remedy, set: &Assumptions) -> String {
+    let change = |key: Key, value: f64| {
+        let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
+        format!("{} = {}{unit} in place of {}", key.name(), short(value), short(set.get(key)))
+    };
+    match *remedy {
+        Remedy::Agrees(key, value) => format!("Agrees with {}.", change(key, value)),
+        Remedy::Nearest(key, value, found) => format!(
+            "No single assumption makes it agree; {} comes nearest, with {}.",
+            change(key, value),
+            short(found)
+        ),
+        Remedy::None => "It depends on no assumption.".to_owned(),
+    }
+}
+
+/// The assumption that has to change least, relative to its range, to make an item agree.
+fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, SystemsError> {
     let mut best: Option<(f64, Key, f64)> = None;
     let mut nearest: Option<(f64, Key, f64, f64)> = None;
     for key in Key::ALL {
@@ -162,25 +248,28 @@ fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<String, S
             if (below < 0.0) == (above < 0.0) || key == Key::SkipPairs {
                 continue;
             }
-            let value = a + (b - a) * below / (below - above);
+            let Some(value) = crossing(a, b, below < 0.0, |value| Some(ours(value).ok()? < item.paper)) else {
+                continue;
+            };
             if best.is_none_or(|(least, ..)| distance(value) < least) {
                 best = Some((distance(value), key, value));
             }
         }
     }
-    let say = |key: Key, value: f64| {
-        let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
-        format!("{} = {}{unit} in place of {}", key.name(), short(value), short(set.get(key)))
-    };
     Ok(match (best, nearest) {
-        (Some((_, key, value)), _) => format!("Agrees with {}.", say(key, value)),
-        (None, Some((_, key, value, found))) => format!(
-            "No single assumption makes it agree; {} comes nearest, with {}.",
-            say(key, value),
-            short(found)
-        ),
-        (None, None) => "It depends on no assumption.".to_owned(),
+        (Some((_, key, value)), _) => Remedy::Agrees(key, value),
+        (None, Some((_, key, value, found))) => Remedy::Nearest(key, value, found),
+        (None, None) => Remedy::None,
     })
+}
+
+/// The value between `low` and `high` at which `below` changes from what it is at `low`.
+fn crossing(mut low: f64, mut high: f64, at_low: bool, below: impl Fn(f64) -> Option<bool>) -> Option<f64> {
+    for _ in 0..HALVINGS {
+        let middle = low.midpoint(high);
+        if below(middle)? == at_low { low = middle } else { high = middle }
+    }
+    Some(low.midpoint(high))
 }
 
 /// Three significant digits.
