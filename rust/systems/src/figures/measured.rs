@@ -8,9 +8,9 @@ use ndp_traces::{Activity, Profile};
 use std::sync::OnceLock;
 
 /// Layers of a trace.
-const LAYERS: u32 = 8;
+const LAYERS: u32 = 24;
 /// Neurons of an MLP.
-const NEURONS: u32 = 512;
+const NEURONS: u32 = 256;
 /// Texts of one token each, for shares that are means over texts.
 const TEXTS: u32 = 1500;
 /// Tokens of one text.

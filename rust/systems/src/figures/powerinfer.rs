@@ -24,7 +24,7 @@ const LOW_INT4: [&str; 3] = ["opt-30b", "falcon-40b", "llama2-70b"];
 /// Tokens of the prompts of Fig. 10 to 13.
 const PROMPTS: [u32; 2] = [64, 128];
 /// Tokens that are generated in Fig. 10 to 13.
-const OUTPUTS: [u32; 3] = [8, 128, 512];
+const OUTPUTS: [u32; 2] = [128, 512];
 /// The longest of them, for single models.
 const LONG: (u32, u32) = (64, 512);
 /// Batches of Fig. 14 that are smaller than 32.
