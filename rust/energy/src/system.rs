@@ -41,8 +41,11 @@ pub struct SystemConstants {
     pub wires: Wires,
     /// The GPU's board.
     pub gpu: Power,
-    /// The host's processor; busy while it predicts.
+    /// The host's processor; busy while it predicts or computes.
     pub host: Power,
+    /// The storage below the host's memory, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ssd: Option<Power>,
 }
 
 ndp_config::presets!(
@@ -51,6 +54,9 @@ ndp_config::presets!(
     "hermes" => "../presets/hermes.toml",
     "hermes-3090" => "../presets/hermes-3090.toml",
     "hermes-t4" => "../presets/hermes-t4.toml",
+    "pc-high" => "../presets/pc-high.toml",
+    "pc-low" => "../presets/pc-low.toml",
+    "a100x5" => "../presets/a100x5.toml",
 );
 
 impl SystemConstants {
@@ -60,7 +66,12 @@ impl SystemConstants {
     /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
-        let Self { wires, gpu, host, .. } = &constants;
+        let Self { wires, gpu, host, ssd, .. } = &constants;
+        for (key, constant) in
+            ssd.iter().flat_map(|ssd| [("ssd.idle_w", &ssd.idle_w), ("ssd.busy_w", &ssd.busy_w)])
+        {
+            constant.check(key, 1e5)?;
+        }
         for (key, constant, max) in [
             ("wires.link_pj_per_bit", &wires.link_pj_per_bit, 1e3),
             ("wires.channel_pj_per_bit", &wires.channel_pj_per_bit, 1e3),
@@ -115,6 +126,7 @@ pub struct SystemCosts {
     bus_byte: Energy,
     gpu_w: [[f64; 3]; 2],
     host_w: [[f64; 3]; 2],
+    ssd_w: [[f64; 3]; 2],
 }
 
 impl SystemCosts {
@@ -128,6 +140,7 @@ impl SystemCosts {
             bus_byte: byte(&constants.wires.bus_pj_per_bit),
             gpu_w: power(&constants.gpu),
             host_w: power(&constants.host),
+            ssd_w: constants.ssd.as_ref().map(power).unwrap_or_default(),
         }
     }
 
@@ -154,6 +167,11 @@ impl SystemCosts {
     /// The host's processor, so many nanoseconds idle and busy.
     pub fn host(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         Self::power(&self.host_w, idle_ns, busy_ns)
+    }
+
+    /// The storage, so many nanoseconds idle and busy; nothing in a system that has none.
+    pub fn ssd(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
+        Self::power(&self.ssd_w, idle_ns, busy_ns)
     }
 
     fn power([idle, busy]: &[[f64; 3]; 2], idle_ns: u64, busy_ns: u64) -> [Energy; 2] {

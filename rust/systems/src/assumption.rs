@@ -45,6 +45,11 @@ macro_rules! keys {
                 match self { $(Self::$key => [$low, $high],)+ }
             }
 
+            /// Whether it is on (1) or off (0).
+            pub fn is_switch(self) -> bool {
+                matches!(self, Self::SkipPairs | Self::Contiguous)
+            }
+
             /// Unit of the value.
             pub fn unit(self) -> &'static str {
                 match self { $(Self::$key => $unit,)+ }
@@ -103,12 +108,18 @@ keys! {
     HotShare "hot_share" = 0.2 in 0.01, 1.0 "of the neurons";
     /// Share of the activations that this share of the neurons has.
     HotWork "hot_work" = 0.8 in 0.05, 1.0 "of the activations";
+    /// Neighbouring neurons that a text favours together.
+    Cluster "cluster" = 1.0 in 1.0, 8192.0 "neurons";
+    /// Neurons that have 80 % of the activations, over those of the papers' statistics: below 1 a trace is more skewed.
+    Skew "skew" = 1.0 in 0.3, 1.5 "";
+    /// Whether each DIMM begins with a piece of every block (1) or with what the placement gives it (0).
+    Contiguous "contiguous" = 0.0 in 0.0, 1.0 "";
     /// Share of the memory bandwidth of all GPUs that TensorRT-LLM reaches with tensor parallelism.
     TensorParallel "tensor_parallel" = 1.0 in 0.05, 1.0 "of the peak";
     /// Throughput of an RTX 3090 with hot neurons over what its data sheet gives.
     Gpu3090 "gpu_3090" = 1.0 in 0.1, 1.0 "";
-    /// Share of a token's computation that Deja Vu's predictors take.
-    DejaVuPredictor "deja_vu_predictor" = 0.181 in 0.0, 0.9 "of the computation";
+    /// Bytes of Deja Vu's predictors over those of the model: 2 GB for LLaMA-7B (Hermes, section III-B).
+    DejaVuPredictor "deja_vu_predictor" = 0.148 in 0.0, 0.5 "of the weights";
     /// Share of the host's memory bandwidth that its processor reaches with whole matrices.
     HostDense "host_dense" = 1.0 in 0.01, 1.0 "of the peak";
     /// Share of the host's memory bandwidth that its processor reaches with listed neurons of quantised weights.

@@ -9,9 +9,11 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod ablation;
 mod activity;
 mod assumption;
 mod dimms;
+mod energy;
 mod error;
 pub mod figures;
 mod machine;
@@ -21,6 +23,7 @@ mod run;
 pub use activity::Frequencies;
 pub use assumption::{Assumption, Assumptions, Key};
 pub use dimms::DimmModel;
+pub use energy::RunCosts;
 pub use error::SystemsError;
 pub use machine::{Machine, Workload};
 pub use policies::{Policy, hot_share};

@@ -9,7 +9,10 @@ use std::fmt::Write;
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate the NDP core in RTL", &["gemv", "layer", "generate", "bench", "run", "link"]),
     ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
-    ("Model and schedule, without RTL", &["compile", "cycles", "trace", "place", "evaluate", "offload"]),
+    (
+        "Model and schedule, without RTL",
+        &["compile", "cycles", "trace", "place", "evaluate", "compare", "figures", "offload"],
+    ),
     ("Synthesise; this tool", &["synth", "power", "completions", "help"]),
 ];
 
@@ -61,6 +64,8 @@ pub enum Command {
     Place(crate::place::Args),
     #[cfg(feature = "rtl")]
     Evaluate(Box<crate::evaluate::Args>),
+    Compare(crate::compare::Args),
+    Figures(crate::papers::Args),
     Offload(crate::offload::Args),
     Synth(crate::synth::Args),
     Power(crate::power::Args),
@@ -103,6 +108,8 @@ impl Command {
             Self::Place(args) => crate::place::run(args),
             #[cfg(feature = "rtl")]
             Self::Evaluate(args) => crate::evaluate::run(args),
+            Self::Compare(args) => crate::compare::run(args),
+            Self::Figures(args) => crate::papers::run(args),
             Self::Offload(args) => crate::offload::run(args),
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),

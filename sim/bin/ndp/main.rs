@@ -8,10 +8,12 @@ extern crate ndp_files;
 
 mod breakdown;
 mod cli;
+mod compare;
 #[cfg(feature = "rtl")]
 mod compile;
 mod cycles;
 mod offload;
+mod papers;
 mod pim_times;
 mod place;
 mod power;

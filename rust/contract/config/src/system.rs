@@ -269,6 +269,33 @@ impl SystemConfig {
         Self { ssd: Some(ssd), ..self }
     }
 
+    /// The same system with another time of a synchronisation, in microseconds.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`] for a negative time, or one above a second.
+    pub fn with_sync_us(mut self, us: f64) -> Result<Self, ConfigError> {
+        let max = 1e6;
+        if !(0.0..=max).contains(&us) {
+            return Err(ConfigError::OutOfRange { key: "bus.sync_us", value: us.to_string(), min: 0.0, max });
+        }
+        self.bus.sync_us = us;
+        Ok(self)
+    }
+
+    /// The same system with another bandwidth of the bus, in GB/s.
+    ///
+    /// # Errors
+    /// [`ConfigError::OutOfRange`].
+    pub fn with_bus_gbps(mut self, gbps: f64) -> Result<Self, ConfigError> {
+        let (min, max) = (0.1, 1e5);
+        if !(min..=max).contains(&gbps) {
+            let (key, value) = ("bus.bandwidth_gbps", gbps.to_string());
+            return Err(ConfigError::OutOfRange { key, value, min, max });
+        }
+        self.bus.bandwidth_gbps = gbps;
+        Ok(self)
+    }
+
     /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
     ///
     /// # Errors

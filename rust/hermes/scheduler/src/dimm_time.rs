@@ -159,26 +159,39 @@ impl DimmTimes {
         self.run(&plan.instructions, entries)
     }
 
-    /// Cycles of the product of two vectors of `elements` elements, element by element.
+    /// Cycles of the product of two vectors of `elements` elements, element by element, in as many pieces as the buffer asks for.
     fn multiply(&self, elements: u32) -> Result<Cycles, SchedulerError> {
-        let mut map = DimmMap::new(&self.design);
-        let mut address = |name| map.add_vectors(name, elements, self.batch).map(|block| block.address());
-        let [gate, up, product] = [address("gate"), address("up"), address("product")];
-        let words = block_words(&self.design, elements, self.batch);
-        let (cols, batch) = (elements, self.batch);
-        let program = [
-            Instruction::Load { dst: 0, cols, batch, address: gate.map_err(PlanError::from)? },
-            Instruction::Load { dst: words, cols, batch, address: up.map_err(PlanError::from)? },
-            Instruction::Activate {
-                operation: Activation::Mul { other: words },
-                src: 0,
-                dst: 0,
-                cols,
-                batch,
-                heads: 1,
-            },
-            Instruction::Store { src: 0, cols, batch, address: product.map_err(PlanError::from)? },
-        ];
+        let (mut map, batch) = (DimmMap::new(&self.design), self.batch);
+        let words = self.design.gemv().slice_words();
+        let mut pieces = 1;
+        while 2 * block_words(&self.design, elements.div_ceil(pieces), batch) > words && pieces < elements {
+            pieces += 1;
+        }
+        let cols = elements.div_ceil(pieces);
+        let other = block_words(&self.design, cols, batch);
+        let mut program = Vec::new();
+        for piece in 0..pieces {
+            let cols = cols.min(elements - (piece * cols).min(elements));
+            if cols == 0 {
+                break;
+            }
+            let mut address = |name: &str| map.add_vectors(&format!("{name} {piece}"), cols, batch);
+            let [gate, up, product] =
+                ["gate", "up", "product"].map(|name| address(name).map_err(PlanError::from));
+            program.extend([
+                Instruction::Load { dst: 0, cols, batch, address: gate?.address() },
+                Instruction::Load { dst: other, cols, batch, address: up?.address() },
+                Instruction::Activate {
+                    operation: Activation::Mul { other },
+                    src: 0,
+                    dst: 0,
+                    cols,
+                    batch,
+                    heads: 1,
+                },
+                Instruction::Store { src: 0, cols, batch, address: product?.address() },
+            ]);
+        }
         self.run(&program, |_| [0; 16])
     }
 

@@ -10,7 +10,7 @@ use crate::adjust::adjust;
 use crate::migrate::Migration;
 use crate::policy::Policy;
 use crate::remap::{WindowCounts, remap, window_load};
-use crate::residency::Residency;
+use crate::residency::{Load, Residency};
 use crate::system_time::SystemTimes;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_predictor::{LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
@@ -166,6 +166,19 @@ impl Session {
         times: &mut SystemTimes,
         activity: &Activity,
     ) -> Result<TokenRecord, SchedulerError> {
+        self.token_with(times, activity, |_, _, _| Ok(()))
+    }
+
+    /// The same; `each` is told every block's number and load, when neurons are where they are computed.
+    ///
+    /// # Errors
+    /// As [`Session::token`], and those of `each`.
+    pub fn token_with(
+        &mut self,
+        times: &mut SystemTimes,
+        activity: &Activity,
+        mut each: impl FnMut(&mut SystemTimes, usize, &Load) -> Result<(), SchedulerError>,
+    ) -> Result<TokenRecord, SchedulerError> {
         let dimms = self.residency.dimm_count();
         let mut record = TokenRecord { dimm_neurons: vec![0; dimms as usize], ..TokenRecord::default() };
         let blocks = self.residency.shape().blocks().to_vec();
@@ -180,6 +193,7 @@ impl Session {
                 record.gpu_neurons += u64::from(load.gpu);
                 load.dimms.iter().zip(&mut record.dimm_neurons).for_each(|(n, sum)| *sum += u64::from(*n));
                 most += u64::from(load.most());
+                each(times, index, &load)?;
                 self.counts.count(index, active);
                 if let Some(predictor) = &mut self.predictor {
                     predictor.observe(index, active)?;

@@ -32,6 +32,15 @@ impl SystemTimes {
         self.system.gpu_ns(bytes, 1) / 1e3 + 2.0 * self.system.bus().sync_us
     }
 
+    /// Microseconds of a block with such a load: the longer one of the GPU's time and that of the slowest DIMM (eq. 1).
+    ///
+    /// # Errors
+    /// [`SchedulerError::Plan`] for a model that the DIMMs cannot compute.
+    pub fn block_us(&mut self, kind: BlockKind, load: &Load) -> Result<f64, SchedulerError> {
+        let gpu = self.gpu_us(u64::from(load.gpu) * self.model.neuron_bytes(kind));
+        Ok(gpu.max(self.dimm.neurons(kind, load.most())? as f64 * self.cycle_us))
+    }
+
     /// How many of the cold neurons of a block of which `load` is active the GPU ought to take over: as many as leave it no slower
     /// than the slowest DIMM, were they taken from all DIMMs in proportion. More would make the block slower (eq. 1).
     ///

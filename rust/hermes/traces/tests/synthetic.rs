@@ -65,7 +65,14 @@ fn every_statistic_of_falcon_is_near_its_target() {
 
 fn bytes(seed: u64, first_sequence: u64) -> Vec<u8> {
     let model = small();
-    let options = SynthOptions { seed, prompt_tokens: 4, sequence_tokens: 8, first_sequence, targets: None };
+    let options = SynthOptions {
+        seed,
+        prompt_tokens: 4,
+        sequence_tokens: 8,
+        first_sequence,
+        targets: None,
+        cluster: 1,
+    };
     let mut synthesizer = Synthesizer::new(&model, options);
     let header = TraceHeader { sequences: 2, ..TraceHeader::new(&model, 16, 8) };
     let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
@@ -88,8 +95,14 @@ fn the_seed_and_the_text_decide_every_byte() {
 #[test]
 fn texts_of_a_model_have_the_same_frequent_neurons_and_other_models_have_not() {
     let profile = |seed, first_sequence| {
-        let options =
-            SynthOptions { seed, first_sequence, sequence_tokens: 8, prompt_tokens: 0, targets: None };
+        let options = SynthOptions {
+            seed,
+            first_sequence,
+            sequence_tokens: 8,
+            prompt_tokens: 0,
+            targets: None,
+            cluster: 1,
+        };
         let mut synthesizer = Synthesizer::new(&small(), options);
         let mut profile = ndp_traces::Profile::new(synthesizer.shape());
         let mut activity = Activity::new(synthesizer.shape());

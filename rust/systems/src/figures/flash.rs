@@ -121,7 +121,17 @@ const fn item(
     paper: f64,
     value: fn(&Study<'_>) -> Value,
 ) -> Item {
-    Item { figure, item, unit, paper, bound: Bound::Exact, value, contradiction: None }
+    Item {
+        figure,
+        item,
+        unit,
+        paper,
+        bound: Bound::Exact,
+        value,
+        contradiction: None,
+        known: None,
+        tried: None,
+    }
 }
 
 const fn at_most(item: Item) -> Item {

@@ -2,22 +2,24 @@
 
 use super::study::mean;
 use super::{Bound, Item, Study};
+use crate::assumption::Key;
 use crate::error::SystemsError;
 use crate::machine::Workload;
 use crate::policies::Policy;
 use crate::run::{Device, Run};
 use ndp_config::{LlmShape, SystemConfig};
+use ndp_scheduler::Policy as Scheduling;
 
 /// OPT models, which Fig. 9 and 11 have.
 const OPT: [&str; 3] = ["opt-13b", "opt-30b", "opt-66b"];
-/// The other models of section V-A3.
-const OTHERS: [&str; 3] = ["llama2-13b", "llama2-70b", "falcon-40b"];
 /// All of them.
 const ALL: [&str; 6] = ["opt-13b", "opt-30b", "opt-66b", "llama2-13b", "llama2-70b", "falcon-40b"];
 /// The large ones of Fig. 10, of which the paper has the mean over Hermes-base.
 const LARGE: [&str; 2] = ["llama2-70b", "falcon-40b"];
 /// Batches of Fig. 11.
 const BATCHES: [u32; 5] = [1, 2, 4, 8, 16];
+/// The model whose trace Fig. 4 and 13 are computed with; the paper has the mean of its models in Fig. 13.
+pub const TRACED: &str = "llama2-13b";
 /// Multipliers of Fig. 16, as presets of the core.
 pub const UNITS: [(u32, &str); 5] =
     [(32, "hermes-32"), (64, "hermes-64"), (128, "hermes-128"), (256, "hermes"), (512, "hermes-512")];
@@ -77,7 +79,11 @@ fn with_dimms(study: &Study<'_>, model: &str, dimms: u32) -> Result<Run, Systems
 /// The 4090's rate over another GPU's.
 fn over_gpu(study: &Study<'_>, system: &str) -> Value {
     mean(&["opt-13b", "opt-30b"], |model| {
-        let other = study.run(system, Policy::Hermes, model, 1)?.tokens_per_second();
+        // The paper has PCIe 4.0 with all GPUs (section V-A1), though a T4 has PCIe 3.0.
+        let hermes = SystemConfig::preset("hermes")?;
+        let system = SystemConfig::preset(system)?.with_bus_gbps(hermes.bus().bandwidth_gbps)?;
+        let work = Workload::new(&LlmShape::preset(model)?, 128, 128, 1)?;
+        let other = study.run_on(&system, "hermes", Policy::Hermes, &work)?.tokens_per_second();
         Ok(rate(study, Policy::Hermes, model, 1)? / other)
     })
 }
@@ -107,10 +113,7 @@ fn over_tensor_rt(study: &Study<'_>, batch: u32) -> Value {
 
 /// Of Deja Vu's time, the share of the bus.
 fn deja_vu_bus(study: &Study<'_>) -> Value {
-    mean(&OPT, |model| {
-        let run = run(study, Policy::DejaVu, model, 1)?;
-        Ok(run.token.busy_ns(Device::Bus) / run.token.ns())
-    })
+    mean(&OPT, |model| bus_share(study, Policy::DejaVu, model))
 }
 
 /// A system's price.
@@ -125,15 +128,115 @@ const fn item(
     paper: f64,
     value: fn(&Study<'_>) -> Value,
 ) -> Item {
-    Item { figure, item, unit, paper, bound: Bound::Exact, value, contradiction: None }
+    Item {
+        figure,
+        item,
+        unit,
+        paper,
+        bound: Bound::Exact,
+        value,
+        contradiction: None,
+        known: None,
+        tried: None,
+    }
 }
 
 const fn contradicted(item: Item, why: &'static str) -> Item {
     Item { contradiction: Some(why), ..item }
 }
 
+const fn known(item: Item, why: &'static str) -> Item {
+    Item { known: Some(why), ..item }
+}
+
+/// What the scheduler's numbers are tried with.
+pub const TRIED: &[(Key, &[f64])] = &[
+    (Key::Sync, &[0.0, 10.0, 50.0]),
+    (Key::Skew, &[0.5, 0.75]),
+    (Key::Cluster, &[1.0, 64.0, 512.0, 1024.0, 4096.0]),
+    (Key::Contiguous, &[0.0]),
+    (Key::HotShare, &[0.05, 0.1, 0.4]),
+];
+
+/// A number of the scheduler.
+const fn traced(item: Item) -> Item {
+    Item { tried: Some(TRIED), ..item }
+}
+
+/// Time of the MLP blocks under one setting of the scheduler over that under another.
+fn step(study: &Study<'_>, from: Scheduling, to: Scheduling) -> Value {
+    Ok(study.trace(TRACED)?.ratio(from, to))
+}
+
+/// Share of a token of LLaMA2-70B that the host's predictor takes.
+fn predictor_share(study: &Study<'_>) -> Value {
+    let (model, system) = (LlmShape::preset("llama2-70b")?, SystemConfig::preset("hermes")?);
+    let ns = system.predictor_ps(model.neurons() as usize) as f64 / 1e3;
+    Ok(ns / run(study, Policy::Hermes, "llama2-70b", 1)?.token.ns())
+}
+
+/// Rate of a DIMM-link over that of a copy by the host: read from one DIMM and written to the other, over channels that two DIMMs share.
+fn link_over_host() -> Value {
+    let system = SystemConfig::preset("hermes")?;
+    let channel = system.channel();
+    Ok(system.dimms().link_gbps / (channel.bandwidth_gbps / f64::from(channel.dimms) / 2.0))
+}
+
+/// Share of the bus in a policy's token.
+fn bus_share(study: &Study<'_>, policy: Policy, model: &str) -> Value {
+    let token = run(study, policy, model, 1)?.token;
+    Ok(token.busy_ns(Device::Bus) / token.ns())
+}
+
 /// All of them.
 pub const ITEMS: &[Item] = &[
+    item("section I", "FlexGen's time on the bus, OPT", "%", 99.0, |s| {
+        Ok(100.0 * mean(&OPT, |model| bus_share(s, Policy::FlexGen, model))?)
+    }),
+    item("section I", "time on the bus with sparsity, OPT-66B", "%", 90.0, |s| {
+        Ok(100.0 * bus_share(s, Policy::DejaVu, "opt-66b")?)
+    }),
+    traced(item("Fig. 4a", "similarity of adjacent tokens, LLaMA-13B, above", "%", 90.0, |s| {
+        Ok(100.0 * s.trace(TRACED)?.similarity[0])
+    })),
+    traced(item("Fig. 4a", "similarity beyond a distance of 10, LLaMA-13B", "%", 70.0, |s| {
+        Ok(100.0 * s.trace(TRACED)?.similarity[1])
+    })),
+    traced(item("Fig. 4b", "neuron active if its parent is, above", "%", 90.0, |s| {
+        Ok(100.0 * s.trace(TRACED)?.layer)
+    })),
+    traced(item("section III-B", "hot neurons that change", "%", 52.0, |s| {
+        Ok(100.0 * s.trace(TRACED)?.hot_change)
+    })),
+    traced(item("section III-B", "fixed partition over an oracle", "x", 1.63, |s| {
+        let trace = s.trace(TRACED)?;
+        let fixed = trace.policy(Scheduling::Partition).map_or(f64::NAN, |found| found.mlp_us);
+        Ok(fixed / trace.oracle_us)
+    })),
+    traced(item("section III-C", "most loaded DIMM over the mean, 1.2 to 2.5", "x", 1.85, |s| {
+        Ok(s.trace(TRACED)?.policy(Scheduling::Partition).map_or(f64::NAN, |found| found.imbalance))
+    })),
+    known(
+        item("section IV-A", "DIMM-link over a copy by the host, more than", "x", 62.0, |_| link_over_host()),
+        "62 times less than 25 GB/s is 0.4 GB/s, a sixteenth of what a channel that two DIMMs share has for a copy",
+    ),
+    traced(item(
+        "section IV-C",
+        "predictor's accuracy",
+        "%",
+        98.0,
+        |s| Ok(100.0 * s.trace(TRACED)?.accuracy),
+    )),
+    item("section IV-C", "state table of LLaMA-7B", "KB", 232.0, |_| {
+        Ok(LlmShape::preset("llama2-7b")?.neurons() as f64 / 2.0 / 1024.0)
+    }),
+    traced(item(
+        "section IV-D",
+        "most loaded DIMM over the mean in a remapped window, below",
+        "x",
+        1.05,
+        |s| Ok(s.trace(TRACED)?.policy(Scheduling::Hermes).map_or(f64::NAN, |found| found.windows[1])),
+    )),
     item("Fig. 9", "Hermes, OPT-66B, batch 1", "tokens/s", 20.37, |s| rate(s, Policy::Hermes, "opt-66b", 1)),
     item("Fig. 9", "Hermes over Accelerate, OPT", "x", 578.42, |s| {
         mean_over(s, Policy::Hermes, Policy::Accelerate, &OPT)
@@ -154,7 +257,7 @@ pub const ITEMS: &[Item] = &[
         rate(s, Policy::Hermes, "llama2-70b", 1)
     }),
     item("Fig. 10", "Hermes-base over Accelerate", "x", 53.89, |s| {
-        mean_over(s, Policy::HermesBase, Policy::Accelerate, &OTHERS)
+        mean_over(s, Policy::HermesBase, Policy::Accelerate, &ALL)
     }),
     item("Fig. 10", "Hermes over Hermes-base, LLaMA2-70B and Falcon-40B", "x", 5.17, |s| {
         mean_over(s, Policy::Hermes, Policy::HermesBase, &LARGE)
@@ -178,6 +281,13 @@ pub const ITEMS: &[Item] = &[
     }),
     item("Fig. 11", "batch of the smallest gain over Hermes-base", "sequences", 2.0, least_gain),
     item("Fig. 12a", "Deja Vu's time on the bus", "%", 89.0, |s| Ok(100.0 * deja_vu_bus(s)?)),
+    item("Fig. 12a", "predictor in Deja Vu's computation", "%", 18.1, |s| {
+        let share = mean(&OPT, |model| {
+            let token = run(s, Policy::DejaVu, model, 1)?.token;
+            Ok(token.ns_of("predictor") / token.busy_ns(Device::Gpu))
+        });
+        Ok(100.0 * share?)
+    }),
     item("Fig. 12b", "LLaMA2-70B's weights on Hermes-base's DIMMs, at least", "%", 80.0, |s| {
         Ok(100.0 - 100.0 * run(s, Policy::HermesBase, "llama2-70b", 1)?.resident)
     }),
@@ -187,6 +297,31 @@ pub const ITEMS: &[Item] = &[
     item("Fig. 12b", "Hermes' time in generation, LLaMA2-70B", "%", 66.4, |s| {
         Ok(100.0 - 100.0 * run(s, Policy::Hermes, "llama2-70b", 1)?.prefill_share())
     }),
+    known(
+        item(
+            "Fig. 12",
+            "Hermes' predictor, LLaMA2-70B, below",
+            "%",
+            0.1,
+            |s| Ok(100.0 * predictor_share(s)?),
+        ),
+        "measured with one core of a host; about ten cores would bring it to 0.1 %",
+    ),
+    traced(item("Fig. 13", "random to partition", "x", 1.63, |s| {
+        step(s, Scheduling::Random, Scheduling::Partition)
+    })),
+    traced(item("Fig. 13", "partition to adjustment", "x", 1.33, |s| {
+        step(s, Scheduling::Partition, Scheduling::Adjustment)
+    })),
+    traced(item("Fig. 13", "adjustment to Hermes", "x", 1.29, |s| {
+        step(s, Scheduling::Adjustment, Scheduling::Hermes)
+    })),
+    traced(item("Fig. 13", "partition to adjustment by token", "x", 1.08, |s| {
+        step(s, Scheduling::Partition, Scheduling::TokenAdjustment)
+    })),
+    traced(item("Fig. 13", "partition to adjustment by layer", "x", 1.11, |s| {
+        step(s, Scheduling::Partition, Scheduling::LayerAdjustment)
+    })),
     contradicted(
         item("Fig. 14", "LLaMA2-70B, 16 DIMMs over 8", "x", 1.0, |s| {
             Ok(with_dimms(s, "llama2-70b", 16)?.tokens_per_second()

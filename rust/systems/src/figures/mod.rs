@@ -14,7 +14,7 @@ pub use study::{Designs, Study};
 
 use crate::assumption::{Assumptions, Key};
 use crate::error::SystemsError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Share by which ours may differ before it needs a cause.
 pub const BAND: f64 = 0.15;
@@ -92,6 +92,10 @@ pub struct Item {
     pub value: fn(&Study<'_>) -> Result<f64, SystemsError>,
     /// Two numbers of the paper that exclude each other, if it is that.
     pub contradiction: Option<&'static str>,
+    /// Why it differs, if that is known; no assumption is looked for then.
+    pub known: Option<&'static str>,
+    /// Values of assumptions that are tried in search of a cause, for a number that takes long; a fine grid of all assumptions for others.
+    pub tried: Option<&'static [(Key, &'static [f64])]>,
 }
 
 /// One row of the table.
@@ -120,15 +124,37 @@ pub struct Row {
 }
 
 impl Row {
+    /// The row of an item, of which the two values and the cause are known.
+    pub fn new(paper: Paper, item: &Item, (stated, fitted, cause): (f64, f64, String)) -> Self {
+        let Item { figure, item, unit, paper: number, bound, .. } = *item;
+        Self {
+            paper_name: paper.name(),
+            figure,
+            item,
+            unit,
+            paper: number,
+            bound,
+            stated,
+            fitted,
+            ratio: ratio(fitted, number),
+            cause,
+        }
+    }
+
     /// Whether it is within [`BAND`].
     pub fn agrees(&self) -> bool {
-        self.bound.agrees(self.ratio) && self.computed()
+        self.bound.agrees(self.ratio)
     }
 
     /// Whether there is a number of ours.
     pub fn computed(&self) -> bool {
-        !self.ratio.is_nan()
+        !self.fitted.is_nan()
     }
+}
+
+/// Ours over the paper's; nothing agrees with nothing.
+fn ratio(ours: f64, paper: f64) -> f64 {
+    if ours == paper { 1.0 } else { ours / paper }
 }
 
 /// The row of an item.
@@ -136,108 +162,119 @@ impl Row {
 /// # Errors
 /// As its computation.
 pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsError> {
-    let Item { figure, item: what, unit, paper: number, bound, .. } = *item;
-    let with = |stated: f64, fitted: f64, ratio: f64, cause: String| Row {
-        paper_name: paper.name(),
-        figure,
-        item: what,
-        unit,
-        paper: number,
-        bound,
-        stated,
-        fitted,
-        ratio,
-        cause,
-    };
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
     let value = |set: &Assumptions| (item.value)(&Study::new(set, designs));
     let fitted = match value(&sets[1]) {
         Err(SystemsError::NotComputed(why)) => {
-            return Ok(with(f64::NAN, f64::NAN, f64::NAN, format!("Not computed: {why}.")));
+            return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, format!("Not computed: {why}."))));
         }
         other => other?,
     };
     let stated = value(&sets[0])?;
-    // Nothing agrees with nothing.
-    let ratio = if fitted == number { 1.0 } else { fitted / number };
-    let cause = if bound.agrees(ratio) {
+    let cause = if item.bound.agrees(ratio(fitted, item.paper)) {
         String::new()
     } else {
-        let found = say(&remedy(item, &sets[1], designs)?, &sets[1]);
+        let found = match item.known {
+            Some(why) => format!("{why}."),
+            None => remedy(item, &sets[1], designs)?.in_words(&sets[1]),
+        };
         match item.contradiction {
             Some(why) => format!("{found} The paper contradicts itself: {why}."),
             None => found,
         }
     };
-    Ok(with(stated, fitted, ratio, cause))
+    Ok(Row::new(paper, item, (stated, fitted, cause)))
 }
 
 /// Points between the limits of an assumption at which a crossing is looked for.
 const POINTS: usize = 24;
 
-/// Halvings of the interval between two of them.
+/// Values of a key between its limits: steps of equal ratio where the range has one, else of equal size.
+fn grid(key: Key) -> Vec<f64> {
+    let [low, high] = key.range();
+    let point = |step: usize| {
+        let part = step as f64 / POINTS as f64;
+        if low > 0.0 { low * (high / low).powf(part) } else { low + (high - low) * part }
+    };
+    // What is on or off has two values.
+    if key.is_switch() { vec![low, high] } else { (0..=POINTS).map(point).collect() }
+}
+
+/// How far a value of a key is from another, as a part of its range.
+fn distance(key: Key, a: f64, b: f64) -> f64 {
+    let [low, high] = key.range();
+    if low > 0.0 { (a / b).ln().abs() / (high / low).ln() } else { (a - b).abs() / (high - low) }
+}
+
+/// Halvings of the interval between two points.
 const HALVINGS: usize = 30;
+
+/// The value between `low` and `high` at which `is` changes from what it is at `low`.
+fn crossing(mut low: f64, mut high: f64, at_low: bool, is: impl Fn(f64) -> Option<bool>) -> Option<f64> {
+    for _ in 0..HALVINGS {
+        let middle = low.midpoint(high);
+        if is(middle)? == at_low { low = middle } else { high = middle }
+    }
+    Some(low.midpoint(high))
+}
 
 /// What would make an item agree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Remedy {
-    /// An assumption, and its value.
+    /// An assumption with this value.
     Agrees(Key, f64),
-    /// The assumption that comes nearest, its value, and what follows from it.
-    Nearest(Key, f64, f64),
+    /// An assumption with this value, and what follows from it, which is within [`BAND`].
+    Near(Key, f64, f64),
+    /// No assumption; this one comes nearest, and what follows from it.
+    Far(Key, f64, f64),
     /// It depends on none.
     None,
 }
 
-/// As a sentence.
-fn say(remedy: &Remedy, set: &Assumptions) -> String {
-    let change = |key: Key, value: f64| {
-        let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
-        format!("{} = {}{unit} in place of {}", key.name(), short(value), short(set.get(key)))
-    };
-    match *remedy {
-        Remedy::Agrees(key, value) => format!("Agrees with {}.", change(key, value)),
-        Remedy::Nearest(key, value, found) => format!(
-            "No single assumption makes it agree; {} comes nearest, with {}.",
-            change(key, value),
-            short(found)
-        ),
-        Remedy::None => "It depends on no assumption.".to_owned(),
+impl Remedy {
+    /// As a sentence.
+    fn in_words(self, set: &Assumptions) -> String {
+        let change = |key: Key, value: f64| {
+            let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
+            format!("{} = {}{unit} in place of {}", key.name(), short(value), short(set.get(key)))
+        };
+        match self {
+            Self::Agrees(key, value) => format!("Agrees with {}.", change(key, value)),
+            Self::Near(key, value, found) => format!("With {} it is {}.", change(key, value), short(found)),
+            Self::Far(key, value, found) => format!(
+                "No single assumption makes it agree; {} comes nearest, with {}.",
+                change(key, value),
+                short(found)
+            ),
+            Self::None => "It depends on no assumption.".to_owned(),
+        }
     }
 }
 
 /// The assumption that has to change least, relative to its range, to make an item agree.
 fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, SystemsError> {
+    let all: Vec<(Key, Vec<f64>)> = match item.tried {
+        Some(tried) => tried.iter().map(|(key, values)| (*key, values.to_vec())).collect(),
+        None => Key::ALL.into_iter().map(|key| (key, grid(key))).collect(),
+    };
+    let ours = |key: Key, value: f64| (item.value)(&Study::new(&set.with(key, value), designs));
     let mut best: Option<(f64, Key, f64)> = None;
     let mut nearest: Option<(f64, Key, f64, f64)> = None;
-    for key in Key::ALL {
-        let [low, high] = key.range();
+    for (key, mut values) in all {
         let now = set.get(key);
-        let ours = |value: f64| (item.value)(&Study::new(&set.with(key, value), designs));
-        let current = ours(now)?;
-        if [low.midpoint(now), high.midpoint(now)]
-            .iter()
-            .all(|&value| ours(value).is_ok_and(|found| found == current))
+        let current = ours(key, now)?;
+        let matters = |value: &f64| ours(key, *value).is_ok_and(|found| found != current);
+        if item.tried.is_none()
+            && ![values[0], values[values.len() / 2], values[values.len() - 1]].iter().any(matters)
         {
             continue;
         }
-        // Steps of equal ratio where the range has one, else of equal size.
-        let point = |step: usize| {
-            let part = step as f64 / POINTS as f64;
-            if low > 0.0 { low * (high / low).powf(part) } else { low + (high - low) * part }
-        };
-        let distance = |value: f64| {
-            if low > 0.0 {
-                (value / now).ln().abs() / (high / low).ln()
-            } else {
-                (value - now).abs() / (high - low)
-            }
-        };
-        let mut values: Vec<f64> = (0..=POINTS).map(point).collect();
         values.push(now);
         values.sort_by(f64::total_cmp);
-        let found: Vec<(f64, f64)> =
-            values.into_iter().filter_map(|value| Some((value, ours(value).ok()? - item.paper))).collect();
+        let found: Vec<(f64, f64)> = values
+            .into_iter()
+            .filter_map(|value| Some((value, ours(key, value).ok()? - item.paper)))
+            .collect();
         for &(value, difference) in &found {
             if nearest.is_none_or(|(least, ..)| difference.abs() < least) {
                 nearest = Some((difference.abs(), key, value, difference + item.paper));
@@ -245,31 +282,68 @@ fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, S
         }
         for pair in found.windows(2) {
             let [(a, below), (b, above)] = [pair[0], pair[1]];
-            if (below < 0.0) == (above < 0.0) || key == Key::SkipPairs {
+            if (below < 0.0) == (above < 0.0) || key.is_switch() {
                 continue;
             }
-            let Some(value) = crossing(a, b, below < 0.0, |value| Some(ours(value).ok()? < item.paper)) else {
-                continue;
+            // A number that takes long is looked at once between two values; the item has to agree there.
+            let value = if item.tried.is_some() {
+                Some(a + (b - a) * below / (below - above))
+            } else {
+                crossing(a, b, below < 0.0, |value| Some(ours(key, value).ok()? < item.paper))
             };
-            if best.is_none_or(|(least, ..)| distance(value) < least) {
-                best = Some((distance(value), key, value));
+            let Some(value) = value else { continue };
+            let agrees = item.bound.agrees(ratio(ours(key, value)?, item.paper));
+            if agrees && best.is_none_or(|(least, ..)| distance(key, value, now) < least) {
+                best = Some((distance(key, value, now), key, value));
             }
         }
     }
     Ok(match (best, nearest) {
         (Some((_, key, value)), _) => Remedy::Agrees(key, value),
-        (None, Some((_, key, value, found))) => Remedy::Nearest(key, value, found),
+        (None, Some((_, key, value, found))) if item.bound.agrees(ratio(found, item.paper)) => {
+            Remedy::Near(key, value, found)
+        }
+        (None, Some((_, key, value, found))) => Remedy::Far(key, value, found),
         (None, None) => Remedy::None,
     })
 }
 
-/// The value between `low` and `high` at which `below` changes from what it is at `low`.
-fn crossing(mut low: f64, mut high: f64, at_low: bool, below: impl Fn(f64) -> Option<bool>) -> Option<f64> {
-    for _ in 0..HALVINGS {
-        let middle = low.midpoint(high);
-        if below(middle)? == at_low { low = middle } else { high = middle }
-    }
-    Some(low.midpoint(high))
+/// What the steps of Hermes' scheduling gain under other assumptions, each by itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sensitivity {
+    /// The assumption, or nothing for the set itself.
+    pub assumption: String,
+    /// Its value.
+    pub value: Option<f64>,
+    /// Random to partition, partition to adjustment, adjustment to Hermes (Fig. 13).
+    pub steps: [f64; 3],
+    /// The most loaded DIMM over the mean, with the offline placement.
+    pub imbalance: f64,
+}
+
+/// The settings of the study of Fig. 13: the set itself, then each of [`hermes::TRIED`].
+pub fn sensitivity_settings() -> Vec<Option<(Key, f64)>> {
+    let varied =
+        hermes::TRIED.iter().flat_map(|(key, values)| values.iter().map(|value| Some((*key, *value))));
+    std::iter::once(None).chain(varied).collect()
+}
+
+/// One line of the study of Fig. 13.
+///
+/// # Errors
+/// As [`Study::trace`].
+pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sensitivity, SystemsError> {
+    use ndp_scheduler::Policy::{Adjustment, Hermes, Partition, Random};
+    let set = Assumptions::preset(Paper::Hermes.name())?;
+    let set = setting.map_or(set.clone(), |(key, value)| set.with(key, value));
+    let trace = Study::new(&set, designs).trace(hermes::TRACED)?;
+    Ok(Sensitivity {
+        assumption: setting.map_or("the set", |(key, _)| key.name()).to_owned(),
+        value: setting.map(|(_, value)| value),
+        steps: [(Random, Partition), (Partition, Adjustment), (Adjustment, Hermes)]
+            .map(|(from, to)| trace.ratio(from, to)),
+        imbalance: trace.policy(Partition).map_or(f64::NAN, |found| found.imbalance),
+    })
 }
 
 /// Three significant digits.

@@ -1,5 +1,6 @@
-//! What the computations of items have in common: systems, models, means.
+//! What the computations of items have in common: systems, models, traces, means.
 
+use crate::ablation::{TraceOptions, TraceStudy, study};
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
 use crate::error::SystemsError;
@@ -7,15 +8,17 @@ use crate::machine::{Machine, Workload};
 use crate::policies::Policy;
 use crate::run::Run;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_traces::synth::targets::Targets;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Cores of the DIMMs and systems by name; times of cores are computed once, systems are read once.
+/// Cores of the DIMMs and systems by name, and what traces show; each is computed once.
 #[derive(Default)]
 pub struct Designs {
     all: RefCell<BTreeMap<String, Rc<DimmModel>>>,
     systems: RefCell<BTreeMap<String, Rc<SystemConfig>>>,
+    traces: RefCell<BTreeMap<String, Rc<TraceStudy>>>,
 }
 
 impl Designs {
@@ -91,6 +94,35 @@ impl<'a> Study<'a> {
     ) -> Result<T, SystemsError> {
         let dimms = self.designs.get(design)?;
         value(&Machine { system, assumptions: self.assumptions, dimms: &dimms })
+    }
+
+    /// Hermes' scheduler on a synthetic trace of a model, with as much of the GPU's memory as hot neurons take.
+    ///
+    /// # Errors
+    /// As [`study`].
+    pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>, SystemsError> {
+        let of = |key| self.assumptions.get(key);
+        let mut targets = Targets::of(model);
+        targets.block_share *= of(Key::Skew);
+        targets.model_share *= of(Key::Skew);
+        let options = TraceOptions {
+            targets: Some(targets),
+            cluster: of(Key::Cluster) as u32,
+            contiguous: of(Key::Contiguous) > 0.5,
+            ..TraceOptions::default()
+        };
+        let [hot, sync] = [Key::HotShare, Key::Sync].map(of);
+        let which = format!("{model} {hot} {sync} {options:?}");
+        if let Some(found) = self.designs.traces.borrow().get(&which) {
+            return Ok(Rc::clone(found));
+        }
+        let shape = LlmShape::preset(model)?;
+        let system = SystemConfig::preset("hermes")?.with_sync_us(sync)?;
+        let capped = system.clone().with_gpu_percent(&shape, (100.0 * hot).round() as u32)?;
+        let system = if capped.gpu_weight_bytes() < system.gpu_weight_bytes() { capped } else { system };
+        let made = Rc::new(study(&DesignConfig::preset("hermes")?, &shape, &system, &options)?);
+        self.designs.traces.borrow_mut().insert(which, Rc::clone(&made));
+        Ok(made)
     }
 
     /// A policy on a system with a model, all by name, 128 tokens in and out.

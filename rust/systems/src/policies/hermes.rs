@@ -14,6 +14,12 @@ pub fn hot_share(machine: &Machine<'_>, work: &Workload) -> f64 {
     (room / work.model.neurons_bytes() as f64).clamp(0.0, machine.assumed(Key::HotShare))
 }
 
+/// Weights of so many bytes times the vectors of a batch on the GPU. The paper's RTX 3090 is slower with them than its bandwidth says.
+fn gpu_ns(machine: &Machine<'_>, work: &Workload, bytes: f64) -> f64 {
+    let slower = if machine.system.name() == "hermes-3090" { machine.assumed(Key::Gpu3090) } else { 1.0 };
+    machine.gpu_product_ns(work, bytes) / slower
+}
+
 /// The prompt on the GPU: weights that it has no room for come over the bus; then hot neurons are loaded, as far as they were not there.
 fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
     let [resident, copied] = resident(machine, work);
@@ -49,9 +55,7 @@ fn block(
     let [_, cold_pairs] = frequencies.active_by(share);
     let of_layer = f64::from(work.model.block_neurons(kind)) * work.model.neuron_bytes(kind) as f64;
     let sync = 2.0 * machine.assumed(Key::Sync) * US;
-    // An RTX 3090 of the paper is slower with hot neurons than its bandwidth says.
-    let slower = if machine.system.name() == "hermes-3090" { machine.assumed(Key::Gpu3090) } else { 1.0 };
-    let gpu = machine.gpu_product_ns(work, hot * of_layer) / slower + sync;
+    let gpu = gpu_ns(machine, work, hot * of_layer) + sync;
     let (device, ns) = cold(cold_union, cold_pairs)?;
     Ok(Step::new(name).with(Device::Gpu, gpu, hot * of_layer).with(device, ns, cold_union * of_layer))
 }
@@ -70,11 +74,11 @@ fn rest(
     let projection = work.projection_bytes() / layers;
     token.add(
         layers,
-        Step::new("projection").with(Device::Gpu, machine.gpu_product_ns(work, projection), projection),
+        Step::new("projection").with(Device::Gpu, gpu_ns(machine, work, projection), projection),
     );
     token.add(layers, Step::new("software").with(Device::Software, software_us * US, 0.0));
     let head = work.head_bytes();
-    token.add(1.0, Step::new("logits").with(Device::Gpu, machine.gpu_product_ns(work, head), head));
+    token.add(1.0, Step::new("logits").with(Device::Gpu, gpu_ns(machine, work, head), head));
 }
 
 /// Refuses a system without DIMMs, or with too small ones.
@@ -147,11 +151,7 @@ pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError>
     let mut token = Steps::default();
     token.add(
         1.0,
-        Step::new("layers of the GPU").with(
-            Device::Gpu,
-            machine.gpu_product_ns(work, on_gpu * fc),
-            on_gpu * fc,
-        ),
+        Step::new("layers of the GPU").with(Device::Gpu, gpu_ns(machine, work, on_gpu * fc), on_gpu * fc),
     );
     let rate = f64::from(count)
         * machine.dimms.dense_rate(&work.model, count, work.batch)?
@@ -163,7 +163,7 @@ pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError>
     let syncs = f64::from(work.model.layers());
     token
         .add(syncs, Step::new("software").with(Device::Software, 2.0 * machine.assumed(Key::Sync) * US, 0.0));
-    token.add(1.0, Step::new("logits").with(Device::Gpu, machine.gpu_product_ns(work, head), head));
+    token.add(1.0, Step::new("logits").with(Device::Gpu, gpu_ns(machine, work, head), head));
     let prefill = prefill(machine, work, 0.0);
     Ok(Run {
         batch: work.batch,

@@ -71,8 +71,8 @@ pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsErr
     streamed("flexgen", machine, work, Key::BusFlexGen, true)
 }
 
-/// Deja Vu: attention streams as FlexGen's, of the MLP the neurons are gathered that one of the sequences needs. The predictors take a share of
-/// the computation.
+/// Deja Vu: attention streams as FlexGen's, of the MLP the neurons are gathered that one of the sequences needs. The GPU reads all of the
+/// predictors.
 pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
     let whole = streamed("deja-vu", machine, work, Key::BusFlexGen, true)?;
     let missing = 1.0 - whole.resident;
@@ -94,7 +94,8 @@ pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsErr
     let bytes = dense + union * mlp;
     let gpu = machine.gpu_product_ns(work, bytes) + machine.gpu_read_ns(work.kv_bytes());
     token.add(1.0, Step::new("layers").with(Device::Gpu, gpu, bytes));
-    let part = machine.assumed(Key::DejaVuPredictor);
-    token.add(1.0, Step::new("predictor").with(Device::Gpu, gpu * part / (1.0 - part), 0.0));
+    let predictors = machine.assumed(Key::DejaVuPredictor) * work.weight_bytes();
+    let ns = machine.gpu_product_ns(work, predictors);
+    token.add(1.0, Step::new("predictor").with(Device::Gpu, ns, predictors));
     Ok(Run { token, ..whole })
 }

@@ -38,6 +38,9 @@ pub struct Args {
     /// Seed: another one is another model of this size
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Neighbouring neurons that a text favours together; the papers say nothing on it
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    cluster: u32,
     /// File for the trace
     #[arg(long)]
     out: PathBuf,
@@ -65,11 +68,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         sequences: args.sequences,
         seed: args.seed,
         source: format!(
-            "trace synth {}: {} text(s) from number {}, {} tokens each, {prompt} of them the prompt",
+            "trace synth {}: {} text(s) from number {}, {} tokens each, {prompt} of them the prompt{}",
             env!("CARGO_PKG_VERSION"),
             args.sequences,
             args.first_sequence,
-            args.tokens
+            args.tokens,
+            if args.cluster > 1 { format!(", clusters of {}", args.cluster) } else { String::new() }
         ),
         ..TraceHeader::new(&model, args.tokens * args.sequences, prompt * args.sequences)
     };
@@ -83,6 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             sequence_tokens: args.tokens,
             first_sequence: args.first_sequence,
             targets: None,
+            cluster: args.cluster,
         },
     );
     let mut statistics = Statistics::new(synthesizer.shape());

@@ -37,12 +37,21 @@ pub struct SynthOptions {
     pub first_sequence: u64,
     /// What to fit to; those of the model's family if not given.
     pub targets: Option<Targets>,
+    /// Neighbours in a block that a text favours together; 1 for none. The papers say nothing on it.
+    pub cluster: u32,
 }
 
 impl Default for SynthOptions {
     /// One endless text with a prompt of 128 tokens.
     fn default() -> Self {
-        Self { seed: 1, prompt_tokens: 128, sequence_tokens: u64::MAX, first_sequence: 0, targets: None }
+        Self {
+            seed: 1,
+            prompt_tokens: 128,
+            sequence_tokens: u64::MAX,
+            first_sequence: 0,
+            targets: None,
+            cluster: 1,
+        }
     }
 }
 
@@ -168,6 +177,7 @@ impl Synthesizer {
     fn begin(&mut self) {
         let Parameters { text, handed, .. } = self.fit.parameters;
         let handed = chance(handed);
+        let cluster = self.options.cluster.max(1) as usize;
         let (root, scale) = (text.sqrt(), 1.0 / (1.0 - text).sqrt());
         for index in 0..self.blocks.len() {
             let mut rng = stream(self.options.seed, 2, self.sequence, index as u64, 0);
@@ -175,6 +185,7 @@ impl Synthesizer {
             let (before, block) = (before.last(), &mut rest[0]);
             let bits = self.current.block_mut(&self.shape, index);
             bits.fill(0);
+            let mut favoured = vec![None; block.place.len().div_ceil(cluster)];
             for i in 0..block.place.len() {
                 let random = rng.next_u64();
                 let [level, take_level, draw, take_draw] =
@@ -184,6 +195,10 @@ impl Synthesizer {
                     Some((before, parent)) if take_level < handed => before.level[parent],
                     _ => level % TEXT_LEVELS as u16,
                 };
+                if cluster > 1 {
+                    let shared = &mut favoured[block.place[i] as usize / cluster];
+                    block.level[i] = *shared.get_or_insert(block.level[i]);
+                }
                 block.flags[i] = CHANGED;
                 block.draw[i] = match parent {
                     Some((before, parent)) if take_draw < handed => {

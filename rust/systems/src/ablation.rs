@@ -1,0 +1,305 @@
+//! What each step of Hermes' scheduling gains (Hermes, Fig. 13), by the scheduler alone: on a synthetic trace, with times of the MLP blocks from
+//! the cycle model of the core and the GPU's bandwidth.
+//!
+//! The whole machine says the same in more time (`ndp evaluate`); here a setting takes seconds, so that many can be compared.
+
+use crate::error::SystemsError;
+use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_placement::{Instance, Options, place_random, place_structured};
+use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_scheduler::session::Start;
+use ndp_scheduler::{Load, Policy, Residency, SchedulerError, Session, SystemTimes};
+use ndp_traces::stats::Statistics;
+use ndp_traces::synth::targets::Targets;
+use ndp_traces::synth::{SynthOptions, Synthesizer};
+use ndp_traces::{Activity, NeuronShape, Phase, Profile};
+use serde::Serialize;
+use std::rc::Rc;
+
+/// Which trace, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TraceOptions {
+    /// Texts that are profiled.
+    pub profiled: u64,
+    /// Tokens of each prompt.
+    pub prompt: u64,
+    /// Tokens that are generated behind the prompt of the last text.
+    pub tokens: u64,
+    /// Seed of trace and random placement.
+    pub seed: u64,
+    /// Statistics of the trace, if they are not those of the model's family.
+    pub targets: Option<Targets>,
+    /// Neighbours in a block that a text favours together.
+    pub cluster: u32,
+    /// Whether each DIMM has a piece of every block instead of what the placement gives it.
+    pub contiguous: bool,
+}
+
+impl Default for TraceOptions {
+    fn default() -> Self {
+        Self { profiled: 4, prompt: 128, tokens: 128, seed: 1, targets: None, cluster: 1, contiguous: false }
+    }
+}
+
+/// A policy on the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct PolicyTimes {
+    /// The policy.
+    pub policy: Policy,
+    /// Microseconds of the MLP blocks of a token.
+    pub mlp_us: f64,
+    /// The most loaded DIMM over the mean.
+    pub imbalance: f64,
+    /// The same over windows of remapping, and had the moves been made before.
+    pub windows: [f64; 2],
+    /// Bytes that changed DIMMs for a token.
+    pub migrated: f64,
+}
+
+/// What a trace shows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceStudy {
+    /// The policies, in the order of Fig. 13.
+    pub policies: Vec<PolicyTimes>,
+    /// Microseconds of the MLP blocks of a token, had the GPU the neurons that are best there for each token (the oracle of section III-B).
+    pub oracle_us: f64,
+    /// Similarity of adjacent tokens, and at a distance of 11.
+    pub similarity: [f64; 2],
+    /// Share of the hot neurons that cease to be hot.
+    pub hot_change: f64,
+    /// Chance that a neuron is active if its most correlated one of the layer before is.
+    pub layer: f64,
+    /// Share of the neurons that the predictor is right about.
+    pub accuracy: f64,
+}
+
+impl TraceStudy {
+    /// Time of one policy over that of another.
+    pub fn ratio(&self, from: Policy, to: Policy) -> f64 {
+        let us = |policy| {
+            self.policies.iter().find(|found| found.policy == policy).map_or(f64::NAN, |found| found.mlp_us)
+        };
+        us(from) / us(to)
+    }
+
+    /// A policy's figures.
+    pub fn policy(&self, policy: Policy) -> Option<&PolicyTimes> {
+        self.policies.iter().find(|found| found.policy == policy)
+    }
+}
+
+/// Frequencies of all neurons in a profile.
+fn frequencies(profile: &Profile, shape: &NeuronShape) -> Vec<Vec<f32>> {
+    let tokens = profile.tokens().max(1) as f32;
+    (0..shape.blocks().len())
+        .map(|block| profile.counts(block).iter().map(|&count| count as f32 / tokens).collect())
+        .collect()
+}
+
+/// Generates the trace and runs all policies on it.
+///
+/// # Errors
+/// [`SystemsError::Dimms`] for a model that does not fit the system or that the DIMMs cannot compute.
+pub fn study(
+    design: &DesignConfig,
+    model: &LlmShape,
+    system: &SystemConfig,
+    options: &TraceOptions,
+) -> Result<TraceStudy, SystemsError> {
+    let TraceOptions { profiled, prompt, tokens, seed, targets, cluster, contiguous } = *options;
+    let sequence_tokens = prompt + tokens;
+    let synth =
+        SynthOptions { seed, prompt_tokens: prompt, sequence_tokens, first_sequence: 0, targets, cluster };
+    let mut trace = Synthesizer::new(model, synth);
+    let shape = trace.shape().clone();
+    let mut activity = Activity::new(&shape);
+    let (mut profile, mut sampled) = (Profile::new(&shape), Vec::new());
+    let mut statistics = Statistics::new(&shape);
+    for index in 0..profiled * sequence_tokens {
+        let info = trace.next(&mut activity);
+        profile.add(&activity);
+        statistics.add(info, &activity);
+        if index < 512 {
+            sampled.push(activity.clone());
+        }
+    }
+    let (mut counted, mut text) = (Profile::new(&shape), Vec::new());
+    let mut last = Activity::new(&shape);
+    for _ in 0..sequence_tokens {
+        let info = trace.next(&mut activity);
+        statistics.add(info, &activity);
+        if info.phase == Phase::Generated {
+            text.push(activity.clone());
+        } else {
+            counted.add(&activity);
+            last.clone_from(&activity);
+        }
+    }
+    let table = Rc::new(LayerTable::sample(&shape, sampled.into_iter()).map_err(SchedulerError::from)?);
+    let flat: Vec<f64> = frequencies(&counted, &shape).into_iter().flatten().map(f64::from).collect();
+    let states = NeuronStates::from_frequencies(&shape, &flat).map_err(SchedulerError::from)?;
+    let instance = Instance::new(model, system, &frequencies(&profile, &shape), &Options::default())
+        .map_err(SchedulerError::from)?;
+    let mut times = SystemTimes::new(design, model, system, seed);
+    let mut policies = Vec::new();
+    for policy in Policy::ALL {
+        let placement = match policy {
+            Policy::Random => place_random(&instance, seed),
+            _ => place_structured(&instance).map(|found| found.0),
+        };
+        let placement = placement.map_err(SchedulerError::from)?;
+        let pieces = |neurons: u32| {
+            let dimm = |n: u32| u64::from(n) * u64::from(system.dimms().count) / u64::from(neurons);
+            (0..neurons).map(|n| dimm(n) as u8).collect()
+        };
+        let dimms = shape.blocks().iter().enumerate();
+        let dimms = dimms
+            .map(|(index, block)| {
+                if contiguous && policy != Policy::Random {
+                    pieces(block.neurons)
+                } else {
+                    placement.dimms(index).to_vec()
+                }
+            })
+            .collect();
+        let residency = Residency::new(model, system, placement.gpu().clone(), dimms)?;
+        let start = Start {
+            model,
+            residency,
+            states: states.clone(),
+            table: Rc::clone(&table),
+            rules: PredictorRules::default(),
+            last: &last,
+            window: ndp_scheduler::WINDOW_TOKENS,
+        };
+        let mut session = Session::new(policy, start)?;
+        let (mut us, mut imbalance, mut migrated) = (0.0, 0.0, 0);
+        for activity in &text {
+            let record = session.token_with(&mut times, activity, |times, block, load| {
+                if shape.blocks()[block].kind == BlockKind::Mlp {
+                    us += times.block_us(BlockKind::Mlp, load)?;
+                }
+                Ok(())
+            })?;
+            imbalance += record.imbalance;
+            migrated += record.migration_bytes;
+        }
+        let (count, balance) = (text.len().max(1) as f64, session.balance());
+        policies.push(PolicyTimes {
+            policy,
+            mlp_us: us / count,
+            imbalance: imbalance / count,
+            windows: [balance.before, balance.planned],
+            migrated: migrated as f64 / count,
+        });
+    }
+    let report = statistics.report();
+    Ok(TraceStudy {
+        policies,
+        oracle_us: oracle_us(&mut times, &shape, model, system, &text)?,
+        similarity: [1, 11].map(|distance: usize| {
+            report.similarity.get(distance - 1).copied().flatten().unwrap_or(f64::NAN)
+        }),
+        hot_change: report.hot_change.unwrap_or(f64::NAN),
+        layer: report.layer.unwrap_or(f64::NAN),
+        accuracy: accuracy(&shape, &states, &table, &last, &text)?,
+    })
+}
+
+/// Time of the MLP blocks if for each token the GPU has those active neurons with which GPU and DIMMs end at the same time, as far as it has room,
+/// and the others lie evenly over the DIMMs.
+fn oracle_us(
+    times: &mut SystemTimes,
+    shape: &NeuronShape,
+    model: &LlmShape,
+    system: &SystemConfig,
+    text: &[Activity],
+) -> Result<f64, SystemsError> {
+    let capacity = system.gpu_weight_bytes().saturating_sub(model.resident_bytes()) as f64;
+    let dimms = system.dimms().count;
+    let mut us = 0.0;
+    for activity in text {
+        let active: Vec<u32> = (0..shape.blocks().len())
+            .map(|block| activity.block(shape, block).iter().map(|word| word.count_ones()).sum())
+            .collect();
+        let bytes =
+            |block: usize| f64::from(active[block]) * model.neuron_bytes(shape.blocks()[block].kind) as f64;
+        let all: f64 = (0..active.len()).map(bytes).sum();
+        // Each block has a share of the room that goes with what it needs.
+        let room = (capacity / all).min(1.0);
+        for (block, &count) in active.iter().enumerate() {
+            if shape.blocks()[block].kind != BlockKind::Mlp {
+                continue;
+            }
+            let even =
+                |cold: u32| (0..dimms).map(|dimm| cold / dimms + u32::from(dimm < cold % dimms)).collect();
+            let best = times.room_on_gpu(BlockKind::Mlp, &Load { gpu: 0, dimms: even(count) })?;
+            let gpu = best.min((f64::from(count) * room) as u32);
+            us += times.block_us(BlockKind::Mlp, &Load { gpu, dimms: even(count - gpu) })?;
+        }
+    }
+    Ok(us / text.len().max(1) as f64)
+}
+
+/// Share of the neurons that the predictor is right about, over all tokens of the text.
+fn accuracy(
+    shape: &NeuronShape,
+    states: &NeuronStates,
+    table: &LayerTable,
+    last: &Activity,
+    text: &[Activity],
+) -> Result<f64, SystemsError> {
+    let run = || -> Result<Confusion, ndp_predictor::PredictorError> {
+        let mut predictor =
+            Predictor::new(states.clone(), table, PredictorRules::default(), PredictorKind::Both)?;
+        for block in 0..shape.blocks().len() {
+            predictor.set_activity(block, last.block(shape, block))?;
+        }
+        let (mut all, mut room) = (Confusion::default(), Vec::new());
+        for activity in text {
+            for (index, block) in shape.blocks().iter().enumerate() {
+                let actual = activity.block(shape, index);
+                room.resize(actual.len(), 0);
+                predictor.predict(index, &mut room)?;
+                all.count(block.neurons, &room, actual);
+                predictor.observe(index, actual)?;
+            }
+        }
+        Ok(all)
+    };
+    Ok(run().map_err(SchedulerError::from)?.accuracy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small(options: &TraceOptions, gpu_percent: u32) -> TraceStudy {
+        let design = DesignConfig::preset("tiny").unwrap();
+        let model = LlmShape::opt_like("small", 4, 256, 4, 1024, 256).unwrap();
+        let system = SystemConfig::preset("small").unwrap().with_dimms(4).unwrap();
+        study(&design, &model, &system.with_gpu_percent(&model, gpu_percent).unwrap(), options).unwrap()
+    }
+
+    #[test]
+    fn placement_helps_and_nothing_beats_the_oracle() {
+        let options = TraceOptions { prompt: 32, tokens: 16, ..TraceOptions::default() };
+        let found = small(&options, 20);
+        assert_eq!(found, small(&options, 20), "twice the same");
+        assert!(found.ratio(Policy::Random, Policy::Partition) > 1.05, "{found:?}");
+        assert!(found.policies.iter().all(|policy| policy.mlp_us >= 0.99 * found.oracle_us), "{found:?}");
+        assert!((0.85..0.97).contains(&found.similarity[0]), "{found:?}");
+        assert!(found.policy(Policy::Hermes).unwrap().migrated > 0.0);
+        assert_eq!(found.policy(Policy::Partition).unwrap().migrated, 0.0);
+    }
+
+    #[test]
+    fn neurons_that_a_text_favours_together_load_dimms_unevenly() {
+        let of = |cluster| {
+            let options =
+                TraceOptions { prompt: 32, tokens: 16, cluster, contiguous: true, ..TraceOptions::default() };
+            small(&options, 0).policy(Policy::Partition).unwrap().imbalance
+        };
+        assert!(of(64) > 1.1 * of(1), "{} {}", of(64), of(1));
+    }
+}

@@ -1,0 +1,166 @@
+//! Rows of the table: kept between runs, as CSV, as Markdown, as text.
+
+use super::Outcome;
+use anyhow::{Context, Result};
+use ndp_files::OutputFile;
+use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+/// Longest program that is read to know it again.
+const MAX_PROGRAM: u64 = 1 << 30;
+
+/// Longest number that was kept.
+const MAX_KEPT: u64 = 1 << 20;
+
+/// What an earlier run has computed: a file for each number. Its name depends on the number, and on the program, which has all parameters in it.
+pub struct Kept {
+    folder: PathBuf,
+    program: u64,
+    fresh: bool,
+}
+
+/// A hash of this tool.
+fn program() -> Result<u64> {
+    let path = std::env::current_exe().context("cannot find this program's file")?;
+    let bytes = ndp_files::read_bytes(&path, MAX_PROGRAM)
+        .with_context(|| format!("cannot read '{}'", path.display()))?;
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    Ok(hasher.finish())
+}
+
+impl Kept {
+    /// Those of a folder; of a `fresh` one nothing is taken.
+    pub fn open(out: &Path, fresh: bool) -> Result<Self> {
+        let folder = out.join("kept");
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
+        Ok(Self { folder, program: program()?, fresh })
+    }
+
+    /// A value by name: the kept one, or one that is computed now. A file that does not hold what it should counts as none.
+    pub fn value<T: Serialize + DeserializeOwned>(
+        &self,
+        name: &str,
+        compute: impl FnOnce() -> Result<T>,
+    ) -> Result<T> {
+        let mut hasher = DefaultHasher::new();
+        (self.program, name).hash(&mut hasher);
+        let path = self.folder.join(format!("{:016x}.json", hasher.finish()));
+        let kept = || serde_json::from_slice(&ndp_files::read_bytes(&path, MAX_KEPT).ok()?).ok();
+        if let Some(value) = kept().filter(|_| !self.fresh) {
+            return Ok(value);
+        }
+        let value = compute()?;
+        let text = serde_json::to_string(&value)?;
+        OutputFile::create(&path)?.finish(|out| out.write_all(text.as_bytes()))?;
+        Ok(value)
+    }
+
+    /// An item's row.
+    pub fn row(&self, paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
+        let name = format!("{} {} {}", paper.name(), item.figure, item.item);
+        let numbers = self.value(&name, || {
+            let row = row(paper, item, designs)?;
+            Ok((row.stated, row.fitted, row.cause))
+        })?;
+        Ok(Row::new(paper, item, numbers))
+    }
+}
+
+/// Four significant digits; a dash for what is not computed.
+pub fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "-".to_owned();
+    }
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{value:.digits$}")
+}
+
+/// A field of CSV (RFC 4180).
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// Rows as CSV.
+pub fn csv(rows: &[&Row]) -> String {
+    let mut text = "figure,item,unit,paper,stated,fitted,ratio,cause\n".to_owned();
+    for row in rows {
+        let numbers = [row.paper, row.stated, row.fitted, row.ratio].map(number);
+        let fields =
+            [row.figure, row.item, row.unit].map(field).into_iter().chain(numbers).chain([field(&row.cause)]);
+        let _ = writeln!(text, "{}", fields.collect::<Vec<_>>().join(","));
+    }
+    text
+}
+
+/// How many agree.
+pub fn agreeing(rows: &[&Row]) -> String {
+    let count = rows.iter().filter(|row| row.agrees()).count();
+    let computed = rows.iter().filter(|row| row.computed()).count();
+    let text = format!("{count} of {computed} within {:.0} %", 100.0 * BAND);
+    if computed == rows.len() { text } else { format!("{text}, {} not computed", rows.len() - computed) }
+}
+
+/// Rows as a Markdown table.
+pub fn markdown(rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
+    let mut text = format!("{}.\n\n", agreeing(rows));
+    text.push_str("| figure | what | unit | paper | stated | fitted | ratio | cause |\n");
+    text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n");
+    for row in rows {
+        let [paper, stated, fitted, ratio] = [row.paper, row.stated, row.fitted, row.ratio].map(number);
+        let Row { figure, item, unit, cause, .. } = row;
+        let _ = writeln!(
+            text,
+            "| {figure} | {item} | {unit} | {paper} | {stated} | {fitted} | {ratio} | {cause} |"
+        );
+    }
+    if rows.iter().any(|row| row.figure == "Fig. 13") && !sensitivity.is_empty() {
+        text.push_str("\n| assumption | value | random to partition | partition to adjustment | adjustment to Hermes | most loaded DIMM |\n");
+        text.push_str("| --- | ---: | ---: | ---: | ---: | ---: |\n");
+        for one in sensitivity {
+            let value = one.value.map(number).unwrap_or_default();
+            let [a, b, c] = one.steps.map(number);
+            let _ = writeln!(
+                text,
+                "| {} | {value} | {a} | {b} | {c} | {} |",
+                one.assumption,
+                number(one.imbalance)
+            );
+        }
+    }
+    text
+}
+
+/// Rows as text.
+pub fn print(outcome: &Outcome) {
+    for (name, rows) in outcome.by_paper() {
+        say!("{name}: {}\n", agreeing(&rows));
+        say!("{:<13}{:<62}{:>10}{:>10}{:>10}{:>8}", "figure", "what", "paper", "stated", "fitted", "ratio");
+        for row in &rows {
+            let [paper, stated, fitted] = [row.paper, row.stated, row.fitted].map(number);
+            let ratio = if row.computed() { format!("{:.2}", row.ratio) } else { number(row.ratio) };
+            let mark = if row.agrees() { ' ' } else { '*' };
+            say!(
+                "{:<13}{:<62}{paper:>10}{stated:>10}{fitted:>10}{ratio:>7}{mark}",
+                row.figure,
+                row.item
+            );
+        }
+        for row in rows.iter().filter(|row| !row.cause.is_empty()) {
+            say!("\n* {}, {}: {}", row.figure, row.item, row.cause);
+        }
+        say!("");
+    }
+}
