@@ -39,8 +39,8 @@ pub enum SystemsError {
         system: String,
     },
     /// A number that the papers state and nothing here computes.
-    #[error("not computed: {0}")]
-    NotComputed(&'static str),
+    #[error("nothing here computes it")]
+    NotComputed,
     /// A workload that is none.
     #[error("{key} = {value} must be in 1..={max}")]
     Workload {

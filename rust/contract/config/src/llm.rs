@@ -355,7 +355,8 @@ mod tests {
     #[test]
     fn every_preset_has_its_published_size() {
         // Parameters in billions, biases and norms left out.
-        let billions = [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4];
+        let billions =
+            [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4];
         for (name, expected) in LlmShape::preset_names().zip(billions) {
             let model = LlmShape::preset(name).unwrap();
             let found = (model.neurons_bytes() + model.resident_bytes()) as f64 / 2e9;

@@ -4,7 +4,7 @@
 //! four 33 and 3.1 % of Falcon-7B (4.2). Version 1 does not have the tables of latencies that later ones have.
 
 use super::measured::aggregated;
-use super::{Bound, Item, Study};
+use super::{Item, Study, at_least, at_most, contradicted, item, missing};
 use crate::error::SystemsError;
 use crate::machine::Workload;
 use crate::policies::flash::{Technique, chunks, fixed_bytes, memory_bytes, run_with, statement};
@@ -39,7 +39,8 @@ impl Case {
 
     fn run(self, study: &Study<'_>, technique: Technique) -> Result<Run, SystemsError> {
         let system = SystemConfig::clone(&*study.system(self.system)?).with_ssd(Ssd::preset(self.ssd)?);
-        study.on(&system, "hermes", |machine| run_with("flash", machine, &self.work()?, technique, self.width))
+        study
+            .on(&system, "hermes", |machine| run_with("flash", machine, &self.work()?, technique, self.width))
     }
 
     /// Milliseconds of reading from flash for a token.
@@ -114,50 +115,26 @@ fn chunk_kib(case: Case) -> Value {
     Ok(bytes / 1024.0)
 }
 
-const fn item(
-    figure: &'static str,
-    item: &'static str,
-    unit: &'static str,
-    paper: f64,
-    value: fn(&Study<'_>) -> Value,
-) -> Item {
-    Item {
-        figure,
-        item,
-        unit,
-        paper,
-        bound: Bound::Exact,
-        value,
-        contradiction: None,
-        known: None,
-        tried: None,
-    }
-}
-
-const fn at_most(item: Item) -> Item {
-    Item { bound: Bound::AtMost, ..item }
-}
-
-const fn at_least(item: Item) -> Item {
-    Item { bound: Bound::AtLeast, ..item }
-}
-
-const fn contradicted(item: Item, why: &'static str) -> Item {
-    Item { contradiction: Some(why), ..item }
-}
-
 /// Contradiction of windows and of similarities between tokens.
 const SIMILAR: &str = "if five tokens need 24 % and one 10 %, adjacent tokens share at most 65 % of their neurons, and Hermes, section III-B1, has 90 %: the \
      synthetic traces are fitted to Hermes";
 
 /// All of them.
 pub const ITEMS: &[Item] = &[
-    item("section 2.2", "1 GiB in sequence, at least 6 GiB/s", "GB/s", 6.44, |_| Ok(f64::from(1 << 30) / Ssd::preset("flash-m1")?.read_ns(1, 1 << 30) as f64)),
-    item("section 3.2", "coactivation of a neuron with its closest friend", "%", 95.0, |_| Err(SystemsError::NotComputed("needs the model"))),
-    item("Fig. 5c", "coactivation of a neuron with its third closest friend", "%", 86.0, |_| Err(SystemsError::NotComputed("needs the model"))),
-    item("Table 1", "accuracy with predictors, Arc Easy", "%", 66.2, |_| Err(SystemsError::NotComputed("needs the model and its tasks"))),
-    item("Table 1", "accuracy with predictors, Arc Challenge", "%", 30.6, |_| Err(SystemsError::NotComputed("needs the model and its tasks"))),
-    item("Table 1", "accuracy with predictors, HellaSwag", "%", 49.8, |_| Err(SystemsError::NotComputed("needs the model and its tasks"))),
+    item("section 2.2", "1 GiB in sequence, at least 6 GiB/s", "GB/s", 6.44, |_| {
+        Ok(f64::from(1 << 30) / Ssd::preset("flash-m1")?.read_ns(1, 1 << 30) as f64)
+    }),
+    missing("section 3.2", "coactivation of a neuron with its closest friend", "%", 95.0, "needs the model"),
+    missing(
+        "Fig. 5c",
+        "coactivation of a neuron with its third closest friend",
+        "%",
+        86.0,
+        "needs the model",
+    ),
+    missing("Table 1", "accuracy with predictors, Arc Easy", "%", 66.2, "needs the model and its tasks"),
+    missing("Table 1", "accuracy with predictors, Arc Challenge", "%", 30.6, "needs the model and its tasks"),
+    missing("Table 1", "accuracy with predictors, HellaSwag", "%", 49.8, "needs the model and its tasks"),
     item("Table 2", "nothing: in memory", "GB", 0.0, |_| OPT_16.memory_gb(Technique::Naive)),
     item("Table 2", "nothing: read for a token", "GB", 13.4, |_| OPT_16.read_gb(Technique::Naive)),
     item("Table 2", "nothing: rate of reading", "GB/s", 6.1, |s| OPT_16.rate(s, Technique::Naive)),
@@ -178,10 +155,29 @@ pub const ITEMS: &[Item] = &[
     item("Table 2", "bundles: read for a token", "GB", 0.2, |_| OPT_16.read_gb(Technique::Bundles)),
     item("Table 2", "bundles: rate of reading", "GB/s", 2.25, |s| OPT_16.rate(s, Technique::Bundles)),
     item("Table 2", "bundles: time of reading", "ms", 87.0, |s| OPT_16.read_ms(s, Technique::Bundles)),
-    contradicted(item("section 3.1", "read for a token, share of the MLP with window and predictor", "%", 2.0, |_| Ok(100.0 * statement(&OPT_16.work()?.model).new)), "section 1 has 2 %, section 4.1 has 2.4 %"),
-    item("section 4", "keys and values of 2,048 tokens, one layer's formula for all layers", "% of the model", 8.0, |_| { let work = OPT_16.work()?; Ok(100.0 * 2048.0 * work.model.kv_bytes_per_token() as f64 / work.weight_bytes()) }),
-    item("section 4.1", "predicted to be active, OPT-6.7B", "% of the MLP", 10.0, |_| Ok(100.0 * statement(&OPT_16.work()?.model).predicted())),
-    contradicted(item("section 4.1", "predictor, OPT-6.7B", "% of the model", 1.25, |_| OPT_16.fixed(2)), "1.25 % are what rank 128 in all layers gives, but the last four have rank 1,024"),
+    contradicted(
+        item("section 3.1", "read for a token, share of the MLP with window and predictor", "%", 2.0, |_| {
+            Ok(100.0 * statement(&OPT_16.work()?.model).new)
+        }),
+        "section 1 has 2 %, section 4.1 has 2.4 %",
+    ),
+    item(
+        "section 4",
+        "keys and values of 2,048 tokens, one layer's formula for all layers",
+        "% of the model",
+        8.0,
+        |_| {
+            let work = OPT_16.work()?;
+            Ok(100.0 * 2048.0 * work.model.kv_bytes_per_token() as f64 / work.weight_bytes())
+        },
+    ),
+    item("section 4.1", "predicted to be active, OPT-6.7B", "% of the MLP", 10.0, |_| {
+        Ok(100.0 * statement(&OPT_16.work()?.model).predicted())
+    }),
+    contradicted(
+        item("section 4.1", "predictor, OPT-6.7B", "% of the model", 1.25, |_| OPT_16.fixed(2)),
+        "1.25 % are what rank 128 in all layers gives, but the last four have rank 1,024",
+    ),
     item("section 4.1", "embeddings, OPT-6.7B", "% of the model", 3.0, |_| OPT_16.fixed(0)),
     item("section 4.1", "attention, OPT-6.7B", "% of the model", 32.3, |_| OPT_16.fixed(1)),
     item("section 4.1", "MLP, OPT-6.7B", "% of the model", 64.62, |_| OPT_16.mlp()),
@@ -190,26 +186,71 @@ pub const ITEMS: &[Item] = &[
     item("section 4.1", "chunk of OPT-6.7B, 32 bits", "KiB", 32.0, |_| chunk_kib(OPT_32)),
     item("section 4.1", "reading, OPT-6.7B, 32 bits", "ms", 125.0, |s| OPT_32.read_ms(s, Technique::Bundles)),
     item("section 4.1", "memory management, OPT-6.7B, 32 bits", "ms", 65.0, |s| OPT_32.manage_ms(s)),
-    at_most(item("section 4.1", "reading and memory management, OPT-6.7B, 32 bits", "ms", 190.0, |s| OPT_32.memory_ms(s))),
-    contradicted(item("section 4.1", "reading half of OPT-6.7B, 32 bits", "ms", 2330.0, |s| OPT_32.read_ms(s, Technique::Half)), "13.4 GB at 6.1 GB/s are 2,197 ms; 2,330 ms need 5.75 GB/s"),
+    at_most(item("section 4.1", "reading and memory management, OPT-6.7B, 32 bits", "ms", 190.0, |s| {
+        OPT_32.memory_ms(s)
+    })),
+    contradicted(
+        item("section 4.1", "reading half of OPT-6.7B, 32 bits", "ms", 2330.0, |s| {
+            OPT_32.read_ms(s, Technique::Half)
+        }),
+        "13.4 GB at 6.1 GB/s are 2,197 ms; 2,330 ms need 5.75 GB/s",
+    ),
     item("section 4.1", "half of OPT-6.7B, 32 bits", "GB", 13.4, |_| OPT_32.read_gb(Technique::Half)),
-    item("section 4.1", "reading, OPT-6.7B, 16 bits, with GPU", "ms", 40.5, |s| OPT_GPU.read_ms(s, Technique::Bundles)),
-    item("section 4.1", "memory management, OPT-6.7B, 16 bits, with GPU", "ms", 40.0, |s| OPT_GPU.manage_ms(s)),
-    at_least(item("section 4.1", "reading all of OPT-6.7B, 16 bits, with GPU", "ms", 2000.0, |s| OPT_GPU.read_ms(s, Technique::Naive))),
-    contradicted(item("Fig. 4", "five tokens, OPT's statistics of the other papers, synthetic trace", "% of the MLP", 24.0, |_| Ok(100.0 * aggregated(5))), SIMILAR),
-    contradicted(item("Fig. 4", "the sixth of six tokens, OPT's statistics of the other papers, synthetic trace", "% of the MLP", 2.4, |_| Ok(100.0 * (aggregated(6) - aggregated(5)))), SIMILAR),
+    item("section 4.1", "reading, OPT-6.7B, 16 bits, with GPU", "ms", 40.5, |s| {
+        OPT_GPU.read_ms(s, Technique::Bundles)
+    }),
+    item("section 4.1", "memory management, OPT-6.7B, 16 bits, with GPU", "ms", 40.0, |s| {
+        OPT_GPU.manage_ms(s)
+    }),
+    at_least(item("section 4.1", "reading all of OPT-6.7B, 16 bits, with GPU", "ms", 2000.0, |s| {
+        OPT_GPU.read_ms(s, Technique::Naive)
+    })),
+    contradicted(
+        item(
+            "Fig. 4",
+            "five tokens, OPT's statistics of the other papers, synthetic trace",
+            "% of the MLP",
+            24.0,
+            |_| Ok(100.0 * aggregated(5)),
+        ),
+        SIMILAR,
+    ),
+    contradicted(
+        item(
+            "Fig. 4",
+            "the sixth of six tokens, OPT's statistics of the other papers, synthetic trace",
+            "% of the MLP",
+            2.4,
+            |_| Ok(100.0 * (aggregated(6) - aggregated(5))),
+        ),
+        SIMILAR,
+    ),
     item("section 4.2", "predictor, Falcon-7B", "% of the model", 4.0, |_| FALCON_32.fixed(2)),
     item("section 4.2", "embeddings, Falcon-7B", "% of the model", 4.2, |_| FALCON_32.fixed(0)),
     item("section 4.2", "attention, Falcon-7B", "% of the model", 19.4, |_| FALCON_32.fixed(1)),
     item("section 4.2", "MLP, Falcon-7B", "% of the model", 76.8, |_| FALCON_32.mlp()),
     item("section 4.2", "window of the MLP, Falcon-7B", "% of the model", 25.3, |_| FALCON_32.window()),
-    item("section 4.2", "all that is in memory, Falcon-7B", "% of the model", 52.93, |_| FALCON_32.in_memory()),
+    item("section 4.2", "all that is in memory, Falcon-7B", "% of the model", 52.93, |_| {
+        FALCON_32.in_memory()
+    }),
     item("section 4.2", "chunk of Falcon-7B, 32 bits", "KiB", 35.5, |_| chunk_kib(FALCON_32)),
-    item("section 4.2", "reading, Falcon-7B, 32 bits", "ms", 161.0, |s| FALCON_32.read_ms(s, Technique::Bundles)),
+    item("section 4.2", "reading, Falcon-7B, 32 bits", "ms", 161.0, |s| {
+        FALCON_32.read_ms(s, Technique::Bundles)
+    }),
     item("section 4.2", "memory management, Falcon-7B, 32 bits", "ms", 90.0, |s| FALCON_32.manage_ms(s)),
-    item("section 4.2", "reading and memory management, Falcon-7B, 32 bits", "ms", 250.0, |s| FALCON_32.memory_ms(s)),
-    item("section 4.2", "reading half of Falcon-7B, 32 bits", "ms", 2330.0, |s| FALCON_32.read_ms(s, Technique::Half)),
-    item("section 4.2", "over reading half of it, Falcon-7B, 9 to 10", "x", 9.5, |s| FALCON_32.memory_speed_up(s)),
-    item("abstract", "over reading half of it, CPU, 4 to 5", "x", 4.5, |s| OPT_32.speed_up(s, Technique::Half)),
-    item("abstract", "over reading all of it, GPU, 20 to 25", "x", 22.5, |s| OPT_GPU.speed_up(s, Technique::Naive)),
+    item("section 4.2", "reading and memory management, Falcon-7B, 32 bits", "ms", 250.0, |s| {
+        FALCON_32.memory_ms(s)
+    }),
+    item("section 4.2", "reading half of Falcon-7B, 32 bits", "ms", 2330.0, |s| {
+        FALCON_32.read_ms(s, Technique::Half)
+    }),
+    item("section 4.2", "over reading half of it, Falcon-7B, 9 to 10", "x", 9.5, |s| {
+        FALCON_32.memory_speed_up(s)
+    }),
+    item("abstract", "over reading half of it, CPU, 4 to 5", "x", 4.5, |s| {
+        OPT_32.speed_up(s, Technique::Half)
+    }),
+    item("abstract", "over reading all of it, GPU, 20 to 25", "x", 22.5, |s| {
+        OPT_GPU.speed_up(s, Technique::Naive)
+    }),
 ];

@@ -88,14 +88,53 @@ pub struct Item {
     pub paper: f64,
     /// Whether it is a bound.
     pub bound: Bound,
-    /// Ours; [`SystemsError::NotComputed`] says why there is none.
+    /// Ours, or [`SystemsError::NotComputed`].
     pub value: fn(&Study<'_>) -> Result<f64, SystemsError>,
     /// Two numbers of the paper that exclude each other, if it is that.
     pub contradiction: Option<&'static str>,
-    /// Why it differs, if that is known; no assumption is looked for then.
+    /// Why it differs or is not computed, if that is known; no assumption is looked for then.
     pub known: Option<&'static str>,
     /// Values of assumptions that are tried in search of a cause, for a number that takes long; a fine grid of all assumptions for others.
     pub tried: Option<&'static [(Key, &'static [f64])]>,
+}
+
+/// An item that is computed.
+const fn item(
+    figure: &'static str,
+    item: &'static str,
+    unit: &'static str,
+    paper: f64,
+    value: fn(&Study<'_>) -> Result<f64, SystemsError>,
+) -> Item {
+    let bound = Bound::Exact;
+    Item { figure, item, unit, paper, bound, value, contradiction: None, known: None, tried: None }
+}
+
+/// An item that nothing here computes, and why.
+const fn missing(
+    figure: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    paper: f64,
+    why: &'static str,
+) -> Item {
+    Item { known: Some(why), ..item(figure, what, unit, paper, |_| Err(SystemsError::NotComputed)) }
+}
+
+const fn at_most(item: Item) -> Item {
+    Item { bound: Bound::AtMost, ..item }
+}
+
+const fn at_least(item: Item) -> Item {
+    Item { bound: Bound::AtLeast, ..item }
+}
+
+const fn contradicted(item: Item, why: &'static str) -> Item {
+    Item { contradiction: Some(why), ..item }
+}
+
+const fn known(item: Item, why: &'static str) -> Item {
+    Item { known: Some(why), ..item }
 }
 
 /// One row of the table.
@@ -165,8 +204,9 @@ pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsE
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
     let value = |set: &Assumptions| (item.value)(&Study::new(set, designs));
     let fitted = match value(&sets[1]) {
-        Err(SystemsError::NotComputed(why)) => {
-            return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, format!("Not computed: {why}."))));
+        Err(SystemsError::NotComputed) => {
+            let cause = format!("Not computed: {}.", item.known.unwrap_or("no reason is given"));
+            return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, cause)));
         }
         other => other?,
     };
@@ -350,4 +390,52 @@ pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sen
 fn short(value: f64) -> String {
     let digits = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_makes_its_item_agree() {
+        let designs = Designs::default();
+        let mut agreeing = 0;
+        for paper in [Paper::PowerInfer, Paper::Flash] {
+            let set = Assumptions::preset(paper.name()).unwrap();
+            let ours = |item: &Item, set: &Assumptions| (item.value)(&Study::new(set, &designs));
+            for item in paper.items() {
+                let Ok(now) = ours(item, &set) else { continue };
+                let agrees = |value: f64| item.bound.agrees(ratio(value, item.paper));
+                if agrees(now) {
+                    continue;
+                }
+                match remedy(item, &set, &designs).unwrap() {
+                    Remedy::Agrees(key, value) => {
+                        assert!(key.range()[0] <= value && value <= key.range()[1]);
+                        let found = ours(item, &set.with(key, value)).unwrap();
+                        assert!(agrees(found), "{}: {} {value}: {found}", item.item, key.name());
+                        agreeing += 1;
+                    }
+                    Remedy::Near(key, value, found) => {
+                        assert!(agrees(found) && found == ours(item, &set.with(key, value)).unwrap());
+                    }
+                    Remedy::Far(key, value, found) => {
+                        assert!(!agrees(found) && found == ours(item, &set.with(key, value)).unwrap());
+                    }
+                    Remedy::None => {}
+                }
+            }
+        }
+        assert!(agreeing > 15, "{agreeing}");
+    }
+
+    #[test]
+    fn bounds_hold_on_one_side() {
+        let agrees = |bound: Bound| [0.5, 0.86, 1.14, 2.0].map(|ratio| bound.agrees(ratio));
+        assert_eq!(agrees(Bound::Exact), [false, true, true, false]);
+        assert_eq!(agrees(Bound::AtMost), [true, true, true, false]);
+        assert_eq!(agrees(Bound::AtLeast), [false, true, true, true]);
+        assert!(!Bound::Exact.agrees(f64::NAN));
+        assert_eq!((ratio(0.0, 0.0), ratio(3.0, 2.0)), (1.0, 1.5));
+    }
 }

@@ -80,9 +80,7 @@ pub fn chunks(work: &Workload, technique: Technique, width: f64) -> [f64; 2] {
     match technique {
         Technique::Naive => [1.0, all],
         Technique::Half => [1.0, all / 2.0],
-        Technique::Predictor => {
-            [statement(model).predicted() * neurons * of_neuron, matrices / of_neuron]
-        }
+        Technique::Predictor => [statement(model).predicted() * neurons * of_neuron, matrices / of_neuron],
         Technique::Window => [new * neurons * of_neuron, matrices / of_neuron],
         Technique::Bundles => [new * neurons, matrices],
     }
