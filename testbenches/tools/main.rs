@@ -3,10 +3,12 @@
 
 #[path = "../../synth/tests/common/mod.rs"]
 mod common;
+mod compare;
 #[cfg(feature = "rtl")]
 mod evaluate;
 #[cfg(feature = "rtl")]
 mod evaluate_edges;
+mod figures;
 mod offload;
 mod offload_edges;
 mod pim_times_edges;

@@ -13,7 +13,7 @@ use ndp_traces::stats::Statistics;
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, NeuronShape, Phase, Profile};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// Which trace, and how much of it.
@@ -42,7 +42,7 @@ impl Default for TraceOptions {
 }
 
 /// A policy on the trace.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyTimes {
     /// The policy.
     pub policy: Policy,
@@ -57,7 +57,7 @@ pub struct PolicyTimes {
 }
 
 /// What a trace shows.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStudy {
     /// The policies, in the order of Fig. 13.
     pub policies: Vec<PolicyTimes>,

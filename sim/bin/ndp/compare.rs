@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_files::{FileSet, OutputFile};
-use ndp_report::{BarChart, Report};
+use ndp_report::{BarChart, Report, Rows};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Steps, Workload};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -288,38 +288,61 @@ fn print(outcome: &Outcome<'_>) {
 
 fn page(outcome: &Outcome<'_>) -> Result<String> {
     let Outcome { model, system, assumptions, prompt, output, entries, .. } = outcome;
-    let label = |entry: &Entry| format!("{}, {}", entry.policy.name(), entry.batch);
-    let labels = || entries.iter().map(label);
-    let mut report = Report::new(&format!("{} on {}", model.name(), system.name())).paragraph(&format!(
-        "{} weights, {prompt} tokens in, {output} out; assumed: {}. Labels are policy and batch.",
-        model.weights(),
-        assumptions.name
-    ));
-    let rates = BarChart::new("Rate", "tokens/s", labels())
-        .bars("with prefill", entries.iter().map(|entry| entry.tokens_per_second))
-        .bars("decode alone", entries.iter().map(|entry| entry.decode_tokens_per_second));
     let rows: Vec<Vec<String>> = entries.iter().map(cells).collect();
-    report = report.section("Rates").table(&HEAD, &rows).chart(&rates.draw()?);
-    let mut time = BarChart::new("Device that a token waits for", "ms per token", labels()).stacked();
-    let mut energy =
-        BarChart::new("Energy of a token, its share of the prefill included", "J", labels()).stacked();
-    for device in Device::ALL {
-        let ms = |entry: &Entry| {
-            entry.waiting.iter().filter(|part| part.name == device.name()).map(|part| part.ms).sum()
-        };
-        let joules = |entry: &Entry| {
-            entry.joules.iter().filter(|(of, _)| *of == device).map(|(_, energy)| energy.joules()).sum()
-        };
-        time = time.bars(device.name(), entries.iter().map(ms));
-        energy = energy.bars(device.name(), entries.iter().map(joules));
+    let mut report = Report::new(&format!("{} on {}", model.name(), system.name()))
+        .paragraph(&format!(
+            "{} weights, {prompt} tokens in, {output} out; assumed: {}.",
+            model.weights(),
+            assumptions.name
+        ))
+        .table(&HEAD, &rows);
+    let mut batches: Vec<u32> = entries.iter().map(|entry| entry.batch).collect();
+    batches.dedup();
+    for batch in batches {
+        let entries: Vec<&Entry> = entries.iter().filter(|entry| entry.batch == batch).collect();
+        let labels = || entries.iter().map(|entry| entry.policy.name());
+        let mut rates = Rows::new(&format!("Tokens/s with prefill, batch {batch}"));
+        for entry in &entries {
+            let text =
+                format!("{:.2}, decode alone {:.2}", entry.tokens_per_second, entry.decode_tokens_per_second);
+            rates = rates.row(entry.policy.name(), entry.tokens_per_second, &text, 0);
+        }
+        let mut time = BarChart::new("Device that a token waits for", "% of a token", labels()).stacked();
+        let mut energy =
+            BarChart::new("Energy of a token, its share of the prefill included", "J", labels()).stacked();
+        for device in Device::ALL {
+            let share = |entry: &&Entry| {
+                let ms = entry.waiting.iter().filter(|part| part.name == device.name()).map(|part| part.ms);
+                100.0 * ms.sum::<f64>() / entry.token_ms
+            };
+            let joules = |entry: &&Entry| {
+                entry.joules.iter().filter(|(of, _)| *of == device).map(|(_, energy)| energy.joules()).sum()
+            };
+            let [shares, energies]: [Vec<f64>; 2] =
+                [entries.iter().map(share).collect(), entries.iter().map(joules).collect()];
+            // A device that nobody uses is not in the legend.
+            if shares.iter().any(|share| *share > 0.0) {
+                time = time.bars(device.name(), shares);
+            }
+            if energies.iter().any(|joules| *joules > 0.0) {
+                energy = energy.bars(device.name(), energies);
+            }
+        }
+        report = report.section(&format!("Batch {batch}")).chart(&rates.draw()?).chart(&time.draw()?);
+        for entry in &entries {
+            let rows: Vec<Vec<String>> = entry
+                .steps
+                .iter()
+                .map(|part| vec![part.name.to_owned(), format!("{:.3}", part.ms)])
+                .collect();
+            report = report.folded_table(
+                &format!("{}: ms of a token", entry.policy.name()),
+                &["step", "ms"],
+                &rows,
+            );
+        }
+        report = report.chart(&energy.draw()?);
     }
-    report = report.section("Where the time goes").chart(&time.draw()?);
-    for entry in entries {
-        let rows: Vec<Vec<String>> =
-            entry.steps.iter().map(|part| vec![part.name.to_owned(), format!("{:.3}", part.ms)]).collect();
-        report = report.folded_table(&format!("{}: ms of a token", label(entry)), &["step", "ms"], &rows);
-    }
-    report = report.section("Energy").chart(&energy.draw()?);
     for Refusal { policy, batch, reason } in &outcome.refused {
         report = report.paragraph(&format!("{} at batch {batch}: {reason}.", policy.name()));
     }

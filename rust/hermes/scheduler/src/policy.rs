@@ -1,10 +1,10 @@
 //! What the host does about placement while tokens are generated: the settings that Hermes compares in its Fig. 13.
 
 use ndp_predictor::PredictorKind;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A setting of section V-C, each with what the ones before it have unless said otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// Neurons anywhere, and they stay (Hermes-random).

@@ -10,16 +10,18 @@ pub(crate) const COLOURS: [&str; 8] =
 /// Width of a letter, about, at the size of the style below.
 pub(crate) const LETTER: f64 = 6.6;
 
-/// A text in lines of so many units at most, as far as its words allow.
+/// A text in lines of so many units at most, as far as its words and their hyphens allow.
 pub(crate) fn wrap(text: &str, width: f64) -> Vec<String> {
     let most = (width / LETTER) as usize;
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
+        let length = word.chars().count();
         match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= most => {
+            Some(line) if line.chars().count() + 1 + length <= most => {
                 line.push(' ');
                 line.push_str(word);
             }
+            _ if length > most => lines.extend(word.split_inclusive('-').map(str::to_owned)),
             _ => lines.push(word.to_owned()),
         }
     }

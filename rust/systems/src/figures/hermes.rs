@@ -277,7 +277,7 @@ pub const ITEMS: &[Item] = &[
             0.1,
             |s| Ok(100.0 * predictor_share(s)?),
         ),
-        "measured with one core of a host; about ten cores would bring it to 0.1 %",
+        "measured with one core of a host; about fourteen cores would bring it to 0.1 %",
     ),
     traced(item("Fig. 13", "random to partition", "x", 1.63, |s| {
         step(s, Scheduling::Random, Scheduling::Partition)

@@ -10,7 +10,7 @@ mod measured;
 mod powerinfer;
 mod study;
 
-pub use study::{Designs, Study};
+pub use study::{Designs, Study, TraceSetting};
 
 use crate::assumption::{Assumptions, Key};
 use crate::error::SystemsError;
@@ -366,6 +366,26 @@ pub fn sensitivity_settings() -> Vec<Option<(Key, f64)>> {
     let varied =
         hermes::TRIED.iter().flat_map(|(key, values)| values.iter().map(|value| Some((*key, *value))));
     std::iter::once(None).chain(varied).collect()
+}
+
+/// The traces that items and the study of Fig. 13 need, each once.
+///
+/// # Errors
+/// [`SystemsError::Config`], which presets do not have.
+pub fn trace_settings() -> Result<Vec<TraceSetting>, SystemsError> {
+    let fitted = Assumptions::preset(Paper::Hermes.name())?;
+    let varied = sensitivity_settings().into_iter().map(|setting| match setting {
+        Some((key, value)) => fitted.with(key, value),
+        None => fitted.clone(),
+    });
+    let mut settings: Vec<TraceSetting> = Vec::new();
+    for set in std::iter::once(Assumptions::preset("stated")?).chain(varied) {
+        let setting = TraceSetting::new(&set, hermes::TRACED)?;
+        if settings.iter().all(|known| known.name() != setting.name()) {
+            settings.push(setting);
+        }
+    }
+    Ok(settings)
 }
 
 /// One line of the study of Fig. 13.

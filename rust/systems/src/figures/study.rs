@@ -22,6 +22,13 @@ pub struct Designs {
 }
 
 impl Designs {
+    /// Takes over what a trace shows, which somebody else has computed.
+    pub fn add_trace(&self, setting: &TraceSetting, study: TraceStudy) -> Rc<TraceStudy> {
+        let study = Rc::new(study);
+        self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::clone(&study));
+        study
+    }
+
     /// That of a preset.
     ///
     /// # Errors
@@ -34,9 +41,7 @@ impl Designs {
         self.all.borrow_mut().insert(name.to_owned(), made.clone());
         Ok(made)
     }
-}
 
-impl Designs {
     /// A system.
     ///
     /// # Errors
@@ -48,6 +53,54 @@ impl Designs {
         let made = Rc::new(SystemConfig::preset(name)?);
         self.systems.borrow_mut().insert(name.to_owned(), made.clone());
         Ok(made)
+    }
+}
+
+/// A trace, and the system that Hermes' scheduler runs it on: the GPU has as much room as hot neurons take.
+#[derive(Clone, Debug)]
+pub struct TraceSetting {
+    name: String,
+    model: LlmShape,
+    system: SystemConfig,
+    options: TraceOptions,
+}
+
+impl TraceSetting {
+    /// Under a set of assumptions.
+    ///
+    /// # Errors
+    /// [`SystemsError::Config`] for a model that there is not.
+    pub fn new(assumptions: &Assumptions, model: &str) -> Result<Self, SystemsError> {
+        let of = |key| assumptions.get(key);
+        let mut targets = Targets::of(model);
+        targets.block_share *= of(Key::Skew);
+        targets.model_share *= of(Key::Skew);
+        let options = TraceOptions {
+            profiled: 2,
+            targets: Some(targets),
+            cluster: of(Key::Cluster) as u32,
+            contiguous: of(Key::Contiguous) > 0.5,
+            ..TraceOptions::default()
+        };
+        let [hot, sync] = [Key::HotShare, Key::Sync].map(of);
+        let model = LlmShape::preset(model)?;
+        let system = SystemConfig::preset("hermes")?.with_sync_us(sync)?;
+        let capped = system.clone().with_gpu_percent(&model, (100.0 * hot).round() as u32)?;
+        let system = if capped.gpu_weight_bytes() < system.gpu_weight_bytes() { capped } else { system };
+        Ok(Self { name: format!("{} {hot} {sync} {options:?}", model.name()), model, system, options })
+    }
+
+    /// Everything that it depends on, in a line.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Generates the trace and runs the scheduler on it.
+    ///
+    /// # Errors
+    /// As [`study`].
+    pub fn run(&self) -> Result<TraceStudy, SystemsError> {
+        study(&DesignConfig::preset("hermes")?, &self.model, &self.system, &self.options)
     }
 }
 
@@ -96,33 +149,17 @@ impl<'a> Study<'a> {
         value(&Machine { system, assumptions: self.assumptions, dimms: &dimms })
     }
 
-    /// Hermes' scheduler on a synthetic trace of a model, with as much of the GPU's memory as hot neurons take.
+    /// Hermes' scheduler on a synthetic trace of a model.
     ///
     /// # Errors
     /// As [`study`].
     pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>, SystemsError> {
-        let of = |key| self.assumptions.get(key);
-        let mut targets = Targets::of(model);
-        targets.block_share *= of(Key::Skew);
-        targets.model_share *= of(Key::Skew);
-        let options = TraceOptions {
-            targets: Some(targets),
-            cluster: of(Key::Cluster) as u32,
-            contiguous: of(Key::Contiguous) > 0.5,
-            ..TraceOptions::default()
-        };
-        let [hot, sync] = [Key::HotShare, Key::Sync].map(of);
-        let which = format!("{model} {hot} {sync} {options:?}");
-        if let Some(found) = self.designs.traces.borrow().get(&which) {
+        let setting = TraceSetting::new(self.assumptions, model)?;
+        if let Some(found) = self.designs.traces.borrow().get(setting.name()) {
             return Ok(Rc::clone(found));
         }
-        let shape = LlmShape::preset(model)?;
-        let system = SystemConfig::preset("hermes")?.with_sync_us(sync)?;
-        let capped = system.clone().with_gpu_percent(&shape, (100.0 * hot).round() as u32)?;
-        let system = if capped.gpu_weight_bytes() < system.gpu_weight_bytes() { capped } else { system };
-        let made = Rc::new(study(&DesignConfig::preset("hermes")?, &shape, &system, &options)?);
-        self.designs.traces.borrow_mut().insert(which, Rc::clone(&made));
-        Ok(made)
+        let made = setting.run()?;
+        Ok(self.designs.add_trace(&setting, made))
     }
 
     /// A policy on a system with a model, all by name, 128 tokens in and out.

@@ -5,10 +5,14 @@ mod rows;
 
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile, Progress};
-use ndp_systems::figures::{Designs, Item, Paper, Row, Sensitivity, sensitivity, sensitivity_settings};
+use ndp_systems::ablation::TraceStudy;
+use ndp_systems::figures::{
+    Designs, Item, Paper, Row, Sensitivity, TraceSetting, sensitivity, sensitivity_settings, trace_settings,
+};
 use rows::Kept;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Compute every number that the papers' evaluations state, and say where and why ours differs
 ///
@@ -87,6 +91,31 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
     Ok(OutputFile::create(&folder.join(name))?.finish(|out| out.write_all(text.as_bytes()))?)
 }
 
+/// What the traces show, each computed by one of as many threads as there are processors.
+fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
+    let settings = trace_settings()?;
+    let progress = Progress::new(settings.len() as u64, "traces");
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        while let Some(setting) = settings.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let study = kept.value(setting.name(), || Ok(setting.run()?))?;
+            progress.add(1);
+            found.push((setting.clone(), study));
+        }
+        Ok(found)
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let found: Vec<Result<Vec<_>>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    });
+    Ok(found.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
 /// Everything that was computed.
 #[derive(serde::Serialize)]
 pub struct Outcome {
@@ -117,21 +146,22 @@ pub fn run(args: &Args) -> Result<()> {
     let designs = Designs::default();
     let study = !args.quick && items.iter().any(|(_, item)| item.tried.is_some() && item.figure == "Fig. 13");
     let settings = if study { sensitivity_settings() } else { Vec::new() };
-    let progress = Progress::new((items.len() + settings.len()) as u64, "numbers");
+    if items.iter().any(|(paper, item)| item.tried.is_some() && !kept.has_row(*paper, item)) || study {
+        for (setting, found) in traces(&kept)? {
+            designs.add_trace(&setting, found);
+        }
+    }
+    let progress = Progress::new(items.len() as u64, "numbers");
     let mut outcome = Outcome { rows: Vec::new(), sensitivity: Vec::new() };
     for (paper, item) in items {
         let row = kept.row(paper, item, &designs);
         outcome.rows.push(row.with_context(|| format!("{}, {}: {}", paper.name(), item.figure, item.item))?);
         progress.add(1);
     }
-    for setting in settings {
-        let name = setting.map_or_else(|| "set".to_owned(), |(key, value)| format!("{} {value}", key.name()));
-        outcome
-            .sensitivity
-            .push(kept.value(&format!("sensitivity {name}"), || Ok(sensitivity(setting, &designs)?))?);
-        progress.add(1);
-    }
     drop(progress);
+    for setting in settings {
+        outcome.sensitivity.push(sensitivity(setting, &designs)?);
+    }
     for (name, rows) in outcome.by_paper() {
         write(&args.out, &format!("{name}.csv"), &rows::csv(&rows))?;
         write(&args.out, &format!("{name}.md"), &rows::markdown(&rows, &outcome.sensitivity))?;

@@ -42,34 +42,53 @@ impl Kept {
         Ok(Self { folder, program: program()?, fresh })
     }
 
+    fn path(&self, name: &str) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        (self.program, name).hash(&mut hasher);
+        self.folder.join(format!("{:016x}.json", hasher.finish()))
+    }
+
+    fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let bytes = || ndp_files::read_bytes(&self.path(name), MAX_KEPT).ok();
+        if self.fresh { None } else { serde_json::from_slice(&bytes()?).ok() }
+    }
+
     /// A value by name: the kept one, or one that is computed now. A file that does not hold what it should counts as none.
     pub fn value<T: Serialize + DeserializeOwned>(
         &self,
         name: &str,
         compute: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
-        let mut hasher = DefaultHasher::new();
-        (self.program, name).hash(&mut hasher);
-        let path = self.folder.join(format!("{:016x}.json", hasher.finish()));
-        let kept = || serde_json::from_slice(&ndp_files::read_bytes(&path, MAX_KEPT).ok()?).ok();
-        if let Some(value) = kept().filter(|_| !self.fresh) {
+        if let Some(value) = self.get(name) {
             return Ok(value);
         }
         let value = compute()?;
         let text = serde_json::to_string(&value)?;
-        OutputFile::create(&path)?.finish(|out| out.write_all(text.as_bytes()))?;
+        OutputFile::create(&self.path(name))?.finish(|out| out.write_all(text.as_bytes()))?;
         Ok(value)
+    }
+
+    /// Whether an item's row is there.
+    pub fn has_row(&self, paper: Paper, item: &Item) -> bool {
+        self.get::<Numbers>(&name(paper, item)).is_some()
     }
 
     /// An item's row.
     pub fn row(&self, paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
-        let name = format!("{} {} {}", paper.name(), item.figure, item.item);
-        let numbers = self.value(&name, || {
+        let numbers: Numbers = self.value(&name(paper, item), || {
             let row = row(paper, item, designs)?;
             Ok((row.stated, row.fitted, row.cause))
         })?;
         Ok(Row::new(paper, item, numbers))
     }
+}
+
+/// Of a row what was computed: stated, fitted, cause.
+type Numbers = (f64, f64, String);
+
+/// A name for an item that no other has.
+fn name(paper: Paper, item: &Item) -> String {
+    format!("{} {} {}", paper.name(), item.figure, item.item)
 }
 
 /// Four significant digits; a dash for what is not computed.

@@ -1,0 +1,100 @@
+//! `ndp compare`: rates, energy and prices of policies, refusals, files.
+
+use ndp_files::testing::Program;
+use serde_json::Value;
+
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("compare")
+}
+
+fn json(line: &str) -> Value {
+    serde_json::from_slice(&program().succeeds(&format!("{line} --json")).stdout).unwrap()
+}
+
+/// The entry of a policy.
+fn of<'a>(result: &'a Value, policy: &str, batch: u64) -> &'a Value {
+    let entries = result["entries"].as_array().unwrap();
+    entries.iter().find(|entry| entry["policy"] == policy && entry["batch"] == batch).unwrap()
+}
+
+#[test]
+fn steps_and_devices_add_up_to_a_token_and_devices_to_its_energy() {
+    let result = json("--llm opt-13b --batches 1,2 --policies flexgen,hermes-host,hermes");
+    let sum = |parts: &Value, key: &str| -> f64 {
+        parts.as_array().unwrap().iter().map(|part| part[key].as_f64().unwrap()).sum()
+    };
+    for entry in result["entries"].as_array().unwrap() {
+        let token = entry["token_ms"].as_f64().unwrap();
+        for parts in ["steps", "waiting"] {
+            let all = sum(&entry[parts], "ms");
+            assert!((all / token - 1.0).abs() < 1e-12, "{parts}: {all} {token}");
+        }
+        let joules = entry["joules"].as_array().unwrap().iter();
+        let all: u64 = joules.map(|pair| pair[1]["fj"].as_u64().unwrap()).sum();
+        assert_eq!(Some(all), entry["joules_per_token"]["fj"].as_u64());
+        let rate = entry["tokens_per_second"].as_f64().unwrap();
+        assert!(rate < entry["decode_tokens_per_second"].as_f64().unwrap());
+        let per = entry["per_kilodollar"].as_f64().unwrap();
+        assert!((per * result["usd"].as_f64().unwrap() / 1e3 / rate - 1.0).abs() < 1e-12);
+    }
+    let rate = |policy, batch| of(&result, policy, batch)["tokens_per_second"].as_f64().unwrap();
+    assert!(
+        rate("hermes", 1) > 3.0 * rate("hermes-host", 1) && rate("hermes-host", 1) > 3.0 * rate("flexgen", 1)
+    );
+    assert!(rate("flexgen", 2) > 1.9 * rate("flexgen", 1), "weights are copied once for a batch");
+}
+
+#[test]
+fn what_a_system_lacks_is_listed_and_an_answer_without_any_policy_is_an_error() {
+    let result = json("--llm llama2-70b --system pc-high --policies hermes-host,hermes,tensorrt-llm");
+    let reasons: Vec<&str> =
+        result["refused"].as_array().unwrap().iter().map(|one| one["reason"].as_str().unwrap()).collect();
+    assert!(reasons[0].contains("NDP-DIMMs") && reasons[0].contains("pc-high"), "{reasons:?}");
+    assert!(reasons[1].contains("138.0 GB of GPU memory") && reasons[1].contains("20.5 GB"), "{reasons:?}");
+    let program = program();
+    program.refused(
+        "--llm llama2-70b --system pc-high --policies hermes",
+        "no policy runs llama2-70b on 'pc-high'",
+    );
+    program.refused("--llm gpt3-175b --policies hermes", "of DIMMs");
+    program.refused("--llm opt-13b --batches 0", "batch = 0 must be in 1..=1024");
+    program.refused("--llm opt-13b --prompt 0", "prompt = 0");
+    program.refused("--llm opt-13b --assume fitted", "unknown set of assumptions 'fitted'");
+    program.refused("--llm opt-13b --policies herms", "'herms'");
+    let own = program.file("own.toml", "name = 'own'\n[gpu_bandwith]\nvalue = 0.9\nreason = 'measured'\n");
+    program.refused(&format!("--llm opt-13b --assume {own}"), "did you mean 'gpu_bandwidth'?");
+    assert_eq!(program.left(), ["own.toml"]);
+}
+
+#[test]
+fn a_user_s_own_files_change_the_answer() {
+    let program = program();
+    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
+    let faster = program.file("fast.toml", system.replace("bandwidth_gbps = 64.0", "bandwidth_gbps = 128.0"));
+    let rate = |system: &str| {
+        let result = json(&format!("--llm opt-30b --policies flexgen --system {system}"));
+        of(&result, "flexgen", 1)["tokens_per_second"].as_f64().unwrap()
+    };
+    let ratio = rate(&faster) / rate("hermes");
+    assert!((ratio - 2.0).abs() < 1e-9, "{ratio}");
+    let own =
+        program.file("own.toml", "name = 'own'\n[bus_flexgen]\nvalue = 0.5\nreason = 'pinned memory'\n");
+    let output = program.succeeds(&format!("--llm opt-30b --policies flexgen --assume {own}"));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("assumed: own"));
+}
+
+#[test]
+fn a_lost_standard_output_is_an_error() {
+    program().loses_its_output("--llm opt-13b --policies flexgen");
+}
+
+#[test]
+fn a_page_has_a_chart_of_rates_times_and_energy_for_each_batch() {
+    let program = program();
+    program.writes_with_care("--llm opt-13b --policies flexgen,hermes --batches 1,2 --html", "page.html");
+    let html = program.path("own.html");
+    program.succeeds(&format!("--llm opt-13b --policies flexgen,hermes --batches 1,2 --html {html}"));
+    let html = std::fs::read_to_string(html).unwrap();
+    assert_eq!(html.matches("<svg").count(), 6);
+    assert!(html.contains("Device that a token waits for") && html.contains("</html>"));
+}

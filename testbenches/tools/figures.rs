@@ -1,0 +1,68 @@
+//! `ndp figures`: files, numbers that are kept, refusals, and how many numbers of the papers are met.
+
+use ndp_files::testing::Program;
+use serde_json::Value;
+use std::fs;
+
+fn program() -> Program {
+    Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("figures")
+}
+
+/// What a run prints.
+fn text(program: &Program, line: &str) -> String {
+    String::from_utf8(program.succeeds(line).stdout).unwrap()
+}
+
+#[test]
+fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
+    let program = program();
+    let out = program.path("out");
+    let line = format!("--quick --paper hermes --out {out}");
+    let first = text(&program, &line);
+    let csv = fs::read_to_string(format!("{out}/hermes.csv")).unwrap();
+    let mut lines = csv.lines();
+    assert_eq!(lines.next(), Some("figure,item,unit,paper,stated,fitted,ratio,cause"));
+    assert!(lines.clone().count() >= 12 && csv.contains("\"Fig. 9, 10\""), "{csv}");
+    let json: Value = serde_json::from_slice(&fs::read(format!("{out}/figures.json")).unwrap()).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    for row in rows {
+        let ratio = row["fitted"].as_f64().unwrap() / row["paper"].as_f64().unwrap();
+        let found = row["ratio"].as_f64().unwrap();
+        assert!((found / ratio - 1.0).abs() < 1e-15, "{row}");
+        let agrees = (ratio - 1.0).abs() <= 0.15 + 1e-9;
+        assert_eq!(row["cause"].as_str().unwrap().is_empty(), agrees, "{row}");
+    }
+    let html = fs::read_to_string(format!("{out}/figures.html")).unwrap();
+    assert!(html.matches("<svg").count() >= rows.len() / 2 && html.contains("What is assumed"));
+    assert!(fs::read_to_string(format!("{out}/hermes-fig-17-1.svg")).unwrap().starts_with("<svg"));
+    assert!(fs::read_to_string(format!("{out}/hermes.md")).unwrap().contains("| Fig. 17 |"));
+
+    // A kept number is taken as it is, also one that somebody has changed; `--fresh` computes it again.
+    let kept: Vec<_> =
+        fs::read_dir(format!("{out}/kept")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(kept.len(), rows.len());
+    for path in &kept {
+        fs::write(path, "[1.5, 2.5, \"kept\"]").unwrap();
+    }
+    assert!(text(&program, &line).contains("kept"));
+    assert_eq!(text(&program, &format!("{line} --fresh")), first);
+    // What is no number is computed again.
+    fs::write(&kept[0], "nonsense").unwrap();
+    assert_eq!(text(&program, &line), first);
+}
+
+#[test]
+fn figures_are_chosen_by_number_and_others_refused() {
+    let program = program();
+    let out = program.path("out");
+    let text = text(&program, &format!("--figure 17 --paper hermes --out {out}"));
+    assert!(text.contains("TensorRT-LLM, batch 16") && !text.contains("Fig. 9"), "{text}");
+    assert!(text.contains("* Fig. 17, Hermes over TensorRT-LLM, batch 16: "), "{text}");
+    program.refused(
+        &format!("--figure 99 --out {out}"),
+        "--figure 99: no such figure, expected one of section I",
+    );
+    program.refused("--paper herms", "'herms'");
+    let file = program.file("file", "");
+    program.refused(&format!("--quick --out {file}"), "file");
+}
