@@ -25,7 +25,7 @@ pub struct Args {
     /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
     #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
-    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in .toml.
+    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5, a100-80gb, m1-max or a path ending in .toml.
     #[arg(long, default_value = "hermes")]
     system: String,
     /// Core of the DIMMs: a preset or a path ending in .toml.

@@ -3,7 +3,7 @@
 //!
 //! There are two kinds of neurons: attention heads, all equally often active, and those of the MLP, whose frequencies are a power law. The
 //! solver of section 6.3 maximises the sum of frequencies on the GPU; as a neuron's work is its bytes, it takes the most frequent neurons first.
-//! Layers are alike here, so its least number of neurons of a layer (inequality 4) decides nothing.
+//! Layers are alike here; the least number of neurons of a layer (inequality 4) is not applied: where fewer fit, the solver fills fewer layers.
 //! A block takes `max(GPU, host)`, attention before MLP, and each layer the host's software on top.
 
 use super::llama_cpp::{host_fits, keys_and_values, prompt, whole_layers};
