@@ -30,7 +30,7 @@ fn two_thirds_of_powerinfer_s_numbers_agree_with_one_set_of_assumptions() {
     causes_are_complete(&rows);
     let agree = |of: &[&Row]| of.iter().filter(|row| row.agrees()).count();
     let all: Vec<&Row> = rows.iter().filter(|row| row.computed()).collect();
-    assert!(all.len() >= 93 && agree(&all) >= 66, "{} of {}", agree(&all), all.len());
+    assert!(all.len() >= 95 && agree(&all) >= 67, "{} of {}", agree(&all), all.len());
     // Without sizes of models and predictors, traces, and bounds: end to end.
     let timed: Vec<&Row> = all
         .into_iter()
@@ -51,7 +51,8 @@ fn all_numbers_of_llm_in_a_flash_agree_but_those_that_others_exclude() {
     causes_are_complete(&rows);
     let differ: Vec<&Row> = rows.iter().filter(|row| row.computed() && !row.agrees()).collect();
     for row in &differ {
-        assert!(row.cause.contains("The paper contradicts itself"), "{}: {}", row.item, row.cause);
+        let traced = row.item.contains("synthetic trace") && row.cause.contains("fitted to Hermes");
+        assert!(traced || row.cause.contains("The paper contradicts itself"), "{}: {}", row.item, row.cause);
     }
     assert_eq!(differ.len(), 4, "{:?}", named(&differ));
     let computed = rows.iter().filter(|row| row.computed()).count();

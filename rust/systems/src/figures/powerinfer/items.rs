@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::figures::measured::Skewed;
-use crate::figures::{Item, at_least, at_most, contradicted, item, missing};
+use crate::figures::{Item, at_least, at_most, contradicted, item, known, missing};
 
 /// Contradiction of absolute times on PC-High.
 const STATES: &str = "OPT-30B takes 600 ms with llama.cpp in Fig. 3 and 55 ms with PowerInfer in Fig. 18 (45 ms / 0.82), but 909 and 83 ms in Table 8: \
@@ -136,6 +136,11 @@ pub const ITEMS: &[Item] = &[
     item("section 5.2", "OPT-175B, FP16", "GB", 350.0, |_| {
         Ok(case("pc-high", "opt-175b").work()?.weight_bytes() / 1e9)
     }),
+    known(
+        item("section 1", "price of an RTX 4090, about", "USD", 2000.0, |_| price("pc-high")),
+        "NVIDIA's list price of 2022-10; the paper seems to have a shop's",
+    ),
+    item("section 1", "price of an A100, about", "USD", 20_000.0, |_| price("a100-80gb")),
     item("section 1", "OPT-66B, 4 bits", "GB", 40.0, |_| {
         Ok(case("pc-high", "opt-66b").int4().work()?.weight_bytes() / 1e9)
     }),

@@ -14,7 +14,7 @@ use crate::machine::Workload;
 use crate::policies::Policy;
 use crate::run::{Device, Run};
 use crate::{Key, machine::Machine};
-use ndp_config::{BlockKind, LlmFamily, LlmShape, WeightFormat};
+use ndp_config::{BlockKind, LlmFamily, LlmShape, SystemConfig, WeightFormat};
 
 /// Models of Fig. 10 and 12 on PC-High, FP16.
 const HIGH: [&str; 4] = ["opt-30b", "opt-66b", "falcon-40b", "llama2-70b"];
@@ -223,4 +223,9 @@ fn mean_predictor_ratio() -> Value {
 fn dense_token_ms(study: &Study<'_>) -> Value {
     let now = study.assumptions().get(Key::FalsePositives);
     study.with(Key::FalsePositives, now + 0.03 / 0.83, |study| BAMBOO.token_ms(study, Policy::PowerInfer))
+}
+
+/// Price of a system's GPU.
+fn price(system: &str) -> Value {
+    Ok(SystemConfig::preset(system)?.price().map_or(f64::NAN, |price| price.gpu_usd))
 }
