@@ -247,7 +247,7 @@ fn print(outcome: &Outcome<'_>) {
         assumptions.name
     );
     say!(
-        "{:<14}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   waits for",
+        "{:<21}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   waits for",
         "policy",
         "batch",
         "tokens/s",
@@ -260,7 +260,7 @@ fn print(outcome: &Outcome<'_>) {
     for entry in &outcome.entries {
         let c = cells(entry);
         say!(
-            "{:<14}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   {}",
+            "{:<21}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   {}",
             c[0],
             c[1],
             c[2],

@@ -27,6 +27,7 @@ pub enum Paper {
     /// Hermes (HPCA 2025).
     Hermes,
     /// PowerInfer (SOSP 2024).
+    #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
     PowerInfer,
     /// LLM in a flash (arXiv 2312.11514, version 1).
     Flash,
