@@ -20,14 +20,14 @@ use crate::error::SimError;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
-use ndp_placement::{Instance, Options, place_structured};
+use ndp_placement::{Certificate, Instance, Options, Placement, place_structured};
 use ndp_predictor::{
     Confusion, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
 };
 use ndp_scheduler::session::WindowBalance;
 use ndp_scheduler::{Policy, SchedulerError, TokenRecord};
 use ndp_traces::stats::Similarity;
-use ndp_traces::{Activity, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
+use ndp_traces::{Activity, Counted, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -62,6 +62,8 @@ pub struct EvaluateOptions {
     pub fast: bool,
     /// What energy follows from; none is counted without.
     pub energy: Option<EnergyConstants>,
+    /// Where neurons are at first under all policies but the random one; the offline method places them if nothing is said.
+    pub placement: Option<Placement>,
 }
 
 impl Default for EvaluateOptions {
@@ -80,6 +82,7 @@ impl Default for EvaluateOptions {
             tokens: None,
             fast: false,
             energy: None,
+            placement: None,
         }
     }
 }
@@ -159,6 +162,8 @@ pub struct PlacementResult {
     pub gap: f64,
     /// Bytes of neurons on the GPU.
     pub gpu_bytes: u64,
+    /// Whether it was given; else it is that of the offline method.
+    pub given: bool,
 }
 
 /// A ratio of two policies' MLP times beside the paper's.
@@ -334,7 +339,7 @@ impl Run {
 ///
 /// # Errors
 /// [`SchedulerError::Trace`] for a broken trace, [`SchedulerError::Unfit`] for one of another model or with nothing generated,
-/// [`SchedulerError::Placement`] for a model that does not fit the system; else as [`SystemBackend::outline`] and its operations.
+/// [`SchedulerError::Placement`] for a model or a placement that does not fit the system; else as [`SystemBackend::outline`] and its operations.
 pub fn evaluate<R: Read>(
     reader: &mut TraceReader<R>,
     design: &DesignConfig,
@@ -362,12 +367,16 @@ pub fn evaluate<R: Read>(
     let frequencies = prepared.known.frequencies();
     let instance =
         Instance::new(model, system, &frequencies, &Options::default()).map_err(SchedulerError::from)?;
-    let (_, certificate) = place_structured(&instance).map_err(SchedulerError::from)?;
+    let (placement, certificate) = match &options.placement {
+        Some(given) => Certificate::of(&instance, given).map(|certificate| (given.clone(), certificate)),
+        None => place_structured(&instance),
+    }
+    .map_err(SchedulerError::from)?;
 
     let positions = options.positions.unwrap_or((prompt_tokens + all) as usize);
     let mut runs = Vec::new();
     for &policy in &options.policies {
-        runs.push(begin(&prepared, (design, model, system), (policy, positions), options)?);
+        runs.push(begin(&prepared, (design, model, system), (policy, positions, &placement), options)?);
     }
     let mut judges = judges(&prepared, &shape, options)?;
     let mut similarity = Similarity::default();
@@ -408,6 +417,7 @@ pub fn evaluate<R: Read>(
             bound_us: certificate.bound_us,
             gap: certificate.gap,
             gpu_bytes: certificate.gpu_bytes,
+            given: options.placement.is_some(),
         },
         predictors: judges.into_iter().map(Judge::finish).collect(),
         policies,
@@ -419,7 +429,7 @@ pub fn evaluate<R: Read>(
 fn begin(
     prepared: &Prepared,
     (design, model, system): (&DesignConfig, &LlmShape, &SystemConfig),
-    (policy, positions): (Policy, usize),
+    (policy, positions, placement): (Policy, usize, &Placement),
     options: &EvaluateOptions,
 ) -> Result<Run, EvaluateError> {
     let Prepared { known, prompt, .. } = prepared;
@@ -429,6 +439,7 @@ fn begin(
         system,
         policy,
         known,
+        placement: Some(placement),
         prompt_tokens: prompt.len(),
         seed: options.seed,
         window: options.window,
@@ -489,7 +500,7 @@ fn prepare<R: Read>(
             counted.add(activity);
             prompt.push(activity.clone());
         }
-        if !own || sequences == 1 {
+        if Counted::Profiled.includes(sequence, info.phase, sequences) {
             profile.add(activity);
             if sampled.len() < options.table_tokens {
                 sampled.push(activity.clone());

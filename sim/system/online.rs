@@ -28,6 +28,9 @@ pub struct OnlineStart<'a> {
     pub policy: Policy,
     /// What is known of the model.
     pub known: &'a Known,
+    /// Where neurons are at first, but under the random policy, which deals them out itself. The offline method places them if nothing is
+    /// said.
+    pub placement: Option<&'a Placement>,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Seed of the random placement.
@@ -94,15 +97,20 @@ impl Online {
     /// Places the neurons.
     ///
     /// # Errors
-    /// [`SchedulerError::Placement`] for a model that does not fit the system, [`SchedulerError::Predictor`] for a profile of another
-    /// model.
+    /// [`SchedulerError::Placement`] for a model or a placement that does not fit the system, [`SchedulerError::Predictor`] for a profile of
+    /// another model.
     pub fn new(start: &OnlineStart<'_>) -> Result<Self, SchedulerError> {
-        let OnlineStart { design, model, system, policy, known, prompt_tokens, seed, window, rules } = *start;
+        let OnlineStart { design, model, system, policy, known, prompt_tokens, seed, window, rules, .. } =
+            *start;
         let shape = known.shape.clone();
         let instance = Instance::new(model, system, &known.frequencies(), &Options::default())?;
-        let placement: Placement = match policy {
-            Policy::Random => place_random(&instance, seed)?,
-            _ => place_structured(&instance)?.0,
+        let placement = match (policy, start.placement) {
+            (Policy::Random, _) => place_random(&instance, seed)?,
+            (_, Some(placement)) => {
+                placement.check(&instance)?;
+                placement.clone()
+            }
+            (_, None) => place_structured(&instance)?.0,
         };
         let dimms = (0..shape.blocks().len()).map(|block| placement.dimms(block).to_vec()).collect();
         Ok(Self(Rc::new(RefCell::new(State {

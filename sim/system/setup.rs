@@ -4,6 +4,7 @@ use super::online::{Known, Online, OnlineStart};
 use ndp_config::{ConfigError, DesignConfig, LlmFamily, LlmShape, SystemConfig};
 use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, ModelError, SoftwareBackend, generate};
 use ndp_numerics::{f16, fp16};
+use ndp_placement::Placement;
 use ndp_predictor::PredictorRules;
 use ndp_scheduler::{Policy, SchedulerError, WINDOW_TOKENS};
 use ndp_traces::capture::{Capture, shape_of};
@@ -31,6 +32,8 @@ pub struct Setup {
     pub shape: LlmShape,
     /// Activity of another text, token after token.
     pub profile: Vec<Activity>,
+    /// Where neurons are at first; the offline method places them by the profile if nothing is said.
+    pub placement: Option<Placement>,
 }
 
 impl Setup {
@@ -49,7 +52,7 @@ impl Setup {
         let room = model.config.max_position_embeddings().saturating_sub(tokens);
         let text = GenerateOptions { tokens: text.tokens.min(room), ..text.clone() };
         generate(model, &mut observed, prompt, &text, |_| {})?;
-        Ok(Self { shape: llm_shape(model)?, profile })
+        Ok(Self { shape: llm_shape(model)?, profile, placement: None })
     }
 
     /// The host's software on a machine.
@@ -69,6 +72,7 @@ impl Setup {
             system,
             policy,
             known: &Known::of(&NeuronShape::of(&self.shape), &self.profile)?,
+            placement: self.placement.as_ref(),
             prompt_tokens,
             seed,
             window: WINDOW_TOKENS,

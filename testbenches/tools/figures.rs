@@ -17,12 +17,12 @@ fn text(program: &Program, line: &str) -> String {
 fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     let program = program();
     let out = program.path("out");
-    let line = format!("--quick --paper hermes --out {out}");
+    let line = format!("--quick --paper hermes --figure 9,10,12,17 --out {out}");
     let first = text(&program, &line);
     let csv = fs::read_to_string(format!("{out}/hermes.csv")).unwrap();
     let mut lines = csv.lines();
     assert_eq!(lines.next(), Some("figure,item,unit,paper,stated,fitted,ratio,cause"));
-    assert!(lines.clone().count() >= 12 && csv.contains("\"Fig. 9, 10\""), "{csv}");
+    assert!(lines.clone().count() >= 6 && csv.contains("\"Fig. 9, 10\""), "{csv}");
     let json: Value = serde_json::from_slice(&fs::read(format!("{out}/figures.json")).unwrap()).unwrap();
     let rows = json["rows"].as_array().unwrap();
     for row in rows {

@@ -14,6 +14,8 @@ mod offload_edges;
 mod pim_times_edges;
 mod place;
 mod place_edges;
+#[cfg(feature = "rtl")]
+mod placement_files;
 mod power;
 mod synth;
 mod synth_edges;

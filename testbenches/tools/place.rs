@@ -44,7 +44,7 @@ fn the_report_and_the_file_are_those_of_the_library() {
     let instance = Instance::new(&model, &system, &frequencies, &Options::default()).unwrap();
     let (placement, certificate) = place_structured(&instance).unwrap();
     let file: PlacementFile = serde_json::from_slice(&text).unwrap();
-    assert_eq!(file.placement(&NeuronShape::of(&model)).unwrap(), placement);
+    assert_eq!(file.placement(&NeuronShape::of(&model), 4).unwrap(), placement);
     for (key, value) in [
         ("objective_us", certificate.objective_us),
         ("bound_us", certificate.bound_us),
@@ -87,6 +87,46 @@ fn every_method_answers_and_none_is_below_the_bound() {
     assert!(objectives[1..].iter().all(|&other| other > objectives[0]), "{objectives:?}");
 }
 
+#[test]
+fn powerinfers_predictors_take_the_gpu_s_memory_first_and_its_program_is_written_with_both_memories() {
+    let directory = tempfile::tempdir().unwrap();
+    let lp = directory.path().join("powerinfer.lp");
+    let lp = lp.to_str().unwrap();
+    let arguments =
+        ["--llm", "llama2-7b", "--synthetic-seed", "3", "--method", "powerinfer", "--gpu-percent", "20"];
+    let with = |options: &[&str]| json(&[&arguments[..], &["--json"], options].concat())["powerinfer"].take();
+    let bytes = |report: &Value, key: &str| report[key].as_u64().unwrap();
+    let without = with(&["--predictor-percent", "0"]);
+    assert_eq!(without["predictor_gpu_bytes"], 0);
+    let report = with(&["--predictor-percent", "8.08", "--cpu-gb", "40", "--lp-out", lp]);
+    let predictors = bytes(&report, "predictor_gpu_bytes");
+    let capacity = |report| bytes(report, "gpu_capacity_bytes");
+    assert_eq!(capacity(&without), capacity(&report) + predictors);
+    let model = LlmShape::preset("llama2-7b").unwrap();
+    let all = model.resident_bytes() + model.neurons_bytes();
+    assert!((predictors as f64 / all as f64 - 0.0808).abs() < 1e-6, "{predictors}");
+    assert!(report["impact"].as_f64() < without["impact"].as_f64());
+    assert_eq!(bytes(&report, "gpu_bytes") + bytes(&report, "cpu_bytes"), model.neurons_bytes());
+    assert_eq!(bytes(&report, "cpu_capacity_bytes"), 40_000_000_000 - 2048 * model.kv_bytes_per_token());
+    let text = std::fs::read_to_string(lp).unwrap();
+    let ours = format!("ours {:.6} impact, bound", report["impact"].as_f64().unwrap());
+    assert!(text.lines().nth(1).is_some_and(|line| line.contains(&ours)), "{ours}");
+    let rows = text.lines().filter(|line| line.ends_with(':') && !line.contains("obj")).count();
+    assert_eq!((text.lines().nth(2), rows), (Some("Maximize"), 2 + 2 * 64));
+    for place in ["gpu", "cpu"] {
+        let megabytes = bytes(&report, &format!("{place}_capacity_bytes")) as f64 / 1e6;
+        let row = text.split_once(&format!("{place}_bytes:")).unwrap().1.split_once("<= ").unwrap().1;
+        assert_eq!(row.lines().next().unwrap().parse(), Ok(megabytes));
+    }
+    // Predictors that the GPU has no room for are the CPU's.
+    let crowded = with(&["--predictor-percent", "30"]);
+    assert!(bytes(&crowded, "predictor_cpu_bytes") > 0 && crowded["gpu_bytes"].as_u64() < Some(40_000_000));
+    let error = refused(&[&arguments[..], &["--cpu-gb", "8"]].concat());
+    assert!(error.contains("of predictors fit neither GPU nor CPU"), "{error}");
+    let hermes = [&arguments[..4], &["--lp-out", lp, "--lp-form", "powerinfer"]].concat();
+    assert!(refused(&hermes).contains("needs --method powerinfer"));
+}
+
 /// A trace of six tokens: neuron `i` of every block is active for every `i % 3 + 1`-th of them.
 fn write_trace(path: &Path, model: &LlmShape) {
     let shape = NeuronShape::of(model);
@@ -121,6 +161,13 @@ fn frequencies_come_from_a_trace_of_the_same_model() {
     let (found, expected) = (&report["objective_us"], place_structured(&instance).unwrap().1.objective_us);
     assert!((found.as_f64().unwrap() / expected - 1.0).abs() < 1e-14, "{found} {expected}");
     assert_eq!(report["frequencies"], "trace 7b.trace");
+    // The model is the one that the trace names, and a single sequence is profiled by its prompt.
+    let without =
+        |report: Value| [report["objective_us"].clone(), report["layers"].clone(), report["model"].clone()];
+    assert_eq!(without(json(&["--trace", trace, "--json"])), without(report));
+    let [profile, prompt] =
+        ["--profile", "--prompt-only"].map(|o| without(json(&["--trace", trace, o, "--json"])));
+    assert_eq!(profile, prompt);
     let error = refused(&["--llm", "llama2-13b", "--trace", trace]);
     assert!(error.contains("the trace is of model 'llama2-7b', not of 'llama2-13b'"), "{error}");
     let bytes = std::fs::read(&path).unwrap();
@@ -148,6 +195,15 @@ fn bad_input_is_named_and_leaves_no_file() {
             vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gbps", "0", "--out", out],
             "CPU bandwidth = 0",
         ),
+        (
+            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--predictor-percent", "101", "--out", out],
+            "size of the predictors = 101 must be 0 to 100 per cent of the model",
+        ),
+        (vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gb", "inf"], "CPU memory = inf"),
+        (vec!["--llm", "llama2-7b", "--lp-form", "full"], "--lp-out"),
+        (vec!["--llm", "llama2-7b", "--profile"], "cannot be used with"),
+        (vec!["--llm", "llama2-7b", "--prompt-only"], "cannot be used with"),
+        (vec!["--llm", "llama2-7b", "--gpu-percent", "101"], "0..=100"),
         (vec!["--table", "--llm", "llama2-7b"], "--table"),
         (vec![], "--llm"),
     ] {

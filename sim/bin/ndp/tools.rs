@@ -1,10 +1,14 @@
 //! Versions, and numbers in text.
 
 use anyhow::Context;
-use ndp_config::WeightFormat;
+use ndp_config::{LlmShape, WeightFormat};
 use ndp_model::{Model, QuantisationError, RoundedWeights};
+use ndp_traces::TraceHeader;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+
+/// Vocabulary of a model of bytes.
+const BYTES: u32 = 256;
 
 /// Versions of what made and ran the models.
 #[derive(Debug, Serialize)]
@@ -67,6 +71,18 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
         );
     }
     Ok(model)
+}
+
+/// The model that a trace names; one that is no preset is taken for a small OPT with heads of 64 elements.
+pub fn traced_model(header: &TraceHeader) -> anyhow::Result<LlmShape> {
+    if let Ok(model) = LlmShape::preset(&header.model) {
+        return Ok(model);
+    }
+    let heads = if header.attention.is_multiple_of(64) { header.attention / 64 } else { 1 };
+    let TraceHeader { model, layers, attention, mlp, .. } = header;
+    LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
+        format!("the model '{model}' is no preset, and {layers} layers of {attention} and {mlp} neurons are no model")
+    })
 }
 
 /// What quantising has done to weights.

@@ -4,7 +4,10 @@
 
 use divan::{Bencher, black_box};
 use ndp_config::{LlmShape, SystemConfig};
-use ndp_placement::{Instance, Options, place_powerinfer, place_structured, synthetic_frequencies};
+use ndp_placement::{
+    HostMemory, Instance, Options, PowerInferProgram, place_powerinfer, place_structured,
+    synthetic_frequencies,
+};
 
 fn main() {
     divan::main();
@@ -54,5 +57,9 @@ fn powerinfer(bencher: Bencher, case: &Case) {
     let (model, system, frequencies) = parts(case);
     let instance = Instance::new(&model, &system, &frequencies, &Options::default());
     let least = vec![Some(256); instance.as_ref().map_or(0, |instance| instance.blocks().len())];
-    bencher.bench_local(|| place_powerinfer(black_box(&instance).as_ref().map_err(Clone::clone)?, &least));
+    let memory = HostMemory { cpu_bytes: u64::MAX >> 1, predictors: Vec::new() };
+    bencher.bench_local(|| {
+        let instance = black_box(&instance).as_ref().map_err(Clone::clone)?;
+        place_powerinfer(&PowerInferProgram::new(instance, &least, &memory)?)
+    });
 }

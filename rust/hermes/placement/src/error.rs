@@ -92,6 +92,28 @@ pub enum PlacementError {
         /// Bytes that neurons can take there.
         capacity: u64,
     },
+    /// Neurons and predictors that exceed GPU and CPU together, in PowerInfer's program.
+    #[error(
+        "{neurons} bytes of neurons and {predictors} of predictors fit neither GPU nor CPU: they have {gpu} and {cpu} bytes"
+    )]
+    HostTooSmall {
+        /// Bytes of all neurons.
+        neurons: u64,
+        /// Bytes of all predictors.
+        predictors: u64,
+        /// Bytes of the GPU without dense weights.
+        gpu: u64,
+        /// Bytes of the CPU's memory without keys and values.
+        cpu: u64,
+    },
+    /// More neurons off the GPU than the CPU holds, in PowerInfer's program.
+    #[error("{used} bytes of neurons are left to the CPU, {capacity} fit")]
+    CpuFull {
+        /// Bytes of the CPU's neurons.
+        used: u64,
+        /// Bytes that neurons can take there.
+        capacity: u64,
+    },
     /// A placement with more on a DIMM than fits.
     #[error("{used} bytes of neurons on DIMM {dimm}, {capacity} fit")]
     DimmFull {

@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`Machine`] and [`Instance`] (the problem), [`Placement`] (a solution and what it costs), [`neuron_bound`] (what no
 //! solution can go below), [`place_structured`] (the method) with its parts `gpu` and `balance`. To compare with:
-//! [`place_powerinfer`], [`place_greedy`], [`place_random`], [`place_milp`], and [`write_lp`] for solvers elsewhere.
+//! [`place_powerinfer`], [`place_greedy`], [`place_random`], [`place_milp`], and [`write_lp`] and [`write_powerinfer_lp`] for solvers elsewhere.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -29,11 +29,14 @@ pub use baselines::{place_greedy, place_random};
 pub use bound::{Bound, group_bound, neuron_bound};
 pub use error::PlacementError;
 pub use instance::{BlockNeurons, Group, Instance, ONE, Options, Terms};
-pub use lp_file::{LpForm, write_lp};
+pub use lp_file::{LpForm, write_lp, write_powerinfer_lp};
 pub use machine::Machine;
 pub use milp::{MilpOptions, MilpReport, place_milp, relaxation_us};
 pub use placement::{Evaluation, Placement, TermTime};
 pub use placement_file::PlacementFile;
-pub use powerinfer::{PC_HIGH_GBPS, PowerInferReport, least_neurons, place_powerinfer};
+pub use powerinfer::{
+    HostMemory, PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, PowerInferProgram, PowerInferReport,
+    least_neurons, place_powerinfer,
+};
 pub use structured::{Certificate, CertifiedTerm, place_structured};
 pub use synthetic::synthetic_frequencies;

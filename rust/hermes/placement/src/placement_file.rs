@@ -10,6 +10,7 @@ const DIGITS: &[u8; 64] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP
 
 /// What a file says of the places of a model's neurons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PlacementFile {
     /// Name of the model.
     pub model: String,
@@ -20,6 +21,7 @@ pub struct PlacementFile {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct BlockText {
     layer: u32,
     kind: String,
@@ -58,27 +60,43 @@ impl PlacementFile {
         Self { model: model.to_owned(), dimms, blocks }
     }
 
-    /// The placement, for neurons of that shape.
+    /// The placement, for neurons of that shape on so many DIMMs. Whether it fits their memory is [`Placement::check`]'s to say.
     ///
     /// # Errors
-    /// [`PlacementError::Syntax`] names the block that is not as it should be, [`PlacementError::Shape`] a wrong number of blocks.
-    pub fn placement(&self, shape: &NeuronShape) -> Result<Placement, PlacementError> {
+    /// [`PlacementError::Syntax`] names the block that is not as it should be, [`PlacementError::Shape`] a wrong number of blocks or
+    /// DIMMs.
+    pub fn placement(&self, shape: &NeuronShape, dimms: u32) -> Result<Placement, PlacementError> {
+        let wrong =
+            |what: &str, found, expected| PlacementError::Shape { what: what.to_owned(), found, expected };
         if self.blocks.len() != shape.blocks().len() {
-            let (what, found) = ("blocks placed".to_owned(), self.blocks.len() as u64);
-            return Err(PlacementError::Shape { what, found, expected: shape.blocks().len() as u64 });
+            let what = "blocks placed (two of each layer)";
+            return Err(wrong(what, self.blocks.len() as u64, shape.blocks().len() as u64));
+        }
+        if self.dimms != dimms {
+            return Err(wrong("DIMMs that neurons are placed on", self.dimms.into(), dimms.into()));
         }
         let mut placement = Placement::new(shape);
         for (block, (of, text)) in shape.blocks().iter().zip(&self.blocks).enumerate() {
             let wrong = |what: String| PlacementError::Syntax(format!("block {block}: {what}"));
             if (text.layer, text.kind.as_str()) != (of.layer, kind_name(of.kind)) {
                 let expected = format!("{} of layer {}", kind_name(of.kind), of.layer);
-                return Err(wrong(format!("{} of layer {} instead of {expected}", text.kind, text.layer)));
+                let again = |other: &BlockText| (other.layer, &other.kind) == (text.layer, &text.kind);
+                let twice =
+                    if self.blocks[..block].iter().any(again) { ", which is there twice," } else { "" };
+                return Err(wrong(format!(
+                    "{} of layer {}{twice} instead of {expected}",
+                    text.kind, text.layer
+                )));
             }
             for (name, digits, expected) in
-                [("gpu", &text.gpu, of.neurons.div_ceil(4)), ("dimms", &text.dimms, of.neurons)]
+                [("dimms", &text.dimms, of.neurons), ("gpu", &text.gpu, of.neurons.div_ceil(4))]
             {
                 if digits.len() != expected as usize {
-                    return Err(wrong(format!("{name} has {} digits instead of {expected}", digits.len())));
+                    let found = digits.len();
+                    let neurons = of.neurons;
+                    return Err(wrong(format!(
+                        "{name} has {found} digits instead of {expected} for {neurons} neurons"
+                    )));
                 }
             }
             for (dimm, character) in placement.dimms_mut(block).iter_mut().zip(text.dimms.bytes()) {
@@ -126,27 +144,43 @@ mod tests {
         let file = PlacementFile::new("some", 40, &placement);
         let text = serde_json::to_string(&file).unwrap();
         let read: PlacementFile = serde_json::from_str(&text).unwrap();
-        assert_eq!(read.placement(placement.shape()).unwrap(), placement);
+        assert_eq!(read.placement(placement.shape(), 40).unwrap(), placement);
     }
 
     #[test]
     fn damaged_text_is_refused_with_its_block() {
         let good = PlacementFile::new("some", 40, &placement());
         let shape = NeuronShape::new(2, 70, 33);
-        let damages: [Damage; 7] = [
+        let damages: [Damage; 9] = [
             (|f| f.dimms = 39, "block 0: 'D' is none of 39 DIMMs"),
             (|f| f.blocks[1].dimms.replace_range(0..1, "!"), "block 1: '!'"),
             (|f| f.blocks[2].gpu.replace_range(3..4, "g"), "'g' is no hexadecimal digit"),
-            (|f| f.blocks[3].gpu.push('0'), "gpu has 10 digits instead of 9"),
+            (|f| f.blocks[3].gpu.push('0'), "block 3: gpu has 10 digits instead of 9 for 33 neurons"),
+            (|f| f.blocks[2].dimms.truncate(69), "block 2: dimms has 69 digits instead of 70 for 70 neurons"),
             (|f| f.blocks[3].gpu.replace_range(8..9, "2"), "block 3 go on behind its last neuron, number 32"),
             (|f| f.blocks[1].layer = 1, "mlp of layer 1 instead of mlp of layer 0"),
+            (
+                |f| f.blocks[2] = f.blocks[0].clone(),
+                "block 2: attention of layer 0, which is there twice, instead of attention of layer 1",
+            ),
             (|f| f.blocks.truncate(3), "3 instead of 4"),
         ];
         for (damage, expected) in damages {
             let mut file = good.clone();
             damage(&mut file);
-            let error = file.placement(&shape).unwrap_err().to_string();
+            let error = file.placement(&shape, file.dimms).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
+        }
+        let error = good.placement(&shape, 41).unwrap_err().to_string();
+        assert_eq!(error, "DIMMs that neurons are placed on: 40 instead of 41");
+        let text = serde_json::to_string(&good).unwrap();
+        for (from, to, expected) in [
+            ("\"dimms\":40", "\"dimms\":40,\"dimms\":40", "duplicate field `dimms`"),
+            ("\"dimms\":40", "\"dimms\":40,\"cpu\":1", "unknown field `cpu`"),
+            ("\"dimms\":40,", "", "missing field `dimms`"),
+        ] {
+            let error = serde_json::from_str::<PlacementFile>(&text.replacen(from, to, 1)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
         }
     }
 }

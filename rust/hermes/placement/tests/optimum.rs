@@ -1,13 +1,13 @@
 //! Do bounds and placements keep what they promise, where the true optimum is known or a general solver finds it?
 
-use crate::common::{Sizes, below, problem};
+use crate::common::{Sizes, below, problem, rows};
 use ndp_config::LlmShape;
 use ndp_config::SystemConfig;
 use ndp_numerics::SplitMix64;
 use ndp_placement::{
-    Instance, MilpOptions, ONE, Options, Placement, Terms, group_bound, least_neurons, neuron_bound,
-    place_greedy, place_milp, place_powerinfer, place_random, place_structured, relaxation_us,
-    synthetic_frequencies,
+    HostMemory, Instance, MilpOptions, ONE, Options, Placement, PlacementError, PowerInferProgram, Terms,
+    group_bound, least_neurons, neuron_bound, place_greedy, place_milp, place_powerinfer, place_random,
+    place_structured, relaxation_us, synthetic_frequencies, write_powerinfer_lp,
 };
 
 /// Rounding of sums in f64.
@@ -170,37 +170,78 @@ fn the_bars_for_three_models_and_4_8_and_16_dimms_are_met() {
     }
 }
 
-/// The most impact that whole groups can have on the GPU, with at least `least` neurons of a block or none.
-fn most_impact(instance: &Instance, least: &[Option<u32>]) -> f64 {
+/// What a program of PowerInfer is made of, at random.
+struct Drawn {
+    least: Vec<Option<u32>>,
+    memory: HostMemory,
+}
+
+fn drawn(instance: &Instance, seed: u64) -> Drawn {
+    let mut rng = SplitMix64::new(seed);
+    let least =
+        instance.blocks().iter().map(|_| Some(below(&mut rng, 9) as u32).filter(|&n| n < 8)).collect();
+    let predictors = instance.blocks().iter().map(|_| below(&mut rng, instance.bytes() / 8 + 1)).collect();
+    // Room for everything, three times out of four.
+    let cpu_bytes = below(&mut rng, 4 * instance.bytes());
+    Drawn { least, memory: HostMemory { cpu_bytes, predictors } }
+}
+
+/// The most impact that whole groups can have on the GPU by equations 1 to 8, tried one by one; none if no choice keeps them.
+fn most_impact(instance: &Instance, Drawn { least, memory }: &Drawn) -> Option<f64> {
+    // Predictors first, each where it fits.
+    let (mut gpu, mut cpu) = (instance.machine().gpu_bytes as i64, memory.cpu_bytes as i64);
+    for &bytes in &memory.predictors {
+        *if bytes as i64 <= gpu { &mut gpu } else { &mut cpu } -= bytes as i64;
+    }
     let groups = instance.groups();
-    let mut best = 0.0f64;
+    let mut best: Option<f64> = None;
     for set in 0u32..1 << groups.len() {
         let mut neurons = vec![0; instance.blocks().len()];
-        let (mut bytes, mut impact) = (0, 0.0);
-        for (_, group) in groups.iter().enumerate().filter(|(index, _)| set >> index & 1 == 1) {
+        let (mut on_gpu, mut on_cpu, mut impact) = (0, 0, 0.0);
+        for (index, group) in groups.iter().enumerate() {
+            if set >> index & 1 == 0 {
+                on_cpu += group.bytes as i64;
+                continue;
+            }
             neurons[group.block as usize] += group.len;
-            bytes += group.bytes;
+            on_gpu += group.bytes as i64;
             impact += group.mean() * f64::from(group.len) / f64::from(ONE);
         }
         let enough = |(&n, least): (&u32, &Option<u32>)| n == 0 || least.is_some_and(|least| n >= least);
-        if bytes <= instance.machine().gpu_bytes && neurons.iter().zip(least).all(enough) {
-            best = best.max(impact);
+        if on_gpu <= gpu && on_cpu <= cpu && neurons.iter().zip(least).all(enough) {
+            best = Some(best.map_or(impact, |best| best.max(impact)));
         }
     }
     best
 }
 
+const POWERINFER: Sizes = Sizes { layers: 2, attention: 7, mlp: 9, dimms: 2, group: 3 };
+
 #[test]
 fn powerinfers_impact_is_within_its_gap_of_the_optimum() {
-    let mut optimal = 0;
-    for seed in 0..200 {
-        let sizes = Sizes { layers: 2, attention: 7, mlp: 9, dimms: 2, group: 3 };
-        let (instance, _) = problem(seed, sizes, 1.5);
-        let mut rng = SplitMix64::new(seed);
-        let least: Vec<_> =
-            instance.blocks().iter().map(|_| Some(below(&mut rng, 9) as u32).filter(|&n| n < 8)).collect();
-        let (placement, report) = place_powerinfer(&instance, &least).unwrap();
-        let best = most_impact(&instance, &least);
+    let (mut placed, mut optimal, mut infeasible, mut missed) = (0, 0, 0, 0);
+    for seed in 0..400 {
+        let (instance, _) = problem(seed, POWERINFER, 1.5);
+        let drawn = drawn(&instance, seed);
+        let best = most_impact(&instance, &drawn);
+        let program = PowerInferProgram::new(&instance, &drawn.least, &drawn.memory);
+        let found = program.and_then(|program| place_powerinfer(&program));
+        let (placement, report) = match found {
+            Ok(found) => found,
+            Err(PlacementError::HostTooSmall { .. }) => {
+                assert_eq!(best, None, "seed {seed}");
+                infeasible += 1;
+                continue;
+            }
+            Err(PlacementError::CpuFull { used, capacity }) => {
+                assert!(used > capacity, "seed {seed}");
+                missed += u32::from(best.is_some());
+                continue;
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        };
+        placed += 1;
+        let best = best.unwrap();
         assert!(
             report.impact <= best + ROUNDING && best <= report.impact_bound + ROUNDING,
             "seed {seed}: {best}, {report:?}"
@@ -209,13 +250,78 @@ fn powerinfers_impact_is_within_its_gap_of_the_optimum() {
             report.impact >= best * (1.0 - report.impact_gap) - ROUNDING,
             "seed {seed}: {best}, {report:?}"
         );
-        for (block, least) in least.iter().enumerate() {
+        for (block, least) in drawn.least.iter().enumerate() {
             let on: u32 = placement.gpu_bits(block).iter().map(|word| word.count_ones()).sum();
             assert!(on == 0 || least.is_some_and(|least| on >= least), "seed {seed}, block {block}: {on}");
         }
+        // Each neuron is in one memory, and each predictor.
+        let on_gpu = placement.evaluate(&instance).unwrap().gpu_bytes;
+        assert_eq!((report.gpu_bytes, report.gpu_bytes + report.cpu_bytes), (on_gpu, instance.bytes()));
+        let predictors: u64 = drawn.memory.predictors.iter().sum();
+        assert_eq!(report.predictor_gpu_bytes + report.predictor_cpu_bytes, predictors);
+        assert!(
+            report.gpu_bytes <= report.gpu_capacity_bytes && report.cpu_bytes <= report.cpu_capacity_bytes
+        );
+        assert_eq!(
+            (report.gpu_capacity_bytes + report.predictor_gpu_bytes, report.cpu_capacity_bytes),
+            (instance.machine().gpu_bytes, drawn.memory.cpu_bytes - report.predictor_cpu_bytes)
+        );
         optimal += u32::from(report.impact >= best - ROUNDING);
     }
-    assert!(optimal > 100, "{optimal} of 200 are optimal");
+    assert!(
+        placed > 200 && infeasible > 20 && optimal * 2 > placed,
+        "{placed}: {optimal} optimal, {infeasible}"
+    );
+    // Whole groups and least numbers leave less to the GPU than it has room for.
+    assert!(missed * 20 < placed, "{missed} of {placed} have a placement that was not found");
+}
+
+#[test]
+fn powerinfers_exported_program_has_its_optimum_and_the_placement_as_a_solution() {
+    let mut solved = 0;
+    for seed in 0..60 {
+        let (instance, _) = problem(seed, Sizes { attention: 4, mlp: 6, ..POWERINFER }, 1.5);
+        let drawn = drawn(&instance, seed);
+        let Ok(program) = PowerInferProgram::new(&instance, &drawn.least, &drawn.memory) else { continue };
+        let mut text = Vec::new();
+        write_powerinfer_lp(&program, "a title", &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.starts_with("\\ a title\nMaximize\n obj:\n") && text.ends_with("End\n"), "{text}");
+        let (objective, rows) = rows(&text);
+        let groups = instance.groups().len();
+        let binaries: Vec<&str> = text.split_once("Binaries\n").unwrap().1.split_whitespace().collect();
+        let variables = 2 * groups + drawn.least.iter().flatten().count();
+        assert_eq!(binaries.len(), variables + 1, "seed {seed}: {binaries:?} and the end");
+        // Every choice of all its variables but those that equation 3 settles.
+        let free: Vec<&str> = binaries[..variables].iter().copied().filter(|x| !x.ends_with("_c")).collect();
+        let mut best: Option<f64> = None;
+        for set in 0u32..1 << free.len() {
+            let mut values: std::collections::BTreeMap<String, f64> =
+                free.iter().enumerate().map(|(i, x)| ((*x).to_owned(), f64::from(set >> i & 1))).collect();
+            for group in 0..groups {
+                values.insert(format!("x{group}_c"), 1.0 - values[&format!("x{group}_g")]);
+            }
+            let sum = |row: &std::collections::BTreeMap<String, f64>| -> f64 {
+                row.iter().map(|(x, factor)| factor * values[x]).sum()
+            };
+            let kept = rows.iter().all(|(_, row, relation, right)| match relation.as_str() {
+                "<=" => sum(row) <= right + ROUNDING,
+                ">=" => sum(row) >= right - ROUNDING,
+                _ => (sum(row) - right).abs() < ROUNDING,
+            });
+            if kept {
+                best = Some(best.map_or(sum(&objective), |best| best.max(sum(&objective))));
+            }
+        }
+        match (best, most_impact(&instance, &drawn)) {
+            (Some(best), Some(expected)) => {
+                assert!((best - expected).abs() < ROUNDING, "seed {seed}: {best} {expected}");
+                solved += 1;
+            }
+            (found, expected) => assert_eq!(found, expected, "seed {seed}"),
+        }
+    }
+    assert!(solved > 20, "{solved} have a solution");
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Are capacities and shapes kept, and is what breaks them named?
 
-use crate::common::{Sizes, problem};
+use crate::common::{Sizes, problem, rows};
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_placement::{
-    Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementError, PlacementFile, least_neurons,
-    place_greedy, place_milp, place_powerinfer, place_random, place_structured, synthetic_frequencies,
-    write_lp,
+    HostMemory, Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementError, PlacementFile,
+    PowerInferProgram, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
+    place_structured, synthetic_frequencies, write_lp,
 };
 use ndp_traces::NeuronShape;
 use std::collections::BTreeMap;
@@ -30,12 +30,14 @@ fn all_methods_keep_the_capacities() {
         let (instance, _) = problem(seed, SIZES, 1.0);
         let (structured, certificate) = place_structured(&instance).unwrap();
         let least = vec![Some(20); instance.blocks().len()];
+        let memory = HostMemory { cpu_bytes: instance.bytes(), predictors: vec![100; 6] };
+        let program = PowerInferProgram::new(&instance, &least, &memory).unwrap();
         let milp = MilpOptions { groups_per_variable: 4, ..MilpOptions::default() };
         for placement in [
             structured,
             place_greedy(&instance).unwrap(),
             place_random(&instance, seed).unwrap(),
-            place_powerinfer(&instance, &least).unwrap().0,
+            place_powerinfer(&program).unwrap().0,
             place_milp(&instance, &milp).unwrap().0,
         ] {
             placement.check(&instance).unwrap();
@@ -189,7 +191,30 @@ fn options_of_the_other_methods_are_checked() {
     assert!(milp(0, 1.0).contains("groups per variable = 0"));
     assert!(milp(1, f64::NAN).contains("time limit = NaN"));
     assert!(least_neurons(&instance, 0.0).unwrap_err().to_string().contains("CPU bandwidth = 0"));
-    assert!(place_powerinfer(&instance, &[]).unwrap_err().to_string().contains("0 instead of 6"));
+    let memory = HostMemory { cpu_bytes: 0, predictors: vec![7; 6] };
+    let program = |least: &[Option<u32>]| PowerInferProgram::new(&instance, least, &memory).unwrap_err();
+    assert!(program(&[]).to_string().contains("0 instead of 6"));
+    let (neurons, gpu) = (instance.bytes(), instance.machine().gpu_bytes);
+    assert_eq!(program(&[None; 6]), PlacementError::HostTooSmall { neurons, predictors: 42, gpu, cpu: 0 });
+    // No block may have neurons on the GPU, and the CPU has room for all but one byte.
+    let memory = HostMemory { cpu_bytes: neurons - 1, predictors: Vec::new() };
+    let program = PowerInferProgram::new(&instance, &[None; 6], &memory).unwrap();
+    let error = place_powerinfer(&program).unwrap_err();
+    assert_eq!(error, PlacementError::CpuFull { used: neurons, capacity: neurons - 1 });
+    let model = LlmShape::preset("llama2-70b").unwrap();
+    for (cpu_gb, percent, expected) in [
+        (f64::NAN, 7.0, "CPU memory = NaN must be 0 to 10^6 GB"),
+        (-1.0, 7.0, "CPU memory = -1 must be"),
+        (192.0, 100.5, "size of the predictors = 100.5 must be 0 to 100 per cent"),
+    ] {
+        let error = HostMemory::of(&model, cpu_gb, percent, 0).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let memory = HostMemory::of(&model, 192.0, 8.08, 2048).unwrap();
+    assert_eq!(memory.cpu_bytes, 192_000_000_000 - 2048 * model.kv_bytes_per_token());
+    let all = (model.resident_bytes() + model.neurons_bytes()) as f64;
+    let predictors: u64 = memory.predictors.iter().sum();
+    assert!((predictors as f64 / all - 0.0808).abs() < 1e-8 && memory.predictors.len() == 160);
 }
 
 #[test]
@@ -197,38 +222,7 @@ fn a_file_of_a_placement_gives_it_back() {
     let (instance, _) = problem(9, SIZES, 1.2);
     let (placement, _) = place_structured(&instance).unwrap();
     let file = PlacementFile::new("some", 4, &placement);
-    assert_eq!(file.placement(instance.shape()).unwrap(), placement);
-}
-
-/// The rows of a problem in LP format: name, coefficients, relation, right side.
-type Row = (String, BTreeMap<String, f64>, String, f64);
-
-fn rows(text: &str) -> Vec<Row> {
-    let body = &text[text.find("Subject To").unwrap() + 10..text.find("Binaries").unwrap()];
-    let words: Vec<&str> = body.split_whitespace().collect();
-    let mut rows: Vec<Row> = Vec::new();
-    let (mut sign, mut factor) = (1.0, 1.0);
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let Some(row) = rows.last_mut().filter(|_| !word.ends_with(':')) else {
-            rows.push((word.trim_end_matches(':').to_owned(), BTreeMap::new(), String::new(), 0.0));
-            continue;
-        };
-        match word {
-            "+" => sign = 1.0,
-            "-" => sign = -1.0,
-            "<=" | ">=" | "=" => {
-                row.2 = word.to_owned();
-                row.3 = words.next().unwrap().parse().unwrap();
-            }
-            _ if word.parse::<f64>().is_ok() => factor = word.parse().unwrap(),
-            _ => {
-                assert!(row.1.insert(word.to_owned(), sign * factor).is_none(), "{word} twice in {}", row.0);
-                (sign, factor) = (1.0, 1.0);
-            }
-        }
-    }
-    rows
+    assert_eq!(file.placement(instance.shape(), 4).unwrap(), placement);
 }
 
 #[test]
@@ -259,7 +253,7 @@ fn the_exported_problem_has_the_placement_as_a_solution_with_its_objective() {
         }
         // Every row holds, and of each term's rows one holds with equality: no smaller times would do.
         let mut tight = vec![false; evaluation.terms.len()];
-        for (name, row, relation, right) in rows(&text) {
+        for (name, row, relation, right) in rows(&text).1 {
             let left: f64 = row.iter().map(|(x, c)| c * values.get(x).copied().unwrap_or(0.0)).sum();
             let holds = match relation.as_str() {
                 "<=" => left <= right + 1e-9,

@@ -22,7 +22,7 @@ pub mod writer;
 pub use activity::{Activity, ones};
 pub use error::{Place, TraceError};
 pub use format::{Phase, TokenInfo, TraceHeader};
-pub use profile::Profile;
+pub use profile::{Counted, Profile};
 pub use reader::TraceReader;
 pub use shape::{Block, NeuronShape};
 pub use stats::Statistics;

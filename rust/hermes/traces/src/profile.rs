@@ -3,6 +3,29 @@
 use crate::{Activity, NeuronShape, Phase, TraceError, TraceReader, ones};
 use std::io::Read;
 
+/// Which tokens of a trace are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All.
+    All,
+    /// Those of prompts.
+    Prompts,
+    /// Those known before the last sequence, which is the text that is generated: the sequences in front of it. Of a single sequence its
+    /// prompt.
+    Profiled,
+}
+
+impl Counted {
+    /// Whether a token is counted: number of its sequence (the first is 1), its phase, and how many sequences there are.
+    pub fn includes(self, sequence: u64, phase: Phase, sequences: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Prompts => phase == Phase::Prompt,
+            Self::Profiled => sequence < sequences || sequences == 1 && phase == Phase::Prompt,
+        }
+    }
+}
+
 /// Activations per neuron, counted over tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
@@ -19,14 +42,16 @@ impl Profile {
         Self { shape: shape.clone(), counts, tokens: 0 }
     }
 
-    /// Counts all tokens of a trace, or only those of prompts. The trace is read to its end in both cases, so it has been checked.
+    /// Counts tokens of a trace. The trace is read to its end in any case, so it has been checked.
     ///
     /// # Errors
     /// The reader's.
-    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, prompt_only: bool) -> Result<Self, TraceError> {
+    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, counted: Counted) -> Result<Self, TraceError> {
         let mut profile = Self::new(reader.shape());
+        let (mut sequence, sequences) = (0, reader.header().sequences);
         while let Some((info, activity)) = reader.read()? {
-            if !prompt_only || info.phase == Phase::Prompt {
+            sequence += u64::from(info.first);
+            if counted.includes(sequence, info.phase, sequences) {
                 profile.add(activity);
             }
         }
@@ -142,14 +167,31 @@ mod tests {
             writer.write(crate::TokenInfo::at(position, 2), &activity).unwrap();
         }
         let mut bytes = writer.finish().unwrap();
-        let count = |bytes: &[u8], prompt_only| {
-            Profile::from_reader(&mut TraceReader::new(bytes).unwrap(), prompt_only)
-        };
-        let (all, prompt) = (count(&bytes, false).unwrap(), count(&bytes, true).unwrap());
+        let count =
+            |bytes: &[u8], counted| Profile::from_reader(&mut TraceReader::new(bytes).unwrap(), counted);
+        let [all, prompt, profiled] = [Counted::All, Counted::Prompts, Counted::Profiled]
+            .map(|counted| count(&bytes, counted).unwrap());
         assert_eq!((all.tokens(), &all.counts(0)[..3], all.counts(0)[9]), (3, &[1, 1, 1][..], 3));
         assert_eq!((prompt.tokens(), &prompt.counts(0)[..3], prompt.counts(0)[9]), (2, &[1, 1, 0][..], 2));
+        assert_eq!(profiled, prompt, "of a single sequence");
         let last = bytes.len() - 1;
         bytes[last] ^= 1;
-        assert!(count(&bytes, true).is_err());
+        assert!(count(&bytes, Counted::Prompts).is_err());
+    }
+
+    #[test]
+    fn the_last_of_several_sequences_is_not_profiled() {
+        let model = ndp_config::LlmShape::opt_like("x", 1, 64, 1, 64, 2).unwrap();
+        let header = crate::TraceHeader { sequences: 3, ..crate::TraceHeader::new(&model, 9, 6) };
+        let mut writer = crate::TraceWriter::new(Vec::new(), header).unwrap();
+        let mut activity = Activity::new(writer.shape());
+        for token in 0..9 {
+            activity.words_mut()[0] = 1 << token;
+            writer.write(crate::TokenInfo::at(token % 3, 2), &activity).unwrap();
+        }
+        let bytes = writer.finish().unwrap();
+        let mut reader = TraceReader::new(&bytes[..]).unwrap();
+        let profile = Profile::from_reader(&mut reader, Counted::Profiled).unwrap();
+        assert_eq!((profile.tokens(), &profile.counts(0)[..9]), (6, &[1, 1, 1, 1, 1, 1, 0, 0, 0][..]));
     }
 }

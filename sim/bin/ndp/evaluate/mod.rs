@@ -5,18 +5,16 @@ mod table;
 
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
-use crate::system::args::{LinksChoice, PolicyChoice};
+use crate::system::args::{LinksChoice, PlacementArg, PolicyChoice};
+use crate::tools::traced_model;
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, evaluate};
-use ndp_traces::{TraceHeader, TraceReader};
+use ndp_traces::{NeuronShape, TraceReader};
 use std::path::PathBuf;
-
-/// Vocabulary of a model of bytes.
-const BYTES: u32 = 256;
 
 /// Evaluate predictor, placement, adjustment and remapping on an activation trace
 ///
@@ -26,6 +24,8 @@ const BYTES: u32 = 256;
 #[command(after_help = "Examples:\n  \
     ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
     ndp evaluate --llm llama2-13b --trace t.trace --html report.html\n  \
+    ndp place --trace t.trace --profile --method greedy --out placement.json\n  \
+    ndp evaluate --trace t.trace --placement placement.json --policy partition,hermes --fast\n  \
     ndp evaluate --llm llama2-13b --trace t.trace --dimms 4 --policy partition,hermes --activity predicted --json > result.json\n  \
     ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
     ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
@@ -56,6 +56,9 @@ pub struct Args {
     /// Policies, separated by commas: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all.
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',', default_value = "all")]
     policy: Vec<PolicyChoice>,
+    /// Where neurons are at first.
+    #[command(flatten)]
+    placement: PlacementArg,
     /// From what it is known which neurons are computed.
     #[arg(long, value_enum, default_value_t = ActivitySource::Causal)]
     activity: ActivitySource,
@@ -97,24 +100,12 @@ pub struct Args {
     json: bool,
 }
 
-/// The model that a trace names; one that is no preset is taken for a small OPT with heads of 64 elements.
-fn model_of(header: &TraceHeader) -> Result<LlmShape> {
-    if let Ok(model) = LlmShape::preset(&header.model) {
-        return Ok(model);
-    }
-    let heads = if header.attention.is_multiple_of(64) { header.attention / 64 } else { 1 };
-    let TraceHeader { model, layers, attention, mlp, .. } = header;
-    LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
-        format!("the model '{model}' is no preset, and {layers} layers of {attention} and {mlp} neurons are no model")
-    })
-}
-
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
-    let files = args.energy.files(files);
+    let files = args.placement.files(args.energy.files(files));
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
     let mut system = SystemConfig::load(&args.system)?.having_dimms()?;
@@ -127,7 +118,7 @@ pub fn run(args: &Args) -> Result<()> {
     let header = reader.header();
     let model = match &args.llm {
         Some(name) => LlmShape::load(name)?,
-        None => model_of(header)?,
+        None => traced_model(header)?,
     };
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     check_weights(model.weights(), &design)?;
@@ -139,9 +130,11 @@ pub fn run(args: &Args) -> Result<()> {
         !linked || dimms as usize <= MOST,
         "{dimms} DIMMs need --links bandwidth: bridges have links for {MOST} DIMMs at most"
     );
+    let policies = PolicyChoice::policies(&args.policy);
+    args.placement.check(&policies)?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let options = EvaluateOptions {
-        policies: PolicyChoice::policies(&args.policy),
+        policies,
         window: args.window,
         table_tokens: args.table_tokens as usize,
         seed: args.seed,
@@ -153,6 +146,7 @@ pub fn run(args: &Args) -> Result<()> {
         tokens: args.tokens,
         fast: args.fast,
         energy: Some(args.energy.constants(&design, system.name())?),
+        placement: args.placement.load(&NeuronShape::of(&model), dimms)?,
         ..EvaluateOptions::default()
     };
     // How long the text is the trace says behind its profile.
@@ -160,7 +154,7 @@ pub fn run(args: &Args) -> Result<()> {
     let result = evaluate(&mut reader, &design, &model, &system, &options, |token, all| {
         progress.get_or_insert_with(|| Progress::new(all, "tokens")).set(token);
     })
-    .with_context(|| format!("cannot evaluate '{path}'"))?;
+    .with_context(|| format!("cannot evaluate '{path}'{}", args.placement.context()))?;
     drop(progress);
     if let Some(file) = html {
         let text = html::html(&result)?;

@@ -26,7 +26,8 @@ pub fn print(result: &Evaluation, with_energy: bool) {
     );
     let placement = result.placement;
     say!(
-        "placement {:.1} us, bound {:.1} us, gap {:.4} %, {:.2} GB of neurons on the GPU\n",
+        "placement{} {:.1} us, bound {:.1} us, gap {:.4} %, {:.2} GB of neurons on the GPU\n",
+        if placement.given { " of the file" } else { "" },
         placement.objective_us,
         placement.bound_us,
         percent(placement.gap),

@@ -2,7 +2,7 @@
 
 use crate::args::{RecordArgs, UnitArgs, weight_format};
 use crate::golden;
-use crate::system::args::{LinksChoice, PolicyChoice, PredictorChoice, bit_error_rate};
+use crate::system::args::{LinksChoice, PlacementArg, PolicyChoice, PredictorChoice, bit_error_rate};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
@@ -22,7 +22,10 @@ use std::path::{Path, PathBuf};
         ndp generate --model golden/model-llama --weights int4 --config tiny --tokens 8\n  \
         ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
         ndp generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
-        ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n\n\
+        ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n  \
+        ndp generate --config tiny --dimms 4 --tokens 8 --trace t.trace\n  \
+        ndp place --trace t.trace --profile --system small --dimms 4 --gpu-percent 20 --method greedy --out placement.json\n  \
+        ndp generate --config tiny --dimms 4 --tokens 8 --placement placement.json\n\n\
         If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
         tokens than it has, text and logits are compared with it.")]
 pub struct Args {
@@ -70,6 +73,9 @@ pub struct Args {
         requires = "dimms"
     )]
     pub policy: Vec<PolicyChoice>,
+    /// Where neurons are at first.
+    #[command(flatten)]
+    pub placement: PlacementArg,
     /// With --dimms: from what it is known which neurons are computed
     #[arg(long, value_enum, default_value_t = ActivitySource::Causal, requires = "dimms")]
     pub activity: ActivitySource,

@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");
     let files = files.optional("--html", args.html.as_ref()).optional("--trace", args.trace.as_ref());
-    let files = files.configuration("the system", &args.system);
+    let files = args.placement.files(files.configuration("the system", &args.system));
     let files = files.input_folder("part of the model", args.model.as_ref().unwrap_or(&own));
     files.input_folder("a stored text", workspace_path("golden/generate")).check()?;
     let config = DesignConfig::load(&unit.config)?;
@@ -88,7 +88,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let model = load_model(&job.model)?;
     let (model, quantisation) = model.quantised(args.weights)?;
     quantisation.inspect(|error| note!("{}", quantisation_text(args.weights, error)));
-    if !args.dimms.is_empty() {
+    if args.dimms.is_empty() {
+        args.placement.needs("--dimms")?;
+    } else {
         return system::run(args, &job, (&model, &config));
     }
     let recorded_products = if args.records.is_asked() { args.timeline_products } else { 0 };

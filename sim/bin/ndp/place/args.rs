@@ -1,7 +1,7 @@
 //! The arguments of `ndp place`.
 
 use clap::ValueEnum;
-use ndp_placement::{LpForm, PC_HIGH_GBPS, Terms};
+use ndp_placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
 use std::path::PathBuf;
 
 /// Place a model's neurons: which are copied to the GPU, and which DIMM holds each
@@ -11,14 +11,17 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
         ndp place --llm llama2-7b --dimms 8 --trace llama2-7b.trace --out placement.json\n  \
+        ndp place --trace llama2-7b.trace --profile --out placement.json   # for ndp evaluate --placement placement.json\n  \
         ndp place --llm opt-66b --dimms 16 --synthetic-seed 1 --json\n  \
         ndp place --llm llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
         ndp place --llm llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
+        ndp place --llm llama2-70b --synthetic-seed 1 --method powerinfer --predictor-percent 8.08 --lp-out powerinfer.lp\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b, falcon-40b, llama3-70b, gpt3-175b,
-    /// bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml
-    #[arg(long, required_unless_present = "table")]
+    /// bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
+    /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes
+    #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,
     /// Number of DIMMs, 1 to 64 [default: the system's]
     #[arg(long)]
@@ -32,14 +35,21 @@ pub struct Args {
     )]
     pub trace: Option<PathBuf>,
     /// Count only the prompts of the trace
-    #[arg(long, requires = "trace")]
+    #[arg(long, requires = "trace", conflicts_with = "synthetic_seed")]
     pub prompt_only: bool,
+    /// Count only what ndp evaluate profiles: all sequences of the trace but the last, which is the text that it generates; of a single
+    /// sequence its prompt
+    #[arg(long, requires = "trace", conflicts_with_all = ["prompt_only", "synthetic_seed"])]
+    pub profile: bool,
     /// Power-law frequencies from this seed instead of a trace
     #[arg(long, value_name = "SEED")]
     pub synthetic_seed: Option<u64>,
-    /// System: hermes, hermes-3090, hermes-t4, or a file ending in .toml
+    /// System: hermes, hermes-3090, hermes-t4, small, or a file ending in .toml
     #[arg(long, default_value = "hermes")]
     pub system: String,
+    /// How many percent of the neurons the GPU has room for [default: as many as its memory holds]
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub gpu_percent: Option<u32>,
     /// How to place
     #[arg(long, value_enum, default_value_t = Method::Structured)]
     pub method: Method,
@@ -58,6 +68,12 @@ pub struct Args {
     /// Bandwidth in GB/s that equation 4 of --method powerinfer takes for the CPU
     #[arg(long, value_name = "GBPS", default_value_t = PC_HIGH_GBPS)]
     pub cpu_gbps: f64,
+    /// Memory in GB that --method powerinfer takes for the CPU's: neurons, keys and values, and predictors that the GPU has no room for
+    #[arg(long, value_name = "GB", default_value_t = PC_HIGH_GB)]
+    pub cpu_gb: f64,
+    /// Size of the predictors in per cent of the model, of which --method powerinfer keeps as many on the GPU as fit
+    #[arg(long, value_name = "PERCENT", default_value_t = PREDICTOR_PERCENT)]
+    pub predictor_percent: f64,
     /// Least number of neurons of a block on the GPU for --method powerinfer [default: from equation 4]
     #[arg(long, value_name = "NEURONS")]
     pub least: Option<u32>,
@@ -70,9 +86,10 @@ pub struct Args {
     /// Writes the problem in CPLEX LP format, for other solvers
     #[arg(long, value_name = "FILE")]
     pub lp_out: Option<PathBuf>,
-    /// Full: groups on the GPU or one of the DIMMs. Reduced: on the GPU or not, DIMMs evenly loaded
-    #[arg(long, value_enum, default_value_t = LpFormArg::Reduced)]
-    pub lp_form: LpFormArg,
+    /// Full: groups on the GPU or one of the DIMMs. Reduced: on the GPU or not, DIMMs evenly loaded. Powerinfer: on the GPU or the CPU
+    /// [default: powerinfer with --method powerinfer, reduced with others]
+    #[arg(long, value_enum, requires = "lp_out")]
+    pub lp_form: Option<LpFormArg>,
     /// Writes the place of every neuron as JSON
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -83,7 +100,7 @@ pub struct Args {
     #[arg(
         long,
         requires = "synthetic_seed",
-        conflicts_with_all = ["llm", "dimms", "method", "lp_out", "out", "json"]
+        conflicts_with_all = ["llm", "dimms", "gpu_percent", "method", "lp_out", "out", "json"]
     )]
     pub table: bool,
 }
@@ -93,7 +110,7 @@ pub struct Args {
 pub enum Method {
     /// In order of frequency, with even DIMMs
     Structured,
-    /// PowerInfer's integer program: as much activity on the GPU as possible
+    /// PowerInfer's integer program (equations 1-8): as much activity on the GPU as possible
     Powerinfer,
     /// Hottest neurons on the GPU, DIMMs in turn
     Greedy,
@@ -121,20 +138,13 @@ impl From<TermsArg> for Terms {
     }
 }
 
-/// [`LpForm`] as the command line has it.
+/// The problem that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LpFormArg {
     /// All of equations 1-7
     Full,
     /// DIMMs evenly loaded
     Reduced,
-}
-
-impl From<LpFormArg> for LpForm {
-    fn from(form: LpFormArg) -> Self {
-        match form {
-            LpFormArg::Full => Self::Full,
-            LpFormArg::Reduced => Self::Reduced,
-        }
-    }
+    /// PowerInfer's equations 1-8, only with --method powerinfer
+    Powerinfer,
 }

@@ -5,19 +5,20 @@
 mod args;
 mod report;
 
+use crate::tools::traced_model;
 use anyhow::{Context, Result, bail, ensure};
 pub use args::Args;
-use args::Method;
+use args::{LpFormArg, Method};
 use indicatif::ProgressBar;
 use ndp_config::{LlmShape, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_placement::{
-    Certificate, Instance, MilpOptions, MilpReport, Options, Placement, PlacementFile, PowerInferReport,
-    least_neurons, place_greedy, place_milp, place_powerinfer, place_random, place_structured,
-    synthetic_frequencies, write_lp,
+    Certificate, HostMemory, Instance, LpForm, MilpOptions, MilpReport, Options, Placement, PlacementFile,
+    PowerInferProgram, PowerInferReport, least_neurons, place_greedy, place_milp, place_powerinfer,
+    place_random, place_structured, synthetic_frequencies, write_lp, write_powerinfer_lp,
 };
 
-use ndp_traces::{NeuronShape, Profile, TraceReader};
+use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Report};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,9 +34,15 @@ fn report(args: &Args) -> Result<String> {
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
     files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
-    let Some(name) = args.llm.as_deref() else { return table(args) };
-    let model = LlmShape::load(name)?;
-    let system = system(args, args.dimms)?;
+    if args.table {
+        return table(args);
+    }
+    let model = model(args)?;
+    let lp_form = lp_form(args)?;
+    let mut system = system(args, args.dimms)?;
+    if let Some(percent) = args.gpu_percent {
+        system = system.with_gpu_percent(&model, percent)?;
+    }
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
     let (frequencies, origin) = frequencies(args, &model)?;
@@ -43,7 +50,7 @@ fn report(args: &Args) -> Result<String> {
     let instance = Instance::new(&model, &system, &frequencies, &options(args))?;
     let grouping_seconds = begin.elapsed().as_secs_f64();
     let begin = Instant::now();
-    let placed = place(args, &instance)?;
+    let placed = place(args, &model, &instance)?;
     let placing_seconds = begin.elapsed().as_secs_f64();
     let origin = Origin {
         system: system.name().to_owned(),
@@ -56,16 +63,27 @@ fn report(args: &Args) -> Result<String> {
     };
     let dimms = instance.machine().dimms;
     if let Some(lp_out) = lp_out {
-        let title = format!(
-            "{} on {} with {dimms} DIMMs, frequencies from {}, groups of {}\nours {:.6} us, bound {:.6} us",
+        let of = format!(
+            "{} on {} with {dimms} DIMMs, frequencies from {}, groups of {}",
             model.name(),
             origin.system,
             origin.frequencies,
-            args.group,
-            placed.certificate.objective_us,
-            placed.certificate.bound_us
+            args.group
         );
-        lp_out.finish(|out| write_lp(&instance, args.lp_form.into(), &title, out))?;
+        let ours =
+            |value: f64, bound: f64, unit| format!("{of}\nours {value:.6} {unit}, bound {bound:.6} {unit}");
+        match (&placed.powerinfer, lp_form) {
+            (Some(own), None) => {
+                let program = powerinfer_program(args, &model, &instance)?;
+                let title = ours(own.impact, own.impact_bound, "impact");
+                lp_out.finish(|out| write_powerinfer_lp(&program, &title, out))?;
+            }
+            (_, form) => {
+                let title = ours(placed.certificate.objective_us, placed.certificate.bound_us, "us");
+                let form = form.unwrap_or(LpForm::Reduced);
+                lp_out.finish(|out| write_lp(&instance, form, &title, out))?;
+            }
+        }
     }
     if let Some(out) = out {
         let file = PlacementFile::new(model.name(), dimms, &placed.placement);
@@ -77,12 +95,34 @@ fn report(args: &Args) -> Result<String> {
     Ok(if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() })
 }
 
+fn model(args: &Args) -> Result<LlmShape> {
+    match (&args.llm, &args.trace) {
+        (Some(name), _) => Ok(LlmShape::load(name)?),
+        (None, Some(trace)) => traced_model(TraceReader::open(trace)?.header()),
+        (None, None) => bail!("neither --llm nor --trace"),
+    }
+}
+
 fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
     let system = SystemConfig::load(&args.system)?.having_dimms()?;
     Ok(match dimms {
         Some(dimms) => system.with_dimms(dimms)?,
         None => system,
     })
+}
+
+/// Which form of Hermes' problem is written; none for PowerInfer's, which only its method knows.
+fn lp_form(args: &Args) -> Result<Option<LpForm>> {
+    let own = args.method == Method::Powerinfer;
+    match args.lp_form {
+        None => Ok((!own).then_some(LpForm::Reduced)),
+        Some(LpFormArg::Powerinfer) => {
+            ensure!(own, "--lp-form powerinfer needs --method powerinfer, of whose program it is");
+            Ok(None)
+        }
+        Some(LpFormArg::Full) => Ok(Some(LpForm::Full)),
+        Some(LpFormArg::Reduced) => Ok(Some(LpForm::Reduced)),
+    }
 }
 
 fn options(args: &Args) -> Options {
@@ -96,14 +136,19 @@ fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)>
     }
     let Some(path) = args.trace.as_deref() else { bail!("neither --trace nor --synthetic-seed") };
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let counted = match (args.prompt_only, args.profile) {
+        (true, _) => Counted::Prompts,
+        (_, true) => Counted::Profiled,
+        _ => Counted::All,
+    };
     let waiting = waiting("reading the trace");
-    let frequencies = read_trace(path, args.prompt_only, model)
+    let frequencies = read_trace(path, counted, model)
         .with_context(|| format!("cannot take frequencies from '{}'", path.display()))?;
     waiting.finish_and_clear();
     Ok((frequencies, format!("trace {name}")))
 }
 
-fn read_trace(path: &Path, prompt_only: bool, model: &LlmShape) -> Result<Vec<Vec<f32>>> {
+fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec<f32>>> {
     let mut reader = TraceReader::open(path)?;
     let header = reader.header();
     ensure!(
@@ -120,12 +165,13 @@ fn read_trace(path: &Path, prompt_only: bool, model: &LlmShape) -> Result<Vec<Ve
         model.name(),
         sizes(model.layers(), model.hidden(), model.ffn())
     );
-    let profile = Profile::from_reader(&mut reader, prompt_only)?;
-    ensure!(
-        profile.tokens() > 0,
-        "the trace has no {}",
-        if prompt_only { "tokens of prompts" } else { "tokens" }
-    );
+    let profile = Profile::from_reader(&mut reader, counted)?;
+    let tokens = match counted {
+        Counted::All => "tokens",
+        Counted::Prompts => "tokens of prompts",
+        Counted::Profiled => "tokens in front of its last sequence",
+    };
+    ensure!(profile.tokens() > 0, "the trace has no {tokens}");
     let tokens = f64::from(profile.tokens());
     let block =
         |block| profile.counts(block).iter().map(|&count| (f64::from(count) / tokens) as f32).collect();
@@ -140,7 +186,21 @@ struct Placed {
     milp: Option<MilpReport>,
 }
 
-fn place(args: &Args, instance: &Instance) -> Result<Placed> {
+/// PowerInfer's program.
+fn powerinfer_program<'a>(
+    args: &Args,
+    model: &LlmShape,
+    instance: &'a Instance,
+) -> Result<PowerInferProgram<'a>> {
+    let least = match args.least {
+        Some(least) => vec![Some(least); instance.blocks().len()],
+        None => least_neurons(instance, args.cpu_gbps)?,
+    };
+    let memory = HostMemory::of(model, args.cpu_gb, args.predictor_percent, args.kv_tokens)?;
+    Ok(PowerInferProgram::new(instance, &least, &memory)?)
+}
+
+fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
     let (mut powerinfer, mut milp) = (None, None);
     let placement = match args.method {
         Method::Structured => {
@@ -150,11 +210,7 @@ fn place(args: &Args, instance: &Instance) -> Result<Placed> {
         Method::Greedy => place_greedy(instance)?,
         Method::Random => place_random(instance, args.seed)?,
         Method::Powerinfer => {
-            let least = match args.least {
-                Some(least) => vec![Some(least); instance.blocks().len()],
-                None => least_neurons(instance, args.cpu_gbps)?,
-            };
-            let (placement, report) = place_powerinfer(instance, &least)?;
+            let (placement, report) = place_powerinfer(&powerinfer_program(args, model, instance)?)?;
             powerinfer = Some(report);
             placement
         }

@@ -141,6 +141,16 @@ impl fmt::Display for Report {
                 least.clone().min().unwrap_or(&0),
                 least.max().unwrap_or(&0)
             )?;
+            writeln!(
+                f,
+                "           GPU {:.2} of {:.2} GB and {:.2} GB of predictors, CPU {:.2} of {:.2} GB and {:.2} GB of predictors",
+                gb(own.gpu_bytes),
+                gb(own.gpu_capacity_bytes),
+                gb(own.predictor_gpu_bytes),
+                gb(own.cpu_bytes),
+                gb(own.cpu_capacity_bytes),
+                gb(own.predictor_cpu_bytes)
+            )?;
         }
         if let Some(own) = &self.milp {
             let end = if own.timed_out { "stopped by the time limit" } else { "finished" };

@@ -1,6 +1,11 @@
 //! Values of the arguments of several DIMMs.
 
+use anyhow::{Context, ensure};
+use ndp_files::{FileSet, read_text};
+use ndp_placement::{Placement, PlacementFile};
 use ndp_scheduler::Policy;
+use ndp_traces::NeuronShape;
+use std::path::PathBuf;
 
 /// Whose live predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]
@@ -55,6 +60,58 @@ impl PolicyChoice {
             }
         }
         policies
+    }
+}
+
+/// Longest file of a placement: 16 times that of the largest preset.
+const MOST_BYTES: u64 = 1 << 27;
+
+/// Where neurons are at first.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct PlacementArg {
+    /// Where neurons are at first, as `ndp place --out` writes it: under all policies but random, in place of what is computed from the
+    /// profile. It has to be for the model's sizes and this number of DIMMs, and to fit the GPU
+    #[arg(long, value_name = "FILE.json")]
+    pub placement: Option<PathBuf>,
+}
+
+impl PlacementArg {
+    /// With the file.
+    pub fn files(&self, files: FileSet) -> FileSet {
+        self.placement.iter().fold(files, |files, path| files.input("the placement", path))
+    }
+
+    /// Refuses a file without the option that it needs.
+    pub fn needs(&self, option: &str) -> anyhow::Result<()> {
+        let path = self.placement.as_deref().unwrap_or("".as_ref());
+        ensure!(self.placement.is_none(), "--placement {} needs {option}", path.display());
+        Ok(())
+    }
+
+    /// Refuses a file that none of the policies uses.
+    pub fn check(&self, policies: &[Policy]) -> anyhow::Result<()> {
+        match policies.iter().all(|&policy| policy == Policy::Random) {
+            true => self.needs("another --policy than random, which has a placement of its own"),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads the file, if there is one.
+    pub fn load(&self, shape: &NeuronShape, dimms: u32) -> anyhow::Result<Option<Placement>> {
+        let Some(path) = &self.placement else { return Ok(None) };
+        let read = || -> anyhow::Result<Placement> {
+            let file: PlacementFile = serde_json::from_str(&read_text(path, MOST_BYTES)?)?;
+            let fitting = file.placement(shape, dimms);
+            fitting.with_context(|| format!("it is of the model '{}' on {} DIMMs", file.model, file.dimms))
+        };
+        read().with_context(|| format!("cannot use the placement '{}'", path.display())).map(Some)
+    }
+
+    /// What an error says of the file, if there is one.
+    pub fn context(&self) -> String {
+        self.placement
+            .as_ref()
+            .map_or_else(String::new, |path| format!(" by the placement '{}'", path.display()))
     }
 }
 

@@ -22,6 +22,7 @@ use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_sim::backend::Neurons;
 use ndp_sim::recordings::write_system_timeline;
 use ndp_sim::system::Setup;
+use ndp_traces::capture::shape_of;
 use run::{Choice, Host, Outcome, simulate};
 
 /// Tokens that are generated in software to be profiled.
@@ -36,8 +37,10 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
     run::check_links(args)?;
     let system = SystemConfig::load(&args.system)?.having_dimms()?;
     let policies = PolicyChoice::policies(&args.policy);
-    let mut choices = Vec::new();
+    args.placement.check(&policies)?;
+    let (mut choices, mut placement) = (Vec::new(), None);
     for &dimms in &args.dimms {
+        placement = args.placement.load(&shape_of(&model.config), dimms)?;
         for &policy in &policies {
             choices.extend(args.merge.iter().map(|&merge| Choice { dimms, policy, merge }));
         }
@@ -48,7 +51,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         seed: options.seed.wrapping_add(1),
         temperature_percent: options.temperature_percent,
     };
-    let setup = Setup::profile(model, prompt.as_bytes(), &other)?;
+    let setup = Setup { placement, ..Setup::profile(model, prompt.as_bytes(), &other)? };
     let exact = generate(model, &mut SoftwareBackend::new(), prompt.as_bytes(), options, |_| {})?;
     let threads = match args.threads {
         Some(threads) => threads as usize,

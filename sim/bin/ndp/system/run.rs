@@ -322,6 +322,9 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
     rerun.option("system", &args.system);
     rerun.option("policy", choice.policy);
     rerun.option("gpu-percent", args.gpu_percent);
+    if let Some(path) = &args.placement.placement {
+        rerun.option("placement", path.display());
+    }
     rerun.option("activity", name(args.activity));
     if args.activity == ActivitySource::Predicted {
         rerun.option("predictor", name(args.predictor));
@@ -372,7 +375,9 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
     let begin = Instant::now();
     let system =
         host.system.clone().with_dimms(choice.dimms)?.with_gpu_percent(&setup.shape, args.gpu_percent)?;
-    let online = setup.online(config, &system, choice.policy, (prompt_tokens, options.seed))?;
+    let online = setup
+        .online(config, &system, choice.policy, (prompt_tokens, options.seed))
+        .with_context(|| format!("cannot place the neurons{}", args.placement.context()))?;
     let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
     let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
     let unit = GemvOptions {

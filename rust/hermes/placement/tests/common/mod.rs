@@ -1,8 +1,9 @@
-//! Small random problems.
+//! Small random problems, and problems as text.
 
 use ndp_numerics::SplitMix64;
 use ndp_placement::{Instance, Machine, Options, Terms};
 use ndp_traces::NeuronShape;
+use std::collections::BTreeMap;
 
 /// A number in 0..n.
 pub fn below(rng: &mut SplitMix64, n: u64) -> u64 {
@@ -50,4 +51,37 @@ pub fn problem(seed: u64, sizes: Sizes, spare: f64) -> (Instance, Vec<Vec<f32>>)
     let options = Options { group_neurons: sizes.group, terms, kv_tokens: 0 };
     let instance = Instance::with_machine(shape, neuron_bytes, machine, &frequencies, &options).unwrap();
     (instance, frequencies)
+}
+
+/// A row of a problem in LP format: name, coefficients, relation, right side.
+pub type Row = (String, BTreeMap<String, f64>, String, f64);
+
+/// The objective and the rows of a problem in LP format.
+pub fn rows(text: &str) -> (BTreeMap<String, f64>, Vec<Row>) {
+    let body = &text[text.find(" obj:").unwrap()..text.find("Binaries").unwrap()];
+    let words: Vec<&str> = body.split_whitespace().filter(|word| !["Subject", "To"].contains(word)).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    let (mut sign, mut factor) = (1.0, 1.0);
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let Some(row) = rows.last_mut().filter(|_| !word.ends_with(':')) else {
+            rows.push((word.trim_end_matches(':').to_owned(), BTreeMap::new(), String::new(), 0.0));
+            continue;
+        };
+        match word {
+            "+" => sign = 1.0,
+            "-" => sign = -1.0,
+            "<=" | ">=" | "=" => {
+                row.2 = word.to_owned();
+                row.3 = words.next().unwrap().parse().unwrap();
+            }
+            _ if word.parse::<f64>().is_ok() => factor = word.parse().unwrap(),
+            _ => {
+                assert!(row.1.insert(word.to_owned(), sign * factor).is_none(), "{word} twice in {}", row.0);
+                (sign, factor) = (1.0, 1.0);
+            }
+        }
+    }
+    let objective = rows.remove(0).1;
+    (objective, rows)
 }
