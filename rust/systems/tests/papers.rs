@@ -103,6 +103,16 @@ fn what_does_not_fit_is_refused_with_what_it_needs() {
     }
     let error = run("a100-80gb", Policy::VLlm, "opt-66b", 1).unwrap_err().to_string();
     assert!(error.starts_with("vllm needs 131") && error.contains("GB of GPU memory"), "{error}");
+    // Predictors of OPT-13B (Table 6) and the matrix of the logits are 2.2 GB, and have to be on the GPU.
+    let small = include_str!("../../contract/config/presets/systems/pc-low.toml")
+        .replace("memory_gb = 11.81", "memory_gb = 2.0");
+    let small = SystemConfig::from_toml(&small).unwrap();
+    let model = LlmShape::preset("opt-13b").unwrap();
+    for policy in [Policy::PowerInferOperators, Policy::PowerInferEngine, Policy::PowerInfer] {
+        let error = run_with("powerinfer", &small, policy, &model, [64, 128, 1]).unwrap_err().to_string();
+        assert!(error.contains(" needs 2.2 GB of GPU memory, and the system 'pc-low' has 1.5 GB"), "{error}");
+    }
+    assert!(run_with("powerinfer", &small, Policy::LlamaCpp, &model, [64, 128, 1]).is_ok());
     // Four bits fit.
     let (model, system) = (LlmShape::preset("opt-66b").unwrap(), SystemConfig::preset("pc-low").unwrap());
     let model = model.with_weights(WeightFormat::Int4);

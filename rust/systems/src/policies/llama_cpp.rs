@@ -27,11 +27,16 @@ pub fn prompt(
     copied: f64,
     token: impl Fn(&Workload) -> Steps,
 ) -> Steps {
-    let mut steps = Steps::default();
     if work.prompt < OFFLOADED_FROM {
         let batch = work.batch * work.prompt;
         return token(&Workload { batch, prompt: 1, output: 1, model: work.model.clone() });
     }
+    copied_prompt(machine, work, copied)
+}
+
+/// A prompt on the GPU, behind copies of the weights that it does not have.
+fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
+    let mut steps = Steps::default();
     let bus = machine.bus_ns(copied, Key::BusStream);
     steps.add(1.0, Step::new("copy for the prompt").with(Device::Bus, bus, copied));
     let compute = machine.gpu_flop_ns(work.prefill_flop()).max(machine.gpu_read_ns(work.weight_bytes()));
@@ -48,6 +53,11 @@ pub fn host_fits(
 ) -> Result<(), SystemsError> {
     let memory = machine.system.host().memory_gb * GB;
     fits(policy, "host memory", bytes + work.kv_bytes(), memory, machine)
+}
+
+/// Refuses a GPU that cannot hold `bytes` of what has to be there.
+pub fn gpu_fits(policy: &'static str, machine: &Machine<'_>, bytes: f64) -> Result<(), SystemsError> {
+    fits(policy, "GPU memory", bytes, machine.gpu_bytes(), machine)
 }
 
 /// A token of each sequence, if the GPU has the share `on_gpu` of the layers: the host computes its own first, then the GPU.
@@ -77,6 +87,7 @@ pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
     let (head, layers) = (work.head_bytes(), work.layer_bytes());
     let on_gpu = whole_layers(work, machine.gpu_bytes() - head, layers);
     let copied = (1.0 - on_gpu) * layers;
+    gpu_fits("llama-cpp", machine, head)?;
     host_fits("llama-cpp", machine, work, copied)?;
     Ok(Run {
         batch: work.batch,
@@ -90,6 +101,7 @@ pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
 /// SpecInfer: a draft on the GPU proposes tokens, the model verifies all of them in one pass, for which missing weights are copied.
 pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
     let [resident, copied] = resident(machine, work);
+    gpu_fits("specinfer", machine, DRAFT_BYTES)?;
     host_fits("specinfer", machine, work, copied)?;
     let verified = machine.assumed(Key::VerifiedTokens);
     let mut token = Steps::default();
@@ -105,8 +117,8 @@ pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run, Systems
     Ok(Run {
         batch: work.batch,
         output: work.output,
-        prefill: prompt(machine, work, copied, |_| token.clone()),
-        token: token.clone(),
+        prefill: copied_prompt(machine, work, copied),
+        token,
         resident: resident / all,
     })
 }

@@ -4,9 +4,10 @@
 //! There are two kinds of neurons: attention heads, all equally often active, and those of the MLP, whose frequencies are a power law. The
 //! solver of section 6.3 maximises the sum of frequencies on the GPU; as a neuron's work is its bytes, it takes the most frequent neurons first.
 //! Layers are alike here; the least number of neurons of a layer (inequality 4) is not applied: where fewer fit, the solver fills fewer layers.
+//! Predictors are on the GPU (section 8.3.4), in the format of the weights; keys and values are in the host's memory (section 7).
 //! A block takes `max(GPU, host)`, attention before MLP, and each layer the host's software on top.
 
-use super::llama_cpp::{host_fits, keys_and_values, prompt, whole_layers};
+use super::llama_cpp::{gpu_fits, host_fits, keys_and_values, prompt, whole_layers};
 use crate::activity::Frequencies;
 use crate::assumption::Key;
 use crate::error::SystemsError;
@@ -178,6 +179,7 @@ fn hybrid(
     layout: Layout,
 ) -> Result<Run, SystemsError> {
     let host = layout.on_host(bytes);
+    gpu_fits(policy, machine, bytes.predictor + bytes.head)?;
     host_fits(policy, machine, work, host)?;
     Ok(Run {
         batch: work.batch,
@@ -205,6 +207,7 @@ pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
     let bytes = Bytes::of(machine, work);
     let layers = bytes.attention + bytes.mlp;
     let on_gpu = whole_layers(work, bytes.room(machine), layers);
+    gpu_fits("powerinfer-operators", machine, bytes.predictor + bytes.head)?;
     host_fits("powerinfer-operators", machine, work, (1.0 - on_gpu) * layers)?;
     let token = |work: &Workload| {
         let frequencies = frequencies(machine, &work.model);
