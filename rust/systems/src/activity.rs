@@ -140,4 +140,41 @@ mod tests {
         let even = Frequencies { parts: vec![0.5; 8].into() };
         assert_eq!(even.union_by(0.25, 2), [0.1875, 0.5625]);
     }
+
+    #[test]
+    fn the_union_of_joint_traces_is_that_of_the_frequencies() {
+        use ndp_traces::Activity;
+        use ndp_traces::synth::{SynthOptions, Synthesizer};
+        let model = ndp_config::LlmShape::opt_like("small", 2, 512, 4, 4096, 256).unwrap();
+        const TEXTS: usize = 256;
+        // Each token is the first of a text of its own.
+        let options = SynthOptions { sequence_tokens: 1, ..SynthOptions::default() };
+        let mut texts = Synthesizer::new(&model, options);
+        let shape = texts.shape().clone();
+        let mut profile = Profile::new(&shape);
+        let mut active = vec![Activity::new(&shape); TEXTS];
+        for activity in &mut active {
+            texts.next(activity);
+            profile.add(activity);
+        }
+        for block in 0..shape.blocks().len() {
+            let law = Frequencies::measured(&profile, block);
+            let neurons = f64::from(shape.blocks()[block].neurons);
+            for batch in [1, 4, 16] {
+                let unions = active.chunks(batch).map(|together| {
+                    let words = together[0].block(&shape, block).len();
+                    let union = |word: usize| {
+                        together.iter().fold(0, |all, one| all | one.block(&shape, block)[word])
+                    };
+                    (0..words).map(|word| f64::from(union(word).count_ones())).sum::<f64>() / neurons
+                });
+                let found = unions.sum::<f64>() / (TEXTS / batch) as f64;
+                let expected: f64 = law.union_by(0.2, batch as u32).iter().sum();
+                assert!(
+                    (found / expected - 1.0).abs() < 0.03,
+                    "block {block}, batch {batch}: {found} {expected}"
+                );
+            }
+        }
+    }
 }

@@ -166,12 +166,12 @@ pub fn markdown(rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
 pub fn print(outcome: &Outcome) {
     for (name, rows) in outcome.by_paper() {
         say!("{name}: {}\n", agreeing(&rows));
-        say!("{:<13}{:<62}{:>10}{:>10}{:>10}{:>8}", "figure", "what", "paper", "stated", "fitted", "ratio");
+        say!("{:<14}{:<62}{:>10}{:>10}{:>10}{:>8}", "figure", "what", "paper", "stated", "fitted", "ratio");
         for row in &rows {
             let [paper, stated, fitted] = [row.paper, row.stated, row.fitted].map(number);
             let ratio = if row.computed() { format!("{:.2}", row.ratio) } else { number(row.ratio) };
             let mark = if row.agrees() { ' ' } else { '*' };
-            say!("{:<13}{:<62}{paper:>10}{stated:>10}{fitted:>10}{ratio:>7}{mark}", row.figure, row.item);
+            say!("{:<14}{:<62}{paper:>10}{stated:>10}{fitted:>10}{ratio:>7}{mark}", row.figure, row.item);
         }
         for row in rows.iter().filter(|row| !row.cause.is_empty()) {
             say!("\n* {}, {}: {}", row.figure, row.item, row.cause);
