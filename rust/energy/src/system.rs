@@ -57,6 +57,8 @@ ndp_config::presets!(
     "pc-high" => "../presets/pc-high.toml",
     "pc-low" => "../presets/pc-low.toml",
     "a100x5" => "../presets/a100x5.toml",
+    "a100-80gb" => "../presets/a100-80gb.toml",
+    "m1-max" => "../presets/m1-max.toml",
 );
 
 impl SystemConstants {

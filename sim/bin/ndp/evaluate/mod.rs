@@ -30,7 +30,8 @@ use std::path::PathBuf;
     ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
     ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
 pub struct Args {
-    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b, gpt3-175b or a path ending in .toml.
+    /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b,
+    /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
     /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
     #[arg(long)]
     llm: Option<String>,
