@@ -4,6 +4,7 @@
 //! prompt is the GPU's. What is run is in `run`, what is said about it in `report` (one run) and `table` (several), and `html`.
 
 pub mod args;
+pub mod flash;
 mod html;
 mod report;
 mod run;
@@ -34,7 +35,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
-    let system = SystemConfig::load(&args.system)?;
+    let system = args.flash.with_ssd(SystemConfig::load(&args.system)?)?;
     let policies = PolicyChoice::policies(&args.policy);
     let mut choices = Vec::new();
     for &dimms in &args.dimms {
