@@ -106,7 +106,7 @@ pub enum Fault {
     Moves,
     /// Of what a monitor says the next time that the host asks.
     Activity,
-    /// Of the weights of each neuron in its slot, when they have come from the SSD.
+    /// Of the weights of the next neuron that comes from the SSD, in its slot.
     Bundles,
     /// Of the first weight of the low-rank predictor with which a DIMM predicts next.
     Prediction,

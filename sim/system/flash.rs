@@ -274,9 +274,10 @@ impl<P: Places> SystemBackend<P> {
         self.books.advance(ready);
         self.count(token, moves, port_cycles);
         if self.fault == Some(Fault::Bundles) {
-            for (neuron, _) in loaded.into_iter().flat_map(|(_, neurons)| neurons) {
+            if let Some((neuron, _)) = loaded.first().and_then(|(_, neurons)| neurons.first()) {
                 let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-                flip_weights(cores, &self.residence, (block, neuron), 14)?;
+                flip_weights(cores, &self.residence, (block, *neuron), 14)?;
+                self.fault = None;
             }
         }
         Ok(())

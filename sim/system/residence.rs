@@ -302,9 +302,9 @@ impl Residence {
     }
 
     /// The rows that hold the weights of a neuron, matrix by matrix.
-    pub fn rows_of(&self, (block, neuron): Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
-        let slot = self.slots.home(block, neuron).slot;
-        let tiles = self.image.matrices(block).iter().flat_map(|(_, tiles)| tiles);
+    pub fn rows_of(&self, neuron: Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
+        let slot = self.home(neuron).slot;
+        let tiles = self.image.matrices(neuron.0).iter().flat_map(|(_, tiles)| tiles);
         tiles.map(move |(_, layout)| (layout, slot))
     }
 
